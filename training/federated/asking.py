@@ -14,6 +14,7 @@ from nvflare.apis.signal import Signal
 from accountant.canonical import decode, exact_integer, exact_object, exact_text
 from accountant.errors import DpserveError, InputError
 from accountant.home import Home
+from accountant.printable import printable
 from training.federated.words import ANSWER, BODY, CAMPAIGN, INVITATION, OFFER, SEEN, SIZE, TAKEN, WITNESSED
 from training.local import campaigns, shared_campaigns
 
@@ -97,7 +98,7 @@ class AskInstitutions(Controller):
                 campaigns.receive(self.home, self.campaign, invited, value)
             self.taken.append(site)
         except DpserveError as error:
-            self.log_error(fl_ctx, f"campaign {self.campaign}: {site}: {error}")
+            self.log_error(fl_ctx, f"campaign {self.campaign}: {site}: {printable(str(error))}")
 
     def stop_controller(self, fl_ctx: FLContext) -> None:
         """Nothing is held open: a campaign is closed by who opened it."""

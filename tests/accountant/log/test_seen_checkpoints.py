@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -13,8 +14,9 @@ from offices import ORIGIN, Office, cosigned, witness_policy
 from accountant import merkle
 from accountant.canonical import encode_base64
 from accountant.errors import InputError, KeyInvalid, LedgerInvalid, LedgerUnavailable, OtherHistory
-from accountant.log import notes
-from accountant.log.seen_checkpoints import Growth, SeenCheckpoints, read_growth
+from accountant.log import notes, seen_checkpoints
+from accountant.log.notes import parse_checkpoint as parse
+from accountant.log.seen_checkpoints import Growth, SeenCheckpoints, Standing, read_growth
 from accountant.merkle import leaf_hash
 
 
@@ -196,3 +198,45 @@ def test_a_policy_about_another_log_is_said(tmp_path):
     policy = parse_policy(f"log {vkey}\nquorum none\n".encode())
     with pytest.raises(InputError, match="none of its log lines"):
         SeenCheckpoints(tmp_path, policy).advance(office.checkpoint(), office.trust)
+
+
+def test_what_is_handed_over_is_held_against_what_was_seen(seen):
+    """Nobody is asked: an older or a newer one may be honest, and two roots for one size are found when they come."""
+    office, other = ledger(30), ledger(30, fork=5)
+    prove = lambda earlier, later: replace(growth(office, earlier, later), later=later)  # noqa: E731
+    steps = (
+        (office, 12, None, Standing.FIRST, 12),
+        (office, 12, None, Standing.SAME, 12),
+        (office, 9, None, Standing.OLDER, 12),
+        (office, 9, prove, Standing.BEGINNING, 12),
+        (office, 20, None, Standing.NEWER, 12),
+        (office, 17, prove, Standing.CONTINUES, 12),
+        (office, 20, None, Standing.NEWER, 17),
+        (other, 21, None, Standing.NEWER, 17),  # nothing gives it away yet
+        (other, 8, lambda *_: None, Standing.OLDER, 17),
+    )
+    for of, size, by, standing, kept in steps:
+        head, found, known = seen.compare(of.checkpoint(size), of.trust, by)
+        assert (head.size, found, known) == (size, standing, kept)
+    assert seen.read(office.trust).head.size == 17
+    assert {parse(note).size for note in seen.unproved(office.trust)} == {9, 20, 21, 8}
+    for of, size in ((other, 17), (other, 20), (office, 21), (office, 8)):  # a second root for a size that came before
+        with pytest.raises(OtherHistory, match="two different ledgers"):
+            seen.compare(of.checkpoint(size), of.trust)
+    with pytest.raises(OtherHistory, match="does not continue"):
+        seen.compare(other.checkpoint(21), other.trust, prove)
+    with pytest.raises(InputError, match="must be between 17 and 25"):
+        seen.compare(office.checkpoint(25), office.trust, lambda earlier, later: prove(earlier, later - 1))
+    seen.forget_unproved(office.trust)
+    assert seen.unproved(office.trust) == []
+    for size in range(1, 30):
+        seen.compare(office.checkpoint(size), office.trust)
+    assert len(seen.unproved(office.trust)) == 28
+
+
+def test_what_was_handed_over_is_not_kept_without_end(seen, monkeypatch):
+    monkeypatch.setattr(seen_checkpoints, "MOST_UNPROVED", 4)
+    office = ledger(30)
+    for size in (20, *range(1, 15)):
+        seen.compare(office.checkpoint(size), office.trust)
+    assert len(seen.unproved(office.trust)) == 4

@@ -453,7 +453,7 @@ def test_shares_leave_no_byte_in_the_folder(place, small):
 
         def answer(store, *given):
             with store._writing() as connection:
-                here = (definition.digest,)
+                here = (definition.digest if store._path == settings.ledger else "",)  # the other answers meanwhile
                 kept.extend(connection.execute("SELECT share FROM share WHERE definition = ?", here).fetchall())
             return real(store, *given)
 
