@@ -14,7 +14,7 @@ import yaml
 
 from accountant.canonical import encode_base64
 from accountant.certificates.certificate import Certificate
-from accountant.certificates.plain_words import event_text
+from accountant.certificates.plain_words import bound_of, event_text
 from accountant.certificates.predicate import BooleanDomain, CategoricalDomain, Domain, Predicate
 
 FILL_IN = "to be filled in by the publisher"
@@ -30,12 +30,12 @@ def record(certificate: Certificate) -> dict[str, Any]:
         "basic": _basic(certificate, name, date),
         "dp_variant": _variant(form),
         "privacy_loss": _loss(certificate),
-        "deployment_model": _model(form),
+        "deployment_model": _model(certificate),
         "accounting": {
-            "post_processing": "Export of the released numbers as ONNX; nothing else was computed from rows.",
+            "post_processing": "Export of the released numbers as ONNX.",
             "composition": f"{form.accounting.composition}. {form.claim.conversion}",
         },
-        "implementation": _implementation(form),
+        "implementation": _implementation(certificate),
         "administrative": _administrative(certificate),
     }
     return {"url_slug": slug(name, FILL_IN, date), "status": "Draft", "tier": 3, "deployment": deployment}
@@ -142,7 +142,8 @@ ACTORS = {"central": ("Central", CENTRAL_ACTORS), "local": ("Local", LOCAL_ACTOR
           "two-aggregators": ("Two aggregators", SHARED_ACTORS)}  # fmt: skip
 
 
-def _model(form: Predicate) -> dict[str, str]:
+def _model(certificate: Certificate) -> dict[str, str]:
+    form = certificate.form
     families = form.dataset.families or []
     totals = [account.budget for account in families] or [form.dataset.budget]
     total = "; ".join(f"epsilon {budget.epsilon} at delta {budget.delta}" for budget in totals)
@@ -156,18 +157,16 @@ def _model(form: Predicate) -> dict[str, str]:
             f"- The adversary: {form.claim.adversary}; not trusted."
         ),
         "release_type": "One release",
-        "release_type_details": (
-            f"This record is about one model. All releases from the same people share one budget ({total}), which is "
-            "never renewed."
-        ),
-        "data_source_type": "Static",
+        "release_type_details": f"This record is about one model. The total is {total}. {bound_of(certificate)}",
+        "data_source_type": "Static" if form.dataset.blocks is None else "Dynamic",
         "data_source_type_details": f"Version {form.dataset.version or 1} of its family, fixed by a keyed commitment.",
         "access_type": "Non-interactive",
         "access_type_details": "The model is published; nobody queries the rows.",
     }
 
 
-def _implementation(form: Predicate) -> dict[str, str]:
+def _implementation(certificate: Certificate) -> dict[str, str]:
+    form = certificate.form
     tuning = form.accounting.tuning or f"accounted for: {'yes' if form.accounting.covers_tuning else 'no'}"
     versions = ", ".join(f"{name} {value}" for name, value in form.implementation.items() if name != "floats")
     lines = [
@@ -177,8 +176,9 @@ def _implementation(form: Predicate) -> dict[str, str]:
     ]
     lines += [f"- Floating point: {form.implementation.get('floats', 'not stated')}."]
     lines += [f"- Randomness: {form.randomness.source}, not seeded.", f"- Versions: {versions}."]
+    made = f"Preprocessing: {certificate.derived_preprocessing}. Tuning: {tuning}."
     return {
-        "preprocessing_and_hyperparameter_tuning": f"Preprocessing: {form.preprocessing}. Tuning: {tuning}.",
+        "preprocessing_and_hyperparameter_tuning": made,
         "mechanisms": "\n".join(lines),
         "justification": FILL_IN,
     }

@@ -230,13 +230,13 @@ def _spent(certificate: Certificate) -> Section:
     families = dataset.families or []
     accounts = [_account(family) for family in families] or [_account(dataset)]
     note = (
-        f"A family is all datasets that hold the same people. {_bounded(certificate)} A total is changed only by a "
+        f"A family is all datasets that hold the same people. {bound_of(certificate)} A total is changed only by a "
         "reasoned entry of the ledger. Costs add up as Rényi curves, so epsilons of single models do not simply sum."
     )
     return Section("What was spent, and what is left", (own, note), tuple(accounts))
 
 
-def _bounded(certificate: Certificate) -> str:
+def bound_of(certificate: Certificate) -> str:
     """Say within what all stays that is ever learnt about one unit."""
     dataset, name = certificate.form.dataset, certificate.form.claim.unit.name.removesuffix(" in a block")
     everything, largest = f"All that is ever learnt about any one {name}", "the largest total that was ever in force"

@@ -22,6 +22,8 @@ from accountant import canonical
 from accountant.budget import Budget, Relation
 from accountant.certificates import profile, sentences, worth
 from accountant.certificates.certificate import verify
+from accountant.certificates.deployments import record
+from accountant.certificates.plain_words import plain, to_text
 from accountant.certificates.releases import PURPOSES, ReleaseKind, kind_of
 from accountant.errors import CertificateInvalid, InputError
 from accountant.ledger.blocks.windows import Block
@@ -291,6 +293,23 @@ def test_owners_are_told_of_public_rows_only_where_there_are_some():
         {**found["mechanisms"][0], "purpose": "one report of one owner", "mechanism": "one-of-k",
          "event": {"type": "pure-dp", "epsilon": "0.5"}}
     ]})["preprocessing"]  # fmt: skip
+
+
+@pytest.mark.parametrize("rows", DATASETS)
+def test_the_page_and_the_record_bound_a_unit_as_far_as_anything_does(rows):
+    """All that is ever learnt is bounded for one unit, and only over what a total is over."""
+    about, growth = DATASETS[rows]
+    plan = Plan.of(PLANS["found"])
+    made = entered(stated(plan, about), plan, about)
+    told = record(made)["deployment"]
+    page = " ".join(to_text(plain(made)).split())
+    for text in (page, told["deployment_model"]["release_type_details"]):
+        assert "All that is ever learnt about them" not in text
+        assert ("over all blocks together, stays within" in text) == (growth == "person-total")
+        assert ("one person's total over all blocks together" in text) == (growth == "person-total-by-default")
+        assert ("nothing bounds one person over all" in text) == (rows == "people in blocks")
+    assert (told["deployment_model"]["data_source_type"] == "Dynamic") == ("blocks" in stated(plan, about)["dataset"])
+    assert "found by noisy counts" in told["implementation"]["preprocessing_and_hyperparameter_tuning"]
 
 
 COUNTS = Release("records by true answer and what the model says", "discrete-laplace", "l1", 1, PureDp(Decimal("0.5")))
