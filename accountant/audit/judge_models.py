@@ -202,7 +202,8 @@ def _sums(said: FamilyForm | DatasetForm | PersonForm, account: Account, convert
     after, used, total = said.after, account.used, account.budget.epsilon
     rdp = {decimal_string(order): decimal_string(from_nano(figure)) for order, figure in account.rdp}
     sums = (after.pure, after.unbounded, after.rdp) == (decimal_string(from_nano(used.pure)), used.unbounded, rdp)
-    if said.budget.model_dump() != account.budget.to_json() or not sums:
+    largest = said.largest is None or parse_decimal(said.largest) == account.largest
+    if said.budget.model_dump() != account.budget.to_json() or not sums or not largest:
         return False
     left = Decimal(0) if account.whole else max(Decimal(0), total - account.epsilon)
     figures = ((after.epsilon, account.epsilon), (after.left, left)) if converted else ()

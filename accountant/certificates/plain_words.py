@@ -247,9 +247,10 @@ def bound_of(certificate: Certificate) -> str:
             return f"{everything} stays within {largest} for the block in which it stands; at first there is one block."
         case "person-total" if dataset.person is not None:
             total = dataset.person.budget
+            largest = dataset.person.largest or total.epsilon
             return (
                 f"{everything}, over all blocks together, stays within the largest total for one person that was ever "
-                f"in force, which was epsilon {total.epsilon} at delta {total.delta} when this was written."
+                f"in force, which was epsilon {largest} at delta {total.delta} when this was written."
             )
         case "person-total-by-default":
             return (

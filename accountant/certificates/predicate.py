@@ -186,6 +186,7 @@ class PersonForm(Form):
     """Of a dataset that may grow, the total for one person over all blocks, and where it stood."""
 
     budget: BudgetForm
+    largest: Figure | None = LARGEST
     after: SpentForm
     promise: Text = Field(description="what the two totals promise, of a block and of all of them")
 

@@ -191,7 +191,7 @@ def queries_of(dataset: Dataset) -> dict[str, Any]:
 def person_to_json(person: Family) -> dict[str, Any]:
     """The total for one person over all blocks, where it stood, and what it promises."""
     stood = _account(person)
-    return {"budget": stood["budget"], "after": stood["after"], "promise": PERSON}
+    return {**{name: stood[name] for name in ("budget", "largest", "after")}, "promise": PERSON}
 
 
 def blocks_to_json(dataset: Dataset) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from dataclasses import replace
 from decimal import Decimal
@@ -24,12 +23,13 @@ from accountant.certificates.predicate import read_statement
 from accountant.certificates.releases import kind_of
 from accountant.errors import InputError
 from accountant.home import Home
+from accountant.ledger.blocks.person_totals import change_person_total
 from accountant.ledger.records import Unit, Why
 from models.store.loading import card_of
 from models.store.since import bound_now, growth_since
 from training import job
 from training.evaluation.evaluate import open_model
-from training.growing.append import append
+from training.growing.append import PersonWords, append
 from training.plans import Asked, plan
 from training.rows.datasets import register
 from training.tuning.tune import Tuning
@@ -47,8 +47,7 @@ features:
   town: {type: categorical, values: [x, y]}
 """
 ROWS = 300
-BOUNDED = "each_block" in inspect.signature(append).parameters
-WITHOUT_TOTAL = {"each_block": Why("steward", "a trial")} if BOUNDED else {}
+EACH_BLOCK = PersonWords(each_block=True, why=Why("steward", "a trial"))
 PRICES = {"above": Budget.of("20", "0.000001"), "pure": Budget.of("20", "0")}
 
 
@@ -190,22 +189,43 @@ def test_what_bounds_one_person_where_no_total_of_one_does():
     assert "for one who stands in all 3 that comes to epsilon 3" in said
 
 
-@pytest.mark.parametrize("honest", [True, False])
-def test_a_job_of_before_a_growth_that_is_issued_after_it(tmp_path, monkeypatch, honest):
+@pytest.mark.parametrize("case", ["a total came", "none came", "none came, and it says that one will"])
+def test_a_job_of_before_a_growth_that_is_issued_after_it(tmp_path, monkeypatch, case):
     """It reads block 1 and names no blocks. Where no total for one person came, it must not say that one is to come."""
     home = Home.init(ledgers.place(tmp_path / "home"))
     (tmp_path / "d.yaml").write_text(SCHEMA)
     register(home, "d", rows(tmp_path, 1), tmp_path / "d.yaml", Budget.of("3", "0"), Relation.ADD_REMOVE, "pid")
     waiting = job.submit(home, Asked("d", "forest", "0.5", target="two", parameters={"trees": 3}), by="me").seq
-    append(home, "d", rows(tmp_path, 2), "steward", **WITHOUT_TOTAL)
-    if not honest:
+    came, lies = case == "a total came", case.endswith("will")
+    append(home, "d", rows(tmp_path, 2), "steward", person=PersonWords() if came else EACH_BLOCK)
+    if lies:
         monkeypatch.setattr("accountant.certificates.statement._growth_of", lambda _: "person-total-by-default")
     job.run(home, waiting)
     stated = open_model(home, "d@1").certificate
     assert stated.form.dataset.blocks is None
-    assert stated.growth == ("each-block" if honest else "person-total-by-default")
-    problems = audit_home(home, ledgers.bundles(home.path)).problems
-    assert [("says that its dataset has not grown" in problem) for problem in problems] == [True] * (not honest)
+    said = {"a total came": "person-total", "none came": "each-block"}.get(case, "person-total-by-default")
+    assert stated.growth == said
+    assert ("all 2 that comes to epsilon 6" in " ".join(growth_since(home.ledger, stated))) == (not came)
+    found = audit_home(home, ledgers.bundles(home.path))
+    assert any("says that its dataset has not grown" in problem for problem in found.problems) == lies
+    assert found.ok == (not lies)
+
+
+def test_a_page_states_the_largest_total_for_one_person(tmp_path):
+    """A total for one person that was raised and lowered again promises the largest."""
+    home = Home.init(ledgers.place(tmp_path / "home"))
+    (tmp_path / "d.yaml").write_text(SCHEMA)
+    register(home, "d", rows(tmp_path, 1), tmp_path / "d.yaml", Budget.of("1", "0"), Relation.ADD_REMOVE, "pid")
+    append(home, "d", rows(tmp_path, 2), "steward")
+    for epsilon in ("5", "2"):
+        change_person_total(home.ledger.log, "d", Decimal(epsilon), Why("steward", "a trial"))
+    asked = Asked("d", "forest", "0.5", target="two", parameters={"trees": 3}, blocks="2")
+    job.train(home, asked, by="me")
+    stated = open_model(home, "d@1").certificate
+    person = stated.form.dataset.person
+    assert (person.budget.epsilon, person.largest) == ("2", "5")
+    assert "which was epsilon 5 at delta 0" in " ".join(to_text(plain(stated)).split())
+    assert audit_home(home, ledgers.bundles(home.path)).ok
 
 
 def test_a_certificate_of_before_promises_no_more_than_it_can(home):
