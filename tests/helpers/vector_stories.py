@@ -21,6 +21,7 @@ from accountant.home import Home
 from accountant.ledger import campaigns, evaluations, family_rows, grants, key_life, model_names, tokens
 from accountant.ledger.blocks import appending, block_rows
 from accountant.ledger.blocks.appending import NewBlock
+from accountant.ledger.blocks.person_totals import change_person_total
 from accountant.ledger.blocks.windows import Period
 from accountant.ledger.comparisons import REGISTER, Comparison, record_comparison
 from accountant.ledger.grants import Grant
@@ -180,6 +181,26 @@ def one_person_over_all_blocks(home: Home) -> None:
         for words in ("1", "2-3", "all"):
             advance(ledger, reserve(ledger, ask(name, "0.2", blocks=words), SMALL).seq, "started")
         ledger.release(reserve(ledger, ask(name, "0.2", blocks="last:2"), SMALL).seq)
+
+
+@story
+def one_person_by_default(home: Home) -> None:
+    """A total for one person is founded as the dataset grows first, with what was used before, and raised with a
+    reason; of another dataset the same people get a budget in each block, with a reason."""
+    ledger = home.ledger
+    ledger.register(registration("visits", Budget.of("1"), unit=PERSON, holdout=Decimal("0.2")))
+    ledger.register(registration("others", Budget.of("1", "0.000001"), unit=PERSON))
+    waiting = reserve(ledger, ask("visits", "0.2"), SMALL).seq
+    advance(ledger, reserve(ledger, ask("visits", "0.2"), SMALL, by="ann").seq, "started")
+    reserve(ledger, ask("others", "0.2"), SMALL)
+    grow(home, "visits", 2)
+    grow(home, "others", 2, each_block=WHY)
+    reserve(ledger, ask("visits", "0.2", blocks="2"), SMALL, by="ann")
+    change_person_total(ledger.log, "visits", Decimal("1.5"), WHY)
+    grow(home, "visits", 3)
+    advance(ledger, waiting, "started")
+    ledger.release(reserve(ledger, ask("visits", "0.2", blocks="all"), SMALL).seq)
+    reserve(ledger, ask("others", "0.2", blocks="2"), SMALL)
 
 
 @story

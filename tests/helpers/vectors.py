@@ -215,6 +215,14 @@ def start_beyond(leaves: Leaves) -> Leaves:
     return [*leaves[:at], canonical.encode(value)]
 
 
+def carry_nothing(leaves: Leaves) -> Leaves:
+    at = first(leaves, "person-total")
+    value = json.loads(leaves[at])
+    nothing = {"pure": "0", "unbounded": 0, "rdp": {}}
+    carried = [{"used": nothing, "reserved": nothing, "analysts": {}} for _ in value["carried"]]
+    return replaced(leaves[: at + 1], at, carried=carried)
+
+
 def claim_halved(leaves: Leaves) -> Leaves:
     at = first(leaves, "reserved")
     said = json.loads(leaves[at])["claim"]
@@ -260,6 +268,9 @@ FORGERIES = {
         "budgets",
         "a small job on a block that is closed",
         reserved_again(1, blocks="2", window=[2, 2]),
+    ),
+    "carried-nothing": Forgery(
+        "one-person-by-default", "budgets", "one person's account begins without what was used before", carry_nothing
     ),
     "quota-exceeded": Forgery("quotas", "budgets", "more than an analyst's share", reserved_again(1)),
     "person-exceeded": Forgery(
