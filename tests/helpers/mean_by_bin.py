@@ -24,7 +24,7 @@ class Sums:
 
     size: int
     most: int
-    purpose: ClassVar[str] = "sums per code of the first feature"
+    purpose: ClassVar[str] = "sum residuals per leaf"
     norm: ClassVar[str] = "l1"
 
     def sensitivity(self, relation: Relation) -> int:

@@ -25,6 +25,7 @@ from accountant.errors import IdempotencyConflict, InputError, LedgerInvalid, Mo
 from accountant.home import Home
 from accountant.keys import dsse
 from accountant.ledger.grants import access_of
+from accountant.ledger.records import NewPeople
 from dpserve.client import _request
 from dpserve.types import Dataset, Job, Plan
 from models.store.bundle import FILES
@@ -283,7 +284,10 @@ def test_with_one_target_naming_it_is_no_other_request(home, tmp_path):
         "target: {name: y, classes: [a, b]}\nrecords: 50\nfeatures: {x: {type: boolean}}\n"
     )
     pq.write_table(pa.table({"x": [True, False] * 25, "y": ["a", "b"] * 25}), tmp_path / "one.parquet")
-    register(home, "one", tmp_path / "one.parquet", tmp_path / "one.yaml", TOTAL, Relation.ADD_REMOVE, None)
+    few = NewPeople("fifty others", "steward")
+    register(
+        home, "one", tmp_path / "one.parquet", tmp_path / "one.yaml", TOTAL, Relation.ADD_REMOVE, None, new_people=few
+    )
     dataset = home.ledger.dataset("one")
     silent, named = (plans.request_of(home, dataset, Asked("one", "lazybb", "1", target=y))[0] for y in (None, "y"))
     assert silent == named

@@ -18,7 +18,7 @@ from mean_by_bin import MeanByBin
 from accountant.budget import Budget, Relation
 from accountant.errors import DataError, InputError, SchemaError
 from accountant.home import Home
-from accountant.ledger.records import Unit
+from accountant.ledger.records import NewPeople, Unit
 from models.store.loading import load_verified
 from models.votes import Vote
 from serving.cli.app import run
@@ -251,7 +251,9 @@ def test_a_learner_of_numbers_is_not_counted_where_there_are_classes(tmp_path, m
     assert plans.jobs_left(home, home.ledger.dataset("d"))["mean-by-bin"] > 1
     (tmp_path / "classes.yaml").write_bytes(text().replace(b"range: [0, 1]", b'classes: ["a", "b"]'))
     rows = columns(["a", "b"])
-    register(home, "c", parquet(tmp_path, rows), tmp_path / "classes.yaml", TOTAL, Relation.ADD_REMOVE, None)
+    few = NewPeople("few others", "steward")
+    classes = tmp_path / "classes.yaml"
+    register(home, "c", parquet(tmp_path, rows), classes, TOTAL, Relation.ADD_REMOVE, None, new_people=few)
     found = plans.jobs_left(home, home.ledger.dataset("c"))
     assert "mean-by-bin" not in found
     assert "lazybb" in found
