@@ -41,7 +41,7 @@ from training.rows.datasets import (
     write_packed,
 )
 from training.rows.file_check import explaining
-from training.rows.known_rows import block_with, groups_of
+from training.rows.known_rows import BEFORE, block_with, groups_of
 from training.rows.overlap import Scan, Sketch
 from training.rows.packed.packing import pack
 from training.rows.packed.persons import PEOPLE, Before
@@ -244,7 +244,8 @@ def _check_other_blocks(guard: Guard, dataset: Dataset, scan: Scan, own: Sketch)
     """Refuse rows that another block has. The same people may come in many blocks; the same rows may not."""
     name = dataset.registration.name
     groups: dict[str, dict[int, str]] = {name: {}, **groups_of(dataset)}
-    found = [label for label in groups if label in scan.known and scan.same_rows(label, own)]
+    labels = [label for label in scan.known if label.removesuffix(BEFORE) in groups]
+    found = [label.removesuffix(BEFORE) for label in labels if scan.same_rows(label, own)]
     if not found:
         return
     blocks = groups[found[0]]

@@ -23,7 +23,7 @@ from accountant.ledger.comparisons import (
     require_answers_left,
 )
 from accountant.ledger.families import Dataset
-from training.rows.overlap import LEAST_PEOPLE, SKETCH, Scan, Sketch, same_people
+from training.rows.overlap import LEAST_PEOPLE, SKETCH, Scan, Sketch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -172,12 +172,11 @@ def found_copies(others: Iterable[Dataset], scan: Scan, own: Sketch) -> list[tup
     """
     named = {other.registration.name for other in others}
     found: list[tuple[str, str]] = []
-    for label, known in scan.known.items():
+    for label in scan.known:
         if dataset_of(label) not in named:
             continue
-        pairs = [same_people(mine, theirs) for mine in own.people.values() for theirs in known.people.values()]
-        rows = scan.same_rows(label, own)
-        if max(pairs, default=0.0):
+        people, rows = scan.same_people(label, own), scan.same_rows(label, own)
+        if people:
             found.append((label, "people"))
         elif rows:
             found.append((label, "rows"))

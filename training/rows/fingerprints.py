@@ -1,4 +1,5 @@
-"""Keyed 64-bit fingerprints of values, the same whatever type or format holds them: 39, 39.0 and the text "39" are one.
+"""Keyed 64-bit fingerprints of values, the same whatever type or format holds them: 39, 39.0 and the text "39" are one,
+and texts that blanks, capitals, quotes around them, accents' storage or unseen characters alone tell apart.
 
 They tell equal values apart from others within one home, and are kept beside its packed rows, never elsewhere.
 """
@@ -11,11 +12,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from training.rows import kernels
-from training.rows.people import NOBODY, WHOLE
+from training.rows.people import NOBODY, WHOLE, is_text, visible_texts
 
 Hashes = NDArray[np.uint64]
 NUMBER = r"^\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*$"
 FRACTION = r"^\s*[+-]?[0-9]*\.[0-9]*[1-9][0-9]*\s*$"
+QUOTED = """^(["'])(.*)["']$"""
 LONG = "^-?[0-9]{16,}$"
 MISSING, ONE, ZERO = 0x7FF8_0000_0000_0000, 0x3FF0_0000_0000_0000, 0  # the bits of NaN, 1.0 and 0.0
 _WORDS = {word.encode(): MISSING for word in NOBODY} | {b"true": ONE, b"false": ZERO}
@@ -30,19 +32,18 @@ def mix(bits: Hashes, key: np.uint64) -> Hashes:
 
 def unmix(words: Hashes, key: np.uint64) -> Hashes:
     """What `mix` made `words` of, under the same key."""
-    bits = words ^ (words >> np.uint64(31)) ^ (words >> np.uint64(62))
-    bits = bits * np.uint64(pow(0x94D049BB133111EB, -1, 2**64))
-    bits = (bits ^ (bits >> np.uint64(27)) ^ (bits >> np.uint64(54))) * np.uint64(pow(0xBF58476D1CE4E5B9, -1, 2**64))
-    return np.asarray(bits ^ (bits >> np.uint64(30)) ^ (bits >> np.uint64(60)) ^ key, np.uint64)
+    out = np.empty_like(words)
+    kernels.words.unmix(words, key, out)
+    return out
 
 
-def fingerprints(column: pa.Array, texts: np.uint64, key: np.uint64, out: Hashes) -> bool:
-    """out: `bits_of(column, texts)`, mixed with `key`; False where the column has none."""
+def fingerprints(column: pa.Array, texts: np.uint64, key: np.uint64, out: Hashes, as_is: bool = False) -> bool:
+    """out: `bits_of(column, texts, as_is)`, mixed with `key`; False where the column has none."""
     if column.type == pa.float64() and not column.null_count:  # as most columns are: nothing is made on the way
         kernels.words.number_bits(column.to_numpy(), out.view(np.float64))
         kernels.words.mix(out, key, out)
         return True
-    bits = bits_of(column, texts)
+    bits = bits_of(column, texts, as_is)
     if bits is not None:
         kernels.words.mix(bits, key, out)
     return bits is not None
@@ -55,13 +56,14 @@ def number_bits(numbers: NDArray[np.float64]) -> Hashes:
     return out
 
 
-def bits_of(column: pa.Array, key: np.uint64) -> Hashes | None:
+def bits_of(column: pa.Array, key: np.uint64, as_is: bool = False) -> Hashes | None:
     """(rows,): a word for each value, equal exactly where the values are (but for chance, 2^-64 a pair of texts), which
-    `mix` makes a fingerprint. None where the column holds lists or structs.
+    `mix` makes a fingerprint. `as_is`: texts are compared byte by byte, as in sketches from before. None where the
+    column holds lists or structs.
     """
     kind = column.type
     if pa.types.is_dictionary(kind):
-        words = bits_of(column.dictionary, key)
+        words = bits_of(column.dictionary, key, as_is)
         return None if words is None else _at(words, column.indices)
     if pa.types.is_nested(kind):
         return None
@@ -69,7 +71,7 @@ def bits_of(column: pa.Array, key: np.uint64) -> Hashes | None:
         if pa.types.is_boolean(kind):
             column = column.cast(pa.uint8())
         if pa.types.is_integer(kind) and _beyond_floats(column):
-            return bits_of(column.cast(pa.large_string()), key)
+            return bits_of(column.cast(pa.large_string()), key, as_is)
         if kind != pa.float64() or column.null_count:
             column = column.cast(pa.float64(), safe=False).fill_null(float("nan"))
         return number_bits(column.to_numpy(zero_copy_only=False))
@@ -78,7 +80,33 @@ def bits_of(column: pa.Array, key: np.uint64) -> Hashes | None:
     elif pa.types.is_fixed_size_binary(kind):
         column = column.cast(pa.binary())
     words = column.cast(pa.large_binary()).dictionary_encode()
-    return _at(_of_texts(words.dictionary, key), words.indices)
+    return _at(_of_texts(words.dictionary if as_is else plain_texts(words.dictionary), key), words.indices)
+
+
+def plain_texts(texts: pa.Array) -> pa.Array:
+    """Large binaries as they are compared: small letters, without blanks or quotes around them, as `visible_texts`;
+    what is no text stays as it is. The spelling of each follows from it alone.
+    """
+    _, offsets, data = texts.buffers()
+    if data is None or not len(texts):
+        return texts
+    places = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
+    found = kernels.words.kinds_of(np.frombuffer(data, np.uint8)[places[0] : places[-1]])
+    if not found:
+        return texts
+    try:
+        words = texts.cast(pa.large_string())
+    except pa.ArrowInvalid:  # some are no texts
+        values = texts.to_pylist()
+        are_texts = np.array([is_text(value) for value in values])
+        spelt = np.array(values, object)
+        spelt[are_texts] = plain_texts(texts.filter(pa.array(are_texts))).to_pylist()
+        return pa.array(spelt, pa.large_binary())
+    if found & ~(kernels.words.CAPITAL | kernels.words.QUOTE):
+        words = visible_texts(words)
+    if found & kernels.words.QUOTE:
+        words = pc.utf8_trim(pc.replace_substring_regex(words, QUOTED, r"\2"), " ")
+    return (pc.utf8_lower if found & kernels.words.BEYOND else pc.ascii_lower)(words).cast(pa.large_binary())
 
 
 def holds_fractions(column: pa.Array) -> bool:

@@ -16,6 +16,8 @@ from training.rows.row_files import file_batches
 from training.rows.schema import Schema
 
 MOST_BLOCKS = 16  # of a dataset, the newest, each compared by itself: a sketch takes 8 MB of memory
+MOST_HELD = 4  # sketches that are read before they are merged into one
+BEFORE = ", as before"  # beside the label of blocks whose texts are compared in two ways: those of the older way
 GROUPS = 8  # of older ones, each compared by a sketch of all its blocks, which takes as much
 
 
@@ -31,8 +33,15 @@ def sketches(home: Home, datasets: Iterable[Dataset]) -> tuple[bytes, dict[str, 
     known = {}
     for label, files in places.items():
         there = [file for file in files if file.exists()]
-        if there:
-            known[label] = Sketch.read(there[0]) if len(there) == 1 else merged(Sketch.read(file) for file in there)
+        forms: dict[int, list[Sketch]] = {}
+        for sketch in map(Sketch.read, there):
+            held = forms.setdefault(sketch.form, [])
+            held.append(sketch)
+            if len(held) > MOST_HELD:
+                forms[sketch.form] = [merged(held)]
+        for number, form in enumerate(sorted(forms, reverse=True)):
+            held = forms[form]
+            known[label + BEFORE * number] = held[0] if len(held) == 1 else merged(held)
     return bytes.fromhex(home.keys.commitment([b"the key of sketches"])), known
 
 
@@ -48,8 +57,12 @@ def groups_of(dataset: Dataset) -> dict[str, dict[int, str]]:
 
 def block_with(home: Home, blocks: Mapping[int, str], label: str, scan: Scan, own: Sketch) -> int:
     """In which of the blocks that `label` names most of the rows stand that were found there."""
-    files = {number: home.datasets / commitment / SKETCH for number, commitment in blocks.items()}
-    shares = {number: scan.same_rows(label, own, Sketch.read(file)) for number, file in files.items() if file.exists()}
+    shares = {}
+    for number, commitment in blocks.items():
+        if (file := home.datasets / commitment / SKETCH).exists():
+            sketch, name = Sketch.read(file), label.removesuffix(BEFORE)
+            same = name if scan.known[name].form == sketch.form else name + BEFORE
+            shares[number] = scan.same_rows(same, own, sketch)
     return max(shares, key=lambda number: shares[number])
 
 

@@ -7,8 +7,9 @@ original rows, and of the ids in columns that name people. A later file is read 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from hashlib import sha256
 from math import prod
 from pathlib import Path
@@ -21,9 +22,11 @@ from numpy.typing import NDArray
 
 from accountant.errors import DataError
 from accountant.parsing import PARSING
+from training.rows.column_match import ColumnValues, count_matches, match_columns, pack_values, unpack_values
 from training.rows.fingerprints import Hashes, bits_of, fingerprints, holds_fractions, mix, unmix
 
 SKETCH = "sketch.npz"
+FIRST_FORM, FORM = 1, 2  # of fingerprints: of texts as they stand, and as `fingerprints.plain_texts` has them
 MOST_ROWS, MOST_CELLS = 1 << 15, 1 << 20  # of a sketch
 MOST_COLUMNS = 64
 MOST_VALUES = 1 << 16  # distinct rows that are counted, at one choice of columns
@@ -62,13 +65,18 @@ class People:
 
 @dataclass(frozen=True, eq=False)
 class Sketch:
-    """`cells` (sampled rows, columns): fingerprints under the column's name. `rows`: how many the file had."""
+    """`cells` (sampled rows, columns): fingerprints under the column's name. `rows`: how many the file had. `form`: how
+    texts are compared; FIRST_FORM: byte by byte. `matching`: of each column the values by which others are matched to
+    it; empty where they are not worked out yet.
+    """
 
     targets: tuple[str, ...]
     columns: tuple[str, ...]
     cells: Hashes
     rows: int
     people: Mapping[str, People]
+    form: int = FORM
+    matching: dict[str, ColumnValues] = field(default_factory=dict)
 
     def write(self, file: IO[bytes]) -> None:
         """As an .npz file of plain arrays; counts are left out."""
@@ -77,6 +85,8 @@ class Sketch:
             "columns": np.array(self.columns),
             "cells": self.cells,
             "rows": np.array(self.rows),
+            "form": np.array(self.form),
+            **pack_values([self.matching[name] for name in self.columns if name in self.matching]),
         }
         names = np.array(list(self.people), dtype=str)
         limits = np.array([found.limit for found in self.people.values()], np.uint64)
@@ -95,7 +105,12 @@ class Sketch:
                 }
                 targets = tuple(np.atleast_1d(file["target"]).tolist())  # one text where there is one, of old
                 columns, rows = tuple(file["columns"].tolist()), int(file["rows"])
-                return cls(targets, columns, file["cells"], rows, people)
+                form = int(file["form"]) if "form" in file else FIRST_FORM
+                if form not in (FIRST_FORM, FORM):
+                    raise ValueError
+                values = unpack_values(file) if "values" in file else []
+                matching = dict(zip(columns, values, strict=True)) if values else {}
+                return cls(targets, columns, file["cells"], rows, people, form, matching)
         except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
             raise DataError(
                 f"datasets/{path.parent.name}/{path.name}: cannot be read ({type(error).__name__}), so nobody can say "
@@ -107,11 +122,36 @@ class Sketch:
         places = [self.columns.index(column) for column in columns]
         return np.asarray(self.cells[:, places].sum(axis=1, dtype=np.uint64))
 
+    def hashes_as(self, names: Mapping[str, str], key: Callable[[str], np.uint64]) -> Hashes:
+        """(sampled rows,): of each row, over the columns that are `names`' values, as if they were called as its keys
+        are; `key`: a column's, by its name.
+        """
+        total = np.zeros(len(self.cells), np.uint64)
+        for name, own in names.items():
+            total += mix(unmix(self.cells[:, self.columns.index(own)], key(own)), key(name))
+        return total
+
+    def values(self, word: Callable[[str], np.uint64]) -> dict[str, ColumnValues]:
+        """The values of each column, to match columns by; `word`: the home's, about a text."""
+        if not self.matching:
+            common = word("a value of any column")
+            for at, name in enumerate(self.columns):
+                cells = np.ascontiguousarray(self.cells[:, at])
+                self.matching[name] = ColumnValues.of(cells, word("column " + name), common)
+        return self.matching
+
     def repeats(self, column: str) -> float:
         """How likely two different rows of the sample agree in this column."""
-        counts = np.unique(self.cells[:, self.columns.index(column)], return_counts=True)[1].astype(float)
-        size = max(2, len(self.cells))
-        return float((counts * (counts - 1)).sum()) / (size * (size - 1))
+        if column not in self._repeats:
+            cells = self.cells[:, self.columns.index(column)]
+            counts = np.unique(cells, return_counts=True)[1].astype(float)
+            size = max(2, len(self.cells))
+            self._repeats[column] = float((counts * (counts - 1)).sum()) / (size * (size - 1))
+        return self._repeats[column]
+
+    @cached_property
+    def _repeats(self) -> dict[str, float]:
+        return {}
 
     def numbers_rows(self, column: str, key: np.uint64) -> bool:
         """Whether a column numbers the rows, so that every file that does has the same values; `key`: the column's."""
@@ -138,7 +178,7 @@ def merged(sketches: Iterable[Sketch]) -> Sketch:
     targets = tuple(dict.fromkeys(name for each in held for name in each.targets))
     naming = dict.fromkeys(name for each in held for name in each.people)
     people = {name: _all_people([each.people[name] for each in held if name in each.people]) for name in naming}
-    return Sketch(targets, columns, np.concatenate(cells), sum(each.rows for each in held), people)
+    return Sketch(targets, columns, np.concatenate(cells), sum(each.rows for each in held), people, held[0].form)
 
 
 def _at_one_rate(held: Sequence[Sketch]) -> list[Sketch]:
@@ -148,7 +188,7 @@ def _at_one_rate(held: Sequence[Sketch]) -> list[Sketch]:
     for each in held:
         size = min(len(each.cells), round(rate * each.rows))
         places = np.linspace(0, len(each.cells) - 1, size).astype(np.int64) if size else slice(0, 0)
-        found.append(replace(each, cells=each.cells[places]))
+        found.append(replace(each, cells=each.cells[places], matching={}))
     return found
 
 
@@ -202,8 +242,11 @@ class Scan:
         columns: Sequence[str],
         naming: Sequence[str],
         known: Mapping[str, Sketch],
+        form: int = FORM,
     ) -> None:
-        self._key, self._targets = key, tuple(targets)
+        self._key, self._targets, self._form = key, tuple(targets), form
+        of_before = {name: sketch for name, sketch in known.items() if sketch.form != form}
+        self._before = Scan(key, targets, columns, naming, of_before, FIRST_FORM) if of_before else None
         self.columns = tuple(sorted(columns, key=lambda name: int(self._word("column " + name)))[:MOST_COLUMNS])
         self.names = frozenset({*self.columns, *naming})
         self._words = {name: self._word("column " + name) for name in self.columns}
@@ -212,7 +255,8 @@ class Scan:
         self._naming = {name: Values(min(MOST_PEOPLE, most)) for name in naming}
         self.known = known
         self.fractions: set[str] = set()  # of `naming`, those that hold numbers which are not whole
-        self._choices = {name: choices(sketch, self._words, targets) for name, sketch in known.items()}
+        alike = {name: sketch for name, sketch in known.items() if sketch.form == form}
+        self._choices = {name: choices(sketch, self._words, targets) for name, sketch in alike.items()}
         chosen = {choice for found in self._choices.values() for choice in found}
         most = min(MOST_VALUES, max(1 << 12, ALL_VALUES // max(1, len(chosen))))
         self._counted = {choice: Values(most) for choice in chosen}
@@ -225,12 +269,15 @@ class Scan:
         self._words_of = self._total = np.empty(0, np.uint64)
         self._sums = {where: np.empty(0, np.uint64) for where in self._in.values() if where}  # a column adds to one
         self._held = self.rows = 0
+        self._made: Sketch | None = None
 
     def _word(self, about: str) -> np.uint64:
         return np.uint64(int.from_bytes(sha256(self._key + about.encode()).digest()[:8], "big"))
 
     def __call__(self, batch: pa.RecordBatch, start: int) -> None:
         """Take in a batch whose first row is the file's row `start`, from 0."""
+        if self._before is not None:
+            self._before(batch, start)
         for first in range(0, len(batch), self._most):
             self._take(batch.slice(first, self._most), start + first)
 
@@ -250,7 +297,9 @@ class Scan:
         for name in self.names:
             if name in self._naming:
                 self._look_at_ids(name, batch[name])
-            if name not in self._words or not fingerprints(batch[name], self._value, self._words[name], words):
+            if name not in self._words or not fingerprints(
+                batch[name], self._value, self._words[name], words, self._form == FIRST_FORM
+            ):
                 continue
             self._cells[held, self.columns.index(name)] = words[chosen]
             if self._in[name]:
@@ -269,7 +318,7 @@ class Scan:
     def _look_at_ids(self, name: str, column: pa.Array) -> None:
         if name not in self.fractions and holds_fractions(column):
             self.fractions.add(name)
-        bits = bits_of(column, self._value)
+        bits = bits_of(column, self._value, self._form == FIRST_FORM)
         if bits is not None:
             self._naming[name].add(mix(bits, self._value))
 
@@ -287,15 +336,33 @@ class Scan:
         self._held = self._most
 
     def sketch(self) -> Sketch:
-        """Of the whole file."""
+        """Of all that was taken in."""
+        if self._made is not None and self._made.rows == self.rows:
+            return self._made
         self._settle()
         people = {name: values.found() for name, values in self._naming.items()}
-        return Sketch(self._targets, self.columns, self._cells[: self._held].copy(), self.rows, people)
+        cells = self._cells[: self._held].copy()
+        self._made = Sketch(self._targets, self.columns, cells, self.rows, people, self._form)
+        self._made.values(self._word)
+        return self._made
+
+    def same_people(self, name: str, own: Sketch) -> float:
+        """The share of the people of `own` that stand in the registered dataset `name`, as `same_people`."""
+        known, mine = self.known[name], own.people
+        if self._before is not None and known.form != self._form:
+            spelt = self._before.sketch().people
+            mine = {column: spelt[column] for column in own.people}
+        pairs = [same_people(these, theirs) for these in mine.values() for theirs in known.people.values()]
+        return max(pairs, default=0.0)
 
     def same_rows(self, name: str, own: Sketch, part: Sketch | None = None) -> float:
         """The share of the file's rows that stand in the registered dataset `name`, or in a `part` of it, or of its
-        rows in the file, whichever is larger; 0 where it is too small to notice, or chance could do it."""
+        rows in the file, whichever is larger; 0 where it is too small to notice, or chance could do it. Columns are
+        matched by their names; where so nothing is found, by their values.
+        """
         known, shares = part or self.known[name], [0.0]
+        if self._before is not None and known.form != self._form:
+            return self._before.same_rows(name, self._before.sketch(), part)
         for choice in self._choices[name]:
             counted = self._counted[choice].found()
             sampled = known.hashes(choice)
@@ -304,8 +371,33 @@ class Scan:
                 continue
             either = [sketch.repeats(column) for column in choice for sketch in (known, own)]
             chance = len(sampled) * own.rows * counted.part * prod(either) ** 0.5
-            shares.append(_share(theirs, times, counted, known.rows / len(sampled), chance))
+            shares.append(_share(theirs, times, counted, known.rows / len(sampled), chance, LEVEL))
+        return max(shares) or self._same_rows_by_values(known, own)
+
+    def _same_rows_by_values(self, known: Sketch, own: Sketch) -> float:
+        """As `same_rows`, of sampled rows alone, over columns that hold the same values under whatever names. The level
+        is divided by the number of ways to match columns, so that a match which was chosen by looking keeps it.
+        """
+        if not len(own.cells) or not len(known.cells):
+            return 0.0
+        found = match_columns(known.values(self._word), own.values(self._word))
+        found = {name: other for name, other in found.items() if not known.numbers_rows(name, self._column(name))}
+        level = LEVEL / count_matches(len(known.columns), len(own.columns))
+        targets = {*known.targets, *(name for name, other in found.items() if other in own.targets)}
+        repeating = [name for name in found if known.repeats(name) > 0]
+        shares = [0.0]
+        for choice in {tuple(found), tuple(name for name in found if name not in targets), tuple(repeating)} - {()}:
+            theirs, times = np.unique(known.hashes(choice), return_counts=True)
+            mine = own.hashes_as({name: found[name] for name in choice}, self._column)
+            counted = People(*np.unique(mine, return_counts=True), limit=np.uint64(2**64 - 1))
+            either = [*(known.repeats(name) for name in choice), *(own.repeats(found[name]) for name in choice)]
+            chance = len(known.cells) * len(own.cells) * prod(either) ** 0.5
+            scale = known.rows / len(known.cells)
+            shares.append(_share(theirs, times, counted, scale, chance, level))
         return max(shares)
+
+    def _column(self, name: str) -> np.uint64:
+        return self._word("column " + name)
 
 
 def choices(known: Sketch, columns: Mapping[str, np.uint64], targets: Sequence[str]) -> tuple[frozenset[str], ...]:
@@ -320,7 +412,9 @@ def choices(known: Sketch, columns: Mapping[str, np.uint64], targets: Sequence[s
     return tuple(sorted(found, key=len, reverse=True))
 
 
-def _share(theirs: Hashes, times: NDArray[np.int64], counted: People, scale: float, chance: float) -> float:
+def _share(
+    theirs: Hashes, times: NDArray[np.int64], counted: People, scale: float, chance: float, level: float
+) -> float:
     at = np.minimum(np.searchsorted(counted.ids, theirs), len(counted.ids) - 1)
     both = counted.ids[at] == theirs
     mine = np.zeros(len(counted.ids), np.bool_)
@@ -328,7 +422,7 @@ def _share(theirs: Hashes, times: NDArray[np.int64], counted: People, scale: flo
     once_each = int((both & (times == 1) & (counted.counts[at] == 1)).sum())
     twice_there, twice_here = int((~both & (times == 2)).sum()), int((~mine & (counted.counts == 2)).sum())
     share = max(times[both].sum() / times.sum(), min(1.0, scale * times[both].sum() / counted.counts.sum()))
-    surprising = once_each > SURPRISING * chance and crossing_chance(once_each, twice_there, twice_here) <= LEVEL
+    surprising = once_each > SURPRISING * chance and crossing_chance(once_each, twice_there, twice_here) <= level
     return float(share) if surprising and share >= NOTICEABLE else 0.0
 
 

@@ -117,16 +117,17 @@ def missing_texts(texts: pa.Array) -> pa.Array:
 def _texts_or_bytes(name: str, column: pa.Array) -> pa.Array:
     words = column.dictionary_encode()
     values = words.dictionary.to_pylist()
-    are_texts = np.array([_is_text(value) for value in values])
+    are_texts = np.array([is_text(value) for value in values])
     texts = unit_ids(name, words.dictionary.filter(pa.array(are_texts))).to_pylist()
     ids = np.array(values, object)
     ids[are_texts] = texts
     return pa.array(ids, pa.large_binary()).take(words.indices)
 
 
-def _is_text(value: bytes) -> bool:
+def is_text(value: bytes | None) -> bool:
+    """Whether these bytes are UTF-8; nothing at all is."""
     try:
-        value.decode()
+        (value or b"").decode()
     except UnicodeDecodeError:
         return False
     return True

@@ -9,6 +9,7 @@ from math import comb, factorial
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
@@ -23,9 +24,20 @@ from accountant.home import Home
 from accountant.ledger import comparisons
 from accountant.ledger.records import NewPeople
 from training.rows import datasets
+from training.rows.column_match import ColumnValues, likeness, match_columns
 from training.rows.datasets import register
 from training.rows.fingerprints import bits_of, mix, unmix
-from training.rows.overlap import LEVEL, MOST_ROWS, Scan, Sketch, Values, crossing_chance, merged, same_people
+from training.rows.overlap import (
+    FIRST_FORM,
+    LEVEL,
+    MOST_ROWS,
+    Scan,
+    Sketch,
+    Values,
+    crossing_chance,
+    merged,
+    same_people,
+)
 
 TOTAL = Budget.of("1", "1e-6")
 KEY = b"a key of the home"
@@ -74,7 +86,7 @@ def shuffled(table, seed=0) -> pa.Table:
 def test_a_value_has_one_word_in_every_type(one, other):
     key = np.uint64(7)
     assert bits_of(one, key).tolist() == bits_of(other, key).tolist()
-    assert len(set(bits_of(pa.array(["a", "b", "", "1", "0", "ab", "ba", "a "]), key).tolist())) == 8
+    assert len(set(bits_of(pa.array(["a", "b", "", "1", "0", "ab", "ba", "a c"]), key).tolist())) == 8
 
 
 def test_long_ids_are_told_apart_in_every_type():
@@ -504,3 +516,111 @@ def test_rows_that_are_registered_are_never_removed(home, monkeypatch):
 def test_the_level_is_of_three_comparisons():
     assert pytest.approx(1e-6) == 3 * LEVEL
     assert crossing_chance(25, 0, 0) <= LEVEL < crossing_chance(24, 0, 0)
+
+
+# ---- copies that were written anew -----------------------------------------------------------------------------------
+
+
+def spelt(table, how) -> pa.Table:
+    """Every cell as a text, written in another way."""
+    return pa.table({name: [how(str(value)) for value in table[name].to_pylist()] for name in table.column_names})
+
+
+def in_thousands(table, name) -> pa.Table:
+    place = table.column_names.index(name)
+    return table.set_column(place, name, pc.divide(table[name].cast(pa.float64()), 1000.0))
+
+
+def renamed(table) -> pa.Table:
+    return table.rename_columns([f"column {place}" for place in range(table.num_columns)])
+
+
+ACCIDENTS = {
+    "a blank after each comma": lambda table: spelt(table, lambda cell: f" {cell}"),
+    "capitals": lambda table: spelt(table, str.upper),
+    "quotes": lambda table: spelt(table, lambda cell: f' "{cell}"'),
+    "every column renamed": renamed,
+    "a number in thousands": lambda table: in_thousands(table, "fnlwgt"),
+    "another number in thousands": lambda table: in_thousands(table, "age"),
+    "all of it": lambda table: shuffled(renamed(spelt(in_thousands(table, "fnlwgt"), str.upper))),
+}
+
+
+@pytest.mark.parametrize("accident", ACCIDENTS)
+def test_adult_written_anew_is_found(accident):
+    table = ADULT.slice(0, 20_000)
+    copy = ACCIDENTS[accident](table)
+    assert share(table, copy) > 0.9
+
+
+@pytest.mark.parametrize("how", [str.upper, lambda cell: f"{cell} ", lambda cell: f"\u200b{cell}"])
+def test_names_in_another_spelling_are_the_same_rows(how):
+    """Composed accents or not, too: rows of four texts, of which no other column tells anything."""
+    random = np.random.default_rng(2)
+    names = [[f"Zoë{number}" for number in random.integers(0, 400, 3000)] for _ in range(4)]
+    table = pa.table({f"c{place}": column for place, column in enumerate(names)})
+    assert share(table, spelt(table, how)) > 0.9
+    assert share(table, spelt(table, lambda cell: cell.replace("ë", "e\u0308"))) > 0.9
+
+
+def test_one_value_that_is_no_text_changes_no_other():
+    """A Latin-1 cell in a batch: the cells beside it are compared as ever."""
+    words = bits_of(pa.array([b"Ada", b" ada", b"\xe9"]), np.uint64(7)).tolist()
+    assert words[:2] == bits_of(pa.array(["ADA", '"ada"']), np.uint64(7)).tolist()
+
+
+@pytest.mark.parametrize("cut", [16_280, 31_000])
+@pytest.mark.parametrize("table", [ADULT, WITHOUT_WEIGHT, FEW], ids=["adult", "without its weight", "few"])
+def test_disjoint_halves_under_other_names_are_not_refused(table, cut):
+    mixed = shuffled(table, cut)
+    assert share(mixed.slice(0, cut), renamed(mixed.slice(cut))) == 0
+
+
+def test_columns_that_are_alike_are_not_exchanged():
+    """Many things were measured twice, with length and width exchanged: in halves of one table, as strangers' rows,
+    they stand in both, and within neither.
+    """
+    random = np.random.default_rng(1)
+    length, width, price = random.normal(size=(3, 6000)).round(2)
+    first = pa.table({"x": length, "y": width, "p": price})
+    second = pa.table({"x": width, "y": length, "p": price})
+    assert share(first, second) == 0
+    assert share(first, renamed(first)) == 1
+
+
+def test_a_match_of_columns_is_by_how_often_values_stand_there():
+    key, common = np.uint64(5), np.uint64(6)
+
+    def values(numbers):
+        return ColumnValues.of(mix(np.asarray(numbers, np.uint64), key), key, common)
+
+    random = np.random.default_rng(0)
+    own = {"a": values(random.integers(0, 9, 5000)), "b": values(np.arange(5000)), "c": values([7] * 5000)}
+    known = {"p": values(np.arange(5000)[::-1]), "q": values(random.integers(0, 9, 4000)), "r": values([7] * 9)}
+    assert match_columns(known, own) == {"p": "b", "q": "a"}
+    assert likeness([known["p"]], [own["b"]])[0, 0] == pytest.approx(1)
+    assert match_columns({"p": values(np.arange(9000, 14_000))}, own) == {}
+
+
+def test_a_sketch_from_before_is_compared_as_it_was(tmp_path):
+    """Byte by byte: what was found is found. It says so, and is made anew from the dataset's own file."""
+    table = ADULT.slice(0, 6000)
+    before = Scan(KEY, ["income"], table.column_names, ["fnlwgt"], {}, FIRST_FORM)
+    for batch in table.to_batches():
+        before(batch, 0)
+    with (tmp_path / "sketch.npz").open("wb") as file:
+        before.sketch().write(file)
+    with np.load(tmp_path / "sketch.npz") as arrays:
+        old = {name: arrays[name] for name in arrays if name != "form"}  # as it was written then
+    np.savez(tmp_path / "sketch.npz", **old)
+    known = Sketch.read(tmp_path / "sketch.npz")
+    assert known.form == FIRST_FORM
+    scan, own = scanned(shuffled(table), {"old": known, "new": scanned(table.slice(0, 900))[1]}, ["fnlwgt"])
+    assert scan.same_rows("old", own) == 1
+    assert scan.same_people("old", own) == 1
+    assert scan.same_rows("new", own) > 0.1
+    scan, own = scanned(renamed(table), {"old": known})
+    assert scan.same_rows("old", own) == 1  # columns are matched by values in it, too
+    np.savez(tmp_path / "sketch.npz", **old, form=np.array(9))
+    with pytest.raises(DataError, match="cannot be read"):
+        Sketch.read(tmp_path / "sketch.npz")

@@ -53,3 +53,58 @@ def text_bits(data: NDArray[np.uint8], offsets: NDArray[np.int64], key: np.uint6
             word ^= word >> np.uint64(29)
         words[i] = _mixed(word)
     return words
+
+
+CAPITAL, QUOTE, BLANK, BEYOND = 1, 2, 4, 8  # what texts may hold that they are compared without
+
+
+@njit()
+def kinds_of(data: NDArray[np.uint8]) -> int:
+    """Which of CAPITAL, QUOTE, BLANK (blanks and controls) and BEYOND (what is no ASCII) stand among the bytes."""
+    found = 0
+    for i in range(data.size):
+        byte = data[i]
+        if byte >= 127:
+            found |= 8
+        elif byte <= 32:
+            found |= 4
+        elif 65 <= byte <= 90:
+            found |= 1
+        elif byte == 34 or byte == 39:
+            found |= 2
+    return found
+
+
+@njit()
+def unmix(words: Hashes, key: np.uint64, out: Hashes) -> None:
+    """out[i]: what `mix` made words[i] of, under the same key."""
+    for i in range(words.size):
+        bits = words[i] ^ (words[i] >> np.uint64(31)) ^ (words[i] >> np.uint64(62))
+        bits *= np.uint64(0x319642B2D24D8EC3)
+        bits = (bits ^ (bits >> np.uint64(27)) ^ (bits >> np.uint64(54))) * np.uint64(0x96DE1B173F119089)
+        out[i] = bits ^ (bits >> np.uint64(30)) ^ (bits >> np.uint64(60)) ^ key
+
+
+@njit()
+def count_few(words: Hashes, values: Hashes, counts: NDArray[np.int64]) -> int:
+    """The distinct words, in no order, and how often each stands there: how many they are, or -1 where they are more
+    than a quarter of the room in `values`, which has 2^k places.
+    """
+    last, found = np.uint64(values.size - 1), 0
+    counts[:] = 0
+    for i in range(words.size):
+        slot: Any = np.int64(words[i] & last)
+        while counts[slot] != 0 and values[slot] != words[i]:
+            slot = (slot + 1) & np.int64(last)
+        if counts[slot] == 0:
+            if 4 * found >= values.size:
+                return -1
+            values[slot] = words[i]
+            found += 1
+        counts[slot] += 1
+    place = 0
+    for at in range(values.size):
+        if counts[at] != 0:
+            values[place], counts[place] = values[at], counts[at]
+            place += 1
+    return found
