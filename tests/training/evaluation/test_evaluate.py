@@ -409,3 +409,28 @@ def test_a_model_that_is_lost_before_the_start_costs_nothing(home):
     with pytest.raises(DpserveError):
         job.run(home, reserved.seq)
     assert (home.ledger.job(reserved.seq).state, spent(home, part=HOLDOUT)) == ("released", "0")
+
+
+def test_a_file_to_evaluate_on_is_asked_about_once_and_few_rows_need_a_word(home, tmp_path):
+    """Each comparison leaves an entry, a miss too, and counts; the same file again is no other answer."""
+    import pyarrow.parquet as pq
+
+    from accountant.log.entries import read_entry
+    from accountant.store.store import body_at
+    from training.evaluation.public_rows import evaluate_rows
+
+    def compared():
+        with home.ledger.log.database.reading() as connection:
+            every = [read_entry(seq, body_at(connection, seq)).value for seq in range(home.ledger.log.size())]
+        return [entry["concerns"] for entry in every if entry["type"] == "rows-compared" and entry["by"] == "once"]
+
+    verified, rows = evaluate.open_model(home, "adult"), pq.read_table(TEST).slice(9000, 900)
+    pq.write_table(rows, tmp_path / "public.parquet")
+    for _ in range(3):
+        evaluate_rows(home, verified, "adult@1", tmp_path / "public.parquet", "once")
+    assert compared() == [[]]
+    pq.write_table(rows.slice(0, 99), tmp_path / "few.parquet")
+    with pytest.raises(InputError, match="fewer than 100 rows.*--public"):
+        evaluate_rows(home, verified, "adult@1", tmp_path / "few.parquet", "once")
+    evaluate_rows(home, verified, "adult@1", tmp_path / "few.parquet", "once", is_public=True)
+    assert compared() == [[]]

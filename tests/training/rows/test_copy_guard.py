@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from ledgers import bodies, changed, place
@@ -13,7 +14,7 @@ from ledgers import bodies, changed, place
 from accountant.audit.audit import audit_home
 from accountant.audit.replay import Replay
 from accountant.budget import Budget, Relation
-from accountant.errors import InputError, LedgerInvalid, NameTaken
+from accountant.errors import DataError, InputError, LedgerInvalid, NameTaken
 from accountant.home import Home
 from accountant.ledger import comparisons, grants, tokens
 from accountant.ledger.entry_search import Wanted, search
@@ -231,3 +232,56 @@ def work(home, drafts) -> None:
     for draft in drafts.all():
         if draft.state in steps.AT_WORK:
             steps.step(home, drafts, draft)
+
+
+# ---- ids at every door -----------------------------------------------------------------------------------------------
+
+NOBODY = ["unknown", " N.A. ", "\u200b", "\u2003 ", "--"]
+
+
+@pytest.mark.parametrize("word", NOBODY)
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_a_placeholder_is_refused_at_every_door(home, tmp_path, word, suffix):
+    """By registration, as a block, and as a draft; with the place of the first, and never as it stands."""
+    table = rows_of([*OUTSIDE[:200], word, word], seed=6)
+    path = tmp_path / f"rows{suffix}"
+    (pyarrow.csv.write_csv if suffix == ".csv" else pq.write_table)(table, path)
+    how = TOTAL, Relation.ADD_REMOVE, "ssn", 1
+    for call in (
+        lambda: register(home, "probe", path, tmp_path / "schema.yaml", *how),
+        lambda: append(home, "clinic", path, "steward"),
+    ):
+        said, _ = refusal(DataError, call)
+        assert "missing in 2 of the rows, the first of them row 201 " in said
+    drafts, raw = Drafts(home.path), path.read_bytes()
+    draft = drafts.append(drafts.begin("token:intern", f"p{suffix}", len(raw), 10**6), 0, raw)
+    work(home, drafts)
+    drafts.check(drafts.get(draft.id, "token:intern"), SCHEMA, [])
+    work(home, drafts)
+    asked = {"name": "probe", "epsilon": "1", "delta": "1e-6", "unit": "ssn", "contributions": 1, "family": []}
+    drafts.register(drafts.get(draft.id, "token:intern"), asked)
+    work(home, drafts)
+    assert "missing in 2 of the rows" in drafts.get(draft.id, "token:intern").refusal["message"]
+    assert entries(home) == []
+
+
+def test_what_is_said_of_ids_stands_in_the_entry_of_a_dataset_and_of_a_block(home, tmp_path):
+    ids = [*OUTSIDE[:200], *["everybody"] * 40, "Ada", "ada"]
+    for said, asks in (((), "--one-person"), (("one-person",), "--distinct-ids")):
+        text, details = refusal(InputError, bring, home, tmp_path, "probe", ids, said_ids=said)
+        assert details["answers"] == [asks]
+        assert "everybody" not in text
+    bring(home, tmp_path, "probe", ids, said_ids=("distinct-ids", "one-person"))
+    assert json.loads(bodies(home.path)[-1])["ids"] == ["distinct-ids", "one-person"]
+    pq.write_table(rows_of([*OUTSIDE[300:500], "Ada", "ada"], seed=8), tmp_path / "rows.parquet")
+    refusal(InputError, append, home, "probe", tmp_path / "rows.parquet", "steward")
+    append(home, "probe", tmp_path / "rows.parquet", "steward", said_ids=("distinct-ids",))
+    assert json.loads(bodies(home.path)[-1])["ids"] == ["distinct-ids"]
+    assert audit_home(home).problems == ()
+
+
+@pytest.mark.parametrize("change", [str.upper, lambda name: f"{name} ", lambda name: f"\u200b{name}"])
+def test_the_same_people_in_another_spelling_are_found_in_other_rows(home, tmp_path, change):
+    bring(home, tmp_path, "friends", [f"ada{name}" for name in OUTSIDE[:400]], seed=1)
+    others = [change(f"ada{name}") for name in OUTSIDE[:400]]
+    assert refusal(NameTaken, bring, home, tmp_path, "probe", others, seed=2)[1]["dataset"] == "friends"
