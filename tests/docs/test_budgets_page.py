@@ -17,15 +17,15 @@ from ledgers import ROOT
 from small_home import dpserve
 
 SCHEMA = """target: {name: again, classes: ["no", "yes"]}
-records: 200
+records: 400
 features:
   age: {type: numeric, range: [0, 100], bins: 8}
 """
 
 
 def table(first: int, **more) -> pa.Table:
-    people = [f"p{(first + row) // 3}" for row in range(200)]
-    ages, again = [(row + first) % 90 for row in range(200)], ["yes" if row % 3 else "no" for row in range(200)]
+    people = [f"p{(first + row) // 3}" for row in range(400)]
+    ages, again = [(row + first) % 90 for row in range(400)], ["yes" if row % 3 else "no" for row in range(400)]
     return pa.table({"patient": people, "age": ages, "again": again, **more})
 
 
@@ -36,11 +36,11 @@ def folder(tmp_path) -> Path:
     for number, name in enumerate(("stays", "new")):
         pq.write_table(table(number * 7), tmp_path / f"{name}.parquet")
     pq.write_table(table(50).drop_columns(["patient"]), tmp_path / "visits.parquet")
-    pq.write_table(table(3, pay=[40 * row for row in range(200)]), tmp_path / "joined.parquet")
-    payroll = table(5).set_column(0, "patient", pa.array([f"e{row // 3}" for row in range(200)]))
+    pq.write_table(table(3, pay=[20 * row for row in range(400)]), tmp_path / "joined.parquet")
+    payroll = table(5).set_column(0, "patient", pa.array([f"e{row // 3}" for row in range(400)]))
     pq.write_table(payroll, tmp_path / "payroll.parquet")
     for week in (1, 2):  # the same people
-        people = pa.array([f"c{row // 3}" for row in range(200)])
+        people = pa.array([f"c{row // 3}" for row in range(400)])
         pq.write_table(table(19 * week).set_column(0, "patient", people), tmp_path / f"week-{week}.parquet")
     dpserve(tmp_path / "home", "init")
     asked = ["--epsilon", "2", "--delta", "1e-6", "--unit", "patient"]

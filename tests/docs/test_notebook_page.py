@@ -29,7 +29,7 @@ def test_every_block_of_the_page_runs(tmp_path, monkeypatch, capsys):
     said = capsys.readouterr().out
     assert re.search(
         r"<Account of epsilon 3, 3 fits spent 1\.\d+; left \d\d\.\d %\. Room for one more fit: up to epsilon \d\.\d+ "
-        r"at delta 0.000001 by Gaussian noise "
+        r"\(delta 0.000001, by Gaussian noise\) "
         r"\(delta 0.000001, add-remove\)>",
         said,
     )
