@@ -29,6 +29,7 @@ from training.rows.schema_text import FILL_IN
 HTML = "text/html"
 COLUMN_BYTES, COLUMN_FIELDS = 1 << 21, 70_000
 PERSON = ("person_epsilon", "person_delta")
+IDS = ("one_person", "distinct_ids")  # what is asked about ids that look odd
 ASKED = (
     "name",
     "unit",
@@ -41,6 +42,7 @@ ASKED = (
     "reason",
     "made_up",
     *PERSON,
+    *IDS,
 )
 USUAL = {"contributions": "1", "relation": "add-remove"}  # what holds permanently is answered by whoever registers
 
@@ -183,6 +185,7 @@ async def register(request: Request) -> Response:
     if not family:
         body |= {name: typed[name] for name in ("epsilon", "delta", "holdout") if typed[name]}
     body |= {"family": [family] if family else [], "made_up": bool(typed["made_up"])}
+    body |= {name: True for name in IDS if typed[name]}
     body |= {"new_people": bool(typed["reason"]), **({"reason": typed["reason"]} if typed["reason"] else {})}
     try:
         if not (typed["contributions"].isascii() and typed["contributions"].isdigit()):

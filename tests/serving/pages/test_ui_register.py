@@ -16,7 +16,9 @@ from small_home import ROOT, serving, until
 
 from accountant.budget import Budget
 from accountant.home import Home
+from serving.pages.tasks.drafts import ASKED
 from serving.process.tokens import new_token
+from serving.rest.drafts import REGISTER, REGISTER_MORE
 from training.registering.drafts import Drafts
 
 pytestmark = [pytest.mark.server, pytest.mark.system("chromium")]
@@ -225,3 +227,11 @@ def test_what_is_not_taken(server, table):
     until(lambda: server.get(f"/v1/drafts/{taken['draft']}", scope="steward").json()["state"] == "columns", "looked at")
     server.ask("DELETE", f"/v1/drafts/{taken['draft']}", "steward")
     assert table.exists(), "a file of the server is nobody's to delete here"
+
+
+def test_the_form_asks_for_all_that_the_door_takes():
+    """Whatever a refusal asks for can be answered in the browser too."""
+    form = (ROOT / "serving" / "pages" / "templates" / "draft.html").read_text()
+    fields = {*REGISTER, *REGISTER_MORE} - {"family_name", "new_people"}  # a reason says that they are new
+    assert fields <= {*ASKED}
+    assert [name for name in sorted(fields) if f'name="{name}"' not in form] == []
