@@ -14,7 +14,7 @@ from training.learners import PrivateClassifier
 class Nothing:
     """Two candidates that look at no row."""
 
-    purpose: ClassVar[str] = "select one of two"
+    purpose: ClassVar[str] = "select a 1-rule by weighted agreement"
     norm: ClassVar[str] = "range"
     size: ClassVar[int] = 2
 

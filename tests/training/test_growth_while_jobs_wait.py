@@ -13,6 +13,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -20,6 +21,7 @@ from ledgers import bundles, place
 
 from accountant.audit.audit import audit_home
 from accountant.budget import Budget, Relation
+from accountant.errors import NameTaken
 from accountant.home import Home
 from training import job, queue
 from training.growing.append import append
@@ -162,3 +164,30 @@ def test_a_job_that_is_resumed_reads_what_it_read_before(site, monkeypatch):
     assert site.used() == ["0.9", "2.0"]
     report = audit_home(site.home, bundles(site.home.path))
     assert report.ok, report.problems
+
+
+@pytest.mark.parametrize("unit", ["patient", "record"])
+def test_the_same_people_come_again_with_what_stays_of_them(tmp_path, monkeypatch, unit):
+    """Ids, sex and town are as they were, what was measured is new: these are other rows, in another block."""
+    site = Site(tmp_path, monkeypatch)
+    (tmp_path / "v.yaml").write_text(
+        "target: {name: y, classes: ['no', 'yes']}\nrecords: 300\nignore: [patient]\nfeatures:\n"
+        "  sex: {type: categorical, values: [f, m]}\n  town: {type: categorical, values: [a, b, c]}\n"
+        "  pressure: {type: numeric, range: [50, 250], bins: 8}\n"
+    )
+    law, people = np.random.default_rng(3), np.arange(ROWS)
+    for month in (1, 2, 3):
+        table = {
+            "patient": [f"p{each}" for each in people],
+            "sex": np.where(people % 2, "f", "m"),
+            "town": np.array(["a", "b", "c"])[people % 3],
+            "pressure": law.normal(130, 20, ROWS).round(2),
+            "y": law.choice(["no", "yes"], ROWS),
+        }
+        pq.write_table(pa.table(table), tmp_path / f"month-{month}.parquet")
+    first = tmp_path / "month-1.parquet"
+    register(site.home, "v", first, tmp_path / "v.yaml", Budget.of("2", "0"), Relation.ADD_REMOVE, unit)
+    for month in (2, 3):
+        assert append(site.home, "v", tmp_path / f"month-{month}.parquet", "steward").last == month
+    with pytest.raises(NameTaken, match="block 2 of v|registered already, in v"):
+        append(site.home, "v", tmp_path / "month-2.parquet", "steward")

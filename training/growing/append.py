@@ -245,7 +245,7 @@ def _check_other_blocks(guard: Guard, dataset: Dataset, scan: Scan, own: Sketch)
     name = dataset.registration.name
     groups: dict[str, dict[int, str]] = {name: {}, **groups_of(dataset)}
     labels = [label for label in scan.known if label.removesuffix(BEFORE) in groups]
-    found = [label.removesuffix(BEFORE) for label in labels if scan.same_rows(label, own)]
+    found = [label.removesuffix(BEFORE) for label in labels if scan.same_rows(label, own, by_values=False)]
     if not found:
         return
     blocks = groups[found[0]]

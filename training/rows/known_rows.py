@@ -62,7 +62,7 @@ def block_with(home: Home, blocks: Mapping[int, str], label: str, scan: Scan, ow
         if (file := home.datasets / commitment / SKETCH).exists():
             sketch, name = Sketch.read(file), label.removesuffix(BEFORE)
             same = name if scan.known[name].form == sketch.form else name + BEFORE
-            shares[number] = scan.same_rows(same, own, sketch)
+            shares[number] = scan.same_rows(same, own, sketch, by_values=False)
     return max(shares, key=lambda number: shares[number])
 
 

@@ -355,14 +355,15 @@ class Scan:
         pairs = [same_people(these, theirs) for these in mine.values() for theirs in known.people.values()]
         return max(pairs, default=0.0)
 
-    def same_rows(self, name: str, own: Sketch, part: Sketch | None = None) -> float:
+    def same_rows(self, name: str, own: Sketch, part: Sketch | None = None, by_values: bool = True) -> float:
         """The share of the file's rows that stand in the registered dataset `name`, or in a `part` of it, or of its
         rows in the file, whichever is larger; 0 where it is too small to notice, or chance could do it. Columns are
-        matched by their names; where so nothing is found, by their values.
+        matched by their names; where so nothing is found, by their values, unless `by_values` is False: the people of
+        another block come again, and what they have in common with themselves is no copied row.
         """
         known, shares = part or self.known[name], [0.0]
         if self._before is not None and known.form != self._form:
-            return self._before.same_rows(name, self._before.sketch(), part)
+            return self._before.same_rows(name, self._before.sketch(), part, by_values)
         for choice in self._choices[name]:
             counted = self._counted[choice].found()
             sampled = known.hashes(choice)
@@ -372,7 +373,7 @@ class Scan:
             either = [sketch.repeats(column) for column in choice for sketch in (known, own)]
             chance = len(sampled) * own.rows * counted.part * prod(either) ** 0.5
             shares.append(_share(theirs, times, counted, known.rows / len(sampled), chance, LEVEL))
-        return max(shares) or self._same_rows_by_values(known, own)
+        return max(shares) or (self._same_rows_by_values(known, own) if by_values else 0.0)
 
     def _same_rows_by_values(self, known: Sketch, own: Sketch) -> float:
         """As `same_rows`, of sampled rows alone, over columns that hold the same values under whatever names. The level
