@@ -56,25 +56,32 @@ def likeness(known: Sequence[ColumnValues], own: Sequence[ColumnValues]) -> NDAr
     ones.
     """
     same = np.zeros((len(known), len(own)))
-    words = np.concatenate([np.zeros(0, np.uint64), *(values.words for values in own)])
-    rates = np.concatenate([np.zeros(0), *(values.rates for values in own)])
-    columns = np.repeat(np.arange(len(own)), [len(values.words) for values in own])
+    words, rates, columns = _all_values(own)
     order = np.argsort(words, kind="stable")
     words, rates, columns = words[order], rates[order], columns[order]
-    for row, values in enumerate(known):
-        first, last = np.searchsorted(words, values.words), np.searchsorted(words, values.words, "right")
-        places = np.repeat(first, last - first)  # of each of its values, all columns that have it
-        places += np.arange(len(places)) - np.repeat(np.cumsum(last - first) - (last - first), last - first)
-        shared = np.minimum(np.repeat(values.rates, last - first), rates[places])
-        np.add.at(same[row], columns[places], shared)
-    for row, column in zip(*np.nonzero(same), strict=True):
+    theirs, shares, rows = _all_values(known)
+    first = np.searchsorted(words, theirs)
+    times = np.searchsorted(words, theirs, "right") - first  # in how many columns each of their values stands
+    value = np.repeat(np.arange(len(theirs)), times)
+    places = first[value] + np.arange(len(value)) - np.repeat(np.cumsum(times) - times, times)
+    np.add.at(same, (rows[value], columns[places]), np.minimum(shares[value], rates[places]))
+    for row, column in np.argwhere(same):
         both = known[row], own[column]
         ends = [values.words[-1] for values in both if not values.is_whole]
-        limit = min(ends, default=np.uint64(2**64 - 1))  # up to it, all values of both are looked at
+        if not ends:  # all values of both are looked at, and their rates sum to one
+            continue
+        limit = min(ends)  # up to it, all values of both are looked at
         same[row, column] /= max(
             float(values.rates[: np.searchsorted(values.words, limit, "right")].sum()) for values in both
         )
     return same
+
+
+def _all_values(columns: Sequence[ColumnValues]) -> tuple[Hashes, NDArray[np.float64], NDArray[np.int64]]:
+    """Join the values of all columns: their words, their rates, and which column each is of."""
+    words = np.concatenate([np.zeros(0, np.uint64), *(values.words for values in columns)])
+    rates = np.concatenate([np.zeros(0), *(values.rates for values in columns)])
+    return words, rates, np.repeat(np.arange(len(columns)), [len(values.words) for values in columns])
 
 
 def match_columns(known: Mapping[str, ColumnValues], own: Mapping[str, ColumnValues]) -> dict[str, str]:
