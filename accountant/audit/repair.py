@@ -41,7 +41,8 @@ def repair(home: Home, reason: str, by: str) -> list[str]:
             except LedgerInvalid as error:
                 wrong[seq] = error.message
         repairs = replay.repairs
-        for seq in [seq for entries in repairs.entries.values() for seq in entries] + list(repairs.repaired):
+        explained = [seq for entries in repairs.entries.values() for seq in entries]
+        for seq in [*explained, *(seq for seq, _ in repairs.repaired)]:
             wrong.pop(seq, None)
         if wrong:
             raise LedgerInvalid(f"{min(wrong.items())[1]}: is nothing that can be repaired; nothing was written")

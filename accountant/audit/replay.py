@@ -14,7 +14,7 @@ from typing import ClassVar
 from accountant import canonical
 from accountant.audit.judge import Value, require_hex
 from accountant.audit.replay_access import TIME, Rights
-from accountant.audit.replay_budget import Books, DatasetState, SumsDiffer
+from accountant.audit.replay_budget import Books, DatasetState, SumsDiffer, costs_of
 from accountant.audit.replay_campaigns import Campaigns
 from accountant.audit.replay_keys import KeyRing, require_reasons
 from accountant.audit.replay_names import Names, judge_labels
@@ -103,10 +103,10 @@ class Replay:
         except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             raise LedgerInvalid(f"entry {seq}: not of its type's form ({error!r:.200})", entry=seq) from error
         except DpserveError as error:
+            problem = f"entry {seq}: {error.message.removeprefix(f'entry {seq}: ')}"
             if isinstance(error, SumsDiffer):
-                self._note_sums(seq, value)
-            said = error.message.removeprefix(f"entry {seq}: ")
-            raise LedgerInvalid(f"entry {seq}: {said}", entry=seq) from error
+                self._note_sums(seq, value, problem)
+            raise LedgerInvalid(problem, entry=seq) from error
         return value
 
     def notes(self) -> list[str]:
@@ -153,7 +153,7 @@ class Replay:
             require(value["whole"] is True, "whole: must be true where it stands")
             whole = seq, parse_decimal(value["claim"]["epsilon"]), asked.delta
         self.books.reserve(dataset, value["by"], costs, whole)
-        self.books.judge_after(value, dataset.families, value["by"], window)
+        wrong_sums = self._judge_after_reserving(value, dataset, window)
         # Of a million entries a quarter are jobs, and their names are few: each is kept once.
         dataset_name, model, by = (intern(value[name]) for name in ("dataset", "model", "by"))
         target = intern(value["target"]) if "target" in value else None
@@ -163,6 +163,22 @@ class Replay:
         about = value.get("part"), evaluates, against, profile, window, judge_labels(value)
         self.jobs[seq] = JobState(*who, releases, costs, *about)
         self.names.reserved(seq, value, self.jobs, lambda: self.access.may_promote(value["by"], model, value["time"]))
+        if wrong_sums is not None:
+            raise wrong_sums
+
+    def _judge_after_reserving(
+        self, value: Value, dataset: DatasetState, window: tuple[int, int] | None
+    ) -> SumsDiffer | None:
+        """Judge the sums after a reservation. Return what is wrong with them where a fault that is known left them so:
+        the job stands all the same, and what became of it is judged.
+        """
+        try:
+            self.books.judge_after(value, dataset.families, value["by"], window)
+        except SumsDiffer as error:
+            if not self.repairs.jobs.get(value["dataset"]):
+                raise
+            return error
+        return None
 
     @staticmethod
     def _is_profile(value: Value) -> bool:
@@ -216,7 +232,7 @@ class Replay:
             require(self.jobs[job.evaluates].issued is not None, f"job {job.evaluates}: has made no model to evaluate")
         dataset = self.books.dataset(job.dataset, job.part, job.window)
         self._note_width(value, job, started=True)
-        self.books.start(dataset, costs_of(job, dataset))
+        self.books.start(dataset, costs_of(job.costs, dataset))
         self.books.judge_after(value, dataset.families, None, job.window)
 
     def _resumed(self, seq: int, value: Value) -> None:
@@ -241,12 +257,12 @@ class Replay:
             read = wide if started else None
             self.repairs.add_job(job.dataset, WideJob(value["reservation"], job.by, job.part, job.costs, read))
 
-    def _note_sums(self, seq: int, value: Value) -> None:
+    def _note_sums(self, seq: int, value: Value, problem: str) -> None:
         """Note an entry whose sums differ, by its dataset: a fault that is known is put right by a later entry."""
         job = self.jobs.get(value.get("reservation", -1))
         dataset = value.get("dataset") if job is None else job.dataset
         if dataset in self.repairs.jobs:
-            self.repairs.add_entry(dataset, seq)
+            self.repairs.add_entry(dataset, seq, problem)
 
     def _committed(self, seq: int, value: Value) -> None:
         require_hex(value, "released")
@@ -261,7 +277,7 @@ class Replay:
         job = self._move(value, "reserved", "released")
         dataset = self.books.dataset(job.dataset, job.part, job.window)
         self._note_width(value, job, started=False)
-        self.books.release(dataset, job.by, costs_of(job, dataset))
+        self.books.release(dataset, job.by, costs_of(job.costs, dataset))
         self.books.judge_after(value, dataset.families, job.by, job.window)
 
     def _issued(self, seq: int, value: Value) -> None:
@@ -478,10 +494,3 @@ class Replay:
         "budget-changed": frozenset({"largest", "after"}),
         "rows-compared": frozenset({"data"}),
     }
-
-
-def costs_of(job: JobState, dataset: DatasetState) -> tuple[Figures, ...]:
-    """Return the price of a job in each account that bears it: one that was reserved before there was a total for one
-    person bears it there as well, at the family's orders.
-    """
-    return (*job.costs, *job.costs[:1] * (len(dataset.families) - len(job.costs)))

@@ -402,3 +402,10 @@ def _words(value: Value, *names: str) -> None:
     for name in names:
         text = value[name]
         require(isinstance(text, str) and 1 <= len(text) <= 200, f"{name}: must be 1 to 200 characters")
+
+
+def costs_of(costs: tuple[Figures, ...], dataset: DatasetState) -> tuple[Figures, ...]:
+    """Return the price of a job in each account that bears it: one that was reserved before there was a total for one
+    person bears it there as well, at the family's orders.
+    """
+    return (*costs, *costs[:1] * (len(dataset.families) - len(costs)))

@@ -36,13 +36,13 @@ class WideJob:
 @dataclass
 class Repairs:
     """What is wrong by that fault and not repaired yet, by dataset: jobs, and entries whose sums differ. `repaired`:
-    entry -> the entry that put it right; `charged`: jobs charged to more blocks; `notes`: what a reader of the
-    audit should know.
+    entries with what the audit says of their sums, put right since; `charged`: jobs charged to more blocks; `notes`:
+    what a reader of the audit should know.
     """
 
     jobs: dict[str, list[WideJob]] = field(default_factory=dict)
-    entries: dict[str, list[int]] = field(default_factory=dict)
-    repaired: dict[int, int] = field(default_factory=dict)
+    entries: dict[str, dict[int, str]] = field(default_factory=dict)
+    repaired: set[tuple[int, str]] = field(default_factory=set)
     charged: set[int] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
 
@@ -58,9 +58,9 @@ class Repairs:
                 return
         jobs.append(job)
 
-    def add_entry(self, dataset: str, seq: int) -> None:
-        """Note an entry whose sums differ."""
-        self.entries.setdefault(dataset, []).append(seq)
+    def add_entry(self, dataset: str, seq: int, problem: str) -> None:
+        """Note an entry whose sums differ, and how the audit says it."""
+        self.entries.setdefault(dataset, {})[seq] = problem
 
     def analysts(self, dataset: str) -> list[str]:
         """Return who asked for the jobs of a dataset that are to be repaired, by name."""
@@ -71,7 +71,7 @@ class Repairs:
         sums: the first entry also names the entries whose sums differ.
         """
         jobs = [{"job": job.seq, "blocks": [*(job.read or ())]} for job in self.of(dataset, by_whom)]
-        return {"dataset": dataset, "analyst": by_whom, "jobs": jobs, "entries": list(self.entries.get(dataset, []))}
+        return {"dataset": dataset, "analyst": by_whom, "jobs": jobs, "entries": list(self.entries.get(dataset, {}))}
 
     def of(self, dataset: str, by_whom: str) -> list[WideJob]:
         """Return the jobs of a dataset that `by_whom` asked for and that are to be repaired, each once."""
@@ -142,8 +142,8 @@ class Repairs:
         self.charged |= {job.seq for job in self.of(dataset, by_whom) if job.read}
         require(value["after"] == self.lines(books, dataset, by_whom), "after: is not what the entries give")
         self.notes += [f"entry {seq}: {note}; reason: {value['reason']}" for note in notes]
-        wrong = self.entries.pop(dataset, [])
-        self.repaired |= dict.fromkeys(wrong, seq)
+        wrong = self.entries.pop(dataset, {})
+        self.repaired.update(wrong.items())
         if wrong:
             named = ", ".join(map(str, wrong))
             self.notes.append(f"entry {seq}: puts right the sums of entries {named}; reason: {value['reason']}")

@@ -83,9 +83,9 @@ class Findings:
         elif entry is not None and all(known is None or entry < known for known, _ in self.found):
             self.found[-1] = entry, problem
 
-    def forgive(self, entries: Collection[int]) -> None:
-        """Drop what was found about entries that a later entry put right."""
-        self.found = [(entry, problem) for entry, problem in self.found if entry not in entries]
+    def forgive(self, problems: Collection[tuple[int, str]]) -> None:
+        """Drop these problems, which a later entry put right, and nothing else about the same entries."""
+        self.found = [finding for finding in self.found if finding not in problems]
 
     def report(self, tree: Tree) -> Report:
         """The first wrong entry comes first; what is about no entry comes last."""

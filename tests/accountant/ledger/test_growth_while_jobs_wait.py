@@ -13,6 +13,8 @@ from ledgers import advance, hexes, place, plan, registration, request, reserve
 
 from accountant.audit.audit import audit_home
 from accountant.audit.repair import repair
+from accountant.audit.replay import Replay
+from accountant.audit.tree_of_entries import Findings
 from accountant.budget import Budget
 from accountant.errors import BudgetRefused, InputError, LedgerInvalid
 from accountant.home import Home
@@ -290,3 +292,37 @@ def test_json_of_a_repair(home, earlier):
     assert entry["jobs"] == [{"job": job.seq, "blocks": [1, 2]}]
     assert (entry["analyst"], entry["by"], entry["reason"]) == ("ana", "operator", "why")
     assert json.loads(json.dumps(entry["after"])) == entry["after"]
+
+
+def test_what_was_reserved_on_wrong_sums_is_put_right_too(home, earlier):
+    """Sums of block 2 were too small, and not below zero: the next job on it went by them, ran, and was certified."""
+    job = ask(home)
+    append(home)
+    other = ask(home, "2", by="bob")
+    with earlier:
+        advance(home.ledger, job.seq, "committed")
+        later = reserve(home.ledger, replace(request("visits", "1", "0"), blocks="2"), plan(PureDp(Decimal("0.1")), 1))
+        advance(home.ledger, later.seq, "issued")
+    assert not audit_home(home).ok
+    repair(home, "a fault of before", "operator")
+    assert sums(home) == [("0.9", "0.0"), ("1.9", "0.9")]
+    advance(home.ledger, other.seq, "issued")
+    require_sound(home)
+
+
+def test_a_repair_forgives_the_sums_of_an_entry_and_nothing_else_about_it(home, earlier):
+    job = ask(home)
+    append(home)
+    with earlier:
+        home.ledger.release(job.seq)
+    wrong = home.ledger.log.size() - 1
+    repair(home, "a fault of before", "operator")
+    findings, replay = Findings(), Replay(home.trust)
+    findings.add(wrong, "checkpoint: is not of these entries")
+    for seq, body in [(entry.seq, entry.body) for entry in home.ledger.log.entries()]:
+        try:
+            replay.read(seq, body)
+        except LedgerInvalid as error:
+            findings.add(seq, error.message)
+    findings.forgive(replay.repairs.repaired)
+    assert findings.found == [(wrong, "checkpoint: is not of these entries")]
