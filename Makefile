@@ -50,7 +50,7 @@ image-test: $(VENV)/dev.stamp ## Build the image and run it (as root on Debian, 
 	@DPSERVE_NO_SKIP=1 $(BIN)/python -m pytest -s tests/deploy/test_image.py $(ARGS)
 
 federated-test: $(VENV)/dev.stamp $(FEDERATED)/made.stamp ## Run a federation of three institutions with NVFlare (a minute or two)
-	@FEDERATED_PYTHON=$(CURDIR)/$(FEDERATED)/bin/python $(BIN)/python -m pytest tests/training/federated $(ARGS)
+	@FEDERATED_PYTHON=$(CURDIR)/$(FEDERATED)/bin/python $(BIN)/python -m pytest tests/local/federated $(ARGS)
 
 stores-test: $(VENV)/dev.stamp $(STORES)/made.stamp ## Register rows of a real object store, moto's S3 (half a minute)
 	@STORES_PYTHON=$(CURDIR)/$(STORES)/bin/python $(BIN)/python -m pytest tests/training/rows/test_stores.py $(ARGS)

@@ -26,12 +26,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
-from accountant.budget import Budget, Relation
+from accountant.privacy.budget import Budget, Relation
 from benchmarks import datasets
 from training.learners import LEARNERS
 from training.learners.choice import choose, mostly_categories
-from training.rows.schema import parse_schema
-from training.session import Public
+from training.rows.schema.schema import parse_schema
+from training.session.session import Public
 
 SETS = (
     *("adult", "bank", "telco", "mushroom", "codrna", "creditcardsmall", "page_blocks", "cardiotocography", "banknote"),

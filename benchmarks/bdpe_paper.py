@@ -28,16 +28,16 @@ from numpy.typing import NDArray
 from scipy.stats import ttest_rel
 from sklearn.model_selection import StratifiedKFold
 
-from accountant.budget import Budget, Relation, from_nano, nano
+from accountant.privacy.budget import Budget, Relation, from_nano, nano
 from benchmarks.datasets import load, schema_of, with_records
-from training.calibrate import rehearse
+from training.calibration.calibrate import rehearse
 from training.learners import LEARNERS, CalibratedBoostingClassifier, DPRandomForestClassifier, forest
-from training.learners.base import PrivateClassifier
-from training.learners.noisy_leaves import shares
-from training.rows.data import rows_of
-from training.rows.rows import Rows
-from training.rows.schema import Schema, parse_schema
-from training.session import Public, Session
+from training.learners.base.private_learner import PrivateClassifier
+from training.learners.boosting.noisy_leaves import shares
+from training.rows.partitions.rows import Rows
+from training.rows.schema.schema import Schema, parse_schema
+from training.rows.tables.data import rows_of
+from training.session.session import Public, Session
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "results" / "bdpe.md"
 LEAVES: tuple[Literal["counts"], Literal["label"]] = ("counts", "label")

@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 
 from benchmarks import datasets
 from benchmarks.auto import calibration, log_loss, table
-from models.answers import Bends, probabilities_of
+from models.parts.answers import Bends, probabilities_of
 from training.learners import LEARNERS
 from training.learners.boosting import probabilities as rule
-from training.rows.schema import parse_schema
+from training.rows.schema.schema import parse_schema
 
 SETS = ("adult", "bank", "codrna", "creditcardsmall", "eeg", "firmteacher", "mushroom", "page_blocks", "telco")
 EPSILONS = ("0.5", "1", "2", "4", "8")

@@ -23,10 +23,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from accountant.budget import Budget
 from accountant.home import Home
-from accountant.ledger.blocks import appending
-from accountant.ledger.blocks.appending import NewBlock
+from accountant.ledger import block_appending
+from accountant.ledger.block_appending import NewBlock
+from accountant.privacy.budget import Budget
 from benchmarks import cli, dashboard
 from benchmarks.ledger import Figure  # which finds the tests' helpers, too
 
@@ -49,7 +49,7 @@ def grown(folder: Path, blocks: int) -> Home:
         (home.datasets / about.commitment).mkdir(parents=True)
         (home.datasets / about.commitment / "schema.yaml").write_bytes(SCHEMA)
     for block in range(2, blocks + 1):
-        appending.append(home.ledger.log, NewBlock(NAME, ledgers.hexes(f"block {block}"), 1000, "steward"), block)
+        block_appending.append(home.ledger.log, NewBlock(NAME, ledgers.hexes(f"block {block}"), 1000, "steward"), block)
     return home
 
 

@@ -137,13 +137,13 @@ help, .6 s for what trains nothing, and .3 s more where a refusal says what woul
 
 Lists load what reads the ledger and nothing that computes; a list of models holds each file against the ledger that
 issued it. A price that somebody has asked for before is kept beside the ledger, under the digest of all that it follows
-from (`training/kept_prices.py`): that is the second column. It is told and never charged: a job is rehearsed and
-calibrated anew. The first time, a price loads the learner whose plan it rehearses, and neither scikit-learn, which only
-fits and searches need, nor ONNX, where a look at a plan says that its model can be exported, nor a compiler: the first
-claims of a process are derived by numpy, three of them for a plan (`training/calibrate.py`). A refusal that says what
-would fit derives half a dozen: what is far too much is refused by the bounds that are cheap, for what it costs at
-least. The budgets of a dataset derive those of every learner. To load the compiled rules (numba) for so few takes
-longer.
+from (`training/planning/price_files.py`): that is the second column. It is told and never charged: a job is rehearsed
+and calibrated anew. The first time, a price loads the learner whose plan it rehearses, and neither scikit-learn, which
+only fits and searches need, nor ONNX, where a look at a plan says that its model can be exported, nor a compiler: the
+first claims of a process are derived by numpy, three of them for a plan (`training/calibration/calibrate.py`). A
+refusal that says what would fit derives half a dozen: what is far too much is refused by the bounds that are cheap, for
+what it costs at least. The budgets of a dataset derive those of every learner. To load the compiled rules (numba) for
+so few takes longer.
 What still fits a dataset is told, and so kept, when it is registered and when its budget is changed: its first column
 is met after an upgrade. Whoever verifies a model opens it (onnxruntime); who looks at one, or has it explained, reads
 its released numbers, verified as well. An audit derives every claim by a second way. On a terminal a spinner shows

@@ -31,12 +31,12 @@ from typing import Any
 import numpy as np
 import psutil
 
-from models.votes import Vote
+from models.parts.votes import Vote
 from training.rows.cluster import answering, driver
 from training.rows.partitions import threads
-from training.rows.partitions.source import Source
-from training.rows.rows import Rows, row_bound
-from training.rows.schema import parse_schema
+from training.rows.partitions.rows import Rows, row_bound
+from training.rows.schema.schema import parse_schema
+from training.rows.tables.partition_source import Source
 
 sys.path.append(str(Path(__file__).parent.parent / "tests" / "helpers"))
 from dask_cluster import DaskCluster, until

@@ -35,19 +35,19 @@ import httpx
 import pyarrow.parquet as pq
 from playwright.sync_api import sync_playwright
 
-from accountant.budget import Budget, Relation
+from accountant.access import grants
+from accountant.access.grants import Grant
 from accountant.home import Home
-from accountant.ledger import grants
-from accountant.ledger.grants import Grant
-from accountant.ledger.records import NewPeople, State
+from accountant.ledger.families.records import NewPeople, State
+from accountant.privacy.budget import Budget, Relation
 from benchmarks import made_ledger
 from models.store.bundle import ModelStore
 from serving.process.tokens import new_token
-from training import job
-from training.evaluation.evaluate import AskedWorth
-from training.plans import Asked
-from training.profiles.profile import AskedProfile
-from training.rows.datasets import register
+from training.datasets.datasets import register
+from training.jobs import job
+from training.measuring.profile.profile import AskedProfile
+from training.measuring.worth.evaluate import AskedWorth
+from training.planning.plans import Asked
 
 ROOT = Path(__file__).parent.parent
 ADULT = ROOT / "examples" / "data"

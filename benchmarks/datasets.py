@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from training.rows.schema import Schema, parse_schema
+from training.rows.schema.schema import Schema, parse_schema
 
 HERE = Path(__file__).parent
 SCHEMAS = HERE / "schemas"

@@ -24,7 +24,7 @@ from models.explain.shapes import shape_panel
 from models.explain.vega import to_svg
 from models.explain.vega_files import write
 from models.explain.vega_panels import LIGHT, Panel, gallery, reach
-from models.features import NumericFeature
+from models.features.features import NumericFeature
 from models.forms.additive import AdditiveEnsemble
 from training.learners.ebm.ebm import DPEBMClassifier
 

@@ -19,7 +19,7 @@ from sklearn.metrics import r2_score, roc_auc_score
 
 from benchmarks import datasets
 from training.learners.ebm.ebm import DPEBMClassifier, DPEBMRegressor
-from training.rows.schema import parse_schema
+from training.rows.schema.schema import parse_schema
 
 MADE, ROWS = "made", 26_000
 

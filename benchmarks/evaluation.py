@@ -51,8 +51,8 @@ def made(name: str, records: int, shift: float, share: float, seed: int) -> Law:
 def adult() -> Law:
     """Shipped Adult: the 16,281 test rows as a population, scored by LazyBB of the training rows at epsilon 1."""
     from training.learners.boosting.lazybb import LazyBB
-    from training.rows.data import columns_of
-    from training.rows.schema import parse_schema
+    from training.rows.schema.schema import parse_schema
+    from training.rows.tables.data import columns_of
 
     schema = parse_schema((DATA / "adult.schema.yaml").read_bytes())
     train, test = (pq.read_table(DATA / f"adult_{part}.parquet") for part in ("train", "test"))

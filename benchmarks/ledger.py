@@ -63,8 +63,8 @@ def new_home(folder: Path, url: str) -> Any:
     """A ledger with one dataset that a great many small jobs fit into."""
     import ledgers
 
-    from accountant.budget import Budget
     from accountant.home import Home
+    from accountant.privacy.budget import Budget
 
     home = Home.init(ledgers.place(folder) | {"DPSERVE_LEDGER_URL": url})
     home.ledger.register(ledgers.registration(budget=Budget.of("100", "0.000001")))
@@ -100,9 +100,9 @@ def fill(home: Any, entries: int) -> None:
     """Bring a SQLite ledger to so many entries that its key signed, with their subtrees and a job for every four: bytes
     that no admission reads, in a tree that is right.
     """
-    from accountant import merkle
+    from accountant.formats import merkle
+    from accountant.formats.merkle import leaf_hash, new_nodes
     from accountant.log import notes
-    from accountant.merkle import leaf_hash, new_nodes
 
     with closing(sqlite3.connect(home.path / "ledger.db", isolation_level=None)) as connection:
         connection.execute("PRAGMA synchronous=OFF")

@@ -21,22 +21,22 @@ from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
-from accountant import shares
-from accountant.budget import Budget
-from accountant.mechanisms import DiscreteGaussian
+from accountant.noise import shares
+from accountant.noise.mechanisms import DiscreteGaussian
+from accountant.privacy.budget import Budget
 from benchmarks.datasets import load, schema_of
 from benchmarks.local_mechanisms import privunit_gain
-from models.features import NumericFeature, encode_columns
-from training.local.coordinates import Coordinates
-from training.local.definition import Definition
-from training.local.directions import directions, gains, scores
-from training.local.groups import Groups
-from training.local.learning import CANDIDATES, coordinates_for, ensemble_of, favoured_for, learn
-from training.local.shared import Aggregator, SharedDefinition, multiplier_for
-from training.local.shared_learning import groups_for, learn_shared
-from training.local.statistics import own_vectors
-from training.rows.data import columns_of
-from training.rows.schema import parse_schema
+from local.reports.coordinates import Coordinates
+from local.reports.definition import Definition
+from local.reports.directions import directions, gains, scores
+from local.reports.groups import Groups
+from local.reports.learning import CANDIDATES, coordinates_for, ensemble_of, favoured_for, learn
+from local.reports.shared import Aggregator, SharedDefinition, multiplier_for
+from local.reports.shared_learning import groups_for, learn_shared
+from local.reports.statistics import own_vectors
+from models.features.features import NumericFeature, encode_columns
+from training.rows.schema.schema import parse_schema
+from training.rows.tables.data import columns_of
 
 Floats = NDArray[np.float64]
 CHUNK = 4096

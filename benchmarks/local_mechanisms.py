@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainc, betaincinv, gammaln
 
-from accountant.one_of_k import OneOfK
-from training.local.directions import best_favoured, directions, gains, scores
+from accountant.noise.one_of_k import OneOfK
+from local.reports.directions import best_favoured, directions, gains, scores
 
 Floats = NDArray[np.float64]
 Mechanism = Callable[[Floats, float], Floats]  # numbers (n, D) within [-1, 1], epsilon -> unbiased estimates (n, D)

@@ -12,17 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
-from accountant.budget import Budget
-from accountant.mechanisms import DiscreteGaussian
+from accountant.noise.mechanisms import DiscreteGaussian
+from accountant.privacy.budget import Budget
 from benchmarks.local import defined, simulate
 from benchmarks.local_sets import LocalSet
-from models.features import NumericFeature
+from local.reports.groups import GRID, LABEL, Groups
+from local.reports.learning import coordinates_for, learn
+from local.reports.shared import AGGREGATORS, Aggregator, SharedDefinition, multiplier_for
+from local.reports.shared_learning import groups_for, learn_shared
+from local.reports.statistics import own_vectors
+from models.features.features import NumericFeature
 from models.forms.additive import AdditiveEnsemble
-from training.local.groups import GRID, LABEL, Groups
-from training.local.learning import coordinates_for, learn
-from training.local.shared import AGGREGATORS, Aggregator, SharedDefinition, multiplier_for
-from training.local.shared_learning import groups_for, learn_shared
-from training.local.statistics import own_vectors
 
 Floats = NDArray[np.float64]
 EDGES, PUBLIC, DELTA = 65, 500, "0.000001"

@@ -12,7 +12,7 @@ from benchmarks import local_published as published
 from benchmarks.local_mechanisms import privunit_gain
 from benchmarks.local_paper_charts import draw
 from benchmarks.paper_report import table
-from training.local.directions import gains
+from local.reports.directions import gains
 
 RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results"
 PAGE = Path(__file__).with_name("local_paper_page.md")

@@ -22,29 +22,29 @@ from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
-from accountant.budget import Budget
-from accountant.mechanisms import DiscreteGaussian
+from accountant.noise.mechanisms import DiscreteGaussian
+from accountant.privacy.budget import Budget
 from benchmarks.datasets import load, schema_of
 from benchmarks.local import simulate as one_round
-from models.features import Feature, NumericFeature, encode_columns
+from local.campaign.defining import ROUNDS, basis_for
+from local.reports.coordinates import embedding
+from local.reports.corners import corners
+from local.reports.definition import Definition
+from local.reports.directions import best_favoured
+from local.reports.groups import Groups
+from local.reports.learning import CANDIDATES, coordinates_for, favoured_for, learn
+from local.reports.shared import Aggregator, SharedDefinition, multiplier_for
+from local.reports.shared_learning import groups_for, learn_shared
+from local.reports.statistics import own_vectors
+from local.turns.definition import BoostedDefinition
+from local.turns.learning import next_document
+from local.turns.owned_scores import scores_in
+from local.turns.so_far import NOTHING, read_so_far
+from models.features.features import Feature, NumericFeature, encode_columns
 from models.forms.ensemble import Ensemble
 from models.forms.registry import ensemble_from_bytes
-from training.local.boosted.definition import BoostedDefinition
-from training.local.boosted.learning import next_document
-from training.local.boosted.owned_scores import scores_in
-from training.local.boosted.so_far import NOTHING, read_so_far
-from training.local.coordinates import embedding
-from training.local.corners import corners
-from training.local.defining import ROUNDS, basis_for
-from training.local.definition import Definition
-from training.local.directions import best_favoured
-from training.local.groups import Groups
-from training.local.learning import CANDIDATES, coordinates_for, favoured_for, learn
-from training.local.shared import Aggregator, SharedDefinition, multiplier_for
-from training.local.shared_learning import groups_for, learn_shared
-from training.local.statistics import own_vectors
-from training.rows.data import columns_of
-from training.rows.schema import parse_schema
+from training.rows.schema.schema import parse_schema
+from training.rows.tables.data import columns_of
 
 Codes = Sequence[NDArray[Any]]
 CHUNK = 2048

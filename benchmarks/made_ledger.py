@@ -21,14 +21,15 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from accountant import canonical, home, merkle
-from accountant.budget import Budget, Relation
+from accountant import home
+from accountant.formats import canonical, merkle
 from accountant.home import Home
 from accountant.keys import verifier_keys
-from accountant.ledger.family_rows import load, price_text
-from accountant.ledger.records import Registration, Request, Unit
+from accountant.ledger.families.family_rows import load, price_text
+from accountant.ledger.families.records import Registration, Request, Unit
 from accountant.log import notes
 from accountant.log.last_seen import HighWater
+from accountant.privacy.budget import Budget, Relation
 from accountant.privacy.claims import Price, price
 from accountant.privacy.events import BoundedRange, Gaussian, Plan, PureDp, Release
 

@@ -32,18 +32,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.budget import Budget, Relation
+from accountant.privacy.budget import Budget, Relation
 from accountant.privacy.claims import claim
 from accountant.privacy.events import Plan
 from benchmarks.paper_published import RECORDS, Setting
 from benchmarks.paper_sets import Coded, coded
 from models.forms.trees import TreeEnsemble
-from models.trees import Leaf, Tree, route
-from training.calibrate import calibrate, rehearse
+from models.parts.trees import Leaf, Tree, route
+from training.calibration.calibrate import calibrate, rehearse
 from training.learners import LazyBB
-from training.learners.base import PrivateClassifier
-from training.rows.rows import Rows
-from training.session import Public, Session
+from training.learners.base.private_learner import PrivateClassifier
+from training.rows.partitions.rows import Rows
+from training.session.session import Public, Session
 
 THEOREM, CORRECTED, CODED, OURS, PRINTED, CUTS, SCHEDULED, DEFAULTS, LIMIT = VARIANTS = (
     *("theorem", "corrected", "as coded", "dpserve", "lambda", "cut points", "scheduled", "defaults", "no noise"),

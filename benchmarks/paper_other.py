@@ -17,7 +17,7 @@ from sklearn.preprocessing import OneHotEncoder
 from benchmarks.paper_fits import LIMIT, OURS, PRINTED, THEOREM, Cell, fit, labels_of, plan_of
 from benchmarks.paper_published import SETTINGS, Setting
 from benchmarks.paper_sets import Coded, coded
-from models.votes import Vote, describe
+from models.parts.votes import Vote, describe
 
 Numbers = NDArray[np.float64]
 GAMMA = 1 / 20  # the advantage that the paper supposes

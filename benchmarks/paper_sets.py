@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedKFold
 
 from benchmarks.datasets import load
-from models.answers import ClassLabel
-from models.features import CategoricalFeature, Feature, NumericFeature, number_text
-from training.rows.data import encode_column, encode_labels
-from training.rows.schema import Schema, parse_schema
+from models.features.features import CategoricalFeature, Feature, NumericFeature, number_text
+from models.parts.answers import ClassLabel
+from training.rows.schema.schema import Schema, parse_schema
+from training.rows.tables.data import encode_column, encode_labels
 
 BINS = 10  # equal intervals per number, as in the authors' public code
 FOLDS = 5

@@ -19,13 +19,13 @@ import yaml
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from accountant.budget import Budget, Relation
 from accountant.errors import InputError
-from models.features import CategoricalFeature, Feature, NumericFeature
+from accountant.privacy.budget import Budget, Relation
+from models.features.features import CategoricalFeature, Feature, NumericFeature
 from training.learners import LEARNERS
-from training.rows.data import columns_of, encode_labels
-from training.rows.schema import Schema, parse_schema
-from training.session import Public
+from training.rows.schema.schema import Schema, parse_schema
+from training.rows.tables.data import columns_of, encode_labels
+from training.session.session import Public
 
 Numbers = NDArray[np.float64]
 Family = Literal["ours", "peer", "open"]

@@ -18,19 +18,19 @@ import pyarrow.parquet as pq
 import yaml
 from numpy.typing import NDArray
 
-from accountant.budget import Budget, Relation
 from accountant.home import Home
-from models.features import CategoricalFeature, NumericFeature
+from accountant.privacy.budget import Budget, Relation
+from models.features.features import CategoricalFeature, NumericFeature
 from models.profile.columns import Column
 from models.profile.figures import LEVELS, Noise, table
-from training import job
-from training.evaluation.evaluate import open_model
-from training.evaluation.public_rows import evaluate_rows
-from training.plans import Asked
-from training.profiles.profile import AskedProfile
-from training.profiles.refine import refine
-from training.profiles.release import profile_of
-from training.rows.datasets import register
+from training.datasets.datasets import register
+from training.jobs import job
+from training.measuring.profile.profile import AskedProfile
+from training.measuring.profile.refine import refine
+from training.measuring.profile.release import profile_of
+from training.measuring.worth.evaluate import open_model
+from training.measuring.worth.public_rows import evaluate_rows
+from training.planning.plans import Asked
 
 GRID = 64
 DATA = Path(__file__).resolve().parents[1] / "examples" / "data"
@@ -89,10 +89,10 @@ def coverage(runs: int) -> list[tuple[str, str, str, list[float]]]:
 def speed(rows: int = 1_000_000, columns: int = 20) -> list[tuple[str, float]]:
     """Seconds of processor time: counting, drawing, figures and pictures of a table of numbers."""
     from models.profile.stated import figures, noise_of
-    from training.calibrate import rehearse
-    from training.profiles.counts import Profiler, TableCounts
-    from training.rows.rows import Rows
-    from training.session import Public, Session
+    from training.calibration.calibrate import rehearse
+    from training.measuring.profile.counts import Profiler, TableCounts
+    from training.rows.partitions.rows import Rows
+    from training.session.session import Public, Session
 
     found = Column(NumericFeature("x", tuple(range(32))), "feature", (0.0, 32.0))
     each = [Column(NumericFeature(f"x{at}", tuple(range(32))), "feature", (0.0, 32.0)) for at in range(columns)]

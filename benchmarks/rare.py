@@ -24,9 +24,9 @@ from sklearn.metrics import roc_auc_score
 from benchmarks import datasets
 from benchmarks.auto import Line, read, table
 from training.learners import LEARNERS
+from training.learners.base.class_weights import FEWEST, RARE
 from training.learners.choice import RARE_FROM
-from training.learners.class_weights import FEWEST, RARE
-from training.rows.schema import parse_schema
+from training.rows.schema.schema import parse_schema
 
 MANY = ("adult", "bank", "codrna", "creditcardsmall")
 CELLS = (

@@ -24,8 +24,8 @@ from sklearn.metrics import roc_auc_score
 from benchmarks import datasets
 from benchmarks.auto import Line, options, read, table
 from training.learners import LazyBB
-from training.learners.class_weights import ENOUGH, FEWEST, RARE
-from training.rows.schema import parse_schema
+from training.learners.base.class_weights import ENOUGH, FEWEST, RARE
+from training.rows.schema.schema import parse_schema
 
 MARKS = {"wine_quality": (4, 5, 6, 7), "abalone_rings": (5, 8, 10, 13, 17)}  # upper ends of classes but the last
 COLUMNS = {"bank": "poutcome", "adult": "relationship", "adult_race": "race", "mushroom": "habitat"}

@@ -106,11 +106,12 @@ def one_peer(folder: Path, what: str) -> Line:
 
 def one(folder: Path, what: str, seconds: float = 0.01) -> Line:
     """In a process of its own, whose home is below `folder`."""
-    from accountant.budget import Budget, Relation
     from accountant.home import Home
-    from training import job, session
-    from training.plans import Asked
-    from training.rows.datasets import register
+    from accountant.privacy.budget import Budget, Relation
+    from training.datasets.datasets import register
+    from training.jobs import job
+    from training.planning.plans import Asked
+    from training.session import session
 
     os.environ["DPSERVE_HOME"] = str(folder / "home")
     home = Home.init() if what == REGISTER else Home.open()

@@ -27,12 +27,12 @@ class Body:
 
 def make_home(folder: Path) -> str:
     """A home with Adult and a model by its defaults -> a token that predicts."""
-    from accountant.budget import Budget, Relation
     from accountant.home import Home
+    from accountant.privacy.budget import Budget, Relation
     from serving.process.tokens import new_token
-    from training import job
-    from training.plans import Asked
-    from training.rows.datasets import register
+    from training.datasets.datasets import register
+    from training.jobs import job
+    from training.planning.plans import Asked
 
     home = Home.init({"DPSERVE_HOME": str(folder / "home")})
     data, schema = DATA / "adult_train.parquet", DATA / "adult.schema.yaml"

@@ -33,10 +33,10 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from benchmarks import speed_before
-from models.features import NumericFeature
+from models.features.features import NumericFeature
 from training.learners import LEARNERS as OURS
-from training.rows.data import encode_column, encode_labels
-from training.rows.schema import Schema, parse_schema
+from training.rows.schema.schema import Schema, parse_schema
+from training.rows.tables.data import encode_column, encode_labels
 
 ROOT = Path(__file__).parent.parent
 ADULT = ROOT / "examples" / "data"
@@ -166,11 +166,11 @@ def one_fit(learner: str, name: str) -> Line:
 
 def one_file(_: str, name: str) -> Line:
     """Register a Parquet file and train on it by the defaults: all of it in this process, rows on disk."""
-    from accountant.budget import Budget, Relation
     from accountant.home import Home
-    from training import job
-    from training.plans import Asked
-    from training.rows.datasets import register
+    from accountant.privacy.budget import Budget, Relation
+    from training.datasets.datasets import register
+    from training.jobs import job
+    from training.planning.plans import Asked
 
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
@@ -190,9 +190,9 @@ def one_file(_: str, name: str) -> Line:
 
 def one_round(_: str, name: str) -> Line:
     """A boosting round: apply the last vote, then the weighted sum of every feature's codes. Least of many, in ms."""
-    from models.votes import Vote
+    from models.parts.votes import Vote
     from training.rows.partitions import threads as engine
-    from training.rows.rows import Rows
+    from training.rows.partitions.rows import Rows
 
     random, rows = np.random.default_rng(0), int(name)
     bins = random.integers(0, BINS, (FEATURES, rows), dtype=np.uint8)

@@ -26,7 +26,7 @@ from sklearn.metrics import log_loss, roc_auc_score
 
 from benchmarks import datasets
 from training.learners import LazyBB
-from training.rows.schema import parse_schema
+from training.rows.schema.schema import parse_schema
 
 SETS = (
     *("adult", "bank", "telco", "mushroom", "codrna", "creditcardsmall", "page_blocks", "cardiotocography"),

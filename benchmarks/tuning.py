@@ -24,15 +24,15 @@ import numpy as np
 import pyarrow as pa
 from sklearn.metrics import roc_auc_score
 
-from accountant.budget import Budget, Relation
+from accountant.privacy.budget import Budget, Relation
 from benchmarks import datasets
 from models.forms.ensemble import Ensemble
 from training.learners import PrivateClassifier
-from training.parameters import learner_of
-from training.rows.data import columns_of, rows_of
-from training.rows.rows import Rows
-from training.rows.schema import Schema, parse_schema
-from training.session import Public, Session
+from training.learners.parameters import learner_of
+from training.rows.partitions.rows import Rows
+from training.rows.schema.schema import Schema, parse_schema
+from training.rows.tables.data import columns_of, rows_of
+from training.session.session import Public, Session
 from training.tuning.selecting import Outcome
 from training.tuning.tune import Tuned, Tuning, tuned_of
 

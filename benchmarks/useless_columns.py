@@ -25,9 +25,9 @@ import yaml
 from sklearn.metrics import roc_auc_score
 
 from benchmarks.speed import ADULT
-from models.reading import ALL
+from models.features.reading import ALL
 from training.learners import LEARNERS
-from training.rows.schema import Schema, parse_schema
+from training.rows.schema.schema import Schema, parse_schema
 
 BINS, DELTA = 32, "0.000001"
 FEW = 12

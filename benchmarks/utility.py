@@ -27,7 +27,7 @@ from benchmarks import datasets, peers, report
 from benchmarks.auto import calibration
 from benchmarks.datasets import Dataset
 from benchmarks.peers import Task
-from training.rows.schema import parse_schema
+from training.rows.schema.schema import parse_schema
 
 EPSILONS = ("0.05", "0.1", "0.25", "0.5", "1", "2", "4", "8")
 DELTA = "0.000001"

@@ -16,7 +16,7 @@ import time
 import warnings
 
 from benchmarks.speed import DP_EBM, LEARNERS, OURS, made, rows_named, table_of
-from training.rows.schema import parse_schema
+from training.rows.schema.schema import parse_schema
 
 WARM = (1_000, 10_000)  # rows of the first fits: what few and what many records ask for
 

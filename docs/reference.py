@@ -26,18 +26,19 @@ from accountant.home import Home
 from accountant.ledger.job_counts import JobFigures
 from accountant.ledger.ledger import Ledger
 from dpserve import Client
+from local.campaign.asking import Refused
 from serving.app import DOORS
 from serving.cli.app import app
-from serving.process import metrics, settings
-from serving.process.metrics import AuditGauges, LedgerGauges, ServingGauges
+from serving.process.config import settings
+from serving.process.watch import metrics
+from serving.process.watch.metrics import AuditGauges, LedgerGauges, ServingGauges
 from serving.rest.openapi import MEANINGS, examples, openapi
 from serving.wire import errors as doors
 from training.learners import LEARNERS
-from training.learners.base import PrivateClassifier, PrivateRegressor
-from training.local.asking import Refused
+from training.learners.base.private_learner import PrivateClassifier, PrivateRegressor
+from training.notebook.notebook_budget import Account
 from training.notebook.without_noise import NotPrivate
-from training.notebook_budget import Account
-from training.session import Session
+from training.session.session import Session
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
@@ -397,7 +398,11 @@ def members(door: Any) -> dict[str, Any]:
     parts = [part for part in door.__mro__ if part is door or part.__module__.startswith(PARTS)]
     found = {name: vars(part)[name] for part in reversed(parts) for name in vars(part)}
     order = dict.fromkeys(name for part in parts for name in vars(part))
-    return {name: found[name] for name in order if name not in PLATFORMS or door.__module__ != "training.learners.base"}
+    return {
+        name: found[name]
+        for name in order
+        if name not in PLATFORMS or door.__module__ != "training.learners.base.private_learner"
+    }
 
 
 def documented(text: str | None) -> str:

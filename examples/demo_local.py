@@ -24,12 +24,12 @@ import pyarrow.parquet as pq
 from demo import DATA, dpserve, require, say, server
 from sklearn.metrics import roc_auc_score
 
-from training.local.asking import BYTES, pinned
-from training.local.asking import ask as ask_service
-from training.owner import program
-from training.owner.own_rows import open_table
-from training.owner.reports import body_of, read_task
-from training.owner.settings import read_settings
+from local.campaign.asking import BYTES, pinned
+from local.campaign.asking import ask as ask_service
+from local.owner import program
+from local.owner.own_rows import open_table
+from local.owner.reports import body_of, read_task
+from local.owner.settings import read_settings
 
 OWNERS, EACH, PUBLIC = 3, 9_000, 2_000
 SMALLER, FEW = 300, 10  # owners beside the three, and their rows

@@ -13,15 +13,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from accountant.ledger.tokens import SCOPES
+from accountant.access.tokens import SCOPES
 from serving.http.rights import NOTHING
 from serving.http.routes import Door
-from serving.pages import static_files
 from serving.pages.all import PAGES
 from serving.pages.home import error_page
-from serving.pages.prefetch import warming
-from serving.process.loading import loading
+from serving.pages.parts import static_files
+from serving.pages.parts.prefetch import warming
 from serving.process.state import ServingState
+from serving.process.workers.loading import loading
 from serving.rest import (
     aggregators,
     campaigns,
@@ -37,10 +37,10 @@ from serving.rest import (
     operations,
     placing,
     profiles,
+    schedules,
     totals,
     v2,
 )
-from serving.rest.growing import schedules
 from serving.rest.openapi import openapi
 from serving.wire.errors import json_response
 from serving.wire.request_bodies import known_query

@@ -9,14 +9,14 @@ from typing import Any
 
 import bentoml
 
-from serving.process.loading import loading
+from serving.process.workers.loading import loading
 
 with loading():
     from serving.app import make_app
     from serving.http.routes import Doors
-    from serving.process import library_internals
-    from serving.process.logs import set_up
-    from serving.process.settings import ServerSettings
+    from serving.process.config.settings import ServerSettings
+    from serving.process.watch.logs import set_up
+    from serving.process.workers import library_internals
     from serving.rest.models import answer_records
 
 

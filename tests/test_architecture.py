@@ -19,45 +19,57 @@ import pytest
 from benchmarks import house
 
 ROOT = Path(__file__).resolve().parents[1]
-ROOMS = ("accountant", "models", "training", "serving", "dpserve")
+ROOMS = ("accountant", "models", "training", "local", "serving", "dpserve")
 SOURCES = sorted(path.relative_to(ROOT).as_posix() for room in ROOMS for path in (ROOT / room).rglob("*.py"))
 
 # What of training/ the doors may import. No other module of it is public: what it makes may hold rows.
 PUBLIC_TRAINING = {
-    "training.derive",
-    "training.evaluation.evaluate",
-    "training.evaluation.public_rows",
-    "training.growing.append",
-    "training.growing.delete",
-    "training.growing.schedule",
-    "training.job",
-    "training.job_words",
-    "training.job_views",
+    "training.datasets.datasets",
+    "training.datasets.described",
+    "training.datasets.drafts",
+    "training.datasets.growing.append",
+    "training.datasets.growing.delete",
+    "training.datasets.made_up",
+    "training.datasets.opened",
+    "training.finish.derive",
+    "training.jobs.job",
+    "training.jobs.queue",
+    "training.jobs.schedule",
     "training.learners.choice",
     "training.learners.docs",
-    "training.aggregator",
-    "training.local.campaigns",
-    "training.local.defining",
-    "training.local.shared_campaigns",
-    "training.local.sums",
-    "training.owner",
-    "training.plans",
-    "training.profiles.profile",
-    "training.profiles.refine",
-    "training.profiles.release",
-    "training.pricing",
-    "training.queue",
-    "training.registering",
-    "training.rows.datasets",
-    "training.rows.file_check",
-    "training.rows.made_up",
-    "training.rows.row_files",
-    "training.rows.schema",
-    "training.rows.schema_text",
-    "training.rows.sources.described",
-    "training.rows.sources.opened",
+    "training.learners.job_words",
+    "training.measuring.profile.profile",
+    "training.measuring.profile.refine",
+    "training.measuring.profile.release",
+    "training.measuring.worth.evaluate",
+    "training.measuring.worth.public_rows",
+    "training.planning.job_views",
+    "training.planning.plans",
+    "training.planning.price_cache",
+    "training.planning.price_calculation",
+    "training.rows.schema.schema",
+    "training.rows.schema.schema_text",
+    "training.rows.tables.file_check",
+    "training.rows.tables.row_files",
     "training.tuning.tune",
-    "training.work_out",
+}
+
+# What of local/ they may.
+PUBLIC_LOCAL = {
+    "local.aggregator",
+    "local.campaign.campaigns",
+    "local.campaign.defining",
+    "local.campaign.shared_campaigns",
+    "local.owner",
+    "local.reports.sums",
+}
+
+# What of training/ a campaign needs: the schema, a file's columns, and how a model is issued.
+FOR_CAMPAIGNS = {
+    "training.finish.lease",
+    "training.finish.release",
+    "training.rows.schema.schema",
+    "training.rows.tables.row_files",
 }
 
 # A room may import itself and these. A dotted name allows that module alone.
@@ -65,83 +77,132 @@ ARROWS = {
     "accountant": set(),
     "models": {"accountant"},
     "training": {"accountant", "models"},
-    "serving": {"accountant", "models", "dpserve", *PUBLIC_TRAINING},
+    "local": {"accountant", "models", *FOR_CAMPAIGNS},
+    "serving": {"accountant", "models", "dpserve", *PUBLIC_TRAINING, *PUBLIC_LOCAL},
     "dpserve": set(),  # the client: it is installed where nothing else of ours is
 }
 OUTSIDE = {"tests", "benchmarks", "examples", "docs"}
 
 # Folder: rooms, and which folders of each it may import ("." is the room itself). Imports for types alone are left out.
 MAP = """
-accountant: accountant(keys ledger log privacy store)
-accountant/audit: accountant(. certificates keys log privacy store)
-accountant/certificates: accountant(. keys ledger log privacy)
-accountant/keys: accountant(. store)
-accountant/ledger: accountant(. keys ledger/blocks log privacy store)
-accountant/ledger/blocks: accountant(. ledger log privacy store)
-accountant/log: accountant(. keys store)
-accountant/privacy: accountant(.)
-accountant/store: accountant(. store/migrations)
-accountant/store/migrations: accountant(. store)
-accountant/store/migrations/versions: accountant(.)
-models: accountant(.)
-models/edit: accountant(.) models(. forms)
-models/explain: accountant(.) models(.)
-models/forms: accountant(.) models(. explain onnx)
-models/onnx: accountant(.) models(. explain)
-models/profile: accountant(. certificates privacy) models(. explain)
-models/worth: accountant(. certificates ledger) models(. explain forms)
-models/store: accountant(. certificates keys ledger log) models(. explain forms worth)
-training: accountant(. certificates keys ledger ledger/blocks privacy) models(. edit forms onnx store worth)
-    training(evaluation growing learners profiles rows rows/packed tuning)
-training/evaluation: accountant(. certificates keys ledger ledger/blocks privacy) models(. forms store worth)
-    training(. rows rows/packed rows/partitions rows/sources)
-training/learners: accountant(. privacy) models(. explain forms onnx) training(. learners/boosting rows rows/packed)
-training/learners/boosting: accountant(.) models(. forms) training(. learners rows rows/kernels)
-training/learners/ebm: accountant(. privacy) models(. forms)
-    training(. learners learners/boosting rows rows/kernels rows/partitions)
-training/aggregator: accountant(. keys log) training(local)
-training/federated: accountant(.) training(local owner)
-training/growing: accountant(. ledger ledger/blocks) models(.) training(. rows rows/packed rows/sources)
-training/local: accountant(. keys ledger log privacy) models(. forms) training(. local/boosted rows)
-training/local/boosted: accountant(. ledger) models(. forms) training(local)
-training/owner: accountant(. log) models(.) training(local local/boosted)
-training/notebook: accountant(.) training(. learners rows)
-training/profiles: accountant(. certificates ledger ledger/blocks privacy) models(profile)
-    training(. evaluation rows rows/packed rows/partitions)
-training/registering: accountant(. ledger) training(rows rows/sources)
-training/rows: accountant(. ledger) models(.)
-    training(rows/cluster rows/kernels rows/packed rows/partitions rows/sources)
-training/rows/cluster: accountant(.) models(.) training(. rows rows/partitions)
-training/rows/sources: accountant(.) models(.) training(rows rows/packed)
-training/rows/kernels: accountant(.)
-training/rows/partitions: accountant(.) models(.) training(rows rows/kernels rows/packed)
-training/rows/packed: accountant(. ledger) models(.) training(rows rows/kernels)
-training/tuning: accountant(. privacy) models(. forms) training(. rows rows/partitions)
-serving: accountant(ledger) training(learners) serving(http pages process rest rest/growing wire)
-serving/cli: accountant(. audit certificates keys ledger log store) models(profile store worth)
-    training(. learners registering rows rows/sources) serving(pages process)
-serving/cli/data: accountant(. certificates ledger ledger/blocks) models(profile) serving(cli)
-    training(growing profiles registering rows rows/sources)
-serving/cli/here: accountant(. audit certificates keys ledger log) models(edit profile store worth)
-    training(. evaluation growing local profiles tuning) serving(cli cli/released process)
-serving/cli/local: accountant(. keys) models(store) serving(cli) training(aggregator local owner)
-serving/cli/released: accountant(.) models(. edit explain forms store worth) training(rows) serving(cli)
-serving/cli/remote: accountant(. audit certificates keys ledger log) models(. profile store worth)
-    training(rows rows/sources) serving(cli cli/released) dpserve(.)
-serving/http: accountant(. ledger) training(.) serving(process wire)
-serving/pages: accountant(. audit certificates ledger ledger/blocks log store)
-    models(. edit explain forms profile store worth) training(. learners local profiles)
-    serving(http pages/growing pages/manual pages/tasks process rest wire)
-serving/pages/growing: accountant(. ledger ledger/blocks) training(growing) serving(http pages rest/growing wire)
-serving/pages/manual: accountant(. ledger) serving(http pages wire)
-serving/pages/tasks: accountant(. certificates ledger) training(registering rows) serving(http pages process rest wire)
-serving/process: accountant(. audit certificates keys ledger log) models(store worth) serving(wire)
-    training(registering)
-serving/rest: accountant(. ledger log store) models(. edit explain forms onnx store worth)
-    training(. evaluation local profiles registering rows tuning)
+accountant:
+accountant/access: accountant(. formats keys ledger ledger/families log privacy store system)
+accountant/audit: accountant(. certificates formats home keys log privacy store system)
+accountant/certificates: accountant(. formats keys ledger/families log privacy)
+accountant/formats: accountant(.)
+accountant/home: accountant(. keys ledger log store system)
+accountant/keys: accountant(. formats store system)
+accountant/ledger: accountant(. formats keys ledger/families log privacy store system)
+accountant/ledger/families: accountant(. formats log privacy store)
+accountant/log: accountant(. formats keys store system)
+accountant/noise: accountant(. privacy system)
+accountant/privacy: accountant(. formats system)
+accountant/store: accountant(. formats store/migrations)
+accountant/store/migrations: accountant(.)
+accountant/store/migrations/versions: accountant(formats)
+accountant/system: accountant(.)
+models:
+models/edit: accountant(. formats) models(features forms parts)
+models/explain: accountant(. system) models(features parts)
+models/features: accountant(.)
+models/forms: accountant(. system) models(explain features onnx parts)
+models/onnx: accountant(. system) models(explain features parts)
+models/parts: accountant(. formats) models(features)
+models/profile: accountant(. certificates privacy) models(explain features)
+models/store: accountant(. certificates formats home keys ledger ledger/families log system) models(explain features
+    forms parts worth)
+models/worth: accountant(. certificates home ledger) models(explain features forms parts)
+training:
+training/calibration: accountant(. privacy system) models(features forms onnx store) training(session)
+training/datasets: accountant(. home ledger ledger/families privacy system) models(features) training(rows/cluster
+    rows/kernels rows/packed rows/partitions rows/people rows/schema rows/sources rows/tables)
+training/datasets/drafts: accountant(. access home ledger/families privacy system) training(datasets rows/people
+    rows/schema rows/sources rows/tables)
+training/datasets/growing: accountant(. home ledger ledger/families system) models(features) training(datasets
+    rows/packed rows/schema rows/sources rows/tables)
+training/finish: accountant(. access certificates home keys ledger ledger/families privacy system) models(edit forms
+    onnx store) training(rows/schema)
+training/jobs: accountant(. access home ledger ledger/families privacy system) models(forms store worth)
+    training(datasets finish learners measuring measuring/profile measuring/worth planning rows/schema session tuning)
+training/learners: accountant(. formats ledger/families privacy) models(features forms) training(learners/base
+    learners/boosting rows/statistics session)
+training/learners/base: accountant(. noise privacy system) models(explain features forms onnx) training(calibration
+    rows/packed rows/partitions rows/schema session)
+training/learners/boosting: accountant(. noise privacy) models(features forms parts) training(learners/base
+    rows/kernels rows/partitions rows/statistics session)
+training/learners/ebm: accountant(. noise privacy) models(features forms parts) training(learners/base
+    learners/boosting rows/kernels rows/partitions rows/statistics session)
+training/measuring: accountant(. access certificates home keys ledger ledger/families privacy system) models(worth)
+    training(finish measuring/worth rows/schema)
+training/measuring/profile: accountant(. certificates formats home ledger ledger/families noise privacy system)
+    models(profile) training(calibration datasets learners measuring measuring/worth planning rows/packed
+    rows/partitions rows/schema rows/tables session)
+training/measuring/worth: accountant(. access certificates formats home ledger ledger/families noise privacy system)
+    models(features forms parts store worth) training(calibration datasets finish learners planning rows/packed
+    rows/partitions rows/schema rows/tables session)
+training/notebook: accountant(. formats ledger/families noise privacy) training(calibration learners/base
+    rows/partitions rows/people rows/schema rows/tables session)
+training/planning: accountant(. access certificates formats home ledger ledger/families privacy system) models(store)
+    training(calibration learners rows/partitions rows/schema session tuning)
+training/rows:
+training/rows/cluster: accountant(. home system) models(. features) training(. rows/partitions rows/schema
+    rows/tables)
+training/rows/kernels: accountant(system)
+training/rows/packed: accountant(. home system) models(features) training(rows/kernels)
+training/rows/partitions: accountant(. ledger/families system) models(features parts) training(rows/kernels
+    rows/packed)
+training/rows/people: accountant(.) training(rows/kernels rows/packed)
+training/rows/schema: accountant(. home ledger ledger/families) models(features parts)
+training/rows/sources: accountant(. system) models(features) training(rows/packed rows/people rows/schema)
+training/rows/statistics: accountant(.) models(parts) training(rows/kernels rows/packed rows/partitions)
+training/rows/tables: accountant(. privacy system) models(features parts) training(rows/kernels rows/packed
+    rows/partitions rows/people rows/schema rows/sources)
+training/session: accountant(. noise privacy) models(features parts) training(rows/packed rows/partitions rows/schema)
+training/tuning: accountant(. formats home noise privacy system) models(features forms parts) training(calibration
+    learners rows/partitions session)
+local:
+local/aggregator: accountant(. formats keys log noise privacy system) local(campaign reports)
+local/campaign: accountant(. access formats home keys ledger ledger/families log privacy system) models(features
+    forms) training(finish rows/schema rows/tables) local(reports turns)
+local/federated: accountant(. formats home system) local(campaign owner)
+local/owner: accountant(. formats log noise privacy system) models(features) local(campaign reports turns)
+local/reports: accountant(. formats keys ledger/families noise privacy) models(features forms)
+local/turns: accountant(. formats home ledger noise system) models(features forms parts) local(reports)
+serving: accountant(access) training(learners) serving(http pages pages/parts process process/config process/watch
+    process/workers rest wire)
+serving/cli: accountant(. access audit certificates formats home keys ledger ledger/families log privacy store system)
+    models(profile store worth) training(datasets datasets/drafts jobs learners planning rows/tables)
+    serving(cli/backends pages/parts process process/config process/watch process/workers)
+serving/cli/backends: accountant(.) serving(process/workers)
+serving/cli/backends/home: accountant(. access audit certificates home keys ledger ledger/families log system)
+    models(edit profile store worth) training(finish jobs measuring/profile measuring/worth planning tuning)
+    local(campaign) serving(cli cli/released process/watch)
+serving/cli/backends/server: accountant(. access audit certificates keys log system) models(features profile store
+    worth) training(datasets rows/tables) serving(cli cli/backends cli/released) dpserve(.)
+serving/cli/data: accountant(. certificates home ledger/families privacy) models(profile) training(datasets
+    datasets/drafts datasets/growing measuring/profile rows/schema rows/tables) serving(cli cli/backends)
+serving/cli/local: accountant(. home keys system) models(store) local(aggregator campaign owner) serving(cli
+    cli/backends)
+serving/cli/released: accountant(. system) models(edit explain features forms store worth) training(rows/tables)
+    serving(cli cli/backends)
+serving/http: accountant(. access formats home ledger/families system) training(planning) serving(process
+    process/config process/watch wire)
+serving/pages: accountant(. access audit certificates formats home ledger ledger/families log privacy store)
+    models(edit features parts profile store worth) training(datasets/drafts jobs learners measuring/profile planning
+    rows/schema) local(campaign) serving(http pages/parts process process/config process/watch rest wire)
+serving/pages/parts: accountant(. access formats home ledger ledger/families log store) models(explain features forms)
     serving(http process wire)
-serving/rest/growing: accountant(. ledger) training(growing) serving(http rest wire)
-serving/wire: accountant(.) models(.)
+serving/process: accountant(. access certificates formats home keys ledger) models(store) serving(process/config
+    process/watch process/workers wire)
+serving/process/config: accountant(. access formats home ledger/families privacy system) serving(wire)
+serving/process/watch: accountant(. audit home ledger ledger/families log system) models(store worth)
+    serving(process/config wire)
+serving/process/workers: accountant(. home system) training(datasets/drafts) serving(process/config process/watch
+    wire)
+serving/rest: accountant(. access formats home ledger ledger/families log privacy store) models(edit explain features
+    forms onnx parts store worth) training(datasets/drafts finish jobs learners measuring/profile measuring/worth
+    planning rows/schema tuning) local(campaign reports) serving(http process process/config process/watch wire)
+serving/wire: accountant(. formats system) models(features)
 dpserve:
 """
 
@@ -150,9 +211,9 @@ dpserve:
 RANDOM = ("random", "secrets", "numpy.random", "opendp", "os.urandom", "os.getrandom")
 ENTROPY = {"secrets", "os.urandom"}
 MAY_DRAW = {
-    "accountant/mechanisms.py": set(RANDOM),
-    "accountant/one_of_k.py": {"os.urandom"},
-    "accountant/shares.py": {"os.urandom"},
+    "accountant/noise/mechanisms.py": set(RANDOM),
+    "accountant/noise/one_of_k.py": {"os.urandom"},
+    "accountant/noise/shares.py": {"os.urandom"},
     "accountant/keys/private_keys.py": ENTROPY,
     "serving/process/tokens.py": ENTROPY,
 }
@@ -299,8 +360,8 @@ def randomness(path: str, text: str) -> list[str]:
 
 
 def rows(path: str, text: str) -> list[str]:
-    """Files of rows are opened in training/ alone."""
-    if path.startswith("training/"):
+    """Files of rows are opened in training/, and owners' own in local/."""
+    if path.startswith(("training/", "local/owner/")):
         return []
     return [f"{path}:{line}: reads rows with {name}" for line, name in imported(text) if within(name, READERS)]
 
@@ -321,16 +382,18 @@ RULES: tuple[Rule, ...] = (arrows, folder_arrows, reexports, randomness, rows, s
 
 BAD = [
     (arrows, "accountant/ledger/ledger.py", "from models.forms.ensemble import Ensemble"),
-    (arrows, "models/forms/ensemble.py", "import training.session"),
-    (arrows, "training/job.py", "def f():\n    from serving import app"),
-    (arrows, "serving/app.py", "from training import session"),
+    (arrows, "models/forms/ensemble.py", "import training.session.session"),
+    (arrows, "training/jobs/job.py", "def f():\n    from serving import app"),
+    (arrows, "serving/app.py", "from training.session import session"),
     (arrows, "serving/app.py", "from training.jobs import Job"),
-    (arrows, "serving/cli/data.py", "from training.rows.data import rows_of"),
-    (arrows, "serving/cli/data.py", "from training.rows import frames"),
+    (arrows, "serving/cli/data.py", "from training.rows.tables.data import rows_of"),
+    (arrows, "serving/cli/data.py", "from training.rows.tables import frames"),
+    (arrows, "local/owner/program.py", "from training.session.session import Session"),
+    (arrows, "training/jobs/job.py", "from local.campaign import campaigns"),
     (arrows, "serving/rest/jobs.py", "from training.learners import LazyBB"),
     (arrows, "serving/app.py", "import training"),
-    (arrows, "serving/app.py", "import importlib\nimportlib.import_module('training.session')"),
-    (arrows, "training/job.py", "from tests.helpers import rows"),
+    (arrows, "serving/app.py", "import importlib\nimportlib.import_module('training.session.session')"),
+    (arrows, "training/jobs/job.py", "from tests.helpers import rows"),
     (arrows, "dpserve/client.py", "from accountant.errors import DpserveError"),
     (folder_arrows, "serving/cli/app.py", "from dpserve import Client"),
     (folder_arrows, "serving/rest/jobs.py", "from dpserve.client import Client"),
@@ -338,15 +401,15 @@ BAD = [
     (folder_arrows, "accountant/privacy/gdp.py", "def f():\n    import accountant.store.store"),
     (folder_arrows, "models/onnx/nodes.py", "from models.store import bundle"),
     (folder_arrows, "serving/wire/quick_json.py", "from serving.rest import models"),
-    (folder_arrows, "training/nowhere/new.py", "from training import session"),
-    (reexports, "models/features.py", "from models.forms import ensemble as ensemble"),
-    (randomness, "training/session.py", "import random"),
-    (randomness, "training/session.py", "from numpy.random import default_rng"),
-    (randomness, "training/session.py", "from numpy import random"),
-    (randomness, "training/session.py", "import numpy as np\nx = np.random.default_rng(0)"),
-    (randomness, "training/session.py", "import os\nx = os.urandom(8)"),
-    (randomness, "training/session.py", "import opendp.prelude as dp"),
-    (randomness, "training/session.py", 'dp = later("opendp.measurements")'),
+    (folder_arrows, "training/nowhere/new.py", "from training.session import session"),
+    (reexports, "models/features/features.py", "from models.forms import ensemble as ensemble"),
+    (randomness, "training/session/session.py", "import random"),
+    (randomness, "training/session/session.py", "from numpy.random import default_rng"),
+    (randomness, "training/session/session.py", "from numpy import random"),
+    (randomness, "training/session/session.py", "import numpy as np\nx = np.random.default_rng(0)"),
+    (randomness, "training/session/session.py", "import os\nx = os.urandom(8)"),
+    (randomness, "training/session/session.py", "import opendp.prelude as dp"),
+    (randomness, "training/session/session.py", 'dp = later("opendp.measurements")'),
     (randomness, "accountant/keys/private_keys.py", "import random"),
     (randomness, "serving/app.py", "import secrets"),
     (rows, "models/store/bundle.py", "import pyarrow.parquet as pq"),
@@ -360,19 +423,23 @@ GOOD = [
     (
         arrows,
         "serving/app.py",
-        "from training import job\nfrom training.rows.row_files import read_columns\nimport accountant.ledger.ledger",
+        "from training.jobs import job\nfrom training.rows.tables.row_files import x\nimport accountant.ledger",
     ),
-    (arrows, "training/learners/ebm/ebm.py", "from . import base\nfrom models import ensemble"),
-    (folder_arrows, "serving/cli/jobs.py", "from training import job\nfrom accountant.ledger.ledger import Ledger"),
+    (arrows, "training/learners/ebm/ebm.py", "from . import base\nfrom models.forms import ensemble"),
+    (
+        folder_arrows,
+        "serving/cli/jobs.py",
+        "from training.jobs import job\nfrom accountant.ledger.ledger import Ledger",
+    ),
     (
         folder_arrows,
         "accountant/log/tiles.py",
         "from accountant.log import notes\nif TYPE_CHECKING:\n    from accountant.ledger.ledger import Ledger",
     ),
-    (reexports, "models/features.py", "from models import forms as model_forms"),
-    (randomness, "accountant/mechanisms.py", "import opendp.prelude as dp\nimport secrets"),
+    (reexports, "models/features/features.py", "from models import forms as model_forms"),
+    (randomness, "accountant/noise/mechanisms.py", "import opendp.prelude as dp\nimport secrets"),
     (randomness, "accountant/keys/private_keys.py", "import secrets"),
-    (randomness, "training/session.py", "import randomised_names\nself.random = 1"),
+    (randomness, "training/session/session.py", "import randomised_names\nself.random = 1"),
     (rows, "training/dataset.py", "import pyarrow.parquet as pq"),
     (rows, "serving/infer.py", "import pyarrow as pa"),
     (sizes, "models/store/bundle.py", "x = 1\n" * MAX_LINES),

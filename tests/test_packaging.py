@@ -19,7 +19,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
-ROOMS = ("accountant", "models", "training", "serving", "dpserve")  # the four rooms, and the client
+ROOMS = ("accountant", "models", "training", "local", "serving", "dpserve")  # the four rooms, and the client
 LOCKS = ("requirements/run.txt", "requirements/dev.txt", "serving/requirements.txt", "requirements/dask.txt")
 PYTHONS = ("3.11", "3.12", "3.13")
 

@@ -12,13 +12,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
-from accountant import canonical
 from accountant.audit.audit import Filed, Leaf, Progress, audit
 from accountant.audit.judge_models import Bundle
 from accountant.audit.tree_of_entries import Report
-from accountant.canonical import ENTRY_LIMIT, exact_integer, exact_object, exact_text
 from accountant.errors import InputError, LedgerInvalid
-from accountant.files import PUBLIC, sync_directory, write_chunks, write_new
+from accountant.formats import canonical
+from accountant.formats.canonical import ENTRY_LIMIT, exact_integer, exact_object, exact_text
 from accountant.home import TRUST, Home
 from accountant.keys.trust import PublicKeys
 from accountant.log.collect import WITNESSED, kept, newest
@@ -27,6 +26,7 @@ from accountant.log.notes import NOTE_LIMIT, parse_checkpoint
 from accountant.log.seen_checkpoints import read_note
 from accountant.log.tiles import CHECKPOINT
 from accountant.store.store import checkpoints, leaves
+from accountant.system.files import PUBLIC, sync_directory, write_chunks, write_new
 
 ENTRIES, CHECKPOINTS = "entries.jsonl", "checkpoints.jsonl"
 

@@ -8,9 +8,8 @@ from pathlib import Path
 
 from sqlalchemy import Connection, select
 
-from accountant import merkle
 from accountant.errors import InputError, LedgerInvalid
-from accountant.files import PUBLIC, holding, open_directory, replace_file, sync_directory
+from accountant.formats import merkle
 from accountant.home import Home
 from accountant.keys.trust import PublicKeys
 from accountant.log.collect import WITNESSED, kept, newest
@@ -19,6 +18,7 @@ from accountant.log.seen_checkpoints import read_note, verify_head
 from accountant.log.tiles import CHECKPOINT, HEIGHT, WIDTH, pack, tile_path, tiles_of
 from accountant.store import store
 from accountant.store.tables import entry_table, node_table
+from accountant.system.files import PUBLIC, holding, open_directory, replace_file, sync_directory
 
 
 def export_tiles(home: Home, directory: Path) -> int:

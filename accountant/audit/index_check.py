@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from sqlalchemy import Connection, Table, select
 
 from accountant.audit.replay import Replay
-from accountant.canonical import decimal_string
+from accountant.formats.canonical import decimal_string
 from accountant.log.entries import dumps
 from accountant.store.store import stream
 from accountant.store.tables import (

@@ -11,8 +11,8 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
-from accountant.budget import Budget, from_nano, nano
-from accountant.canonical import decimal_string, parse_decimal
+from accountant.formats.canonical import decimal_string, parse_decimal
+from accountant.privacy.budget import Budget, from_nano, nano
 from accountant.privacy.filter import Filter
 from accountant.privacy.second_opinion import to_epsilon
 from accountant.privacy.soundness import Figures, require

@@ -13,14 +13,14 @@ from typing import Any
 from accountant.audit.judge import Account
 from accountant.audit.replay import Replay
 from accountant.audit.tree_of_entries import Findings, Head
-from accountant.budget import from_nano
-from accountant.canonical import decimal_string, parse_decimal
 from accountant.certificates.certificate import LAST_DIGITS, Certificate, verify
 from accountant.certificates.edited_models import same_promise
 from accountant.certificates.predicate import DatasetForm, FamilyForm, PersonForm
 from accountant.errors import DpserveError
+from accountant.formats.canonical import decimal_string, parse_decimal
 from accountant.keys.trust import PublicKeys
 from accountant.log.proofs import parse_proof
+from accountant.privacy.budget import from_nano
 
 Accounts = list[tuple[Account, ...]]
 Bundle = tuple[str, bytes, bytes, bytes]

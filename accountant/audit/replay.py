@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from sys import intern
 from typing import ClassVar
 
-from accountant import canonical
 from accountant.audit.judge import Value, require_hex
 from accountant.audit.replay_access import TIME, Rights
 from accountant.audit.replay_budget import Books, DatasetState, SumsDiffer, costs_of
@@ -21,11 +20,12 @@ from accountant.audit.replay_names import Names, judge_labels
 from accountant.audit.replay_person import person_total
 from accountant.audit.replay_refined import Profiles
 from accountant.audit.replay_repair import Repairs, WideJob, wide_window
-from accountant.budget import check_name
-from accountant.canonical import parse_decimal
-from accountant.canonical_bytes import decode_entry
 from accountant.errors import DpserveError, LedgerInvalid
+from accountant.formats import canonical
+from accountant.formats.canonical import parse_decimal
+from accountant.formats.canonical_bytes import decode_entry
 from accountant.keys.trust import PublicKeys
+from accountant.privacy.budget import check_name
 from accountant.privacy.soundness import Figures, judge_job, require
 
 FORMAT = "dpserve-ledger/v1"

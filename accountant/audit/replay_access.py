@@ -10,8 +10,8 @@ from typing import Any
 from accountant.audit.judge import Value, require_hex
 from accountant.audit.replay_budget import Books
 from accountant.audit.replay_keys import require_reasons
-from accountant.budget import check_name
 from accountant.errors import LedgerInvalid
+from accountant.privacy.budget import check_name
 from accountant.privacy.soundness import require
 
 MOST_REQUESTS = 10**9

@@ -11,9 +11,9 @@ from uuid import UUID, uuid5
 
 from accountant.audit.judge import Account, Value, judge_filter, read_budget, require_hex, spelt
 from accountant.audit.replay_blocks import Blocks, judge_query, one_line_for_same
-from accountant.budget import NANO, Budget, Relation, check_name, from_nano, nano, parse_relation
-from accountant.canonical import decimal_string, parse_decimal
 from accountant.errors import LedgerInvalid
+from accountant.formats.canonical import decimal_string, parse_decimal
+from accountant.privacy.budget import NANO, Budget, Relation, check_name, from_nano, nano, parse_relation
 from accountant.privacy.filter import Filter
 from accountant.privacy.second_opinion import to_epsilon
 from accountant.privacy.soundness import Figures, require

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from accountant.budget import check_name
+from accountant.privacy.budget import check_name
 from accountant.privacy.soundness import require
 
 

@@ -8,8 +8,8 @@ from uuid import UUID, uuid5
 from accountant.audit.judge import Value, judge_filter, read_budget
 from accountant.audit.replay_budget import Books, FamilyState
 from accountant.audit.replay_keys import require_reasons
-from accountant.budget import Relation
-from accountant.canonical import decimal_string
+from accountant.formats.canonical import decimal_string
+from accountant.privacy.budget import Relation
 from accountant.privacy.filter import Filter
 from accountant.privacy.soundness import Figures, require
 

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from accountant.audit import signature_worker
 from accountant.errors import DpserveError
 from accountant.keys.verifier_keys import key_id
-from accountant.processors import processors
+from accountant.system.processors import processors
 
 KeyAt = Callable[[int], Ed25519PublicKey]
 """The log's key for the checkpoint of a size. A key holds for one unbroken range of sizes."""

@@ -14,11 +14,11 @@ from accountant.audit.export import vouching
 from accountant.audit.judge_models import Bundle
 from accountant.audit.tree_of_entries import Findings, Report, Tree
 from accountant.errors import LedgerInvalid
-from accountant.files import read_beginning
+from accountant.formats.merkle import HASH_SIZE
 from accountant.keys.trust import PublicKeys
 from accountant.log.seen_checkpoints import verify_head
 from accountant.log.tiles import BUNDLE_LIMIT, HEIGHT, WIDTH, pack, tile_path, tiles_of, unpack
-from accountant.merkle import HASH_SIZE
+from accountant.system.files import read_beginning
 
 _ENTRY = re.compile(r"entry ([0-9]+): ")
 _DIGITS = 3  # of the largest width of a partial tile

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from sqlalchemy import Connection, select
 
-from accountant.canonical import encode_base64
+from accountant.formats.canonical import encode_base64
 from accountant.store.store import stream
 from accountant.store.tables import node_table
 

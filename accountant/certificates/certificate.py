@@ -17,8 +17,6 @@ from decimal import Decimal
 from itertools import pairwise
 from typing import Any
 
-from accountant.budget import Budget, nano
-from accountant.canonical import parse_decimal
 from accountant.certificates import sentences
 from accountant.certificates.policy import Policy
 from accountant.certificates.predicate import (
@@ -29,11 +27,13 @@ from accountant.certificates.predicate import (
     read_statement,
 )
 from accountant.errors import CertificateInvalid, CertificateRevoked, InputError, LedgerInvalid
+from accountant.formats.canonical import parse_decimal
 from accountant.keys import dsse
 from accountant.keys.trust import PublicKeys, fingerprint
 from accountant.log import notes, proofs
 from accountant.log.entries import read_entry
 from accountant.privacy import soundness
+from accountant.privacy.budget import Budget, nano
 from accountant.privacy.claims import PURE, RENYI, claim
 from accountant.privacy.events import Plan, plan_from_json
 

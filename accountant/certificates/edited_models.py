@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from accountant import canonical
 from accountant.certificates.predicate import STATEMENT_LIMIT, read_statement
 from accountant.certificates.statement import listed
+from accountant.formats import canonical
 
 
 @dataclass(frozen=True)

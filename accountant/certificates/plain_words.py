@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context, Decimal
 from html import escape
 
-from accountant.budget import Budget
-from accountant.canonical import encode_base64
 from accountant.certificates.certificate import Certificate
 from accountant.certificates.predicate import DatasetForm, EventForm, FamilyForm
 from accountant.certificates.sentences import GROWTH
+from accountant.formats.canonical import encode_base64
+from accountant.privacy.budget import Budget
 from accountant.privacy.events import event_from_json
 
 EXACT = Context(prec=60)

@@ -11,12 +11,12 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from accountant import canonical
-from accountant.budget import Relation, exact_decimal
 from accountant.errors import CertificateInvalid, InputError
+from accountant.formats import canonical
 from accountant.log import witness_policy
 from accountant.log.cosignature import require_quorum
 from accountant.log.witness_policy import WitnessPolicy
+from accountant.privacy.budget import Relation, exact_decimal
 
 POLICY_LIMIT = 65_536
 SLACK = timedelta(hours=1)  # between two clocks

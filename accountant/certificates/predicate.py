@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
 
-from accountant import canonical
 from accountant.errors import CertificateInvalid
+from accountant.formats import canonical
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "https://dpserve/privacy-certificate/v1"

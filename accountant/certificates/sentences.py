@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Literal
 
-from accountant.canonical import decimal_string, parse_decimal
 from accountant.certificates.releases import ReleaseKind, kinds_of, weighs_classes
 from accountant.errors import CertificateInvalid, InputError
+from accountant.formats.canonical import decimal_string, parse_decimal
 from accountant.privacy.drawing import draws_by_opendp
 from accountant.privacy.events import Plan, RepeatAndSelect, plan_from_json
 

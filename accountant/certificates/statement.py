@@ -16,17 +16,17 @@ from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, distributions, version
 from typing import Any
 
-from accountant import canonical
-from accountant.budget import from_nano
-from accountant.canonical import decimal_string
 from accountant.certificates import sentences
 from accountant.certificates.predicate import PREDICATE_TYPE, STATEMENT_LIMIT, STATEMENT_TYPE
 from accountant.certificates.sentences import ADVERSARY, CONVERSIONS, PERSON, TOGETHER, TRUST, Growth, Trust
+from accountant.formats import canonical
+from accountant.formats.canonical import decimal_string
 from accountant.keys import dsse
 from accountant.keys.private_keys import KeyStore
-from accountant.ledger.families import Dataset, Family
-from accountant.ledger.left import epsilon_left
-from accountant.ledger.records import Request, Unit
+from accountant.ledger.families.families import Dataset, Family
+from accountant.ledger.families.left import epsilon_left
+from accountant.ledger.families.records import Request, Unit
+from accountant.privacy.budget import from_nano
 from accountant.privacy.claims import Claim, claim
 from accountant.privacy.events import Plan
 from accountant.privacy.filter import price_to_json

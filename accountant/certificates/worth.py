@@ -13,8 +13,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
 
-from accountant import canonical
-from accountant.canonical import decimal_string
 from accountant.certificates import sentences
 from accountant.certificates.certificate import digest, in_log, recompute
 from accountant.certificates.predicate import (
@@ -45,10 +43,12 @@ from accountant.certificates.predicate import (
 )
 from accountant.certificates.statement import claim_to_json, counted_rows, implementation
 from accountant.errors import CertificateInvalid
+from accountant.formats import canonical
+from accountant.formats.canonical import decimal_string
 from accountant.keys import dsse
 from accountant.keys.trust import PublicKeys
-from accountant.ledger.families import Dataset
-from accountant.ledger.records import Request
+from accountant.ledger.families.families import Dataset
+from accountant.ledger.families.records import Request
 from accountant.log import proofs
 from accountant.privacy.claims import claim
 from accountant.privacy.events import Plan

@@ -16,7 +16,8 @@ from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.hashes import SHA256
 
-from accountant.canonical import (
+from accountant.errors import CertificateInvalid
+from accountant.formats.canonical import (
     JSON,
     CanonicalError,
     decode,
@@ -26,9 +27,8 @@ from accountant.canonical import (
     exact_object,
     exact_text,
 )
-from accountant.errors import CertificateInvalid
 from accountant.keys.trust import PublicKey, fingerprint, load_public_pem
-from accountant.later import later
+from accountant.system.lazy_import import later
 
 if TYPE_CHECKING:
     from securesystemslib import dsse as library

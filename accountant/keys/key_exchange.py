@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from accountant.errors import KeyInvalid
-from accountant.files import PRIVATE, holding, replace_file, sync_directory, write_new
 from accountant.keys.key_files import private_pem, read_file
 from accountant.keys.private_keys import (
     Passphrase,
@@ -25,6 +24,7 @@ from accountant.keys.private_keys import (
     write_private,
 )
 from accountant.keys.trust import ROLES, Role, public_pem
+from accountant.system.files import PRIVATE, holding, replace_file, sync_directory, write_new
 
 
 @contextmanager

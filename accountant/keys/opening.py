@@ -12,8 +12,8 @@ from accountant.keys.key_files import passphrase_from_environment as passphrase
 from accountant.keys.key_rows import KeyRow
 from accountant.keys.private_keys import KeyStore, SigningKey
 from accountant.keys.trust import ROLES, load_public_pem
-from accountant.later import later
 from accountant.store.store import Store
+from accountant.system.lazy_import import later
 
 if TYPE_CHECKING:
     from accountant.keys import signers

@@ -3,7 +3,7 @@
 Two Ed25519 keys: `issuer` signs certificates, `log` signs checkpoints; and `commitment.key`, 32 bytes that key the HMAC
 by which a certificate names a dataset without giving its hash away. The issuer's may be kept elsewhere
 (`accountant.keys.signers`). A directory of keys comes into being whole or not at all; a key in it gives way to another
-in one way alone (`accountant.ledger.key_life`). What is missing, readable by others or does not fit is refused with
+in one way alone (`accountant.access.key_life`). What is missing, readable by others or does not fit is refused with
 KeyInvalid.
 """
 
@@ -22,9 +22,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from accountant import files
 from accountant.errors import KeyInvalid
-from accountant.files import PRIVATE, sync_directory, write_new
 from accountant.keys.key_files import (
     check_owner,
     load_private,
@@ -39,7 +37,9 @@ from accountant.keys.trust import (
     fingerprint,
     public_pem,
 )
-from accountant.later import later
+from accountant.system import files
+from accountant.system.files import PRIVATE, sync_directory, write_new
+from accountant.system.lazy_import import later
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey

@@ -18,9 +18,9 @@ from cryptography.hazmat.primitives import serialization as pkix
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from accountant import canonical
-from accountant.canonical import JSON, CanonicalError, exact_integer, exact_object, exact_text
 from accountant.errors import InputError, KeyInvalid
+from accountant.formats import canonical
+from accountant.formats.canonical import JSON, CanonicalError, exact_integer, exact_object, exact_text
 from accountant.keys.verifier_keys import check_origin, verifier_key
 
 Role: TypeAlias = Literal["issuer", "log"]

@@ -11,8 +11,8 @@ from functools import lru_cache
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from accountant.canonical import decode_base64, encode_base64
 from accountant.errors import InputError, KeyInvalid
+from accountant.formats.canonical import decode_base64, encode_base64
 
 MAX_NAME = 255
 ED25519, COSIGNATURE = b"\x01", b"\x04"  # signature types

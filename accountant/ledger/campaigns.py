@@ -12,9 +12,9 @@ import numpy as np
 from sqlalchemy import Connection, update
 
 from accountant.errors import IdempotencyConflict, WrongState
+from accountant.ledger.families.records import State
 from accountant.ledger.job_rows import read_job, require_state
 from accountant.ledger.ledger import Ledger
-from accountant.ledger.records import State
 from accountant.log.entries import read_entry
 from accountant.store.entry_kinds import entry_index
 from accountant.store.store import body_at

@@ -9,7 +9,7 @@ from __future__ import annotations
 from sqlalchemy import Connection
 
 from accountant.errors import LedgerInvalid, UnknownName, WrongState
-from accountant.ledger.records import CERTIFYING, Why
+from accountant.ledger.families.records import CERTIFYING, Why
 from accountant.log.entries import Entry, Writer, read_entry
 from accountant.store.store import body_at, size
 

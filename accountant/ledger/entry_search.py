@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, Connection, Text, cast, func, select
 
-from accountant.canonical import spell
 from accountant.errors import InputError
-from accountant.ledger.family_rows import load
+from accountant.formats.canonical import spell
+from accountant.ledger.families.family_rows import load
 from accountant.log.entries import Entry, read_entry
 from accountant.store.entry_kinds import KINDS, EntryIndex, entry_index
 from accountant.store.store import Store, body_at, size

@@ -13,9 +13,9 @@ from sqlalchemy import Connection, select, update
 from accountant.errors import InputError, WrongState
 from accountant.keys import key_rows
 from accountant.ledger import derived_entries
-from accountant.ledger.blocks.wide_jobs import require_charged_blocks
+from accountant.ledger.families.records import Job, Request, State, request_from_entry
 from accountant.ledger.job_rows import read_job, require_state
-from accountant.ledger.records import Job, Request, State, request_from_entry
+from accountant.ledger.wide_jobs import require_charged_blocks
 from accountant.log.entries import Signed, TransparencyLog, read_entry
 from accountant.store.store import Store, body_at, size
 from accountant.store.tables import job_table

@@ -12,15 +12,23 @@ from decimal import Decimal
 
 from sqlalchemy import Connection, insert, select, update
 
-from accountant.budget import Budget, Relation, check_name
-from accountant.canonical import decimal_string
 from accountant.errors import InputError, NameTaken, WrongState
-from accountant.ledger.blocks import block_rows
-from accountant.ledger.families import Family, account_of
-from accountant.ledger.family_rows import PERSON, after, family_names, found_family, load, load_family, put_share
-from accountant.ledger.records import HOLDOUT, Registration, registration_fields
+from accountant.formats.canonical import decimal_string
+from accountant.ledger.families import block_rows
+from accountant.ledger.families.families import Family, account_of
+from accountant.ledger.families.family_rows import (
+    PERSON,
+    after,
+    family_names,
+    found_family,
+    load,
+    load_family,
+    put_share,
+)
+from accountant.ledger.families.records import HOLDOUT, Registration, registration_fields
 from accountant.ledger.refined import require_profiles
 from accountant.log.entries import Writer, dumps
+from accountant.privacy.budget import Budget, Relation, check_name
 from accountant.privacy.filter import Filter
 from accountant.store.tables import dataset_table, family_table
 

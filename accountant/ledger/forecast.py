@@ -7,10 +7,10 @@ from itertools import islice
 from math import inf
 from typing import Any
 
-from accountant.ledger.charges import charges
-from accountant.ledger.families import Dataset, Family
+from accountant.ledger.admission import charges
+from accountant.ledger.families.families import Dataset, Family
+from accountant.ledger.families.left import roomiest
 from accountant.ledger.ledger import Ledger
-from accountant.ledger.left import roomiest
 from accountant.log.entries import read_entry
 from accountant.store.store import body_at
 

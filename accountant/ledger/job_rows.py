@@ -9,16 +9,24 @@ from typing import Any
 from sqlalchemy import Connection, Row, bindparam, insert, select, update
 
 from accountant.errors import IdempotencyConflict, LedgerInvalid, UnknownName, WrongState
-from accountant.ledger.blocks import block_rows
-from accountant.ledger.families import Started
-from accountant.ledger.records import Holding, Job, Request, SeenJobs, State, charged_window, request_from_entry
+from accountant.ledger.families import block_rows
+from accountant.ledger.families.families import Started
+from accountant.ledger.families.records import (
+    Holding,
+    Job,
+    Request,
+    SeenJobs,
+    State,
+    charged_window,
+    request_from_entry,
+)
 from accountant.log.entries import Signed, TransparencyLog, read_entry
 from accountant.log.newest import account_number
 from accountant.privacy.events import plan_from_json
 from accountant.store import engines
 from accountant.store.store import Store
 from accountant.store.tables import job_table
-from accountant.traces import CURRENT
+from accountant.system.traces import CURRENT
 
 # Built once: building a statement costs more than running it.
 _JOB = select(job_table).where(job_table.c.seq == bindparam("at"))
@@ -157,7 +165,7 @@ def job_of(row: Row[Any]) -> Job:
 
 
 def trace_of(database: Store, seq: int) -> str | None:
-    """The span that asked for the job, as `accountant.traces` has it; no evidence of anything."""
+    """The span that asked for the job, as `accountant.system.traces` has it; no evidence of anything."""
     with database.reading() as connection:
         return connection.execute(select(job_table.c.trace).where(job_table.c.seq == seq)).scalar()
 

@@ -16,22 +16,18 @@ from typing import Any
 
 from sqlalchemy import bindparam, select, update
 
-from accountant.budget import check_key
-from accountant.canonical import parse_decimal
 from accountant.errors import LedgerInvalid, UnknownName, WrongState
+from accountant.formats.canonical import parse_decimal
+from accountant.formats.merkle import EMPTY_ROOT, leaf_hash
 from accountant.keys import key_rows
 from accountant.keys.private_keys import KeyStore
 from accountant.keys.trust import public_pem
 from accountant.ledger import derived_entries, evaluations, family_changes, job_rows
-from accountant.ledger.blocks import block_rows
-from accountant.ledger.blocks.person_totals import change_person_total
-from accountant.ledger.blocks.wide_jobs import require_charged_blocks
-from accountant.ledger.blocks.windows import Window
-from accountant.ledger.charges import judge_beforehand, reserve
-from accountant.ledger.families import Dataset, Started
-from accountant.ledger.family_rows import after, member, quotas
-from accountant.ledger.job_rows import find_job, job_of, read_job, require_state
-from accountant.ledger.records import (
+from accountant.ledger.admission import judge_beforehand, reserve
+from accountant.ledger.families import block_rows
+from accountant.ledger.families.families import Dataset, Started
+from accountant.ledger.families.family_rows import after, member, quotas
+from accountant.ledger.families.records import (
     UNKNOWN_ROWS,
     Holding,
     Job,
@@ -43,10 +39,14 @@ from accountant.ledger.records import (
     Why,
     request_from_entry,
 )
-from accountant.ledger.refusal import outgrown_refusal
+from accountant.ledger.families.refusal import outgrown_refusal
+from accountant.ledger.families.windows import Window
+from accountant.ledger.job_rows import find_job, job_of, read_job, require_state
+from accountant.ledger.person_totals import change_person_total
+from accountant.ledger.wide_jobs import require_charged_blocks
 from accountant.log.entries import Entry, TransparencyLog, Writer, read_entry
 from accountant.log.last_seen import HighWater
-from accountant.merkle import EMPTY_ROOT, leaf_hash
+from accountant.privacy.budget import check_key
 from accountant.privacy.events import Plan, plan_from_json
 from accountant.store import engines
 from accountant.store.store import Store, body_at

@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, bindparam, func, literal, select
 
-from accountant.budget import check_name
 from accountant.errors import Forbidden, InputError, LedgerInvalid, WrongState
-from accountant.ledger.records import Job, Request, State, request_from_entry
+from accountant.ledger.families.records import Job, Request, State, request_from_entry
 from accountant.log.entries import Signed, Writer, read_entry
+from accountant.privacy.budget import check_name
 from accountant.store.store import body_at, size
 from accountant.store.tables import grant_table, job_table, token_table
 
 if TYPE_CHECKING:
-    from accountant.ledger.grants import Access
+    from accountant.access.grants import Access
     from accountant.ledger.ledger import Ledger
 
 # Built once: building a statement costs more than running it. One look into the index for each state.

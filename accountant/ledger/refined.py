@@ -7,8 +7,8 @@ from collections.abc import Collection, Sequence
 from sqlalchemy import Connection
 
 from accountant.errors import InputError
-from accountant.ledger.family_rows import load
-from accountant.ledger.schema_profiles import ALL, HOLDOUT, TRAINING, SchemaProfile
+from accountant.ledger.families.family_rows import load
+from accountant.ledger.families.schema_profiles import ALL, HOLDOUT, TRAINING, SchemaProfile
 from accountant.log.entries import read_entry
 from accountant.store.store import body_at, size
 

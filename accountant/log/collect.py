@@ -13,9 +13,8 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from accountant import merkle
 from accountant.errors import DpserveError, LedgerInvalid
-from accountant.files import PUBLIC, replace_file
+from accountant.formats import merkle
 from accountant.keys.trust import PublicKeys
 from accountant.log import notes
 from accountant.log.cosignature import cosignatures, require_quorum, with_cosignatures
@@ -26,6 +25,7 @@ from accountant.log.witness import SECONDS, address, ask
 from accountant.log.witness_policy import Witness, WitnessPolicy, shown
 from accountant.store import store
 from accountant.store.store import Store
+from accountant.system.files import PUBLIC, replace_file
 
 WITNESSED = "witnessed"
 MOST_AT_ONCE = 8

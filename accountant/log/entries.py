@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from sqlalchemy import Connection, insert, select
 
-from accountant import canonical, merkle
-from accountant.canonical import Encodable
 from accountant.errors import LedgerInvalid
+from accountant.formats import canonical, merkle
+from accountant.formats.canonical import Encodable
 from accountant.keys import key_rows
 from accountant.keys.key_rows import KeyRow
 from accountant.keys.private_keys import KeyStore

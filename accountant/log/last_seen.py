@@ -15,10 +15,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from accountant import canonical, merkle
-from accountant.canonical import CanonicalError, exact_integer, exact_object, exact_text
 from accountant.errors import LedgerInvalid, LedgerUnavailable
-from accountant.files import PRIVATE, holding, replace_file
+from accountant.formats import canonical, merkle
+from accountant.formats.canonical import CanonicalError, exact_integer, exact_object, exact_text
+from accountant.system.files import PRIVATE, holding, replace_file
 
 SLOT = 4096  # no block of a disk holds a part of both
 BLANK = b" " * (SLOT - 1) + b"\n"

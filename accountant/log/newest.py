@@ -29,13 +29,13 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from accountant import merkle
-from accountant.canonical_bytes import Key
 from accountant.errors import LedgerInvalid, LedgerUnavailable
-from accountant.files import PRIVATE
+from accountant.formats import merkle
+from accountant.formats.canonical_bytes import Key
 from accountant.log.spenders import Spenders, spender
 from accountant.store.store import node_reader, stream
 from accountant.store.tables import entry_table
+from accountant.system.files import PRIVATE
 
 HEADER = Struct("<8s36s32sq")  # form, start of the machine, root, size
 SLOT = Struct("<q")

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from accountant.canonical import CanonicalError, decode_base64, encode_base64
 from accountant.errors import InputError, KeyInvalid, LedgerInvalid
+from accountant.formats.canonical import CanonicalError, decode_base64, encode_base64
+from accountant.formats.merkle import HASH_SIZE, MAX_SIZE
 from accountant.keys.verifier_keys import check_origin, is_key_name, key_id, key_id_of
-from accountant.merkle import HASH_SIZE, MAX_SIZE
 
 if TYPE_CHECKING:
     from securesystemslib.signer import Signer

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from accountant.canonical import ENTRY_LIMIT, CanonicalError, decode_base64, encode_base64
 from accountant.errors import LedgerInvalid
+from accountant.formats.canonical import ENTRY_LIMIT, CanonicalError, decode_base64, encode_base64
+from accountant.formats.merkle import HASH_SIZE, MAX_SIZE, leaf_hash, verify_inclusion
 from accountant.log.notes import NOTE_LIMIT, Checkpoint, parse_checkpoint, verify_checkpoint
-from accountant.merkle import HASH_SIZE, MAX_SIZE, leaf_hash, verify_inclusion
 
 PROOF_LIMIT = NOTE_LIMIT + 2 * ENTRY_LIMIT  # characters: note, entry in base64, path
 MAX_PATH = 63

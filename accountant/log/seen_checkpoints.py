@@ -17,15 +17,22 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from accountant import merkle
-from accountant.canonical import CanonicalError, decode_base64, encode_base64, exact_integer, exact_object, exact_text
 from accountant.errors import DpserveError, InputError, LedgerInvalid, LedgerUnavailable, OtherHistory
-from accountant.files import PRIVATE, locked, read_beginning, replace_file
+from accountant.formats import merkle
+from accountant.formats.canonical import (
+    CanonicalError,
+    decode_base64,
+    encode_base64,
+    exact_integer,
+    exact_object,
+    exact_text,
+)
 from accountant.keys.trust import PublicKeys
 from accountant.log import notes
 from accountant.log.cosignature import require_quorum
 from accountant.log.notes import NOTE_LIMIT, Checkpoint
 from accountant.log.witness_policy import WitnessPolicy
+from accountant.system.files import PRIVATE, locked, read_beginning, replace_file
 
 MOST_HASHES = 63
 MOST_UNPROVED = 256  # checkpoints of one ledger

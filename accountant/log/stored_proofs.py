@@ -9,9 +9,9 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from accountant import merkle
-from accountant.canonical import encode_base64
 from accountant.errors import InputError, LedgerInvalid, WrongState
+from accountant.formats import merkle
+from accountant.formats.canonical import encode_base64
 from accountant.keys.trust import PublicKeys
 from accountant.log import notes, proofs
 from accountant.log.collect import kept, newest

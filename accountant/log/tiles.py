@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from accountant.canonical import ENTRY_LIMIT
 from accountant.errors import LedgerInvalid
+from accountant.formats.canonical import ENTRY_LIMIT
 
 WIDTH = 256
 HEIGHT = 8  # levels of the tree in a tile

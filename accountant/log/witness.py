@@ -10,13 +10,13 @@ import re
 from collections.abc import Callable, Sequence
 from urllib.parse import SplitResult, urlsplit
 
-from accountant.asking import SCHEMES, Reply, exchange
-from accountant.canonical import encode_base64
 from accountant.errors import InputError, LedgerInvalid, LedgerUnavailable
+from accountant.formats.canonical import encode_base64
+from accountant.formats.merkle import MAX_SIZE
 from accountant.log.cosignature import is_by, verify_cosignature
 from accountant.log.notes import NoteSignature, parse_checkpoint, parse_note
 from accountant.log.witness_policy import Witness, shown
-from accountant.merkle import MAX_SIZE
+from accountant.system.bounded_http import SCHEMES, Reply, exchange
 
 ANSWER_LIMIT = 65_536  # bytes
 SECONDS = 10.0  # for one request and its answer

@@ -138,7 +138,7 @@ def play(board: Board) -> Floats:
     """
     bounded, pure = adaptive_rules.bounded, adaptive_rules.pure
     _PLAYED[0] += 1
-    machine_code = sys.modules.get("accountant.machine_code")  # not to be loaded by asking
+    machine_code = sys.modules.get("accountant.system.numba_cache")  # not to be loaded by asking
     compiled = machine_code is not None and machine_code.CodeFiles.loaded
     if compiled or _PLAYED[0] > FEW or sum(count * steps for _, steps, count in board.moves) > FEW_PASSES:
         from accountant.privacy import adaptive_compiled  # loads numba

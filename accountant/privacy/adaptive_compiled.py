@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.machine_code import njit
 from accountant.privacy.adaptive_rules import STEP_SLACK
+from accountant.system.numba_cache import njit
 
 Floats = NDArray[np.float64]
 

@@ -13,8 +13,8 @@ from decimal import ROUND_CEILING, Decimal
 from functools import lru_cache
 from operator import add
 
-from accountant.budget import from_nano
 from accountant.privacy import gdp
+from accountant.privacy.budget import from_nano
 from accountant.privacy.events import Plan
 from accountant.privacy.renyi import compose_grid, compose_pure, compose_rdp, epsilon_at
 

@@ -1,7 +1,7 @@
 """Who draws a release: dpserve's own exact samplers, or OpenDP.
 
-`accountant.mechanisms` asks this module before it draws, and certificates ask it to name who drew: one answer for both.
-It imports no sampler, so verifiers can ask it too.
+`accountant.noise.mechanisms` asks this module before it draws, and certificates ask it to name who drew: one answer for
+both. It imports no sampler, so verifiers can ask it too.
 """
 
 from __future__ import annotations

@@ -16,9 +16,9 @@ from functools import lru_cache
 from math import ceil, exp, expm1, inf, log, log1p, sqrt
 from typing import Any, ClassVar, TypeGuard, get_args
 
-from accountant.budget import MAX_EPSILON, NANO, from_nano, nano
-from accountant.canonical import JSON, decimal_string, exact_object, exact_text, parse_decimal
 from accountant.errors import InputError
+from accountant.formats.canonical import JSON, decimal_string, exact_object, exact_text, parse_decimal
+from accountant.privacy.budget import MAX_EPSILON, NANO, from_nano, nano
 from accountant.privacy.selection import Curve, Distribution, distribution_from_json, selected
 
 MAX_NOISE = Decimal(10**9)

@@ -15,9 +15,9 @@ from functools import cached_property, lru_cache
 from math import floor
 from typing import Any
 
-from accountant.budget import NANO, Budget, from_nano, nano, nano_string, parse_nano
-from accountant.canonical import decimal_string
 from accountant.errors import InputError, LedgerInvalid
+from accountant.formats.canonical import decimal_string
+from accountant.privacy.budget import NANO, Budget, from_nano, nano, nano_string, parse_nano
 from accountant.privacy.claims import Price, round_up
 from accountant.privacy.renyi import epsilon_at
 

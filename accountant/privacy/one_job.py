@@ -13,7 +13,7 @@ from functools import lru_cache
 from math import sqrt
 from typing import NamedTuple
 
-from accountant.budget import MAX_EPSILON, NANO, from_nano, nano
+from accountant.privacy.budget import MAX_EPSILON, NANO, from_nano, nano
 from accountant.privacy.claims import Price
 from accountant.privacy.events import PureDp
 from accountant.privacy.filter import Filter

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from math import ceil, log, log1p
 
-from accountant.budget import NANO, nano
+from accountant.privacy.budget import NANO, nano
 from accountant.privacy.events import Event
 
 Events = Sequence[tuple[Event, int]]

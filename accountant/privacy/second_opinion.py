@@ -15,9 +15,9 @@ from functools import cached_property, lru_cache
 from math import ceil, exp, expm1, inf, log, log1p, pi, sqrt
 from typing import TYPE_CHECKING, assert_never
 
-from accountant.later import later
 from accountant.privacy.events import BoundedRange, Event, Gaussian, PureDp, RepeatAndSelect
 from accountant.privacy.selection import Poisson, TruncatedNegativeBinomial
+from accountant.system.lazy_import import later
 
 if TYPE_CHECKING:
     import numpy as np

@@ -14,9 +14,9 @@ from fractions import Fraction
 from math import exp, expm1, log, log1p
 from typing import Any, ClassVar
 
-from accountant.budget import from_nano, nano
-from accountant.canonical import decimal_string, parse_decimal
 from accountant.errors import InputError
+from accountant.formats.canonical import decimal_string, parse_decimal
+from accountant.privacy.budget import from_nano, nano
 
 Curve = Callable[[float], float]
 ORDERS = tuple(1 + 2.0 ** (j / 4) for j in range(-16, 61))

@@ -17,9 +17,9 @@ from math import ceil
 from operator import add, sub
 from typing import Any
 
-from accountant.budget import NANO, Budget, nano_string, parse_nano
-from accountant.canonical import decimal_string, parse_decimal
 from accountant.errors import LedgerInvalid
+from accountant.formats.canonical import decimal_string, parse_decimal
+from accountant.privacy.budget import NANO, Budget, nano_string, parse_nano
 from accountant.privacy.events import Gaussian, Plan, RepeatAndSelect, plan_from_json
 from accountant.privacy.second_opinion import (
     adaptive_delta,

@@ -49,7 +49,7 @@ def open_engine(url: str) -> Engine:
         event.listen(engine, "connect", _configure_sqlite)
         return engine
     try:
-        from accountant.store.patience import REACHED, PatientConnection  # the driver, which few have
+        from accountant.store.postgres_timeout import REACHED, PatientConnection  # the driver, which few have
 
         reached = {name: value for name, value in REACHED.items() if name not in parsed.query}
         # As for SQLite: we say when a transaction begins.

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, select
 
-from accountant.canonical_bytes import Key
 from accountant.errors import LedgerInvalid
+from accountant.formats.canonical_bytes import Key
 from accountant.store.store import Store, body_at, size
 from accountant.store.tables import entry_table
 

@@ -24,8 +24,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import SQLAlchemyError
 
-from accountant import merkle
 from accountant.errors import LedgerInvalid, LedgerUnavailable
+from accountant.formats import merkle
 from accountant.store import engines, migrations
 from accountant.store.tables import checkpoint_table, entry_table, node_table
 

@@ -8,7 +8,7 @@ from typing import Any
 from models.edit.curves import Curves, curves_of
 from models.edit.editing import bin_texts, counts_of, errors_of, values_of
 from models.forms.additive import AdditiveEnsemble
-from models.pairs import term_names
+from models.parts.pairs import term_names
 
 
 def bins_of(model: AdditiveEnsemble, feature: str) -> list[dict[str, Any]]:

@@ -11,14 +11,14 @@ from dataclasses import replace
 from math import ceil, log2
 from typing import TypeAlias
 
-from accountant import canonical
 from accountant.errors import InputError, ModelInvalid
-from models.answers import ClassLabel
+from accountant.formats import canonical
 from models.edit.editing import FINEST, to_additive
-from models.edits import MAX_EDIT
 from models.forms.additive import AdditiveEnsemble
 from models.forms.classes import HELD, ClassesEnsemble
 from models.forms.ensemble import Ensemble
+from models.parts.answers import ClassLabel
+from models.parts.edits import MAX_EDIT
 
 Curves: TypeAlias = AdditiveEnsemble | ClassesEnsemble
 OTHERS = "every other class"  # of the curves of one class, as a model of its own

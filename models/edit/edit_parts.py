@@ -19,10 +19,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from accountant import canonical
 from accountant.errors import InputError
-from models.calendar import number_of
-from models.features import CalendarFeature, CategoricalFeature, Feature, NumericFeature
+from accountant.formats import canonical
+from models.features.calendar import number_of
+from models.features.features import CalendarFeature, CategoricalFeature, Feature, NumericFeature
 
 ALL = "all"
 _BINS = re.compile(r"bin (\d{1,5})(?:-(\d{1,5}))?", re.ASCII)

@@ -24,14 +24,14 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from accountant import canonical
 from accountant.errors import InputError, ModelInvalid
+from accountant.formats import canonical
 from models.edit.edit_parts import ALL, Part, bin_text, ordered, part_of, ranges, runs_of
-from models.edits import MAX_EDIT, Edit
-from models.features import Feature
+from models.features.features import Feature
 from models.forms.additive import AdditiveEnsemble
 from models.forms.ensemble import Ensemble
-from models.pairs import JOINED, MAX_INTEGER, PairTerm, term_names
+from models.parts.edits import MAX_EDIT, Edit
+from models.parts.pairs import JOINED, MAX_INTEGER, PairTerm, term_names
 
 FINEST = 1 / 65536  # a converted vote's unit is at most this: so closely can a value be set
 WIDEST = 999  # bins that a mean is over

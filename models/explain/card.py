@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 from accountant.errors import InputError
 from models.explain.markdown import plain
-from models.features import BooleanFeature, CategoricalFeature, Feature, number_text
-from models.released import Released
+from models.features.features import BooleanFeature, CategoricalFeature, Feature, number_text
+from models.parts.released import Released
 
 NO_ACCURACY = (
     "- **Not that the model is right.** This card states no accuracy: measured on private records, that would cost "

@@ -23,8 +23,8 @@ from models.explain.vega import to_svg
 from models.explain.vega_files import write_drawing
 from models.explain.vega_panels import LIGHT, PAGE, Colours, Panel, gallery, reach
 from models.explain.vega_parts import amount
-from models.features import BooleanFeature, CategoricalFeature, Feature, NumericFeature
-from models.released import Released
+from models.features.features import BooleanFeature, CategoricalFeature, Feature, NumericFeature
+from models.parts.released import Released
 
 LISTED = 30  # differences of a table
 OUTSIDE = 0.0455  # of a normal deviate, beyond two standard errors

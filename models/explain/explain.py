@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from models.answers import ClassLabel, before, middle
-from models.features import Feature, NumericFeature, RawColumns, encode_columns
-from models.pairs import PairTerm, term_names
-from models.released import FeatureSum, Released
+from models.features.features import Feature, NumericFeature, RawColumns, encode_columns
+from models.parts.answers import ClassLabel, before, middle
+from models.parts.pairs import PairTerm, term_names
+from models.parts.released import FeatureSum, Released
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from models.explain.explain import Bin, PairShape, pair_shapes, unit
 from models.explain.vega_panels import LEFT, WIDTH, Colours, Panel, framed, hits, layer, mark, pixel, said, words_of
 from models.explain.vega_parts import amount
-from models.released import FeatureSum
+from models.parts.released import FeatureSum
 
 NAMES, CELL, LOW = 118, 24, 58  # pixels: for names of rows, of the tallest cell, for names of columns
 SHOWN = 8  # names along the columns

@@ -13,8 +13,8 @@ from models.explain.shapes import BAND, shape_panels
 from models.explain.vega import to_svg
 from models.explain.vega_panels import LIGHT, PAGE, gallery
 from models.explain.vega_parts import amount
-from models.features import RawColumns
-from models.released import FeatureSum, Released
+from models.features.features import RawColumns
+from models.parts.released import FeatureSum, Released
 
 MEANING = (
     "The model adds up one number per feature, and these drawings are the whole of it: there is nothing else inside. "

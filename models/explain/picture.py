@@ -7,8 +7,8 @@ from typing import Protocol
 
 from models.explain.page import record_page, record_svg
 from models.explain.vega_files import check_ending, write_drawing
-from models.features import RawColumns
-from models.released import Released
+from models.features.features import RawColumns
+from models.parts.released import Released
 
 
 class Drawn(Released, Protocol):

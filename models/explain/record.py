@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from models.answers import ClassLabel
 from models.explain.explain import Bin, Contributions, errors, logits, spoken_for, unit
 from models.explain.vega_panels import Colours, Panel, bar_panel, reach
 from models.explain.vega_parts import amount
-from models.features import CalendarFeature, NumericFeature, RawColumns, encode_columns
-from models.pairs import JOINED
-from models.released import Released
+from models.features.features import CalendarFeature, NumericFeature, RawColumns, encode_columns
+from models.parts.answers import ClassLabel
+from models.parts.pairs import JOINED
+from models.parts.released import Released
 
 NAMES, SHOWN = 190, 30  # pixels for names with their values; most bars
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from models.explain.explain import Bin, Shape, shapes, unit
 from models.explain.vega_panels import SHOWN, Colours, Panel, Scale, bar_panel, curve_panel, pair_panel, reach
 from models.explain.vega_parts import amount
-from models.features import Feature, NumericFeature
-from models.released import FeatureSum
+from models.features.features import Feature, NumericFeature
+from models.parts.released import FeatureSum
 
 BAND = (
     "Shaded, and whiskers: what the privacy noise alone does, ±1 and ±2 of its standard error. "

@@ -9,7 +9,7 @@ from html import escape
 from textwrap import fill
 from typing import TYPE_CHECKING
 
-from accountant.later import later
+from accountant.system.lazy_import import later
 from models.explain.explain import Bin, Shape
 from models.explain.vega_parts import (
     BAR,
@@ -25,7 +25,7 @@ from models.explain.vega_parts import (
     signed,
     tick_words,
 )
-from models.features import Feature, NumericFeature
+from models.features.features import Feature, NumericFeature
 
 if TYPE_CHECKING:
     import vl_convert

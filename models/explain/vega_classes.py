@@ -8,8 +8,8 @@ from itertools import groupby
 
 from models.explain.explain import Shape, shapes
 from models.explain.vega_parts import BAR, HEIGHT, LINE, SHOWN, WIDTH, Spec, axis, ends, heading, signed, tick_words
-from models.features import Feature, NumericFeature
-from models.released import Released
+from models.features.features import Feature, NumericFeature
+from models.parts.released import Released
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")  # Okabe and Ito
 NAMED = 4  # classes of a note

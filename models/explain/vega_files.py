@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from accountant.errors import InputError
-from accountant.later import later
+from accountant.system.lazy_import import later
 
 if TYPE_CHECKING:
     import vl_convert

@@ -14,7 +14,7 @@ from typing import Any
 
 from models.explain.explain import Bin
 from models.explain.vega_parts import CONFIG, SCHEMA, Spec, amount, ends, tick_words
-from models.features import NumericFeature
+from models.features.features import NumericFeature
 
 WIDTH, GAP, COLUMNS = 340, 30, 3  # pixels: of a panel, between panels; panels of a line
 TOP, FOOT, PLOT, STRIP = 40, 20, 132, 26  # above and below a panel's plot; of a curve, and of the counts below it

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from models.features import CalendarFeature, NumericFeature
+from models.features.features import CalendarFeature, NumericFeature
 
 LINE, QUIET = "#333333", "#666666"
 WIDTH, HEIGHT, BAR = 290, 130, 19  # pixels: of a panel, of a panel over numbers, of one bar

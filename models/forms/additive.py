@@ -2,7 +2,7 @@
 
 score(x) = constant + sum over features f of terms[f][code of x's f] + sum over pairs of theirs     (exact integers)
 
-Two classes: p(classes[1]) = 1 / (1 + exp(-link score)), answered as in `models.answers`: log-odds may bend in the
+Two classes: p(classes[1]) = 1 / (1 + exp(-link score)), answered as in `models.parts.answers`: log-odds may bend in the
 score, and what a feature adds is part of the score, before it bends. A number: value = middle of target_range + link
 score, clipped to that public range.
 """
@@ -17,7 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountant.errors import InputError, ModelInvalid
-from models.answers import (
+from models.explain.markdown import plain
+from models.explain.page import shape_sections, shapes_page, shapes_svg
+from models.features.features import Feature, RawColumns, number_text
+from models.forms.ensemble import SumEnsemble
+from models.onnx.contributions import contributions_of, great_scores
+from models.onnx.nodes import EXACT, Graph, Inputs, Namer
+from models.onnx.sums import sum_scores
+from models.parts.answers import (
     Bends,
     Labels,
     Range,
@@ -31,15 +38,8 @@ from models.answers import (
     head_from_json,
     middle,
 )
-from models.edits import Edit
-from models.explain.markdown import plain
-from models.explain.page import shape_sections, shapes_page, shapes_svg
-from models.features import Feature, RawColumns, number_text
-from models.forms.ensemble import SumEnsemble
-from models.onnx.contributions import contributions_of, great_scores
-from models.onnx.nodes import EXACT, Graph, Inputs, Namer
-from models.onnx.sums import sum_scores
-from models.pairs import MAX_INTEGER, PairTerm, is_error, is_integer, pair_from_json, term_names
+from models.parts.edits import Edit
+from models.parts.pairs import MAX_INTEGER, PairTerm, is_error, is_integer, pair_from_json, term_names
 
 GREAT = 1 << 32  # no term that is released is larger
 INTEGER = "must be an integer of at most 2^53 in size"

@@ -2,7 +2,7 @@
 
 score(x)[k] = constant[k] + sum over features f of terms[f][code of x's f][k]     (exact integers that float32 holds)
 
-Answered as in `models.answers`: the class of the highest score. It never sees a row of the training data.
+Answered as in `models.parts.answers`: the class of the highest score. It never sees a row of the training data.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountant.errors import ModelInvalid
-from models.answers import Labels, Scores, check_head, head_from_json
-from models.edits import Edit
 from models.explain.html import table
 from models.explain.markdown import plain
 from models.explain.vega import Poster
 from models.explain.vega_classes import class_panels
-from models.features import Feature
+from models.features.features import Feature
 from models.forms.ensemble import SumEnsemble
 from models.onnx.nodes import EXACT
+from models.parts.answers import Labels, Scores, check_head, head_from_json
+from models.parts.edits import Edit
 
 Floats = NDArray[np.float64]
 Numbers = tuple[int, ...]  # one for each class

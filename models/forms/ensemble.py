@@ -15,22 +15,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountant.errors import InputError
-from models.answers import Bends, ClassLabel, Range, Scores, labels_of, outputs_of, probabilities_of
-from models.edits import Edit
 from models.explain.explain import Bin, PairShape, Row, Shape, pair_shapes, shapes, unit, unused_of
 from models.explain.vega import Poster, bar_chart, poster_spec, still_page, to_svg
 from models.explain.vega_parts import SHOWN, WIDTH, Spec, heading
-from models.features import Feature, RawColumns, encode_columns
+from models.features.features import Feature, RawColumns, encode_columns
 from models.onnx.nodes import Graph, Inputs, Namer
 from models.onnx.sums import sum_scores, used_by_sums
-from models.pairs import PairTerm
-from models.released import FeatureSum
+from models.parts.answers import Bends, ClassLabel, Range, Scores, labels_of, outputs_of, probabilities_of
+from models.parts.edits import Edit
+from models.parts.pairs import PairTerm
+from models.parts.released import FeatureSum
 
 Summary = tuple[dict[str, Any], list[tuple[str, ...]]]
 
 
 class Ensemble(ABC):
-    """A released model (`models.released.Released`) that describes, draws and exports itself."""
+    """A released model (`models.parts.released.Released`) that describes, draws and exports itself."""
 
     word: ClassVar[str]  # `type` in ensemble.json
     noun: ClassVar[str]  # what the card calls it
@@ -192,8 +192,10 @@ class Ensemble(ABC):
 
 
 class SumEnsemble(Ensemble):
-    """A form whose scores are sums over features and pairs of them (`models.released.FeatureSum`): `tables` and `pairs`
-    say all of it."""
+    """A form whose scores are sums over features and pairs of them (`models.parts.released.FeatureSum`).
+
+    `tables` and `pairs` say all of it.
+    """
 
     adds_up = True
     score_unit = None

@@ -3,7 +3,8 @@
 Two classes:     score(x) = sum over lines of weight * (+1 if the line's sum is above 0 on x else -1)
 K > 2 classes:   score(x)[k] = sum over choices of weight * (1 if class k has the choice's largest sum on x else 0)
 
-Exact integers, answered as in `models.answers`. Signs make it no sum over features: it has importances, and no shapes.
+Exact integers, answered as in `models.parts.answers`. Signs make it no sum over features: it has importances and no
+shapes.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountant.errors import ModelInvalid
-from accountant.later import later
-from models.answers import ClassLabel, Scores, check_head, head_from_json
+from accountant.system.lazy_import import later
 from models.explain.markdown import plain
 from models.explain.vega import Poster
-from models.features import Feature
+from models.features.features import Feature
 from models.forms.ensemble import Ensemble
-from models.lines import LARGEST, Choice, Line, check_line, line_from_json
 from models.onnx.nodes import ML, Branch, Graph, Inputs, Namer, Walk, check_exact, regressor, tensor
 from models.onnx.sums import balanced, halves, sums
+from models.parts.answers import ClassLabel, Scores, check_head, head_from_json
+from models.parts.lines import LARGEST, Choice, Line, check_line, line_from_json
 
 if TYPE_CHECKING:
     import onnx

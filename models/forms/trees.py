@@ -1,6 +1,6 @@
 """A released sum of decision trees with integer leaves, for two classes. It never sees a row of the training data.
 
-score(x) = constant + sum over trees of the weight of the leaf that x reaches, answered as in `models.answers`.
+score(x) = constant + sum over trees of the weight of the leaf that x reaches, answered as in `models.parts.answers`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountant.errors import ModelInvalid
-from models.answers import (
+from models.explain.markdown import plain
+from models.explain.vega import Poster
+from models.features.features import Feature
+from models.forms.ensemble import Ensemble
+from models.onnx.nodes import Graph, Inputs, Namer
+from models.onnx.trees import tree_scores
+from models.parts.answers import (
     Bends,
     ClassLabel,
     Scores,
@@ -27,13 +33,7 @@ from models.answers import (
     check_head,
     head_from_json,
 )
-from models.explain.markdown import plain
-from models.explain.vega import Poster
-from models.features import Feature
-from models.forms.ensemble import Ensemble
-from models.onnx.nodes import Graph, Inputs, Namer
-from models.onnx.trees import tree_scores
-from models.trees import (
+from models.parts.trees import (
     Leaf,
     Split,
     Tree,
@@ -48,7 +48,7 @@ from models.trees import (
     tree_to_json,
     walk_of,
 )
-from models.votes import OneTest, every_test
+from models.parts.votes import OneTest, every_test
 
 AT_ONCE = 1 << 14  # rows that walk together: what they need stays near the processor
 

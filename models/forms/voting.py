@@ -2,8 +2,8 @@
 
 score(x) = sum over votes of weight * (+1 if the vote's test holds on x else -1)
 
-Two classes have one score; K > 2 have one each, and a vote moves the score of its `output` alone. `models.answers` says
-what scores mean.
+Two classes have one score; K > 2 have one each, and a vote moves the score of its `output` alone.
+`models.parts.answers` says what scores mean.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from typing import Any, Self
 import numpy as np
 
 from accountant.errors import ModelInvalid
-from models.answers import ClassLabel, Scores, check_head, head_from_json, outputs_of
 from models.explain.explain import Row, shapes, spoken_for
 from models.explain.markdown import plain
 from models.explain.vega import Poster, votes_panel
 from models.explain.vega_classes import class_panels
 from models.explain.vega_parts import signed
-from models.features import Feature
+from models.features.features import Feature
 from models.forms.ensemble import SumEnsemble, Summary
-from models.votes import Test, Vote, describe, every_test
+from models.parts.answers import ClassLabel, Scores, check_head, head_from_json, outputs_of
+from models.parts.votes import Test, Vote, describe, every_test
 
 LISTED = 1000  # lines of votes on a card
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper
 
-from models.answers import Bends, ClassLabel, Range, middle, pieces_of
 from models.onnx.nodes import ML, Graph, Namer, tensor
+from models.parts.answers import Bends, ClassLabel, Range, middle, pieces_of
 
 
 def answers(

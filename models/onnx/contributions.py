@@ -18,10 +18,10 @@ from __future__ import annotations
 import numpy as np
 
 from models.explain.explain import centred
-from models.features import CategoricalFeature
+from models.features.features import CategoricalFeature
 from models.onnx.nodes import Graph, Inputs, Namer, Walk, coded, regressor
 from models.onnx.sums import balanced, coded_pairs, halves, moving, pair_walk, steps, text_codes
-from models.released import FeatureSum
+from models.parts.released import FeatureSum
 
 
 def great_scores(ensemble: FeatureSum, inputs: Inputs, name: Namer, target: str) -> Graph:

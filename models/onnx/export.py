@@ -19,11 +19,11 @@ from typing import Protocol
 from onnx import TensorProto, ValueInfoProto, helper
 
 from accountant.errors import ModelInvalid
-from models.features import CategoricalFeature
+from models.features.features import CategoricalFeature
 from models.onnx.answers import answers, value
 from models.onnx.check import check_graph
 from models.onnx.nodes import ML, Graph, Inputs, Namer
-from models.released import Released
+from models.parts.released import Released
 
 OPSET, ML_OPSET, IR_VERSION = 17, 3, 8
 CLASSES, RANGE, BASE = "classes", "target_range", "base"  # written here as metadata

@@ -19,7 +19,7 @@ from skl2onnx.common.data_types import DoubleTensorType, FloatTensorType, Int64T
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
 from accountant.errors import InputError, ModelInvalid
-from models.features import CategoricalFeature, RawColumns
+from models.features.features import CategoricalFeature, RawColumns
 from models.onnx.export import Exportable, ensemble_graph
 from models.onnx.nodes import ML, Inputs
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountant.errors import ModelInvalid
-from accountant.later import later
-from models.features import MISSING_TEXT
+from accountant.system.lazy_import import later
+from models.features.features import MISSING_TEXT
 
 if TYPE_CHECKING:
     import onnx

@@ -14,13 +14,13 @@ from numpy.typing import ArrayLike, NDArray
 from onnx import ModelProto, TensorProto
 
 from accountant.errors import InputError, ModelInvalid, RecordError
-from models.answers import ClassLabel
-from models.calendar import EXAMPLES
-from models.features import MISSING_TEXT, CalendarFeature, CategoricalFeature, Feature, RawColumns, encodable
+from models.features.calendar import EXAMPLES
+from models.features.features import MISSING_TEXT, CalendarFeature, CategoricalFeature, Feature, RawColumns, encodable
+from models.features.text_numbers import NO_TEXTS, Numbers
 from models.onnx.check import check_graph
 from models.onnx.export import BASE, CLASSES, CONTRIBUTIONS, LABEL, NUMBER, feature_name, input_name
 from models.onnx.texts import numbers_of_texts
-from models.text_numbers import NO_TEXTS, Numbers
+from models.parts.answers import ClassLabel
 
 if TYPE_CHECKING:
     import onnxruntime

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.later import later
-from models.answers import Scores
-from models.features import MISSING_TEXT, CategoricalFeature, Feature, NumericFeature
+from accountant.system.lazy_import import later
+from models.features.features import MISSING_TEXT, CategoricalFeature, Feature, NumericFeature
 from models.onnx.nodes import (
     Branch,
     Graph,
@@ -31,8 +30,9 @@ from models.onnx.nodes import (
     regressor,
     tensor,
 )
-from models.pairs import PairTerm
-from models.released import FeatureSum
+from models.parts.answers import Scores
+from models.parts.pairs import PairTerm
+from models.parts.released import FeatureSum
 
 if TYPE_CHECKING:
     from onnx import helper

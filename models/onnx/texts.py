@@ -7,7 +7,7 @@ from collections import Counter
 
 from onnx import ModelProto, NodeProto, TensorProto, helper
 
-from models.text_numbers import Numbers
+from models.features.text_numbers import Numbers
 
 LOOKUP = {"keys_strings", "values_floats", "default_float"}
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from accountant.later import later
-from models.features import MISSING_TEXT, CategoricalFeature, Feature, NumericFeature
+from accountant.system.lazy_import import later
+from models.features.features import MISSING_TEXT, CategoricalFeature, Feature, NumericFeature
 from models.onnx.nodes import Branch, Graph, Inputs, Namer, Walk, check_exact, coded, regressor, tensor
-from models.trees import Leaf, Split, Tree, heaviest, splits
+from models.parts.trees import Leaf, Split, Tree, heaviest, splits
 
 if TYPE_CHECKING:
     from onnx import helper

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from accountant.certificates.profile import ColumnForm
 from accountant.errors import CertificateInvalid, ModelInvalid
-from models.features import BooleanFeature, CategoricalFeature, Feature, NumericFeature
+from models.features.features import BooleanFeature, CategoricalFeature, Feature, NumericFeature
 
 Floats = NDArray[np.float64]
 Role = Literal["feature", "target"]

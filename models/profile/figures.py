@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from models.features import NumericFeature
+from models.features.features import NumericFeature
 from models.profile.columns import Column
 
 Floats = NDArray[np.float64]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from accountant.errors import InputError, ModelInvalid, NameTaken, NothingServed, UnknownName
-from accountant.files import PRIVATE, PUBLIC, open_no_link, replace_file, sync_directory, write_new
+from accountant.system.files import PRIVATE, PUBLIC, open_no_link, replace_file, sync_directory, write_new
 from models.store.standing import way_out
 
 CHAMPION = "champion"

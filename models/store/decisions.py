@@ -12,9 +12,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from accountant.errors import DpserveError, UnknownName
-from accountant.files import PRIVATE, holding, open_directory, read_beginning, replace_file
 from accountant.home import Home
 from accountant.ledger.model_names import PROMOTED, RESTORED, RETIRED
+from accountant.system.files import PRIVATE, holding, open_directory, read_beginning, replace_file
 from models.store.bundle import ModelStore
 
 LOG = logging.getLogger("dpserve.models")

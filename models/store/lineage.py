@@ -6,7 +6,7 @@ from accountant.certificates.certificate import Certificate
 from accountant.certificates.edited_models import Ancestor
 from accountant.errors import ModelInvalid
 from accountant.ledger.ledger import Ledger
-from models.released import Released
+from models.parts.released import Released
 
 
 def check_edits(ensemble: Released, certificate: Certificate) -> None:

@@ -16,8 +16,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from accountant.canonical import decimal_string
 from accountant.errors import CertificateInvalid, CertificateRevoked, ModelInvalid, VerificationError
+from accountant.formats.canonical import decimal_string
 from accountant.home import Home
 from accountant.keys import dsse
 from accountant.keys.trust import PublicKeys

@@ -22,9 +22,9 @@ from accountant.errors import CertificateInvalid, ModelInvalid
 from accountant.home import Home
 from accountant.keys import dsse
 from accountant.keys.trust import PublicKeys
-from accountant.later import later
+from accountant.system.lazy_import import later
 from models.explain.card import model_card
-from models.features import CalendarFeature, CategoricalFeature, Feature, NumericFeature
+from models.features.features import CalendarFeature, CategoricalFeature, Feature, NumericFeature
 from models.forms.ensemble import Ensemble
 from models.forms.registry import ensemble_from_bytes
 from models.store.bundle import FILES, Bundle, read_bundle

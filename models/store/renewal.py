@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from accountant.errors import KeyInvalid
-from accountant.files import PUBLIC, replace_file
 from accountant.keys.trust import PublicKeys
 from accountant.log.notes import parse_checkpoint
 from accountant.log.proofs import parse_proof
+from accountant.system.files import PUBLIC, replace_file
 from models.store.bundle import ModelStore
 
 PROOF = "model.onnx.tlog-proof"

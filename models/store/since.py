@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from accountant.certificates.certificate import Certificate
 from accountant.errors import UnknownName
-from accountant.ledger.families import Dataset
+from accountant.ledger.families.families import Dataset
 from accountant.ledger.ledger import Ledger
 
 

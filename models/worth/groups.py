@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from models.answers import ClassLabel
-from models.features import BooleanFeature, CategoricalFeature, Feature, number_text
+from models.features.features import BooleanFeature, CategoricalFeature, Feature, number_text
+from models.parts.answers import ClassLabel
 from models.worth.intervals import Interval, Noise, auroc, ratio
 from models.worth.layout import BINS, Layout
 from models.worth.metrics import Metric, metrics, records

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from models.answers import Bends, ClassLabel, Range, Scores, probabilities_of
+from models.parts.answers import Bends, ClassLabel, Range, Scores, probabilities_of
 
 BINS = 32  # of the probability, an even number: a half, where the answer changes, is between two
 ERROR_STEPS = 20  # of the size of an error: each bin is 1 / sqrt 2 of the next, the last one ends at the range's width

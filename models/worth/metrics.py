@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from models.answers import ClassLabel
+from models.parts.answers import ClassLabel
 from models.worth.intervals import Interval, Noise, auroc, average_precision, ratio, smooth
 from models.worth.layout import BINS, ERROR_STEPS, VALUE_BINS, Layout
 

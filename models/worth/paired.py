@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from models.answers import Scores
+from models.parts.answers import Scores
 from models.worth.intervals import Interval, Noise, difference, ratio
 from models.worth.layout import Layout
 from models.worth.metrics import Metric, records, scaled

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from models.answers import Scores, probabilities_of
+from models.parts.answers import Scores, probabilities_of
 from models.worth.intervals import Interval, Noise, auroc, ratio
 from models.worth.layout import BINS, Layout
 from models.worth.metrics import Metric, metrics, scaled

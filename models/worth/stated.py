@@ -9,7 +9,7 @@ import numpy as np
 
 from accountant.certificates.worth import Worth, WorthPredicate, figure, method_of
 from accountant.errors import CertificateInvalid
-from models.features import Feature
+from models.features.features import Feature
 from models.forms.ensemble import Ensemble
 from models.worth import paired
 from models.worth.groups import GroupedLayout, group_names, grouped_metrics

@@ -21,8 +21,8 @@ from typer.exceptions import Abort, TyperException
 from typer.main import get_command
 
 from accountant.errors import DpserveError
+from serving.cli.backends.choice import Needs
 from serving.cli.hints import with_step
-from serving.cli.side import Needs
 from serving.cli.terminal import Json, note, paint
 from serving.cli.tree import Branch, LazyGroup, Leaf, Nodes
 
@@ -70,8 +70,10 @@ TREE: Nodes = {
         "Audit the ledger now, every so often, and when it was asked for at the server.",
         instead="dpserve ledger audit audits the server from here",
     ),
-    "login": Leaf("remote.login:login", "Ask a server from now on.", NOTHING),
-    "logout": Leaf("remote.login:logout", "Ask no server any more: the token is removed from this computer.", NOTHING),
+    "login": Leaf("backends.server.login:login", "Ask a server from now on.", NOTHING),
+    "logout": Leaf(
+        "backends.server.login:logout", "Ask no server any more: its token is removed from here.", NOTHING
+    ),
     "config": Leaf("server:config", "Print every setting that is in force, and where it came from.", needs=NOTHING),
     "dataset": Branch(
         "Register datasets, and see what is left of their budgets.",

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from accountant.budget import exact_decimal
-from accountant.canonical import decimal_string
 from accountant.certificates import certificate as certificates
 from accountant.certificates import profile, worth
 from accountant.certificates.certificate import Certificate
@@ -20,16 +18,18 @@ from accountant.certificates.plain_words import plain, to_html, to_markdown, to_
 from accountant.certificates.policy import Policy, read_policy
 from accountant.certificates.worth import Worth
 from accountant.errors import InputError, ModelInvalid, VerificationError
+from accountant.formats.canonical import decimal_string
 from accountant.keys import dsse
 from accountant.keys.trust import PublicKeys
-from accountant.later import later
+from accountant.privacy.budget import exact_decimal
+from accountant.system.lazy_import import later
 from models.profile.stated import check as check_profile
 from models.store.bundle import write_bundle
 from models.store.loading import load_verified, unvouched
 from models.worth.card import with_worth
 from models.worth.stated import check
+from serving.cli.backends.choice import server, side
 from serving.cli.history import Look
-from serving.cli.side import server, side
 from serving.cli.terminal import Json, busy, paint, show
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from accountant.errors import DpserveError
-from serving.cli.side import server
+from serving.cli.backends.choice import server
 
 # Their names alone: importing the learners takes a second or more, and a person waits at the key.
 NAMES = ("auto", "bdpe", "ebm", "forest", "lazybb", "lazybb-tree")

@@ -7,16 +7,16 @@ from typing import Annotated, Any
 
 import typer
 
-from accountant.budget import exact_decimal
 from accountant.errors import InputError
 from accountant.home import Home
-from accountant.ledger.families import Dataset
-from accountant.ledger.left import blocks_words, left_words, windows_words
-from accountant.ledger.row_queries import RowQuery
+from accountant.ledger.families.families import Dataset
+from accountant.ledger.families.left import blocks_words, left_words, windows_words
+from accountant.ledger.families.row_queries import RowQuery
+from accountant.privacy.budget import exact_decimal
+from serving.cli.backends.choice import side
 from serving.cli.complete import Name
-from serving.cli.side import side
 from serving.cli.terminal import Json, aligned, allowed, busy, note, show, this_user
-from training.job_views import dataset_to_json
+from training.planning.job_views import dataset_to_json
 
 LISTED = 12  # blocks in a line of text
 
@@ -80,8 +80,9 @@ def register(
     dpserve dataset register adult-2027 --data new.parquet --schema adult.yaml --family adult
     dpserve dataset register visits --data env:URL --table visits --schema visits.yaml --epsilon 3 --delta 1e-5
     """
-    from training.registering.asked import AskedRegistration, registered  # loads what reads rows: lists wait for none
-    from training.rows.sources.opened import RowSource, rows_at
+    # What reads rows loads slowly, and lists wait for none of it.
+    from training.datasets.drafts.asked import AskedRegistration, registered
+    from training.datasets.opened import RowSource, rows_at
 
     if schema is None:
         raise InputError(
@@ -259,7 +260,7 @@ def draft(
     dpserve schema draft adult.parquet > adult.yaml
     dpserve schema draft visits.csv --data > visits.yaml
     """
-    from training.rows.row_files import draft_schema  # loads what reads rows
+    from training.rows.tables.row_files import draft_schema  # loads what reads rows
 
     text = draft_schema(file, data)
     show(json, {"schema": text}, text.rstrip("\n"))

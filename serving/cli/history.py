@@ -7,14 +7,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from accountant import canonical
 from accountant.errors import InputError, LedgerUnavailable
-from accountant.files import read_beginning
+from accountant.formats import canonical
 from accountant.keys.trust import PublicKeys
 from accountant.log.proofs import PROOF_LIMIT, parse_proof
 from accountant.log.seen_checkpoints import Growth, Prover, SeenCheckpoints, Standing, read_growth
 from accountant.log.witness_policy import read_witness_policy
-from serving.cli.side import config_folder, side
+from accountant.system.files import read_beginning
+from serving.cli.backends.choice import config_folder, side
 
 FILE_LIMIT = 65_536  # bytes of a consistency proof
 PROOF = ".tlog-proof"

@@ -24,7 +24,7 @@ def repair(
     dpserve home repair --reason "jobs that waited when block 2 was appended"
     """
     from accountant.audit.repair import repair as repair_home  # loads the audit
-    from accountant.ledger.records import Why
+    from accountant.ledger.families.records import Why
 
     home = Home.open()
     allowed(home, "admin")

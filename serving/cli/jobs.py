@@ -7,11 +7,11 @@ from typing import Annotated, Any
 import typer
 
 from accountant.errors import JobFailed
-from accountant.ledger.left import left_words
+from accountant.ledger.families.left import left_words
+from serving.cli.backends.choice import side
 from serving.cli.complete import DATASETS
-from serving.cli.side import side
 from serving.cli.terminal import Json, aligned, note, rounds, show
-from training.job_words import closing
+from training.learners.job_words import closing
 
 Number = Annotated[int, typer.Argument(help="The job's number.", min=0)]
 COLUMNS = ("job", "state", "dataset", "learner", "epsilon", "model", "by", "time")

@@ -8,12 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
+from accountant.access import key_life
 from accountant.errors import InputError
 from accountant.home import TRUST, Home
 from accountant.keys import opening
 from accountant.keys.key_files import in_keys
 from accountant.keys.key_rows import KeyRow
-from accountant.ledger import key_life
 from accountant.log.proofs import parse_proof
 from models.store.bundle import ModelStore, read_bundle
 from models.store.placing import answering

@@ -15,8 +15,8 @@ from accountant.audit.export import ENTRIES, audit_export, vouching
 from accountant.audit.export_tiles import export_tiles
 from accountant.audit.tile_check import audit_tiles
 from accountant.audit.tree_of_entries import Report
-from accountant.canonical import encode_base64
 from accountant.errors import InputError, VerificationError
+from accountant.formats.canonical import encode_base64
 from accountant.home import Home, settings
 from accountant.keys.trust import PublicKeys
 from accountant.log import stored_proofs
@@ -25,7 +25,7 @@ from accountant.log.entries import Entry
 from accountant.log.notes import parse_checkpoint
 from accountant.log.seen_checkpoints import read_note
 from accountant.log.witness_policy import WitnessPolicy, read_witness_policy
-from serving.cli.side import side
+from serving.cli.backends.choice import side
 from serving.cli.terminal import Json, aligned, busy, paint, rounds, show
 
 Policy = Annotated[Path | None, typer.Option(help="Whose cosignatures count; DPSERVE_WITNESS_POLICY when left out.")]

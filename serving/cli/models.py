@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from accountant.errors import InputError
-from accountant.later import later
-from accountant.ledger.left import left_words
+from accountant.ledger.families.left import left_words
+from accountant.system.lazy_import import later
 from models.worth.words import short_figure, short_worth
+from serving.cli.backends.choice import side
 from serving.cli.complete import DATASETS, MODELS, Blocks, Labels, Model, labelled
-from serving.cli.side import side
 from serving.cli.terminal import Json, aligned, busy, check_out, note, rounds, show
 
 if TYPE_CHECKING:

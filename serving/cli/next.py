@@ -12,10 +12,10 @@ from typing import Any
 
 from accountant.errors import DpserveError
 from accountant.home import Home, place
+from serving.cli.backends.choice import Server, server
 from serving.cli.hints import with_step
-from serving.cli.side import Server, server
 from serving.cli.terminal import aligned, paint, show
-from serving.process.startup import HOST, PORT
+from serving.process.config.startup import HOST, PORT
 
 Step = tuple[str, str]  # a command, and what it does
 MOST = 5  # names of datasets or models in a line

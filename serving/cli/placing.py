@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
+from serving.cli.backends.choice import side
 from serving.cli.complete import Model
-from serving.cli.side import side
 from serving.cli.terminal import Json, note, show
 
 Why = Annotated[str, typer.Option(help="Why: it stays in the ledger permanently.")]

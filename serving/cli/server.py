@@ -16,15 +16,12 @@ import typer
 
 from accountant.errors import DpserveError, VerificationError
 from accountant.home import Home, place
-from accountant.ledger.records import check_labels
+from accountant.ledger.families.records import check_labels
 from serving.cli.complete import DATASETS
 from serving.cli.terminal import Json, aligned, note, require_end, show
-from serving.pages import static_files
-from serving.process import audit_runs, logs
-from serving.process.forks import WORKER_PARENT
-from serving.process.launch import launch
-from serving.process.settings import ServerSettings, all_settings
-from serving.process.startup import (
+from serving.pages.parts import static_files
+from serving.process.config.settings import ServerSettings, all_settings
+from serving.process.config.startup import (
     AUDIT_SECONDS,
     DRAIN_SECONDS,
     HOST,
@@ -37,6 +34,9 @@ from serving.process.startup import (
     tls_of,
 )
 from serving.process.tokens import new_token
+from serving.process.watch import audit_runs, logs
+from serving.process.workers.forks import WORKER_PARENT
+from serving.process.workers.launch import launch
 
 LOG = logging.getLogger("dpserve.auditor")
 AuditSeconds = Annotated[
@@ -195,7 +195,7 @@ def worker(
     dpserve worker --dataset adult
     dpserve worker --label north --label large
     """
-    from training import job, queue  # loads every learner, which `init` and `serve` do without
+    from training.jobs import job, queue  # loads every learner, which `init` and `serve` do without
 
     require_end(once, json)
     settings = ServerSettings.given()

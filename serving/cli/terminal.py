@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 import typer
 
 from accountant.errors import InputError
-from accountant.printable import printable_json, printable_lines
+from accountant.system.printable import printable_json, printable_lines
 
 if TYPE_CHECKING:
+    from accountant.access.grants import Access
     from accountant.home import Home
-    from accountant.ledger.grants import Access
 
 PATIENCE = 0.5  # seconds that a person waits without asking whether anything happens
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
@@ -114,7 +114,7 @@ def busy(label: str) -> Iterator[None]:
 def awaits(asked: Mapping[str, Any]) -> None:
     """Say that a worker runs what names labels, and which."""
     if asked.get("labels"):
-        from accountant.ledger.records import check_labels  # help does without what it loads
+        from accountant.ledger.families.records import check_labels  # help does without what it loads
 
         check_labels(asked["labels"])
         flags = " ".join(f"--label {each}" for each in asked["labels"])
@@ -143,7 +143,7 @@ def allowed(home: Home, *scopes: str, **on: str | None) -> Access:
     """What who sits here may do. Forbidden unless one of `scopes` is held on what is named: `dataset=`, `family=` or
     `model=`; on everything, where nothing is. Whoever holds the keys may do all, while no grant ever named them.
     """
-    from accountant.ledger.grants import access_of  # loads the ledger, and help waits for nothing
+    from accountant.access.grants import access_of  # loads the ledger, and help waits for nothing
 
     access = access_of(home.ledger, this_user(), operator=True)
     if scopes:

@@ -9,16 +9,16 @@ from typing import Annotated, Any
 
 import typer
 
+from accountant.access import grants
+from accountant.access.grants import Grant
+from accountant.access.tokens import SCOPES, Limits, own_principal, revoke
 from accountant.errors import InputError
 from accountant.home import Home
-from accountant.ledger import grants
-from accountant.ledger.grants import Grant
-from accountant.ledger.tokens import SCOPES, Limits, own_principal, revoke
+from serving.cli.backends.choice import side
 from serving.cli.complete import DATASETS
-from serving.cli.side import side
 from serving.cli.terminal import Json, aligned, allowed, note, show, this_user
 from serving.process.tokens import new_token
-from serving.process.trail_lines import lines
+from serving.process.watch.trail_lines import lines
 
 Name = Annotated[str, typer.Option(help="Whose.")]
 Scopes = Annotated[list[str] | None, typer.Option(help=f"One of {', '.join(SCOPES)}. Repeatable.")]

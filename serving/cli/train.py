@@ -7,12 +7,12 @@ from typing import Annotated, Any
 import typer
 
 from accountant.errors import InputError, UnknownName
-from accountant.ledger.left import left_words
+from accountant.ledger.families.left import left_words
 from models.worth.words import short_worth
+from serving.cli.backends.choice import side
 from serving.cli.complete import LEARNERS, Blocks, Labels, Name, labelled
-from serving.cli.side import side
 from serving.cli.terminal import Json, aligned, busy, rounds, show
-from training.job_words import AUTO, closing
+from training.learners.job_words import AUTO, closing
 
 Learner = Annotated[str, typer.Option(help="The learner; auto: by a public rule.", autocompletion=LEARNERS)]
 Epsilon = Annotated[str, typer.Option(help="Epsilon of this job, a decimal.")]

@@ -16,9 +16,9 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from serving.cli.side import Needs, check_needs
+from serving.cli.backends.choice import Needs, check_needs
 from serving.cli.terminal import busy
-from serving.process.loading import loading
+from serving.process.workers.loading import loading
 
 Command = TyperCommand | TyperGroup
 Options = TypeVar("Options")

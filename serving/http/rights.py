@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from accountant.access.grants import ASKING, Access
 from accountant.errors import Forbidden, UnknownName
 from accountant.home import Home
-from accountant.ledger.families import Dataset
-from accountant.ledger.grants import ASKING, Access
-from accountant.ledger.left import FamilyRow, families_of
+from accountant.ledger.families.families import Dataset
+from accountant.ledger.families.left import FamilyRow, families_of
 from serving.process.registry import Registry, Served
 
 # What a door's right is about, where its path does not say: on everything there is; on what its body names, which the

@@ -23,23 +23,23 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from accountant import traces
-from accountant.canonical import whole_number
+from accountant.access.grants import Access
+from accountant.access.tokens import Token
 from accountant.errors import UnknownName
-from accountant.ledger.grants import Access
-from accountant.ledger.tokens import Token
+from accountant.formats.canonical import whole_number
+from accountant.system import traces
 from serving.http import cookies, headers, rights
-from serving.process.access_log import ABOUT, ASKING, trail
-from serving.process.limits import meter
-from serving.process.metrics import count_request, known_method, route_of
+from serving.process.config.limits import meter
 from serving.process.prices import PriceRequest
 from serving.process.state import ServingState
 from serving.process.tokens import bearer, digest
+from serving.process.watch.access_log import ABOUT, ASKING, trail
+from serving.process.watch.metrics import count_request, known_method, route_of
 from serving.wire import work_time
 from serving.wire.errors import ClientGone, NotReady, TakesTooLong, Unauthorized, error_response, in_protocol
 from serving.wire.request_bodies import let_go
-from training.pricing import WHERE
-from training.work_out import while_wanted
+from training.planning.price_cache import WHERE
+from training.planning.price_calculation import while_wanted
 
 LOG = logging.getLogger("dpserve.serving")
 

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from serving.http.routes import Door
-from serving.pages import audit, campaigns, datasets, home, jobs, ledger, models, profiles, tokens
-from serving.pages.growing import schedules
-from serving.pages.manual import manual
-from serving.pages.tasks import drafts, edits
+from serving.pages import (
+    audit,
+    campaigns,
+    datasets,
+    drafts,
+    edits,
+    home,
+    jobs,
+    ledger,
+    manual,
+    models,
+    profiles,
+    schedules,
+    tokens,
+)
 
 PAGES: tuple[Door, ...] = (
     *home.DOORS,

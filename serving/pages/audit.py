@@ -13,13 +13,13 @@ from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from accountant.canonical import encode_base64
 from accountant.errors import InputError
+from accountant.formats.canonical import encode_base64
 from accountant.home import Home
 from accountant.log.notes import parse_checkpoint
 from serving.http.routes import Door, in_thread, state
-from serving.pages.ui import form_fields, page, see_other
-from serving.process import audit_runs
+from serving.pages.parts.ui import form_fields, page, see_other
+from serving.process.watch import audit_runs
 from serving.wire.lists import attached
 from serving.wire.request_bodies import known_query, query_text
 

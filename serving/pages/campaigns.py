@@ -8,11 +8,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from accountant.home import Home
+from local.campaign import campaigns
 from serving.http.routes import Door, in_thread, state
-from serving.pages.ui import page
+from serving.pages.parts.ui import page
 from serving.wire import lists
 from serving.wire.request_bodies import known_query
-from training.local import campaigns
 
 # What a campaign's state is called here: (badge, words).
 STATES = {

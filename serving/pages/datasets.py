@@ -11,29 +11,29 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from accountant.budget import Relation
+from accountant.access.grants import Access
 from accountant.errors import DpserveError, InputError
 from accountant.home import Home
-from accountant.ledger.blocks.windows import MOST_BLOCKS
-from accountant.ledger.families import Dataset
+from accountant.ledger.families.families import Dataset
+from accountant.ledger.families.left import describe_accounts, describe_budget
+from accountant.ledger.families.records import HOLDOUT, Unit
+from accountant.ledger.families.windows import MOST_BLOCKS
 from accountant.ledger.forecast import forecast
-from accountant.ledger.grants import Access
 from accountant.ledger.ledger import Ledger
-from accountant.ledger.left import describe_accounts, describe_budget
-from accountant.ledger.records import HOLDOUT, Unit
+from accountant.privacy.budget import Relation
 from serving.http.rights import LISTED, READS, seen_families
 from serving.http.routes import Door, access, in_thread, state, with_prices
-from serving.pages import burndown_chart
-from serving.pages.burndown import Point, by_model, history
-from serving.pages.growing.blocks import blocks_of
-from serving.pages.ui import form_fields, page, see_other
+from serving.pages.parts import burndown_chart
+from serving.pages.parts.blocks import blocks_of
+from serving.pages.parts.burndown import Point, by_model, history
+from serving.pages.parts.ui import form_fields, page, see_other
 from serving.rest.totals import changed, shared
 from serving.wire import lists
 from serving.wire.errors import status_of
 from serving.wire.request_bodies import known_query, query_int
-from training.job_views import family_to_json, jobs_to_json
-from training.plans import jobs_left
-from training.profiles.release import profiles_of
+from training.measuring.profile.release import profiles_of
+from training.planning.job_views import family_to_json, jobs_to_json
+from training.planning.plans import jobs_left
 
 HTML = "text/html"
 NEWEST_JOBS = 8

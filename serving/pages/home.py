@@ -8,20 +8,20 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from accountant.access.grants import Access
+from accountant.access.tokens import SCOPES
 from accountant.home import Home
-from accountant.ledger.grants import Access
-from accountant.ledger.tokens import SCOPES
 from serving.http import cookies
 from serving.http.cookies import local
 from serving.http.rights import JOBS, NOTHING, READS
 from serving.http.routes import Door, access, in_thread, state
-from serving.pages import static_files
 from serving.pages.datasets import tightest_first
 from serving.pages.login import login as sign_in
 from serving.pages.login import logout as sign_out
-from serving.pages.ui import page
-from serving.process import audit_runs
-from training.job_views import jobs_to_json
+from serving.pages.parts import static_files
+from serving.pages.parts.ui import page
+from serving.process.watch import audit_runs
+from training.planning.job_views import jobs_to_json
 
 HTML = "text/html"
 REFUSED = "This token is not good here. It may have been revoked, or not all of it was copied."

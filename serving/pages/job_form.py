@@ -14,14 +14,14 @@ from typing import Any
 
 import orjson
 
+from accountant.access.grants import Access
 from accountant.errors import BudgetRefused, Forbidden, IdempotencyConflict, InputError
 from accountant.home import Home
-from accountant.ledger.grants import Access
-from accountant.ledger.left import describe_budget
-from models.reading import READING
+from accountant.ledger.families.left import describe_budget
+from models.features.reading import READING
 from serving.http.routes import in_thread
 from serving.pages.datasets import every_dataset
-from serving.pages.growing.blocks import windows
+from serving.pages.parts.blocks import windows
 from serving.rest.jobs import planned, submitted
 from serving.wire.errors import TakesTooLong, status_of
 from training.learners.docs import learners_to_json

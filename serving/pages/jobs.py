@@ -9,21 +9,21 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from accountant.access.grants import ASKING, Access
 from accountant.home import Home
 from accountant.ledger.entry_search import Wanted, search
-from accountant.ledger.grants import ASKING, Access
-from accountant.ledger.left import describe_budget
-from accountant.ledger.records import ISSUED, PUBLIC_STATES
+from accountant.ledger.families.left import describe_budget
+from accountant.ledger.families.records import ISSUED, PUBLIC_STATES
 from serving.http.rights import JOBS, LISTED, NAMED, seen_datasets
 from serving.http.routes import Door, access, in_thread, job_number, state, with_prices
 from serving.pages.datasets import every_dataset
-from serving.pages.growing.blocks import windows
 from serving.pages.job_form import Form, price_of, send, view
-from serving.pages.ui import form_fields, page, see_other
+from serving.pages.parts.blocks import windows
+from serving.pages.parts.ui import form_fields, page, see_other
 from serving.rest.jobs import cancelled
 from serving.wire import lists
 from serving.wire.request_bodies import known_query, query_int
-from training.job_views import job_to_json, jobs_to_json
+from training.planning.job_views import job_to_json, jobs_to_json
 
 HTML = "text/html"
 ASKS = ("train",)

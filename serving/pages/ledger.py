@@ -11,9 +11,9 @@ from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import Response
 
-from accountant import merkle
-from accountant.canonical import encode_base64, whole_number
 from accountant.errors import InputError, UnknownName
+from accountant.formats import merkle
+from accountant.formats.canonical import encode_base64, whole_number
 from accountant.home import Home
 from accountant.ledger.entry_search import Found, Wanted, dataset_names, search
 from accountant.log import notes, stored_proofs
@@ -22,8 +22,8 @@ from accountant.log.notes import Checkpoint
 from accountant.store.entry_kinds import entry_index
 from accountant.store.store import body_at
 from serving.http.routes import Door, in_thread, state
-from serving.pages.entry_text import LABELS, told
-from serving.pages.ui import page, see_other
+from serving.pages.parts.entry_text import LABELS, told
+from serving.pages.parts.ui import page, see_other
 from serving.wire import lists
 from serving.wire.errors import status_of
 from serving.wire.request_bodies import known_query, query_text

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from serving.http.cookies import COOKIE, LOGIN, check_same_origin, local
-from serving.pages.ui import form_fields
+from serving.pages.parts.ui import form_fields
 from serving.process.tokens import PREFIX, digest
 
 

@@ -9,21 +9,21 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from accountant.access.tokens import SCOPES
 from accountant.certificates.plain_words import best_guess, factor, plain
 from accountant.errors import CertificateRevoked, DpserveError, InputError, UnknownName, VerificationError
 from accountant.home import Home
-from accountant.ledger.tokens import SCOPES
-from models.answers import before
 from models.edit.curves import editable
-from models.features import CategoricalFeature, Feature, NumericFeature
+from models.features.features import CategoricalFeature, Feature, NumericFeature
+from models.parts.answers import before
 from models.store import placing
 from models.store.bundle import CHAMPION, FILES
 from models.store.since import growth_since
 from models.worth.statements import judgements, mark, worths
 from serving.http.rights import LISTED, NOTHING, READS, may_model, seen_models
 from serving.http.routes import Door, access, in_thread, state
-from serving.pages import shapes as ui_shapes
-from serving.pages.ui import form_fields, page, see_other
+from serving.pages.parts import shapes as ui_shapes
+from serving.pages.parts.ui import form_fields, page, see_other
 from serving.process.registry import Registry, Served
 from serving.rest import files
 from serving.rest.placing import NO_REASON

@@ -13,9 +13,9 @@ from models.profile import report
 from models.profile.columns import labels
 from serving.http.rights import NAMED, READS, unnamed
 from serving.http.routes import Door, access, in_thread, job_number, require_dataset, state
-from serving.pages.ui import page
+from serving.pages.parts.ui import page
 from serving.wire.request_bodies import known_query
-from training.profiles import release
+from training.measuring.profile import release
 
 
 async def profile(request: Request) -> Response:

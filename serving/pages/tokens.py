@@ -11,17 +11,17 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from accountant.budget import check_name
-from accountant.canonical import whole_number
+from accountant.access import grants, tokens
+from accountant.access.grants import EVERYTHING, KINDS, Access, Grant
+from accountant.access.tokens import SCOPES, Limits, Token
 from accountant.errors import DpserveError, InputError, NameTaken, UnknownName
+from accountant.formats.canonical import whole_number
 from accountant.home import Home
-from accountant.ledger import grants, tokens
-from accountant.ledger.grants import EVERYTHING, KINDS, Access, Grant
-from accountant.ledger.records import Why
-from accountant.ledger.tokens import SCOPES, Limits, Token
+from accountant.ledger.families.records import Why
+from accountant.privacy.budget import check_name
 from serving.http.rights import NOTHING
 from serving.http.routes import Door, access, caller, in_thread, path_number, state
-from serving.pages.ui import form_fields, page, see_other
+from serving.pages.parts.ui import form_fields, page, see_other
 from serving.process.tokens import new_token
 from serving.wire import lists
 from serving.wire.errors import status_of

@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from serving.process.price_desk import BUSY, FAILED, SOCKET, address
+from serving.process.workers.price_desk import BUSY, FAILED, SOCKET, address
 from serving.wire.errors import ClientGone, NotReady, TooManyRequests
 
 LOOK_SECONDS = 0.05

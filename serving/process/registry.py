@@ -20,9 +20,9 @@ from typing import Any
 
 import orjson
 
-from accountant.canonical import decimal_string, whole_number
 from accountant.certificates.certificate import digest
 from accountant.errors import CertificateRevoked, ModelInvalid, NothingServed, UnknownName, VerificationError
+from accountant.formats.canonical import decimal_string, whole_number
 from accountant.home import Home
 from accountant.keys.dsse import parse
 from accountant.keys.trust import PublicKeys
@@ -31,9 +31,9 @@ from models.store.index import Shelf, Stamp, look, look_at, stamp_of
 from models.store.listing import Looked, line
 from models.store.loading import VerifiedModel, load_of_home
 from models.store.standing import Standing, entry_of, standing, way_out
-from serving.process.access_log import about
-from serving.process.metrics import FAILURES, PREDICTIONS, SECONDS
-from serving.process.settings import ServerSettings
+from serving.process.config.settings import ServerSettings
+from serving.process.watch.access_log import about
+from serving.process.watch.metrics import FAILURES, PREDICTIONS, SECONDS
 
 LOG = logging.getLogger("dpserve.registry")
 AT_A_LOOK = 200  # versions outside memory whose files are looked at each time, in turn

@@ -16,11 +16,11 @@ import anyio
 from accountant.errors import DpserveError, LedgerReplaced
 from accountant.home import Home
 from accountant.ledger.job_counts import JobFigures
-from serving.process.forks import is_orphan, stop_serving
-from serving.process.metrics import MISMATCHES
+from serving.process.config.settings import ServerSettings
 from serving.process.registry import Registry
-from serving.process.settings import ServerSettings
 from serving.process.tokens import Bearer, good_bearers
+from serving.process.watch.metrics import MISMATCHES
+from serving.process.workers.forks import is_orphan, stop_serving
 from serving.wire.errors import NotReady
 
 LOG = logging.getLogger("dpserve.serving")

@@ -8,10 +8,10 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+from accountant.access import grants, tokens
+from accountant.access.grants import Access
+from accountant.access.tokens import Limits, Token
 from accountant.home import Home
-from accountant.ledger import grants, tokens
-from accountant.ledger.grants import Access
-from accountant.ledger.tokens import Limits, Token
 
 PREFIX = "dps_"
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
+from local.campaign import shared_campaigns
+from local.reports.sums import DIGEST, HELD, SUM
 from serving.http.routes import Door, in_thread, state
 from serving.rest import json_schemas
 from serving.rest.campaigns import PATH
 from serving.wire.errors import json_response
 from serving.wire.request_bodies import CONTROL_BYTES, json_fields, known_query, read_body
-from training.local import shared_campaigns
-from training.local.sums import DIGEST, HELD, SUM
 
 BYTES = "application/octet-stream"
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
+from local.campaign import campaigns
 from serving.http.rights import NAMED
 from serving.http.routes import Door, Query, in_thread, require_dataset, state
 from serving.rest import json_schemas
 from serving.rest.placing import RETIRE
 from serving.wire.errors import json_response
 from serving.wire.request_bodies import json_fields, known_query, query_int
-from training.local import campaigns
 
 
 async def list_campaigns(request: Request) -> Response:

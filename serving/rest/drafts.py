@@ -1,5 +1,5 @@
 """The doors by which a steward brings a file, says what its columns are, and registers it. What is said of its rows
-reaches who brought it and nobody else; rows are read by another process (`training.registering.steps`).
+reaches who brought it and nobody else; rows are read by another process (`training.datasets.drafts.steps`).
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ import yaml
 from starlette.requests import Request
 from starlette.responses import Response
 
-from accountant.budget import check_name
 from accountant.errors import InputError
+from accountant.privacy.budget import check_name
 from serving.http.routes import Door, access, in_thread, state
-from serving.process.settings import ServerSettings
+from serving.process.config.settings import ServerSettings
 from serving.rest import json_schemas
 from serving.wire.errors import json_response
 from serving.wire.request_bodies import check_fields, json_fields, known_query, query_int, read_body, strict_json
-from training.registering.asked import AskedRegistration
-from training.registering.columns import ROLES, Answer, lines_of, schema_of
-from training.registering.drafts import AT_WORK, STATES, Draft, Drafts
-from training.rows.schema import MAX_BYTES, parse_schema
+from training.datasets.drafts.asked import AskedRegistration
+from training.datasets.drafts.columns import ROLES, Answer, lines_of, schema_of
+from training.datasets.drafts.drafts import AT_WORK, STATES, Draft, Drafts
+from training.rows.schema.schema import MAX_BYTES, parse_schema
 
 PART_BYTES = 4 << 20
 BYTES = b"application/octet-stream"

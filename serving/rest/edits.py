@@ -8,18 +8,18 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from accountant.access.grants import Access
+from accountant.access.tokens import SCOPES
 from accountant.errors import InputError, WrongState
-from accountant.ledger.grants import Access
 from accountant.ledger.model_names import require_edit
-from accountant.ledger.tokens import SCOPES
 from models.edit.changes import bins_of, changes
 from models.edit.curves import class_of, curves_of, to_curves
 from models.edit.edit_list import edit_all
 from models.edit.editing import EditNote
 from models.explain.explain import unit
-from models.features import NumericFeature
+from models.features.features import NumericFeature
 from models.forms.additive import AdditiveEnsemble
-from models.pairs import term_names
+from models.parts.pairs import term_names
 from serving.http.routes import Door, access, in_thread, state
 from serving.process.registry import Served
 from serving.process.state import ServingState
@@ -27,7 +27,7 @@ from serving.rest import json_schemas
 from serving.rest.placing import WHY
 from serving.wire.errors import json_response
 from serving.wire.request_bodies import check_fields, known_query, query_text, read_body, strict_json
-from training.derive import derive
+from training.finish.derive import derive
 
 EDIT_BYTES = 1 << 20
 MAY = {"reason": (str,), "entry": (int,), "promote": (bool,), "dry_run": (bool,)}

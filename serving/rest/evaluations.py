@@ -8,10 +8,10 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from accountant.budget import check_key
+from accountant.access.grants import ASKING, Access
+from accountant.access.tokens import SCOPES
 from accountant.home import Home
-from accountant.ledger.grants import ASKING, Access
-from accountant.ledger.tokens import SCOPES
+from accountant.privacy.budget import check_key
 from models.worth import statements
 from serving.http.rights import NAMED, require_model, unnamed
 from serving.http.routes import TEXT, Door, access, in_thread, job_number, require_dataset, state
@@ -19,8 +19,8 @@ from serving.rest import json_schemas
 from serving.rest.jobs import BLOCKS, DECIMAL, LABELS, NUMBER, counting_refusals
 from serving.wire.errors import json_response
 from serving.wire.request_bodies import Fields, json_fields, known_query
-from training import job_views
-from training.evaluation import evaluate
+from training.measuring.worth import evaluate
+from training.planning import job_views
 
 REQUIRED: Fields = {"model": (str,), "dataset": (str,), "epsilon": NUMBER}
 OPTIONAL: Fields = {

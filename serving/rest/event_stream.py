@@ -21,9 +21,9 @@ from starlette.responses import Response, StreamingResponse
 
 from accountant.errors import DpserveError
 from accountant.home import local
-from accountant.ledger.records import PUBLIC_STATES
+from accountant.ledger.families.records import PUBLIC_STATES
 from serving.http.routes import in_thread, state
-from serving.process.places import Place, take_place
+from serving.process.config.places import Place, take_place
 
 LOOK_SECONDS = 0.25
 QUIET_SECONDS = 10.0  # without an event for so long, a comment: whoever hung up is noticed, and no proxy gives up

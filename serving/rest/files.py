@@ -8,7 +8,7 @@ import zipfile
 from starlette.requests import Request
 from starlette.responses import Response
 
-from accountant.ledger.tokens import SCOPES
+from accountant.access.tokens import SCOPES
 from models.store.bundle import FILES
 from serving.http.rights import NOTHING
 from serving.http.routes import Door, in_thread, state

@@ -7,12 +7,12 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from accountant.budget import check_name
+from accountant.access import grants, tokens
+from accountant.access.grants import EVERYTHING, KINDS, Grant
+from accountant.access.tokens import SCOPES
 from accountant.errors import InputError
-from accountant.ledger import grants, tokens
-from accountant.ledger.grants import EVERYTHING, KINDS, Grant
-from accountant.ledger.records import Why
-from accountant.ledger.tokens import SCOPES
+from accountant.ledger.families.records import Why
+from accountant.privacy.budget import check_name
 from serving.http.routes import Door, access, in_thread, path_number, state
 from serving.rest import json_schemas
 from serving.wire.errors import json_response

@@ -13,12 +13,12 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from accountant.budget import MAX_KEY, check_key
+from accountant.access.grants import ASKING, Access
 from accountant.errors import BudgetRefused, InputError
 from accountant.home import Home
-from accountant.ledger.grants import ASKING, Access
-from accountant.ledger.records import MOST_LABELS, PUBLIC_STATES
-from models.reading import MOST_NAMED
+from accountant.ledger.families.records import MOST_LABELS, PUBLIC_STATES
+from accountant.privacy.budget import MAX_KEY, check_key
+from models.features.reading import MOST_NAMED
 from serving.http.rights import JOBS, LISTED, NAMED, READS, seen_datasets, seen_families
 from serving.http.routes import (
     TEXT,
@@ -32,16 +32,17 @@ from serving.http.routes import (
     state,
     with_prices,
 )
-from serving.process.access_log import about
-from serving.process.metrics import REFUSALS
+from serving.process.watch.access_log import about
+from serving.process.watch.metrics import REFUSALS
 from serving.rest import json_schemas
 from serving.rest.event_stream import Event, events
 from serving.wire.errors import json_response
 from serving.wire.request_bodies import Fields, check_fields, json_fields, known_query, query_int, query_text
-from training import job, job_views, plans
-from training.evaluation.evaluate import price_following
-from training.job_words import AUTO
-from training.plans import Asked
+from training.jobs import job
+from training.learners.job_words import AUTO
+from training.measuring.worth.evaluate import price_following
+from training.planning import job_views, plans
+from training.planning.plans import Asked
 from training.tuning.tune import Tuning
 
 NUMBER = (str, int, Decimal)

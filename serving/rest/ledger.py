@@ -7,7 +7,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from accountant.ledger.tokens import SCOPES
+from accountant.access.tokens import SCOPES
 from accountant.log.collect import kept
 from accountant.log.stored_proofs import consistency, path_to
 from accountant.store.store import checkpoints

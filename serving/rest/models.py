@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from starlette.requests import Request
 from starlette.responses import Response
 
+from accountant.access.grants import Access
+from accountant.access.tokens import SCOPES
 from accountant.errors import InputError
-from accountant.ledger.grants import Access
-from accountant.ledger.tokens import SCOPES
 from models.onnx.runtime import columns_from_records
 from models.store.since import growth_since
 from models.worth.statements import mark, worths

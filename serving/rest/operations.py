@@ -11,14 +11,14 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from accountant.access.tokens import SCOPES
 from accountant.errors import UnknownName
 from accountant.home import Home
-from accountant.ledger.tokens import SCOPES
 from serving.http import cookies
 from serving.http.rights import NOTHING
 from serving.http.routes import TEXT, Door, in_thread, state
-from serving.process import audit_runs
-from serving.process.metrics import AuditGauges, LedgerGauges, ServingGauges, WorthGauges, render
+from serving.process.watch import audit_runs
+from serving.process.watch.metrics import AuditGauges, LedgerGauges, ServingGauges, WorthGauges, render
 from serving.rest import json_schemas
 from serving.wire.errors import NotReady, json_response
 from serving.wire.request_bodies import known_query

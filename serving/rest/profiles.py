@@ -8,18 +8,18 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from accountant.budget import check_key
+from accountant.access.grants import ASKING
 from accountant.errors import InputError
 from accountant.home import Home
-from accountant.ledger.grants import ASKING
+from accountant.privacy.budget import check_key
 from serving.http.rights import NAMED, READS, unnamed
 from serving.http.routes import TEXT, Door, access, in_thread, job_number, require_dataset, state
 from serving.rest import json_schemas
 from serving.rest.jobs import BLOCKS, DECIMAL, LABELS, NUMBER, counting_refusals
 from serving.wire.errors import json_response
 from serving.wire.request_bodies import Fields, json_fields, known_query
-from training import job_views
-from training.profiles import profile, release
+from training.measuring.profile import profile, release
+from training.planning import job_views
 
 REQUIRED: Fields = {"dataset": (str,), "epsilon": NUMBER}
 OPTIONAL: Fields = {

@@ -7,9 +7,9 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from accountant.budget import exact_decimal
 from accountant.home import Home
-from accountant.ledger.left import describe_budget
+from accountant.ledger.families.left import describe_budget
+from accountant.privacy.budget import exact_decimal
 from serving.http.routes import Door, access, in_thread, state
 from serving.rest import json_schemas
 from serving.wire.errors import json_response

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from starlette.requests import Request
 from starlette.responses import Response
 
-from accountant.canonical import whole_number
+from accountant.access.tokens import SCOPES
 from accountant.errors import InputError
-from accountant.ledger.tokens import SCOPES
+from accountant.formats.canonical import whole_number
 from models.onnx.export import LABEL, NUMBER
 from serving.http.compression import pack, unpack
 from serving.http.rights import LISTED, NOTHING, seen_models

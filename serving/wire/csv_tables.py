@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountant.errors import InputError, RecordError
-from models.features import BooleanFeature, CalendarFeature, CategoricalFeature, Feature
+from models.features.features import BooleanFeature, CalendarFeature, CategoricalFeature, Feature
 from serving.wire.bounds import CELLS, Room, check_cells
 from serving.wire.errors import TooLarge
 from serving.wire.tables_in import Feed, check_names, finite, iso_texts, stand_in

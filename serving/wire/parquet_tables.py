@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from accountant.errors import InputError
-from models.features import Feature
+from models.features.features import Feature
 from serving.wire.bounds import TEXT_BYTES
 from serving.wire.errors import TakesTooLong, TooLarge
 from serving.wire.work_time import WORK_SECONDS, seconds_left

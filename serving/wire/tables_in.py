@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from pyarrow import ipc
 
 from accountant.errors import InputError, RecordError
-from accountant.parsing import literal
-from models.features import MISSING_TEXT, BooleanFeature, CalendarFeature, CategoricalFeature, Feature
-from models.text_numbers import NO_TEXTS, Numbers
+from accountant.system.numpy_files import literal
+from models.features.features import MISSING_TEXT, BooleanFeature, CalendarFeature, CategoricalFeature, Feature
+from models.features.text_numbers import NO_TEXTS, Numbers
 from serving.wire.arrow_messages import check_messages
 from serving.wire.bounds import Room, check_cells
 from serving.wire.errors import TooLarge

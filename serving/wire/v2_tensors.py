@@ -16,7 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountant.errors import InputError, RecordError
-from models.features import MISSING_TEXT, BooleanFeature, CalendarFeature, CategoricalFeature, Feature, encodable
+from models.features.features import (
+    MISSING_TEXT,
+    BooleanFeature,
+    CalendarFeature,
+    CategoricalFeature,
+    Feature,
+    encodable,
+)
 from serving.wire.bounds import check_cells
 from serving.wire.errors import TooLarge
 from serving.wire.request_bodies import check_fields

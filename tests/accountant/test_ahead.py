@@ -14,8 +14,8 @@ from threading import Lock
 import numpy as np
 import pytest
 
-from accountant.ahead import MOST, Ahead
-from accountant.mechanisms import DiscreteGaussian, DiscreteLaplace
+from accountant.noise.mechanisms import DiscreteGaussian, DiscreteLaplace
+from accountant.noise.noise_buffer import MOST, Ahead
 
 MECHANISMS = pytest.mark.parametrize("mechanism", [DiscreteGaussian(Decimal(3)), DiscreteLaplace(Decimal("0.25"))])
 

@@ -15,7 +15,8 @@ from accountant.errors import BudgetRefused, WrongState
 from accountant.home import Home
 from accountant.log import entries
 from accountant.store import engines
-from training import job, lease
+from training.finish import lease
+from training.jobs import job
 
 
 @pytest.fixture

@@ -15,10 +15,10 @@ from exact_laws import permute_and_flip_law
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accountant import mechanisms, weights_compiled
-from accountant.mechanisms import ExponentialSelection, ExponentialSelections, PermuteAndFlip
-from accountant.weights import CLOSE, FINE, NEAR, SERIES, PartialSums, gap_sums, rough_weights
-from accountant.weights_compiled import BLOCK
+from accountant.noise import compiled_weights, mechanisms
+from accountant.noise.compiled_weights import BLOCK
+from accountant.noise.exact_weights import CLOSE, FINE, NEAR, SERIES, PartialSums, gap_sums, rough_weights
+from accountant.noise.mechanisms import ExponentialSelection, ExponentialSelections, PermuteAndFlip
 
 DRAWS = 4000
 
@@ -139,16 +139,16 @@ SCALES = [0.01, 0.5, 3.7, 1e4, 2.0**31 / 3, 1e9, 1e15, 2.0**56, 2.0**62 / 7, 1e1
 def test_wide_sums_hold_the_true_ones_as_closely_as_they_claim(scale, count):
     """Against 60 digits: every bound of every sum, from both sides, and no wider than OFF for each weight."""
     below = many_gaps(count, scale, count)
-    low, high, total = weights_compiled.wide_sums(below, scale)
+    low, high, total = compiled_weights.wide_sums(below, scale)
     assert (len(low), total, low.unit) == (count, high[-1], high.unit)
     with localcontext(prec=60):
         true = list(accumulate((-(Decimal(gap) / Decimal(scale))).exp() for gap in below.tolist()))
         for i in {0, 1, 1022, 1023, 1024, 2047, 2048, count - 1} & set(range(count)):
             assert low[i] - 1 <= true[i] * 2**low.unit <= high[i] + 1  # what 60 digits themselves are off
-            assert high[i] - low[i] == weights_compiled.OFF * (i + 1)
-            assert true[i] * 2**low.unit - low[i] <= weights_compiled.OFF * (i + 1) / 2
+            assert high[i] - low[i] == compiled_weights.OFF * (i + 1)
+            assert true[i] * 2**low.unit - low[i] <= compiled_weights.OFF * (i + 1) / 2
     assert total < 2**127
-    assert low[-1] == low[count - 1] >= 2**low.unit - weights_compiled.OFF
+    assert low[-1] == low[count - 1] >= 2**low.unit - compiled_weights.OFF
 
 
 @pytest.mark.parametrize("scale", [3.7, 1e4, 1e9, 1e19])
@@ -173,7 +173,7 @@ def test_on_either_side_of_every_boundary_of_many_different_gaps(monkeypatch, sc
 @pytest.mark.statistical
 def test_the_law_where_floats_do_not_tell(monkeypatch):
     """Every draw goes through the integers; in rows and alone. False alarm: below 1e-6."""
-    monkeypatch.setattr(weights_compiled, "off", lambda size: 0.45)
+    monkeypatch.setattr(compiled_weights, "off", lambda size: 0.45)
     monkeypatch.setattr(mechanisms, "gap_sums", None)
     asked, real = [], mechanisms._exactly
     monkeypatch.setattr(mechanisms, "_exactly", lambda *given: asked.append(1) or real(*given))
@@ -189,14 +189,14 @@ def test_the_law_where_floats_do_not_tell(monkeypatch):
 
 @pytest.mark.parametrize("fault", ["a unit more in a table", "a digit left out", "a scale of half the size"])
 def test_faults_of_wide_sums_are_seen(monkeypatch, fault):
-    real = weights_compiled.tables
+    real = compiled_weights.tables
     if fault == "a scale of half the size":
-        monkeypatch.setattr(weights_compiled, "tables", lambda scale, unit: real(scale / 2, unit))
+        monkeypatch.setattr(compiled_weights, "tables", lambda scale, unit: real(scale / 2, unit))
     elif fault == "a digit left out":
-        monkeypatch.setattr(weights_compiled, "tables", lambda *given: (real(*given)[0], real(*given)[1][:-1]))
+        monkeypatch.setattr(compiled_weights, "tables", lambda *given: (real(*given)[0], real(*given)[1][:-1]))
     else:  # in the high word: 2^-64 of a weight
         monkeypatch.setattr(
-            weights_compiled, "tables", lambda *given: (real(*given)[0], real(*given)[1] + np.uint64(1))
+            compiled_weights, "tables", lambda *given: (real(*given)[0], real(*given)[1] + np.uint64(1))
         )
     with pytest.raises(AssertionError):
         test_wide_sums_hold_the_true_ones_as_closely_as_they_claim(1e9, 1025)
@@ -213,12 +213,12 @@ def test_partial_sums_are_the_sums(kinds, weights):
 @pytest.mark.parametrize("fault", ["a scale of half the size", "the first part twice as long"])
 def test_faults_are_seen(monkeypatch, fault):
     """Each would cost twice the privacy."""
-    real = weights_compiled.running_weights
+    real = compiled_weights.running_weights
     wrong = {
         "a scale of half the size": lambda values, scale: real(values, scale / 2),
         "the first part twice as long": lambda values, scale: real(values, scale) + real(values, scale)[:, :1],
     }
-    monkeypatch.setattr(weights_compiled, "running_weights", wrong[fault])
+    monkeypatch.setattr(compiled_weights, "running_weights", wrong[fault])
     with pytest.raises(AssertionError):
         test_each_part_ends_where_it_should(monkeypatch, [0, 25])
 
@@ -236,7 +236,7 @@ def test_compiled_weights_are_the_rough_ones_to_the_last_bit(scale):
     blocks = [near[:, at : at + BLOCK].cumsum(axis=1) for at in range(0, near.shape[1], BLOCK)]
     behind = np.cumsum([0 * blocks[0][:, -1], *(block[:, -1] for block in blocks)], axis=0)
     expected = np.hstack([start[:, None] + block for start, block in zip(behind[:-1], blocks, strict=True)])
-    assert (weights_compiled.running_weights(values, scale) == expected).all()
+    assert (compiled_weights.running_weights(values, scale) == expected).all()
 
 
 @pytest.mark.parametrize("size", [1, 30, 1024, 100_000])
@@ -245,12 +245,12 @@ def test_running_sums_are_as_near_as_they_claim(size):
     for most in (1, 3, 40):
         below = np.random.default_rng(size).integers(0, most, size).astype(np.uint64)
         below[0] = 0
-        found = weights_compiled.running_weights(-below.astype(np.int64)[None], 3.7)[0]
+        found = compiled_weights.running_weights(-below.astype(np.int64)[None], 3.7)[0]
         low, high, _ = gap_sums(below, 3.7, 128)
         for i in {0, size // 3, size - 1}:
             assert low[i] <= high[i] <= low[i] + (low[i] >> 100)
-            assert abs(Fraction(found[i]) / Fraction(low[i], 4**128) - 1) <= weights_compiled.off(size) / 2
-    assert weights_compiled.off(10**6) < 2e-12
+            assert abs(Fraction(found[i]) / Fraction(low[i], 4**128) - 1) <= compiled_weights.off(size) / 2
+    assert compiled_weights.off(10**6) < 2e-12
 
 
 @pytest.mark.parametrize("scale", [3.7, 1e4, 2.0**45 / 3])

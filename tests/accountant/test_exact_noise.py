@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from accountant import mechanisms, weights
-from accountant.mechanisms import DiscreteGaussian, DiscreteLaplace
+from accountant.noise import exact_weights, mechanisms
+from accountant.noise.mechanisms import DiscreteGaussian, DiscreteLaplace
 
 SCALES = [1e-9, 0.001, 0.3, 1.0, 7.9, 8.0, 100.7, 2.0**20 * 1.37, 2.0**54]
 ALL = 2**64
@@ -34,7 +34,7 @@ def exact(gap: int, scale: float, power: int = 2, digits: int = 120) -> Fraction
 
 def ends(scale: float, power: int = 2) -> list[Fraction]:
     """Where each block ends, of 1; as many blocks as are above 2^-140 of the whole."""
-    width, sizes = weights.width_of(scale), [Fraction(1)]
+    width, sizes = exact_weights.width_of(scale), [Fraction(1)]
     while sizes[-1] * 2**140 > 1:
         sizes.append(exact((width * len(sizes)) ** power, scale, power))
     whole, found = sum(sizes), [Fraction(0)]
@@ -48,11 +48,11 @@ def ends(scale: float, power: int = 2) -> list[Fraction]:
 @pytest.mark.parametrize("scale", SCALES)
 def test_blocks_end_where_they_should(scale, power):
     """Both bounds of every end, which are a 2^-63rd apart or less; and blocks are between a 16th and an 8th wide."""
-    width = weights.width_of(scale)
+    width = exact_weights.width_of(scale)
     assert width & (width - 1) == 0
     assert width == 1 or scale / 16 < width <= scale / 8
     assert width > 1 or scale < 16
-    ended, holds = weights.block_ends(scale, *law_of(power))
+    ended, holds = exact_weights.block_ends(scale, *law_of(power))
     assert holds.size == ended.size + 1
     assert holds[-1] == 0
     for end, before, within in zip(ends(scale, power), ended.tolist(), holds.tolist(), strict=False):
@@ -97,7 +97,7 @@ def words(monkeypatch, blocks: list[int], places: list[int]) -> None:
 @pytest.mark.parametrize("scale", [3.0, 100.7, 2.0**20 * 1.37, 2.0**54])
 def test_a_size_is_kept_with_the_chance_that_its_block_lacks(monkeypatch, scale):
     """What the coin is flipped with: floats near (z^2 - first^2) / (2 scale^2), and bounds of its exponential."""
-    count, width = 24, weights.width_of(scale)
+    count, width = 24, exact_weights.width_of(scale)
     asked = count * 9 // 8 + 8
     turns = [ALL * k // asked for k in range(asked)]
     inside = [(k * 0x9E3779B97F4A7C15 % ALL) for k in range(asked)]
@@ -127,7 +127,7 @@ def test_a_size_is_kept_with_the_chance_that_its_block_lacks(monkeypatch, scale)
 @pytest.mark.parametrize("scale", [3.0, 100.7, 2.0**20 * 1.37, 2.0**47])
 def test_a_size_of_laplace_noise_is_kept_with_the_chance_that_its_block_lacks(monkeypatch, scale):
     """The coin is that of a choice: a whole gap, the place in the block, over the scale itself."""
-    count, width = 24, weights.width_of(scale)
+    count, width = 24, exact_weights.width_of(scale)
     asked = count * 9 // 8 + 8
     turns = [ALL * k // asked for k in range(asked)]
     inside = [(k * 0x9E3779B97F4A7C15 % ALL) for k in range(asked)]
@@ -226,7 +226,7 @@ class Anyway(np.ndarray):
 @POWERS
 def test_what_floats_tell_asks_for_no_digits(monkeypatch, power):
     """False alarm: 1e-5 (a coin in 1e8, and 64 bits at an end of a block, ask for more)."""
-    weights.block_ends(50.0, *law_of(power))
+    exact_weights.block_ends(50.0, *law_of(power))
     monkeypatch.setattr(mechanisms, "weight", None)
     monkeypatch.setattr(mechanisms, "block_sums", None)
     assert mechanisms._noise(50.0, 1000, *law_of(power)).size == 1000

@@ -18,13 +18,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from hypothesis.stateful import run_state_machine_as_test as run_machine
 
 from accountant.audit.audit import audit_home
-from accountant.budget import Budget
 from accountant.errors import BudgetRefused, InputError
 from accountant.home import Home
-from accountant.ledger.blocks import appending, block_rows
-from accountant.ledger.blocks.appending import NewBlock
+from accountant.ledger import block_appending
+from accountant.ledger.block_appending import NewBlock
+from accountant.ledger.families import block_rows
+from accountant.ledger.families.records import HOLDOUT, Unit, Why
 from accountant.ledger.job_rows import resume
-from accountant.ledger.records import HOLDOUT, Unit, Why
+from accountant.privacy.budget import Budget
 from accountant.privacy.claims import Price, price
 from accountant.privacy.events import BoundedRange, Gaussian, Plan, PureDp
 
@@ -79,7 +80,7 @@ class GrowingMachine(RuleBasedStateMachine):
     def append(self) -> None:
         self.last += 1
         block = NewBlock("v", ledgers.hexes(f"v{self.last}"), 1000, "steward")
-        appending.append(self.home.ledger.log, block, self.last)
+        block_appending.append(self.home.ledger.log, block, self.last)
 
     @rule(
         data=st.data(),
@@ -154,7 +155,7 @@ class GrowingMachine(RuleBasedStateMachine):
         waits = [job for job in self.jobs.values() if job.state in ("reserved", "started")]
         if all(job.blocks[0] > self.dropped + 1 for job in waits):
             self.dropped += 1
-            appending.drop(self.home.ledger.log, "v", self.dropped, Why("steward", "a test"))
+            block_appending.drop(self.home.ledger.log, "v", self.dropped, Why("steward", "a test"))
 
     @rule()
     def reopen(self) -> None:

@@ -10,8 +10,8 @@ from threading import Condition, Thread
 
 import pytest
 
-from accountant import machine_code
-from accountant.machine_code import COMPILED, NUMBERS, ROOT, CodeFiles
+from accountant.system import numba_cache
+from accountant.system.numba_cache import COMPILED, NUMBERS, ROOT, CodeFiles
 from training.rows import kernels
 
 NUMBAS = CodeFiles.__base__
@@ -90,7 +90,7 @@ def save_by_turns(files, who, turn):
 def test_a_function_that_is_called_is_looked_at_wherever_it_stands(tmp_path, monkeypatch):
     CodeFiles(str(tmp_path), "sum", "now").save("int", "code")
     assert CodeFiles(str(tmp_path), "sum", "now").load("int") == "code"
-    monkeypatch.setattr(machine_code, "_SOURCES", "another file was edited")
+    monkeypatch.setattr(numba_cache, "_SOURCES", "another file was edited")
     assert CodeFiles(str(tmp_path), "sum", "now").load("int") is None
 
 
@@ -104,6 +104,8 @@ def test_everything_that_is_compiled_is_kept_so():
         for path in compiled
         for name in re.findall(r"^from ((?:accountant|training)[.\w]*)", path.read_text(), re.M)
     }
-    known = {ROOT / f"{name.replace('.', '/')}.py" for name in asked - {"accountant.machine_code", kernels.__name__}}
+    known = {
+        ROOT / f"{name.replace('.', '/')}.py" for name in asked - {"accountant.system.numba_cache", kernels.__name__}
+    }
     assert known <= {ROOT / path for path in NUMBERS}
     assert isinstance(kernels.trees.descend._cache._cache_file, CodeFiles)

@@ -21,9 +21,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from accountant import mechanisms
 from accountant.errors import InputError
-from accountant.mechanisms import (
+from accountant.noise import mechanisms
+from accountant.noise.mechanisms import (
     DiscreteGaussian,
     DiscreteLaplace,
     ExponentialSelection,

@@ -11,8 +11,7 @@ from multiprocessing import get_context
 import pytest
 
 from accountant.errors import LedgerInvalid
-from accountant.log.last_seen import HighWater
-from accountant.merkle import (
+from accountant.formats.merkle import (
     EMPTY_ROOT,
     consistency_proof,
     inclusion_proof,
@@ -23,6 +22,7 @@ from accountant.merkle import (
     verify_consistency,
     verify_inclusion,
 )
+from accountant.log.last_seen import HighWater
 
 LARGEST = 130
 

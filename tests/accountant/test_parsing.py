@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 import accountant
-from accountant.parsing import PARSING, literal, mapped
+from accountant.system.numpy_files import PARSING, literal, mapped
 
 THREADS, TIMES = 4, 2_000
 HEAD = "{'descr': '<i8', 'fortran_order': False, 'shape': (3,), }"
-ROOMS = ("accountant", "training", "models", "serving", "dpserve")
+ROOMS = ("accountant", "training", "local", "models", "serving", "dpserve")
 
 
 class Left:

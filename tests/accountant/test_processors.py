@@ -9,7 +9,7 @@ import sys
 import pytest
 from small_home import ROOT
 
-from accountant.processors import processors
+from accountant.system.processors import processors
 
 USABLE = len(os.sched_getaffinity(0))
 
@@ -57,7 +57,7 @@ def test_pinned_process_has_as_many_as_it_may_run_on():
     """A process of its own, for the engine's threads are counted when it is imported."""
     code = (
         "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
-        "from accountant.processors import processors; from training.rows.partitions import threads\n"
+        "from accountant.system.processors import processors; from training.rows.partitions import threads\n"
         "print(processors(), threads.THREADS, threads._POOL._max_workers)"
     )
     out = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout

@@ -20,18 +20,18 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from accountant.audit.audit import audit_home
-from accountant.budget import Budget, Relation
 from accountant.errors import BudgetRefused, IdempotencyConflict, WrongState
 from accountant.home import Home
-from accountant.ledger.records import Request, Unit
+from accountant.ledger.families.records import Request, Unit
 from accountant.log import last_seen, notes
+from accountant.privacy.budget import Budget, Relation
 from accountant.privacy.claims import Price, claim, price
 from accountant.privacy.events import Plan, Release
 from accountant.store import store
-from training.calibrate import rehearse
+from training.calibration.calibrate import rehearse
 from training.learners.boosting.lazybb import LazyBB
-from training.rows.rows import Rows
-from training.session import Public, Session
+from training.rows.partitions.rows import Rows
+from training.session.session import Public, Session
 
 pytestmark = pytest.mark.slow
 
@@ -267,7 +267,7 @@ def test_any_order_of_events_on_postgresql():
 
 def test_a_refund_of_what_was_started_would_be_caught(monkeypatch):
     """The invariant has teeth: a ledger that gives back a burned job's price is found out."""
-    from accountant.ledger.blocks.block_rows import load, put
+    from accountant.ledger.families.block_rows import load, put
     from accountant.ledger.ledger import Ledger
     from accountant.privacy.filter import price_to_json
 

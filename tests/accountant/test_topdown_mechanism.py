@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import beta
 from topdown_laws import joint_law
 
-from accountant.mechanisms import ExponentialSelections, PermuteAndFlips
+from accountant.noise.mechanisms import ExponentialSelections, PermuteAndFlips
 from accountant.privacy.events import BoundedRange, PureDp
 
 VALUES = np.array([[0, 8, 3], [5, 0, 0]])

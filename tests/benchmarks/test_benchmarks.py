@@ -28,8 +28,8 @@ from benchmarks import (
 )
 from training.learners.boosting.defaults import TREES, TREES_OF_MANY
 from training.learners.choice import CURVES_FROM
-from training.rows.data import check_names
-from training.rows.schema import parse_schema
+from training.rows.schema.schema import parse_schema
+from training.rows.tables.data import check_names
 
 QUICK = ["--epsilons", "1", "--seeds", "1", "--sample", "1500", "--methods", "lazybb", "most-frequent"]
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from accountant.ledger.records import State
+from accountant.ledger.families.records import State
 from benchmarks import dashboard, made_ledger
 from benchmarks.dashboard import PAGES, Line, Size, make, report, size_of
 from models.store.bundle import ModelStore

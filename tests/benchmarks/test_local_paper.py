@@ -16,7 +16,7 @@ from benchmarks import local_boosting as boosting
 from benchmarks import local_mechanisms as mechanisms
 from benchmarks import local_paper, local_paper_report, local_sets
 from benchmarks.local_ours import codes_of, features_of, summed
-from training.local.groups import Groups
+from local.reports.groups import Groups
 
 
 @pytest.fixture(scope="module")

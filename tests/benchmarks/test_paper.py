@@ -9,7 +9,7 @@ import json
 import numpy as np
 import pytest
 
-from accountant.budget import Relation
+from accountant.privacy.budget import Relation
 from benchmarks import paper, paper_fits, paper_other, paper_published, paper_report
 from benchmarks.paper_fits import Cell, paper_round, plan_of, run
 from benchmarks.paper_published import EPSILONS, SETTINGS, Setting

@@ -9,7 +9,7 @@ from statistics import median
 import pytest
 
 from benchmarks import scale
-from training import session
+from training.session import session
 
 RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"
 LINES = [json.loads(line) for line in (RESULTS / "scale.jsonl").read_text().splitlines()]

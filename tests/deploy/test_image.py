@@ -74,7 +74,7 @@ def test_image_says_how_it_runs(image):
     assert config["Entrypoint"] == ["dpserve"]
     assert config["Cmd"] == ["serve"]
     assert set(config["Volumes"]) == {"/var/lib/dpserve", "/var/local/dpserve", "/tmp"}
-    assert config["Healthcheck"]["Test"] == ["CMD", "python3", "-m", "serving.process.healthy"]
+    assert config["Healthcheck"]["Test"] == ["CMD", "python3", "-m", "serving.process.config.healthy"]
     told = json.dumps(config)
     assert [secret for secret in SECRETS if secret in told] == []
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from small_home import ROOT
 
-from serving.process.settings import all_settings
+from serving.process.config.settings import all_settings
 
 DEPLOY, GRAFANA = ROOT / "deploy", ROOT / "serving" / "grafana"
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())

@@ -20,14 +20,14 @@ from typer.main import get_command
 from dpserve import Client
 from serving.app import DOORS
 from serving.cli.app import TREE, app
-from serving.cli.side import Needs
+from serving.cli.backends.choice import Needs
 from serving.cli.tree import Branch, Leaf
 from training.learners import LEARNERS
 
 pytestmark = pytest.mark.slow
 
 DOCS = ROOT / "docs"
-ROOMS = ("accountant", "models", "training", "serving", "dpserve")
+ROOMS = ("accountant", "models", "training", "local", "serving", "dpserve")
 PAGES = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
 LOADS = {"link": "href", "script": "src", "img": "src", "iframe": "src", "source": "src"}
 

@@ -17,9 +17,9 @@ from accountant.errors import DpserveError, InputError, VerificationError
 from dpserve import ServiceError
 from serving.cli import next as next_step
 from serving.cli.app import run
-from serving.cli.remote.asking import _as_ours
-from serving.cli.side import Server
-from serving.pages import static_files
+from serving.cli.backends.choice import Server
+from serving.cli.backends.server.asking import _as_ours
+from serving.pages.parts import static_files
 from serving.wire.errors import error_response
 
 sys.path.insert(0, "docs")
@@ -30,7 +30,7 @@ ROWS = re.findall(r"^\| `(\w+)` \| (.*?) \| (.*?) \| (.*?) \| (.*?) \|$", refere
 # Code -> the test that something is answered with it in; of this file where nothing is said.
 CLI, SERVICE, ABUSE = "serving/cli/test_cli.py", "serving/test_service.py", "serving/test_abuse.py"
 TRIGGERS = {
-    "answer_missing": "training/registering/test_asked.py",
+    "answer_missing": "training/datasets/test_asked.py",
     "bad_input": f"{CLI}::test_without_a_home_the_next_step_is_named",
     "budget_refused": f"{CLI}::test_refusal_is_exit_code_3",
     "certificate_invalid": f"{SERVICE}::test_tampered_model_is_refused_and_the_others_go_on",
@@ -46,22 +46,22 @@ TRIGGERS = {
     "job_failed": f"{CLI}::test_job_that_fails_after_its_start_is_exit_code_5",
     "json_invalid": "accountant/test_canonical.py::test_error_is_the_users_and_has_its_code",
     "key_invalid": f"{CLI}::test_init_prints_one_admin_token_on_stderr",
-    "ledger_invalid": "training/profiles/test_profile.py",
+    "ledger_invalid": "training/measuring/test_profile.py",
     "ledger_unavailable": f"{CLI}::test_rows_that_are_not_what_was_registered_are_refused_before_a_job_costs",
     "method_not_allowed": f"{SERVICE}::test_bad_input",
     "model_invalid": f"{ABUSE}::test_model_changed_while_it_is_served",
     "name_taken": f"{CLI}::test_dataset_name_is_given_once",
     "not_additive": "serving/rest/test_explain_rest.py::test_trees_are_told_apart",
     "not_found": f"{SERVICE}::test_bad_input",
-    "not_invited": "training/local/test_campaigns.py",
+    "not_invited": "local/campaign/test_campaigns.py",
     "not_private": "training/notebook/test_unprotected.py",
     "not_ready": f"{SERVICE}::test_ledger_behind_its_mark_stops_everything_but_life",
     "nothing_served": "serving/process/test_registry.py",
-    "other_history": "training/owner/test_histories.py",
+    "other_history": "local/owner/test_histories.py",
     "plan_mismatch": "training/test_session.py",
     "record_invalid": f"{SERVICE}::test_record_that_does_not_fit",
     "redirected": "serving/cli/test_remote_cli.py::test_a_server_that_lies_is_found_out",
-    "refused": "training/aggregator/test_aggregator.py",
+    "refused": "local/aggregator/test_aggregator.py",
     "request_timeout": "serving/test_service.py",
     "schema_invalid": f"{CLI}::test_draft_is_not_accepted_as_it_is",
     "timeout": "serving/test_starve.py::test_a_price_that_nobody_waits_for_ends",

@@ -15,12 +15,12 @@ import ledgers
 import pytest
 from ledgers import place
 
+from accountant.access import tokens
 from accountant.audit.audit import audit_home
 from accountant.errors import LedgerInvalid
 from accountant.home import Home
-from accountant.ledger import tokens
-from training import job
-from training.plans import Asked
+from training.jobs import job
+from training.planning.plans import Asked
 
 pytestmark = pytest.mark.slow
 PAGE = (ledgers.ROOT / "docs" / "operating.md").read_text()

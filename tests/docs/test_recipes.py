@@ -16,7 +16,7 @@ import pytest
 from accountant.store.engines import FORMS
 
 ROOT = Path(__file__).resolve().parents[2]
-ROOMS = ("accountant", "models", "training", "serving", "dpserve")
+ROOMS = ("accountant", "models", "training", "local", "serving", "dpserve")
 
 LEARNER = '''"""A toy: trees whose splits are public; a leaf says for which class its noisy counts are."""
 
@@ -25,11 +25,11 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from models.forms.trees import TreeEnsemble
-from training.learners.base import PrivateClassifier
+from training.learners.base.private_learner import PrivateClassifier
 from training.learners.boosting.tree_queries import public_cuts, split_tests
-from training.learners.noisy_leaves import ClassWeights, check_two_classes, leaf_noise, norm_of, shares
-from training.rows.tree_rows import Grown
-from training.session import Public, Releaser
+from training.learners.boosting.noisy_leaves import ClassWeights, check_two_classes, leaf_noise, norm_of, shares
+from training.rows.statistics.tree_rows import Grown
+from training.session.session import Public, Releaser
 
 
 class Toy(PrivateClassifier):
@@ -122,7 +122,7 @@ WALKS = {
         1: ("accountant/ledger/remarks.py", ("", REMARK)),
         2: ("accountant/store/entry_kinds.py", ("KINDS = {\n", 'KINDS = {\n    "remark": EntryKind(),\n')),
         3: ("accountant/audit/replay.py", ("    # Kind -> fields", REPLAYED), (TAKEN.partition("\n")[0] + "\n", TAKEN)),
-        4: ("serving/pages/entry_text.py", ('    "genesis": (', WORDS)),
+        4: ("serving/pages/parts/entry_text.py", ('    "genesis": (', WORDS)),
     },
 }
 
@@ -149,7 +149,7 @@ from accountant.audit.audit import audit_place
 from accountant.errors import InputError
 from accountant.home import Home
 from accountant.ledger.remarks import remark
-from serving.pages.entry_text import told
+from serving.pages.parts.entry_text import told
 
 environment = {"DPSERVE_HOME": sys.argv[1] + "/home"}
 home = Home.init(environment)

@@ -14,10 +14,9 @@ from ledgers import ROOT
 from pages import blocks, newcomers
 from pseudo_terminal import talk
 
-from training.rows import schema
-from training.rows.file_check import REMEDIES, check_file, kind_of
-from training.rows.schema import parse_schema
-from training.rows.sources import declared
+from training.rows.schema import declared, schema
+from training.rows.schema.schema import parse_schema
+from training.rows.tables.file_check import REMEDIES, check_file, kind_of
 
 SCHEMA_PAGE = ROOT / "docs" / "schema.md"  # "schema.md"
 

@@ -18,16 +18,16 @@ from histories import copied, grown, log_vkey, pinned, rewritten
 from ledgers import place, plan
 from witness_server import Witness
 
-from accountant import canonical
+from accountant.access import tokens
 from accountant.audit.export import export
 from accountant.audit.export_tiles import export_tiles
-from accountant.budget import NANO
+from accountant.formats import canonical
 from accountant.home import Home
 from accountant.keys.trust import public_pem
-from accountant.ledger import tokens
 from accountant.log import stored_proofs
 from accountant.log.collect import cosign
 from accountant.log.witness_policy import parse_policy
+from accountant.privacy.budget import NANO
 from accountant.privacy.claims import ADAPTIVE, GAUSSIAN, PURE, RENYI, claim
 from accountant.privacy.events import BoundedRange, Gaussian, Plan, PureDp
 

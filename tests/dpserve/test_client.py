@@ -15,16 +15,16 @@ import pytest
 from notebooks import play
 from small_home import ROOT, environment, records, serving, until, write_files
 
-from accountant.budget import Budget, Relation
 from accountant.home import Home
 from accountant.ledger.entry_search import dataset_names
+from accountant.privacy.budget import Budget, Relation
 from dpserve import Client, ServiceError
 from dpserve import errors as refused
 from dpserve.curves import curves_of
 from dpserve.types import Explanation
-from training import job
-from training.plans import Asked
-from training.rows.datasets import register
+from training.datasets.datasets import register
+from training.jobs import job
+from training.planning.plans import Asked
 
 pytestmark = pytest.mark.server
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from accountant.ledger.tokens import SCOPES
+from accountant.access.tokens import SCOPES
 from serving.app import DOORS
 from serving.http.routes import Door
 from serving.pages.all import PAGES

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from models.features import BooleanFeature, CategoricalFeature, NumericFeature
+from models.features.features import BooleanFeature, CategoricalFeature, NumericFeature
 from models.forms.additive import AdditiveEnsemble
 
 FEATURES = (

@@ -7,8 +7,8 @@ import signal
 import sys
 from pathlib import Path
 
-from training.aggregator import program, store
-from training.aggregator.settings import read_settings
+from local.aggregator import program, store
+from local.aggregator.settings import read_settings
 
 STEPS = ("collected", "held", "drawn", "committed", "entered", "delivered")
 

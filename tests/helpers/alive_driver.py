@@ -21,10 +21,11 @@ import ledgers
 
 from accountant.errors import DpserveError
 from accountant.home import Home
-from accountant.mechanisms import ExponentialSelection
-from training import job, lease, queue
-from training.plans import Asked
-from training.session import Session
+from accountant.noise.mechanisms import ExponentialSelection
+from training.finish import lease
+from training.jobs import job, queue
+from training.planning.plans import Asked
+from training.session.session import Session
 
 ASKED = Asked("adult", "lazybb", "0.05", parameters={"rounds": 20})
 

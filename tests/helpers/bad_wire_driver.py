@@ -16,16 +16,16 @@ import ledgers
 
 from accountant.errors import BudgetRefused, JobFailed, LedgerUnavailable
 from accountant.home import Home
-from accountant.store import patience
-from training import job, queue
-from training.lease import Lease
+from accountant.store import postgres_timeout
+from training.finish.lease import Lease
+from training.jobs import job, queue
 
 
 def main(home: Path, draws: Path, seconds: float) -> None:
     crash_driver.note_draws(draws)
     Lease.SECONDS = 2.0
-    patience.ANSWER_SECONDS = 1.0
-    patience.REACHED["connect_timeout"] = 2
+    postgres_timeout.ANSWER_SECONDS = 1.0
+    postgres_timeout.REACHED["connect_timeout"] = 2
     came_to, end, opened = Counter(), time.monotonic() + seconds, None
     while time.monotonic() < end:
         try:

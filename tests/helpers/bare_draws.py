@@ -18,7 +18,7 @@ import pytest
 from opendp._data import object_type
 from opendp._lib import AnyObjectPtr, FfiResult, FfiSlice, lib
 
-from accountant import mechanisms
+from accountant.noise import mechanisms
 
 POINTER = ctypes.c_void_p
 

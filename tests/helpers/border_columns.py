@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf, nan, nextafter
 
-from models.features import BooleanFeature, NumericFeature
+from models.features.features import BooleanFeature, NumericFeature
 
 
 def borders(features, count, rng):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from accountant.home import Home
 from accountant.privacy.claims import Price, price
 from accountant.privacy.events import Plan
-from training import plans
-from training.plans import Asked
+from training.planning import plans
+from training.planning.plans import Asked
 
 
 def covers(used: Price, cost: Price) -> bool:

@@ -25,10 +25,10 @@ from ledgers import ROOT
 
 from accountant.home import Home
 from models.store import placing
-from training import job
-from training.plans import Asked
-from training.rows import datasets
-from training.session import Session
+from training.datasets import datasets
+from training.jobs import job
+from training.planning.plans import Asked
+from training.session.session import Session
 
 ASKED = Asked("adult", "lazybb", "0.05", parameters={"rounds": 8})
 

@@ -8,7 +8,7 @@ import time
 
 from accountant.errors import BudgetRefused
 from accountant.privacy import adaptive, adaptive_rules
-from serving.process.price_desk import MEMORY_BYTES
+from serving.process.workers.price_desk import MEMORY_BYTES
 
 
 def wait(seconds: float) -> int:

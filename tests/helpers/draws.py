@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import beta
 
-from accountant.mechanisms import ExponentialSelection, ExponentialSelections
+from accountant.noise.mechanisms import ExponentialSelection, ExponentialSelections
 
 ALARM = 1e-4
 WHOLE = 20

@@ -12,11 +12,11 @@ from itertools import combinations_with_replacement
 
 import numpy as np
 
-from accountant.budget import Budget, Relation
-from accountant.mechanisms import ExponentialSelection, PermuteAndFlip
-from models.features import BooleanFeature, Feature
-from training.rows.rows import Rows
-from training.session import Public, sensitivity_of
+from accountant.noise.mechanisms import ExponentialSelection, PermuteAndFlip
+from accountant.privacy.budget import Budget, Relation
+from models.features.features import BooleanFeature, Feature
+from training.rows.partitions.rows import Rows
+from training.session.session import Public, sensitivity_of
 
 BOOLEAN: tuple[Feature, ...] = (BooleanFeature("x"),)
 Row = tuple[int, ...]  # codes of the features, then the class index

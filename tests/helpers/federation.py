@@ -26,9 +26,9 @@ import owners  # noqa: E402
 from nvflare.fuel.flare_api.flare_api import Session, new_secure_session  # noqa: E402
 
 from accountant.home import Home  # noqa: E402
-from training.federated.workspace import guard, write_job  # noqa: E402
-from training.local import campaigns  # noqa: E402
-from training.owner.own_ledger import OwnLedger  # noqa: E402
+from local.campaign import campaigns  # noqa: E402
+from local.federated.workspace import guard, write_job  # noqa: E402
+from local.owner.own_ledger import OwnLedger  # noqa: E402
 
 SITES, USER = ("north", "south", "west"), "user@platform.example"
 PROJECT = """\

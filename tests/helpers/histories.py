@@ -7,10 +7,10 @@ from pathlib import Path
 
 import ledgers
 
+from accountant.access import tokens
 from accountant.home import Home
 from accountant.keys import verifier_keys
 from accountant.keys.trust import PublicKeys
-from accountant.ledger import tokens
 
 
 def new_home(folder: Path, entries: int = 1) -> Home:

@@ -15,8 +15,8 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Route
 
+from accountant.access.tokens import NO_LIMITS, Limits
 from accountant.home import Home
-from accountant.ledger.tokens import NO_LIMITS, Limits
 from serving.http.routes import Door, Doors
 from serving.process.state import STALE_SECONDS, ServingState
 from serving.process.tokens import new_token

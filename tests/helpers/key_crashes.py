@@ -7,8 +7,8 @@ from pathlib import Path
 import crash_driver
 import ledgers
 
+from accountant.access import key_life
 from accountant.home import Home
-from accountant.ledger import key_life
 
 
 def change(what: str, role: str):

@@ -15,13 +15,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from accountant import canonical, merkle
-from accountant.budget import Budget, Relation
+from accountant.access import tokens
+from accountant.formats import canonical, merkle
 from accountant.home import Home
-from accountant.ledger import tokens
+from accountant.ledger.families.records import Job, Registration, Request, Unit
 from accountant.ledger.ledger import Ledger
-from accountant.ledger.records import Job, Registration, Request, Unit
 from accountant.log import notes
+from accountant.privacy.budget import Budget, Relation
 from accountant.privacy.events import BoundedRange, Event, Gaussian, Plan, PureDp, Release
 from accountant.store import store, tables
 
@@ -141,7 +141,7 @@ def prepared() -> Path:
 
 
 def _registered(folder: Path) -> Path:
-    from training.rows.datasets import register
+    from training.datasets.datasets import register
 
     home, files = Home.init(place(folder)), _scratch() / "files"
     register(home, "adult", files / "rows.parquet", files / "schema.yaml", TOTAL, Relation.ADD_REMOVE, None)
@@ -195,8 +195,8 @@ def begun(to: Path, first: Registration | None = None, kind: str = "sqlite") -> 
 @lru_cache
 def trained() -> Path:
     """A home with two models trained on real rows, to copy."""
-    from training import job
-    from training.plans import Asked
+    from training.jobs import job
+    from training.planning.plans import Asked
 
     home = Home.open(place(copy(prepared(), _scratch() / "trained")))
     for epsilon in ("0.5", "0.25"):
@@ -208,8 +208,8 @@ def trained() -> Path:
 def play_a_job() -> None:
     """All that a job and its audit load and compile is there then, for every fork of this process."""
     from accountant.audit.audit import audit_home
-    from training import job
-    from training.plans import Asked
+    from training.jobs import job
+    from training.planning.plans import Asked
 
     with tempfile.TemporaryDirectory() as folder:
         home = Home.open(place(copy(prepared(), Path(folder) / "home")))

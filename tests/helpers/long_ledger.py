@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from accountant.audit import signature_pool
 from accountant.audit.audit import EVERY, audit
 from accountant.audit.tree_of_entries import Report, Tree
-from accountant.canonical import encode_base64
+from accountant.formats.canonical import encode_base64
 from accountant.keys.trust import PublicKeys
 from accountant.keys.verifier_keys import key_id
 from accountant.log.notes import NoteSignature

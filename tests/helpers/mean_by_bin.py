@@ -8,14 +8,14 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.budget import Relation
 from accountant.errors import InputError
-from accountant.mechanisms import DiscreteLaplace
+from accountant.noise.mechanisms import DiscreteLaplace
+from accountant.privacy.budget import Relation
 from models.forms.additive import AdditiveEnsemble
-from training.learners.base import PrivateRegressor
+from training.learners.base.private_learner import PrivateRegressor
 from training.rows.partitions.partition import TARGET_GRID
-from training.rows.rows import Rows
-from training.session import Public, Releaser
+from training.rows.partitions.rows import Rows
+from training.session.session import Public, Releaser
 
 
 @dataclass(frozen=True)

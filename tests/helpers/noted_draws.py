@@ -11,10 +11,10 @@ from importlib.machinery import PathFinder
 
 
 class Noting:
-    """Finds training.session as it is found, and has its releases noted."""
+    """Finds training.session.session as it is found, and has its releases noted."""
 
     def find_spec(self, name, path=None, target=None):
-        if name != "training.session":
+        if name != "training.session.session":
             return None
         found = PathFinder.find_spec(name, path, target)
         run = found.loader.exec_module

@@ -15,16 +15,16 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from ledgers import TOTAL, hexes, plan, request
 from securesystemslib.signer import CryptoSigner, SSlibKey
 
-from accountant import canonical
-from accountant.budget import Budget, Relation
 from accountant.certificates.certificate import digest
 from accountant.certificates.statement import Subject, statement
+from accountant.formats import canonical
 from accountant.keys import dsse, verifier_keys
 from accountant.keys.trust import IssuerKey, PublicKeys, fingerprint, public_pem
-from accountant.ledger.families import Dataset, Family
-from accountant.ledger.records import Registration, Unit
+from accountant.ledger.families.families import Dataset, Family
+from accountant.ledger.families.records import Registration, Unit
 from accountant.log import cosignature, notes, proofs
 from accountant.log import witness_policy as quorum
+from accountant.privacy.budget import Budget, Relation
 from accountant.privacy.claims import price
 from accountant.privacy.events import Plan
 from accountant.privacy.filter import Filter

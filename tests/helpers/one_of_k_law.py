@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from accountant.one_of_k import OneOfK
+from accountant.noise.one_of_k import OneOfK
 
 
 def law(mechanism: OneOfK, scores: list[int]) -> list[Fraction]:

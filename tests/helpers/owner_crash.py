@@ -7,8 +7,8 @@ import signal
 import sys
 from pathlib import Path
 
-from training.owner import own_ledger, program
-from training.owner.settings import read_settings
+from local.owner import own_ledger, program
+from local.owner.settings import read_settings
 
 STEPS = ("fetched", "drawn", "inserted", "committed", "delivered")
 

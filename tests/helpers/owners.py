@@ -11,17 +11,17 @@ import pyarrow as pa
 import pyarrow.csv
 
 from accountant.home import Home
-from models.features import encode_columns
-from training.local import campaigns
-from training.local.boosted.definition import BoostedDefinition
-from training.local.boosted.owned_scores import scores_in
-from training.local.boosted.so_far import read_so_far
-from training.local.boosted.turns import document_after
-from training.local.defining import Asked
-from training.local.definition import Definition
-from training.local.directions import directions, scores
-from training.local.statistics import own_vectors
-from training.owner.own_rows import labels
+from local.campaign import campaigns
+from local.campaign.defining import Asked
+from local.owner.own_rows import labels
+from local.reports.definition import Definition
+from local.reports.directions import directions, scores
+from local.reports.statistics import own_vectors
+from local.turns.definition import BoostedDefinition
+from local.turns.owned_scores import scores_in
+from local.turns.so_far import read_so_far
+from local.turns.turns import document_after
+from models.features.features import encode_columns
 
 SCHEMA = """\
 target: {name: answer, classes: ["no", "yes"]}

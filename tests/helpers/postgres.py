@@ -26,7 +26,7 @@ import pytest
 
 if TYPE_CHECKING:
     from accountant.home import Home
-    from accountant.ledger.records import Registration
+    from accountant.ledger.families.records import Registration
 
 UNSAFE_BUT_FAST = ("fsync=off", "full_page_writes=off")  # a test outlives no power cut
 SETTINGS = ("listen_addresses=", "max_connections=100", "timezone=UTC")

@@ -16,12 +16,12 @@ from pathlib import Path
 
 import ledgers
 
-from accountant.budget import Budget, Relation
 from accountant.errors import DpserveError
 from accountant.home import Home
+from accountant.privacy.budget import Budget, Relation
 from accountant.privacy.events import Gaussian, PureDp
 from accountant.store.store import Store
-from training.rows import datasets
+from training.datasets import datasets
 
 PURE = ledgers.plan(PureDp(Decimal("0.1")), 1)
 CURVED = ledgers.plan(Gaussian(Decimal("8")), 10)  # without a pure price: a Renyi order decides

@@ -22,14 +22,14 @@ import sharing
 from small_home import ROOT, Server, serving, until
 
 from accountant.home import Home
+from local.aggregator import program as aggregator
+from local.aggregator.settings import read_settings as read_aggregator
+from local.campaign import campaigns, shared_campaigns
+from local.owner import program as owner
+from local.owner.settings import read_settings as read_owner
 from serving.app import DOORS
 from serving.http.routes import Door
 from serving.rest.openapi import EXAMPLES
-from training.aggregator import program as aggregator
-from training.aggregator.settings import read_settings as read_aggregator
-from training.local import campaigns, shared_campaigns
-from training.owner import program as owner
-from training.owner.settings import read_settings as read_owner
 
 ROWS, OWNERS = 900, 6
 SHOWN = [door for door in DOORS if not door.hidden]

@@ -11,14 +11,13 @@ from pathlib import Path
 import crash_driver
 import ledgers
 
-from accountant import answers
 from accountant.home import Home
-from training import job
+from training.jobs import draw_journal, job
 
 
 def note(file: Path) -> None:
     """Every draw of this process, in `file`."""
-    original = answers.Answers.next
+    original = draw_journal.Answers.next
 
     def written(line: dict) -> None:
         with file.open("a") as out:
@@ -30,12 +29,12 @@ def note(file: Path) -> None:
         def drawn():
             written({"draw": at, "by": os.getpid()})
             answer = draw()
-            written({"answer": at, **answers._encoded(answer)})
+            written({"answer": at, **draw_journal._encoded(answer)})
             return answer
 
         return original(self, drawn)
 
-    answers.Answers.next = noted
+    draw_journal.Answers.next = noted
 
 
 def train(home: Path, files: Path) -> None:

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from accountant.mechanisms import DiscreteLaplace
+from accountant.noise.mechanisms import DiscreteLaplace
 from training.learners import LEARNERS, DPEBMRegressor
-from training.rows.rows import Rows
-from training.session import Public
+from training.rows.partitions.rows import Rows
+from training.session.session import Public
 from training.tuning.selecting import CorrectRows
 
 SIZE = 150

@@ -48,9 +48,9 @@ def install() -> None:
     datetime.datetime = Standing
     import numpy as np
 
-    from accountant import mechanisms
     from accountant.keys import private_keys
     from accountant.ledger import family_changes
+    from accountant.noise import mechanisms
 
     count = itertools.count()
 
@@ -88,10 +88,10 @@ def install() -> None:
 
 
 def register(home: str, files: str) -> None:
-    from accountant.budget import Budget, Relation
     from accountant.home import Home
-    from accountant.ledger.records import NewPeople
-    from training.rows.datasets import register
+    from accountant.ledger.families.records import NewPeople
+    from accountant.privacy.budget import Budget, Relation
+    from training.datasets.datasets import register
 
     folder, found = Path(files), Home.open({"DPSERVE_HOME": home})
     new = NewPeople("made rows", "test")

@@ -10,9 +10,9 @@ from math import log
 import numpy as np
 from exact_laws import law_of, log_sum
 
-from accountant.mechanisms import DiscreteLaplace
+from accountant.noise.mechanisms import DiscreteLaplace
 from accountant.privacy.selection import Poisson
-from training.session import sensitivity_of
+from training.session.session import sensitivity_of
 from training.tuning.selecting import CorrectRows
 
 

@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import owners
 
-from accountant import shares
 from accountant.home import Home
-from models.features import encode_columns
-from training.aggregator.settings import PUBLIC, found
-from training.local import campaigns, shared_campaigns
-from training.local.defining import Asked
-from training.local.shared import SharedDefinition
-from training.owner.own_rows import labels
+from accountant.noise import shares
+from local.aggregator.settings import PUBLIC, found
+from local.campaign import campaigns, shared_campaigns
+from local.campaign.defining import Asked
+from local.owner.own_rows import labels
+from local.reports.shared import SharedDefinition
+from models.features.features import encode_columns
 
 POLICY = """\
 url = "{url}"

@@ -21,8 +21,8 @@ import psutil
 import pyarrow.parquet as pq
 import warm
 
+from accountant.access.tokens import SCOPES
 from accountant.home import Home
-from accountant.ledger.tokens import SCOPES
 from serving.process.tokens import new_token
 
 Process = subprocess.Popen[bytes] | warm.Popen

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from models.features import BooleanFeature, CategoricalFeature, NumericFeature
+from models.features.features import BooleanFeature, CategoricalFeature, NumericFeature
 from training.learners.boosting.tree_queries import split_tests
 from training.rows.kernels.trees import BLOCK
-from training.rows.rows import Rows
-from training.rows.tree_rows import Grown
+from training.rows.partitions.rows import Rows
+from training.rows.statistics.tree_rows import Grown
 
 FEATURES = (
     NumericFeature("age", (10.0, 20.0, 30.0)),

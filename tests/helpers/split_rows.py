@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from training.rows.partitions import threads
-from training.rows.rows import Rows
+from training.rows.partitions.rows import Rows
 
 
 @contextmanager

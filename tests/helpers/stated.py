@@ -10,10 +10,10 @@ import ledgers
 
 from accountant.home import Home
 from models.worth.statements import statement_of
-from training import job
-from training.evaluation.evaluate import AskedWorth
-from training.profiles.profile import AskedProfile
-from training.profiles.release import profile_of
+from training.jobs import job
+from training.measuring.profile.profile import AskedProfile
+from training.measuring.profile.release import profile_of
+from training.measuring.worth.evaluate import AskedWorth
 
 
 @lru_cache

@@ -8,8 +8,8 @@ from pathlib import Path
 import ledgers
 import pyarrow.parquet as pq
 
-from accountant.budget import Budget, Relation
 from accountant.home import Home
+from accountant.privacy.budget import Budget, Relation
 
 KIN = ("Husband", "Not-in-family", "Own-child")
 ROWS = 1500
@@ -36,9 +36,9 @@ def write(folder: Path) -> tuple[Path, Path]:
 
 def train(home: Home, folder: Path) -> None:
     """Registers the rows as `kin` and trains its model."""
-    from training import job
-    from training.plans import Asked
-    from training.rows.datasets import register
+    from training.datasets.datasets import register
+    from training.jobs import job
+    from training.planning.plans import Asked
 
     register(home, "kin", *write(folder), Budget.of(8, "1e-5"), Relation.ADD_REMOVE, None)
     job.train(home, Asked("kin", "lazybb", "4", parameters={"rounds": 24}), by="test")

@@ -8,9 +8,9 @@ from functools import reduce
 import numpy as np
 from exact_laws import exponential_law, permute_and_flip_law, public_of, rows_of
 
-from accountant.mechanisms import ExponentialSelection, ExponentialSelections, PermuteAndFlip, PermuteAndFlips
-from models.features import BooleanFeature
-from training.session import sensitivity_of
+from accountant.noise.mechanisms import ExponentialSelection, ExponentialSelections, PermuteAndFlip, PermuteAndFlips
+from models.features.features import BooleanFeature
+from training.session.session import sensitivity_of
 
 FLAGS = tuple(BooleanFeature(f"x{number}") for number in (1, 2, 3))
 LAWS = {

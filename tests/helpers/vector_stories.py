@@ -15,17 +15,18 @@ from unittest import mock
 
 from ledgers import advance, hexes, plan, registration, request, reserve
 
+from accountant.access import grants, key_life, tokens
+from accountant.access.grants import Grant
 from accountant.audit.repair import repair
-from accountant.budget import Budget, Relation, nano_string
 from accountant.home import Home
-from accountant.ledger import campaigns, evaluations, family_rows, grants, key_life, model_names, tokens
-from accountant.ledger.blocks import appending, block_rows
-from accountant.ledger.blocks.appending import NewBlock
-from accountant.ledger.blocks.person_totals import change_person_total
-from accountant.ledger.blocks.windows import Period
+from accountant.ledger import block_appending, campaigns, evaluations, model_names
+from accountant.ledger.block_appending import NewBlock
 from accountant.ledger.comparisons import REGISTER, Comparison, record_comparison
-from accountant.ledger.grants import Grant
-from accountant.ledger.records import HOLDOUT, Request, Unit, Why
+from accountant.ledger.families import block_rows, family_rows
+from accountant.ledger.families.records import HOLDOUT, Request, Unit, Why
+from accountant.ledger.families.windows import Period
+from accountant.ledger.person_totals import change_person_total
+from accountant.privacy.budget import Budget, Relation, nano_string
 from accountant.privacy.events import BoundedRange, Gaussian, Plan, PureDp, Release, RepeatAndSelect
 from accountant.privacy.selection import Poisson, geometric
 
@@ -50,7 +51,9 @@ def ask(dataset: str = "adult", epsilon: str = "0.5", delta: str = "0", **fields
 def grow(home: Home, name: str, upto: int, **fields: Any) -> None:
     """Append blocks up to this number."""
     for number in range((home.ledger.dataset(name).last or 1) + 1, upto + 1):
-        appending.append(home.ledger.log, NewBlock(name, hexes(f"{name} {number}"), 1000, "steward", **fields), number)
+        block_appending.append(
+            home.ledger.log, NewBlock(name, hexes(f"{name} {number}"), 1000, "steward", **fields), number
+        )
 
 
 def statement(home: Home, seq: int, kind: str) -> None:
@@ -151,7 +154,7 @@ def blocks(home: Home) -> None:
         advance(ledger, reserve(ledger, ask("visits", "0.2", blocks=words), SMALL).seq, "committed")
     ledger.release(reserve(ledger, ask("visits", "0.2", blocks="2-3"), SMALL).seq)
     ledger.set_quota("visits", "ann", Decimal("0.3"), "a test", "steward")
-    appending.drop(ledger.log, "visits", 1, WHY)
+    block_appending.drop(ledger.log, "visits", 1, WHY)
     grow(home, "visits", 4)
     reserve(ledger, ask("visits", "0.2", blocks="all"), SMALL, by="ann")
     ledger.change_budget("visits", Decimal("1.5"), "a test", "steward")
@@ -299,7 +302,7 @@ def a_job_from_before_growth(home: Home) -> None:
     grow(home, "visits", 3)
     advance(ledger, first, "burned")
     ledger.release(second)
-    appending.append(ledger.log, NewBlock("visits", hexes("late"), 1000, "steward"), 4)
+    block_appending.append(ledger.log, NewBlock("visits", hexes("late"), 1000, "steward"), 4)
     advance(ledger, third, "committed")
     reserve(ledger, ask("visits", "0.2", blocks="all"), SMALL)
 
@@ -400,8 +403,8 @@ def priced_above_the_definitions(home: Home) -> None:
 
 def priced(factor: Decimal | int, sound: bool = True) -> ExitStack:
     """While it lasts, jobs are charged their price times `factor`; unless `sound`, nobody judges them beforehand."""
-    from accountant.ledger import charges
-    from accountant.ledger.families import Dataset
+    from accountant.ledger import admission
+    from accountant.ledger.families.families import Dataset
 
     honest, stack = Dataset.price_to_json, ExitStack()
 
@@ -412,11 +415,11 @@ def priced(factor: Decimal | int, sound: bool = True) -> ExitStack:
 
     stack.enter_context(mock.patch.object(Dataset, "price_to_json", other))
     if not sound:
-        stack.enter_context(mock.patch.object(charges, "require_sound", return_value=None))
+        stack.enter_context(mock.patch.object(admission, "require_sound", return_value=None))
     return stack
 
 
 def text(figure: Decimal) -> str:
-    from accountant.canonical import decimal_string
+    from accountant.formats.canonical import decimal_string
 
     return decimal_string(figure.quantize(Decimal("0.000000001")))

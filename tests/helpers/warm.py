@@ -35,14 +35,14 @@ ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 120.0  # seconds
 MODULES = (
     "accountant.audit.audit",
-    "accountant.store.patience",
+    "accountant.store.postgres_timeout",
     "alembic.command",
     "serving.cli.datasets",
-    "serving.cli.here.train",
+    "serving.cli.backends.home.train",
     "serving.cli.server",
     "serving.cli.train",
-    "training.evaluation.public_rows",
-    "training.job",
+    "training.measuring.worth.public_rows",
+    "training.jobs.job",
     # What BentoML imports: more than half of what a server takes to start, and there are many.
     *("aiohttp", "cattrs", "circus.arbiter", "fsspec", "httpx_ws", "jinja2", "markdown_it", "pathspec"),
     *("pydantic_settings", "rich.console", "starlette.applications", "uvicorn.config", "zmq"),

@@ -19,9 +19,9 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from accountant import merkle
-from accountant.canonical import decode_base64, encode_base64
 from accountant.errors import DpserveError
+from accountant.formats import merkle
+from accountant.formats.canonical import decode_base64, encode_base64
 from accountant.keys import verifier_keys
 from accountant.log import notes
 

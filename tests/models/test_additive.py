@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 
 from accountant.errors import InputError, ModelInvalid
-from models.answers import middle
 from models.edit.curves import same_but_for_terms
 from models.edit.editing import EditNote, set_value
-from models.edits import Edit
 from models.explain.card import model_card
 from models.explain.explain import contributions, unit
-from models.features import BooleanFeature, CategoricalFeature, NumericFeature
+from models.features.features import BooleanFeature, CategoricalFeature, NumericFeature
 from models.forms.additive import MAX_INTEGER, AdditiveEnsemble
 from models.forms.registry import ensemble_bytes, ensemble_from_bytes, ensemble_from_json
 from models.forms.voting import VotingEnsemble
-from models.votes import Vote
+from models.parts.answers import middle
+from models.parts.edits import Edit
+from models.parts.votes import Vote
 
 FEATURES = (
     NumericFeature("age", (18.0, 65.0)),

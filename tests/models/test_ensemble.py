@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from accountant.errors import ModelInvalid
-from models.features import BooleanFeature, CategoricalFeature, NumericFeature
+from models.features.features import BooleanFeature, CategoricalFeature, NumericFeature
 from models.forms.registry import ensemble_from_json
 from models.forms.voting import VotingEnsemble
-from models.votes import Vote, describe
+from models.parts.votes import Vote, describe
 
 FEATURES = (
     NumericFeature("age", (18.0, 27.5, 1438692.25)),

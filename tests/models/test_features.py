@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from accountant.errors import InputError, ModelInvalid
-from models.features import (
+from models.features.features import (
     BooleanFeature,
     CategoricalFeature,
     NumericFeature,

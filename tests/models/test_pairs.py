@@ -18,13 +18,13 @@ from models.explain.compare import compare
 from models.explain.explain import contributions, pair_shapes, shapes, unused_of
 from models.explain.markdown import plain
 from models.explain.page import record_page, shapes_page
-from models.features import BooleanFeature, CategoricalFeature, NumericFeature
+from models.features.features import BooleanFeature, CategoricalFeature, NumericFeature
 from models.forms.additive import AdditiveEnsemble
 from models.forms.registry import ensemble_bytes, ensemble_from_bytes
 from models.onnx.export import to_onnx
 from models.onnx.nodes import EXACT
 from models.onnx.runtime import OnnxModel
-from models.pairs import PairTerm
+from models.parts.pairs import PairTerm
 
 FEATURES = (
     NumericFeature("age", (18.0, 40.0, 65.0)),

@@ -18,21 +18,21 @@ from border_columns import borders
 from onnx import TensorProto, helper
 
 from accountant.errors import InputError, ModelInvalid
-from models.answers import probabilities_of
 from models.explain.card import model_card
 from models.explain.explain import contributions, shapes
 from models.explain.picture import picture
-from models.features import BooleanFeature, CategoricalFeature, NumericFeature, encode_columns
+from models.features.features import BooleanFeature, CategoricalFeature, NumericFeature, encode_columns
 from models.forms.registry import ensemble_bytes, ensemble_from_bytes, ensemble_from_json
 from models.forms.trees import TreeEnsemble
 from models.forms.voting import VotingEnsemble
 from models.onnx.export import to_onnx
 from models.onnx.runtime import OnnxModel, columns_from_records
 from models.onnx.trees import merged
-from models.trees import MAX_DEPTH, MAX_WEIGHT, Leaf, Split, route, tree_text
-from models.votes import Vote, holds
-from training.rows.data import columns_of
-from training.rows.schema import parse_schema
+from models.parts.answers import probabilities_of
+from models.parts.trees import MAX_DEPTH, MAX_WEIGHT, Leaf, Split, route, tree_text
+from models.parts.votes import Vote, holds
+from training.rows.schema.schema import parse_schema
+from training.rows.tables.data import columns_of
 
 DATA = Path(__file__).resolve().parents[2] / "examples" / "data"
 FEATURES = (

@@ -19,17 +19,17 @@ import httpx
 import pytest
 from small_home import SCOPES, client, records, serving, until, write_files
 
-from accountant.budget import Budget, Relation
+from accountant.access import tokens
 from accountant.errors import LedgerInvalid
 from accountant.home import Home
-from accountant.ledger import tokens
+from accountant.privacy.budget import Budget, Relation
 from models.store.bundle import FILES
 from serving.app import DOORS
-from serving.process.library_internals import HEAD_BYTES, HEAD_FIELDS
 from serving.process.tokens import new_token
-from training import job
-from training.plans import Asked
-from training.rows.datasets import register
+from serving.process.workers.library_internals import HEAD_BYTES, HEAD_FIELDS
+from training.datasets.datasets import register
+from training.jobs import job
+from training.planning.plans import Asked
 
 pytestmark = pytest.mark.server
 

@@ -14,13 +14,13 @@ from decimal import Decimal
 import pytest
 from small_home import serving, until, write_files
 
+from accountant.access import key_life
 from accountant.audit.audit import audit_place
-from accountant.budget import Budget, Relation
 from accountant.home import Home
-from accountant.ledger import key_life
-from training import job
-from training.plans import Asked
-from training.rows.datasets import register
+from accountant.privacy.budget import Budget, Relation
+from training.datasets.datasets import register
+from training.jobs import job
+from training.planning.plans import Asked
 
 pytestmark = pytest.mark.server
 

@@ -16,11 +16,11 @@ import pytest
 from body_fuzzer import Fuzzer
 from small_home import serving, write_files
 
-from accountant.budget import Budget, Relation
 from accountant.home import Home
-from training import job
-from training.plans import Asked
-from training.rows.datasets import register
+from accountant.privacy.budget import Budget, Relation
+from training.datasets.datasets import register
+from training.jobs import job
+from training.planning.plans import Asked
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 

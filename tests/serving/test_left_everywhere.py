@@ -14,8 +14,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from small_home import Server, dpserve, serving
 
 from accountant.home import Home
-from accountant.ledger.left import left
-from accountant.ledger.records import HOLDOUT
+from accountant.ledger.families.left import left
+from accountant.ledger.families.records import HOLDOUT
 from dpserve.client import Client
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]

@@ -15,14 +15,14 @@ import requests
 from hypothesis import HealthCheck, Phase, given, settings
 from small_home import SCOPES, records, serving, write_files
 
-from accountant.budget import Budget, Relation
 from accountant.home import Home
+from accountant.privacy.budget import Budget, Relation
 from serving.app import DOORS
 from serving.rest.json_schemas import codes
 from serving.rest.openapi import MEANINGS, openapi
-from training import job
-from training.plans import Asked
-from training.rows.datasets import register
+from training.datasets.datasets import register
+from training.jobs import job
+from training.planning.plans import Asked
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 

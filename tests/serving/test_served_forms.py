@@ -13,21 +13,21 @@ import pyarrow.parquet as pq
 import pytest
 from given_models import Given
 
-from accountant.budget import Budget, Relation
 from accountant.home import Home
-from accountant.ledger.records import NewPeople
+from accountant.ledger.families.records import NewPeople
+from accountant.privacy.budget import Budget, Relation
 from models.forms.trees import TreeEnsemble
 from models.forms.voting import VotingEnsemble
+from models.parts.trees import Leaf, Split
+from models.parts.votes import Vote
 from models.store.loading import load_verified
-from models.trees import Leaf, Split
-from models.votes import Vote
 from serving.cli.app import run
 from serving.process.registry import Registry
 from serving.rest.models import answer_records
-from training import job
+from training.datasets.datasets import register
+from training.jobs import job
 from training.learners import LEARNERS
-from training.plans import Asked
-from training.rows.datasets import register
+from training.planning.plans import Asked
 
 SCHEMA = """
 target: {{name: sort, classes: {classes}}}

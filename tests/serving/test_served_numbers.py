@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 from given_models import Given
 
-from accountant.budget import Budget, Relation
 from accountant.home import Home
-from accountant.ledger.records import NewPeople
+from accountant.ledger.families.records import NewPeople
+from accountant.privacy.budget import Budget, Relation
 from models.forms.additive import AdditiveEnsemble
 from models.onnx.runtime import columns_from_records
 from models.store.loading import load_verified
@@ -24,10 +24,10 @@ from serving.cli.app import run
 from serving.process.registry import Registry
 from serving.rest.json_schemas import PREDICTED
 from serving.rest.models import _description, answer_records
-from training import job
+from training.datasets.datasets import register
+from training.jobs import job
 from training.learners import LEARNERS
-from training.plans import Asked
-from training.rows.datasets import register
+from training.planning.plans import Asked
 
 MADE = NewPeople("made rows", "test")
 SCHEMAS = {

@@ -33,23 +33,24 @@ from small_home import (
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from accountant import errors, merkle
-from accountant.budget import Budget, Relation
-from accountant.canonical import decode_base64
+from accountant import errors
+from accountant.access import tokens
 from accountant.certificates.certificate import verify
+from accountant.formats import merkle
+from accountant.formats.canonical import decode_base64
 from accountant.home import Home
-from accountant.ledger import tokens
 from accountant.log.last_seen import HighWater
 from accountant.log.notes import verify_checkpoint
+from accountant.privacy.budget import Budget, Relation
 from models.store.loading import load_verified
 from serving.app import DOORS
 from serving.http.routes import Doors
 from serving.process.tokens import new_token
-from serving.process.trail_lines import lines
+from serving.process.watch.trail_lines import lines
 from serving.wire.errors import error_response
-from training import job
-from training.plans import Asked
-from training.rows.datasets import register
+from training.datasets.datasets import register
+from training.jobs import job
+from training.planning.plans import Asked
 
 pytestmark = pytest.mark.server
 

@@ -25,15 +25,15 @@ from noted_draws import drawn
 from small_home import client, records, serving, until, write_files
 
 from accountant.audit.audit import audit_home
-from accountant.budget import Budget, Relation
 from accountant.home import Home
+from accountant.privacy.budget import Budget, Relation
 from accountant.privacy.claims import Price
 from serving.process.tokens import new_token
 from serving.rest.event_stream import MOST_OF_ONE
-from training import job
-from training.lease import this_process
-from training.plans import Asked, plan
-from training.rows.datasets import register
+from training.datasets.datasets import register
+from training.finish.lease import this_process
+from training.jobs import job
+from training.planning.plans import Asked, plan
 
 pytestmark = pytest.mark.server
 

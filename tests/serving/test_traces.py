@@ -16,14 +16,14 @@ from in_process import Site
 from ledgers import named, prepared, trained
 from small_home import dpserve, free_port, records, until
 
-from accountant import traces
 from accountant.errors import InputError
 from accountant.home import Home
 from accountant.ledger.entry_search import Wanted, search
-from serving.process.settings import ServerSettings
+from accountant.system import traces
+from serving.process.config.settings import ServerSettings
 from serving.rest import drafts, jobs, models
-from training import job, job_traces
-from training.plans import Asked
+from training.jobs import job, job_traces
+from training.planning.plans import Asked
 
 TRACE, CALLER = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 BODY = {"dataset": "adult", "learner": "lazybb", "epsilon": "0.1", "parameters": {"rounds": 4}, "model": "secretive"}

@@ -22,11 +22,11 @@ from small_home import DATA, dpserve, records, serving, until, write_files
 from tritonclient.utils import InferenceServerException
 
 from accountant.audit.audit import audit_home
-from accountant.budget import Budget, Relation
 from accountant.home import Home
-from training import job
-from training.plans import Asked
-from training.rows.datasets import register
+from accountant.privacy.budget import Budget, Relation
+from training.datasets.datasets import register
+from training.jobs import job
+from training.planning.plans import Asked
 
 pytestmark = pytest.mark.server
 

@@ -28,10 +28,11 @@ from small_home import until
 from accountant.audit.audit import audit_home
 from accountant.errors import JobFailed, LedgerUnavailable, WrongState
 from accountant.home import Home
-from training import job, lease, queue
-from training.job_views import job_to_json
-from training.lease import Lease, lives, this_process
-from training.plans import Asked
+from training.finish import lease
+from training.finish.lease import Lease, lives, this_process
+from training.jobs import job, queue
+from training.planning.job_views import job_to_json
+from training.planning.plans import Asked
 
 ASKED = Asked("adult", "lazybb", "0.05", parameters={"rounds": 8})
 IN_A_NAMESPACE = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")

@@ -13,23 +13,24 @@ import pyarrow.parquet as pq
 import pytest
 
 from accountant.audit.audit import audit_home
-from accountant.budget import Budget, Relation
 from accountant.errors import BudgetRefused, InputError
 from accountant.home import Home
-from models.features import BooleanFeature, CategoricalFeature, NumericFeature
+from accountant.privacy.budget import Budget, Relation
+from models.features.features import BooleanFeature, CategoricalFeature, NumericFeature
 from models.store.loading import load_verified
 from serving.cli import app
-from training import job, plans
-from training.calibrate import rehearse
-from training.job_views import dataset_to_json
-from training.job_words import CHOSEN
+from training.calibration.calibrate import rehearse
+from training.datasets.datasets import register
+from training.jobs import job
 from training.learners import LEARNERS, AutoClassifier, AutoRegressor
 from training.learners.choice import choose
+from training.learners.job_words import CHOSEN
+from training.learners.parameters import learner_of, stored
 from training.notebook import Columns
-from training.parameters import learner_of, stored
-from training.plans import Asked
-from training.rows.datasets import register
-from training.session import Public
+from training.planning import plans
+from training.planning.job_views import dataset_to_json
+from training.planning.plans import Asked
+from training.session.session import Public
 from training.tuning.tune import Tuning
 
 ROWS = 600

@@ -26,9 +26,9 @@ from postgres import server
 from accountant.audit.audit import audit_home
 from accountant.errors import LedgerUnavailable
 from accountant.home import Home
-from accountant.store import patience
-from training import job, queue
-from training.lease import Lease
+from accountant.store import postgres_timeout
+from training.finish.lease import Lease
+from training.jobs import job, queue
 
 pytestmark = pytest.mark.slow
 
@@ -82,7 +82,7 @@ def test_a_ledger_that_is_cut_off_within_a_job_is_waited_for_as_long_as_a_lease(
     whoever can reach the ledger again."""
     home, wire, checks = homes[0], SilentWire(server().folder), []
     (home / "database.url").write_text(wire.url((home / "database.url").read_text().split("@/")[1].split("?")[0]))
-    monkeypatch.setattr(patience, "ANSWER_SECONDS", 1.0)
+    monkeypatch.setattr(postgres_timeout, "ANSWER_SECONDS", 1.0)
     monkeypatch.setattr(Lease, "SECONDS", lease)
     monkeypatch.setattr(Lease, "FRESH", 0.3)
     monkeypatch.setattr(Lease, "BEAT", 0.1)

@@ -10,8 +10,8 @@ from ledgers import place, registration, request, reserve
 from small_home import until
 
 from accountant.home import Home
-from accountant.store import bell
-from training import queue
+from accountant.store import job_notifications
+from training.jobs import queue
 
 NEVER = 1e6  # seconds: what ends before is woken
 
@@ -45,7 +45,7 @@ class Waiting:
 
 def test_whoever_waits_hears_of_a_job(home, monkeypatch):
     """On SQLite by the clock; on PostgreSQL by the database, and the clock is set beyond the test."""
-    monkeypatch.setattr(bell, "HEARD_SECONDS", NEVER)
+    monkeypatch.setattr(job_notifications, "HEARD_SECONDS", NEVER)
     if home.ledger.log.database.url.startswith("sqlite"):
         waiting = Waiting(home)
         until(waiting.woken, "the clock wakes")
@@ -60,7 +60,7 @@ def test_whoever_waits_hears_of_a_job(home, monkeypatch):
 
 
 def test_what_was_announced_before_is_not_missed(home, monkeypatch):
-    monkeypatch.setattr(bell, "HEARD_SECONDS", NEVER)
+    monkeypatch.setattr(job_notifications, "HEARD_SECONDS", NEVER)
     heard = home.bell()
     reserve(home.ledger)
     heard.wait(threading.Event())
@@ -72,7 +72,7 @@ def test_a_line_that_breaks_leaves_the_clock_and_is_laid_again(tmp_path, monkeyp
 
     url = postgres.server().fresh()
     home = Home.init({"DPSERVE_HOME": str(tmp_path / "home"), "DPSERVE_LEDGER_URL": url})
-    monkeypatch.setattr(bell, "HEARD_SECONDS", NEVER)
+    monkeypatch.setattr(job_notifications, "HEARD_SECONDS", NEVER)
     waiting = Waiting(home)
     listens = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
     until(lambda: waiting.bell._line is not None, "it listens")
@@ -99,10 +99,10 @@ def test_worker_takes_only_the_jobs_it_was_started_for(home):
 @pytest.mark.slow
 def test_worker_trains_as_soon_as_it_is_told(tmp_path, monkeypatch):
     """Two workers of one PostgreSQL, each for another dataset: the job is done by the one for it, without the clock."""
-    from training import job
-    from training.plans import Asked
+    from training.jobs import job
+    from training.planning.plans import Asked
 
-    monkeypatch.setattr(bell, "HEARD_SECONDS", NEVER)
+    monkeypatch.setattr(job_notifications, "HEARD_SECONDS", NEVER)
     path = ledgers.copy_on_postgresql(ledgers.prepared_on_postgresql(), tmp_path / "home")
     homes = [Home.open(place(path)) for _ in range(3)]
     stop, took = threading.Event(), []

@@ -7,11 +7,11 @@ from decimal import Decimal
 import pytest
 from exact_laws import public_of
 
-from accountant.budget import NANO, Budget, Relation, from_nano, nano
-from accountant.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialSelection
+from accountant.noise.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialSelection
+from accountant.privacy.budget import NANO, Budget, Relation, from_nano, nano
 from accountant.privacy.claims import ADAPTIVE, CHEAP_BOUNDS, GAUSSIAN, PURE, claim
-from training import calibrate as module
-from training.calibrate import calibrate, rehearse
+from training.calibration import calibrate as module
+from training.calibration.calibrate import calibrate, rehearse
 
 
 class Sums:

@@ -12,28 +12,29 @@ import pyarrow.parquet as pq
 import pytest
 from small_home import ROOT, write_files
 
-from accountant import canonical
-from accountant.budget import Budget, Relation
+from accountant.access.grants import access_of
 from accountant.errors import BudgetRefused, InputError
+from accountant.formats import canonical
 from accountant.home import Home
-from accountant.ledger.families import Started
-from accountant.ledger.grants import access_of
-from models.reading import MOST_NAMED
+from accountant.ledger.families.families import Started
+from accountant.privacy.budget import Budget, Relation
+from models.features.reading import MOST_NAMED
 from models.store.loading import load_verified
 from serving.cli.app import run
 from serving.pages.job_form import Form
 from serving.rest.jobs import planned
-from training import job, plans, work_out
-from training.evaluation.evaluate import AskedWorth, check_fits
+from training.datasets.datasets import folders_of, open_rows, register
+from training.jobs import job
 from training.learners import LEARNERS
 from training.learners.boosting.lazybb import LazyBB
 from training.learners.docs import learners_to_json
-from training.plans import Asked
+from training.measuring.worth.evaluate import AskedWorth, check_fits
+from training.planning import plans, price_calculation
+from training.planning.plans import Asked
 from training.rows.cluster.driver import manifest
-from training.rows.datasets import folders_of, open_rows, register
-from training.rows.partitions.source import Source
-from training.rows.schema import parse_schema, schema_of
-from training.session import Public
+from training.rows.schema.schema import parse_schema, schema_of
+from training.rows.tables.partition_source import Source
+from training.session.session import Public
 from training.tuning.tune import Tuning
 
 ROWS, TOTAL = 1000, Budget.of("20", "1e-5")
@@ -256,12 +257,12 @@ def test_all_runs_of_a_tuned_job_read_the_same(home):
 def test_names_and_plan_share_the_room_of_an_entry(monkeypatch):
     text = canonical.encode({"features": "age,colour"}).decode()
     public = Public.of(parse_schema(SCHEMA.encode()), Relation.ADD_REMOVE, Budget.of("1", "1e-6"), False)
-    plan = work_out.offer("lazybb", text, public).recipe.plan
-    monkeypatch.setattr(work_out, "MOST_PLAN", len(canonical.encode(plan.to_json())) + len(text))
-    work_out.offer("lazybb", text, public)
-    monkeypatch.setattr(work_out, "MOST_PLAN", work_out.MOST_PLAN - 1)
+    plan = price_calculation.offer("lazybb", text, public).recipe.plan
+    monkeypatch.setattr(price_calculation, "MOST_PLAN", len(canonical.encode(plan.to_json())) + len(text))
+    price_calculation.offer("lazybb", text, public)
+    monkeypatch.setattr(price_calculation, "MOST_PLAN", price_calculation.MOST_PLAN - 1)
     with pytest.raises(InputError, match="an entry of the ledger does not hold them"):
-        work_out.offer("lazybb", text, public)
+        price_calculation.offer("lazybb", text, public)
 
 
 @pytest.mark.parametrize("frame", [True, False], ids=["a frame", "an array"])

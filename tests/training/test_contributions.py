@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from exact_laws import EVERY_ROW, canonical, datasets, public_of, rows_of, transcript_law
 
-from accountant.budget import NANO, Relation
+from accountant.privacy.budget import NANO, Relation
 from accountant.privacy.renyi import compose_pure
-from training.calibrate import rehearse
+from training.calibration.calibrate import rehearse
 from training.learners.boosting.lazybb import LazyBB
 
 pytestmark = pytest.mark.slow

@@ -15,19 +15,20 @@ from crash_driver import Driver, files
 from ledgers import copy, place, prepared
 
 from accountant.audit.audit import audit_home
-from accountant.budget import Relation
 from accountant.errors import InputError, JobFailed, NameTaken, WrongState
-from accountant.files import holding, open_directory
 from accountant.home import Home
+from accountant.privacy.budget import Relation
+from accountant.system.files import holding, open_directory
 from models.store import placing
 from models.store.bundle import ModelStore
 from models.store.decisions import BEGUN
-from serving.cli.here.ledger import audited
-from training import job, plans
-from training.job_views import job_to_json
-from training.lease import this_process
-from training.plans import Asked
-from training.rows.datasets import register
+from serving.cli.backends.home.ledger import audited
+from training.datasets.datasets import register
+from training.finish.lease import this_process
+from training.jobs import job
+from training.planning import plans
+from training.planning.job_views import job_to_json
+from training.planning.plans import Asked
 
 pytestmark = pytest.mark.slow
 
@@ -83,31 +84,31 @@ POINTS = {
     "accountant.ledger.ledger:Ledger.reserve:after:1": "released",
     "accountant.ledger.ledger:Ledger.start:before:1": "released",
     "accountant.ledger.ledger:Ledger.start:after:1": "burned",
-    "training.job:open_rows:after:1": "burned",
-    "training.session:Session.release:before:1": "burned",
-    "training.session:Session.release:after:1": "burned",
-    "training.session:Session.release:after:4": "burned",
-    "training.session:Session.close:after:1": "burned",
-    "training.release:replace_file:before:1": "burned",
-    "accountant.files:sync_directory:before:1": "burned",
-    "training.job:keep:after:1": "burned",
+    "training.jobs.job:open_rows:after:1": "burned",
+    "training.session.session:Session.release:before:1": "burned",
+    "training.session.session:Session.release:after:1": "burned",
+    "training.session.session:Session.release:after:4": "burned",
+    "training.session.session:Session.close:after:1": "burned",
+    "training.finish.release:replace_file:before:1": "burned",
+    "accountant.system.files:sync_directory:before:1": "burned",
+    "training.jobs.job:keep:after:1": "burned",
     "accountant.ledger.ledger:Ledger.commit:before:1": "burned",
     "accountant.ledger.ledger:Ledger.commit:after:1": "issued",
-    "training.release:_envelope:before:1": "issued",
-    "training.release:_envelope:after:1": "issued",
+    "training.finish.release:_envelope:before:1": "issued",
+    "training.finish.release:_envelope:after:1": "issued",
     "accountant.ledger.ledger:Ledger.issue:before:1": "issued",
     "accountant.ledger.ledger:Ledger.issue:after:1": "issued",
-    "training.release:bundle_of:after:1": "issued",
+    "training.finish.release:bundle_of:after:1": "issued",
     "models.store.bundle:_publish:before:1": "issued",
     "models.store.bundle:_publish:after:1": "issued",
     "models.store.bundle:ModelStore.promote:before:1": "issued",
     "models.store.bundle:ModelStore.add:after:1": "issued",
-    "training.release:discard:before:1": "issued",
-    "training.release:discard>shutil:rmtree:before:1": "issued",
-    "training.release:discard>os:unlink:after:1": "issued",
-    "training.release:discard>os:unlink:after:2": "issued",
-    "training.release:discard:after:1": "issued",
-    "training.job:finish:after:1": "issued",
+    "training.finish.release:discard:before:1": "issued",
+    "training.finish.release:discard>shutil:rmtree:before:1": "issued",
+    "training.finish.release:discard>os:unlink:after:1": "issued",
+    "training.finish.release:discard>os:unlink:after:2": "issued",
+    "training.finish.release:discard:after:1": "issued",
+    "training.jobs.job:finish:after:1": "issued",
     # inside and around each of the four transactions (where the tables are there, none comes before)
     "accountant.store.store:Tree.append:before:1": None,
     "accountant.store.store:Tree.append:after:1": None,
@@ -157,7 +158,7 @@ def killed_at(driver, home, point):
 
 BEFORE_IT_IS_CHAMPION = [
     "accountant.ledger.ledger:Ledger.issue:after:1",
-    "training.release:bundle_of:after:1",
+    "training.finish.release:bundle_of:after:1",
     "models.store.bundle:_publish:before:1",
     "models.store.bundle:_publish:after:1",
     "models.store.bundle:ModelStore.add:after:1",
@@ -293,7 +294,7 @@ def test_recovery_leaves_a_living_process_alone(driver, home):
 def test_killed_during_recovery_too(driver, home):
     """Recovery is cut as well, again and again, and comes to the same end."""
     assert driver.run("train", home, "accountant.ledger.ledger:Ledger.commit:after:1") is None
-    for point in ("training.release:_envelope:after:1", "accountant.ledger.ledger:Ledger.issue:after:1"):
+    for point in ("training.finish.release:_envelope:after:1", "accountant.ledger.ledger:Ledger.issue:after:1"):
         assert driver.run("recover", home, point) is None
     assert driver.run("recover", home, "models.store.bundle:ModelStore.add:after:1") is None
     opened, _ = settle(home, drawn(home))
@@ -363,14 +364,14 @@ def test_a_first_start_that_was_cut_is_taken_up(driver, tmp_path, point):
 
 
 REGISTER = {
-    "training.rows.datasets:pack:after:1": False,
-    "training.rows.datasets:write_packed:after:1": False,
-    "training.rows.datasets:_check_new_rows:after:1": False,
+    "training.datasets.datasets:pack:after:1": False,
+    "training.datasets.datasets:write_packed:after:1": False,
+    "training.datasets.datasets:_check_new_rows:after:1": False,
     "accountant.ledger.ledger:Ledger.register:before:1": False,
     "accountant.store.store:Tree.append:after:1": False,
     "accountant.log.last_seen:LockedMark.advance:before:1": True,
     "accountant.ledger.ledger:Ledger.register:after:1": True,
-    "training.rows.datasets:note:before:1": True,
+    "training.datasets.datasets:note:before:1": True,
 }
 
 

@@ -11,26 +11,28 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from accountant.budget import Budget, Relation
 from accountant.errors import BudgetRefused, DataError, InputError, LedgerUnavailable, ModelInvalid
 from accountant.home import Home
+from accountant.privacy.budget import Budget, Relation
 from models.forms.registry import ensemble_bytes
 from models.onnx import check
 from models.onnx.check import MAX_NODES
 from models.onnx.export import to_onnx
-from training import job, plan_warnings, plans, queue
+from training.calibration import plan_warnings
+from training.calibration.plan_warnings import FEW_TEXTS, check_exportable
+from training.datasets import datasets
+from training.jobs import job, queue
 from training.learners import LEARNERS
 from training.learners.boosting.bdpe import SplitRisks
 from training.learners.forest import _logit
-from training.plan_warnings import FEW_TEXTS, check_exportable
-from training.plans import Asked
-from training.rows import datasets
-from training.rows import rows as rows_module
-from training.rows.rows import FEW_ROWS, MOST_ROWS
-from training.rows.schema import parse_schema
-from training.session import Public, Rehearsal
+from training.planning import plans
+from training.planning.plans import Asked
+from training.planning.price_calculation import offer
+from training.rows.partitions import rows as rows_module
+from training.rows.partitions.rows import FEW_ROWS, MOST_ROWS
+from training.rows.schema.schema import parse_schema
+from training.session.session import Public, Rehearsal
 from training.tuning.tune import Tuning
-from training.work_out import offer
 
 NUMBER = {"type": "numeric", "range": [0, 1], "bins": 8}
 FLAG = {"type": "boolean"}
@@ -180,9 +182,9 @@ def test_a_schema_whose_texts_alone_are_too_large_is_refused_without_trying(monk
     public = public_of({f"c{i}": TEXT for i in range(3)})
     learner = LEARNERS["lazybb"](rounds=3)
     blank = learner.learn(Rehearsal(public, Decimal("0.01")))
-    monkeypatch.setattr("training.plan_warnings.FEW_TEXTS", 1)
+    monkeypatch.setattr("training.calibration.plan_warnings.FEW_TEXTS", 1)
     check_exportable(learner, public, blank)
-    monkeypatch.setattr("training.plan_warnings.MOST_NAMES", 5)
+    monkeypatch.setattr("training.calibration.plan_warnings.MOST_NAMES", 5)
     with pytest.raises(InputError, match="their categories and cut points alone are too large; its first 2 features"):
         check_exportable(learner, public, blank)
 

@@ -8,14 +8,14 @@ import ledgers
 import numpy as np
 import pytest
 
-from accountant.budget import Budget, Relation
 from accountant.home import Home
+from accountant.privacy.budget import Budget, Relation
 from benchmarks import forecast
-from models.features import BooleanFeature
-from training import plans
+from models.features.features import BooleanFeature
 from training.learners.expected import GUESS, LEAST, REACHED, expected
-from training.plans import Asked
-from training.session import Public
+from training.planning import plans
+from training.planning.plans import Asked
+from training.session.session import Public
 
 FEATURES = (BooleanFeature("x"),)
 

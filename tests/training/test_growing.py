@@ -14,24 +14,24 @@ import pytest
 from ledgers import bundles, place
 
 from accountant.audit.audit import audit_home
-from accountant.budget import Budget, Relation
 from accountant.errors import BudgetRefused, DataError, InputError, NameTaken
 from accountant.home import Home
-from accountant.ledger import comparisons
-from accountant.ledger.blocks import appending
-from accountant.ledger.blocks.windows import Period
-from accountant.ledger.families import Started
-from accountant.ledger.records import NewPeople, Why
+from accountant.ledger import block_appending, comparisons
+from accountant.ledger.families.families import Started
+from accountant.ledger.families.records import NewPeople, Why
+from accountant.ledger.families.windows import Period
+from accountant.privacy.budget import Budget, Relation
 from models.store.bundle import ModelStore
 from models.store.loading import load_of_home
-from training import job, plans
-from training.growing.append import PersonWords, append
-from training.growing.delete import delete
-from training.plans import Asked, plan
-from training.rows import datasets, known_rows
-from training.rows.datasets import open_rows, register
-from training.rows.rows import FEW_ROWS, row_bound
-from training.rows.schema import schema_of
+from training.datasets import datasets, known_rows
+from training.datasets.datasets import open_rows, register
+from training.datasets.growing.append import PersonWords, append
+from training.datasets.growing.delete import delete
+from training.jobs import job
+from training.planning import plans
+from training.planning.plans import Asked, plan
+from training.rows.partitions.rows import FEW_ROWS, row_bound
+from training.rows.schema.schema import schema_of
 
 ROWS = 300
 AGAIN = {"person": PersonWords(each_block=True, why=Why("steward", "a test"))}
@@ -217,14 +217,14 @@ def test_rows_of_a_block_that_another_host_entered_meanwhile_stay(tmp_path, monk
     for table, file in zip(weeks(2), files, strict=True):
         pq.write_table(table, file)
     register(home, "visits", files[0], tmp_path / "visits.yaml", TOTAL, Relation.ADD_REMOVE, "person")
-    enter = appending.append
+    enter = block_appending.append
 
     def entered_there(*given, **tried):
         if not tried:  # in earnest
             enter(*given)
         return enter(*given, **tried)
 
-    monkeypatch.setattr(appending, "append", entered_there)
+    monkeypatch.setattr(block_appending, "append", entered_there)
     with pytest.raises(NameTaken, match="in block 2 of visits already"):
         append(home, "visits", files[1], "steward")
     dataset = home.ledger.dataset("visits")

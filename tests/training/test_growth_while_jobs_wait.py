@@ -20,14 +20,14 @@ import pytest
 from ledgers import bundles, place
 
 from accountant.audit.audit import audit_home
-from accountant.budget import Budget, Relation
 from accountant.errors import NameTaken
 from accountant.home import Home
-from training import job, queue
-from training.growing.append import append
-from training.growing.schedule import add, described, submit_due
-from training.plans import Asked
-from training.rows.datasets import register
+from accountant.privacy.budget import Budget, Relation
+from training.datasets.datasets import register
+from training.datasets.growing.append import append
+from training.jobs import job, queue
+from training.jobs.schedule import add, described, submit_due
+from training.planning.plans import Asked
 
 pytestmark = pytest.mark.slow
 

@@ -18,7 +18,6 @@ import pytest
 from ledgers import begun
 from small_home import until
 
-from accountant.budget import Budget, Relation
 from accountant.errors import (
     BudgetRefused,
     DataError,
@@ -34,14 +33,16 @@ from accountant.errors import (
 )
 from accountant.home import Home
 from accountant.keys import dsse
+from accountant.privacy.budget import Budget, Relation
 from models.store.loading import load_verified
-from training import job, plans, pricing, queue
-from training.job_views import dataset_to_json, job_to_json
+from training.datasets.datasets import register
+from training.jobs import job, queue
 from training.learners import LEARNERS
-from training.plans import Asked
-from training.rows.data import columns_of
-from training.rows.datasets import register
-from training.rows.schema import schema_of
+from training.planning import plans, price_cache
+from training.planning.job_views import dataset_to_json, job_to_json
+from training.planning.plans import Asked
+from training.rows.schema.schema import schema_of
+from training.rows.tables.data import columns_of
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "data"
 ROWS = 3000
@@ -143,7 +144,7 @@ def test_a_job_beyond_the_budget_is_refused_with_what_would_fit(adult):
 
 def test_far_too_much_is_refused_in_the_same_words_as_after_the_whole_search(adult, monkeypatch):
     searched, said = [], []
-    monkeypatch.setattr(plans, "offer_for", lambda *asked: (searched.append(asked), pricing.offer_for(*asked))[1])
+    monkeypatch.setattr(plans, "offer_for", lambda *asked: (searched.append(asked), price_cache.offer_for(*asked))[1])
     for far, searches in ((plans.FAR, 0), (10**9, 1)):
         monkeypatch.setattr(plans, "FAR", far)
         with pytest.raises(BudgetRefused) as refused:

@@ -19,21 +19,19 @@ from accountant.audit.audit import audit_home
 from accountant.errors import IdempotencyConflict, InputError
 from accountant.home import Home
 from accountant.ledger import job_rows
+from accountant.ledger.families.records import MOST_LABELS, check_labels
 from accountant.ledger.job_counts import queue as queue_now
-from accountant.ledger.records import MOST_LABELS, check_labels
 from accountant.store.tables import job_table
 from serving.cli.app import app
-from serving.pages.entry_text import told
-from serving.process.metrics import JobFigures, LedgerGauges, render
-from serving.process.settings import ServerSettings
-from serving.rest import evaluations, jobs, profiles
-from serving.rest.growing import schedules
-from training import job, queue
-from training.evaluation.evaluate import AskedWorth
-from training.growing import schedule
-from training.job_views import job_to_json
-from training.plans import Asked
-from training.profiles.profile import AskedProfile
+from serving.pages.parts.entry_text import told
+from serving.process.config.settings import ServerSettings
+from serving.process.watch.metrics import JobFigures, LedgerGauges, render
+from serving.rest import evaluations, jobs, profiles, schedules
+from training.jobs import job, queue, schedule
+from training.measuring.profile.profile import AskedProfile
+from training.measuring.worth.evaluate import AskedWorth
+from training.planning.job_views import job_to_json
+from training.planning.plans import Asked
 
 ASKED = Asked("adult", "lazybb", "0.1", parameters={"rounds": 4})
 WAITS = "a worker has not all of its labels; the job waits for one that has"

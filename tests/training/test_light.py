@@ -14,15 +14,15 @@ from training.learners import LEARNERS
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = {"numba", "sklearn", "bentoml", "onnxruntime"}
 PUBLIC = [
-    "training.derive",
-    "training.job",
-    "training.job_views",
+    "training.finish.derive",
+    "training.jobs.job",
+    "training.planning.job_views",
     "training.learners.choice",
     "training.learners.docs",
-    "training.plans",
-    "training.queue",
-    "training.rows.datasets",
-    "training.rows.row_files",
+    "training.planning.plans",
+    "training.jobs.queue",
+    "training.datasets.datasets",
+    "training.rows.tables.row_files",
     "training.tuning.tune",
 ]
 

@@ -23,11 +23,11 @@ CONSTANT = 150 * 10**6
 CHILD = """
 import sys
 from pathlib import Path
-from accountant.budget import Budget, Relation
+from accountant.privacy.budget import Budget, Relation
 from accountant.home import Home
 from training import job
-from training.plans import Asked
-from training.rows.datasets import register
+from training.planning.plans import Asked
+from training.datasets.datasets import register
 from training.learners.boosting.lazybb import LazyBB  # what is else loaded with the first job and the first rows
 from training.rows.kernels import additive, cells, votes, words
 
@@ -80,9 +80,9 @@ def test_a_fit_takes_less_than_four_times_the_packed_bins_and_a_constant(tmp_pat
 TEXTS = """
 import resource, sys
 from pathlib import Path
-from accountant.budget import Budget, Relation
+from accountant.privacy.budget import Budget, Relation
 from accountant.home import Home
-from training.rows.datasets import register
+from training.datasets.datasets import register
 from training.rows.kernels import votes, words
 
 home, folder = Home.init(), Path(sys.argv[1])

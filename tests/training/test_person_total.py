@@ -16,25 +16,24 @@ import pytest
 from ledgers import place
 
 from accountant.audit.audit import audit_home
-from accountant.budget import Budget
 from accountant.errors import BudgetRefused, InputError, LedgerUnavailable
 from accountant.home import Home
-from accountant.ledger.families import Started
-from accountant.ledger.records import NewPeople, Why
+from accountant.ledger.families.families import Started
+from accountant.ledger.families.records import NewPeople, Why
+from accountant.privacy.budget import Budget
 from models.store.bundle import ModelStore
 from models.store.loading import load_of_home
 from serving.cli.app import run
-from training import job
-from training.growing import schedule
-from training.growing.append import PersonWords, append
-from training.growing.delete import delete
-from training.job_views import dataset_to_json
-from training.plans import Asked, plan
-from training.registering.asked import AskedRegistration, registered
-from training.rows.datasets import open_rows
+from training.datasets.datasets import open_rows
+from training.datasets.drafts.asked import AskedRegistration, registered
+from training.datasets.growing.append import PersonWords, append
+from training.datasets.growing.delete import delete
+from training.jobs import job, schedule
+from training.planning.job_views import dataset_to_json
+from training.planning.plans import Asked, plan
 from training.rows.packed.persons import PEOPLE, Before
-from training.rows.people import unit_ids
-from training.rows.schema import schema_of
+from training.rows.people.people import unit_ids
+from training.rows.schema.schema import schema_of
 
 SCHEMA = """
 target: {name: ill, classes: ["no", "yes"]}

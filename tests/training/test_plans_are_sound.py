@@ -15,20 +15,20 @@ import pytest
 from ledgers import place
 
 from accountant.audit.audit import audit_home
-from accountant.budget import Budget, Relation
 from accountant.errors import BudgetRefused, InputError
 from accountant.home import Home
-from accountant.ledger.records import Job
-from training import job
-from training.evaluation import evaluate
-from training.evaluation.evaluate import AskedWorth
-from training.growing.append import append
+from accountant.ledger.families.records import Job
+from accountant.privacy.budget import Budget, Relation
+from training.datasets.datasets import register
+from training.datasets.growing.append import append
+from training.jobs import job
 from training.learners import LEARNERS
-from training.parameters import defaults_of
-from training.plans import Asked
-from training.profiles import profile
-from training.profiles.profile import AskedProfile
-from training.rows.datasets import register
+from training.learners.parameters import defaults_of
+from training.measuring.profile import profile
+from training.measuring.profile.profile import AskedProfile
+from training.measuring.worth import evaluate
+from training.measuring.worth.evaluate import AskedWorth
+from training.planning.plans import Asked
 from training.tuning.tune import Tuning
 
 PLANS = int(os.environ.get("PLANNED", "80"))  # with the seed below

@@ -15,35 +15,36 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from accountant import canonical
+from accountant.access.grants import access_of
 from accountant.audit.replay import Replay
-from accountant.budget import Budget, Relation
 from accountant.certificates.certificate import digest
 from accountant.certificates.plain_words import plain, to_text
 from accountant.certificates.statement import sign
 from accountant.errors import IdempotencyConflict, InputError, LedgerInvalid, ModelInvalid
+from accountant.formats import canonical
 from accountant.home import Home
 from accountant.keys import dsse
-from accountant.ledger.grants import access_of
-from accountant.ledger.records import NewPeople
+from accountant.ledger.families.records import NewPeople
+from accountant.privacy.budget import Budget, Relation
 from dpserve.client import _request
 from dpserve.types import Dataset, Job, Plan
 from models.store.bundle import FILES
 from models.store.loading import load_verified
 from serving.cli.app import run
-from serving.pages.entry_text import told
 from serving.pages.job_form import Form, price_of
+from serving.pages.parts.entry_text import told
 from serving.process.registry import Registry
 from serving.rest.jobs import planned, submitted
 from serving.rest.json_schemas import DATASETS, PREDICTED
 from serving.rest.models import answer_records
-from training import job, plans
-from training.job_views import dataset_to_json
-from training.plans import Asked, public_of
-from training.release import bundle_of
-from training.rows.datasets import register
-from training.rows.schema import schema_of
-from training.session import Public
+from training.datasets.datasets import register
+from training.finish.release import bundle_of
+from training.jobs import job
+from training.planning import plans
+from training.planning.job_views import dataset_to_json
+from training.planning.plans import Asked, public_of
+from training.rows.schema.schema import schema_of
+from training.session.session import Public
 
 ROWS, TOTAL = 600, Budget.of("4", "1e-5")
 SCHEMA = """\

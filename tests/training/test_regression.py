@@ -15,22 +15,23 @@ import pyarrow.parquet as pq
 import pytest
 from mean_by_bin import MeanByBin
 
-from accountant.budget import Budget, Relation
 from accountant.errors import DataError, InputError, SchemaError
 from accountant.home import Home
-from accountant.ledger.records import NewPeople, Unit
+from accountant.ledger.families.records import NewPeople, Unit
+from accountant.privacy.budget import Budget, Relation
+from models.parts.votes import Vote
 from models.store.loading import load_verified
-from models.votes import Vote
 from serving.cli.app import run
-from training import job, plans
-from training.job_views import dataset_to_json
+from training.datasets.datasets import pack, register
+from training.jobs import job
 from training.learners import LEARNERS
-from training.plans import Asked, public_of
-from training.rows.data import columns_of, encode_targets, rows_of
-from training.rows.datasets import pack, register
+from training.planning import plans
+from training.planning.job_views import dataset_to_json
+from training.planning.plans import Asked, public_of
 from training.rows.partitions.partition import TARGET_GRID
-from training.rows.rows import Rows
-from training.rows.schema import Schema, parse_schema, schema_of
+from training.rows.partitions.rows import Rows
+from training.rows.schema.schema import Schema, parse_schema, schema_of
+from training.rows.tables.data import columns_of, encode_targets, rows_of
 from training.tuning.tune import Tuning
 
 SECRET = 31.4159265

@@ -16,16 +16,17 @@ import resume_driver
 from crash_driver import ASKED, Driver
 from ledgers import copy, place, prepared
 
-from accountant import answers, mechanisms
-from accountant.answers import Answers
 from accountant.audit.audit import audit_home
 from accountant.errors import InputError, JobFailed
 from accountant.home import Home
 from accountant.ledger.job_rows import MOST_RESUMED
-from training import job, plans
-from training.evaluation.evaluate import AskedWorth
-from training.plans import Asked
-from training.profiles.profile import AskedProfile
+from accountant.noise import mechanisms
+from training.jobs import draw_journal, job
+from training.jobs.draw_journal import Answers
+from training.measuring.profile.profile import AskedProfile
+from training.measuring.worth.evaluate import AskedWorth
+from training.planning import plans
+from training.planning.plans import Asked
 from training.tuning.tune import Tuning
 
 pytestmark = pytest.mark.slow
@@ -74,30 +75,30 @@ def settled(home: Path) -> tuple[Home, dict[str, list[int]]]:
 
 
 RESUMED = [
-    "training.job:open_rows:before:1",
-    "training.job:open_rows:after:1",
-    "training.session:Session.release:before:1",
-    "training.session:Session.release:after:1",
-    "training.session:Session.release:after:5",
-    "training.session:_release:after:6",  # before rows are asked
-    "accountant.answers:Answers._write:after:1",  # what the answers are of
-    "accountant.answers:Answers._write:before:2",  # before the first draw
-    "accountant.answers:Answers._write:after:3",  # an answer that no learner has seen
-    "accountant.answers:Answers._write:after:9",
-    "training.session:Session.close:after:1",
-    "training.job:keep:before:1",
-    "training.job:keep:after:1",
+    "training.jobs.job:open_rows:before:1",
+    "training.jobs.job:open_rows:after:1",
+    "training.session.session:Session.release:before:1",
+    "training.session.session:Session.release:after:1",
+    "training.session.session:Session.release:after:5",
+    "training.session.session:_release:after:6",  # before rows are asked
+    "training.jobs.draw_journal:Answers._write:after:1",  # what the answers are of
+    "training.jobs.draw_journal:Answers._write:before:2",  # before the first draw
+    "training.jobs.draw_journal:Answers._write:after:3",  # an answer that no learner has seen
+    "training.jobs.draw_journal:Answers._write:after:9",
+    "training.session.session:Session.close:after:1",
+    "training.jobs.job:keep:before:1",
+    "training.jobs.job:keep:after:1",
     "accountant.ledger.ledger:Ledger.commit:before:1",
     "accountant.store.store:Tree.append:after:3",  # the entry of the commit, not committed itself
 ]
 BURNED = [
     "accountant.ledger.ledger:Ledger.start:after:1",  # nothing says what would be resumed
-    "accountant.answers:Answers._write:before:1",  # an empty file
-    "accountant.answers:Answers._write:after:2",  # a draw was said to be made
-    "accountant.answers:Answers._write:before:3",  # it was made, and not kept
-    "accountant.answers:_encoded:before:4",
-    "accountant.mechanisms:ExponentialSelection.draw:before:1",
-    "accountant.mechanisms:ExponentialSelection.draw:after:3",
+    "training.jobs.draw_journal:Answers._write:before:1",  # an empty file
+    "training.jobs.draw_journal:Answers._write:after:2",  # a draw was said to be made
+    "training.jobs.draw_journal:Answers._write:before:3",  # it was made, and not kept
+    "training.jobs.draw_journal:_encoded:before:4",
+    "accountant.noise.mechanisms:ExponentialSelection.draw:before:1",
+    "accountant.noise.mechanisms:ExponentialSelection.draw:after:3",
 ]
 
 
@@ -127,7 +128,7 @@ def test_it_goes_on_where_the_ledger_is_another_process(driver, tmp_path, monkey
     """PostgreSQL: killed in the middle, and again in the transaction of the commit."""
     monkeypatch.setenv("DPSERVE_RESUME", "1")
     home = ledgers.copy_on_postgresql(ledgers.prepared_on_postgresql(), tmp_path / "home")
-    assert driver.run("train", home, "training.session:Session.release:after:5") is None
+    assert driver.run("train", home, "training.session.session:Session.release:after:5") is None
     assert driver.run("recover", home, "accountant.store.store:Tree.append:after:2") is None
     opened, found = settled(home)
     (only,) = opened.ledger.jobs()
@@ -147,7 +148,7 @@ def unkilled(home: Path, stored: list[dict]) -> bytes:
     """The model of a run that nobody killed and whose draws came out just so."""
     other = copy(prepared(), home.parent / "unkilled")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(job, "Answers", lambda *_: Told([answers._decoded(each) for each in stored]))
+        patch.setattr(job, "Answers", lambda *_: Told([draw_journal._decoded(each) for each in stored]))
         job.train(Home.open(place(other)), ASKED, by="test")
     return model_of(other)
 
@@ -303,7 +304,7 @@ HARM = {
 def cut(driver, tmp_path_factory) -> Path:
     """A job that was killed when four of its releases were made, and the ledger told of four."""
     home = copy(prepared(), tmp_path_factory.mktemp("cut") / "home")
-    assert driver.run("train", home, "training.session:Session.release:after:4") is None
+    assert driver.run("train", home, "training.session.session:Session.release:after:4") is None
     with ledgers.raw(home) as connection:
         connection.execute("UPDATE job SET done = 4")
     return home
@@ -319,7 +320,7 @@ def copied_whole(home: Path, to: Path) -> Path:
     with Answers(opened, seq) as again:
         again.begin()
         for line in lines[2::2]:
-            again.next(lambda line=line: answers._decoded(line))
+            again.next(lambda line=line: draw_journal._decoded(line))
     opened.ledger.log.database.close()
     return whole
 
@@ -342,11 +343,11 @@ def test_what_is_of_another_code_machine_or_job_is_not_believed(cut, tmp_path, m
     home = copied_whole(cut, tmp_path / "home")
     (tmp_path / "boot").write_text("" if what.startswith("no") else "another\n")
     if what == "code":
-        monkeypatch.setattr(answers, "code", lambda: "0" * 64)
+        monkeypatch.setattr(draw_journal, "code", lambda: "0" * 64)
     elif what == "another job":
         monkeypatch.setattr(type(Home.open(place(home)).ledger), "reservation_hash", lambda *_: "0" * 64)
     else:
-        monkeypatch.setattr(answers, "BOOT", tmp_path / "boot")
+        monkeypatch.setattr(draw_journal, "BOOT", tmp_path / "boot")
     opened = Home.open(place(home))
     assert job.recover(opened)["burned"] == [opened.ledger.jobs()[0].seq]
     assert entries(opened, "resumed") == []
@@ -354,7 +355,7 @@ def test_what_is_of_another_code_machine_or_job_is_not_believed(cut, tmp_path, m
 
 def test_a_home_that_was_copied_draws_nothing_again(driver, home, tmp_path):
     """A copy of what was cut, on the same machine: the original goes on, the copy is burned, whoever is first."""
-    assert driver.run("train", home, "training.session:Session.release:after:4") is None
+    assert driver.run("train", home, "training.session.session:Session.release:after:4") is None
     other = copy(home, tmp_path / "other" / "home")
     opened = Home.open(place(other))
     assert job.recover(opened)["burned"]
@@ -392,18 +393,18 @@ def test_who_stands_still_holds_its_answers_and_the_job_is_burned(cut, tmp_path,
 
 
 def test_a_job_that_ends_everybody_comes_to_its_end(driver, home):
-    assert driver.run("train", home, "training.session:Session.release:after:4") is None
+    assert driver.run("train", home, "training.session.session:Session.release:after:4") is None
     for _ in range(MOST_RESUMED):
-        assert driver.run("recover", home, "training.job:_carried:before:1") is None
+        assert driver.run("recover", home, "training.jobs.job:_carried:before:1") is None
     opened, found = settled(home)
     assert found["burned"]
     assert [each["times"] for each in entries(opened, "resumed")] == list(range(1, MOST_RESUMED + 1))
 
 
 def test_killed_again_and_again_it_draws_each_once(driver, home):
-    assert driver.run("train", home, "training.session:Session.release:after:2") is None
+    assert driver.run("train", home, "training.session.session:Session.release:after:2") is None
     for at in (4, 6):
-        assert driver.run("recover", home, f"training.session:Session.release:after:{at}") is None
+        assert driver.run("recover", home, f"training.session.session:Session.release:after:{at}") is None
     opened, found = settled(home)
     assert found["finished"]
     assert [each["draw"] for each in made(home) if "draw" in each] == list(range(6))  # the rest here

@@ -13,12 +13,11 @@ from small_home import environment, until
 from accountant.audit.audit import audit_home
 from accountant.errors import BudgetRefused, InputError, NameTaken, UnknownName
 from accountant.home import Home
-from accountant.ledger.blocks import appending
-from accountant.ledger.blocks.appending import NewBlock
-from accountant.ledger.records import PUBLIC_STATES
-from training import queue
-from training.growing import schedule
-from training.growing.schedule import add, described, lasts, moment, remove, schedules, submit_due
+from accountant.ledger import block_appending
+from accountant.ledger.block_appending import NewBlock
+from accountant.ledger.families.records import PUBLIC_STATES
+from training.jobs import queue, schedule
+from training.jobs.schedule import add, described, lasts, moment, remove, schedules, submit_due
 
 OPEN = [state for state, of in PUBLIC_STATES.items() if of.open]
 WEEK = schedule.PERIODS["week"]
@@ -36,7 +35,7 @@ def begin(home: Home, *about: object, **more: object) -> schedule.Schedule:
 
 
 def grow(home: Home, number: int) -> None:
-    appending.append(home.ledger.log, NewBlock("adult", hexes(f"{number}"), 400, "steward"), number)
+    block_appending.append(home.ledger.log, NewBlock("adult", hexes(f"{number}"), 400, "steward"), number)
 
 
 def test_a_job_is_asked_once_a_period_by_whatever_clock(home):

@@ -12,16 +12,16 @@ import pyarrow.parquet as pq
 import pytest
 from exact_laws import public_of, rows_of
 
-from accountant.budget import Budget, Relation, from_nano, nano
 from accountant.errors import InputError, PlanMismatch
-from accountant.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialSelection, PermuteAndFlip
+from accountant.noise.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialSelection, PermuteAndFlip
+from accountant.privacy.budget import Budget, Relation, from_nano, nano
 from accountant.privacy.claims import claim
 from accountant.privacy.events import Plan
-from training.calibrate import calibrate, rehearse
+from training.calibration.calibrate import calibrate, rehearse
 from training.learners.boosting.lazybb import LazyBB
-from training.rows.data import rows_of as rows_of_table
-from training.rows.schema import parse_schema
-from training.session import Rehearsal, Session
+from training.rows.schema.schema import parse_schema
+from training.rows.tables.data import rows_of as rows_of_table
+from training.session.session import Rehearsal, Session
 
 ADULT = Path(__file__).resolve().parents[2] / "examples" / "data"
 DATA = [(0, 0), (0, 1), (1, 1), (1, 1)]

@@ -16,22 +16,22 @@ from offices import Office
 from offices import dataset as office_dataset
 
 from accountant.audit.audit import audit_home
-from accountant.budget import Budget, Relation
 from accountant.certificates import sentences
 from accountant.certificates.plain_words import UNSTATED_GROWTH, meaning, plain, to_text
 from accountant.certificates.predicate import read_statement
 from accountant.certificates.releases import kind_of
 from accountant.errors import InputError
 from accountant.home import Home
-from accountant.ledger.blocks.person_totals import change_person_total
-from accountant.ledger.records import Unit, Why
+from accountant.ledger.families.records import Unit, Why
+from accountant.ledger.person_totals import change_person_total
+from accountant.privacy.budget import Budget, Relation
 from models.store.loading import card_of
 from models.store.since import bound_now, growth_since
-from training import job
-from training.evaluation.evaluate import open_model
-from training.growing.append import PersonWords, append
-from training.plans import Asked, Planned, plan
-from training.rows.datasets import register
+from training.datasets.datasets import register
+from training.datasets.growing.append import PersonWords, append
+from training.jobs import job
+from training.measuring.worth.evaluate import open_model
+from training.planning.plans import Asked, Planned, plan
 from training.tuning.tune import Tuning
 
 SCHEMA = """

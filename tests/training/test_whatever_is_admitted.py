@@ -19,18 +19,18 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from accountant.budget import Budget, Relation
 from accountant.certificates import certificate
 from accountant.errors import BudgetRefused, InputError
 from accountant.home import Home
+from accountant.privacy.budget import Budget, Relation
 from models.store.loading import load_verified
-from training import job
+from training.datasets.datasets import register
+from training.jobs import job
 from training.learners import LEARNERS
-from training.parameters import defaults_of
-from training.plans import Asked
-from training.rows.data import columns_of
-from training.rows.datasets import register
-from training.rows.schema import parse_schema
+from training.learners.parameters import defaults_of
+from training.planning.plans import Asked
+from training.rows.schema.schema import parse_schema
+from training.rows.tables.data import columns_of
 from training.tuning.tune import Tuning
 
 EXAMPLES = int(os.environ.get("ADMITTED_EXAMPLES", "25"))

@@ -9,16 +9,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from accountant.budget import Budget, Relation, from_nano
-from accountant.mechanisms import ExponentialSelection
+from accountant.noise.mechanisms import ExponentialSelection
+from accountant.privacy.budget import Budget, Relation, from_nano
 from accountant.privacy.claims import price
 from accountant.privacy.filter import Filter
 from accountant.privacy.one_job import room
-from models.features import BooleanFeature
-from training import would_fit as module
-from training.calibrate import calibrate
+from models.features.features import BooleanFeature
+from training.calibration import would_fit as module
+from training.calibration.calibrate import calibrate
 from training.learners import LEARNERS
-from training.session import Public
+from training.session.session import Public
 
 
 class Sums:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from training.learners.auto import AutoClassifier, AutoRegressor
-    from training.learners.base import PrivateClassifier
+    from training.learners.base.private_learner import PrivateClassifier
     from training.learners.boosting.bdpe import CalibratedBoostingClassifier
     from training.learners.boosting.lazybb import LazyBB
     from training.learners.boosting.lazybb_tree import LazyBBTree
@@ -41,7 +41,7 @@ MODULES = {
     "DPRandomForestClassifier": "training.learners.forest",
     "LazyBB": "training.learners.boosting.lazybb",
     "LazyBBTree": "training.learners.boosting.lazybb_tree",
-    "PrivateClassifier": "training.learners.base",
+    "PrivateClassifier": "training.learners.base.private_learner",
 }
 
 

@@ -6,12 +6,12 @@ from decimal import Decimal
 from typing import ClassVar
 
 from models.forms.ensemble import Ensemble
-from training.job_words import AUTO
-from training.learner import Recipe
 from training.learners import LEARNERS
-from training.learners.base import PrivateClassifier, PrivateLearner, PrivateRegressor
+from training.learners.base.private_learner import PrivateClassifier, PrivateLearner, PrivateRegressor
 from training.learners.choice import Choice, choose
-from training.session import Public, Releaser
+from training.learners.job_words import AUTO
+from training.session.learner import Recipe
+from training.session.session import Public, Releaser
 
 
 class AutoLearner(PrivateLearner):

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from accountant.errors import InputError
-from models.features import CategoricalFeature, Feature
+from models.features.features import CategoricalFeature, Feature
 from training.learners import LEARNERS
 from training.learners.boosting.defaults import strength
-from training.session import Public
+from training.session.session import Public
 
 CURVES_FROM = 5_000  # strength from which curves are ahead of 1-rules where more features are categories than not
 MANY = 100  # features; of more of them some may well be useless

@@ -6,9 +6,9 @@ import inspect
 from inspect import signature
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from models.reading import READING
+from models.features.reading import READING
 from training.learners import LEARNERS
-from training.parameters import defaults_of
+from training.learners.parameters import defaults_of
 
 KINDS: dict[Any, str] = {bool: "boolean", float: "number", int: "whole"}
 

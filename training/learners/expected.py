@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from training.learners.boosting.defaults import strength
-from training.session import Public
+from training.session.session import Public
 
 FROM = (0.0, 100.0, 300.0, 1000.0, 3000.0, 10_000.0)
 """Where the bands of strength begin; a class of several counts as one model of that many."""

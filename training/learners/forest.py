@@ -13,12 +13,11 @@ import numpy as np
 
 from accountant.errors import InputError
 from models.forms.trees import TreeEnsemble
-from training.learners.base import PrivateClassifier
+from training.learners.base.checks import check_whole, check_word
+from training.learners.base.class_weights import check_balance, class_weights
+from training.learners.base.private_learner import PrivateClassifier
 from training.learners.boosting.defaults import strength
-from training.learners.boosting.tree_queries import Cuts, public_cuts, split_tests
-from training.learners.checks import check_whole, check_word
-from training.learners.class_weights import check_balance, class_weights
-from training.learners.noisy_leaves import (
+from training.learners.boosting.noisy_leaves import (
     ClassWeights,
     LeafLabels,
     check_two_classes,
@@ -29,8 +28,9 @@ from training.learners.noisy_leaves import (
     shares,
     stated_epsilon,
 )
-from training.rows.tree_rows import Grown
-from training.session import Public, Releaser
+from training.learners.boosting.tree_queries import Cuts, public_cuts, split_tests
+from training.rows.statistics.tree_rows import Grown
+from training.session.session import Public, Releaser
 
 MAX_TREES = 1000
 MAX_DEPTH = 8

@@ -12,14 +12,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from training.learners.base import SpendWarning
+from training.calibration.plan_warnings import PublicWarning
+from training.learners.base.private_learner import SpendWarning
+from training.notebook.notebook_budget import Account
 from training.notebook.row_folds import RowFolds
-from training.notebook_budget import Account
-from training.plan_warnings import PublicWarning
-from training.rows.column_rules import Columns, uniform_schema
-from training.rows.frames import frame_table
-from training.rows.row_files import HEAD, UNSEEN, _draft
-from training.rows.schema import Schema
+from training.rows.schema.column_rules import Columns, uniform_schema
+from training.rows.schema.schema import Schema
+from training.rows.tables.frames import frame_table
+from training.rows.tables.row_files import HEAD, UNSEEN, _draft
 
 __all__ = [
     "CHECKS",

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from sklearn.model_selection import BaseCrossValidator
 
 from accountant.errors import InputError
-from training.rows.fingerprints import mix
-from training.rows.selections import FOLDS, MADE, By, Origin, Selection, row_words
+from training.rows.people.fingerprints import mix
+from training.rows.tables.selections import FOLDS, MADE, By, Origin, Selection, row_words
 
 Places = NDArray[np.intp]
 

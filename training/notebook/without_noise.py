@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from accountant.errors import InputError
-from accountant.mechanisms import Mechanism
-from training.learners.base import PrivateLearner
-from training.rows.data import columns_of
-from training.rows.frames import table_from, value_errors
-from training.rows.rows import Rows
-from training.session import Public, Query
+from accountant.noise.mechanisms import Mechanism
+from training.learners.base.private_learner import PrivateLearner
+from training.rows.partitions.rows import Rows
+from training.rows.tables.data import columns_of
+from training.rows.tables.frames import table_from, value_errors
+from training.session.session import Public, Query
 
 NOT_PRIVATE = "fitted without noise, it is not private: it predicts, and cannot be exported, certified or served"
 

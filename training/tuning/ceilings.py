@@ -13,9 +13,9 @@ from fractions import Fraction
 from math import ceil, inf, isqrt
 from typing import assert_never
 
-from accountant.budget import MAX_EPSILON, NANO, from_nano, nano
 from accountant.errors import InputError
-from accountant.mechanisms import DiscreteGaussian, DiscreteLaplace
+from accountant.noise.mechanisms import DiscreteGaussian, DiscreteLaplace
+from accountant.privacy.budget import MAX_EPSILON, NANO, from_nano, nano
 from accountant.privacy.events import MAX_COUNT, MAX_NOISE, BoundedRange, Event, Gaussian, Plan, PureDp, RepeatAndSelect
 from accountant.privacy.renyi import compose_pure
 

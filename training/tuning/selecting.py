@@ -18,18 +18,18 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.budget import MAX_EPSILON, Relation, from_nano, nano
 from accountant.errors import InputError
-from accountant.mechanisms import ExponentialSelection, draw_runs
+from accountant.noise.mechanisms import ExponentialSelection, draw_runs
+from accountant.privacy.budget import MAX_EPSILON, Relation, from_nano, nano
 from accountant.privacy.events import Plan, PureDp, Release, RepeatAndSelect, SimpleEvent
 from accountant.privacy.selection import Distribution, Poisson
-from models.answers import labels_of
 from models.forms.ensemble import Ensemble
-from training.calibrate import rehearse
-from training.learner import Learner
+from models.parts.answers import labels_of
+from training.calibration.calibrate import rehearse
 from training.rows.partitions.partition import Partition
-from training.rows.rows import Rows
-from training.session import Public, Rehearsal, Releaser, Session
+from training.rows.partitions.rows import Rows
+from training.session.learner import Learner
+from training.session.session import Public, Rehearsal, Releaser, Session
 from training.tuning.ceilings import Ceiling, Score
 
 RARE = 1e-9

@@ -15,20 +15,20 @@ from math import log
 from pathlib import Path
 from typing import Any
 
-from accountant import canonical
-from accountant.budget import Budget, exact_decimal, from_nano, nano
-from accountant.canonical import decimal_string
 from accountant.errors import InputError
-from accountant.files import PRIVATE, partial_of, replace_file
+from accountant.formats import canonical
+from accountant.formats.canonical import decimal_string
 from accountant.home import Home
+from accountant.privacy.budget import Budget, exact_decimal, from_nano, nano
 from accountant.privacy.selection import Distribution, Poisson, distribution_from_json, logarithmic
-from models.reading import READING
-from training.calibrate import calibrate, rehearse
-from training.job_words import CHOSEN, TUNING
-from training.learner import Learner, Recipe
-from training.parameters import OWN, Stored, defaults_of, learner_of, stored
-from training.plan_warnings import check_exportable
-from training.session import Public, Selector
+from accountant.system.files import PRIVATE, partial_of, replace_file
+from models.features.reading import READING
+from training.calibration.calibrate import calibrate, rehearse
+from training.calibration.plan_warnings import check_exportable
+from training.learners.job_words import CHOSEN, TUNING
+from training.learners.parameters import OWN, Stored, defaults_of, learner_of, stored
+from training.session.learner import Learner, Recipe
+from training.session.session import Public, Selector
 from training.tuning.ceilings import Shape, shape_of
 from training.tuning.selecting import BestOf, Outcome, most_runs
 
@@ -48,7 +48,7 @@ class Tuning:
 
 @dataclass(frozen=True, eq=False)
 class Tuned:
-    """A learner with a grid of settings: what `training.job` drives in a learner's stead. Public in all its parts.
+    """A learner with a grid of settings: what `training.jobs.job` drives in a learner's stead. Public in all its parts.
 
     `share`: of the job's epsilon, what a run is told to have, where a public rule of the learner asks for it. It moves
     no price.

@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-from accountant.budget import exact_decimal
 from accountant.errors import InputError
 from accountant.home import Home
-from accountant.ledger.blocks.windows import Period
-from accountant.ledger.records import NewPeople, Why, said_ids
-from accountant.ledger.row_queries import RowQuery
+from accountant.ledger.families.records import NewPeople, Why, said_ids
+from accountant.ledger.families.row_queries import RowQuery
+from accountant.ledger.families.windows import Period
+from accountant.privacy.budget import exact_decimal
 from serving.cli.complete import Name
 from serving.cli.datasets import DistinctIds, OnePerson, QueryReason, show_as_is
 from serving.cli.terminal import Json, allowed, busy, this_user
@@ -54,9 +54,9 @@ def append(
     dpserve dataset append visits --data week-2.parquet --dated day --since 2026-01-12 --until 2026-01-18
     dpserve dataset append visits --data week-2.parquet --person-epsilon 5 --reason "decision 14 of the data board"
     """
-    from training.growing.append import PersonWords  # loads what reads rows: lists wait for none of it
-    from training.growing.append import append as append_rows
-    from training.rows.sources.opened import RowSource, rows_at
+    from training.datasets.growing.append import PersonWords  # loads what reads rows: lists wait for none of it
+    from training.datasets.growing.append import append as append_rows
+    from training.datasets.opened import RowSource, rows_at
 
     home = Home.open()
     access = allowed(home, "steward", dataset=name)
@@ -99,7 +99,7 @@ def delete(
     \b
     dpserve dataset delete visits --upto 52 --reason "rows are kept for a year"
     """
-    from training.growing.delete import delete as delete_rows  # as above
+    from training.datasets.growing.delete import delete as delete_rows  # as above
 
     home = Home.open()
     allowed(home, "steward", dataset=name)

@@ -13,16 +13,16 @@ from typing import Annotated, Any, TypeVar
 import typer
 import yaml
 
-from accountant.budget import Budget
 from accountant.certificates.plain_words import meaning
 from accountant.errors import InputError
 from accountant.home import Home
+from accountant.privacy.budget import Budget
 from serving.cli import datasets, train
 from serving.cli.terminal import Json, aligned, allowed, busy
-from training.registering.columns import Answer, Line, feature_lines, lines_of, listed, public, schema_of, target
-from training.rows.file_check import check_file
-from training.rows.row_files import proposal
-from training.rows.schema import parse_schema
+from training.datasets.drafts.columns import Answer, Line, feature_lines, lines_of, listed, public, schema_of, target
+from training.rows.schema.schema import parse_schema
+from training.rows.tables.file_check import check_file
+from training.rows.tables.row_files import proposal
 
 T = TypeVar("T")
 ELSEWHERE = (

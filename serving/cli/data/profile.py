@@ -8,10 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from accountant.errors import InputError
-from accountant.ledger.left import left_words
+from accountant.ledger.families.left import left_words
 from models.profile import report
+from serving.cli.backends.choice import side
 from serving.cli.complete import DATASETS, Blocks, Labels, labelled
-from serving.cli.side import side
 from serving.cli.terminal import Json, aligned, busy, check_out, note, show
 
 

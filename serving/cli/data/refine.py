@@ -15,8 +15,8 @@ from models.profile.stated import check
 from serving.cli.certificates import PROFILE_SUFFIX, proof_beside, trusted
 from serving.cli.data.schema import SchemaFile, schema_bytes
 from serving.cli.terminal import Json, aligned, note, show
-from training.profiles.refine import refine as refined_by
-from training.profiles.release import profile_of
+from training.measuring.profile.refine import refine as refined_by
+from training.measuring.profile.release import profile_of
 
 
 def refine(

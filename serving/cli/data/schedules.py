@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
+from serving.cli.backends.choice import side
 from serving.cli.complete import DATASETS, LEARNERS, Blocks, Labels, labelled
-from serving.cli.side import side
 from serving.cli.terminal import Json, aligned, busy, show
 
 Name = Annotated[str, typer.Argument(help="The schedule's name.")]

@@ -9,9 +9,9 @@ import typer
 
 from accountant.errors import SchemaError
 from serving.cli.terminal import Json, aligned, show
-from training.rows.file_check import check_file
-from training.rows.made_up import write_made_up
-from training.rows.schema import parse_schema
+from training.datasets.made_up import write_made_up
+from training.rows.schema.schema import parse_schema
+from training.rows.tables.file_check import check_file
 
 SchemaFile = Annotated[Path, typer.Option(help="The schema, YAML.")]
 

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
+from local.aggregator import program
+from local.aggregator.settings import PUBLIC, SETTINGS, found, read_settings
 from serving.cli.terminal import Json, aligned, note, show
-from training.aggregator import program
-from training.aggregator.settings import PUBLIC, SETTINGS, found, read_settings
 
 Folder = Annotated[Path, typer.Option("--folder", help="Your folder, as `dpserve aggregator init` made it.")]
 HERE = Path("aggregator")

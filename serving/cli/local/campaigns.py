@@ -8,12 +8,12 @@ from typing import Annotated, Any
 import typer
 
 from accountant.errors import InputError
-from accountant.files import PRIVATE, write_new
 from accountant.home import Home
-from serving.cli.side import side
+from accountant.system.files import PRIVATE, write_new
+from local.campaign import campaigns, shared_campaigns
+from local.campaign.defining import Asked
+from serving.cli.backends.choice import side
 from serving.cli.terminal import Json, aligned, allowed, note, show, this_user
-from training.local import campaigns, shared_campaigns
-from training.local.defining import Asked
 
 _TURN = "{turn} of {turns}: {turn_reports} reports, at least {turn_least} are needed"
 FAR = ("has not spoken", "has opened its shares", "has answered")

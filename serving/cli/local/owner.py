@@ -8,10 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from accountant.errors import CertificateInvalid
+from local.owner import program
+from local.owner.founding import NewOwner, check_rows, found_owner
+from local.owner.settings import Pinned, read_settings
 from serving.cli.terminal import Json, aligned, note, show
-from training.owner import program
-from training.owner.founding import NewOwner, check_rows, found_owner
-from training.owner.settings import Pinned, read_settings
 
 Settings = Annotated[Path, typer.Option("--settings", help="Your owner.toml: rows, ledger, pinned keys, policy.")]
 HERE = Path("owner.toml")

@@ -14,9 +14,9 @@ from models.edit.changes import bins_of, changes
 from models.edit.curves import Curves, class_of, curves_of, to_curves
 from models.edit.edit_list import edit_all, read_edits
 from models.edit.editing import EditNote
+from serving.cli.backends.choice import side
 from serving.cli.complete import Model
 from serving.cli.released.opened import open_model
-from serving.cli.side import side
 from serving.cli.terminal import Json, aligned, show, this_user
 from serving.cli.tree import from_fields
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from accountant.errors import InputError
-from accountant.later import later
+from accountant.system.lazy_import import later
 from models.explain.compare import Comparison, comparison_picture
 from models.explain.compare import compare as compare_models
 from models.explain.explain import logits, spoken_for, unit
 from models.explain.picture import picture
-from models.features import RawColumns
+from models.features.features import RawColumns
 from models.forms.ensemble import Ensemble, Summary
 from serving.cli.certificates import certificate_line
 from serving.cli.complete import Model
@@ -21,9 +21,9 @@ from serving.cli.released.opened import open_model
 from serving.cli.terminal import Json, aligned, show
 
 if TYPE_CHECKING:
-    from training.rows import row_files
+    from training.rows.tables import row_files
 else:
-    row_files = later("training.rows.row_files")  # loads what reads rows
+    row_files = later("training.rows.tables.row_files")  # loads what reads rows
 
 LISTED = 20  # differences printed
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from models.store.loading import VerifiedModel
-from serving.cli.side import side
+from serving.cli.backends.choice import side
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from models.worth.report import Report
 def write_report(found: Report, out: Path) -> None:
     """By the file's ending: a page, for programs, or a table."""
     if out.suffix == ".parquet":
-        from training.rows.row_files import write_figures  # loads what writes tables
+        from training.rows.tables.row_files import write_figures  # loads what writes tables
 
         write_figures(out, found.metrics)
     else:

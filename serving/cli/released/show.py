@@ -9,14 +9,14 @@ from typing import Annotated, Any
 import typer
 
 from accountant.errors import InputError
-from accountant.files import PUBLIC, write_new
-from models.features import number_text
+from accountant.system.files import PUBLIC, write_new
+from models.features.features import number_text
 from models.store.bundle import FILES, write_bundle
 from models.worth.words import short_worth
+from serving.cli.backends.choice import side
 from serving.cli.certificates import card_with, certificate_json, certificate_line, show_page, show_record
 from serving.cli.complete import Model
 from serving.cli.released.opened import open_model
-from serving.cli.side import side
 from serving.cli.terminal import Json, aligned, show
 
 

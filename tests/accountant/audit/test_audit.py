@@ -13,13 +13,13 @@ import pytest
 from audited import COUNT, KINDS, LEAVES, report, trust
 from ledgers import bundles, changed, copy, filled, place, prepared, raw
 
-from accountant import canonical, merkle
 from accountant.audit.audit import audit, audit_home, audit_place
 from accountant.audit.tree_of_entries import Tree
-from accountant.canonical import encode_base64
 from accountant.certificates import statement as statements
 from accountant.certificates.certificate import verify
 from accountant.errors import KeyInvalid, LedgerInvalid
+from accountant.formats import canonical, merkle
+from accountant.formats.canonical import encode_base64
 from accountant.home import Home
 from accountant.keys.private_keys import KeyStore
 from accountant.log import notes
@@ -29,8 +29,8 @@ from models.store.bundle import ModelStore
 from models.store.standing import entry_of
 from models.store.versions import champions
 from serving.cli.app import run
-from training import job
-from training.plans import Asked
+from training.jobs import job
+from training.planning.plans import Asked
 
 
 @pytest.fixture

@@ -105,8 +105,8 @@ def test_certificates_belong_to_the_ledger(served):
 def test_a_certificate_of_another_history_shows_the_fork(served, tmp_path):
     """Two copies of a home go two ways under one log key; each is sound, and a model of one convicts the other."""
     fork = copy(served, tmp_path / "fork")
-    from training import job
-    from training.plans import Asked
+    from training.jobs import job
+    from training.planning.plans import Asked
 
     ways = [Home.open(place(served)), Home.open(place(fork))]
     for opened, epsilon in zip(ways, ("0.1", "0.2"), strict=True):

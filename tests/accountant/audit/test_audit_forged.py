@@ -14,14 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ledgers import bodies, changed, copy, filled, place, plan, raw, request, reserve, rewrite
 
-from accountant import canonical
 from accountant.audit.audit import audit_home
-from accountant.budget import NANO
 from accountant.errors import InputError
+from accountant.formats import canonical
 from accountant.home import Home
 from accountant.keys.private_keys import KeyStore
-from accountant.ledger import charges
+from accountant.ledger import admission
 from accountant.log import notes
+from accountant.privacy.budget import NANO
 from accountant.privacy.events import BoundedRange, Gaussian, PureDp
 from accountant.privacy.renyi import rdp_nano
 from accountant.privacy.second_opinion import renyi
@@ -284,7 +284,7 @@ def test_the_definitions_notice_a_wrong_closed_form(home, monkeypatch):
         reserve(opened.ledger, request(epsilon="0.5"), plan(BoundedRange(Decimal("0.0217")), 25))
     assert opened.ledger.log.size() == entries
     assert opened.ledger.jobs() == []
-    monkeypatch.setattr(charges, "require_sound", lambda *_: None)
+    monkeypatch.setattr(admission, "require_sound", lambda *_: None)
     seq = reserve(opened.ledger, request(epsilon="0.5"), plan(BoundedRange(Decimal("0.0217")), 25)).seq
     found = audit_home(opened)
     assert found.first == seq

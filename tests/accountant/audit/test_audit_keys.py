@@ -7,13 +7,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from ledgers import bodies, bundles, copy, filled, place, raw, trained
 from long_ledger import anywhere, evidence, kind_after, log_key, note, quarter_steps, replaced  # noqa: F401
 
-from accountant import canonical
+from accountant.access import key_life
 from accountant.audit.audit import audit, audit_home, audit_place
 from accountant.audit.tree_of_entries import Tree
+from accountant.formats import canonical
 from accountant.home import Home
 from accountant.keys import opening
 from accountant.keys.trust import LogKey, PublicKeys, fingerprint, public_pem
-from accountant.ledger import key_life
 
 pytestmark = pytest.mark.slow
 

@@ -15,8 +15,8 @@ from nacl.exceptions import BadSignatureError
 from securesystemslib.signer import CryptoSigner
 
 from accountant.audit import signature_worker
-from accountant.canonical import encode_base64
 from accountant.errors import LedgerInvalid
+from accountant.formats.canonical import encode_base64
 from accountant.keys.trust import fingerprint
 from accountant.keys.verifier_keys import key_id
 from accountant.log.notes import NoteSignature, sign_checkpoint, verify_checkpoint

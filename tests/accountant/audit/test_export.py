@@ -12,15 +12,15 @@ from histories import copied, grown, log_vkey, new_home, pinned, reopened, rewri
 from stores import at
 from witness_server import Witness
 
+from accountant.access import key_life
 from accountant.audit.export import CHECKPOINTS, ENTRIES, audit_export, export, vouching
 from accountant.audit.export_tiles import export_tiles
 from accountant.audit.tile_check import audit_tiles
 from accountant.audit.tree_of_entries import Report
-from accountant.canonical import ENTRY_LIMIT
 from accountant.errors import DpserveError, InputError, LedgerInvalid
+from accountant.formats.canonical import ENTRY_LIMIT
 from accountant.home import Home
 from accountant.keys.trust import PublicKeys
-from accountant.ledger import key_life
 from accountant.log import stored_proofs
 from accountant.log.collect import cosign, judge
 from accountant.log.notes import NOTE_LIMIT

@@ -19,21 +19,21 @@ from ledgers import place
 from offices import Office, cosigned, dataset, witness_policy
 from securesystemslib.signer import CryptoSigner
 
-from accountant import canonical
-from accountant.budget import Budget, Relation, from_nano
 from accountant.certificates import certificate, predicate
 from accountant.certificates.certificate import verify
 from accountant.certificates.policy import Policy
 from accountant.certificates.predicate import PREDICATE_TYPE
 from accountant.certificates.statement import CONVERSIONS
 from accountant.errors import CertificateInvalid, DpserveError, LedgerInvalid, ModelInvalid, VerificationError
+from accountant.formats import canonical
 from accountant.home import Home
 from accountant.keys import dsse
 from accountant.keys.trust import IssuerKey, PublicKeys, public_pem
-from accountant.ledger.records import Unit
+from accountant.ledger.families.records import Unit
 from accountant.log import proofs
 from accountant.log.collect import keep
 from accountant.privacy import claims
+from accountant.privacy.budget import Budget, Relation, from_nano
 from accountant.privacy.claims import claim
 from accountant.privacy.events import (
     EVENT_TYPES,

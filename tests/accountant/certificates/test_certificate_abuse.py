@@ -18,8 +18,6 @@ from hypothesis import strategies as st
 from ledgers import hexes, plan
 from offices import ORIGIN, Office, cosigned, cosigner, dataset, office, path, public_of, root, signer, witness_policy
 
-from accountant import canonical
-from accountant.budget import Budget, Relation
 from accountant.certificates.certificate import digest, verify
 from accountant.certificates.policy import Policy, read_policy
 from accountant.errors import (
@@ -30,10 +28,12 @@ from accountant.errors import (
     LedgerInvalid,
     VerificationError,
 )
+from accountant.formats import canonical
 from accountant.keys import dsse
 from accountant.keys.trust import IssuerKey, LogKey, PublicKeys
-from accountant.ledger.records import Unit
+from accountant.ledger.families.records import Unit
 from accountant.log import notes, proofs
+from accountant.privacy.budget import Budget, Relation
 from accountant.privacy.events import BoundedRange, PureDp
 
 OFFICE, FILED = office()

@@ -11,10 +11,10 @@ import yaml
 from ledgers import plan
 from offices import Office, dataset
 
-from accountant.budget import Budget, Relation
 from accountant.certificates.certificate import Certificate, verify
 from accountant.certificates.deployments import FILL_IN, record, slug, to_yaml
-from accountant.ledger.records import Unit
+from accountant.ledger.families.records import Unit
+from accountant.privacy.budget import Budget, Relation
 from accountant.privacy.events import PureDp
 from serving.cli.app import run
 

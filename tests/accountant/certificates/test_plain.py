@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from ledgers import plan
 from offices import Office, dataset
 
-from accountant.budget import Budget, Relation
 from accountant.certificates.certificate import Certificate, verify
 from accountant.certificates.plain_words import (
     WIDTH,
@@ -29,7 +28,8 @@ from accountant.certificates.plain_words import (
     to_markdown,
     to_text,
 )
-from accountant.ledger.records import Unit
+from accountant.ledger.families.records import Unit
+from accountant.privacy.budget import Budget, Relation
 from accountant.privacy.events import PureDp
 from serving.cli.app import run
 

@@ -18,19 +18,19 @@ import pytest
 from ledgers import request
 from offices import Office, dataset
 
-from accountant import canonical
-from accountant.budget import Budget, Relation
 from accountant.certificates import profile, sentences, worth
 from accountant.certificates.certificate import verify
 from accountant.certificates.deployments import record
 from accountant.certificates.plain_words import plain, to_text
 from accountant.certificates.releases import PURPOSES, ReleaseKind, kind_of
 from accountant.errors import CertificateInvalid, InputError
-from accountant.ledger.blocks.windows import Block
-from accountant.ledger.families import Dataset
-from accountant.ledger.records import OWNER, Unit
-from accountant.ledger.schema_profiles import SchemaProfile
-from accountant.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialSelection, RandomizedResponse
+from accountant.formats import canonical
+from accountant.ledger.families.families import Dataset
+from accountant.ledger.families.records import OWNER, Unit
+from accountant.ledger.families.schema_profiles import SchemaProfile
+from accountant.ledger.families.windows import Block
+from accountant.noise.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialSelection, RandomizedResponse
+from accountant.privacy.budget import Budget, Relation
 from accountant.privacy.drawing import OWN_UP_TO, draws_by_opendp, is_drawn_by_opendp
 from accountant.privacy.events import BoundedRange, Gaussian, Plan, PureDp, Release, RepeatAndSelect
 from accountant.privacy.selection import Poisson
@@ -253,7 +253,7 @@ def test_a_purpose_that_is_not_on_the_list_is_refused():
 
 def test_who_draws_is_named_by_who_draws(monkeypatch):
     """OpenDP is called exactly where its name is told: on both sides of each limit."""
-    from accountant import mechanisms
+    from accountant.noise import mechanisms
 
     asked = []
     for name in ("_laplace", "_gaussian", "_randomized_response"):

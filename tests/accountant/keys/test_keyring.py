@@ -19,6 +19,7 @@ from ledgers import ROOT, copy, hexes, place
 from stores import at
 from trusts import followed
 
+from accountant.access import key_life, tokens
 from accountant.audit.replay_keys import KeyRing
 from accountant.certificates.certificate import verify
 from accountant.errors import CertificateInvalid, InputError, KeyInvalid, LedgerInvalid, UnknownName, WrongState
@@ -26,7 +27,6 @@ from accountant.home import Home
 from accountant.keys import dsse, key_exchange, key_rows, opening
 from accountant.keys.key_files import PASSPHRASE_VARIABLE
 from accountant.keys.trust import IssuerKey, PublicKeys
-from accountant.ledger import key_life, tokens
 from accountant.ledger.ledger import Ledger
 from accountant.log import entries as log
 from accountant.log import notes
@@ -644,15 +644,15 @@ POINTS = {
     "accountant.log.last_seen:LockedMark.advance:before:1": True,
     "accountant.log.last_seen:LockedMark.advance:after:1": True,
     "accountant.keys.key_exchange:put_in_place:before:1": True,
-    "accountant.files:write_new:before:1": True,
-    "accountant.files:write_new:after:1": True,
+    "accountant.system.files:write_new:before:1": True,
+    "accountant.system.files:write_new:after:1": True,
     "pathlib:Path.replace:before:1": True,
     "pathlib:Path.replace:after:1": True,
     "pathlib:Path.replace:before:2": True,
     "pathlib:Path.replace:after:2": True,
     "accountant.keys.key_exchange:put_in_place:after:1": True,
     "accountant.home:Home.write_trust:before:1": True,
-    "accountant.files:write_new:after:2": True,
+    "accountant.system.files:write_new:after:2": True,
     "pathlib:Path.replace:before:3": True,
     "accountant.home:Home.write_trust:after:1": True,
 }
@@ -687,7 +687,7 @@ def test_a_kill_leaves_the_old_key_in_force_or_the_new_one(driver, home, task, p
 
 
 def asked(**parameters):
-    from training.plans import Asked
+    from training.planning.plans import Asked
 
     return Asked("adult", "lazybb", "0.25", parameters={"rounds": 8, **parameters})
 
@@ -706,7 +706,7 @@ def only_model(home: Home) -> str:
 
 def test_a_rotation_while_a_job_runs(prepared, monkeypatch):
     """The running process signs the certificate by the key that another has put in force."""
-    from training import job
+    from training.jobs import job
 
     original = job.keep
     monkeypatch.setattr(job, "keep", lambda *all: (key_life.rotate(again(prepared), "issuer", *WHY), original(*all))[1])
@@ -719,7 +719,7 @@ def test_a_rotation_while_a_job_runs(prepared, monkeypatch):
 @pytest.mark.parametrize("change", ["rotate", "compromise"])
 def test_a_key_that_ends_between_signature_and_entry(prepared, monkeypatch, change):
     """Nothing is issued by a key that has ended: the job waits, and its statement is signed anew."""
-    from training import job
+    from training.jobs import job
 
     original, signed = Ledger.issue, []
 

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from ledgers import ROOT, copy, place
 from securesystemslib.signer import SIGNER_FOR_URI_SCHEME, CryptoSigner, Signature, SSlibKey
 
+from accountant.access import key_life
 from accountant.certificates.certificate import verify
 from accountant.errors import CertificateInvalid, InputError, KeyInvalid
 from accountant.home import Home
@@ -26,7 +27,6 @@ from accountant.keys.key_files import PASSPHRASE_VARIABLE
 from accountant.keys.private_keys import SigningKey
 from accountant.keys.signers import PIN_VARIABLE, import_key, open_key
 from accountant.keys.trust import PublicKeys, fingerprint, public_pem
-from accountant.ledger import key_life
 
 WHY = ("test", "a drill")
 PIN = "13579"
@@ -260,8 +260,8 @@ def token(tmp_path_factory):
 @pytest.mark.system("softhsm2-util", "openssl")
 def test_a_certificate_by_a_key_in_a_token(token, tmp_path):
     """From the first start to a model that verifies here and with openssl."""
-    from training import job
-    from training.plans import Asked
+    from training.jobs import job
+    from training.planning.plans import Asked
 
     home = Home.open(place(copy(ledgers.prepared(), tmp_path / "home")))
     pinned = home.trust

@@ -13,14 +13,15 @@ from crash_driver import die_at
 from ledgers import advance, hexes, place, plan, raw, registration, request, reserve
 
 from accountant.audit.audit import audit_home
-from accountant.budget import Budget, Relation
 from accountant.errors import BudgetRefused, InputError, LedgerInvalid, NameTaken, WrongState
 from accountant.home import Home
-from accountant.ledger.blocks import appending, block_rows
-from accountant.ledger.blocks.appending import NewBlock
-from accountant.ledger.blocks.windows import Period, check_words, window_of
-from accountant.ledger.records import HOLDOUT, NewPeople, Unit, Why
+from accountant.ledger import block_appending
+from accountant.ledger.block_appending import NewBlock
+from accountant.ledger.families import block_rows
+from accountant.ledger.families.records import HOLDOUT, NewPeople, Unit, Why
+from accountant.ledger.families.windows import Period, check_words, window_of
 from accountant.log.entries import Writer
+from accountant.privacy.budget import Budget, Relation
 from accountant.privacy.claims import price
 from accountant.privacy.events import BoundedRange, PureDp
 
@@ -45,7 +46,7 @@ def grow(home: Home, upto: int, name: str = "visits", **more) -> None:
         more = {"each_block": Why("steward", "a test")} | more
     for number in range((dataset.last or 1) + 1, upto + 1):
         block = NewBlock(name, hexes(f"{name} {number}"), 1000, "steward", **more)
-        appending.append(home.ledger.log, block, number)
+        block_appending.append(home.ledger.log, block, number)
 
 
 def on(blocks: str | None, name: str = "visits", epsilon: str = "1", delta: str = "0", **more):
@@ -190,11 +191,11 @@ def test_a_block_is_appended_once_and_has_its_own_days(home):
     days = Period("day", "2026-01-05", "2026-01-11")
     grow(home, 2, period=days, new_rows=NewPeople("another clinic", "steward"))
     with pytest.raises(NameTaken, match="registered already, in visits"):
-        appending.append(home.ledger.log, NewBlock("visits", hexes("visits 2"), 10, "steward"), 3)
+        block_appending.append(home.ledger.log, NewBlock("visits", hexes("visits 2"), 10, "steward"), 3)
     with pytest.raises(NameTaken, match="block 2 has the days"):
         grow(home, 3, period=Period("day", "2026-01-11", "2026-01-18"))
     with pytest.raises(WrongState, match="meanwhile"):
-        appending.append(home.ledger.log, NewBlock("visits", hexes("new"), 10, "steward"), 2)
+        block_appending.append(home.ledger.log, NewBlock("visits", hexes("new"), 10, "steward"), 2)
     for since, until in (("2026-01-11", "2026-01-05"), ("2026-1-5", "2026-01-11"), ("yesterday", "2026-01-11")):
         with pytest.raises(InputError):
             Period("day", since, until)
@@ -207,12 +208,12 @@ def test_deleted_rows_leave_their_account(home):
     grow(home, 4)
     waiting = reserve(home.ledger, on("1-2"), PURE)
     with pytest.raises(WrongState, match="is to read block 1"):
-        appending.drop(home.ledger.log, "visits", 1, Why("steward", "kept for a year"))
+        block_appending.drop(home.ledger.log, "visits", 1, Why("steward", "kept for a year"))
     advance(home.ledger, waiting.seq, "issued")
-    assert [*appending.drop(home.ledger.log, "visits", 2, Why("steward", "kept for a year"))] == [1, 2]
+    assert [*block_appending.drop(home.ledger.log, "visits", 2, Why("steward", "kept for a year"))] == [1, 2]
     for upto in (0, 2, 5):
         with pytest.raises(InputError, match="must be from 3 to 4"):
-            appending.drop(home.ledger.log, "visits", upto, Why("steward", "again"))
+            block_appending.drop(home.ledger.log, "visits", upto, Why("steward", "again"))
     with pytest.raises(InputError, match="were deleted"):
         reserve(home.ledger, on("2-3"), PURE)
     assert home.ledger.reservation(reserve(home.ledger, on("all"), PURE).seq).value["window"] == [3, 4]
@@ -253,7 +254,7 @@ def test_the_audit_finds_what_the_ledger_would_not_write(home, monkeypatch, kind
         case "dataset-appended":
             grow(home, 4)
         case "blocks-dropped":
-            appending.drop(home.ledger.log, "visits", 1, Why("steward", "old"))
+            block_appending.drop(home.ledger.log, "visits", 1, Why("steward", "old"))
     monkeypatch.undo()
     problems = audit_home(home).problems
     assert any(each.startswith("entry ") and told in each for each in problems), problems
@@ -417,9 +418,9 @@ def test_no_adversary_who_chooses_windows_gets_more_than_the_total_at_any_block(
 
 POINTS = [
     "accountant.log.entries:Writer.append:after:1",
-    "accountant.ledger.blocks.block_rows:put:before:1",
-    "accountant.ledger.blocks.block_rows:put:after:1",
-    "accountant.ledger.family_rows:found_family:after:1",
+    "accountant.ledger.families.block_rows:put:before:1",
+    "accountant.ledger.families.block_rows:put:after:1",
+    "accountant.ledger.families.family_rows:found_family:after:1",
     "accountant.log.last_seen:LockedMark.advance:before:1",
     "accountant.log.newest:Newest.note:before:1",
 ]

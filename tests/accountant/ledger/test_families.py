@@ -15,12 +15,12 @@ from ledgers import advance, place, plan, registration, request, reserve
 
 from accountant.audit.audit import audit_home
 from accountant.audit.replay_budget import Books
-from accountant.budget import NANO, Budget, Relation
 from accountant.errors import BudgetRefused, InputError, LedgerInvalid, NameTaken, UnknownName
 from accountant.home import Home
+from accountant.ledger.families.left import describe_budget, families_of, left
+from accountant.ledger.families.records import Unit
 from accountant.ledger.forecast import forecast
-from accountant.ledger.left import describe_budget, families_of, left
-from accountant.ledger.records import Unit
+from accountant.privacy.budget import NANO, Budget, Relation
 from accountant.privacy.claims import claim
 from accountant.privacy.events import BoundedRange, Gaussian, PureDp
 from accountant.privacy.filter import Filter

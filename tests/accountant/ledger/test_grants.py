@@ -6,13 +6,13 @@ import pytest
 from ledgers import advance, hexes, place, registration, request, reserve
 from sqlalchemy import update
 
+from accountant.access import grants, tokens
+from accountant.access.grants import Access, Grant, access_of
+from accountant.access.tokens import SCOPES
 from accountant.audit.audit import audit_home
 from accountant.errors import Forbidden, InputError, UnknownName
 from accountant.home import Home
-from accountant.ledger import grants, tokens
-from accountant.ledger.grants import Access, Grant, access_of
-from accountant.ledger.records import Why
-from accountant.ledger.tokens import SCOPES
+from accountant.ledger.families.records import Why
 from accountant.store.tables import grant_table
 from serving.process.tokens import good_bearers, new_token
 

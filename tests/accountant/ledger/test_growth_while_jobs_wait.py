@@ -15,16 +15,16 @@ from accountant.audit.audit import audit_home
 from accountant.audit.repair import repair
 from accountant.audit.replay import Replay
 from accountant.audit.tree_of_entries import Findings
-from accountant.budget import Budget
 from accountant.errors import BudgetRefused, InputError, LedgerInvalid
 from accountant.home import Home
-from accountant.ledger import family_rows
-from accountant.ledger.blocks import appending, block_rows
-from accountant.ledger.blocks.appending import NewBlock
+from accountant.ledger import block_appending
+from accountant.ledger.block_appending import NewBlock
 from accountant.ledger.evaluations import enter_profile
+from accountant.ledger.families import block_rows, family_rows
+from accountant.ledger.families.records import HOLDOUT, Job, charged_window
 from accountant.ledger.job_rows import resume
-from accountant.ledger.records import HOLDOUT, Job, charged_window
 from accountant.privacy import filter as filters
+from accountant.privacy.budget import Budget
 from accountant.privacy.events import PureDp
 
 ONE = plan(PureDp(Decimal("0.1")), 9)  # epsilon .9 of a total of 2
@@ -39,7 +39,7 @@ def home(tmp_path, ledger_url) -> Home:
 
 def append(home: Home) -> int:
     number = (home.ledger.dataset("visits").last or 1) + 1
-    appending.append(home.ledger.log, NewBlock("visits", hexes(f"visits {number}"), 1000, "steward"), number)
+    block_appending.append(home.ledger.log, NewBlock("visits", hexes(f"visits {number}"), 1000, "steward"), number)
     return number
 
 

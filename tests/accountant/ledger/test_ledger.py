@@ -17,7 +17,6 @@ from ledgers import ROOT, STATES, advance, place, plan, registration, request, r
 from sqlalchemy import event, select
 
 from accountant.audit.audit import audit_home
-from accountant.budget import Budget
 from accountant.errors import (
     BudgetRefused,
     IdempotencyConflict,
@@ -29,7 +28,8 @@ from accountant.errors import (
     WrongState,
 )
 from accountant.home import Home
-from accountant.ledger.left import describe_budget
+from accountant.ledger.families.left import describe_budget
+from accountant.privacy.budget import Budget
 from accountant.privacy.claims import Price, price
 from accountant.privacy.events import BoundedRange, Gaussian, PureDp
 from accountant.privacy.filter import Filter

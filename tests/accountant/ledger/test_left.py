@@ -16,14 +16,12 @@ from hypothesis import strategies as st
 from ledgers import advance, hexes, place, plan, registration, request, reserve
 
 from accountant.audit.audit import audit_home
-from accountant.budget import NANO, Budget, from_nano, nano
 from accountant.errors import BudgetRefused, InputError
 from accountant.home import Home
-from accountant.ledger.blocks import appending
-from accountant.ledger.blocks.appending import NewBlock
-from accountant.ledger.families import Dataset
-from accountant.ledger.forecast import forecast
-from accountant.ledger.left import (
+from accountant.ledger import block_appending
+from accountant.ledger.block_appending import NewBlock
+from accountant.ledger.families.families import Dataset
+from accountant.ledger.families.left import (
     Left,
     describe_budget,
     families_of,
@@ -33,7 +31,9 @@ from accountant.ledger.left import (
     left_words,
     roomiest,
 )
-from accountant.ledger.records import HOLDOUT, Request, Unit, Why
+from accountant.ledger.families.records import HOLDOUT, Request, Unit, Why
+from accountant.ledger.forecast import forecast
+from accountant.privacy.budget import NANO, Budget, from_nano, nano
 from accountant.privacy.claims import claim
 from accountant.privacy.events import BoundedRange, Gaussian, Plan, PureDp, Release
 from accountant.privacy.gdp import delta_of
@@ -56,7 +56,9 @@ def grow(home: Home, upto: int, name: str = "g") -> None:
         dataset = home.ledger.dataset(name)
         named = dataset.registration.unit.column is not None and dataset.person is None
         words = {"each_block": Why("steward", "a test")} if named else {}
-        appending.append(home.ledger.log, NewBlock(name, hexes(f"{name} {number}"), 1000, "steward", **words), number)
+        block_appending.append(
+            home.ledger.log, NewBlock(name, hexes(f"{name} {number}"), 1000, "steward", **words), number
+        )
 
 
 def asked(name: str, epsilon: Decimal, delta: Decimal, blocks: str | None = None, part: str | None = None) -> Request:
@@ -326,7 +328,7 @@ def test_the_quota_of_who_asks_binds(home):
 def test_of_deleted_rows_nothing_is_left(home):
     register(home, "1")
     grow(home, 2)
-    appending.drop(home.ledger.log, "g", 2, Why("steward", "a test"))
+    block_appending.drop(home.ledger.log, "g", 2, Why("steward", "a test"))
     told = left(home.ledger.dataset("g"))
     assert (told.share, told.job.epsilon, told.binding.words) == (0.0, 0, "the rows of all blocks are deleted")
     with pytest.raises(InputError, match="were deleted"):

@@ -10,17 +10,18 @@ from dataclasses import replace
 import ledgers
 import pytest
 
-from accountant import canonical
+from accountant.access import grants, tokens
 from accountant.audit.audit import audit_home
 from accountant.audit.replay import Replay
 from accountant.errors import Forbidden, LedgerInvalid
+from accountant.formats import canonical
 from accountant.home import Home
-from accountant.ledger import grants, tokens
-from accountant.ledger.records import Why
+from accountant.ledger.families.records import Why
 from models.store.bundle import ModelStore
-from training import job, plans
-from training.job_views import job_to_json
-from training.plans import Asked
+from training.jobs import job
+from training.planning import plans
+from training.planning.job_views import job_to_json
+from training.planning.plans import Asked
 
 ASKED = Asked("adult", "lazybb", "0.05", parameters={"rounds": 8}, model="mine")
 

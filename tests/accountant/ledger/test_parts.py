@@ -9,14 +9,14 @@ import pytest
 from ledgers import advance, hexes, plan, registration, request, reserve
 
 from accountant.audit.audit import audit_home
-from accountant.budget import Budget
 from accountant.errors import BudgetRefused, InputError, LedgerInvalid, WrongState
 from accountant.home import Home
 from accountant.keys.trust import fingerprint
 from accountant.ledger import evaluations, model_names
-from accountant.ledger.left import describe_budget
-from accountant.ledger.records import HOLDOUT, Unit
+from accountant.ledger.families.left import describe_budget
+from accountant.ledger.families.records import HOLDOUT, Unit
 from accountant.log.entries import Writer
+from accountant.privacy.budget import Budget
 from accountant.privacy.events import PureDp
 
 PURE = plan(PureDp(Decimal("0.1")), 10)  # epsilon 1 in all
@@ -176,8 +176,8 @@ def _judged(home: Home, seq: int) -> None:
     """The auditor by itself: what stands with a job is of that job, and starts after it."""
     import json
 
-    from accountant import canonical
     from accountant.audit.replay import Replay
+    from accountant.formats import canonical
 
     log = home.ledger.log
     values = [json.loads(log.entry(number).body) for number in range(log.size())]
@@ -226,7 +226,7 @@ def test_the_auditor_refuses_what_the_ledger_would(home):
         bodies = [log.entry(number).body for number in range(log.size())]
     import json
 
-    from accountant import canonical
+    from accountant.formats import canonical
 
     def read(change) -> None:
         replay = Replay(home.trust)

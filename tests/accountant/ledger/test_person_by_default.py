@@ -11,13 +11,13 @@ import pytest
 from ledgers import advance, hexes, place, plan, raw, registration, request, reserve
 
 from accountant.audit.audit import audit_home
-from accountant.budget import Budget
 from accountant.errors import BudgetRefused, InputError, LedgerInvalid
 from accountant.home import Home
-from accountant.ledger.blocks import appending
-from accountant.ledger.blocks.appending import NewBlock
-from accountant.ledger.records import HOLDOUT, Job, Unit, Why
+from accountant.ledger import block_appending
+from accountant.ledger.block_appending import NewBlock
+from accountant.ledger.families.records import HOLDOUT, Job, Unit, Why
 from accountant.log.entries import Writer
+from accountant.privacy.budget import Budget
 from accountant.privacy.events import PureDp
 
 WHY = Why("steward", "a test")
@@ -39,7 +39,7 @@ def begun(where: dict[str, str], delta: str = "0") -> Home:
 
 def append(home: Home, **more) -> None:
     number = (home.ledger.dataset("v").last or 1) + 1
-    appending.append(home.ledger.log, NewBlock("v", hexes(f"v{number}"), 1000, "steward", **more), number)
+    block_appending.append(home.ledger.log, NewBlock("v", hexes(f"v{number}"), 1000, "steward", **more), number)
 
 
 def ask(home: Home, blocks: str | None, what=HALF, by: str = "ana", part: str | None = None, **more) -> Job:
@@ -178,7 +178,7 @@ def test_a_dataset_of_records_needs_nothing(tmp_path):
 
 def test_a_dataset_that_grew_before_this_version_opens_and_says_so(home, monkeypatch):
     with monkeypatch.context() as earlier:
-        earlier.setattr(appending, "_bound_people", lambda writer, block: None)
+        earlier.setattr(block_appending, "_bound_people", lambda writer, block: None)
         append(home)
         append(home)
     for blocks in ("1", "2", "3"):
@@ -225,8 +225,8 @@ def test_the_audit_finds_a_total_that_carries_less_or_is_more(tmp_path, monkeypa
 def test_the_audit_finds_a_total_that_was_founded_too_late(home, monkeypatch):
     append(home, each_block=WHY)
     with home.ledger.log.writing() as writer:
-        from accountant.ledger.blocks import block_rows
-        from accountant.ledger.blocks.person_totals import found_person_total
+        from accountant.ledger.families import block_rows
+        from accountant.ledger.person_totals import found_person_total
 
         found_person_total(writer, block_rows.load(writer.connection, "v"), Decimal(1), None)
     assert "has grown without a total" in audit_home(home).problems[0]

@@ -5,20 +5,20 @@ from __future__ import annotations
 import pytest
 from small_home import write_files
 
+from accountant.access.key_life import revoke
 from accountant.audit.audit import audit_home
 from accountant.audit.replay import Replay
-from accountant.budget import Budget, Relation
-from accountant.canonical import encode
 from accountant.errors import CertificateRevoked, InputError, LedgerInvalid, UnknownName, VerificationError, WrongState
+from accountant.formats.canonical import encode
 from accountant.home import Home
-from accountant.ledger.key_life import revoke
 from accountant.ledger.model_names import PROMOTED, RETIRED, record
+from accountant.privacy.budget import Budget, Relation
 from models.store import placing
 from models.store.bundle import ModelStore
 from models.store.loading import load_of_home
-from training import job
-from training.plans import Asked
-from training.rows.datasets import register
+from training.datasets.datasets import register
+from training.jobs import job
+from training.planning.plans import Asked
 
 
 @pytest.fixture(scope="module")

@@ -21,9 +21,9 @@ from race_driver import CURVED, PURE, WHOLE
 from stores import at
 
 from accountant.audit.audit import audit_home
-from accountant.budget import Budget
 from accountant.home import Home
-from accountant.ledger.left import describe_budget
+from accountant.ledger.families.left import describe_budget
+from accountant.privacy.budget import Budget
 from accountant.privacy.claims import claim
 
 pytestmark = pytest.mark.slow

@@ -10,13 +10,13 @@ from ledgers import advance, begun, hexes, plan, registration, request, reserve
 from offices import Office
 
 from accountant.audit.audit import audit_home
-from accountant.budget import Budget
 from accountant.certificates.sentences import NOT_COVERED_OF_QUERY
 from accountant.errors import InputError
-from accountant.ledger.blocks import appending
-from accountant.ledger.blocks.appending import NewBlock
-from accountant.ledger.records import Unit
-from accountant.ledger.row_queries import LONGEST, RowQuery
+from accountant.ledger import block_appending
+from accountant.ledger.block_appending import NewBlock
+from accountant.ledger.families.records import Unit
+from accountant.ledger.families.row_queries import LONGEST, RowQuery
+from accountant.privacy.budget import Budget
 
 TEXT = "select * from visits where name <> 'Ada'"
 PLAIN, ASKED = RowQuery.of(TEXT), RowQuery.of("select * from visits limit 9", "the visits of one ward", "steward")
@@ -39,7 +39,7 @@ def test_the_entry_holds_the_digest_and_never_the_text(home):
 def test_of_each_block_a_statement_says_by_which_query_it_was_read(home):
     for number, query in ((2, ASKED), (3, None), (4, ASKED)):
         block = NewBlock("visits", hexes(f"block {number}"), 1000, "steward", query=query)
-        appending.append(home.ledger.log, block, number)
+        block_appending.append(home.ledger.log, block, number)
     found = {}
     for words in ("1", "3", "all"):
         asked = request("visits", "1", "0")

@@ -12,16 +12,16 @@ import postgres
 import pytest
 from stores import at
 
+from accountant.access import tokens
+from accountant.access.key_life import revoke
 from accountant.audit.replay import Replay
-from accountant.budget import Budget
 from accountant.errors import InputError, LedgerInvalid, UnknownName
 from accountant.home import Home
-from accountant.ledger import entry_search, tokens
-from accountant.ledger.blocks import appending
-from accountant.ledger.blocks.appending import NewBlock
+from accountant.ledger import block_appending, entry_search
+from accountant.ledger.block_appending import NewBlock
 from accountant.ledger.entry_search import Wanted
-from accountant.ledger.key_life import revoke
-from accountant.ledger.records import Unit, Why
+from accountant.ledger.families.records import Unit, Why
+from accountant.privacy.budget import Budget
 from accountant.store import entry_kinds
 
 NASTY = 'a "quoted" \\ 100% of_it / é \N{SNOWMAN}'
@@ -207,10 +207,10 @@ def test_what_concerns_a_dataset_that_grew(tmp_path):
     ledger = home.ledger
     for name in ("grown", "other"):
         ledger.register(ledgers.registration(name, unit=Unit("person", "id", 1), person=Budget.of("4", "0.000001")))
-        appending.append(ledger.log, NewBlock(name, ledgers.hexes(f"{name} 2"), 500, "steward"), 2)
+        block_appending.append(ledger.log, NewBlock(name, ledgers.hexes(f"{name} 2"), 500, "steward"), 2)
         ledger.set_quota(name, "ann", Decimal("0.5"), "a test", "steward")
         ledger.change_budget(name, Decimal("3.5"), "a test", "steward")
-    appending.drop(ledger.log, "grown", 1, Why("steward", "old"))
+    block_appending.drop(ledger.log, "grown", 1, Why("steward", "old"))
     entries = values(home)
     expected = [seq for seq, each in entries.items() if about(each, "grown", ledger.dataset("grown").family)]
     kinds = [entries[seq]["type"] for seq in expected]

@@ -12,15 +12,16 @@ import pytest
 from in_process import Site
 from ledgers import advance, begun, place, plan, raw, registration, request, reserve
 
-from accountant import canonical
+from accountant.access import grants, key_life, tokens
+from accountant.access.grants import Grant, access_of
 from accountant.audit.audit import audit_home
 from accountant.errors import DpserveError, LedgerInvalid
+from accountant.formats import canonical
 from accountant.home import Home
 from accountant.keys.private_keys import KeyStore
-from accountant.ledger import grants, key_life, model_names, tokens
-from accountant.ledger.grants import Grant, access_of
+from accountant.ledger import model_names
+from accountant.ledger.families.records import Unit, Why
 from accountant.ledger.ledger import Ledger
-from accountant.ledger.records import Unit, Why
 from accountant.log import entries, notes
 from accountant.log.newest import SPENDERS
 from accountant.log.spenders import PLACE, Spenders, spender

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
+from accountant.access import grants, tokens
+from accountant.access.grants import Access
 from accountant.errors import InputError, NameTaken, UnknownName
 from accountant.home import Home
-from accountant.ledger import grants, tokens
-from accountant.ledger.grants import Access
 from serving.process.tokens import bearer, digest, good_bearers, new_token
 
 

@@ -23,23 +23,23 @@ from ledgers import (
     rewrite,
 )
 
-from accountant.answers import Answers
 from accountant.audit.audit import audit_home
-from accountant.budget import Budget
 from accountant.certificates import statement
 from accountant.errors import BudgetRefused
 from accountant.home import Home
-from accountant.ledger.left import describe_budget
-from accountant.ledger.records import Unit
+from accountant.ledger.families.left import describe_budget
+from accountant.ledger.families.records import Unit
+from accountant.privacy.budget import Budget
 from accountant.privacy.claims import claim
 from accountant.privacy.events import PureDp
 from serving.cli.app import run
-from serving.pages.entry_text import told
-from training import job
-from training.job_views import job_to_json
-from training.plans import CLOSES, Asked
-from training.plans import plan as planned
-from training.release import finish
+from serving.pages.parts.entry_text import told
+from training.finish.release import finish
+from training.jobs import job
+from training.jobs.draw_journal import Answers
+from training.planning.job_views import job_to_json
+from training.planning.plans import CLOSES, Asked
+from training.planning.plans import plan as planned
 
 DELTA = Decimal("0.000001")
 PEOPLE = Unit("person", "name")
@@ -347,7 +347,7 @@ def test_a_queued_job_that_a_lowered_total_refuses_reads_no_row(adult, monkeypat
 @pytest.mark.parametrize("learner", ["lazybb", "ebm", "bdpe", "forest"])
 def test_training_at_the_total_ends_and_verifies(tmp_path, learner, monkeypatch, capsys):
     """Also where the claim comes out a little below what was asked."""
-    from training.rows.datasets import register
+    from training.datasets.datasets import register
 
     prepared()
     files = ledgers._scratch() / "files"

@@ -9,11 +9,11 @@ import threading
 
 import pytest
 
-from accountant.canonical import encode, encode_base64
 from accountant.errors import LedgerInvalid, LedgerUnavailable
+from accountant.formats.canonical import encode, encode_base64
+from accountant.formats.merkle import EMPTY_ROOT
 from accountant.log import last_seen
 from accountant.log.last_seen import BLANK, SLOT, HighWater
-from accountant.merkle import EMPTY_ROOT
 
 
 def root_at(size: int) -> bytes:

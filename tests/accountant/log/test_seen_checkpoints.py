@@ -11,13 +11,13 @@ from itertools import pairwise
 import pytest
 from offices import ORIGIN, Office, cosigned, witness_policy
 
-from accountant import merkle
-from accountant.canonical import encode_base64
 from accountant.errors import InputError, KeyInvalid, LedgerInvalid, LedgerUnavailable, OtherHistory
+from accountant.formats import merkle
+from accountant.formats.canonical import encode_base64
+from accountant.formats.merkle import leaf_hash
 from accountant.log import notes, seen_checkpoints
 from accountant.log.notes import parse_checkpoint as parse
 from accountant.log.seen_checkpoints import Growth, SeenCheckpoints, Standing, read_growth
-from accountant.merkle import leaf_hash
 
 
 def ledger(entries: int, fork: int | None = None) -> Office:

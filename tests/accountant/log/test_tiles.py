@@ -16,12 +16,12 @@ from histories import copied, grown, new_home, pinned, rewritten
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accountant import merkle
 from accountant.audit.export_tiles import export_tiles
 from accountant.audit.tile_check import _Tiles, audit_tiles
 from accountant.audit.tree_of_entries import Report
-from accountant.canonical import ENTRY_LIMIT, encode_base64
 from accountant.errors import InputError, LedgerInvalid
+from accountant.formats import merkle
+from accountant.formats.canonical import ENTRY_LIMIT, encode_base64
 from accountant.home import Home
 from accountant.log import notes
 from accountant.log.tiles import BUNDLE_LIMIT, CHECKPOINT, WIDTH, pack, tile_path, tiles_of, unpack

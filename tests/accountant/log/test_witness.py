@@ -195,9 +195,9 @@ def test_a_rolled_back_ledger_is_not_signed(home, start, tmp_path):
 
 def test_the_witness_refuses_what_the_specification_says(home, start, tmp_path):
     """The other end of the protocol, so that the tests above rest on a real witness."""
-    from accountant.canonical import encode_base64
+    from accountant.formats.canonical import encode_base64
+    from accountant.formats.merkle import consistency_proof
     from accountant.log.witness import Reply, _post, request_body
-    from accountant.merkle import consistency_proof
     from accountant.store import store
 
     witness = start(home)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accountant.budget import NANO
-from accountant.canonical import decode_canonical, encode
 from accountant.errors import InputError
+from accountant.formats.canonical import decode_canonical, encode
+from accountant.privacy.budget import NANO
 from accountant.privacy.events import (
     EVENT_TYPES,
     SIMPLE,

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accountant.budget import NANO, Budget, from_nano
 from accountant.errors import InputError
 from accountant.privacy import filter as filter_module
+from accountant.privacy.budget import NANO, Budget, from_nano
 from accountant.privacy.claims import Price, claim, price
 from accountant.privacy.events import BoundedRange, Gaussian, Plan, PureDp, Release
 from accountant.privacy.filter import WEIGHTS, Filter, _criteria, price_from_json, price_to_json

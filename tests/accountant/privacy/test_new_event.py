@@ -82,8 +82,8 @@ from fractions import Fraction
 
 import pydantic
 import accountant
-from accountant.budget import Budget
-from accountant.canonical import decimal_string
+from accountant.privacy.budget import Budget
+from accountant.formats.canonical import decimal_string
 from accountant.certificates.plain_words import event_text
 from accountant.certificates.predicate import MechanismForm, json_schema
 from accountant.privacy.claims import claim

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accountant.budget import Budget, from_nano, nano
-from accountant.ledger.left import left_to_json, left_words
+from accountant.ledger.families.left import left_to_json, left_words
+from accountant.privacy.budget import Budget, from_nano, nano
 from accountant.privacy.claims import claim, price
 from accountant.privacy.events import MAX_NOISE, BoundedRange, Gaussian, Plan, PureDp, Release
 from accountant.privacy.filter import Filter

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from accountant.budget import MAX_EPSILON, NANO, Budget, from_nano
-from accountant.canonical import decimal_string
 from accountant.certificates.statement import order_text
 from accountant.errors import LedgerInvalid
+from accountant.formats.canonical import decimal_string
+from accountant.privacy.budget import MAX_EPSILON, NANO, Budget, from_nano
 from accountant.privacy.claims import RENYI, claim, price
 from accountant.privacy.events import BoundedRange, Event, Gaussian, Plan, PureDp, Release, RepeatAndSelect
 from accountant.privacy.filter import Filter, price_to_json

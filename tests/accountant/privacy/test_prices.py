@@ -11,8 +11,8 @@ from exact_laws import exponential_law, permute_and_flip_law
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accountant.budget import NANO, Budget, nano
 from accountant.errors import InputError
+from accountant.privacy.budget import NANO, Budget, nano
 from accountant.privacy.claims import BOUNDS, FIRST_BOUNDS, PURE, RENYI, claim, price, round_up
 from accountant.privacy.events import SIMPLE, BoundedRange, Event, Gaussian, Plan, PureDp, Release, RepeatAndSelect
 from accountant.privacy.renyi import GRID, compose_grid, compose_pure, compose_rdp, epsilon_at, rdp_nano

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from accountant import mechanisms, weights
-from accountant.budget import NANO
 from accountant.errors import InputError
-from accountant.mechanisms import draw_runs
+from accountant.noise import exact_weights, mechanisms
+from accountant.noise.mechanisms import draw_runs
+from accountant.privacy.budget import NANO
 from accountant.privacy.events import BoundedRange, Gaussian, PureDp, RepeatAndSelect, event_from_json, event_to_json
 from accountant.privacy.renyi import compose_pure, compose_rdp, rdp_nano
 from accountant.privacy.second_opinion import pure, renyi
@@ -291,10 +291,10 @@ def test_every_uniform_number_falls_where_the_law_says(law):
         shape = (going_on, going_on * (1 + Fraction(law.shape)), 2)
     else:
         shape = (Fraction(0), Fraction(law.mean), 1)
-    sums = weights.run_sums(*shape, 32)
+    sums = exact_weights.run_sums(*shape, 32)
     reached = np.cumsum([chance(law, k) for k in range(first, 60_000 if first else 300)])
     for uniform in range(0, 2**32, 2**22 + 12345):
-        found = weights.place(*sums, uniform, 32)
+        found = exact_weights.place(*sums, uniform, 32)
         assert found is not None
         assert (reached[found - 1] if found else 0.0) - 1e-9 <= uniform / 2**32 <= reached[found] + 1e-9
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accountant.budget import NANO, Budget
-from accountant.canonical import decimal_string
 from accountant.errors import DpserveError, LedgerInvalid
+from accountant.formats.canonical import decimal_string
 from accountant.privacy import adaptive, gdp
+from accountant.privacy.budget import NANO, Budget
 from accountant.privacy.claims import ADAPTIVE, BOUNDS, GAUSSIAN, PURE, RENYI, Claim, claim, price
 from accountant.privacy.events import BoundedRange, Gaussian, Plan, PureDp, Release, RepeatAndSelect
 from accountant.privacy.filter import Filter, price_to_json

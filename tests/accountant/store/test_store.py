@@ -15,9 +15,9 @@ from postgres import server
 from sqlalchemy import event, make_url, text
 from stores import at, kind, rows, snapshot
 
-from accountant import merkle
 from accountant.audit.audit import audit_home
 from accountant.errors import DpserveError, InputError, LedgerInvalid, LedgerUnavailable, NameTaken
+from accountant.formats import merkle
 from accountant.home import Home
 from accountant.store import store
 from accountant.store.store import Store, Tree

@@ -19,7 +19,7 @@ from stores import at, kind, snapshot
 from accountant.audit.audit import audit_home
 from accountant.errors import LedgerUnavailable
 from accountant.home import Home
-from accountant.store import engines, patience, store
+from accountant.store import engines, postgres_timeout, store
 from accountant.store.store import Store
 
 
@@ -224,8 +224,8 @@ def test_a_database_that_lets_nobody_in(remote):
 @pytest.fixture
 def silent(remote, monkeypatch):
     """The same home behind a wire that can fall silent, and patience for a second."""
-    monkeypatch.setattr(patience, "ANSWER_SECONDS", 1.0)
-    monkeypatch.setitem(patience.REACHED, "connect_timeout", 2)
+    monkeypatch.setattr(postgres_timeout, "ANSWER_SECONDS", 1.0)
+    monkeypatch.setitem(postgres_timeout.REACHED, "connect_timeout", 2)
     wire = SilentWire(server().folder)
     home = Home.open(at(remote.home.path, wire.url(remote.name)))
     yield SimpleNamespace(home=home, wire=wire, direct=remote.home)

@@ -29,9 +29,9 @@ from models.forms.trees import TreeEnsemble
 from models.forms.voting import VotingEnsemble
 from models.onnx.export import to_onnx
 from models.onnx.runtime import OnnxModel
+from models.parts.votes import Vote
 from models.store.bundle import ModelStore, read_bundle
 from models.store.loading import load_of_home
-from models.votes import Vote
 from serving.cli.app import run
 from serving.rest import edits as doors
 from serving.rest import models

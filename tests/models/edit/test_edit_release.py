@@ -14,7 +14,7 @@ import small_home
 from ledgers import bodies, bundles, changed, copy, hexes, place, raw, rewrite
 from trusts import audit_models
 
-from accountant import canonical
+from accountant.access import key_life
 from accountant.audit.audit import audit, audit_home, audit_place
 from accountant.certificates import certificate, statement
 from accountant.certificates.certificate import verify
@@ -29,19 +29,19 @@ from accountant.errors import (
     VerificationError,
     WrongState,
 )
+from accountant.formats import canonical
 from accountant.home import Home
 from accountant.keys import dsse
-from accountant.ledger import key_life
-from accountant.ledger.records import Why
+from accountant.ledger.families.records import Why
 from models.edit import editing
 from models.edit.editing import EditNote, to_additive
 from models.forms.registry import ensemble_bytes
 from models.store import lineage
 from models.store.bundle import ModelStore, read_bundle
 from models.store.loading import VerifiedModel, load_of_home, load_verified
-from training import derive as deriving
-from training import release
-from training.derive import derive
+from training.finish import derive as deriving
+from training.finish import release
+from training.finish.derive import derive
 
 NOTE = EditNote("ann", "a review", "2026-05-03T10:00:00Z")
 WHY = Why("ann", "a review")

@@ -15,12 +15,12 @@ from accountant.errors import InputError
 from models.edit.edit_list import edit_all, read_edits
 from models.edit.edit_parts import bin_text, part_of, ranges
 from models.edit.editing import EditNote, clip, errors_of, monotone, set_value, smooth, to_additive, values_of, zero
-from models.features import BooleanFeature, CategoricalFeature, NumericFeature
+from models.features.features import BooleanFeature, CategoricalFeature, NumericFeature
 from models.forms.additive import AdditiveEnsemble
 from models.forms.registry import ensemble_bytes, ensemble_from_bytes
 from models.forms.trees import TreeEnsemble
 from models.forms.voting import VotingEnsemble
-from models.votes import Vote
+from models.parts.votes import Vote
 
 AGE = NumericFeature("age", (20.0, 30.0, 40.0, 50.0))  # bins ..20, 20..30, 30..40, 40..50, 50.., missing
 JOB = CategoricalFeature("job", ("clerk", "cook, chef", "other one"))

@@ -10,12 +10,12 @@ from additive_models import BARE, CLASSES, ERRORS, LINK, NUMBER, TERMS
 
 from accountant.errors import InputError
 from models.explain.compare import compare, comparison_picture
-from models.features import CategoricalFeature, NumericFeature
+from models.features.features import CategoricalFeature, NumericFeature
 from models.forms.additive import AdditiveEnsemble
 from models.forms.trees import TreeEnsemble
 from models.forms.voting import VotingEnsemble
-from models.trees import Leaf
-from models.votes import Vote
+from models.parts.trees import Leaf
+from models.parts.votes import Vote
 
 NAMES = ("a@1", "a@2")
 

@@ -13,9 +13,9 @@ from accountant.errors import InputError
 from models.explain.card import model_card
 from models.explain.explain import Row, contributions, shapes
 from models.explain.picture import picture
-from models.features import BooleanFeature, CategoricalFeature, NumericFeature
+from models.features.features import BooleanFeature, CategoricalFeature, NumericFeature
 from models.forms.voting import VotingEnsemble
-from models.votes import Vote
+from models.parts.votes import Vote
 
 FEATURES = (
     NumericFeature("age", (18.0, 27.5, 65.0)),

@@ -15,12 +15,12 @@ import pytest
 from additive_models import BARE, CLASSES, COLUMNS, NUMBER
 
 from accountant.errors import InputError
-from models.edits import Edit
 from models.explain.explain import shapes, unit
 from models.explain.picture import picture
 from models.explain.shapes import shape_panels
 from models.explain.vega_panels import LIGHT, words_of
 from models.explain.vega_parts import amount
+from models.parts.edits import Edit
 
 RECORD = {name: values[:1] for name, values in COLUMNS.items()}
 

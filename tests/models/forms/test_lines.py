@@ -13,10 +13,10 @@ from models.explain.card import model_card
 from models.explain.picture import picture
 from models.forms.lines import LineEnsemble
 from models.forms.registry import ensemble_bytes, ensemble_from_bytes, ensemble_from_json
-from models.lines import LARGEST, Choice, Line
 from models.onnx.export import to_onnx
 from models.onnx.runtime import OnnxModel
-from serving.pages import shapes as page_shapes
+from models.parts.lines import LARGEST, Choice, Line
+from serving.pages.parts import shapes as page_shapes
 
 FIRST = Line(900, -3, ((-9, -2, 1, 4, 0), (3, -5, 0, 2), (1, -1, 0), (0, 0, 0)))
 SECOND = Line(400, 0, ((1, 1, 1, 1, -1), (0, 0, 0, 0), (0, 0, 0), (0, 0, 0)))

@@ -13,13 +13,12 @@ import pytest
 from additive_models import COLUMNS, FEATURES
 
 from accountant.errors import InputError, ModelInvalid
-from models.answers import ClassLabel, Scores, check_head, head_from_json
 from models.edit.editing import to_additive
 from models.explain.card import model_card
 from models.explain.compare import compare
 from models.explain.explain import contributions, logits
 from models.explain.picture import picture
-from models.features import Feature
+from models.features.features import Feature
 from models.forms import registry
 from models.forms.ensemble import Ensemble, SumEnsemble
 from models.forms.registry import ensemble_bytes, ensemble_from_bytes
@@ -27,9 +26,10 @@ from models.forms.voting import VotingEnsemble
 from models.onnx.export import to_onnx
 from models.onnx.nodes import Graph, Inputs, Namer, regressor
 from models.onnx.runtime import OnnxModel
+from models.parts.answers import ClassLabel, Scores, check_head, head_from_json
 from serving.cli.app import run
 from serving.cli.released import explain as cli_explain
-from serving.pages import shapes as page_shapes
+from serving.pages.parts import shapes as page_shapes
 
 CLAIM = {"epsilon": "0.5", "delta": "0", "relation": "add-remove", "unit": "one record"}
 

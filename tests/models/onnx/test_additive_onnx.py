@@ -20,7 +20,7 @@ from sklearn.pipeline import Pipeline
 
 from accountant.errors import InputError, ModelInvalid
 from models.explain.explain import contributions
-from models.features import BooleanFeature, CategoricalFeature, NumericFeature
+from models.features.features import BooleanFeature, CategoricalFeature, NumericFeature
 from models.forms.additive import AdditiveEnsemble
 from models.forms.voting import VotingEnsemble
 from models.onnx.check import check_graph
@@ -28,9 +28,9 @@ from models.onnx.export import to_onnx
 from models.onnx.from_sklearn import EnsembleRegressor
 from models.onnx.nodes import EXACT
 from models.onnx.runtime import OnnxModel
-from models.votes import Vote
-from training.rows.data import columns_of
-from training.rows.schema import parse_schema
+from models.parts.votes import Vote
+from training.rows.schema.schema import parse_schema
+from training.rows.tables.data import columns_of
 
 DATA = Path(__file__).resolve().parents[3] / "examples" / "data"
 FEATURES = (

@@ -18,7 +18,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline
 
 from accountant.errors import InputError, ModelInvalid, RecordError
-from models.features import BooleanFeature, CategoricalFeature, NumericFeature
+from models.features.features import BooleanFeature, CategoricalFeature, NumericFeature
 from models.forms.trees import TreeEnsemble
 from models.forms.voting import VotingEnsemble
 from models.onnx.check import check_graph
@@ -26,8 +26,8 @@ from models.onnx.export import to_onnx
 from models.onnx.from_sklearn import EnsembleClassifier
 from models.onnx.runtime import OnnxModel, columns_from_records
 from models.onnx.texts import numbers_of_texts
-from models.trees import Leaf, Split
-from models.votes import Vote
+from models.parts.trees import Leaf, Split
+from models.parts.votes import Vote
 
 AGE = NumericFeature("age", (18.0, 27.5, 65.0))
 WORK = CategoricalFeature("work", ("Private", "State", "missing", "nul\0", "é", "other"))

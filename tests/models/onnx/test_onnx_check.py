@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from accountant.errors import ModelInvalid
-from models.features import CategoricalFeature, NumericFeature
+from models.features.features import CategoricalFeature, NumericFeature
 from models.forms.trees import TreeEnsemble
 from models.forms.voting import VotingEnsemble
 from models.onnx.check import MAX_BYTES, MAX_NODES, check_graph
 from models.onnx.export import to_onnx
 from models.onnx.runtime import OnnxModel
-from models.trees import Leaf, Split
-from models.votes import Vote
+from models.parts.trees import Leaf, Split
+from models.parts.votes import Vote
 
 FEATURES = (NumericFeature("age", (18.0, 27.5, 65.0)), CategoricalFeature("work", ("Private", "State")))
 VOTES = (Vote("above", 0, 1, 2), Vote("above", 0, 0, 1), Vote("is", 1, 0, 1))

@@ -13,13 +13,13 @@ import pytest
 from onnx import AttributeProto, SparseTensorProto, TensorProto, helper, numpy_helper
 
 from accountant.errors import ModelInvalid
-from models.features import CategoricalFeature, NumericFeature
+from models.features.features import CategoricalFeature, NumericFeature
 from models.forms.trees import TreeEnsemble
 from models.onnx import check
 from models.onnx.check import MAX_BYTES, MAX_CONSTANT, MAX_ELEMENTS, MAX_INTEGER, MAX_NODES, MAX_VALUES, check_graph
 from models.onnx.export import to_onnx
 from models.onnx.runtime import OnnxModel
-from models.trees import Leaf, Split
+from models.parts.trees import Leaf, Split
 
 FEATURES = (NumericFeature("age", (18.0, 27.5, 65.0)), CategoricalFeature("work", ("Private", "State")))
 SPLIT = Split("above", 0, 1, Split("is", 1, 0, Leaf(3), Leaf(-1)), Leaf(2))

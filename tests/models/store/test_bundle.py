@@ -11,14 +11,14 @@ import pytest
 import warm
 
 from accountant.errors import InputError, ModelInvalid, NameTaken, NothingServed, UnknownName
-from models.features import CategoricalFeature, NumericFeature
+from models.features.features import CategoricalFeature, NumericFeature
 from models.forms.registry import ensemble_bytes, ensemble_from_bytes
 from models.forms.trees import TreeEnsemble
 from models.forms.voting import VotingEnsemble
+from models.parts.trees import Leaf, Split
+from models.parts.votes import Vote
 from models.store import bundle as module
 from models.store.bundle import FILES, Bundle, ModelStore, read_bundle, write_bundle
-from models.trees import Leaf, Split
-from models.votes import Vote
 
 ENSEMBLE = VotingEnsemble(
     (NumericFeature("age", (18.0, 0.1 + 20.2)), CategoricalFeature("work", ("é", "b"))),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from models.features import BooleanFeature, CategoricalFeature, NumericFeature
+from models.features.features import BooleanFeature, CategoricalFeature, NumericFeature
 from models.worth.groups import GroupedLayout, group_names, group_places, grouped_metrics
 from models.worth.intervals import Noise
 from models.worth.intervals import ratio as ratio_of

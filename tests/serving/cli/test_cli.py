@@ -25,10 +25,11 @@ from models.store.loading import load_verified
 from serving.cli import terminal
 from serving.cli.app import app, run
 from serving.cli.train import parameters
-from training import job, pricing
-from training.job import submit
-from training.plans import Asked
-from training.session import Rehearsal
+from training.jobs import job
+from training.jobs.job import submit
+from training.planning import price_cache
+from training.planning.plans import Asked
+from training.session.session import Rehearsal
 
 pytestmark = pytest.mark.slow
 
@@ -637,8 +638,8 @@ def test_light_commands_stay_light(home):
         ("model show adult; model explain adult", heavy | {"scipy", "onnx", "vl_convert", "starlette"}),
         ("ledger audit", {"sklearn", "bentoml", "pyarrow", "opendp", "numba", "scipy", "onnx"}),
         (f"verify {home / 'models' / 'adult' / '1'}", {"sklearn", "bentoml", "pyarrow", "opendp", "numba", "scipy"}),
-        ("plan adult --learner lazybb --epsilon 0.2", light | {"scipy", "vl_convert", "training.job"}),
-        ("plan adult --learner lazybb --epsilon 0.2", light | {"scipy", "training.work_out"}),
+        ("plan adult --learner lazybb --epsilon 0.2", light | {"scipy", "vl_convert", "training.jobs.job"}),
+        ("plan adult --learner lazybb --epsilon 0.2", light | {"scipy", "training.planning.price_calculation"}),
         ("; ".join(f"plan adult --learner {name} --epsilon 0.2" for name in ("lazybb-tree", "ebm", "forest")), light),
         ("dataset show adult; plan adult --learner lazybb --epsilon 50", light),
         ("learner list", {"sklearn", "bentoml"}),
@@ -672,7 +673,7 @@ def test_a_spinner_comes_after_half_a_second_and_on_a_terminal_alone(monkeypatch
 
 @pytest.mark.parametrize("words", ["plan --help", "train --help"])
 def test_commands_that_compute_nothing_load_no_compiler_and_no_learner(home, words):
-    heavy = {"numba", "sklearn", "bentoml", "onnxruntime", "training.learners.base"}
+    heavy = {"numba", "sklearn", "bentoml", "onnxruntime", "training.learners.base.private_learner"}
     look = f"import sys; from serving.cli.app import run; run({words.split()!r}); print({heavy!r} & sys.modules.keys())"
     command = [sys.executable, "-c", look]
     done = subprocess.run(command, cwd=ROOT, env=environment(home), capture_output=True, text=True)
@@ -718,7 +719,7 @@ BLANK = Rehearsal.__init__
 
 def forget():
     """As a new process: nothing is remembered but what is kept."""
-    for remembered in (pricing._told, pricing._worked_out, pricing._kept_before):
+    for remembered in (price_cache._told, price_cache._worked_out, price_cache._kept_before):
         remembered.cache_clear()
 
 

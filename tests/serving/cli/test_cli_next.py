@@ -23,9 +23,9 @@ from serving.cli import terminal
 from serving.cli.app import app, run
 from serving.cli.complete import DATASETS, LEARNERS, MODELS, NAMES
 from serving.cli.hints import after
-from training.job import submit
+from training.jobs.job import submit
 from training.learners import LEARNERS as KNOWN
-from training.plans import Asked
+from training.planning.plans import Asked
 
 pytestmark = pytest.mark.slow
 
@@ -350,7 +350,7 @@ def test_help_loads_the_module_of_no_command():
     look = "import sys; from serving.cli.app import run; run(['--help']); "
     look += "print(sorted(m for m in sys.modules if m.startswith('serving.cli.')), 'sqlalchemy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", look], cwd=ROOT, capture_output=True, text=True, check=True)
-    loaded = ["serving.cli.app", "serving.cli.hints", "serving.cli.side", "serving.cli.terminal"]
+    loaded = ["serving.cli.app", "serving.cli.hints", "serving.cli.backends.choice", "serving.cli.terminal"]
     loaded.append("serving.cli.tree")
     assert done.stdout.splitlines()[-1] == f"{loaded} False"
 

@@ -12,12 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import csv
 
+from accountant.access import grants
+from accountant.access.grants import Grant
 from accountant.audit.audit import audit_place
 from accountant.home import Home
-from accountant.ledger import grants
-from accountant.ledger.grants import Grant
+from accountant.ledger.families.records import Why
 from accountant.ledger.model_names import owned_by
-from accountant.ledger.records import Why
 from models.store.bundle import ModelStore
 from serving.cli.app import run
 from serving.cli.terminal import this_user
@@ -195,7 +195,11 @@ def test_a_name_has_an_owner_who_may_edit_it_and_others_need_promote(home, capsy
 def test_the_owner_of_a_name_edits_it_with_train_and_promotes_it_with_promote(home, capsys, monkeypatch):
     ledger = Home.open(ledgers.place(home)).ledger
     owner = owned_by(ledger, "adult")
-    for module in ("here.edits", "released.edit", "terminal"):  # whoever is first loaded meanwhile would keep it
+    for module in (
+        "backends.home.edits",
+        "released.edit",
+        "terminal",
+    ):
         monkeypatch.setattr(f"serving.cli.{module}.this_user", lambda: owner)
     grants.add(ledger, [Grant(owner, "train", "dataset", "adult")], "test")
     assert "(a candidate" in said(capsys, "adult@1", *COLLEGE, *WHY)

@@ -13,8 +13,8 @@ from additive_models import CLASSES, COLUMNS, NUMBER, RECORDS
 
 from models.forms.trees import TreeEnsemble
 from models.forms.voting import VotingEnsemble
-from models.trees import Leaf
-from models.votes import Vote
+from models.parts.trees import Leaf
+from models.parts.votes import Vote
 from serving.cli.app import run
 from serving.cli.released import explain as cli_explain
 

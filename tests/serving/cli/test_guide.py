@@ -13,7 +13,7 @@ from pseudo_terminal import talk
 
 from accountant.home import Home
 from serving.cli.app import run
-from training.rows.schema import parse_schema
+from training.rows.schema.schema import parse_schema
 
 ANSWERS = [
     ("Columns to predict", "readmitted, nothing"), ("nothing: no such column.*Columns to predict", "readmitted, cost"),

@@ -14,9 +14,9 @@ from accountant.home import Home
 from accountant.log.notes import parse_checkpoint
 from dpserve import ServiceError
 from serving.cli.app import run
-from serving.cli.remote import pins
-from training import job
-from training.plans import Asked
+from serving.cli.backends.server import pins
+from training.jobs import job
+from training.planning.plans import Asked
 
 
 def ledger(entries, fork=None):
@@ -45,7 +45,7 @@ class Service:
 
         if not self.proves:
             raise ServiceError(404, "not_found", "there is no such door", {})
-        from accountant.canonical import encode_base64
+        from accountant.formats.canonical import encode_base64
 
         hashes = [encode_base64(each) for each in growth(self.office, earlier, later).hashes]
         return {"from": earlier, "to": later, "hashes": hashes, "from_root": "", "to_root": ""}

@@ -26,16 +26,18 @@ import pyarrow.parquet as pq
 import pytest
 from small_home import DATA, ROOT, environment, serving, write_files
 
+from accountant.access import grants
 from accountant.errors import InputError
 from accountant.home import Home
-from accountant.ledger import grants
 from dpserve import Client
-from serving.cli import here, remote, side
+from local.campaign import campaigns
 from serving.cli.app import TREE, run
-from serving.cli.remote import asking
+from serving.cli.backends import choice
+from serving.cli.backends import home as here
+from serving.cli.backends import server as remote
+from serving.cli.backends.server import asking
 from serving.cli.tree import Branch
 from serving.process.tokens import new_token
-from training.local import campaigns
 
 pytestmark = [pytest.mark.slow, pytest.mark.server]
 
@@ -155,7 +157,7 @@ def test_every_command_has_both_sides():
     names = [each.name for each in pkgutil.iter_modules(here.__path__)]
     assert set(names) <= {each.name for each in pkgutil.iter_modules(remote.__path__)}
     for name in names:
-        sides = [import_module(f"serving.cli.{each}.{name}") for each in ("here", "remote")]
+        sides = [import_module(f"serving.cli.backends.{each}.{name}") for each in ("home", "server")]
         found = [
             {
                 key: [(each.name, each.annotation) for each in inspect.signature(value).parameters.values()]
@@ -302,7 +304,7 @@ def leaves(nodes=TREE, above=()):
 
 
 def test_what_needs_a_home_says_what_to_do_instead(laptop, said, monkeypatch):
-    at_home = [(words, leaf) for words, leaf in leaves() if leaf.needs is side.Needs.HOME]
+    at_home = [(words, leaf) for words, leaf in leaves() if leaf.needs is choice.Needs.HOME]
     assert {"serve", "worker", "init"} <= {words[0] for words, _ in at_home}
     for words, leaf in at_home:
         code, body, err = said(" ".join(words))
@@ -470,7 +472,15 @@ LIGHT = ("dataset list", "dataset show adult", "plan adult --epsilon 0.5", "job 
 
 def test_a_laptop_loads_neither_learners_nor_the_server(server, laptop):
     """A real process: after all of them, and what predicts, no compiler, no learner and no server was loaded."""
-    kept_out = {"numba", "sklearn", "scipy", "bentoml", "starlette", "onnxruntime", "training.learners.base"}
+    kept_out = {
+        "numba",
+        "sklearn",
+        "scipy",
+        "bentoml",
+        "starlette",
+        "onnxruntime",
+        "training.learners.base.private_learner",
+    }
     own = {name: value for name, value in environment(laptop).items() if name != "DPSERVE_HOME"}
     own |= {"DPSERVE_URL": f"http://127.0.0.1:{server.port}", "DPSERVE_TOKEN": server.tokens["admin"]}
     out = laptop / "out.csv"

@@ -8,10 +8,10 @@ import pytest
 from in_process import Site
 from ledgers import place, registration, request, reserve
 
+from accountant.access import grants
+from accountant.access.grants import Grant
+from accountant.access.tokens import SCOPES
 from accountant.home import Home
-from accountant.ledger import grants
-from accountant.ledger.grants import Grant
-from accountant.ledger.tokens import SCOPES
 from serving.app import DOORS
 from serving.http.routes import Door
 from serving.pages.all import PAGES
@@ -120,9 +120,7 @@ def test_every_door_does_as_the_table_says(site, scope):
         assert refused(site, narrow, door, MINE, 1) is not partly, what
         without = ("/ui/jobs/new", "/ui/jobs/price", "/ui/jobs/parameters", "/ui/jobs/blocks", "/v1/evaluations/{job}")
         without += ("/v1/profiles/{job}", "/ui/profiles/{job}")  # of none of these
-        without += tuple(
-            f"/v1/campaigns/{{name}}/{act}" for act in ("next", "close", "give-up")
-        )  # tests/training/owner
+        without += tuple(f"/v1/campaigns/{{name}}/{act}" for act in ("next", "close", "give-up"))  # tests/local/owner
         asks = named and door.path not in without
         if asks or (door.method, door.path) == ("POST", "/ui/jobs/new"):
             assert refused(site, narrow, door, OTHERS, 1), what

@@ -9,7 +9,7 @@ from in_process import BASE, HOST, code, site_at
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse
 
-from accountant.ledger import tokens
+from accountant.access import tokens
 from serving.http import cookies
 from serving.http.routes import Door, caller
 from serving.pages import login

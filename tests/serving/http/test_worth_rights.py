@@ -9,10 +9,10 @@ import pytest
 from in_process import Site, code
 from ledgers import place, registration
 
+from accountant.access import grants
+from accountant.access.grants import Grant
 from accountant.audit.audit import audit_home
 from accountant.home import Home
-from accountant.ledger import grants
-from accountant.ledger.grants import Grant
 from serving.app import DOORS
 from serving.cli.app import run
 from serving.cli.terminal import this_user

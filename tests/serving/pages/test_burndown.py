@@ -9,10 +9,10 @@ import pytest
 
 from accountant.errors import LedgerInvalid, UnknownName
 from accountant.home import Home
-from accountant.ledger import family_rows
+from accountant.ledger.families import family_rows
 from accountant.privacy.events import PureDp
 from accountant.privacy.filter import price_from_json
-from serving.pages.burndown import burndown, by_model
+from serving.pages.parts.burndown import burndown, by_model
 
 
 @pytest.fixture

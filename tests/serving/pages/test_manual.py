@@ -8,8 +8,8 @@ import pytest
 from small_home import ROOT
 
 from accountant.errors import UnknownName
-from serving.pages.manual import render
-from serving.pages.ui import HELP
+from serving.pages.parts import render
+from serving.pages.parts.ui import HELP
 
 
 def anchors(name):

@@ -25,16 +25,16 @@ from browser import (
 from playwright.sync_api import expect
 from small_home import SCOPES, serving, until
 
+from accountant.access import grants
+from accountant.access.grants import Grant
 from accountant.home import Home
-from accountant.ledger import grants
-from accountant.ledger.grants import Grant
+from local.campaign import campaigns
 from serving.pages.all import PAGES
-from serving.pages.ui import PLACES
-from serving.process import audit_runs
+from serving.pages.parts.ui import PLACES
 from serving.process.tokens import new_token
-from training import job
-from training.local import campaigns
-from training.profiles.profile import AskedProfile
+from serving.process.watch import audit_runs
+from training.jobs import job
+from training.measuring.profile.profile import AskedProfile
 
 pytestmark = [pytest.mark.server, pytest.mark.system("chromium")]
 

@@ -13,11 +13,11 @@ import pytest
 from in_process import BASE
 from pages_in_process import pages_at, words
 
+from accountant.access import tokens
 from accountant.audit.export import audit_export, export
 from accountant.keys.trust import PublicKeys
-from accountant.ledger import tokens
 from accountant.log.notes import verify_checkpoint
-from serving.process import audit_runs
+from serving.process.watch import audit_runs
 
 
 @pytest.fixture

@@ -11,16 +11,16 @@ from in_process import BASE
 from pages_in_process import pages_at
 from small_home import write_files
 
-from accountant.budget import Budget, Relation
 from accountant.errors import InputError, VerificationError
 from accountant.home import Home
+from accountant.privacy.budget import Budget, Relation
 from serving.app import DOORS as DOCUMENTED
 from serving.http import headers
-from serving.pages import burndown_chart, static_files, ui
 from serving.pages.all import PAGES
 from serving.pages.job_form import Form
+from serving.pages.parts import burndown_chart, static_files, ui
 from serving.rest.openapi import openapi
-from training.rows.datasets import register
+from training.datasets.datasets import register
 
 PAGE = {"Accept": "text/html"}
 FORM = {"Origin": BASE, **PAGE}

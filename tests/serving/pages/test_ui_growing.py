@@ -10,12 +10,12 @@ import pytest
 from ledgers import copy, hexes, place, plan, prepared, registration, request, reserve
 from pages_in_process import pages_at, words
 
-from accountant.budget import Budget
 from accountant.home import Home
-from accountant.ledger.blocks import appending
-from accountant.ledger.blocks.appending import NewBlock
-from accountant.ledger.blocks.windows import Period
-from accountant.ledger.records import Unit, Why
+from accountant.ledger import block_appending
+from accountant.ledger.block_appending import NewBlock
+from accountant.ledger.families.records import Unit, Why
+from accountant.ledger.families.windows import Period
+from accountant.privacy.budget import Budget
 from accountant.privacy.events import PureDp
 
 BLOCKS = 40
@@ -28,10 +28,12 @@ def home(tmp_path_factory) -> Home:
     for number in range(2, BLOCKS + 1):
         day = f"2026-{1 + number // 28:02d}-{1 + number % 28:02d}"
         period = Period("day", day, day) if number % 2 else None
-        appending.append(found.ledger.log, NewBlock("adult", hexes(f"{number}"), 1000 + number, "s", period), number)
+        block_appending.append(
+            found.ledger.log, NewBlock("adult", hexes(f"{number}"), 1000 + number, "s", period), number
+        )
     asked = replace(request("adult", "1", "0.0000001"), blocks="7-9")
     reserve(found.ledger, asked, plan(PureDp(Decimal("0.5")), 2))
-    appending.drop(found.ledger.log, "adult", 2, Why("s", "kept for a year"))
+    block_appending.drop(found.ledger.log, "adult", 2, Why("s", "kept for a year"))
     about = registration("clinic", Budget.of("2"), unit=Unit("person", "name"), person=Budget.of("3"))
     found.ledger.register(replace(about, schema=found.ledger.dataset("adult").registration.schema))
     reserve(found.ledger, request("clinic", "1", "0"), plan(PureDp(Decimal("0.5")), 2))

@@ -9,8 +9,8 @@ from browser import as_new, chromium, no_faults, no_serious_findings, no_sideway
 from playwright.sync_api import expect
 from small_home import dpserve, serving, until, write_files
 
-from training.job import submit
-from training.plans import Asked
+from training.jobs.job import submit
+from training.planning.plans import Asked
 
 pytestmark = [pytest.mark.server, pytest.mark.system("chromium")]
 FORM = "/ui/jobs/new?dataset=adult&learner=lazybb"

@@ -10,21 +10,21 @@ import pytest
 from ledgers import hexes, registration
 from pages_in_process import pages_at, words
 
-from accountant.budget import Budget
-from accountant.canonical import encode
-from accountant.ledger import grants, model_names
-from accountant.ledger.blocks import appending
-from accountant.ledger.blocks.appending import NewBlock
-from accountant.ledger.blocks.windows import Period
+from accountant.access import grants
+from accountant.access.key_life import mark_compromised, revoke, rotate
+from accountant.formats.canonical import encode
+from accountant.formats.merkle import leaf_hash
+from accountant.ledger import block_appending, model_names
+from accountant.ledger.block_appending import NewBlock
+from accountant.ledger.families.records import NewPeople, Unit, Why
+from accountant.ledger.families.windows import Period
 from accountant.ledger.job_rows import resume
-from accountant.ledger.key_life import mark_compromised, revoke, rotate
-from accountant.ledger.records import NewPeople, Unit, Why
 from accountant.log.entries import read_entry
 from accountant.log.proofs import parse_proof, verify_proof
-from accountant.merkle import leaf_hash
+from accountant.privacy.budget import Budget
 from accountant.store.entry_kinds import KINDS
 from serving.pages import ledger
-from serving.pages.entry_text import LABELS, told
+from serving.pages.parts.entry_text import LABELS, told
 
 EVIL = "<script>alert(1)</script>"
 
@@ -177,8 +177,8 @@ def test_every_kind_has_words_of_its_own(pages):
     home.ledger.register(registration("grown", commitment=hexes("grown")))
     days = Period("day", "2026-01-05", "2026-01-11")
     block = NewBlock("grown", hexes("more"), 10, "steward", days, NewPeople("a test", "steward"))
-    appending.append(home.ledger.log, block, 2)
-    appending.drop(home.ledger.log, "grown", 1, Why("steward", "yearly"))
+    block_appending.append(home.ledger.log, block, 2)
+    block_appending.drop(home.ledger.log, "grown", 1, Why("steward", "yearly"))
     each = {"unit": Unit("person", "name"), "person": Budget.of("9", "0.000001"), "commitment": hexes("persons")}
     home.ledger.register(registration("persons", **each))
     running = next(each for each in home.ledger.leases() if each.state == "started")
@@ -190,7 +190,7 @@ def test_every_kind_has_words_of_its_own(pages):
     for words_of in said.values():
         assert words_of.endswith((".", "yearly", "lost", "better", "a test", EVIL))
     assert len(set(said.values())) == len(said)
-    assert len(said) == len(KINDS) - 8  # tests/training/local has campaigns', tests/training/profiles that of profiles
+    assert len(said) == len(KINDS) - 8  # tests/local/campaign has campaigns', tests/training/measuring that of profiles
 
 
 def test_entry_of_a_newer_version_is_shown_as_it_is():

@@ -11,16 +11,16 @@ import pytest
 from pages_in_process import pages_at
 from small_home import write_files
 
-from accountant.budget import Budget, Relation
+from accountant.access import grants
+from accountant.access.grants import Grant
 from accountant.home import Home
-from accountant.ledger import grants
-from accountant.ledger.grants import Grant
-from accountant.ledger.records import NewPeople
+from accountant.ledger.families.records import NewPeople
+from accountant.privacy.budget import Budget, Relation
 from serving.wire import lists
-from training import job
-from training.growing.schedule import add, described
-from training.plans import Asked
-from training.rows.datasets import register
+from training.datasets.datasets import register
+from training.jobs import job
+from training.jobs.schedule import add, described
+from training.planning.plans import Asked
 
 NEW = NewPeople("made for a test", "steward")
 FORMULA = "=cmd|' /C calc'!A0"

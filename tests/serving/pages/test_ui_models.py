@@ -23,22 +23,22 @@ from offices import Office
 from playwright.sync_api import expect
 from small_home import dpserve, records, serving, until, write_files
 
-from accountant.budget import Budget, Relation
+from accountant.access import key_life
 from accountant.home import Home
-from accountant.ledger import key_life
-from models.features import NumericFeature
+from accountant.privacy.budget import Budget, Relation
+from models.features.features import NumericFeature
 from models.forms.trees import TreeEnsemble
 from models.forms.voting import VotingEnsemble
-from models.pairs import PairTerm
+from models.parts.pairs import PairTerm
+from models.parts.trees import Leaf, Split
+from models.parts.votes import Vote
 from models.store.bundle import FILES
-from models.trees import Leaf, Split
-from models.votes import Vote
 from serving.pages import models
-from serving.pages.shapes import inputs, picture
-from training import job
-from training.evaluation.evaluate import AskedWorth
-from training.plans import Asked
-from training.rows.datasets import register
+from serving.pages.parts.shapes import inputs, picture
+from training.datasets.datasets import register
+from training.jobs import job
+from training.measuring.worth.evaluate import AskedWorth
+from training.planning.plans import Asked
 
 pytestmark = [pytest.mark.server, pytest.mark.system("chromium")]
 STEPS = 9

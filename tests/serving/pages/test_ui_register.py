@@ -14,12 +14,12 @@ from browser import PHONE, chromium, new_page, no_faults, no_serious_findings, n
 from playwright.sync_api import expect
 from small_home import ROOT, serving, until
 
-from accountant.budget import Budget
 from accountant.home import Home
-from serving.pages.tasks.drafts import ASKED
+from accountant.privacy.budget import Budget
+from serving.pages.drafts import ASKED
 from serving.process.tokens import new_token
 from serving.rest.drafts import REGISTER, REGISTER_MORE
-from training.registering.drafts import Drafts
+from training.datasets.drafts.drafts import Drafts
 
 pytestmark = [pytest.mark.server, pytest.mark.system("chromium")]
 ROWS = 700

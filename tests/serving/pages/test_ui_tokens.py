@@ -9,8 +9,8 @@ import pytest
 from in_process import BASE
 from pages_in_process import pages_at, words
 
-from accountant.ledger import tokens
-from accountant.ledger.tokens import Limits
+from accountant.access import tokens
+from accountant.access.tokens import Limits
 from serving.process.tokens import digest
 
 SECRET = re.compile(r"dps_[A-Za-z0-9_-]{43}")

@@ -24,10 +24,10 @@ from offices import ORIGIN, Filed, Office, office, public_of
 from securesystemslib.signer import CryptoSigner, SSlibKey
 from stated import stated
 
-from accountant import canonical
 from accountant.certificates.certificate import digest, verify
 from accountant.certificates.edited_models import Ancestor, statement_of
 from accountant.errors import DpserveError
+from accountant.formats import canonical
 from accountant.keys import dsse
 from accountant.keys.trust import IssuerKey, LogKey, PublicKeys, fingerprint, public_pem
 from accountant.privacy.events import BoundedRange, Gaussian, Plan, PureDp, Release, RepeatAndSelect

@@ -11,7 +11,7 @@ import warm
 
 HEAD = """
 import json, os, signal, sys, threading, time
-from serving.process.forks import fork
+from serving.process.workers.forks import fork
 def ended(process):
     process.join(60)
     return process.exitcode
@@ -47,7 +47,7 @@ raise ValueError("what nobody foresaw")
 DRAWS = """
 import numpy as np
 from decimal import Decimal
-from accountant.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialSelection, PermuteAndFlip
+from accountant.noise.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialSelection, PermuteAndFlip
 COUNT, FEW = 64, Decimal("0.001")
 MECHANISMS = {
     DiscreteGaussian(Decimal(50)): np.zeros(COUNT, np.int64),

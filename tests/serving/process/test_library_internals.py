@@ -21,8 +21,8 @@ from uvicorn.config import HTTP_PROTOCOLS, Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from serving.process import launch, library_internals
-from serving.process.library_internals import CHECK_SECONDS, LIBRARIES, Patient
+from serving.process.workers import launch, library_internals
+from serving.process.workers.library_internals import CHECK_SECONDS, LIBRARIES, Patient
 
 # Name -> why it is needed.
 FUNCTIONS = {
@@ -60,7 +60,7 @@ def test_version_is_the_one_that_was_tried(library):
     found = version(library)
     assert found == LIBRARIES[library], (
         f"{library} is {found}, tried with {LIBRARIES[library]}: where the other tests of this file, test_abuse.py and "
-        f"test_service.py pass, say {found} in serving/process/library_internals.py"
+        f"test_service.py pass, say {found} in serving/process/workers/library_internals.py"
     )
 
 

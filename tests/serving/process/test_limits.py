@@ -16,16 +16,16 @@ from in_process import code, site_at
 from ledgers import ROOT
 from starlette.responses import HTMLResponse, JSONResponse
 
-from accountant import canonical
+from accountant.access import tokens
+from accountant.access.tokens import MOST_REQUESTS, NO_LIMITS, Limits, Token
 from accountant.audit import audit
 from accountant.audit.replay import Replay
 from accountant.errors import InputError, LedgerInvalid
+from accountant.formats import canonical
 from accountant.home import Home
-from accountant.ledger import tokens
-from accountant.ledger.tokens import MOST_REQUESTS, NO_LIMITS, Limits, Token
 from accountant.store.store import checkpoints, leaves
 from serving.http.routes import Door
-from serving.process.limits import DAY, Meter
+from serving.process.config.limits import DAY, Meter
 from serving.process.tokens import new_token
 from serving.wire.errors import NotReady, TooManyRequests
 
@@ -199,9 +199,9 @@ HAMMER = """
 import sys
 from pathlib import Path
 sys.path.insert(0, {root!r})
-from accountant.ledger.tokens import Limits, Token
+from accountant.access.tokens import Limits, Token
 from serving.wire.errors import TooManyRequests
-from serving.process.limits import Meter
+from serving.process.config.limits import Meter
 meter = Meter(Path({path!r}), lambda: {now})
 token = Token("one", ("predict",), "0" * 64, 7, None, Limits(per_second={most}))
 count = 0

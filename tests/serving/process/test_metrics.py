@@ -11,12 +11,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import update
 
 from accountant.home import Home
+from accountant.ledger.families.left import describe_budget
+from accountant.ledger.families.records import PUBLIC_STATES, State
 from accountant.ledger.job_counts import JobFigures, queue
-from accountant.ledger.left import describe_budget
-from accountant.ledger.records import PUBLIC_STATES, State
 from accountant.store.tables import job_table
-from serving.process import audit_runs
-from serving.process.metrics import REQUESTS, AuditGauges, LedgerGauges, ServingGauges, count_request, render
+from serving.process.watch import audit_runs
+from serving.process.watch.metrics import REQUESTS, AuditGauges, LedgerGauges, ServingGauges, count_request, render
 
 
 @pytest.fixture

@@ -25,17 +25,18 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from ledgers import copy, filled, place
 from small_home import dpserve, environment, free_port, records, until, write_files
 
-from accountant.budget import Budget, Relation
 from accountant.errors import InputError, LedgerInvalid
 from accountant.home import Home
 from accountant.log.last_seen import HighWater
-from serving.process import audit_runs, forks, logs
-from serving.process.launch import server_environment
-from serving.process.startup import Listening, Tls, check_home, check_listening, check_place, tls_of
+from accountant.privacy.budget import Budget, Relation
+from serving.process.config.startup import Listening, Tls, check_home, check_listening, check_place, tls_of
 from serving.process.tokens import new_token
-from training import job
-from training.plans import Asked
-from training.rows.datasets import register
+from serving.process.watch import audit_runs, logs
+from serving.process.workers import forks
+from serving.process.workers.launch import server_environment
+from training.datasets.datasets import register
+from training.jobs import job
+from training.planning.plans import Asked
 
 # Checks at the start
 

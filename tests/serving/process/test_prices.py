@@ -16,17 +16,17 @@ import pytest
 from desk_tasks import board_without_numpy, die, refuse, too_large, wait
 from small_home import ROOT, until
 
-from accountant import canonical
-from accountant.budget import Budget, Relation
 from accountant.errors import BudgetRefused, InputError
-from models.features import BooleanFeature
+from accountant.formats import canonical
+from accountant.privacy.budget import Budget, Relation
+from models.features.features import BooleanFeature
 from serving.process import prices
-from serving.process.price_desk import MANY, MOST, MOST_OF_ONE, SOCKET, address
 from serving.process.prices import PriceRequest
+from serving.process.workers.price_desk import MANY, MOST, MOST_OF_ONE, SOCKET, address
 from serving.wire.errors import ClientGone, NotReady, TooManyRequests
-from training.session import Public
+from training.planning.price_calculation import offer, while_wanted
+from training.session.session import Public
 from training.tuning.tune import Tuning, tuned_of
-from training.work_out import offer, while_wanted
 
 LONG = 300  # seconds, which nobody waits for
 FEATURES = tuple(BooleanFeature(f"x{number}") for number in range(8))
@@ -48,7 +48,7 @@ def desk(tmp_path_factory):
     place = tmp_path_factory.mktemp("desk") / ("d" * 120)  # no address of a socket may be so long
     place.mkdir()
     path = f"{ROOT}:{ROOT / 'tests' / 'helpers'}"
-    command = [sys.executable, "-m", "serving.process.price_desk", str(place / "prices"), str(os.getpid())]
+    command = [sys.executable, "-m", "serving.process.workers.price_desk", str(place / "prices"), str(os.getpid())]
     process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}, cwd=ROOT)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(SOCKET, str(place / "prices"))
@@ -102,7 +102,7 @@ def test_a_desk_that_cannot_load_what_makes_prices_quick_goes_on(tmp_path):
     """The compiler has no folder to keep its code in: every fork still answers, by the slow rules."""
     place = tmp_path / "prices"
     code = "import sys; from training import work_out; work_out.warm_for_many = lambda: 1 / 0; "
-    code += "from pathlib import Path; from serving.process.price_desk import main; "
+    code += "from pathlib import Path; from serving.process.workers.price_desk import main; "
     code += "main(Path(sys.argv[1]), int(sys.argv[2]))"
     path = f"{ROOT}:{ROOT / 'tests' / 'helpers'}"
     command = [sys.executable, "-c", code, str(place), str(os.getpid())]

@@ -13,12 +13,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from small_home import ROOT, client, free_port, serving, until, write_files
 
-from accountant.budget import Budget, Relation
 from accountant.home import Home
 from accountant.log.last_seen import HighWater
-from training import job
-from training.plans import Asked
-from training.rows.datasets import register
+from accountant.privacy.budget import Budget, Relation
+from training.datasets.datasets import register
+from training.jobs import job
+from training.planning.plans import Asked
 
 GRAFANA = ROOT / "serving" / "grafana"
 MONITORING = (ROOT / "docs" / "monitoring.md").read_text()

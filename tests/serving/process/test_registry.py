@@ -9,21 +9,21 @@ from types import SimpleNamespace
 import pytest
 from small_home import records, write_files
 
-from accountant.budget import Budget, Relation
+from accountant.access.key_life import mark_compromised as compromise
+from accountant.access.key_life import revoke, rotate
 from accountant.errors import CertificateRevoked, ModelInvalid, NothingServed, RecordError, UnknownName
 from accountant.home import Home
-from accountant.ledger.key_life import mark_compromised as compromise
-from accountant.ledger.key_life import revoke, rotate
+from accountant.privacy.budget import Budget, Relation
 from models.forms.registry import ensemble_bytes, ensemble_from_bytes
 from models.store import index
 from models.store.bundle import FILES, ModelStore, read_bundle
 from serving.process import registry as registry_of_models
-from serving.process.metrics import FAILURES
 from serving.process.registry import NotHeld, Registry
+from serving.process.watch.metrics import FAILURES
 from serving.rest.models import answer_records
-from training import job
-from training.plans import Asked
-from training.rows.datasets import register
+from training.datasets.datasets import register
+from training.jobs import job
+from training.planning.plans import Asked
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pytest
 from small_home import environment
 
 from accountant.errors import InputError
-from serving.process.settings import ServerSettings, all_settings, variable
+from serving.process.config.settings import ServerSettings, all_settings, variable
 
 NUMBERS = ("-1", "many", "1e3", "1.5", "٣", " 3", "0x10", "1_000", "9" * 20, "True")
 RUBBISH = {

@@ -15,11 +15,11 @@ from ledgers import registration
 from pages import blocks, checkout, follow
 from small_home import free_port, of_every_worker, serving, until
 
+from accountant.access import tokens
+from accountant.access.tokens import Limits
 from accountant.home import Home
-from accountant.ledger import tokens
-from accountant.ledger.tokens import Limits
 from serving.process.tokens import new_token
-from serving.process.trail_lines import lines
+from serving.process.watch.trail_lines import lines
 
 pytestmark = pytest.mark.server
 

@@ -16,12 +16,12 @@ from ledgers import ROOT
 from small_home import dpserve
 from starlette.responses import JSONResponse
 
-from accountant.ledger.tokens import Limits
+from accountant.access.tokens import Limits
 from serving.http.routes import Door, in_thread
 from serving.pages import login
-from serving.process import access_log
-from serving.process.access_log import Trail, about
-from serving.process.trail_lines import lines, path_of
+from serving.process.watch import access_log
+from serving.process.watch.access_log import Trail, about
+from serving.process.watch.trail_lines import lines, path_of
 from serving.wire.errors import ClientGone, NotReady
 
 SECRET = "31337"
@@ -234,7 +234,7 @@ WRITER = """
 import sys
 from pathlib import Path
 sys.path.insert(0, {root!r})
-from serving.process.access_log import Trail
+from serving.process.watch.access_log import Trail
 one = Trail(Path({path!r}), most=2000, files=1000)
 for number in range(300):
     one.write(sys.argv[1], "GET", "/v1/models", 200, str(number))

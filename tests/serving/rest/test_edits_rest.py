@@ -8,10 +8,10 @@ import ledgers
 import pytest
 from in_process import Site, code
 
+from accountant.access import grants, key_life
+from accountant.access.grants import Grant
 from accountant.audit.audit import audit_place
 from accountant.home import Home
-from accountant.ledger import grants, key_life
-from accountant.ledger.grants import Grant
 from accountant.ledger.model_names import owned_by
 from models.store.bundle import ModelStore
 from serving.process.tokens import new_token

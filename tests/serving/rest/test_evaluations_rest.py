@@ -9,21 +9,21 @@ import ledgers
 import pytest
 from in_process import site_at
 
-from accountant.budget import Budget, Relation
+from accountant.access import grants
+from accountant.access.grants import access_of
 from accountant.certificates import worth
 from accountant.errors import BudgetRefused
 from accountant.home import Home
-from accountant.ledger import grants
-from accountant.ledger.grants import access_of
+from accountant.privacy.budget import Budget, Relation
 from models.worth.stated import check
 from serving.pages import jobs as job_pages
 from serving.pages import models as pages
 from serving.pages.job_form import Form, price_of
 from serving.process.tokens import new_token
 from serving.rest import evaluations, jobs, models, operations, placing
-from training import job, queue
-from training.plans import Asked
-from training.rows.datasets import register
+from training.datasets.datasets import register
+from training.jobs import job, queue
+from training.planning.plans import Asked
 
 
 @pytest.mark.slow

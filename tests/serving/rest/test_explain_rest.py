@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from additive_models import CLASSES, COLUMNS, NUMBER, RECORDS
 
+from accountant.access.grants import Access, Grant
 from accountant.errors import ModelInvalid, UnknownName
-from accountant.ledger.grants import Access, Grant
 from models.forms.trees import TreeEnsemble
 from models.forms.voting import VotingEnsemble
-from models.trees import Leaf, Split
-from models.votes import Vote
+from models.parts.trees import Leaf, Split
+from models.parts.votes import Vote
 from serving.app import make_app
 from serving.http.routes import Doors
 from serving.rest.models import PREDICT_BYTES

@@ -10,15 +10,15 @@ import pyarrow.parquet as pq
 import pytest
 from small_home import client, serving, until, write_files
 
-from accountant.budget import Budget, Relation
+from accountant.access import tokens
 from accountant.home import Home
-from accountant.ledger import tokens
-from accountant.ledger.records import NewPeople
+from accountant.ledger.families.records import NewPeople
+from accountant.privacy.budget import Budget, Relation
 from serving.process.tokens import new_token
 from serving.rest.event_stream import Event
-from training import job
-from training.plans import Asked
-from training.rows.datasets import register
+from training.datasets.datasets import register
+from training.jobs import job
+from training.planning.plans import Asked
 from training.tuning.tune import Tuning
 
 pytestmark = pytest.mark.server

@@ -8,17 +8,17 @@ import ledgers
 import pytest
 from in_process import site_at
 
+from accountant.access import grants
 from accountant.certificates import profile
 from accountant.home import Home
-from accountant.ledger import grants
 from models.profile.stated import check
 from serving.pages import datasets
 from serving.pages import jobs as job_pages
 from serving.pages import profiles as pages
 from serving.process.tokens import new_token
 from serving.rest import jobs, profiles
-from training import queue
-from training.rows.datasets import register
+from training.datasets.datasets import register
+from training.jobs import queue
 
 
 @pytest.mark.slow

@@ -8,12 +8,12 @@ import pytest
 from in_process import Site
 from ledgers import copy, place, prepared, registration
 
+from accountant.access import grants
+from accountant.access.grants import Grant
 from accountant.home import Home
-from accountant.ledger import grants
-from accountant.ledger.grants import Grant
 from serving.process.tokens import new_token
-from serving.rest.growing.schedules import DOORS
-from training.growing import schedule
+from serving.rest.schedules import DOORS
+from training.jobs import schedule
 
 WEEKLY = {"name": "weekly", "dataset": "adult", "learner": "lazybb", "epsilon": 0.5, "parameters": {"rounds": 8}}
 

@@ -8,7 +8,7 @@ import ledgers
 import pytest
 from pages_in_process import pages_at, words
 
-from accountant.ledger.left import describe_budget
+from accountant.ledger.families.left import describe_budget
 
 
 @pytest.fixture(scope="module")

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from pyarrow import ipc
 
 from accountant.errors import DpserveError, InputError, RecordError
-from models.features import BooleanFeature, CategoricalFeature, NumericFeature
+from models.features.features import BooleanFeature, CategoricalFeature, NumericFeature
+from models.features.text_numbers import Numbers
 from models.onnx.runtime import columns_from_records
-from models.text_numbers import Numbers
 from serving.http.compression import pack, unpack
 from serving.wire.errors import TooLarge, WrongMediaType
 from serving.wire.quick_json import quick_json

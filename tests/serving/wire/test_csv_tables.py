@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from accountant.errors import DpserveError, InputError, RecordError
-from models.features import BooleanFeature, CategoricalFeature, DateFeature, NumericFeature, TimeFeature
+from models.features.features import BooleanFeature, CategoricalFeature, DateFeature, NumericFeature, TimeFeature
 from serving.wire.csv_tables import MISSING, columns_of, csv_of
 from serving.wire.errors import TooLarge
-from training.rows.people import NULLS
-from training.rows.row_files import read_columns
+from training.rows.people.people import NULLS
+from training.rows.tables.row_files import read_columns
 
 FEATURES = (
     NumericFeature("age", (18.0, 65.0)),

@@ -15,12 +15,12 @@ from models.edit.edit_parts import bin_text, part_of
 from models.explain.card import model_card
 from models.explain.shapes import shape_panels
 from models.explain.vega_panels import LIGHT
-from models.features import DateFeature, MomentFeature, TimeFeature
+from models.features.features import DateFeature, MomentFeature, TimeFeature
 from models.forms.voting import VotingEnsemble
 from models.onnx.export import to_onnx
 from models.onnx.runtime import OnnxModel, columns_from_records
-from models.votes import Vote
-from serving.pages.shapes import inputs, picture
+from models.parts.votes import Vote
+from serving.pages.parts.shapes import inputs, picture
 from serving.wire import tables_in, v2_tensors
 
 CAME = DateFeature("came", tuple(float(day) for day in range(18262, 18272)))  # 2020-01-01 and on

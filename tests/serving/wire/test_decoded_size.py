@@ -15,19 +15,19 @@ import pyarrow as pa
 import pytest
 from small_home import ROOT, environment, write_files
 
-from accountant.budget import Budget, Relation
 from accountant.errors import InputError
 from accountant.home import Home
-from models.features import CategoricalFeature
+from accountant.privacy.budget import Budget, Relation
+from models.features.features import CategoricalFeature
 from serving.process.tokens import new_token
 from serving.wire import request_bodies, work_time
 from serving.wire.bounds import DEEP, TEXT_BYTES, check_answer, check_cells, check_depth, check_objects
 from serving.wire.errors import TakesTooLong, TooLarge, TooManyRequests
 from serving.wire.tables_in import columns_of
 from serving.wire.work_time import check_time, in_turn
-from training import job
-from training.plans import Asked
-from training.rows.datasets import register
+from training.datasets.datasets import register
+from training.jobs import job
+from training.planning.plans import Asked
 
 ROOM = 900 << 20  # bytes of address space, reserved or used, beside what the process has before its first request
 

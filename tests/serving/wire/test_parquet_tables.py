@@ -19,7 +19,7 @@ from small_home import records
 
 from accountant.errors import InputError
 from accountant.home import Home
-from models.features import BooleanFeature, CategoricalFeature, NumericFeature
+from models.features.features import BooleanFeature, CategoricalFeature, NumericFeature
 from serving.rest import models
 from serving.wire import parquet_tables, work_time
 from serving.wire.errors import TakesTooLong, TooLarge

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tritonclient.utils import deserialize_bytes_tensor, serialize_byte_tensor
 
 from accountant.errors import DpserveError, InputError, RecordError
-from models.features import BooleanFeature, CategoricalFeature, NumericFeature
+from models.features.features import BooleanFeature, CategoricalFeature, NumericFeature
 from serving.wire.errors import TooLarge
 from serving.wire.v2_tensors import columns_of, datatype_of, tensor_of
 

@@ -16,12 +16,12 @@ import pyarrow.parquet as pq
 import pytest
 from sklearn.metrics import accuracy_score, roc_auc_score
 
-from accountant.budget import Relation
-from models.features import encode_columns
+from accountant.privacy.budget import Relation
+from models.features.features import encode_columns
 from training.learners import LazyBB
-from training.rows.data import columns_of, rows_of
-from training.rows.schema import parse_schema
-from training.session import Session
+from training.rows.schema.schema import parse_schema
+from training.rows.tables.data import columns_of, rows_of
+from training.session.session import Session
 
 DATA = Path(__file__).resolve().parents[3] / "examples" / "data"
 

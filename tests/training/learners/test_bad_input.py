@@ -16,18 +16,18 @@ import pytest
 from quick_learners import few, quick_auto  # noqa: F401  a fixture
 from scipy import sparse
 
-from accountant.budget import from_nano
 from accountant.errors import DataError, DpserveError, InputError, SchemaError
+from accountant.privacy.budget import from_nano
 from accountant.privacy.claims import claim
 from models.forms.voting import VotingEnsemble
-from models.votes import Vote
-from training.calibrate import rehearse
+from models.parts.votes import Vote
+from training.calibration.calibrate import rehearse
+from training.calibration.plan_warnings import check_exportable, warnings_of
 from training.learners import LEARNERS, LazyBB
 from training.notebook import Account, Columns, PublicWarning, uniform_schema
-from training.plan_warnings import check_exportable, warnings_of
-from training.rows.rows import Rows
-from training.rows.schema import parse_schema
-from training.session import Rehearsal, Session
+from training.rows.partitions.rows import Rows
+from training.rows.schema.schema import parse_schema
+from training.session.session import Rehearsal, Session
 
 pytestmark = pytest.mark.slow
 

@@ -12,26 +12,26 @@ import numpy as np
 import pytest
 from exact_laws import canonical, neighbours, public_of, rows_of
 
-from accountant.budget import Relation
 from accountant.errors import InputError, PlanMismatch, SchemaError
-from models.features import BooleanFeature
-from training.calibrate import rehearse
+from accountant.privacy.budget import Relation
+from models.features.features import BooleanFeature
+from training.calibration.calibrate import rehearse
 from training.learners import LEARNERS
+from training.learners.base.class_weights import ONE, Balance, balance_of, class_weights, mean_weight
 from training.learners.boosting import bdpe, bdpe_loss
 from training.learners.boosting.lazybb import LazyBB, WeightedAgreement
 from training.learners.boosting.leaf_rules import one_rules
+from training.learners.boosting.noisy_leaves import ClassWeights, LeafLabels
 from training.learners.boosting.probabilities import MIDDLES, placed
 from training.learners.boosting.reweighting import Scheduled
 from training.learners.boosting.tree_queries import LeafRules, LeafVotes, SplitGains, Weighing, split_tests
 from training.learners.choice import choose
-from training.learners.class_weights import ONE, Balance, balance_of, class_weights, mean_weight
 from training.learners.ebm.queries import SCORES, ClassResiduals, LeafSums
-from training.learners.noisy_leaves import ClassWeights, LeafLabels
+from training.learners.parameters import learner_of, stored
 from training.notebook import Columns
-from training.parameters import learner_of, stored
-from training.rows.schema import parse_schema
-from training.rows.tree_rows import Cut, Grown
-from training.session import Rehearsal, sensitivity_of
+from training.rows.schema.schema import parse_schema
+from training.rows.statistics.tree_rows import Cut, Grown
+from training.session.session import Rehearsal, sensitivity_of
 
 ADD, REPLACE = Relation.ADD_REMOVE, Relation.REPLACE_ONE
 TWO = (BooleanFeature("a"), BooleanFeature("b"))

@@ -7,11 +7,11 @@ import pyarrow as pa
 import pytest
 from sklearn.base import clone
 
-from accountant.budget import Relation
 from accountant.errors import DpserveError, InputError, SchemaError
+from accountant.privacy.budget import Relation
 from training.learners import LEARNERS
 from training.notebook import Columns, draft, uniform_schema
-from training.rows.schema import parse_schema
+from training.rows.schema.schema import parse_schema
 
 EVERY = pytest.mark.parametrize("kind", LEARNERS.values(), ids=LEARNERS)
 

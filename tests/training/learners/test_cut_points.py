@@ -14,20 +14,20 @@ import pytest
 from bare_draws import bare_draws
 from draws import ALARM, refuted
 
-from accountant.budget import Budget, Relation
 from accountant.errors import InputError
-from accountant.mechanisms import DiscreteLaplace
-from models.features import NumericFeature
+from accountant.noise.mechanisms import DiscreteLaplace
+from accountant.privacy.budget import Budget, Relation
+from models.features.features import NumericFeature
+from training.learners.base.cut_points import CellCounts, Cutting, InBins, by_rows, cutting, evenly, halved, rising
+from training.learners.base.leaf_sensitivity import reach
 from training.learners.boosting.lazybb import LazyBB, WeightedAgreement
 from training.learners.boosting.lazybb_tree import LazyBBTree
 from training.learners.boosting.leaf_rules import one_rules
 from training.learners.boosting.reweighting import Scheduled
-from training.learners.cut_points import CellCounts, Cutting, InBins, by_rows, cutting, evenly, halved, rising
-from training.learners.leaf_sensitivity import reach
-from training.parameters import learner_of, stored
+from training.learners.parameters import learner_of, stored
 from training.rows.packed.cells import PARTS, Cells, grid_of
-from training.rows.rows import Rows
-from training.session import Public, Rehearsal, Session
+from training.rows.partitions.rows import Rows
+from training.session.session import Public, Rehearsal, Session
 
 ADD, REPLACE = Relation.ADD_REMOVE, Relation.REPLACE_ONE
 RUNS = 2500

@@ -27,7 +27,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from accountant.errors import BudgetRefused, DataError, InputError
 from training.learners import LEARNERS
 from training.notebook import CHECKS, CHECKS_OF_MANY, Account, Columns, RowFolds, SpendWarning, uniform_schema
-from training.session import Session
+from training.session.session import Session
 
 pytestmark = pytest.mark.slow
 

@@ -16,20 +16,20 @@ from sklearn.metrics import roc_auc_score
 from slanted_rows import SCHEMA, slanted
 from some_trees import FEATURES, leaf_of, some_rows
 
-from accountant.budget import Relation
 from accountant.errors import InputError
-from accountant.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialSelections, PermuteAndFlips
+from accountant.noise.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialSelections, PermuteAndFlips
+from accountant.privacy.budget import Relation
 from accountant.privacy.events import Gaussian
-from models.features import BooleanFeature
+from models.features.features import BooleanFeature
 from models.onnx.export import to_onnx
-from training.calibrate import rehearse
+from training.calibration.calibrate import rehearse
+from training.learners.boosting.noisy_leaves import ClassWeights, LeafLabels, leaf_noise, shares
 from training.learners.boosting.tree_queries import public_cuts, split_tests
 from training.learners.forest import COUNT_ONE, DPRandomForestClassifier
-from training.learners.noisy_leaves import ClassWeights, LeafLabels, leaf_noise, shares
-from training.rows.data import columns_of
-from training.rows.schema import parse_schema
-from training.rows.tree_rows import Cut
-from training.session import sensitivity_of
+from training.rows.schema.schema import parse_schema
+from training.rows.statistics.tree_rows import Cut
+from training.rows.tables.data import columns_of
+from training.session.session import sensitivity_of
 
 DATA = Path(__file__).resolve().parents[3] / "examples" / "data"
 ADD, REPLACE = Relation.ADD_REMOVE, Relation.REPLACE_ONE

@@ -18,10 +18,10 @@ from sklearn.base import clone
 
 from accountant.errors import BudgetRefused, DataError, DpserveError, InputError
 from accountant.privacy.claims import claim
-from training.calibrate import rehearse
+from training.calibration.calibrate import rehearse
 from training.learners import LEARNERS, LazyBB
-from training.rows.schema import parse_schema
-from training.session import Session
+from training.rows.schema.schema import parse_schema
+from training.session.session import Session
 
 pytestmark = pytest.mark.slow
 

@@ -13,8 +13,8 @@ import joblib
 import pytest
 from sklearn.base import clone
 
-from accountant.budget import Budget, Relation
 from accountant.errors import BudgetRefused, InputError
+from accountant.privacy.budget import Budget, Relation
 from accountant.privacy.claims import price
 from accountant.privacy.events import BoundedRange, Gaussian, Plan, Release
 from accountant.privacy.filter import Filter

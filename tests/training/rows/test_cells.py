@@ -10,22 +10,22 @@ import pyarrow.parquet as pq
 import pytest
 
 from accountant.audit.audit import audit_home
-from accountant.budget import Budget, Relation
 from accountant.errors import InputError, NameTaken
 from accountant.home import Home
-from models.features import BooleanFeature, CategoricalFeature, NumericFeature
-from training.evaluation.evaluate import AskedWorth, open_model
-from training.job import evaluate, train
-from training.plans import Asked, plan
-from training.rows import datasets
-from training.rows.column_rules import uniform_schema
-from training.rows.data import rows_of
-from training.rows.datasets import register
+from accountant.privacy.budget import Budget, Relation
+from models.features.features import BooleanFeature, CategoricalFeature, NumericFeature
+from training.datasets import datasets
+from training.datasets.datasets import register
+from training.jobs.job import evaluate, train
+from training.measuring.worth.evaluate import AskedWorth, open_model
+from training.planning.plans import Asked, plan
 from training.rows.packed import cells as packed_cells
 from training.rows.packed.cells import MOST_NUMBERS, Cells, grid_of, merging, spans_of
 from training.rows.packed.names import cells_file
-from training.rows.rows import Rows
-from training.rows.schema import parse_schema
+from training.rows.partitions.rows import Rows
+from training.rows.schema.column_rules import uniform_schema
+from training.rows.schema.schema import parse_schema
+from training.rows.tables.data import rows_of
 from training.tuning.tune import Tuning
 
 RANDOM = np.random.default_rng(0)
@@ -154,7 +154,7 @@ def home(tmp_path_factory):
     register(home, "new", folder / "new.parquet", folder / "schema.yaml", total, *rest, holdout=Decimal("0.25"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(datasets, "spans_of", lambda features, ends: (None,) * len(features))
-        patch.setattr("training.rows.packed.packing.spans_of", lambda features, ends: (None,) * len(features))
+        patch.setattr("training.datasets.packing.spans_of", lambda features, ends: (None,) * len(features))
         register(home, "old", folder / "old.parquet", folder / "schema.yaml", total, *rest)
     return home, folder
 

@@ -25,23 +25,23 @@ from dask_cluster import DaskCluster, certificate, until
 from same_bits import CLASSES, KINDS, NUMBER, SCHEMA, learnt, table
 
 from accountant.audit.audit import audit_home
-from accountant.budget import Budget, Relation
 from accountant.errors import EngineUnavailable, InputError, JobFailed, WrongState
 from accountant.home import Home
-from accountant.ledger.families import Started
-from accountant.ledger.records import NewPeople
-from training import job
-from training.growing.append import append
-from training.plans import Asked, plan, public_of
-from training.registering.asked import AskedRegistration, registered
-from training.rows.additive_rows import BinCounts
+from accountant.ledger.families.families import Started
+from accountant.ledger.families.records import NewPeople
+from accountant.privacy.budget import Budget, Relation
+from training.datasets.datasets import open_rows, register, require_rows
+from training.datasets.drafts.asked import AskedRegistration, registered
+from training.datasets.growing.append import append
+from training.jobs import job
+from training.planning.plans import Asked, plan, public_of
 from training.rows.cluster import answering, desk, driver, pieces, workers
 from training.rows.cluster.pieces import Piece, check_manifest
-from training.rows.datasets import open_rows, register, require_rows
 from training.rows.partitions import threads
-from training.rows.partitions.source import Source
-from training.rows.rows import Rows
-from training.rows.schema import schema_of
+from training.rows.partitions.rows import Rows
+from training.rows.schema.schema import schema_of
+from training.rows.statistics.additive_rows import BinCounts
+from training.rows.tables.partition_source import Source
 
 TOTAL = Budget.of("50", "0.000001")
 PERSON = {"person_epsilon": "3", "person_delta": "1e-6"}

@@ -11,22 +11,23 @@ import pyarrow.parquet as pq
 import pytest
 from ledgers import bodies, changed, place
 
+from accountant.access import grants, tokens
+from accountant.access.grants import Grant, access_of
 from accountant.audit.audit import audit_home
 from accountant.audit.replay import Replay
-from accountant.budget import Budget, Relation
 from accountant.errors import DataError, InputError, LedgerInvalid, NameTaken
 from accountant.home import Home
-from accountant.ledger import comparisons, grants, tokens
+from accountant.ledger import comparisons
 from accountant.ledger.entry_search import Wanted, search
-from accountant.ledger.grants import Grant, access_of
-from accountant.ledger.records import NewPeople
-from serving.pages.entry_text import told
-from training.growing.append import append
-from training.registering import steps
-from training.registering.drafts import Drafts
-from training.rows import datasets
-from training.rows.copy_guard import Asker
-from training.rows.datasets import register
+from accountant.ledger.families.records import NewPeople
+from accountant.privacy.budget import Budget, Relation
+from serving.pages.parts.entry_text import told
+from training.datasets import datasets
+from training.datasets.copy_guard import Asker
+from training.datasets.datasets import register
+from training.datasets.drafts import steps
+from training.datasets.drafts.drafts import Drafts
+from training.datasets.growing.append import append
 
 TOTAL = Budget.of("1", "1e-6")
 SCHEMA = (

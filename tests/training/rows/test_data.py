@@ -13,15 +13,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from accountant.budget import Relation
 from accountant.errors import DataError, InputError
-from accountant.ledger.records import Unit
-from models.features import BooleanFeature, CategoricalFeature, NumericFeature, encode_columns
-from training.rows.data import bin_dtype, columns_of, encode_column, encode_labels, read_batches, rows_of
-from training.rows.data import read_batches as real_batches
-from training.rows.datasets import pack
-from training.rows.packed import packing
-from training.rows.schema import parse_schema
+from accountant.ledger.families.records import Unit
+from accountant.privacy.budget import Relation
+from models.features.features import BooleanFeature, CategoricalFeature, NumericFeature, encode_columns
+from training.datasets import packing
+from training.datasets.datasets import pack
+from training.rows.schema.schema import parse_schema
+from training.rows.tables.data import bin_dtype, columns_of, encode_column, encode_labels, read_batches, rows_of
+from training.rows.tables.data import read_batches as real_batches
 
 SCHEMA_TEXT = b"""
 target: {name: y, classes: ["no", "yes"]}

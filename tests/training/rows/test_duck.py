@@ -12,9 +12,9 @@ import pytest
 
 from accountant.errors import DataError, InputError
 from serving.cli.app import run
-from training.rows.sources.duck import answered
+from training.rows.schema.written import PLAIN, Form
 from training.rows.sources.files import ArrowTable
-from training.rows.sources.written import PLAIN, Form
+from training.rows.tables.duck import answered
 
 duckdb = pytest.importorskip("duckdb")
 

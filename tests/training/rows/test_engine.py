@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from split_rows import split
 
 from accountant.errors import DataError, InputError
-from models.votes import Vote
+from models.parts.votes import Vote
 from training.rows import kernels
 from training.rows.partitions import votes as votes_asked
+from training.rows.partitions.rows import Rows
 from training.rows.partitions.votes import states_after
-from training.rows.rows import Rows
 
 WIDTHS = [3, 200, 5, 17, 2, 40]
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from split_rows import split
 
 from accountant.errors import DataError
-from models.features import NumericFeature
-from models.votes import Vote
+from models.features.features import NumericFeature
+from models.parts.votes import Vote
 from training.learners.boosting.bdpe_loss import WEIGHT_ONE
 from training.learners.boosting.leaf_rules import one_rules
 from training.learners.boosting.reweighting import Projected, Scheduled
@@ -18,7 +18,7 @@ from training.learners.ebm.queries import GRID as EBM_GRID
 from training.rows.kernels import trees
 from training.rows.kernels import votes as kernels
 from training.rows.partitions import threads as engine
-from training.rows.rows import FEW_ROWS, Rows, row_bound
+from training.rows.partitions.rows import FEW_ROWS, Rows, row_bound
 
 SIZES = [1, 2, 3, 4, 5, 7, kernels.BLOCK - 1, kernels.BLOCK, kernels.BLOCK + 1, 2 * kernels.BLOCK + 3]
 

@@ -18,16 +18,15 @@ from stores import at
 
 from accountant.audit.audit import audit_home
 from accountant.audit.replay import Replay
-from accountant.budget import Budget, Relation
 from accountant.errors import DataError, InputError, LedgerInvalid, LedgerUnavailable, NameTaken
 from accountant.home import Home
 from accountant.ledger import comparisons
-from accountant.ledger.records import NewPeople
-from training.rows import datasets
-from training.rows.column_match import ColumnValues, likeness, match_columns
-from training.rows.datasets import register
-from training.rows.fingerprints import bits_of, mix, unmix
-from training.rows.overlap import (
+from accountant.ledger.families.records import NewPeople
+from accountant.privacy.budget import Budget, Relation
+from training.datasets import datasets
+from training.datasets.column_match import ColumnValues, likeness, match_columns
+from training.datasets.datasets import register
+from training.datasets.overlap import (
     FIRST_FORM,
     LEVEL,
     MOST_ROWS,
@@ -38,6 +37,7 @@ from training.rows.overlap import (
     merged,
     same_people,
 )
+from training.rows.people.fingerprints import bits_of, mix, unmix
 
 TOTAL = Budget.of("1", "1e-6")
 KEY = b"a key of the home"

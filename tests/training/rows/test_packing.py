@@ -23,18 +23,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accountant.budget import Budget, Relation
 from accountant.errors import DataError, LedgerUnavailable
 from accountant.home import Home
-from training.rows import parts
-from training.rows.datasets import files_of, register
+from accountant.privacy.budget import Budget, Relation
+from training.datasets.datasets import files_of, register
+from training.datasets.packing import pack
 from training.rows.packed import growing
 from training.rows.packed.content import commitments
 from training.rows.packed.growing import Growing, chosen
-from training.rows.packed.packing import pack
 from training.rows.packed.working import working_folder
-from training.rows.parts import Parting
-from training.rows.schema import parse_schema
+from training.rows.people import parts
+from training.rows.people.parts import Parting
+from training.rows.schema.schema import parse_schema
 
 ROOT = Path(__file__).resolve().parents[3]
 SCHEMA = 'target: {name: y, classes: ["no", "yes"]}\nrecords: 5000\nfeatures:\n  x: {type: numeric, range: [0, 9]}\n'

@@ -12,20 +12,20 @@ import pytest
 from same_bits import CLASSES, KINDS, SCHEMA, SIZE, learnt, table
 from split_rows import partitions_of, split
 
-from accountant.budget import Budget, Relation
 from accountant.errors import DataError, InputError, JobFailed
-from models.votes import Vote
-from training.profiles.counts import TableCounts
-from training.rows import additive_rows
-from training.rows.additive_rows import AdditiveRows, BinCounts, Joint
-from training.rows.data import rows_of
+from accountant.privacy.budget import Budget, Relation
+from models.parts.votes import Vote
+from training.measuring.profile.counts import TableCounts
 from training.rows.kernels import FRACTION
 from training.rows.packed import scratch
 from training.rows.partitions import threads
+from training.rows.partitions.rows import Rows
 from training.rows.partitions.votes import SignedSums
-from training.rows.rows import Rows
-from training.rows.schema import parse_schema
-from training.session import Public
+from training.rows.schema.schema import parse_schema
+from training.rows.statistics import additive_rows
+from training.rows.statistics.additive_rows import AdditiveRows, BinCounts, Joint
+from training.rows.tables.data import rows_of
+from training.session.session import Public
 
 
 def made(answer: str) -> tuple[Public, Rows]:

@@ -14,19 +14,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accountant.budget import Budget, Relation
 from accountant.errors import DataError, InputError
 from accountant.home import Home
-from accountant.ledger.left import describe_budget
-from accountant.ledger.records import HOLDOUT, Unit
-from models.features import NumericFeature
-from training import job, plans
-from training.plans import Asked
-from training.rows.datasets import pack, register
+from accountant.ledger.families.left import describe_budget
+from accountant.ledger.families.records import HOLDOUT, Unit
+from accountant.privacy.budget import Budget, Relation
+from models.features.features import NumericFeature
+from training.datasets.datasets import pack, register
+from training.jobs import job
+from training.planning import plans
+from training.planning.plans import Asked
 from training.rows.packed.cells import grid_of
-from training.rows.parts import Parting
-from training.rows.people import unit_ids
-from training.rows.schema import parse_schema
+from training.rows.people.parts import Parting
+from training.rows.people.people import unit_ids
+from training.rows.schema.schema import parse_schema
 
 SCHEMA = b"""
 target: {name: y, classes: ["no", "yes"]}
@@ -155,7 +156,7 @@ def test_learners_never_read_what_is_kept_aside(home, tmp_path, monkeypatch):
     rows = [(f"p{k}", k % 4, k % 2 == 0) for k in range(60)]
     dataset = entered(home, tmp_path, rows, holdout=Decimal("0.4"))
     seen = []
-    from training import job as jobs
+    from training.jobs import job as jobs
 
     real = jobs.open_rows
     monkeypatch.setattr(jobs, "open_rows", lambda *a: seen.append(real(*a)) or seen[-1])

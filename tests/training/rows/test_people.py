@@ -16,21 +16,21 @@ import pyarrow.parquet as pq
 import pytest
 from exact_laws import public_of, rows_of, transcript_law
 
-from accountant.budget import NANO, Relation
 from accountant.errors import DataError, InputError, LedgerUnavailable
-from accountant.ledger.records import Unit
+from accountant.ledger.families.records import Unit
+from accountant.privacy.budget import NANO, Relation
 from accountant.privacy.claims import compose_pure
-from training.calibrate import rehearse
+from training.calibration.calibrate import rehearse
+from training.datasets.datasets import pack
 from training.learners.boosting.lazybb import LazyBB
 from training.rows import kernels
-from training.rows import people as people_module
-from training.rows.data import BATCH_ROWS
-from training.rows.datasets import pack
 from training.rows.packed import scratch as scratch_module
-from training.rows.parts import Parting
-from training.rows.people import unit_ids
-from training.rows.rows import Rows
-from training.rows.schema import parse_schema
+from training.rows.partitions.rows import Rows
+from training.rows.people import people as people_module
+from training.rows.people.parts import Parting
+from training.rows.people.people import unit_ids
+from training.rows.schema.schema import parse_schema
+from training.rows.tables.data import BATCH_ROWS
 
 SCHEMA = parse_schema(
     b'target: {name: y, classes: ["no", "yes"]}\nrecords: 4\nignore: [pid]\nfeatures:\n  x: {type: boolean}\n'

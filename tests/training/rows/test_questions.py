@@ -10,14 +10,14 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from accountant.budget import Budget, Relation
 from accountant.errors import DataError, InputError, SchemaError
 from accountant.home import Home
-from accountant.ledger.records import Unit
-from training.rows.data import NO_CLASS, NO_NUMBER, has_answer, rows_of
-from training.rows.datasets import pack, register
-from training.rows.row_files import draft_schema
-from training.rows.schema import parse_schema
+from accountant.ledger.families.records import Unit
+from accountant.privacy.budget import Budget, Relation
+from training.datasets.datasets import pack, register
+from training.rows.schema.schema import parse_schema
+from training.rows.tables.data import NO_CLASS, NO_NUMBER, has_answer, rows_of
+from training.rows.tables.row_files import draft_schema
 
 FEATURES = "features:\n  age: {type: numeric, edges: [20, 40, 60]}\n"
 ONE = "target: {name: income, classes: [low, high]}\n"

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accountant.errors import InputError, SchemaError
-from models.features import BooleanFeature, CategoricalFeature, NumericFeature
-from training.rows.schema import MAX_BYTES, MAX_FEATURES, MAX_LABEL, parse_schema, schema_from
+from models.features.features import BooleanFeature, CategoricalFeature, NumericFeature
+from training.rows.schema.schema import MAX_BYTES, MAX_FEATURES, MAX_LABEL, parse_schema, schema_from
 
 ADULT = Path(__file__).resolve().parents[3] / "examples" / "data" / "adult.schema.yaml"
 TARGET = "target: {name: y, classes: [a, b]}\n"

@@ -15,9 +15,9 @@ from accountant.audit.audit import audit_home
 from accountant.errors import InputError
 from accountant.home import Home
 from accountant.keys import dsse
-from accountant.ledger.row_queries import RowQuery
+from accountant.ledger.families.row_queries import RowQuery
 from serving.cli.app import run
-from training.rows.sources.opened import RowSource, rows_at
+from training.datasets.opened import RowSource, rows_at
 from training.rows.sources.selects import MOST_CHARACTERS, read_select
 
 PASSING = [

@@ -15,14 +15,14 @@ import pytest
 from pyarrow import ipc
 
 from accountant.errors import DataError, InputError, SchemaError
-from models.calendar import number_of, text_of
-from models.features import CALENDAR, feature_from_json
-from training.rows.data import read_batches
-from training.rows.datasets import pack
-from training.rows.file_check import check_file
-from training.rows.made_up import is_made_up, write_made_up
-from training.rows.row_files import draft_schema
-from training.rows.schema import parse_schema
+from models.features.calendar import number_of, text_of
+from models.features.features import CALENDAR, feature_from_json
+from training.datasets.datasets import pack
+from training.datasets.made_up import is_made_up, write_made_up
+from training.rows.schema.schema import parse_schema
+from training.rows.tables.data import read_batches
+from training.rows.tables.file_check import check_file
+from training.rows.tables.row_files import draft_schema
 
 SCHEMA = """
 target: {name: y, classes: ["no", "yes"]}

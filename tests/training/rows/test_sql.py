@@ -11,8 +11,8 @@ from sqlalchemy import create_engine, text
 from accountant.errors import DataError, InputError
 from serving.cli.app import run
 from training.rows.packed.working import working_folder
+from training.rows.schema.written import Form
 from training.rows.sources.sql import shown, spooled
-from training.rows.sources.written import Form
 
 SCHEMA = """
 target: {name: y, classes: ["no", "yes"]}

@@ -10,12 +10,12 @@ import pytest
 from ledgers import EXAMPLES, begun
 
 from accountant.audit.audit import audit_home
-from accountant.budget import Budget, Relation
 from accountant.errors import DataError, InputError
 from accountant.home import Home
-from training.rows.datasets import register
-from training.rows.id_words import names_people
-from training.rows.row_files import proposal
+from accountant.privacy.budget import Budget, Relation
+from training.datasets.datasets import register
+from training.rows.people.id_words import names_people
+from training.rows.tables.row_files import proposal
 
 ROWS = 400
 TOTAL = Budget.of("1", "1e-6")

@@ -14,17 +14,18 @@ import warm
 from small_home import ROOT, environment, write_files
 
 from accountant.audit.audit import audit_home
-from accountant.budget import Budget, Relation
 from accountant.errors import BudgetRefused, IdempotencyConflict, InputError, JobFailed, UnknownName
 from accountant.home import Home
+from accountant.privacy.budget import Budget, Relation
 from accountant.privacy.claims import claim, price
 from accountant.privacy.selection import Poisson
 from models.store.loading import load_verified
 from serving.cli import app
 from serving.rest.jobs import asked as asked_by_rest
-from training import job, plans
-from training.plans import Asked
-from training.rows.datasets import register
+from training.datasets.datasets import register
+from training.jobs import job
+from training.planning import plans
+from training.planning.plans import Asked
 from training.tuning import selecting
 from training.tuning.tune import Tuning, tuned_of
 
@@ -225,7 +226,7 @@ import os, signal, sys
 from accountant.home import Home
 from training import job
 from training import plans
-from training.plans import Asked
+from training.planning.plans import Asked
 from training.tuning.tune import Tuning
 from training.tuning import selecting, tune
 where, number = sys.argv[1], int(sys.argv[2])

@@ -19,13 +19,13 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 from selection_laws import law_of_one_run, law_of_the_best
 
-from accountant.budget import NANO, Budget, Relation
 from accountant.errors import PlanMismatch
+from accountant.privacy.budget import NANO, Budget, Relation
 from accountant.privacy.events import BoundedRange, Gaussian, Plan, PureDp, Release
 from accountant.privacy.renyi import compose_pure, compose_rdp
 from accountant.privacy.selection import Poisson, logarithmic
 from training.learners.boosting.lazybb import WeightedAgreement
-from training.session import Rehearsal, Session
+from training.session.session import Rehearsal, Session
 from training.tuning import selecting
 from training.tuning.ceilings import Ceiling
 from training.tuning.selecting import CorrectRows, Outcome, most_runs

@@ -13,18 +13,17 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.budget import Relation
 from accountant.errors import InputError
-from models.features import Feature
+from accountant.privacy.budget import Relation
+from models.features.features import Feature
 from models.forms.trees import TreeEnsemble
-from training.learners.base import PrivateClassifier
+from training.learners.base.checks import check_real, check_whole
+from training.learners.base.class_weights import Balance, check_balance, class_weights, words_of
+from training.learners.base.private_learner import PrivateClassifier
 from training.learners.boosting import bdpe_loss as loss
 from training.learners.boosting.bdpe_loss import SCORE_ONE, WEIGHT_ONE
 from training.learners.boosting.defaults import strength
-from training.learners.boosting.tree_queries import Cuts, SplitTests, level_of, split_tests
-from training.learners.checks import check_real, check_whole
-from training.learners.class_weights import Balance, check_balance, class_weights, words_of
-from training.learners.noisy_leaves import (
+from training.learners.boosting.noisy_leaves import (
     ClassWeights,
     LeafNoise,
     check_two_classes,
@@ -35,9 +34,10 @@ from training.learners.noisy_leaves import (
     shares,
     stated_epsilon,
 )
-from training.rows.rows import FEW_ROWS, Rows
-from training.rows.tree_rows import Grown, TreeRows
-from training.session import Public, Releaser
+from training.learners.boosting.tree_queries import Cuts, SplitTests, level_of, split_tests
+from training.rows.partitions.rows import FEW_ROWS, Rows
+from training.rows.statistics.tree_rows import Grown, TreeRows
+from training.session.session import Public, Releaser
 
 Integers = NDArray[np.int64]
 MAX_ROUNDS = 2000

@@ -14,7 +14,7 @@ from math import ceil, isqrt, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from training.rows.rows import FEW_ROWS
+from training.rows.partitions.rows import FEW_ROWS
 
 Integers = NDArray[np.int64]
 WEIGHT_ONE = 1 << 24  # the largest weight of a row

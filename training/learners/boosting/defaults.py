@@ -12,8 +12,8 @@ from typing import Literal
 
 import numpy as np
 
-from accountant.budget import Relation
-from training.session import Public
+from accountant.privacy.budget import Relation
+from training.session.session import Public
 
 Weighting = Literal["exponential", "logistic"]
 

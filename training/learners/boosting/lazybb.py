@@ -12,10 +12,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.budget import Relation
 from accountant.errors import InputError
+from accountant.privacy.budget import Relation
 from models.forms.voting import VotingEnsemble
-from models.votes import Vote
+from models.parts.votes import Vote
+from training.learners.base.class_weights import Balance, words_of
 from training.learners.boosting.defaults import Defaults, link_of
 from training.learners.boosting.leaf_rules import OneRules, one_rules
 from training.learners.boosting.probabilities import ScoreCounts
@@ -25,9 +26,8 @@ from training.learners.boosting.smooth_boosting import (
     unit_of,
     weight_of_vote,
 )
-from training.learners.class_weights import Balance, words_of
-from training.rows.rows import Rows
-from training.session import Public, Releaser
+from training.rows.partitions.rows import Rows
+from training.session.session import Public, Releaser
 
 MAX_ROUNDS = 5000
 

@@ -10,11 +10,13 @@ from decimal import Decimal
 from math import sqrt
 from typing import ClassVar, Literal
 
-from accountant.budget import MAX_EPSILON, from_nano, nano
 from accountant.errors import InputError
-from models.answers import Bends
+from accountant.privacy.budget import MAX_EPSILON, from_nano, nano
 from models.forms.trees import TreeEnsemble
+from models.parts.answers import Bends
+from training.learners.base.checks import check_real, check_whole, check_word
 from training.learners.boosting.defaults import Votes, link_of, strength, votes_of_trees
+from training.learners.boosting.noisy_leaves import check_two_classes, per_leaf, per_row
 from training.learners.boosting.smooth_boosting import (
     SmoothBooster,
     unit_of,
@@ -34,10 +36,8 @@ from training.learners.boosting.tree_queries import (
     split_of,
     split_tests,
 )
-from training.learners.checks import check_real, check_whole, check_word
-from training.learners.noisy_leaves import check_two_classes, per_leaf, per_row
-from training.rows.tree_rows import Grown
-from training.session import Public, Releaser
+from training.rows.statistics.tree_rows import Grown
+from training.session.session import Public, Releaser
 
 MAX_ROUNDS = 10_000
 MAX_DEPTH = 6

@@ -9,8 +9,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from models.features import Feature
-from models.votes import Test, Vote
+from models.features.features import Feature
+from models.parts.votes import Test, Vote
 
 Integers = NDArray[np.int64]
 

@@ -13,12 +13,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.budget import MAX_EPSILON, Relation
-from accountant.mechanisms import DiscreteLaplace
-from models.answers import Bends
-from training.learners.leaf_sensitivity import reach
-from training.rows.rows import Rows
-from training.session import Public
+from accountant.noise.mechanisms import DiscreteLaplace
+from accountant.privacy.budget import MAX_EPSILON, Relation
+from models.parts.answers import Bends
+from training.learners.base.leaf_sensitivity import reach
+from training.rows.partitions.rows import Rows
+from training.session.session import Public
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -16,9 +16,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.budget import Relation
+from accountant.privacy.budget import Relation
 from training.learners.boosting.defaults import Weighting
-from training.rows.rows import FEW_ROWS
+from training.rows.partitions.rows import FEW_ROWS
 
 SCHEDULED_ONE = 1 << 32  # the largest weight, in units; less where there may be more than 2^29 rows
 PROJECTED_ONE = 1 << 36  # the same; less where there may be more than 2^26

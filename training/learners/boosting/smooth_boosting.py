@@ -14,18 +14,27 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.budget import MAX_EPSILON, from_nano, nano
 from accountant.errors import InputError
-from accountant.mechanisms import DiscreteLaplace
-from models.answers import Bends
-from training.learners.base import PrivateClassifier
+from accountant.noise.mechanisms import DiscreteLaplace
+from accountant.privacy.budget import MAX_EPSILON, from_nano, nano
+from models.parts.answers import Bends
+from training.learners.base.checks import check_flag, check_real, check_whole, check_word
+from training.learners.base.class_weights import Balance, balance_of, check_balance, class_weights
+from training.learners.base.cut_points import (
+    CellCounts,
+    Cutting,
+    Recut,
+    Where,
+    check_cuts,
+    counted_numbers,
+    cutting,
+    recut,
+)
+from training.learners.base.private_learner import PrivateClassifier
 from training.learners.boosting.defaults import RULES, Defaults, Votes, defaults, strength
 from training.learners.boosting.probabilities import EXACT, ScoreCounts, bent, counting, noise_in_rows, placed
 from training.learners.boosting.reweighting import MOST_PROJECTED, Projected, Reweighting, Scheduled
-from training.learners.checks import check_flag, check_real, check_whole, check_word
-from training.learners.class_weights import Balance, balance_of, check_balance, class_weights
-from training.learners.cut_points import CellCounts, Cutting, Recut, Where, check_cuts, counted_numbers, cutting, recut
-from training.session import Public, Releaser
+from training.session.session import Public, Releaser
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]

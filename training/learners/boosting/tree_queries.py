@@ -17,15 +17,15 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.budget import Relation
-from models.features import Feature
+from accountant.privacy.budget import Relation
+from models.features.features import Feature
+from training.learners.base.class_weights import Balance, words_of
 from training.learners.boosting.probabilities import ScoreCounts
 from training.learners.boosting.reweighting import Reweighting
-from training.learners.class_weights import Balance, words_of
 from training.rows import kernels
-from training.rows.rows import FEW_ROWS, Rows
-from training.rows.tree_rows import Cut, Grown, TreeRows
-from training.session import Public
+from training.rows.partitions.rows import FEW_ROWS, Rows
+from training.rows.statistics.tree_rows import Cut, Grown, TreeRows
+from training.session.session import Public
 
 Integers = NDArray[np.int64]
 Cuts = tuple[Cut, ...]

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import log10, sqrt
 
-from accountant.budget import Budget, Relation
 from accountant.privacy import gdp
+from accountant.privacy.budget import Budget, Relation
 from training.learners.ebm.pairs import Asked
-from training.session import Public
+from training.session.session import Public
 
 EPOCHS, PURE_EPOCHS = 40, 8  # Gaussian noise averages out over many epochs; Laplace noise, added up purely, does not
 MOST_SUMS, FEWEST_EPOCHS = 3_000, 2  # of many features each is looked at less often: a fit takes seconds still

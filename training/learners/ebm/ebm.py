@@ -19,12 +19,10 @@ from numpy.typing import NDArray
 
 from accountant.errors import InputError
 from models.forms.additive import AdditiveEnsemble
-from models.pairs import JOINED, pair_name
-from training.learners.base import PrivateClassifier, PrivateLearner, PrivateRegressor
-from training.learners.boosting.defaults import strength as signal
-from training.learners.checks import check_real, check_whole
-from training.learners.class_weights import check_balance, class_weights
-from training.learners.cut_points import (
+from models.parts.pairs import JOINED, pair_name
+from training.learners.base.checks import check_real, check_whole
+from training.learners.base.class_weights import check_balance, class_weights
+from training.learners.base.cut_points import (
     CellCounts,
     Cutting,
     Recut,
@@ -34,12 +32,14 @@ from training.learners.cut_points import (
     cutting,
     recut,
 )
+from training.learners.base.private_learner import PrivateClassifier, PrivateLearner, PrivateRegressor
+from training.learners.boosting.defaults import strength as signal
 from training.learners.ebm.defaults import EbmDefaults, PairDefaults, ebm_defaults, pair_defaults
 from training.learners.ebm.model import Model
 from training.learners.ebm.noise import Noise, noise_of, unit_near
 from training.learners.ebm.pairs import AUTO, Places, asked_pairs
 from training.learners.ebm.queries import GRID, BinCounts, JointCounts
-from training.session import Public, Releaser
+from training.session.session import Public, Releaser
 
 MAX_EPOCHS = 5000
 FEW_BINS, MANY_BINS = 64, 128  # by the public rule where there is much to tell, of classes and of a number to predict

@@ -9,12 +9,12 @@ from math import log, pi, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.budget import Relation
-from models.answers import Bends
+from accountant.privacy.budget import Relation
 from models.forms.additive import AdditiveEnsemble
-from models.pairs import PairTerm, in_rows
+from models.parts.answers import Bends
+from models.parts.pairs import PairTerm, in_rows
+from training.learners.base.class_weights import Balance, mean_weight
 from training.learners.boosting.probabilities import bent
-from training.learners.class_weights import Balance, mean_weight
 from training.learners.ebm.defaults import NO_PAIRS, EbmDefaults, PairDefaults
 from training.learners.ebm.noise import Mechanism, Noise
 from training.learners.ebm.pairs import SEEN, Places, cells_partition, joint_of, pairs_among
@@ -31,9 +31,9 @@ from training.learners.ebm.queries import (
     SquareSum,
 )
 from training.learners.ebm.splits import partition
-from training.rows.additive_rows import WIDEST, Joint
 from training.rows.partitions.partition import TARGET_GRID
-from training.session import Public
+from training.rows.statistics.additive_rows import WIDEST, Joint
+from training.session.session import Public
 
 LEAST = 0.001  # half ranges: no clip of a number's residuals is below it
 GIVING = 30  # times that rows and columns of a pair are brought to means of 0 in turn

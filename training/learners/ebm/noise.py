@@ -7,13 +7,13 @@ from decimal import Decimal
 from fractions import Fraction
 from math import ceil, sqrt
 
-from accountant.budget import MAX_EPSILON, NANO, from_nano, nano
-from accountant.mechanisms import DiscreteGaussian, DiscreteLaplace
+from accountant.noise.mechanisms import DiscreteGaussian, DiscreteLaplace
+from accountant.privacy.budget import MAX_EPSILON, NANO, from_nano, nano
 from accountant.privacy.events import MAX_NOISE
-from training.learners.cut_points import counted_numbers
+from training.learners.base.cut_points import counted_numbers
+from training.learners.base.leaf_sensitivity import Norm
 from training.learners.ebm.defaults import NO_PAIRS, EbmDefaults, PairDefaults, mu_of
-from training.learners.leaf_sensitivity import Norm
-from training.session import Public
+from training.session.session import Public
 
 Mechanism = DiscreteGaussian | DiscreteLaplace
 FINDING = Fraction(1, 20)  # of the budget, for all counts that cut points are found by

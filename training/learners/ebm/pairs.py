@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountant.errors import InputError
-from models.features import Feature, NumericFeature
-from models.pairs import JOINED
+from models.features.features import Feature, NumericFeature
+from models.parts.pairs import JOINED
 from training.learners.ebm.splits import axis_partition
-from training.rows.additive_rows import Joint
+from training.rows.statistics.additive_rows import Joint
 
 AUTO = "auto"
 GROUPS, SEEN = 15, 4  # of a feature's values in a pair, and where pairs are only looked at; and the missing one's

@@ -15,16 +15,16 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.budget import Relation
 from accountant.errors import PlanMismatch
+from accountant.privacy.budget import Relation
+from training.learners.base.class_weights import ONE, Balance, words_of
+from training.learners.base.leaf_sensitivity import Norm, reach
 from training.learners.boosting.probabilities import ScoreCounts, last_scores
-from training.learners.class_weights import ONE, Balance, words_of
-from training.learners.leaf_sensitivity import Norm, reach
 from training.rows import kernels
-from training.rows.additive_rows import AdditiveRows, Joint, bin_counts, joint_counts, square_sum
 from training.rows.kernels import FRACTION
 from training.rows.partitions.partition import TARGET_GRID
-from training.rows.rows import Rows
+from training.rows.partitions.rows import Rows
+from training.rows.statistics.additive_rows import AdditiveRows, Joint, bin_counts, joint_counts, square_sum
 
 Integers = NDArray[np.int64]
 GRID = 1 << 20

@@ -11,7 +11,7 @@ from hashlib import shake_256
 import numpy as np
 from numpy.typing import NDArray
 
-from models.features import Feature, NumericFeature
+from models.features.features import Feature, NumericFeature
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]

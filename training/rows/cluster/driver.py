@@ -14,13 +14,13 @@ from urllib.parse import urlsplit
 
 from accountant.errors import EngineUnavailable, InputError, JobFailed
 from accountant.home import settings
-from models.features import Feature
+from models.features.features import Feature
 from training.rows.cluster.desk import Desk
 from training.rows.cluster.pieces import PARTS, Piece, check_manifest
 from training.rows.cluster.workers import CONNECT_SECONDS, LOOK_SECONDS, PATIENCE_SECONDS, Workers, connect
 from training.rows.partitions import threads
 from training.rows.partitions.partition import Integers, Partition, Question
-from training.rows.partitions.source import Digests, Source
+from training.rows.tables.partition_source import Digests, Source
 
 NAMED = {"dask": "tcp", "tls": "tls"}
 Check = Callable[[Source, Callable[[str], Iterable[bytes]]], None]

@@ -14,8 +14,8 @@ from uuid import uuid4
 from accountant.errors import InputError, JobFailed
 from training.rows.partitions import threads
 from training.rows.partitions.partition import Partition
-from training.rows.partitions.source import Source, Span
-from training.rows.schema import Schema, parse_schema
+from training.rows.schema.schema import Schema, parse_schema
+from training.rows.tables.partition_source import Source, Span
 
 PARTS = 16  # of a piece: each has a digest of its own, and can be asked of somebody else
 State = tuple[tuple[int, ...], ...]

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from accountant.errors import EngineUnavailable, JobFailed
-from accountant.later import later
+from accountant.system.lazy_import import later
 from training.rows.cluster import answering
 
 distributed = later("distributed")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.machine_code import njit
+from accountant.system.numba_cache import njit
 from training.rows.kernels import FRACTION
 
 BLOCK = 2048  # rows whose values stay in cache

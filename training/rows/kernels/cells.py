@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.machine_code import njit
+from accountant.system.numba_cache import njit
 
 
 @njit()

@@ -1,4 +1,4 @@
-"""Numba kernel that counts the rows of each person: `training.rows.people` says which rows are used."""
+"""Numba kernel that counts the rows of each person: `training.rows.people.people` says which rows are used."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.machine_code import njit
+from accountant.system.numba_cache import njit
 
 Words = NDArray[np.uint64]
 Bytes = NDArray[np.uint8]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.machine_code import njit
+from accountant.system.numba_cache import njit
 
 BLOCK, CACHED = 2048, 8192
 NEAR = 1024  # sums of a feature, at most, whose place beside other features' is known when this is compiled

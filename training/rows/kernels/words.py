@@ -1,4 +1,4 @@
-"""Numba kernels that make one 64-bit word of every value: `training.rows.fingerprints` says which."""
+"""Numba kernels that make one 64-bit word of every value: `training.rows.people.fingerprints` says which."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.machine_code import njit
+from accountant.system.numba_cache import njit
 
 Hashes = NDArray[np.uint64]
 

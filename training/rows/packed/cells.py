@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountant.errors import InputError
-from models.features import Codes, Feature, NumericFeature
+from models.features.features import Codes, Feature, NumericFeature
 from training.rows import kernels
 
 UNIFORM, PARTS, OCTAVES = 4096, 64, 24

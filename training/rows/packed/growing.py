@@ -16,8 +16,8 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from accountant.errors import LedgerUnavailable
-from accountant.files import PRIVATE
-from accountant.parsing import mapped
+from accountant.system.files import PRIVATE
+from accountant.system.numpy_files import mapped
 
 CHUNK = 1 << 22  # values that are in memory at one time, where rows are chosen
 

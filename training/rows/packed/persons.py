@@ -19,7 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from accountant.errors import LedgerUnavailable
-from accountant.parsing import PARSING
+from accountant.system.numpy_files import PARSING
 
 PEOPLE = "people.bin"
 DIGEST = 32  # bytes: two people have one as seldom as two entries of the ledger have one hash

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountant.errors import DataError, InputError
-from models.features import Feature
+from models.features.features import Feature
 from training.rows import kernels
 from training.rows.packed.cells import Cells
 from training.rows.packed.scratch import let_go, scratch

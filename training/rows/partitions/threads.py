@@ -8,8 +8,8 @@ from itertools import pairwise
 from typing import Protocol, TypeVar
 
 from accountant.errors import InputError
-from accountant.processors import processors
-from models.features import Feature
+from accountant.system.processors import processors
+from models.features.features import Feature
 from training.rows.partitions.partition import Integers, Partition, Question
 
 PARTITION = 1 << 26  # rows, at most: what is kept of each is never larger

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountant.errors import InputError
-from models.votes import Vote, holds
+from models.parts.votes import Vote, holds
 from training.rows import kernels
 from training.rows.partitions.joined import every_code, grouped, joined
 from training.rows.partitions.partition import Integers, Partition

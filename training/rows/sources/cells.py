@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from accountant.errors import DataError
-from models.features import BooleanFeature, CalendarFeature, CategoricalFeature, Feature, NumericFeature
-from training.rows.people import NULLS
-from training.rows.sources.written import USUAL, DatePattern, Written
+from models.features.features import BooleanFeature, CalendarFeature, CategoricalFeature, Feature, NumericFeature
+from training.rows.people.people import NULLS
+from training.rows.schema.written import USUAL, DatePattern, Written
 
 _TIME = r"(?P<hour>[0-9]{1,2}):(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2})(?:[.,](?P<part>[0-9]{1,6}))?)?"
 _ZONE = r"(?P<zone>Z|[+-][0-9]{2}:?[0-9]{2})?"

@@ -16,8 +16,8 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from accountant.errors import DataError
+from training.rows.schema.written import PLAIN, Form
 from training.rows.sources.files import SAID, Kinds, Table, ending, open_file
-from training.rows.sources.written import PLAIN, Form
 
 HIVE_MISSING = "__HIVE_DEFAULT_PARTITION__"
 MOST_FILES = 100_000

@@ -30,7 +30,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from accountant.errors import DataError, InputError, LedgerUnavailable, WrongState
-from accountant.files import holding, open_directory
+from accountant.system.files import holding, open_directory
 from training.rows.packed.working import FETCHED
 from training.rows.sources.folders import MOST_FILES, FolderTable
 

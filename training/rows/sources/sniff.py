@@ -7,10 +7,10 @@ import re
 from collections.abc import Sequence
 from typing import cast, get_args
 
-from training.rows.people import NULLS
+from training.rows.people.people import NULLS
+from training.rows.schema.written import FALSE, TRUE, DatePattern, Decimal, Delimiter, Encoding, Form
 from training.rows.sources.cells import pattern_of
 from training.rows.sources.files import CsvTable
-from training.rows.sources.written import FALSE, TRUE, DatePattern, Decimal, Delimiter, Encoding, Form
 
 YES = {"ja", "j", "oui", "si", "sí", "y", "t", "on", "wahr", "x", "vrai", "verdadero"}
 NO = {"nein", "n", "non", "f", "off", "falsch", "faux", "falso"}

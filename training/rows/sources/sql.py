@@ -18,8 +18,8 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlch
 
 from accountant.errors import DataError, InputError
 from training.rows.packed.working import working_folder
+from training.rows.schema.written import Form
 from training.rows.sources.catalogs import Check, SqlCatalog, nothing
-from training.rows.sources.written import Form
 
 AT_ONCE = 4096  # rows of the cursor
 FORMS = "must be like postgresql://user@host/database, sqlite:///file, or env:NAME of a variable that holds one"

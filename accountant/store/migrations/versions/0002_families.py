@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from alembic import op
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_public_key
 
-from accountant.canonical import decimal_string
+from accountant.formats.canonical import decimal_string
 
 revision, down_revision = "0002", "0001"
 LONG = sa.BigInteger().with_variant(sa.Integer(), "sqlite")

@@ -23,22 +23,22 @@ from hypothesis import strategies as st
 from slanted_rows import SCHEMA, slanted
 from some_trees import FEATURES, leaf_of, scores_of, some_rows, some_tree, some_trees
 
-from accountant.budget import NANO, Relation
 from accountant.errors import InputError
-from accountant.mechanisms import ExponentialSelections, PermuteAndFlips
+from accountant.noise.mechanisms import ExponentialSelections, PermuteAndFlips
+from accountant.privacy.budget import NANO, Relation
 from accountant.privacy.renyi import compose_pure
-from models.features import BooleanFeature, encode_columns
+from models.features.features import BooleanFeature, encode_columns
 from models.onnx.export import to_onnx
-from training.calibrate import rehearse
+from training.calibration.calibrate import rehearse
 from training.learners.boosting import bdpe, bdpe_loss
 from training.learners.boosting.bdpe import CalibratedBoostingClassifier, SplitRisks, thinned
 from training.learners.boosting.bdpe_loss import SCORE_ONE, WEIGHT_ONE
+from training.learners.boosting.noisy_leaves import ClassWeights
 from training.learners.boosting.tree_queries import SplitTests, split_tests
-from training.learners.noisy_leaves import ClassWeights
-from training.rows.data import columns_of
-from training.rows.schema import parse_schema
-from training.rows.tree_rows import Cut
-from training.session import Session, sensitivity_of
+from training.rows.schema.schema import parse_schema
+from training.rows.statistics.tree_rows import Cut
+from training.rows.tables.data import columns_of
+from training.session.session import Session, sensitivity_of
 
 DATA = Path(__file__).resolve().parents[4] / "examples" / "data"
 ADD, REPLACE = Relation.ADD_REMOVE, Relation.REPLACE_ONE

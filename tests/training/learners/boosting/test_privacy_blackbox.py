@@ -18,13 +18,13 @@ import pytest
 from draws import ALARM, choices, refuted
 from exact_laws import Dataset, public_of, rows_of
 
-from accountant.budget import NANO, Relation
-from accountant.mechanisms import ExponentialSelection, PermuteAndFlip
+from accountant.noise.mechanisms import ExponentialSelection, PermuteAndFlip
+from accountant.privacy.budget import NANO, Relation
 from accountant.privacy.events import Release
 from accountant.privacy.renyi import compose_pure
-from training.calibrate import rehearse
+from training.calibration.calibrate import rehearse
 from training.learners.boosting.lazybb import LazyBB, WeightedAgreement
-from training.session import Public, Session, sensitivity_of
+from training.session.session import Public, Session, sensitivity_of
 
 WHOLE = 20  # runs of the session and the learner around the draw
 UNIT = Decimal(1)
@@ -77,7 +77,7 @@ def count_event(pair: Pair, labels: tuple[int, ...], fault: bool) -> int:
     learner, public = pair.learner, pair.public
     with pytest.MonkeyPatch.context() as patch:
         if fault:
-            patch.setattr("training.session._release", halved_release)
+            patch.setattr("training.session.session._release", halved_release)
         mechanism, values, sensitivity = given(patch, learner, public, rows_of(pair.data(labels)))
     picks = Counter(choices(mechanism, values, sensitivity, pair.draws).tolist())
     return sum(count for pick, count in picks.items() if says_yes(learner.learn(Answering(public, pick)).votes[:1]))

@@ -29,16 +29,16 @@ from exact_laws import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accountant.budget import NANO, Relation
 from accountant.errors import InputError
+from accountant.privacy.budget import NANO, Relation
 from accountant.privacy.claims import claim
 from accountant.privacy.renyi import compose_pure, compose_rdp
-from models.features import BooleanFeature, NumericFeature
-from training.calibrate import rehearse
+from models.features.features import BooleanFeature, NumericFeature
+from training.calibration.calibrate import rehearse
 from training.learners.boosting.lazybb import LazyBB, WeightedAgreement
 from training.learners.boosting.leaf_rules import one_rules
 from training.learners.boosting.reweighting import MOST_PROJECTED, PROJECTED_ONE, SCHEDULED_ONE, Projected, Scheduled
-from training.rows.rows import FEW_ROWS, MOST_ROWS, Rows
+from training.rows.partitions.rows import FEW_ROWS, MOST_ROWS, Rows
 
 pytestmark = pytest.mark.slow
 

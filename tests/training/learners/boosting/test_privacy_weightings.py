@@ -16,15 +16,15 @@ import numpy as np
 import pytest
 from exact_laws import BOOLEAN, canonical, neighbours, public_of, rows_of, transcript_law
 
-from accountant.budget import NANO, Relation
+from accountant.privacy.budget import NANO, Relation
 from accountant.privacy.renyi import compose_pure
-from models.features import CategoricalFeature
-from training.calibrate import rehearse
+from models.features.features import CategoricalFeature
+from training.calibration.calibrate import rehearse
 from training.learners.boosting.defaults import Defaults
 from training.learners.boosting.lazybb import LazyBB, WeightedAgreement
 from training.learners.boosting.reweighting import SCHEDULED_ONE, Scheduled
 from training.learners.boosting.smooth_boosting import FIRST_WEIGHT, weight_of_vote
-from training.session import Session
+from training.session.session import Session
 
 ADD, REPLACE = Relation.ADD_REMOVE, Relation.REPLACE_ONE
 UNIT = Decimal(2)

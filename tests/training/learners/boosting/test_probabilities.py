@@ -12,15 +12,15 @@ import pytest
 from draws import ALARM, refuted
 from exact_laws import BOOLEAN, neighbours, public_of, rows_of
 
-from accountant.budget import Relation
-from models.answers import check_bends, probabilities_of
-from training.calibrate import rehearse
+from accountant.privacy.budget import Relation
+from models.parts.answers import check_bends, probabilities_of
+from training.calibration.calibrate import rehearse
 from training.learners.boosting.lazybb import LazyBB, VoteScores
 from training.learners.boosting.lazybb_tree import LazyBBTree
 from training.learners.boosting.leaf_rules import one_rules
 from training.learners.boosting.probabilities import KNOTS, MIDDLES, ScoreCounts, bent, counting, placed
 from training.learners.boosting.tree_queries import TreeScores, split_tests
-from training.rows.tree_rows import Grown
+from training.rows.statistics.tree_rows import Grown
 
 ADD, REPLACE = Relation.ADD_REMOVE, Relation.REPLACE_ONE
 RUNS = 4000

@@ -13,19 +13,19 @@ from slanted_rows import SCHEMA
 from some_trees import FEATURES, WIDTHS, leaf_of, scores_of, some_rows, some_tree, some_trees
 from split_rows import again
 
-from accountant.budget import Relation
 from accountant.errors import InputError
+from accountant.privacy.budget import Relation
 from models.forms.trees import TreeEnsemble
-from models.trees import route
-from training.calibrate import rehearse
+from models.parts.trees import route
+from training.calibration.calibrate import rehearse
 from training.learners.boosting.lazybb_tree import MAX_LEAVES, LazyBBTree
 from training.learners.boosting.reweighting import Projected, Scheduled
 from training.learners.boosting.tree_queries import LeafRules, LeafVotes, SplitGains, Weighing, public_cuts, split_tests
 from training.rows import kernels
 from training.rows.kernels.trees import BLOCK, NEAR
-from training.rows.schema import parse_schema
-from training.rows.tree_rows import Cut, TreeRows
-from training.session import Session
+from training.rows.schema.schema import parse_schema
+from training.rows.statistics.tree_rows import Cut, TreeRows
+from training.session.session import Session
 
 DATA = Path(__file__).resolve().parents[4] / "examples" / "data"
 
@@ -222,8 +222,8 @@ def test_spent_is_what_was_rehearsed_whatever_the_shape(shape, relation):
 
 
 def test_a_session_spends_what_the_rehearsal_wrote_down():
-    from training.rows.data import rows_of
-    from training.session import Public
+    from training.rows.tables.data import rows_of
+    from training.session.session import Public
 
     schema = parse_schema(SCHEMA)
     X, y = chequered()

@@ -16,11 +16,12 @@ from draws import choices, refuted
 from exact_laws import canonical, exponential_law, neighbours, public_of, rows_of
 from topdown_laws import FLAGS, Walk, flags_of, people, public
 
-from accountant.budget import NANO, Relation
-from accountant.mechanisms import ExponentialSelections
+from accountant.noise.mechanisms import ExponentialSelections
+from accountant.privacy.budget import NANO, Relation
 from accountant.privacy.renyi import compose_pure
-from models.features import BooleanFeature, NumericFeature
-from training.calibrate import rehearse
+from models.features.features import BooleanFeature, NumericFeature
+from training.calibration.calibrate import rehearse
+from training.learners.base.class_weights import ONE, Balance
 from training.learners.boosting.lazybb_tree import LazyBBTree
 from training.learners.boosting.reweighting import Projected, Scheduled
 from training.learners.boosting.tree_queries import (
@@ -31,10 +32,9 @@ from training.learners.boosting.tree_queries import (
     Weighing,
     split_tests,
 )
-from training.learners.class_weights import ONE, Balance
 from training.rows.kernels.trees import impurity
-from training.rows.tree_rows import Cut, Grown
-from training.session import sensitivity_of
+from training.rows.statistics.tree_rows import Cut, Grown
+from training.session.session import sensitivity_of
 
 pytestmark = pytest.mark.slow
 

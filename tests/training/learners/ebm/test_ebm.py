@@ -12,12 +12,13 @@ import pyarrow as pa
 import pytest
 from split_rows import again
 
-from accountant.budget import NANO, Budget, Relation
 from accountant.errors import InputError
+from accountant.privacy.budget import NANO, Budget, Relation
 from accountant.privacy.renyi import compose_pure
-from models.features import BooleanFeature, CategoricalFeature, NumericFeature
+from models.features.features import BooleanFeature, CategoricalFeature, NumericFeature
 from models.forms.additive import AdditiveEnsemble
-from training.calibrate import calibrate, rehearse
+from training.calibration.calibrate import calibrate, rehearse
+from training.learners.base.leaf_sensitivity import reach
 from training.learners.boosting.probabilities import KNOTS, MIDDLES
 from training.learners.ebm.defaults import EbmDefaults
 from training.learners.ebm.ebm import DPEBMClassifier, DPEBMRegressor
@@ -35,13 +36,12 @@ from training.learners.ebm.queries import (
     SquareSum,
 )
 from training.learners.ebm.splits import partition
-from training.learners.leaf_sensitivity import reach
-from training.rows.additive_rows import AdditiveRows, Joint, bin_counts
-from training.rows.data import rows_of
 from training.rows.partitions.partition import TARGET_GRID
-from training.rows.rows import Rows
-from training.rows.schema import parse_schema
-from training.session import Public, Session, sensitivity_of
+from training.rows.partitions.rows import Rows
+from training.rows.schema.schema import parse_schema
+from training.rows.statistics.additive_rows import AdditiveRows, Joint, bin_counts
+from training.rows.tables.data import rows_of
+from training.session.session import Public, Session, sensitivity_of
 
 ADD, REPLACE = Relation.ADD_REMOVE, Relation.REPLACE_ONE
 ROWS = 600

@@ -16,20 +16,20 @@ import pytest
 from bare_draws import bare_draws
 from draws import ALARM, refuted
 
-from accountant.budget import Budget, Relation
 from accountant.errors import InputError, PlanMismatch
-from accountant.mechanisms import DiscreteLaplace
-from models.features import BooleanFeature, CategoricalFeature, NumericFeature
+from accountant.noise.mechanisms import DiscreteLaplace
+from accountant.privacy.budget import Budget, Relation
+from models.features.features import BooleanFeature, CategoricalFeature, NumericFeature
 from training.learners.ebm.ebm import DPEBMClassifier, DPEBMRegressor
 from training.learners.ebm.pairs import Asked, asked_pairs, cells_partition, groups_of, pairs_among
 from training.learners.ebm.queries import GRID, JointCounts, LeafSums, NumberResiduals, PairScores
 from training.learners.ebm.queries import together as score_of_table
-from training.parameters import learner_of, stored
-from training.rows.additive_rows import AdditiveRows, Joint
-from training.rows.column_rules import Columns
+from training.learners.parameters import learner_of, stored
 from training.rows.partitions.partition import TARGET_GRID
-from training.rows.rows import Rows
-from training.session import Public, Rehearsal, Session, sensitivity_of
+from training.rows.partitions.rows import Rows
+from training.rows.schema.column_rules import Columns
+from training.rows.statistics.additive_rows import AdditiveRows, Joint
+from training.session.session import Public, Rehearsal, Session, sensitivity_of
 
 ADD, REPLACE = Relation.ADD_REMOVE, Relation.REPLACE_ONE
 THREE = tuple(BooleanFeature(name) for name in "abc")

@@ -17,16 +17,16 @@ from bare_draws import bare_draws
 from exact_laws import BOOLEAN
 from scipy.stats import beta
 
-from accountant.budget import Budget, Relation
 from accountant.errors import PlanMismatch
 from accountant.privacy import gdp
+from accountant.privacy.budget import Budget, Relation
 from accountant.privacy.events import Release
-from training.calibrate import rehearse
+from training.calibration.calibrate import rehearse
 from training.learners.ebm.ebm import DPEBM, DPEBMClassifier, DPEBMRegressor
 from training.learners.ebm.queries import GRID, BandCounts, ClassResiduals, LeafSums, NumberResiduals
 from training.rows.partitions.partition import TARGET_GRID
-from training.rows.rows import Rows
-from training.session import Public, Session, sensitivity_of
+from training.rows.partitions.rows import Rows
+from training.session.session import Public, Session, sensitivity_of
 
 pytestmark = pytest.mark.slow
 
@@ -232,7 +232,7 @@ def count_event(kind: str, relation: Relation, extra, fault: bool) -> int:
     learner = long_learner(kind)
     with pytest.MonkeyPatch.context() as patch:
         if fault:
-            patch.setattr("training.session._release", halved_release)
+            patch.setattr("training.session.session._release", halved_release)
         plan, rows, seen = rehearse(learner, public, UNIT_OF_LONG), rows_of(kind, [*crowd(kind), *extra]), 0
         for _ in range(RUNS):
             session = Recording(public, UNIT_OF_LONG, plan, rows)

@@ -6,12 +6,12 @@ from dataclasses import fields, replace
 
 import pytest
 
-from accountant.budget import Budget, Relation
 from accountant.privacy import gdp
-from models.features import BooleanFeature, NumericFeature
+from accountant.privacy.budget import Budget, Relation
+from models.features.features import BooleanFeature, NumericFeature
 from training.learners.ebm.defaults import CLIP, EbmDefaults, ebm_defaults, mu_of, strength
 from training.learners.ebm.ebm import DPEBMClassifier
-from training.session import Public
+from training.session.session import Public
 
 EPSILONS = ("0.01", "0.05", "0.1", "0.25", "0.5", "1", "2", "4", "8", "20")
 RECORDS = (1, 30, 1_000, 30_000, 1_000_000, 10**9)

@@ -1,0 +1,1 @@
+"""Who may do what: tokens, grants and the life of keys, as entries of the log."""

@@ -1,0 +1,362 @@
+"""Who may do what: grants of a scope, on everything or on what they name, to principals.
+
+A principal is a name: what a token acts for, or who sits at the command line. What a token was itself given, it may do
+to everything; what its principal's grants say is added. Grants are entries: added, revoked with a reason, or expired.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cached_property
+
+from sqlalchemy import ColumnElement, Connection, insert, select, update
+
+from accountant.access.tokens import SCOPES, Token, check_principal, sound_tokens
+from accountant.errors import Forbidden, InputError, LedgerInvalid, UnknownName
+from accountant.ledger import job_rows
+from accountant.ledger.families.family_rows import family_names, load
+from accountant.ledger.families.records import Job, SeenJobs, State, Why
+from accountant.ledger.ledger import Ledger
+from accountant.log.entries import Signed, read_entry
+from accountant.log.newest import account_number
+from accountant.privacy.budget import check_name
+from accountant.store.tables import grant_table, token_table
+
+EVERYTHING = "everything"
+KINDS = ("family", "dataset", "model")
+ASKING = ("train", "evaluate")  # scopes that ask for jobs
+MOST_JOBS, MOST_SEQ = 200, 2**53
+COMMAND_LINE = "cli:"  # how principals of the command line begin
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Grant:
+    """`kind`: everything, or the kind of what `name` names. `index`: of the entry that says so, where it stands in the
+    ledger; `own`: it is a scope that a token was itself given. `expires`: in UTC to the second, None: never.
+    `revoked`: the entry that ended it.
+    """
+
+    principal: str
+    scope: str
+    kind: str = EVERYTHING
+    name: str = ""
+    index: int | None = None
+    expires: str | None = None
+    revoked: int | None = None
+    own: bool = False
+
+    @property
+    def on(self) -> str | dict[str, str]:
+        """As the entry spells it: "everything", or {kind: name}."""
+        return EVERYTHING if self.kind == EVERYTHING else {self.kind: self.name}
+
+    def is_good(self, now: str) -> bool:
+        """Whether it holds at this time."""
+        return self.revoked is None and (self.expires is None or now < self.expires)
+
+    def to_json(self) -> dict[str, object]:
+        """As `dpserve grant list --json` prints it."""
+        fields = {"grant": self.index, "principal": self.principal, "scope": self.scope, "on": self.on}
+        return {**fields, "expires": self.expires, "revoked": self.revoked}
+
+
+Families = Callable[[str], frozenset[str]]
+
+
+@dataclass(frozen=True)
+class Access:
+    """What a principal may do now. `families_of`: the names of a dataset's families; none where there is no such
+    dataset. `operator`: sits at the command line with the keys, and no grant ever named them: may do everything.
+    """
+
+    principal: str
+    grants: tuple[Grant, ...]
+    families_of: Families = field(compare=False)
+    operator: bool = False
+
+    @cached_property
+    def everywhere(self) -> frozenset[str]:
+        """The scopes that hold on everything."""
+        held = {grant.scope for grant in self.grants if grant.kind == EVERYTHING}
+        return frozenset(SCOPES) if self.operator or "admin" in held else frozenset(held)
+
+    @cached_property
+    def scopes(self) -> tuple[str, ...]:
+        """Those that hold on anything at all, in the order of SCOPES."""
+        held = {grant.scope for grant in self.grants} | self.everywhere
+        return tuple(scope for scope in SCOPES if scope in held)
+
+    def has(self, *scopes: str) -> bool:
+        """Whether one of these scopes, or `admin`, is held on anything at all."""
+        return any(scope in scopes or scope == "admin" for scope in self.scopes)
+
+    def owns(self, by: str) -> bool:
+        """Whether what `by` asked for is theirs."""
+        return by == self.principal
+
+    def may(
+        self, *scopes: str, family: str | None = None, dataset: str | None = None, model: str | None = None
+    ) -> bool:
+        """Whether one of `scopes` is held on one of the things that are named, of names without a version; where none
+        is, on everything.
+        """
+        if any(scope in self.everywhere for scope in scopes):
+            return True
+        return self.by_which(*scopes, family=family, dataset=dataset, model=model) is not None
+
+    def by_which(
+        self, *scopes: str, family: str | None = None, dataset: str | None = None, model: str | None = None
+    ) -> Grant | None:
+        """The grant by which they `may`; None where there is none, as for an operator."""
+        held = [grant for grant in self.grants if grant.scope in scopes or grant.scope == "admin"]
+        return self._cover(held, family, dataset, model)
+
+    def names(self, scope: str, *, dataset: str | None = None, model: str | None = None) -> bool:
+        """As `may`, by grants alone: the scopes that a token was itself given name nothing, but for admin."""
+        held = [g for g in self.grants if g.scope == "admin" or (g.scope == scope and not g.own)]
+        return self.operator or self._cover(held, None, dataset, model) is not None
+
+    def may_see(self, job: Job) -> bool:
+        """Whether a job may be seen and watched: their own, what a grant to train names, what audit or steward is held
+        on.
+        """
+        return self.may_cancel(job) or self.may("audit", "steward", dataset=job.dataset)
+
+    def may_cancel(self, job: Job) -> bool:
+        """Whether a job may be cancelled: their own, and what a grant to train names."""
+        own = self.has(*ASKING) and self.owns(job.by)
+        return own or self.names("train", dataset=job.dataset, model=job.model)
+
+    def seen_jobs(self, datasets: Iterable[str]) -> SeenJobs | None:
+        """Which jobs `may_see` lets through, of those on these datasets, for a question to the database; None: all."""
+        if self.names("train") or self.may("audit", "steward"):
+            return None
+        own = self.principal if self.has(*ASKING) else None
+        seen = (
+            name for name in datasets if self.names("train", dataset=name) or self.may("audit", "steward", dataset=name)
+        )
+        scopes = ("train", "admin")
+        models = (grant.name for grant in self.grants if grant.kind == "model" and grant.scope in scopes)
+        return SeenJobs(own, tuple(seen), tuple(models))
+
+    def _cover(self, held: Iterable[Grant], family: str | None, dataset: str | None, model: str | None) -> Grant | None:
+        named = {(grant.kind, grant.name): grant for grant in held}
+        for key in ((EVERYTHING, ""), ("family", family), ("dataset", dataset), ("model", model)):
+            if key in named:
+                return named[key]
+        granted = {name: grant for (kind, name), grant in named.items() if kind == "family"}
+        if dataset is None or not granted:
+            return None
+        members = self.families_of(dataset)  # rows of several families are charged to each
+        return granted[min(members)] if members and members <= granted.keys() else None
+
+    def require(
+        self, *scopes: str, family: str | None = None, dataset: str | None = None, model: str | None = None
+    ) -> None:
+        """Forbidden unless `may`: it names scope, object, and how that is granted."""
+        if self.may(*scopes, family=family, dataset=dataset, model=model):
+            return
+        named = [(kind, name) for kind, name in zip(KINDS, (family, dataset, model), strict=True) if name is not None]
+        raise self.refusal(scopes, *named)
+
+    def refusal(self, scopes: Iterable[str], *named: tuple[str, str]) -> Forbidden:
+        """The error of who may not: `named` are the things that one of `scopes` is needed on."""
+        needs = list(scopes)
+        on = " or ".join(f"{kind} {name[:80]}" for kind, name in named) or EVERYTHING
+        option = f" --{named[0][0]} {named[0][1][:80]}" if named else ""
+        takes = " or ".join(dict.fromkeys([*needs, "admin"]))
+        return Forbidden(
+            f"scope: {self.principal} has {list(self.scopes)}; this takes {takes} on {on}. Whoever has admin can grant "
+            f"it: dpserve grant add --principal {self.principal} --scope {needs[0]}{option}",
+            needs=needs,
+            on=dict(named) or EVERYTHING,
+        )
+
+
+def now() -> str:
+    """This second, in UTC, as entries spell it."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def time_of(text: str) -> str:
+    """`2027-01-31` or `2027-01-31T12:00:00Z` as entries spell it; InputError where it is neither, or is over."""
+    whole = f"{text}T00:00:00Z" if re.fullmatch(r"\d{4}-\d\d-\d\d", text, re.ASCII) else text
+    try:
+        if not _TIME.fullmatch(whole):
+            raise ValueError
+        datetime.strptime(whole, "%Y-%m-%dT%H:%M:%SZ")
+    except ValueError:
+        raise InputError(f"expires={text[:40]!r}: must be like 2027-01-31 or 2027-01-31T12:00:00Z, in UTC") from None
+    if whole <= now():
+        raise InputError(f"expires={text}: is over")
+    return whole
+
+
+def add(ledger: Ledger, wanted: Iterable[Grant], by: str) -> list[Grant]:
+    """Enter grants, all or none; as they stand then, with their indices. One that holds already is not entered again.
+
+    InputError for a scope, time or principal that is none; UnknownName for a family or dataset that is not registered.
+    A model may be named before there is one.
+    """
+    added = []
+    with ledger.log.writing() as writer:
+        for grant in dict.fromkeys(wanted):
+            check_principal(grant.principal)
+            if grant.scope not in SCOPES:
+                raise InputError(f"scope={grant.scope[:40]!r}: must be one of {list(SCOPES)}")
+            _check_object(writer.connection, grant)
+            holding, _ = sound_grants(writer.signed, grant_table.c.principal == grant.principal)
+            if same := [each for each in holding if replace(each, index=None) == grant]:
+                added.append(same[0])
+                continue
+            fields = {"principal": grant.principal, "scope": grant.scope, "on": grant.on, "expires": grant.expires}
+            index = writer.append("grant-added", **fields, by=by)
+            row = {"seq": index, "principal": grant.principal, "scope": grant.scope, "kind": grant.kind}
+            row |= {"name": grant.name, "expires": grant.expires}
+            writer.connection.execute(insert(grant_table).values(**row))
+            added.append(replace(grant, index=index))
+    return added
+
+
+def _check_object(connection: Connection, grant: Grant) -> None:
+    if grant.kind == "model":
+        check_name("model", grant.name)
+    elif grant.kind == "dataset":
+        load(connection, grant.name)
+    elif grant.kind == "family" and grant.name not in family_names(connection):
+        raise UnknownName(f"family={grant.name[:80]}: no such family", family=grant.name[:80])
+
+
+def revoke(ledger: Ledger, index: int, why: Why) -> Grant:
+    """End the grant of the entry at `index`, permanently; as it stands then, also where it was ended before.
+    UnknownName where it is no grant.
+    """
+    with ledger.log.writing() as writer:
+        grant, connection = _one(writer.connection, index), writer.connection
+        ended = writer.signed.after(account_number(index))  # whatever the row says
+        if not ended:
+            ended = writer.append("grant-revoked", grant=index, reason=why.reason, by=why.by)
+            connection.execute(update(grant_table).where(grant_table.c.seq == index).values(revoked=ended))
+    return replace(grant, revoked=ended)
+
+
+@dataclass(frozen=True)
+class Stops:
+    """What ends with a grant: `tokens`, by their names, may no longer do it. `still`: another grant by which its
+    principal may do all of it, with which nothing ends. `jobs` were asked for by it and are not over: they go on.
+    """
+
+    grant: Grant
+    tokens: tuple[str, ...]
+    still: int | None
+    jobs: tuple[int, ...]
+
+    def to_json(self) -> dict[str, object]:
+        """As the doors and the command line give it, beside the grant."""
+        stops = {"tokens": list(self.tokens), "still": self.still, "jobs": list(self.jobs)}
+        return {**self.grant.to_json(), "stops": stops}
+
+
+def stops(ledger: Ledger, index: int) -> Stops:
+    """What revoking the grant of the entry at `index` would stop now. UnknownName where it is no grant."""
+    with ledger.log.signed() as signed:
+        grant = _one(signed.connection, index)
+        holding, _ = sound_grants(signed, grant_table.c.principal == grant.principal)
+        good, _ = sound_tokens(signed)
+        asked = SeenJobs(grant.principal, (), ())
+        running = [
+            job
+            for state in (State.RESERVED, State.STARTED)
+            for job in job_rows.page(signed.connection, None, state, None, MOST_SEQ, MOST_JOBS, asked)
+        ]
+    families = families_of(ledger)
+    on = {} if grant.kind == EVERYTHING else {grant.kind: grant.name}
+    others = tuple(each for each in holding if each.index != index)
+    still = Access(grant.principal, others, families).by_which(grant.scope, **on)
+    acting = (token for token in good if token.principal == grant.principal and others != tuple(holding))
+    tokens = (
+        each.name for each in acting if not Access("", (*of_token(each), *others), families).may(grant.scope, **on)
+    )
+    one = Access(grant.principal, (grant,), families)
+    jobs = (job.seq for job in running if one.by_which("train", "evaluate", dataset=job.dataset, model=job.model))
+    return Stops(grant, tuple(tokens), None if still is None else still.index, tuple(jobs))
+
+
+def _one(connection: Connection, index: int) -> Grant:
+    found = _read(connection, grant_table.c.seq == index)
+    if not found:
+        raise UnknownName(f"grant={index}: no such grant", grant=index)
+    return found[0]
+
+
+def grants(ledger: Ledger) -> list[Grant]:
+    """All that there ever were, the oldest first."""
+    with ledger.log.database.reading() as connection:
+        return _read(connection)
+
+
+def _read(connection: Connection, *where: ColumnElement[bool]) -> list[Grant]:
+    rows = connection.execute(select(grant_table).where(*where).order_by(grant_table.c.seq))
+    return [Grant(row.principal, row.scope, row.kind, row.name, row.seq, row.expires, row.revoked) for row in rows]
+
+
+def sound_grants(signed: Signed, *where: ColumnElement[bool]) -> tuple[list[Grant], list[str]]:
+    """Grants that hold now, each read from the entry that was signed, whatever its row says; and what is wrong with
+    rows that say something else: such a grant gives nothing.
+    """
+    found, wrong, time = [], [], now()
+    held = [grant for grant in _read(signed.connection, *where) if grant.is_good(time)]
+    indices = [grant.index or 0 for grant in held]
+    for grant, index, newest in zip(
+        held, indices, signed.newest.of([account_number(index) for index in indices]), strict=True
+    ):
+        try:
+            value = read_entry(index, signed.body(index)).value
+            fields = {"principal": grant.principal, "scope": grant.scope, "on": grant.on, "expires": grant.expires}
+            said = {name: value.get(name) for name in fields}
+            sound = newest == 0 and value["type"] == "grant-added" and said == fields
+        except LedgerInvalid:
+            sound = False
+        if sound:
+            found.append(grant)
+        else:
+            why = f"entry {newest} ended it" if newest else "the entry does not say so"
+            wrong.append(f"grant {index}: its row says that it holds, and {why}")
+    return found, wrong
+
+
+def of_token(token: Token) -> list[Grant]:
+    """What the token was itself given, on everything. Of entries of the first ledgers that counts as granted: such
+    tokens keep what they had.
+    """
+    return [Grant(token.principal, scope, index=token.created, own=not token.old) for scope in token.scopes]
+
+
+def access_of(ledger: Ledger, principal: str, *, operator: bool = False) -> Access:
+    """What a principal may do now, by their grants and by what tokens were given that act for them.
+
+    `operator`: they sit at the command line, and hold the keys: they may do everything while no grant ever named them.
+    """
+    itself = token_table.c.principal.is_(None)  # of the first ledgers: it acts for itself
+    with ledger.log.signed() as signed:
+        named = _read(signed.connection, grant_table.c.principal == principal)
+        granted, _ = sound_grants(signed, grant_table.c.principal == principal)
+        acting, _ = sound_tokens(signed, itself | (token_table.c.principal == principal))
+    own = (grant for token in acting if token.principal == principal for grant in of_token(token))
+    return Access(principal, (*own, *granted), families_of(ledger), operator and not named)
+
+
+def families_of(ledger: Ledger) -> Families:
+    """How `Access` finds the families of a dataset."""
+
+    def names(dataset: str) -> frozenset[str]:
+        try:
+            return frozenset(family.name for family in ledger.dataset(dataset).families)
+        except UnknownName:
+            return frozenset()
+
+    return names

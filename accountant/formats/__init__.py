@@ -1,0 +1,1 @@
+"""Canonical JSON and Merkle trees: the forms of what is hashed and signed."""

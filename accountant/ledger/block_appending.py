@@ -1,0 +1,202 @@
+"""What a steward decides of blocks, each as one entry: another one came, or the rows of the oldest are deleted."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from decimal import Decimal
+from typing import Any
+
+from sqlalchemy import Connection, insert, select, update
+
+from accountant.errors import InputError, NameTaken, WrongState
+from accountant.ledger.families import block_rows, family_rows
+from accountant.ledger.families.block_rows import known_commitments
+from accountant.ledger.families.families import Dataset, account_of
+from accountant.ledger.families.records import UNKNOWN_ROWS, NewPeople, NotCommitted, State, Why, charged_window
+from accountant.ledger.families.row_queries import RowQuery
+from accountant.ledger.families.windows import MOST_BLOCKS, Period
+from accountant.ledger.family_changes import parts_of
+from accountant.ledger.person_totals import found_person_total
+from accountant.log.entries import TransparencyLog, Writer, dumps, read_entry
+from accountant.privacy.budget import Relation
+from accountant.store.store import body_at
+from accountant.store.tables import block_table, dataset_table, job_table
+
+
+@dataclass(frozen=True)
+class NewBlock:
+    """Rows that are appended to `dataset`. `commitment`: HMAC over the packed rows; `records`: the public guess at how
+    many there are; `period`: the days that each row's date was found within; `new_rows`: the steward's word that they
+    stand nowhere else, though they look so; `query`: by which they were read; `ids`: as `Registration` has it. Of rows
+    that name people: `person`, the total epsilon for one person over all blocks (None: the family's), declared with the
+    first block that is appended; `each_block`: why the same people get a budget of their own in this block instead.
+    """
+
+    dataset: str
+    commitment: str
+    records: int
+    by: str
+    period: Period | None = None
+    new_rows: NewPeople | None = None
+    query: RowQuery | None = None
+    ids: tuple[str, ...] = ()
+    person: Decimal | None = None
+    each_block: Why | None = None
+    why: Why | None = None
+
+
+def check_grows(connection: Connection, dataset: Dataset) -> None:
+    """InputError where no block can be appended to a dataset; says why."""
+    about, name = dataset.registration, dataset.registration.name
+    if about.unit.remote:
+        raise InputError(f"dataset={name}: its rows stay with their owners; blocks are of rows that are registered")
+    if about.relation is Relation.REPLACE_ONE:
+        raise InputError(
+            f"dataset={name}: blocks need add-remove: under replace-one a replaced unit may leave one block and enter "
+            "another, and how many rows each has would be public"
+        )
+    if about.budget is None or members(connection, dataset.family) != [name]:
+        raise InputError(
+            f"dataset={name}: shares its family with other datasets, whose rows are of no block: register a dataset of "
+            "its own, which grows"
+        )
+    if (dataset.last or 1) >= MOST_BLOCKS:
+        raise InputError(f"dataset={name}: has {MOST_BLOCKS} blocks, the most there may be")
+
+
+def members(connection: Connection, family: str) -> list[str]:
+    """The datasets of a family, by name."""
+    rows = connection.execute(select(dataset_table.c.name, dataset_table.c.families)).all()
+    return sorted(row.name for row in rows if family in json.loads(row.families))
+
+
+def append(log: TransparencyLog, block: NewBlock, number: int, commit: bool = True) -> None:
+    """Append a block as the one of this number, with an account of its own: nothing is used of it. Without `commit`
+    the ledger is left as it was, and NotCommitted raised.
+
+    InputError where the dataset cannot grow, NameTaken where the rows are registered, or their days are another
+    block's, WrongState where another block was appended meanwhile.
+    """
+    with log.writing() as writer:
+        connection = writer.connection
+        dataset = family_rows.load(connection, block.dataset, signed=writer.signed)
+        check_grows(connection, dataset)
+        if number != (dataset.last or 1) + 1:
+            raise WrongState(f"dataset={block.dataset}: another block was appended meanwhile, {dataset.last}")
+        _check_new(connection, block)
+        family = dataset.families[0]
+        family.budget.check_delta(block.records)
+        _bound_people(writer, block)
+        fields: dict[str, Any] = {} if block.period is None else {"period": block.period.to_json()}
+        fields |= {} if block.new_rows is None else {"new_rows": asdict(block.new_rows)}
+        fields |= {} if block.query is None else {"query": block.query.to_json()}
+        fields |= {"ids": sorted(block.ids)} if block.ids else {}
+        fields |= {} if block.each_block is None else {"each_block": asdict(block.each_block)}
+        seq = writer.append(
+            "dataset-appended",
+            dataset=block.dataset, block=number, commitment=block.commitment, records=block.records, by=block.by,
+            **fields,
+        )  # fmt: skip
+        row = {"dataset": block.dataset, "number": number, "seq": seq, "commitment": block.commitment}
+        period = None if block.period is None else dumps(block.period.to_json())
+        connection.execute(insert(block_table).values(**row, records=block.records, period=period))
+        _set(connection, block.dataset, last=number)
+        for part in parts_of(family):
+            account = account_of(family.identity, part, number)
+            family_rows.found_family(connection, account, seq, family.filter)
+        if not commit:
+            raise NotCommitted
+
+
+def check_append(log: TransparencyLog, block: NewBlock, number: int) -> None:
+    """Raise what `append` would, whatever the rows are: it is done, and not committed."""
+    with suppress(NotCommitted):
+        append(log, replace(block, commitment=UNKNOWN_ROWS), number, commit=False)
+
+
+def check_person_words(dataset: Dataset, person: Decimal | None, each_block: bool) -> None:
+    """InputError where what is said of the total for one person does not go with a dataset that another block comes to;
+    says which answers there are.
+    """
+    name, column = dataset.registration.name, dataset.registration.unit.column
+    if person is not None and each_block:
+        raise InputError("person-epsilon: is one person's total over all blocks, and each-block says there is none")
+    if column is None and (person is not None or each_block):
+        raise InputError(f"dataset={name}: no column names the people of its rows; leave out what is said of a person")
+    if dataset.person is not None and (person is not None or each_block):
+        raise InputError(
+            f"dataset={name}: one person has a total over all blocks already; dpserve dataset budget {name} "
+            "--person-epsilon E --reason TEXT changes it"
+        )
+    if column is not None and dataset.person is None and dataset.last is not None and not each_block:
+        raise InputError(
+            f"dataset={name}: has grown without a total for one person over all blocks, so that another block is "
+            "another budget for the same people; say why they get it by --each-block --reason TEXT, which stands in "
+            "the ledger, or register the rows as a dataset of its own"
+        )
+
+
+def _bound_people(writer: Writer, block: NewBlock) -> None:
+    """Found the account of one person over all blocks with the first block that is appended, where a column names the
+    people and nothing else was said.
+    """
+    dataset = block_rows.load(writer.connection, block.dataset, signed=writer.signed)
+    check_person_words(dataset, block.person, block.each_block is not None)
+    if dataset.registration.unit.column is None or dataset.person is not None or block.each_block is not None:
+        return
+    total = dataset.families[0].budget.epsilon if block.person is None else block.person
+    found_person_total(writer, dataset, total, block.why)
+
+
+def _check_new(connection: Connection, block: NewBlock) -> None:
+    if block.records < 1:
+        raise InputError(f"records={block.records}: must be at least 1")
+    if block.new_rows is not None:
+        Why(block.new_rows.by, block.new_rows.reason)
+    query = select(dataset_table.c.commitment, dataset_table.c.name)
+    known = known_commitments(connection) | {row.commitment: row.name for row in connection.execute(query)}
+    if block.commitment in known:
+        name = known[block.commitment]
+        raise NameTaken(f"data: these rows are registered already, in {name}", dataset=name)
+    if block.period is not None:
+        where = (block_table.c.dataset == block.dataset) & block_table.c.period.is_not(None)
+        for number, text in connection.execute(select(block_table.c.number, block_table.c.period).where(where)):
+            other = Period(**json.loads(text))
+            if other.since <= block.period.until and block.period.since <= other.until:
+                raise NameTaken(
+                    f"since={block.period.since}, until={block.period.until}: block {number} has the days "
+                    f"{other.since} to {other.until}", dataset=block.dataset, block=number,
+                )  # fmt: skip
+
+
+def drop(log: TransparencyLog, dataset: str, upto: int, why: Why) -> range:
+    """Enter that the rows of the blocks up to `upto` are deleted from disk: no job reads them any more, and their
+    accounts stay. Which blocks these are.
+
+    InputError where there is no such block, or its rows were deleted before; WrongState where a job waits for them.
+    """
+    with log.writing() as writer:
+        found = family_rows.load(writer.connection, dataset, signed=writer.signed)
+        if not found.dropped < upto <= (found.last or 1):
+            raise InputError(
+                f"upto={upto}: must be from {found.dropped + 1} to {found.last or 1}, whose rows are there"
+            )
+        _require_unread(writer, dataset, upto)
+        writer.append("blocks-dropped", dataset=dataset, upto=upto, reason=why.reason, by=why.by)
+        _set(writer.connection, dataset, last=found.last or 1, dropped=upto)
+        return range(found.dropped + 1, upto + 1)
+
+
+def _require_unread(writer: Writer, dataset: str, upto: int) -> None:
+    row = job_table.c
+    where = (row.dataset == dataset) & row.state.in_((State.RESERVED, State.STARTED))
+    for seq in writer.connection.execute(select(row.seq).where(where)).scalars():
+        window = charged_window(read_entry(seq, body_at(writer.connection, seq)).value)
+        if window[0] <= upto:
+            raise WrongState(f"job {seq}: is to read block {window[0]}; wait for it, or cancel it", job=seq)
+
+
+def _set(connection: Connection, dataset: str, **values: int) -> None:
+    connection.execute(update(dataset_table).where(dataset_table.c.name == dataset).values(**values))

@@ -1,0 +1,375 @@
+"""Datasets that grow in the database: the accounts of a window of blocks, read and written at once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+from sqlalchemy import Connection, Dialect, Update, bindparam, insert, select, update
+
+from accountant.errors import InputError, LedgerInvalid, WrongState
+from accountant.formats.canonical import CanonicalError, parse_decimal
+from accountant.ledger.families import family_rows
+from accountant.ledger.families.families import Dataset, Family, Spent, Whole, account_of
+from accountant.ledger.families.family_rows import PERSON, WHOLE, mismatch, text_of
+from accountant.ledger.families.records import Request, charged_window
+from accountant.ledger.families.row_queries import RowQuery
+from accountant.ledger.families.windows import SAY_BLOCKS, Block, Period, Window, window_of
+from accountant.log.entries import Signed, read_entry
+from accountant.log.newest import account_number
+from accountant.privacy.budget import Budget
+from accountant.privacy.claims import Price
+from accountant.privacy.filter import Filter, price_from_json, price_to_json
+from accountant.store.store import body_at
+from accountant.store.tables import analyst_table, block_table, dataset_table, entry_table, family_table
+
+# Built once: building a statement costs more than running it. A parameter that is a column's name is a value to set.
+_BLOCKS = (
+    select(block_table)
+    .where(block_table.c.dataset == bindparam("at"), block_table.c.number.between(bindparam("low"), bindparam("high")))
+    .order_by(block_table.c.number)
+)
+_ENTRIES = (
+    select(entry_table.c.seq, entry_table.c.body)
+    .join(block_table, block_table.c.seq == entry_table.c.seq)
+    .where(block_table.c.dataset == bindparam("at"), block_table.c.number.between(bindparam("low"), bindparam("high")))
+)
+_ACCOUNTS = (
+    select(*(family_table.c[name] for name in ("id", "seq", "changed", "used", "reserved")), analyst_table.c.used)
+    .outerjoin(
+        analyst_table, (analyst_table.c.family == family_table.c.id) & (analyst_table.c.name == bindparam("who"))
+    )
+    .where(family_table.c.id.in_(bindparam("ids", expanding=True)))
+)
+_FOUNDED = select(family_table.c.seq).where(family_table.c.id == bindparam("at"))
+_PUT = update(family_table).where(family_table.c.id == bindparam("at"))
+_PUT_ANALYST = update(analyst_table).where(
+    analyst_table.c.family == bindparam("at"), analyst_table.c.name == bindparam("who")
+)
+_NEW_ANALYST = insert(analyst_table)
+
+
+_Sums: TypeAlias = tuple[dict[str, Any], Price]  # as a row says them, and what that is
+
+
+def load(
+    connection: Connection,
+    name: str,
+    analyst: str | None = None,
+    part: str | None = None,
+    signed: Signed | None = None,
+    blocks: str | Window | None = None,
+) -> Dataset:
+    """Load a dataset as `family_rows.load` does, by the accounts of these blocks, in words or as they were resolved;
+    None: of every block whose rows are there now, where the dataset has grown. InputError where the words name others.
+    """
+    dataset = family_rows.load(connection, name, analyst, part, signed)
+    last, dropped = dataset.last or 1, dataset.dropped
+    if blocks is None:
+        window = (min(dropped, last - 1) + 1, last)
+    else:
+        window = window_of(blocks, dropped, last, name) if isinstance(blocks, str) else blocks
+    return _with_accounts(connection, dataset, window, blocks is not None, analyst, signed)
+
+
+def load_charged(
+    connection: Connection, stored: Mapping[str, Any], analyst: str | None = None, signed: Signed | None = None
+) -> Dataset:
+    """Load the dataset of a job by the accounts that its `reserved` entry is charged to, and by no others: what was
+    appended since is not read, charged or given back.
+    """
+    dataset = family_rows.load(connection, stored["dataset"], analyst, stored.get("part"), signed)
+    return _with_accounts(connection, dataset, charged_window(stored), "window" in stored, analyst, signed)
+
+
+def _with_accounts(
+    connection: Connection,
+    dataset: Dataset,
+    window: Window,
+    named: bool,
+    analyst: str | None,
+    signed: Signed | None,
+) -> Dataset:
+    """Put the accounts of a window in place of the family's, with that of one person behind them. `named`: whether the
+    window was asked for. A dataset that has not grown has the accounts of its families.
+    """
+    person = _person(connection, dataset, analyst, signed)
+    if dataset.last is None and not named:
+        return replace(dataset, families=(*dataset.families, *person)) if person else dataset
+    if len(dataset.families) > 1:
+        name = dataset.registration.name
+        raise InputError(f"blocks: dataset {name} belongs to several families, and cannot grow; leave it out")
+    blocks = _blocks(connection, dataset, window, signed)
+    accounts = _accounts(connection, dataset.families[0], blocks, analyst, signed)
+    return replace(dataset, families=(*accounts, *person), blocks=blocks, window=window if named else None)
+
+
+def asked(connection: Connection, request: Request, by: str, signed: Signed) -> Dataset:
+    """The dataset of a request, by the accounts that it is charged to. InputError where it has grown, and the request
+    does not say which blocks; WrongState where its words meant others when it was planned.
+    """
+    dataset = load(connection, request.dataset, by, request.part, signed, request.blocks)
+    require_window(dataset, request.blocks)
+    if request.window not in (None, dataset.window):
+        raise WrongState(f"blocks={request.blocks}: a block came or went while the job was planned; ask again")
+    return dataset
+
+
+def with_queries(connection: Connection, dataset: Dataset) -> Dataset:
+    """Add to each block of the window by which query its rows were read, as its entry states it."""
+    if not dataset.blocks:
+        return dataset
+    ends = {"low": dataset.blocks[0].number, "high": dataset.blocks[-1].number}
+    found: dict[int, RowQuery] = {}
+    for seq, body in connection.execute(_ENTRIES, {"at": dataset.registration.name, **ends}):
+        if b'"query":' in bytes(body):  # few have one, and parsing all would be felt
+            value = read_entry(seq, bytes(body)).value
+            found |= {seq: RowQuery.from_json(value["query"])} if "query" in value else {}
+    blocks = tuple(replace(block, query=found.get(block.seq, block.query)) for block in dataset.blocks)
+    return replace(dataset, blocks=blocks)
+
+
+def require_window(dataset: Dataset, words: str | None) -> None:
+    """InputError where a dataset has grown, and a job does not say which blocks it reads."""
+    if words is None and dataset.last is not None:
+        raise InputError(f"blocks: which of the {dataset.last} of dataset {dataset.registration.name}? {SAY_BLOCKS}")
+
+
+def require_alone(connection: Connection, name: str) -> None:
+    """InputError where a dataset has grown: nobody joins a family whose people stand in blocks."""
+    last = connection.execute(select(dataset_table.c.last).where(dataset_table.c.name == name)).scalar()
+    if last is not None:
+        raise InputError(
+            f"family: dataset {name} grows by blocks, and rows of another dataset would be of no block; append them "
+            f"(dpserve dataset append {name}), or say that the people are new"
+        )
+
+
+def known_commitments(connection: Connection) -> dict[str, str]:
+    """Of every block that was appended: its commitment -> its dataset."""
+    query = select(block_table.c.commitment, block_table.c.dataset)
+    return {row.commitment: row.dataset for row in connection.execute(query)}
+
+
+def _blocks(connection: Connection, dataset: Dataset, window: Window, signed: Signed | None) -> tuple[Block, ...]:
+    about, name = dataset.registration, dataset.registration.name
+    found = [Block(1, dataset.seq, about.commitment, about.records, query=about.query)] if window[0] == 1 else []
+    rows = connection.execute(_BLOCKS, {"at": name, "low": window[0], "high": window[1]}).all() if window[1] > 1 else []
+    known = signed.known.blocks if signed else {}
+    for row in rows:
+        checked, block = known.get(row.seq, ((), None))
+        if checked != tuple(row) or block is None:
+            period = None if row.period is None else Period(**json.loads(row.period))
+            block = Block(row.number, row.seq, row.commitment, row.records, period)
+            if signed:
+                entry = signed.entry(row.seq).value
+                said = tuple(entry.get(each) for each in ("dataset", "block", "commitment", "records"))
+                if said != (name, row.number, row.commitment, row.records):
+                    raise mismatch(f"block {row.number} of dataset {name}", row.seq)
+                known[row.seq] = tuple(row), block
+        found.append(block)
+    if [block.number for block in found] != [*range(window[0], window[1] + 1)]:
+        raise mismatch(f"blocks of dataset {name}", dataset.seq)
+    return tuple(found)
+
+
+def _accounts(
+    connection: Connection, first: Family, blocks: Sequence[Block], analyst: str | None, signed: Signed | None
+) -> tuple[Family, ...]:
+    """Of each block; that of the first is `first`, whose total, quotas and analyst are those of all."""
+    before = (replace(first, block=1),) if blocks[0].number == 1 else ()
+    places = [
+        (block.number, block.seq, account_of(first.identity, first.part, block.number))
+        for block in blocks
+        if block.number > 1
+    ]
+    return (*before, *_stood(connection, first, places, analyst, signed))
+
+
+def _person(connection: Connection, dataset: Dataset, analyst: str | None, signed: Signed | None) -> tuple[Family, ...]:
+    """Load the account of one person over all blocks, where there is one: declared with the dataset, or founded when it
+    grew. LedgerInvalid where its row is not that of the newest entry about it.
+    """
+    registration, first = dataset.registration, dataset.families[0]
+    if registration.unit.column is None or (registration.person is None and dataset.last is None):
+        return ()
+    account = account_of(first.identity, first.part, person=True)
+    seq = connection.execute(_FOUNDED, {"at": account}).scalar()
+    if signed:
+        stated = signed.newest.person_total(first.identity)
+        if (seq or 0) != stated:
+            raise mismatch(f"account of one person of dataset {registration.name}", stated)
+    if seq is None:
+        if registration.person is not None:
+            raise mismatch(f"account of one person of dataset {registration.name}", dataset.seq + 1)
+        return ()
+    value = (signed.entry(seq) if signed else read_entry(seq, body_at(connection, seq))).value
+    if (value["type"], value.get("family")) != (PERSON, first.identity):
+        raise mismatch(f"dataset {registration.name}", seq)
+    design = person_filter(first, value)
+    quota = first.quota and replace(first.quota, filter=design.part(first.quota.share))
+    largest = parse_decimal(value["largest"]) if "carried" in value else design.budget.epsilon
+    base = first.but(filter=design, before=largest, quota=quota, person=True)
+    return _stood(connection, base, [(None, seq, base.account)], analyst, signed, carried_sums(value, first.part))
+
+
+def person_filter(first: Family, value: Mapping[str, Any]) -> Filter:
+    """Return the admission rule that a `person-total` entry states. LedgerInvalid where it is not that of its total: of
+    one that was founded later, at the orders of the family's, so that what was spent before is added up.
+    """
+    budget = Budget.of(value["budget"]["epsilon"], value["budget"]["delta"])
+    design = first.filter.with_total(budget.epsilon) if "carried" in value else Filter.design(budget)
+    if value["filter"] != design.to_json() or budget != design.budget:
+        raise mismatch(f"total for one person of family {first.name}", first.seq)
+    return design
+
+
+def carried_sums(value: Mapping[str, Any], part: str | None) -> Mapping[str, Any] | None:
+    """Return what a `person-total` entry says was used of a part before it: {"used", "reserved", "analysts"}; None
+    where nothing can have been.
+    """
+    carried: list[Mapping[str, Any]] | None = value.get("carried")
+    return None if carried is None else carried[part is not None]
+
+
+def _stood(
+    connection: Connection,
+    first: Family,
+    places: Sequence[tuple[int | None, int, str]],
+    analyst: str | None,
+    signed: Signed | None,
+    carried: Mapping[str, Any] | None = None,
+) -> tuple[Family, ...]:
+    """Accounts of the total, quotas and analyst of `first`: each by its block, the entry that founded it, and what it
+    is kept under. `carried`: what had been used when it was founded; None: nothing.
+    """
+    found = list[Family]()
+    asked = connection.execute(_ACCOUNTS, {"ids": [each[2] for each in places], "who": analyst}) if places else ()
+    rows = {row[0]: tuple(row[1:]) for row in asked}
+    numbers = [account_number(seq, first.part) for _, seq, _ in places]
+    newest = dict(zip(numbers, signed.newest.of(numbers), strict=True)) if signed else {}
+    charged = dict(zip(numbers, signed.newest.spent(numbers, analyst), strict=True)) if signed and analyst else {}
+    nothing = price_to_json(first.filter.nothing(), first.filter.orders)
+    untouched = {"used": nothing, "reserved": nothing} if carried is None else carried
+    before = nothing if carried is None else carried["analysts"].get(analyst, nothing)
+    alike: dict[tuple[str, str, str | None], dict[str, Any]] = {}
+    sums: dict[str | None, _Sums] = {None: (nothing, first.filter.nothing())}
+    for (block, seq, kept), number in zip(places, numbers, strict=True):
+        row, called = rows.get(kept, ()), "one person" if block is None else f"block {block}"
+        if row[:2] != (seq, None):
+            raise mismatch(f"account of {called}", seq)
+        said = row[2:]
+        if said not in alike:
+            sums |= {text: _sums(text, first.filter.orders) for text in said if text not in sums}
+            alike[said] = _standing(connection, first, analyst, said, sums)
+        if signed:
+            (used, _), (reserved, _), (own, _) = (sums[text] for text in said)
+            entry = newest[number]
+            line = signed.said_of(entry, number) if entry else untouched
+            if line is None or (used, reserved) != (line["used"], line["reserved"]):
+                raise mismatch(f"account of {called}", entry or seq)
+            if analyst is not None and own != _said_spent(signed, charged[number], number, analyst, before):
+                raise mismatch(f"analyst {analyst} on {called}", seq)
+        found.append(first.but(seq=seq, block=block, **alike[said]))
+    return tuple(found)
+
+
+def _standing(
+    connection: Connection,
+    first: Family,
+    analyst: str | None,
+    said: tuple[str | None, ...],
+    sums: Mapping[str | None, _Sums],
+) -> dict[str, Any]:
+    """What the accounts of blocks are beside `first` whose rows say this: used, reserved, and of it the analyst's."""
+    (stated, used), (_, reserved), (_, own) = (sums[text] for text in said)
+    whole, spent = None, None if analyst is None else Spent(analyst, own, said[2] is not None)
+    if WHOLE in stated:
+        claimed = read_entry(stated[WHOLE], body_at(connection, stated[WHOLE])).value["claim"]
+        whole = Whole(stated[WHOLE], parse_decimal(claimed["epsilon"]))
+    quota = spent and first.quota and replace(first.quota, used=own)
+    return {"changed": None, "used": used, "reserved": reserved, "whole": whole, "spent": spent, "quota": quota}
+
+
+@lru_cache(maxsize=8192)  # of many blocks most stand alike
+def _sums(text: str, orders: tuple[Any, ...]) -> _Sums:
+    try:
+        found: dict[str, Any] = json.loads(text)
+        return found, price_from_json(found, orders)
+    except CanonicalError:
+        raise LedgerInvalid(
+            "index: the sums of a block's account are below zero, or are no sums: an earlier version wrote that where "
+            "a job was reserved before its dataset grew. Nothing is spent on it until it is put right (dpserve home "
+            "repair --reason TEXT; dpserve ledger audit says which)"
+        ) from None
+    except (ValueError, KeyError, TypeError):
+        raise LedgerInvalid(
+            "index: the account of a block says nothing that can be read (dpserve ledger audit)"
+        ) from None
+
+
+def _said_spent(
+    signed: Signed, newest: int, number: int, analyst: str, nothing: dict[str, Any]
+) -> dict[str, Any] | None:
+    """What the newest entry about an analyst and a block's account says of both."""
+    if not newest:
+        return nothing
+    line = signed.said_of(newest, number) or {}
+    said: dict[str, Any] = line.get("analyst", {})
+    return said.get("used") if said.get("name") == analyst else None
+
+
+def put(connection: Connection, families: Sequence[Family], lines: Sequence[Mapping[str, Any]]) -> None:
+    """Put each family's sums, and what its analyst has used, at what its line of `after` says."""
+    rows, known, new = [], [], []
+    for family, line in zip(families, lines, strict=True):
+        at = family.account
+        rows.append({"at": at, "used": text_of(line["used"]), "reserved": text_of(line["reserved"])})
+        if "analyst" not in line or family.spent is None:
+            continue
+        who, spent = line["analyst"]["name"], text_of(line["analyst"]["used"])
+        if family.spent.known:
+            known.append({"at": at, "who": who, "used": spent})
+        else:
+            new.append({"family": at, "name": who, "share": None, "used": spent})
+    _execute(connection, _PUT, rows)
+    _execute(connection, _PUT_ANALYST, known)
+    if new:
+        connection.execute(_NEW_ANALYST, new)
+
+
+def _execute(connection: Connection, statement: Update, rows: Sequence[dict[str, Any]]) -> None:
+    """An update of texts for each of these rows, as the driver takes it: a row less dear than by `execute`."""
+    if rows:
+        text, places = driven(statement, connection.dialect, tuple(rows[0]))
+        connection.exec_driver_sql(text, rows if places is None else [tuple(row[at] for at in places) for row in rows])
+
+
+@lru_cache(maxsize=32)
+def driven(statement: Update, dialect: Dialect, names: tuple[str, ...]) -> tuple[str, tuple[str, ...] | None]:
+    """A statement with values of these names as the database's driver has it, and in which places they stand."""
+    compiled = statement.compile(dialect=dialect, column_keys=[*names])
+    return str(compiled), None if compiled.positiontup is None else tuple(compiled.positiontup)
+
+
+def together(families: Iterable[Family], lines: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What an entry says of these accounts: of blocks of which it says the same, one line, which names the first and,
+    under `also`, the others. Accounts that are not of blocks have lines of their own.
+    """
+    found: list[dict[str, Any]] = []
+    known: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for family, line in zip(families, lines, strict=True):
+        if family.block is None:
+            found.append(line)
+            continue
+        figures = line["used"], line["reserved"], line.get("analyst", {}).get("used", {})
+        own = line["changed"], *map(text_of, figures)
+        if own in known:
+            known[own].setdefault("also", []).append(line["family"])
+        else:
+            known[own] = dict(line)
+            found.append(known[own])
+    return found

@@ -1,0 +1,323 @@
+"""Families: people who share one budget, whatever tables hold their rows.
+
+A family is founded with a dataset and its total. Refreshed, filtered or joined copies are further datasets of it; rows
+joined from several families belong to all of them, and are charged to each. A family's total may be changed by a
+reasoned entry; what was spent never becomes unspent.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any
+
+from accountant.errors import InputError
+from accountant.ledger.families.records import SHARED, Registration, Request, Unit
+from accountant.ledger.families.windows import Block, Window
+from accountant.privacy.budget import Budget, Relation
+from accountant.privacy.claims import Claim, Price, price
+from accountant.privacy.events import Plan
+from accountant.privacy.filter import Filter, price_from_json, price_to_json
+
+EVERYBODY = "*"
+REPORT = "one-of-k"  # what alone may be asked of owners, or, where shares are: the one noisy sum
+
+
+@dataclass(frozen=True)
+class Quota:
+    """An analyst's own part of a family's budget: the family's filter, scaled, and what the analyst has used of it."""
+
+    analyst: str
+    share: Decimal
+    filter: Filter
+    used: Price
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What an analyst has used of a family's budget. `known`: whether they have a row that says so."""
+
+    analyst: str
+    used: Price
+    known: bool = True
+
+
+@dataclass(frozen=True)
+class Whole:
+    """What closed a family: the job that took its whole total, and the epsilon that it claims. `job` None: one that is
+    only planned.
+    """
+
+    job: int | None
+    epsilon: Decimal
+
+
+@dataclass(frozen=True)
+class Family:
+    """Who shares a budget, and where it stands. `used` includes `reserved`; `quota` is that of the analyst who asks,
+    `spent` what they have used; `before`: the largest total epsilon that was in force before this one; `whole`: what
+    closed it, if anything did; `name`: given at founding, else that of the dataset that founded it; `holdout`: the
+    share of its units that are kept aside; `part`: HOLDOUT where this is their account, which has the same total as
+    that of the others; `changed`: the entry that gave the total; `block`: of a dataset that grows, whose account it is;
+    `person`: it is the account of one person over all blocks, with a total of its own.
+    """
+
+    identity: str
+    seq: int
+    relation: Relation
+    unit: Unit
+    filter: Filter
+    used: Price
+    reserved: Price
+    quota: Quota | None = None
+    name: str = ""
+    before: Decimal = Decimal(0)
+    whole: Whole | None = None
+    holdout: Decimal | None = None
+    part: str | None = None
+    changed: int | None = None
+    spent: Spent | None = None
+    block: int | None = None
+    person: bool = False
+
+    @property
+    def account(self) -> str:
+        """What its sums are kept under: the family's identity, or that of its holdout's or a block's account."""
+        return account_of(self.identity, self.part, self.block, self.person)
+
+    def but(self, **changes: Any) -> Family:
+        """As `replace`, without what that costs, which a window of many blocks would feel."""
+        made = object.__new__(Family)
+        made.__dict__.update(self.__dict__, **changes)
+        return made
+
+    @property
+    def budget(self) -> Budget:
+        """The total in force."""
+        return self.filter.budget
+
+    @property
+    def largest(self) -> Decimal:
+        """The largest total epsilon that was ever in force: what is promised to the people in the data."""
+        return max(self.before, self.budget.epsilon)
+
+    @property
+    def share(self) -> float:
+        """How much of the budget is used up, in 0..1. A gauge; `admits` decides."""
+        return self.share_of(self.used)
+
+    def share_of(self, used: Price) -> float:
+        """The same of `used`, a part of what was used: all of it where one job took the whole."""
+        if self.whole is not None:
+            return float(used != self.filter.nothing())
+        return self.filter.share(used)
+
+    def epsilon_of(self, used: Price) -> Decimal:
+        """What `used`, a part of what was used, comes to as an epsilon at the family's delta: above the total where
+        that was lowered, and the claim of the job that took the whole.
+        """
+        if self.whole is not None and used != self.filter.nothing():
+            return self.whole.epsilon
+        return self.filter.epsilon_of(used)
+
+    def admits(self, cost: Price) -> bool:
+        """Whether a job of this price fits into the budget, beside all others, and the quota of the analyst who asks.
+        `gives_whole` may admit what this does not.
+        """
+        return self.whole is None and self.filter.admits(self.used, cost) and not self.over_quota(cost)
+
+    @property
+    def has_whole(self) -> bool:
+        """Whether the whole is there to take: nothing was ever released, nothing is reserved, and the analyst who asks
+        may use all of it.
+        """
+        return self.used == self.filter.nothing() and (self.quota is None or self.quota.share == 1)
+
+    def gives_whole(self, claimed: Claim) -> bool:
+        """Whether a job of this claim may take the whole total and close the family."""
+        fits = claimed.epsilon <= self.budget.epsilon and claimed.delta <= self.budget.delta
+        return fits and self.has_whole
+
+    def may_start(self, cost: Price, claimed: Decimal) -> bool:
+        """Whether a reserved job of this price and claimed epsilon may start, beside those that have started: not so
+        only where the total was lowered since it was reserved.
+        """
+        if self.whole is not None:
+            return claimed <= self.budget.epsilon
+        return self.filter.admits(self.used - self.reserved, cost)
+
+    def over_quota(self, cost: Price) -> bool:
+        """Whether a job of this price exceeds the quota of the analyst who asks; False without one."""
+        return self.quota is not None and not self.quota.filter.admits(self.quota.used, cost)
+
+    def jobs_left(self, cost: Price) -> int:
+        """How many jobs of this price would still be admitted beside each other. InputError where it costs nothing."""
+        if self.whole is not None:
+            return 0
+        left = self.filter.jobs_left(self.used, cost)
+        return left if self.quota is None else min(left, self.quota.filter.jobs_left(self.quota.used, cost))
+
+    def with_job(self, cost: Price, whole: Whole | None) -> Family:
+        """As it would stand with one more job of this price, which takes the `whole` or not."""
+        quota = self.quota and replace(self.quota, used=self.quota.used + cost)
+        return replace(self, used=self.used + cost, quota=quota, whole=whole)
+
+
+@lru_cache(maxsize=1 << 16)
+def account_of(identity: str, part: str | None, block: int | None = None, person: bool = False) -> str:
+    """Under what the sums of a part of a family are kept, or of a block of it: a name that follows from the family's,
+    which is that of the first block; or of one person over all blocks.
+    """
+    if person:
+        identity = str(uuid.uuid5(uuid.UUID(identity), "person"))
+    if block is not None and block > 1:
+        identity = str(uuid.uuid5(uuid.UUID(identity), f"block-{block}"))
+    return identity if part is None else str(uuid.uuid5(uuid.UUID(identity), part))
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A registered dataset and the families its rows belong to, with the accounts of one part of them; behind them,
+    that of one person over all blocks, where such a total was declared. `version`: its ordinal in the first family.
+    `last`: of one that grew, how many blocks it has, `dropped` of which are deleted from disk; `blocks`: those whose
+    accounts these are, and `window` where somebody named them.
+    """
+
+    registration: Registration
+    uuid: str
+    seq: int
+    version: int
+    families: tuple[Family, ...]
+    last: int | None = None
+    dropped: int = 0
+    blocks: tuple[Block, ...] = ()
+    window: Window | None = None
+
+    @property
+    def records(self) -> int:
+        """The public count of its rows, or guess at it: of its blocks together."""
+        return sum(block.records for block in self.blocks) or self.registration.records
+
+    @property
+    def commitments(self) -> tuple[str, ...]:
+        """Of its rows, block by block."""
+        return tuple(block.commitment for block in self.blocks) or (self.registration.commitment,)
+
+    @property
+    def identities(self) -> tuple[str, ...]:
+        """Its families' identities, each once."""
+        return tuple(dict.fromkeys(family.identity for family in self.families))
+
+    @property
+    def own(self) -> tuple[Family, ...]:
+        """Its families, or the accounts of its blocks, without that of one person over all blocks."""
+        return tuple(family for family in self.families if not family.person)
+
+    @property
+    def person(self) -> Family | None:
+        """The account of one person over all blocks, where such a total was declared."""
+        return next((family for family in self.families if family.person), None)
+
+    @property
+    def most_used(self) -> Family:
+        """The family, or the block, of which most is used up: what a certificate states. What is left: `left`."""
+        return max(self.own, key=lambda family: family.share)
+
+    @property
+    def holdout(self) -> Decimal | None:
+        """The share of its units that are kept aside for evaluation."""
+        return self.families[0].holdout
+
+    @property
+    def family(self) -> str:
+        """The identity of the first family."""
+        return self.families[0].identity
+
+    @property
+    def budget(self) -> Budget:
+        """The smallest total of its families: no job may ask for more epsilon."""
+        return min((family.budget for family in self.own), key=lambda budget: budget.epsilon)
+
+    @property
+    def delta(self) -> Decimal:
+        """The largest delta that a job on these rows may ask for."""
+        return min(family.budget.delta for family in self.families)
+
+    @property
+    def orders(self) -> tuple[Decimal, ...]:
+        """Every Renyi order that one of the families adds up."""
+        return tuple(sorted({order for family in self.families for order in family.filter.orders}))
+
+    def costs(self, plan: Plan) -> tuple[Price, ...]:
+        """The plan's price in each family's orders."""
+        known = {orders: price(plan, orders) for orders in {family.filter.orders for family in self.families}}
+        return tuple(known[family.filter.orders] for family in self.families)
+
+    def price_to_json(self, plan: Plan) -> dict[str, Any]:
+        """The plan's price as its entry states it: at every order that one of the families adds up. InputError where it
+        asks owners for anything but their reports, or rows for reports.
+        """
+        remote = self.registration.unit.remote
+        asked = [(release.mechanism, release.purpose, count) for release, count in plan.runs]
+        if self.registration.shared:
+            wrong = asked != [(*reversed(SHARED), 1)]
+        else:
+            wrong = any((mechanism == REPORT) != remote for mechanism, _, _ in asked)
+        if wrong:
+            said = "its rows stay with their owners; open a campaign to ask them" if remote else "reports are of owners"
+            raise InputError(f"dataset={self.registration.name}: {said}")
+        return price_to_json(price(plan, self.orders), self.orders)
+
+    def costs_from_json(self, body: dict[str, Any]) -> tuple[Price, ...]:
+        """The price that an entry states, in each family's orders: the inverse of `price_to_json`."""
+        known = {orders: price_from_json(body, orders) for orders in {each.filter.orders for each in self.families}}
+        return tuple(known[family.filter.orders] for family in self.families)
+
+    def refusing(self, costs: Sequence[Price]) -> Family | None:
+        """The first family that does not admit a job of these prices beside all others."""
+        pairs = zip(self.families, costs, strict=True)
+        return next((family for family, cost in pairs if not family.admits(cost)), None)
+
+    def outgrown(self, costs: Sequence[Price], claimed: Decimal) -> Family | None:
+        """The first family in which a reserved job of these prices and this claimed epsilon may not start any more."""
+        pairs = zip(self.families, costs, strict=True)
+        return next((family for family, cost in pairs if not family.may_start(cost, claimed)), None)
+
+    @property
+    def has_whole(self) -> bool:
+        """Whether the whole of every family is there to take."""
+        return all(family.has_whole for family in self.own)
+
+    def gives_whole(self, claimed: Claim, costs: Sequence[Price]) -> bool:
+        """Whether a job of this claim and these prices, which the filters do not admit, may take the whole total of
+        every family, each of them untouched, and close them (docs/privacy/filter.md). The total for one person over all
+        blocks is never taken whole: there it must fit beside others.
+        """
+        pairs = zip(self.families, costs, strict=True)
+        return all(family.admits(cost) if family.person else family.gives_whole(claimed) for family, cost in pairs)
+
+    def jobs_left(self, costs: Sequence[Price], claimed: Claim) -> int:
+        """How many such jobs would still be admitted, one after the other."""
+        left = min(family.jobs_left(cost) for family, cost in zip(self.families, costs, strict=True))
+        return max(left, int(self.gives_whole(claimed, costs)))
+
+    def with_job(self, costs: Sequence[Price], claimed: Claim) -> Dataset:
+        """As it would stand with one more job of these prices, one for each family, and of this claim."""
+        whole = Whole(None, claimed.epsilon) if self.refusing(costs) else None
+        pairs = zip(self.families, costs, strict=True)
+        stood = (family.with_job(cost, None if family.person else whole) for family, cost in pairs)
+        return replace(self, families=tuple(stood))
+
+
+@dataclass(frozen=True)
+class Started:
+    """A job that has started: the right to read rows for it, once. Only `Ledger.start` makes it."""
+
+    seq: int
+    dataset: Dataset
+    request: Request
+    unit: Decimal
+    plan: Plan

@@ -1,0 +1,400 @@
+"""Families and their datasets in the database: read from rows and founding entries, charged, given quotas."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
+from functools import cached_property, lru_cache
+from typing import Any
+
+from sqlalchemy import Connection, Row, bindparam, func, insert, select, update
+
+from accountant.errors import InputError, LedgerInvalid, UnknownName
+from accountant.formats.canonical import Flat, parse_decimal
+from accountant.ledger.families.families import EVERYBODY, Dataset, Family, Quota, Spent, Whole, account_of
+from accountant.ledger.families.records import NewPeople, Registration, Unit
+from accountant.ledger.families.row_queries import RowQuery
+from accountant.ledger.families.schema_profiles import profiles_from_entry
+from accountant.log.entries import Signed, dumps, read_entry
+from accountant.log.newest import Subjects, account_number, signed_entries
+from accountant.privacy.budget import Budget, Relation
+from accountant.privacy.claims import Price
+from accountant.privacy.filter import Filter, price_from_json, price_to_json
+from accountant.store.store import body_at
+from accountant.store.tables import analyst_table, block_table, dataset_table, entry_table, family_table
+
+PERSON = "person-total"  # the kind of the entry that founds the account of one person over all blocks
+WHOLE = "whole"  # beside the sums of a family's row: the job that took the whole total
+
+# Built once: building a statement costs more than running it. A parameter that is a column's name is a value to set.
+_DATASET = (
+    select(dataset_table, entry_table.c.body)
+    .outerjoin(entry_table, entry_table.c.seq == dataset_table.c.seq)
+    .where(dataset_table.c.name == bindparam("at"))
+)
+_VERSION = (
+    select(func.count())
+    .select_from(dataset_table)
+    .where(dataset_table.c.seq <= bindparam("upto"), dataset_table.c.families.contains(bindparam("family")))
+)
+_FAMILY = select(family_table).where(family_table.c.id == bindparam("at"))
+_BESIDE = (
+    select(family_table, analyst_table.c.name, analyst_table.c.share, analyst_table.c.used.label("spent"))
+    .outerjoin(
+        analyst_table,
+        (analyst_table.c.family == family_table.c.id) & analyst_table.c.name.in_((bindparam("who"), EVERYBODY)),
+    )
+    .where(family_table.c.id == bindparam("at"))
+)
+_ANALYSTS = select(analyst_table).where(analyst_table.c.family == bindparam("at")).order_by(analyst_table.c.name)
+_NEW_ANALYST = insert(analyst_table)
+_PUT_ANALYST = update(analyst_table).where(
+    analyst_table.c.family == bindparam("at"), analyst_table.c.name == bindparam("who")
+)
+
+
+def load(
+    connection: Connection,
+    name: str,
+    analyst: str | None = None,
+    part: str | None = None,
+    signed: Signed | None = None,
+) -> Dataset:
+    """A dataset as it stands, by the accounts of a `part`; with `analyst`, under that analyst's quotas. UnknownName
+    where there is none, InputError where it has no such part.
+
+    `signed`: who is about to spend says so; its rows must then be what was signed last, and LedgerInvalid says which is
+    not.
+    """
+    row = connection.execute(_DATASET, {"at": name}).first()
+    if row is None:
+        raise UnknownName(f"dataset={name}: no such dataset", dataset=name)
+    entry = _entry(connection, signed, row.seq, row.body)
+    identities, read = json.loads(row.families), {row.seq: entry}
+    if signed and (entry.get("dataset"), entry.get("families", [entry.get("family")])) != (name, identities):
+        raise mismatch(f"dataset {name}", row.seq)
+    families = tuple(load_family(connection, identity, analyst, read, part, signed) for identity in identities)
+    registration = Registration(
+        entry["dataset"],
+        Relation(entry["relation"]),
+        _budget(entry) if "budget" in entry else None,
+        Unit(**entry["unit"]),
+        entry["records"],
+        entry["schema"],
+        entry["commitment"],
+        () if "budget" in entry else tuple(identities),
+        NewPeople(**entry["new_people"]) if "new_people" in entry else None,
+        entry.get("family_name"),
+        tuple(entry.get("targets", ())),
+        _holdout(entry),
+        "cells" in entry,
+        _budget(entry, "person") if "person" in entry else None,
+        RowQuery.from_json(entry["query"]) if "query" in entry else None,
+        profiles_from_entry(entry),
+    )
+    version = _version(connection, signed, row.seq, identities[0])
+    return Dataset(registration, entry["uuid"], row.seq, version, families, row.last, row.dropped or 0)
+
+
+def _version(connection: Connection, signed: Signed | None, seq: int, family: str) -> int:
+    """Of the dataset whose entry is `seq`, which never changes: among how many of its family it is the last."""
+    known = {} if signed is None else signed.known.versions
+    if seq not in known:
+        known[seq] = int(connection.execute(_VERSION, {"upto": seq, "family": family}).scalar_one())
+    return known[seq]
+
+
+def load_family(
+    connection: Connection,
+    identity: str,
+    analyst: str | None = None,
+    read: Mapping[int, dict[str, Any]] | None = None,
+    part: str | None = None,
+    signed: Signed | None = None,
+) -> Family:
+    """A family as it stands, by the account of a `part`. The stored filter must be the one that its budget gives.
+    `read`: entries at hand; `signed`: as for `load`. InputError where nothing is kept aside and `part` asks for it.
+    """
+    account = account_of(identity, part)
+    if analyst is None:
+        rows = connection.execute(_FAMILY, {"at": account}).all()
+    else:
+        rows = connection.execute(_BESIDE, {"at": account, "who": analyst}).all()
+    if not rows and part is not None:
+        raise InputError(f"part={part}: no rows of this family are kept aside; that is declared at registration")
+    if not rows:
+        raise UnknownName(f"family={identity}: no such family", family=identity)
+    row = rows[0]
+    founding = (read or {}).get(row.seq) or _entry(connection, signed, row.seq)
+    if signed and (founding["type"], founding.get("family")) != ("dataset-registered", identity):
+        raise mismatch(f"family {identity}", row.seq)
+    design = Filter.design(_budget(founding))
+    stored, before = founding, design.budget.epsilon
+    if row.changed is not None:
+        stored = _entry(connection, signed, row.changed)
+        design = design.with_total(_budget(stored).epsilon)
+        before = _largest(connection, identity, row.seq, row.changed, stored)
+    if stored["filter"] != design.to_json():
+        at = row.seq if row.changed is None else row.changed
+        raise LedgerInvalid(f"entry {at}: the stored filter is not the one that its budget gives", entry=at)
+    what = f"family {row.id}"
+    sums, waits = (_sums(text, what, row.seq) for text in (row.used, row.reserved))
+    if signed:
+        _require_newest(signed, row, part, sums, waits, design)
+    used, reserved = (price_from_json(each, design.orders) for each in (sums, waits))
+    whole = None
+    if WHOLE in sums:
+        claimed = read_entry(sums[WHOLE], body_at(connection, sums[WHOLE])).value["claim"]
+        whole = Whole(sums[WHOLE], parse_decimal(claimed["epsilon"]))
+    unit, relation = Unit(**founding["unit"]), Relation(founding["relation"])
+    quota, spent = None, None
+    if analyst is not None:
+        beside = {each.name: each for each in rows if each.name is not None}
+        text = beside[analyst].spent if analyst in beside else price_text(design.nothing(), design)
+        stated = _sums(text, f"analyst {analyst}", row.seq)
+        if signed:
+            _require_shares(beside, signed, identity, analyst)
+            _require_spent(stated, signed, account_number(row.seq, part), analyst, design)
+        spent = Spent(analyst, price_from_json(stated, design.orders), analyst in beside)
+        share = _share_of(beside, analyst)
+        quota = None if share is None else Quota(analyst, share, design.part(share), spent.used)
+    rest = family_name(founding), before, whole, _holdout(founding), part, row.changed, spent
+    return Family(identity, row.seq, relation, unit, design, used, reserved, quota, *rest)
+
+
+def _entry(connection: Connection, signed: Signed | None, seq: int, body: bytes | None = None) -> dict[str, Any]:
+    """What an entry says, whose bytes may be at hand."""
+    if signed is not None:
+        return signed.entry(seq, body if body is None else bytes(body)).value
+    return read_entry(seq, body_at(connection, seq) if body is None else bytes(body)).value
+
+
+def mismatch(what: str, entry: int) -> LedgerInvalid:
+    """Of a row of the index that says something else than was signed."""
+    return LedgerInvalid(
+        f"index: {what}: its row says something else than was signed, see entry {entry}: somebody else wrote it. "
+        "Nothing is spent on it until it is put right (dpserve ledger audit)",
+        entry=entry,
+        index=what,
+    )
+
+
+def _sums(text: str, what: str, entry: int) -> dict[str, Any]:
+    """What a row says was used. LedgerInvalid where it is no JSON."""
+    try:
+        found: dict[str, Any] = json.loads(text)
+        return found
+    except ValueError:
+        raise mismatch(what, entry) from None
+
+
+def _require_newest(
+    signed: Signed, row: Row[Any], part: str | None, sums: dict[str, Any], waits: dict[str, Any], design: Filter
+) -> None:
+    """LedgerInvalid unless a family's row says what the newest entry about it says."""
+    number = account_number(row.seq, part)
+    newest = signed.after(number)
+    if newest:
+        said = signed.said_of(newest, number) or _summed(signed, number, design)
+    else:
+        nothing = price_to_json(design.nothing(), design.orders)
+        said = {"used": nothing, "changed": None, "reserved": nothing}
+    if (sums, row.changed, waits) != (said["used"], said["changed"], said.get("reserved", waits)):  # at first unsaid
+        raise mismatch(f"family {row.id}", newest or row.seq)
+
+
+def _require_shares(rows: Mapping[str, Any], signed: Signed, identity: str, analyst: str) -> None:
+    """LedgerInvalid unless the rows of the analyst, and of everybody, have the quotas that were set last."""
+    quotas = signed.rare().quotas
+    for name in (analyst, EVERYBODY):
+        said = quotas.get((identity, name))
+        if (rows[name].share if name in rows else None) != (said and said.value["share"]):
+            raise mismatch(f"analyst {name}", said.seq if said else 0)
+
+
+def _require_spent(sums: dict[str, Any], signed: Signed, number: int, analyst: str, design: Filter) -> None:
+    """LedgerInvalid unless the analyst's row says of the account what the newest entry about both says."""
+    (newest,), said = signed.newest.spent([number], analyst), price_to_json(design.nothing(), design.orders)
+    if newest:
+        line = signed.said_of(newest, number) or {}
+        if line.get("analyst", {}).get("name") == analyst:
+            said = line["analyst"]["used"]
+        else:
+            said = _summed(signed, number, design, analyst)["used"]
+    if sums != said:
+        raise mismatch(f"analyst {analyst}", newest)
+
+
+def _summed(signed: Signed, number: int, design: Filter, analyst: str | None = None) -> dict[str, Any]:
+    """What the newest entry about a family, or about what an `analyst` used of it, does not say, because it is of an
+    earlier version: all its entries are read, once. The next one says it.
+    """
+    used, changed, whole, prices, subjects = design.nothing(), None, None, dict[int, Price](), Subjects(whole=True)
+    size = signed.size  # what this transaction has appended since is not signed yet
+    for seq, body in signed_entries(signed.connection, 0, size, signed.root, end=size):
+        if number not in subjects.of(seq, body)[0]:
+            continue
+        value = read_entry(seq, body).value
+        match value["type"]:
+            case "reserved" if analyst in (None, value["by"]):
+                prices[seq] = price_from_json(value["price"], design.orders)
+                used, whole = used + prices[seq], seq if "whole" in value else whole
+            case "released" if value["reservation"] in prices:
+                used, whole = used - prices[value["reservation"]], None
+            case "budget-changed":
+                changed = seq
+    mark = {} if whole is None or analyst else {WHOLE: whole}
+    return {"used": price_to_json(used, design.orders) | mark, "changed": changed}
+
+
+def _holdout(founding: Mapping[str, Any]) -> Decimal | None:
+    return parse_decimal(founding["holdout"]) if "holdout" in founding else None
+
+
+def family_name(founding: Mapping[str, Any]) -> str:
+    """Of the family that this entry founds: as given, else the dataset's name, as of every family of old ledgers."""
+    return str(founding.get("family_name", founding["dataset"]))
+
+
+def family_names(connection: Connection) -> dict[str, str]:
+    """Every family's name -> its identity."""
+    of_blocks = select(block_table.c.seq)
+    seqs = connection.execute(
+        select(family_table.c.seq).where(family_table.c.seq.not_in(of_blocks)).distinct()
+    ).scalars()
+    founding = [read_entry(seq, body_at(connection, seq)).value for seq in seqs]
+    return {family_name(value): value["family"] for value in founding if value["type"] != PERSON}
+
+
+def member(connection: Connection, name: str) -> str:
+    """As `Ledger.member`."""
+    rows, identity = dataset_table.c, family_names(connection).get(name)
+    own = connection.execute(select(rows.families).where(rows.name == name)).scalar()
+    if own and (identity is None or identity in own):
+        return name
+    if own:
+        raise InputError(f"{name}: is a dataset's name, and that of a family of others: name one of these")
+    founder = select(rows.name).where(rows.families == dumps([identity])).order_by(rows.seq).limit(1)
+    found = connection.execute(founder).scalar() if identity else None
+    if found is None:
+        raise UnknownName(f"dataset={name}: no such dataset or family", dataset=name)
+    return str(found)
+
+
+def _largest(connection: Connection, identity: str, founded: int, changed: int, entry: Mapping[str, Any]) -> Decimal:
+    """The largest total epsilon that was ever in force; entries of the first ledgers do not say it, and there it is
+    looked for.
+    """
+    if "largest" in entry:
+        return parse_decimal(entry["largest"])
+    here = (entry_table.c.seq >= founded) & (entry_table.c.seq <= changed)
+    totals = []
+    for seq, body in connection.execute(select(entry_table.c.seq, entry_table.c.body).where(here)):
+        if identity.encode() in bytes(body):
+            value = read_entry(seq, bytes(body)).value
+            if value["type"] in ("dataset-registered", "budget-changed") and value["family"] == identity:
+                totals.append(_budget(value).epsilon)
+    return max(totals)
+
+
+def _budget(entry: dict[str, Any], which: str = "budget") -> Budget:
+    return _budget_of(entry[which]["epsilon"], entry[which]["delta"])
+
+
+_budget_of = lru_cache(maxsize=1024)(Budget.of)  # of few families, at each admission
+
+
+def _share_of(rows: Mapping[str, Any], analyst: str) -> Decimal | None:
+    """The analyst's own quota, else everybody's; None where neither was set."""
+    shares = [rows[name].share for name in (analyst, EVERYBODY) if name in rows and rows[name].share is not None]
+    return Decimal(shares[0]) if shares else None
+
+
+def quotas(connection: Connection, family: Family) -> list[dict[str, Any]]:
+    """What each analyst used of the family's budget, as a share of it, and the quota that holds for each."""
+    rows = connection.execute(_ANALYSTS, {"at": family.account}).all()
+    general = next((row.share for row in rows if row.name == EVERYBODY), None)
+    found = []
+    for row in rows:
+        used = price_from_json(json.loads(row.used), family.filter.orders)
+        quota = row.share if row.share is not None else general
+        found.append({"analyst": row.name, "quota": quota, "used": f"{family.share_of(used):.6f}"})
+    return found
+
+
+def found_family(connection: Connection, identity: str, seq: int, design: Filter) -> None:
+    """A new account's row: its founding entry is `seq`, and nothing is used."""
+    nothing = price_text(design.nothing(), design)
+    values = {"id": identity, "seq": seq, "changed": None, "used": nothing, "reserved": nothing}
+    connection.execute(insert(family_table).values(**values))
+
+
+def after(
+    families: Sequence[Family], costs: Iterable[Price], sign: int = 1, whole: int | None = None
+) -> list[dict[str, Any]]:
+    """What an entry says that charges each family its cost, gives it back (`sign` -1), or begins to spend it (0): what
+    the rows of the family, and of who is charged, say after it, so that one that is set back is told from it
+    (`accountant.log.newest`). `whole`: the job that takes the whole total; where it is given back, nothing is used, and
+    the family is open again.
+    """
+    costs = tuple(costs)  # `moved` knows objects by their identity, which is theirs while they are there
+    lines, known = [], dict[tuple[int, int, int], tuple[Price, dict[str, Any]]]()
+
+    def moved(price: Price, cost: Price, sign: int, orders: tuple[Decimal, ...]) -> tuple[Price, dict[str, Any]]:
+        """What a price comes to, and how that is spelt: once for all blocks that have the same."""
+        same = id(price), id(cost), sign
+        if same not in known:
+            new = price + cost if sign > 0 else price - cost if sign else price
+            known[same] = new, spelt(new, orders)
+        return known[same]
+
+    for family, cost in zip(families, costs, strict=True):
+        orders = family.filter.orders
+        used, said = moved(family.used, cost, sign, orders)
+        _, waits = moved(family.reserved, cost, sign or -1, orders)
+        closing = None if family.person else whole  # nobody takes the whole of one person's total
+        job = closing if family.whole is None else family.whole.job
+        if job is not None and used != family.filter.nothing():
+            said = said | {WHOLE: job}
+        line: dict[str, Any] = {"family": family.seq, "changed": family.changed, "used": said, "reserved": waits}
+        if family.part is not None:
+            line["part"] = family.part
+        if family.person:
+            line["person"] = True
+        if sign and family.spent is not None:
+            line["analyst"] = {"name": family.spent.analyst, "used": moved(family.spent.used, cost, sign, orders)[1]}
+        lines.append(line)
+    return lines
+
+
+class Spelt(Flat):
+    """A price as an entry says it, which others say again: never changed."""
+
+    @cached_property
+    def text(self) -> str:
+        """As a row holds it."""
+        return dumps(self)
+
+
+@lru_cache(maxsize=8192)  # a window that moves on leaves block after block standing as another did
+def spelt(price: Price, orders: tuple[Decimal, ...]) -> Spelt:
+    """A price as entries say it: of equal prices the same object."""
+    return Spelt(price_to_json(price, orders))
+
+
+def text_of(figures: Mapping[str, Any]) -> str:
+    """What a line of `after` says of sums, as a row holds it."""
+    return figures.text if isinstance(figures, Spelt) else dumps(figures)
+
+
+def put_share(connection: Connection, family: Family, analyst: str, share: str) -> None:
+    """Write the quota into an analyst's row."""
+    if not connection.execute(_PUT_ANALYST, {"at": family.account, "who": analyst, "share": share}).rowcount:
+        used = price_text(family.filter.nothing(), family.filter)
+        connection.execute(_NEW_ANALYST, {"family": family.account, "name": analyst, "share": share, "used": used})
+
+
+def price_text(figure: Price, design: Filter) -> str:
+    """A price as a row holds it."""
+    return dumps(price_to_json(figure, design.orders))

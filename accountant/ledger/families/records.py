@@ -1,0 +1,394 @@
+"""What the ledger speaks of: datasets, requests, jobs, and how each stands in an entry."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from accountant.errors import InputError
+from accountant.formats import canonical
+from accountant.ledger.families.row_queries import RowQuery
+from accountant.ledger.families.schema_profiles import SchemaProfile
+from accountant.ledger.families.windows import Window
+from accountant.privacy.budget import Budget, Relation, check_name
+from accountant.privacy.claims import Claim
+from accountant.privacy.events import Plan
+
+MOST_CONTRIBUTIONS = 10_000
+LONGEST_REASON, LONGEST_NAME = 500, 200  # characters
+CERTIFYING = ("issued", "derived")  # entries that bind a certificate
+SHARED = (
+    "sum of all owners' statistics",
+    "discrete-gaussian",
+)  # of the one release of shares
+HOLDOUT = "holdout"  # the part of a family whose units are kept aside for evaluation; the other part has no name
+
+
+UNKNOWN_ROWS = "0" * 64  # a commitment, while it is tried whether rows could be entered
+IDS_SAID = ("distinct-ids", "one-person")  # what a steward may say of ids (training.rows.people.people)
+
+
+def said_ids(one_person: bool, distinct_ids: bool) -> tuple[str, ...]:
+    """What a steward says of ids, by flags, as an entry has it."""
+    return tuple(word for word, is_said in zip(IDS_SAID, (distinct_ids, one_person), strict=True) if is_said)
+
+
+class NotCommitted(Exception):
+    """Ends a transaction that was tried only."""
+
+
+class State(StrEnum):
+    """Of a job, as the ledger's index has it; `accountant.ledger.ledger` says what leads to what."""
+
+    RESERVED = "reserved"
+    STARTED = "started"
+    COMMITTED = "committed"
+    BURNED = "burned"
+    RELEASED = "released"
+
+
+ISSUED = "issued"  # what the world calls a committed job whose certificate stands in the ledger
+
+
+class PublicState(NamedTuple):
+    """`passed`: the states that a job in it has been through, its own the last; `open`: more will come of it by itself;
+    `cancellable`: its price can still be given back.
+    """
+
+    passed: tuple[str, ...]
+    open: bool = False
+    cancellable: bool = False
+
+
+PUBLIC_STATES = {
+    "reserved": PublicState(("reserved",), open=True, cancellable=True),
+    "started": PublicState(("reserved", "started"), open=True),
+    "committed": PublicState(("reserved", "started", "committed"), open=True),
+    "issued": PublicState(("reserved", "started", "committed", "issued")),
+    "burned": PublicState(("reserved", "started", "burned")),
+    "released": PublicState(("reserved", "released")),
+}
+
+
+# Why a queued job may still wait, in words that say nothing of the data.
+WAITING = {
+    "rows": "a worker cannot read the dataset's rows where it runs; the job waits for one that can",
+    "labels": "a worker has not all of its labels; the job waits for one that has",
+}
+MOST_LABELS = 8
+
+
+def check_labels(labels: Collection[Any]) -> tuple[str, ...]:
+    """In the order in which they are kept; InputError where one is no name, one stands twice, or there are more than
+    MOST_LABELS.
+    """
+    for each in labels:
+        if not isinstance(each, str):
+            raise InputError(f"label={each!r:.80}: must be a text")
+        check_name("label", each)
+    if len(set(labels)) < len(labels) or len(labels) > MOST_LABELS:
+        raise InputError(f"labels: must be at most {MOST_LABELS}, each once")
+    return tuple(sorted(labels))
+
+
+@dataclass(frozen=True)
+class Unit:
+    """The unit of privacy: one record, or all records that share a value of `column`, of which `contributions` are
+    used; or, without a column, an owner who keeps all of its records.
+    """
+
+    name: str = "record"
+    column: str | None = None
+    contributions: int = 1
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.contributions <= MOST_CONTRIBUTIONS:
+            raise InputError(f"contributions={self.contributions}: must be 1 to {MOST_CONTRIBUTIONS}")
+        if self.column is None and (self.name not in ("record", "owner") or self.contributions != 1):
+            raise InputError(f"unit={self.name}: needs the column that names it")
+
+    @property
+    def remote(self) -> bool:
+        """Whether the rows stay with their owners, each of whom is a unit: the platform sees one report of each."""
+        return self == OWNER
+
+
+RECORD = Unit()
+OWNER = Unit("owner")
+
+
+@dataclass(frozen=True)
+class NewPeople:
+    """A steward's word that rows are about people who have no budget yet, though they look like registered ones."""
+
+    reason: str
+    by: str
+
+
+@dataclass(frozen=True)
+class Registration:
+    """What a steward fixes. `commitment`: HMAC over the packed rows, its key held by the accountant.
+
+    With a `budget` it founds a family of its own, of `new_people` where that was said. Without, it joins the families
+    of the datasets named in `families`. `family_name`: what the family it founds is called; None: as the dataset.
+    `targets`: what a job may be asked to predict, where there are several to choose from. `holdout`: of a family that
+    it founds, the share of units that are kept aside for evaluation (docs/privacy/parts.md); None: of none. `cells`:
+    whether its numbers are packed in fine cells as well, so that a job may find where to cut them. `person`: of one
+    that may grow, the total for one person over all its blocks (docs/privacy/blocks.md); None: none was declared.
+    `query`: by which the rows were read (docs/privacy/queries.md); None: they are a file's, or a whole table's.
+    `refined`: the profiles that its schema says it was refined from.
+    `ids`: of IDS_SAID, what the steward said of the ids.
+    """
+
+    name: str
+    relation: Relation
+    budget: Budget | None
+    unit: Unit
+    records: int
+    schema: str
+    commitment: str
+    families: tuple[str, ...] = ()
+    new_people: NewPeople | None = None
+    family_name: str | None = None
+    targets: tuple[str, ...] = ()
+    holdout: Decimal | None = None
+    cells: bool = False
+    person: Budget | None = None
+    query: RowQuery | None = None
+    refined: tuple[SchemaProfile, ...] = ()
+    ids: tuple[str, ...] = ()
+
+    @property
+    def shared(self) -> bool:
+        """Whether owners send shares to two aggregators, and not one random report each."""
+        return self.unit.remote and self.relation is Relation.ADD_REMOVE
+
+    def __post_init__(self) -> None:
+        if self.holdout is not None:
+            self._check_holdout(self.holdout)
+        if self.person is not None:
+            self._check_person(self.person)
+        if self.family_name and self.families:
+            raise InputError(f"dataset={self.name}: joins families that have names; give a family or a name of one")
+        if self.new_people and self.families:
+            raise InputError(f"dataset={self.name}: the people of a family are not new; give a family or a reason")
+        if (self.budget is None) != bool(self.families) or len(set(self.families)) != len(self.families):
+            raise InputError(f"dataset={self.name}: must have a budget, or families to join, each once, and not both")
+
+    def _check_person(self, total: Budget) -> None:
+        if self.budget is None:
+            raise InputError("person-epsilon: is declared where a family is founded; leave it out")
+        if self.unit.column is None or self.relation is Relation.REPLACE_ONE:
+            raise InputError(
+                "person-epsilon: needs add-remove, and the column (unit) that names the person: the rows of each are "
+                "bounded over all blocks that a job reads"
+            )
+        if total.epsilon < self.budget.epsilon:
+            raise InputError(
+                f"person-epsilon={total.epsilon}: must be at least the total of a block, epsilon {self.budget.epsilon}"
+            )
+
+    def _check_holdout(self, share: Decimal) -> None:
+        if self.families:
+            raise InputError(f"holdout={share}: is the family's, declared where it is founded; leave it out")
+        if not share.is_finite() or not 0 < share < 1 or share.as_tuple().exponent not in range(-4, 1):
+            raise InputError(f"holdout={share}: must be above 0 and below 1, with at most 4 decimals")
+        if self.relation is Relation.REPLACE_ONE:
+            raise InputError(
+                "holdout: needs add-remove: under replace-one a replaced unit may leave one part and enter the other, "
+                "and how many rows each has would be public"
+            )
+
+
+@dataclass(frozen=True)
+class Request:
+    """A job as it was asked for: what its digest and idempotency are about. `parameters` hold texts, integers,
+    booleans, None. `target`: one of the dataset's, where it has several. `promote`: whether its model shall be champion
+    at once. `evaluates`: the entry of the certified model that the job evaluates; None: it trains one. `against`: that
+    of the one it is compared with. `profile`: it makes a profile of the dataset, and no model, whose name is then
+    empty. `part`: HOLDOUT where it reads the units that are kept aside. `blocks`: of a dataset that grows, which, in
+    words; `window`: what they meant when it was planned, and `labels`: of the workers that may run it, both no part of
+    what was asked.
+    """
+
+    dataset: str
+    learner: str
+    budget: Budget
+    parameters: Mapping[str, str | int | bool | None]
+    model: str
+    target: str | None = None
+    evaluates: int | None = None
+    part: str | None = None
+    promote: bool = False
+    against: int | None = None
+    profile: bool = False
+    blocks: str | None = None
+    window: Window | None = field(default=None, compare=False)
+    labels: tuple[str, ...] = field(default=(), compare=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """As its entry states it, and as its digest is made from."""
+        own = {
+            "dataset": self.dataset,
+            "learner": self.learner,
+            "parameters": dict(self.parameters),
+            "model": self.model,
+            **({} if self.target is None else {"target": self.target}),
+            **({} if self.evaluates is None else {"evaluates": self.evaluates}),
+            **({} if self.against is None else {"against": self.against}),
+            **({} if self.part is None else {"part": self.part}),
+            **({"promote": True} if self.promote else {}),
+            **({"profile": True} if self.profile else {}),
+            **({} if self.blocks is None else {"blocks": self.blocks}),
+        }
+        return {**own, **self.budget.to_json()}
+
+    @cached_property
+    def digest(self) -> str:
+        """sha256 of the canonical JSON, in hex: two requests are the same where it is."""
+        return hashlib.sha256(canonical.encode(self.to_json())).hexdigest()
+
+
+@dataclass(frozen=True)
+class Job:
+    """A reservation and what became of it. `seq` is the index of its `reserved` entry: the job's number. `waiting`:
+    why a worker left it for another, one of WAITING; `by`: the principal who asked; `labels`: that a worker must have.
+    """
+
+    seq: int
+    dataset: str
+    state: State
+    model: str
+    issued: int | None
+    queued: bool
+    done: int
+    total: int
+    waiting: str | None = None
+    by: str = ""
+    labels: tuple[str, ...] = ()
+
+    @property
+    def public_state(self) -> str:
+        """One of PUBLIC_STATES."""
+        return ISSUED if self.issued is not None else self.state.value
+
+
+@dataclass(frozen=True)
+class SeenJobs:
+    """The jobs that somebody may see: those asked for `by` them, on these datasets, for models of these names."""
+
+    by: str | None
+    datasets: tuple[str, ...]
+    models: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Holding:
+    """Who runs a job, and until when without a word the job is taken to be theirs. By the database's clock: `expires`
+    since 1970; `left`, seconds from now until then; `doubted`, seconds since somebody saw that it had passed.
+    """
+
+    seq: int
+    state: State
+    owner: str
+    expires: float
+    left: float
+    doubted: float | None
+
+
+@dataclass(frozen=True)
+class Why:
+    """Who does it, and why: one line each, of at most LONGEST_NAME and LONGEST_REASON characters, kept permanently in
+    the ledger.
+    """
+
+    by: str
+    reason: str
+
+    def __post_init__(self) -> None:
+        for name, most in (("by", LONGEST_NAME), ("reason", LONGEST_REASON)):
+            text = getattr(self, name)
+            if not text.strip() or not text.isprintable() or len(text) > most:
+                raise InputError(f"{name}: must be one line of 1 to {most} characters")
+
+
+def registration_fields(registration: Registration, identity: str) -> dict[str, Any]:
+    """What a dataset's entry says of it; `identity` is its uuid."""
+    unit = registration.unit
+    return {
+        "dataset": registration.name,
+        "uuid": identity,
+        "relation": registration.relation.value,
+        "unit": {"name": unit.name, "column": unit.column, "contributions": unit.contributions},
+        "records": registration.records,
+        "schema": registration.schema,
+        "commitment": registration.commitment,
+        **({"targets": list(registration.targets)} if registration.targets else {}),
+        **({} if registration.holdout is None else {"holdout": canonical.decimal_string(registration.holdout)}),
+        **({"cells": True} if registration.cells else {}),
+        **({} if registration.person is None else {"person": registration.person.to_json()}),
+        **({} if registration.query is None else {"query": registration.query.to_json()}),
+        **({"refined": [each.to_json() for each in registration.refined]} if registration.refined else {}),
+        **({"ids": sorted(registration.ids)} if registration.ids else {}),
+    }
+
+
+def reservation_fields(
+    request: Request,
+    unit: Decimal,
+    plan: Plan,
+    claimed: Claim,
+    cost: dict[str, Any],
+    by: str,
+    key: str | None,
+    whole: bool,
+    bound: int | None,
+) -> dict[str, Any]:
+    """What a `reserved` entry says; `cost` is the plan's price as `Dataset.price_to_json` gives it, `whole`: whether
+    the job takes the whole total, which the entries of others do not speak of; `bound`: by which reservation the
+    model's name is, None where no model is made.
+    """
+    order = None if claimed.order is None else canonical.decimal_string(Decimal(repr(claimed.order)))
+    return {
+        **request.to_json(),
+        "unit": canonical.decimal_string(unit),
+        "plan": plan.to_json(),
+        "price": cost,
+        "claim": {
+            "epsilon": canonical.decimal_string(claimed.epsilon),
+            "delta": request.budget.to_json()["delta"],
+            "bound": claimed.bound,
+            "order": order,
+        },
+        "request": request.digest,
+        "idempotency_key": key,
+        "by": by,
+        **({} if bound is None else {"bound": bound}),
+        **({"whole": True} if whole else {}),
+        **({"labels": [*request.labels]} if request.labels else {}),
+    }
+
+
+def request_from_entry(value: Mapping[str, Any]) -> Request:
+    """The request of a `reserved` entry."""
+    budget = Budget.of(value["epsilon"], value["delta"])
+    own = value["dataset"], value["learner"], budget, value["parameters"], value["model"]
+    evaluation = value.get("evaluates"), value.get("part")
+    promotes, profiles = "promote" in value, "profile" in value
+    named = value.get("window")
+    blocks = value.get("blocks"), None if named is None else (named[0], named[1])
+    labels = tuple(value.get("labels", ()))
+    return Request(*own, value.get("target"), *evaluation, promotes, value.get("against"), profiles, *blocks, labels)
+
+
+def charged_window(value: Mapping[str, Any]) -> Window:
+    """Return the blocks whose accounts a `reserved` entry is charged to: a function of the entry alone, whatever came
+    since. One that names no window was written before its dataset grew, and is charged to block 1.
+    """
+    first, last = value.get("window", (1, 1))
+    return first, last

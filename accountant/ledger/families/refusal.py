@@ -1,0 +1,64 @@
+"""What is said when a job does not fit: public figures alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from accountant.errors import BudgetRefused
+from accountant.ledger.families.families import Dataset, Family
+from accountant.ledger.families.left import describe_accounts, left_of, left_words
+from accountant.ledger.families.records import Request
+from accountant.privacy.claims import Price
+from accountant.privacy.filter import price_to_json
+
+
+def refusal(
+    dataset: Dataset, request: Request, costs: Sequence[Price], would_fit: Mapping[str, Any] | None = None
+) -> BudgetRefused:
+    """The refusal of a job at `costs`, its price in each family, which one of them does not admit: asked, spent, left,
+    and the epsilon and delta that would fit. Every part of it is public.
+    """
+    refusing = [pair for pair in zip(dataset.families, costs, strict=True) if not pair[0].admits(pair[1])]
+    # closed first; then of families the first, of blocks the one with the least left
+    family, cost = max(refusing, key=lambda pair: (pair[0].whole is not None, pair[0].share if pair[0].block else 0.0))
+    delta = request.budget.delta
+    summary, by_quota = describe_accounts([family], delta), family.filter.admits(family.used, cost)
+    left = left_of(dataset.families, delta, dataset.window).to_json()
+    asked = {**request.budget.to_json(), "price": price_to_json(cost, family.filter.orders)}
+    fits = "" if would_fit is None else f"; by this learner, epsilon {would_fit['epsilon']} would fit"
+    if family.whole is not None:
+        fits = f"; closed by job {family.whole.job}, which took the whole total"
+    quota = family.quota if by_quota else None
+    why = "" if quota is None else f"{quota.analyst} may use {quota.share} of it; "
+    which: dict[str, Any] = {} if family.block is None else {"block": family.block}
+    where = "" if family.block is None else f", block {family.block}"
+    if family.person:
+        where, which = ", one person over all its blocks", {"person": True}
+    message = (
+        f"dataset={request.dataset}{where}: asked epsilon {request.budget.epsilon} at delta {request.budget.delta}; "
+        f"of epsilon {family.budget.epsilon}, {summary['spent']['epsilon']} is spent and "
+        f"{summary['reserved']['epsilon']} reserved, converted at delta {family.budget.delta}; {why}"
+        f"left {left_words(left)}{fits}"
+    )
+    return BudgetRefused(
+        message, dataset=request.dataset, asked=asked, spent=summary["spent"], left=left,
+        reserved=summary["reserved"], reason="quota" if by_quota else "budget", would_fit=would_fit,
+        account=summary["account"], **which,
+    )  # fmt: skip
+
+
+def outgrown_refusal(job: int, family: Family, dataset: Dataset, request: Request) -> BudgetRefused:
+    """The refusal of a reserved `job` at its start: `family`'s total was lowered since, and it is given back. `dataset`
+    stands as it did when this was decided.
+    """
+    summary = describe_accounts([family])
+    message = (
+        f"job {job}: is given back, no row was read: the total of dataset {request.dataset} was lowered to epsilon "
+        f"{family.budget.epsilon} after it had been reserved, and beside the {summary['spent']['epsilon']} that "
+        f"is spent epsilon {request.budget.epsilon} does not fit"
+    )
+    return BudgetRefused(
+        message, dataset=dataset.registration.name, asked=request.budget.to_json(), spent=summary["spent"],
+        left=summary["left"], reserved=summary["reserved"], reason="budget", would_fit=None, job=job,
+    )  # fmt: skip

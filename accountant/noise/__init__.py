@@ -1,0 +1,1 @@
+"""Mechanisms, exact samplers and shares: the only place where randomness is drawn."""

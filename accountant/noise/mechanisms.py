@@ -1,0 +1,393 @@
+"""The only place where noise exists. Price and draw read one number. Samplers are exact, over OS entropy: randomized
+responses, and noise wider than 64 bits hold, are OpenDP's (`accountant.privacy.drawing` decides); all else is a few
+lines of our own, of uniform numbers with as many bits as tell.
+
+Every mechanism takes exact integers (fixed-point statistics) and the query's integer sensitivity, so no float order
+and no float rounding can betray a row. Floating point appears once, in the scale, and is rounded towards more noise.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from functools import cache, cached_property, lru_cache, partial
+from math import ceil, nextafter
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accountant.errors import InputError
+from accountant.noise.exact_weights import (
+    LEAST,
+    NEAR,
+    Numbers,
+    block_ends,
+    block_sums,
+    gap_sums,
+    place,
+    rough_weights,
+    run_sums,
+    weight,
+    width_of,
+)
+from accountant.noise.noise_buffer import Adding
+from accountant.privacy.drawing import is_drawn_by_opendp, scale_of
+from accountant.privacy.events import BoundedRange, Gaussian, PureDp, SimpleEvent
+from accountant.privacy.selection import Distribution, Poisson
+from accountant.system.lazy_import import later
+
+domains, metrics = later("opendp.domains"), later("opendp.metrics")
+measurements, mod = later("opendp.measurements"), later("opendp.mod")  # a rehearsal draws nothing
+compiled = later("accountant.noise.compiled_weights")
+
+Integers = NDArray[np.int64]
+MAX_CATEGORIES = 2**16
+AT_ONCE = 1 << 15  # candidates: what they need stays near the processor
+
+
+class Mechanism(Protocol):
+    """What a session can play: a name, the kind of sensitivity it needs, one event and one draw."""
+
+    name: ClassVar[str]
+    norm: ClassVar[str]
+
+    @property
+    def event(self) -> SimpleEvent:
+        """What one draw costs."""
+
+    def draw(self, values: Integers, sensitivity: int) -> Any:
+        """The release, from exact statistics that no one else may see.
+
+        Args:
+            values: the statistics, fixed-point integers.
+            sensitivity: at least 1, in the same units and of the kind `norm`.
+
+        Returns: an index for a selection, one for each row where it is per row; else noisy integers, as many as
+            `values`.
+        """
+
+
+@dataclass(frozen=True)
+class _RangeMechanism:
+    epsilon: Decimal
+
+    @cached_property
+    def event(self) -> BoundedRange:
+        """Of bounded range `epsilon`."""
+        return BoundedRange(self.epsilon)
+
+
+@dataclass(frozen=True)
+class _PureMechanism:
+    epsilon: Decimal
+
+    @cached_property
+    def event(self) -> PureDp:
+        """`epsilon`-DP, and no better."""
+        return PureDp(self.epsilon)
+
+
+@dataclass(frozen=True)
+class ExponentialSelection(_RangeMechanism):
+    """The exponential mechanism: index h with P(h) ~ exp(epsilon * values[h] / sensitivity).
+
+    `sensitivity` is the range over neighbours, max_h dq - min_h dq. Bounded range of `epsilon` (Durfee and Rogers
+    2019), so epsilon-DP and much cheaper than that when composed. Drawn by `_select`.
+    """
+
+    name: ClassVar[str] = "exponential"
+    norm: ClassVar[str] = "range"
+
+    def draw(self, values: Integers, sensitivity: int) -> int:
+        """The index, from 0 to len(values) - 1."""
+        return int(_select(np.ascontiguousarray(values, np.int64)[None], scale_of(sensitivity, self.epsilon))[0])
+
+
+@dataclass(frozen=True)
+class PermuteAndFlip(_PureMechanism):
+    """Permute-and-flip (McKenna and Sheldon 2020): epsilon-DP, never worse than the exponential mechanism in utility,
+    but NOT of bounded range. For datasets registered with delta = 0.
+
+    In a random order each candidate flips a coin, heads with chance exp(epsilon * (values[h] - max) / sensitivity), and
+    the first heads wins. The coins do not depend on the order, so it is the same to flip them all and to take one of
+    the heads, each as likely: how much is flipped, and so the time, tells nothing of the values.
+    """
+
+    name: ClassVar[str] = "permute-and-flip"
+    norm: ClassVar[str] = "range"
+
+    def draw(self, values: Integers, sensitivity: int) -> int:
+        """The index, from 0 to len(values) - 1."""
+        values = np.ascontiguousarray(values, np.int64)
+        below = (values.max() - values).view(np.uint64)  # the difference of 64-bit integers never overflows so
+        scale, some = scale_of(sensitivity, self.epsilon), range(0, below.size, AT_ONCE)
+        heads = np.concatenate([at + np.flatnonzero(_coins(below[at : at + AT_ONCE], scale)) for at in some])
+        return int(heads[secrets.randbelow(heads.size)])
+
+
+@dataclass(frozen=True)
+class DiscreteLaplace(_PureMechanism, Adding):
+    """values + integer noise, P(z) ~ exp(-epsilon |z| / sensitivity); `sensitivity` in L1. epsilon-DP (Ghosh et al.
+    2012).
+    """
+
+    name: ClassVar[str] = "discrete-laplace"
+    norm: ClassVar[str] = "l1"
+
+    def draw(self, values: Integers, sensitivity: int) -> Integers:
+        """The noisy integers, of the shape (len(values),)."""
+        scale, values = scale_of(sensitivity, self.epsilon), np.ascontiguousarray(values, np.int64)
+        if is_drawn_by_opendp(self.name, scale):
+            return np.asarray(_laplace(scale)(values), np.int64)
+        return self.added(values, scale, lambda count: _noise(scale, count, 1))
+
+
+@dataclass(frozen=True)
+class DiscreteGaussian(Adding):
+    """values + integer noise, P(z) ~ exp(-z^2 / (2 (noise_multiplier * sensitivity)^2)); `sensitivity` in L2, rounded
+    up.
+
+    Its Renyi curve is at most the continuous Gaussian's (Canonne, Kamath and Steinke 2020, Theorem 14).
+    """
+
+    name: ClassVar[str] = "discrete-gaussian"
+    norm: ClassVar[str] = "l2"
+    noise_multiplier: Decimal
+
+    @cached_property
+    def event(self) -> Gaussian:
+        """Of the continuous Gaussian."""
+        return Gaussian(self.noise_multiplier)
+
+    def draw(self, values: Integers, sensitivity: int) -> Integers:
+        """The noisy integers, of the shape (len(values),)."""
+        scale, values = scale_of(sensitivity, self.noise_multiplier, 1), np.ascontiguousarray(values, np.int64)
+        if is_drawn_by_opendp(self.name, scale):
+            return np.asarray(_gaussian(scale)(values), np.int64)
+        return self.added(values, scale, lambda count: _noise(scale, count))
+
+
+@dataclass(frozen=True)
+class RandomizedResponse(_PureMechanism):
+    """Each value, a category from 0 to categories - 1, is kept with chance e^epsilon / (e^epsilon + categories - 1),
+    rounded down, and is else one of the others. epsilon-DP where at most one value is replaced (Warner 1965).
+    """
+
+    name: ClassVar[str] = "randomized-response"
+    norm: ClassVar[str] = "replacement"
+    categories: int
+
+    def __post_init__(self) -> None:
+        if not 2 <= self.categories <= MAX_CATEGORIES:
+            raise InputError(f"categories={self.categories}: must be from 2 to {MAX_CATEGORIES}")
+
+    def draw(self, values: Integers, sensitivity: int) -> Integers:
+        """The answers, of the shape of `values`. InputError where `sensitivity` is not 1 or a value is no category."""
+        if sensitivity != 1:
+            raise InputError(f"sensitivity={sensitivity}: must be 1, as many values as a unit may replace")
+        if values.size and not 0 <= values.min() <= values.max() < self.categories:
+            raise InputError(f"values: must be categories from 0 to {self.categories - 1}")
+        answer = _randomized_response(self.categories, _keep(self.epsilon, self.categories))
+        return np.array([answer(int(value)) for value in values.ravel()], np.int64).reshape(values.shape)
+
+
+def _select(values: Integers, scale: float) -> Integers:
+    """The exponential mechanism in every row of `values` (rows, candidates), P(h) ~ exp(values[h] / scale): (rows,).
+
+    By inversion: a uniform number in [0, 1) falls among the weights, laid side by side, where it falls. 64 bits of it
+    and rough bounds of the sums nearly always tell; if not, sums in integers of 128 bits, and more bits of the same
+    number. So nothing is rounded, and the time hardly depends on the values.
+    """
+    some = max(1, AT_ONCE // values.shape[1])
+    return np.concatenate([_chosen(values[at : at + some], scale) for at in range(0, len(values), some)])
+
+
+def _chosen(values: Integers, scale: float) -> Integers:
+    count, size = values.shape
+    slack = compiled.off(size)
+    sums = compiled.running_weights(values, scale)
+    low, high = sums[:, -1] * (1 - slack), sums[:, -1] * (1 + slack) + size * LEAST
+    uniform = np.frombuffer(os.urandom(8 * count), np.uint64)
+    place, rows = uniform * 2.0**-64, np.arange(count)
+    top, bottom = (place * (1 + 1e-14) + 2.0**-63) * high, (place * (1 - 1e-14) - 2.0**-63) * low
+    behind = top * (1 + 2 * slack)  # a sum as large as this is
+    found: Integers = (sums[:, :-1] < behind[:, None]).sum(axis=1)  # the first that is sure to end behind the number
+    sure = (found == 0) | (sums[rows, found - 1] * (1 + slack) + size * LEAST <= bottom)
+    for row in np.flatnonzero(~sure):
+        below = (values[row].max() - values[row]).view(np.uint64)  # the difference of int64s never overflows so
+        found[row] = _exactly(below, scale, int(uniform[row]))
+    return found
+
+
+def _exactly(below: NDArray[np.uint64], scale: float, uniform: int) -> int:
+    """Among weights exp(-below / scale), where the number falls that begins with the 64 bits of `uniform`."""
+    bits: int = 64
+    sums: tuple[Numbers, Numbers, int] = compiled.wide_sums(below, scale)
+    while (found := place(*sums, uniform, bits)) is None:
+        bits, uniform = bits + 64, uniform << 64 | int.from_bytes(os.urandom(8), "big")
+        if bits > 128:  # what 128 bits do not tell, one choice in 2^60 or fewer, digits do, as many as it takes
+            sums = gap_sums(below, scale, bits)
+    return found
+
+
+def _noise(scale: float, count: int, *power: int) -> Integers:
+    """Independent integers, P(z) ~ exp(-e(z)), e(z) = z^2 / (2 scale^2), or, by power 1, |z| / scale: (count,).
+
+    By rejection: a size |z| is in a block with the chance of exp(-e(first)), its place there has chance 1 / width; it
+    is kept with chance exp(e(first) - e(z)), and so is its sign, but for that of a zero. All three are exact
+    (docs/privacy/prices.md), and their work has to do with the noise alone.
+    """
+    width = width_of(scale)
+    found = np.empty(0, np.int64)
+    while found.size < count:
+        asked = (count - found.size) * 9 // 8 + 8
+        words = np.frombuffer(os.urandom(16 * asked), np.uint64)
+        first = width * _blocks(words[:asked], scale, *power)
+        inside, negative = (words[asked:] & np.uint64(width - 1)).view(np.int64), words[asked:] >> np.uint64(63) > 0
+        size = first + inside
+        if power:
+            kept = _coins(inside, scale)
+        else:
+
+            def chance(i: int, bits: int, first: Integers = first, size: Integers = size) -> tuple[Fraction, Fraction]:
+                return weight(int(size[i]) ** 2 - int(first[i]) ** 2, 2 * Fraction(scale) ** 2, bits)
+
+            kept = _coins(inside * (first + size.astype(np.float64)), 2 * scale * scale, chance)
+        kept &= ~negative | (size > 0)
+        some = np.where(negative, -size, size)[kept]
+        found = np.concatenate([found, some]) if found.size else some
+    return found[:count]
+
+
+def _blocks(uniform: NDArray[np.uint64], scale: float, *power: int) -> Integers:
+    """The block of sizes in which each number falls, by inversion; more bits of it are drawn where 64 do not tell."""
+    ended, holds = block_ends(scale, *power)
+    found: Integers = ended.searchsorted(uniform)
+    for i in (uniform >= holds[found]).nonzero()[0]:
+        bits, number, block = 64, int(uniform[i]), None
+        while block is None:
+            bits, number = bits + 64, number << 64 | int.from_bytes(os.urandom(8), "big")
+            block = place(*block_sums(scale, bits, *power), number, bits)
+        found[i] = block
+    return found
+
+
+def _coins(
+    below: NDArray[Any], scale: float, chance: Callable[[int, int], tuple[Fraction, Fraction]] | None = None
+) -> NDArray[np.bool_]:
+    """Independent exact coins, each true with chance exp(-below / scale), in a time that hardly depends on `below`:
+    one in 1e8 needs more than 64 bits and the rough bounds of its chance.
+
+    `chance(i, bits)`: that of coin i, between two numbers closer than 2^-bits, where `below` and `scale` are floats
+    near the true ones (a 2^-50th of their size).
+    """
+    uniform = np.frombuffer(os.urandom(8 * below.size), np.uint64)
+    rough, near = rough_weights(below, scale), uniform * 2.0**-64
+    low, high = rough * (1 - NEAR), rough * (1 + NEAR) + LEAST
+    heads = near * (1 + 1e-12) + 2.0**-63 <= low
+    for i in (~heads & (near * (1 - 1e-12) - 2.0**-63 < high)).nonzero()[0]:
+        exact = partial(chance, int(i)) if chance else partial(weight, int(below[i]), scale)
+        heads[i] = _coin(int(uniform[i]), Fraction(float(low[i])), Fraction(float(high[i])), exact)
+    return heads
+
+
+def _coin(uniform: int, low: Fraction, high: Fraction, chance: Callable[[int], tuple[Fraction, Fraction]]) -> bool:
+    """True with a chance that lies from `low` to `high`, and within bounds closer than 2^-bits by `chance(bits)`.
+
+    `uniform`, 64 random bits, and these bounds nearly always tell. If not, more bits are drawn of the same uniform
+    number, and the chance is computed to more digits than those.
+    """
+    bits = 64
+    while True:
+        if uniform + 1 <= low * 2**bits:
+            return True
+        if uniform >= high * 2**bits:
+            return False
+        low, high = chance(bits + 64)
+        bits, uniform = bits + 64, uniform << 64 | int.from_bytes(os.urandom(8), "big")
+
+
+def draw_runs(distribution: Distribution) -> int:
+    """An exact draw of how often a private selection runs. Never to be released, nor betrayed by the time it takes."""
+    if isinstance(distribution, Poisson):  # a sum of smaller ones, whose weights stay small
+        parts = ceil(distribution.mean / 64)
+        return sum(_draw(Fraction(0), Fraction(distribution.mean) / parts, 1) for _ in range(parts))
+    going_on = 1 - Fraction(distribution.gamma)
+    return 1 + _draw(going_on, going_on * (1 + Fraction(distribution.shape)), 2)
+
+
+def _draw(slope: Fraction, offset: Fraction, shift: int) -> int:
+    """An exact draw of i = 0, 1, .. with weights w_0 = 1, w_{i+1} = w_i (slope i + offset) / (i + shift)."""
+    bits, uniform = 0, 0
+    found: int | None = None
+    while found is None:  # 64 bits nearly always tell; if not, more of the same uniform number are drawn
+        bits, uniform = bits + 64, uniform << 64 | int.from_bytes(os.urandom(8), "big")
+        found = place(*run_sums(slope, offset, shift, bits), uniform, bits)
+    return found
+
+
+def _keep(epsilon: Decimal, categories: int) -> float:
+    """The largest float that is at most e^epsilon / (e^epsilon + categories - 1)."""
+    with localcontext(prec=60):
+        weight = epsilon.exp()
+        exact = Fraction(weight / (weight + categories - 1)) * (1 - Fraction(1, 10**50))
+    near = float(exact)
+    return near if Fraction(near) <= exact else nextafter(near, 0.0)
+
+
+@cache
+def _integers() -> Any:
+    mod.enable_features("contrib")  # OpenDP's word for parts whose proof documents are public but not yet vetted
+    return domains.vector_domain(domains.atom_domain(T="i64"))
+
+
+@lru_cache(maxsize=256)
+def _laplace(scale: float) -> Any:
+    return measurements.make_laplace(_integers(), metrics.l1_distance(T="i64"), scale=scale)
+
+
+@lru_cache(maxsize=256)
+def _gaussian(scale: float) -> Any:
+    return measurements.make_gaussian(_integers(), metrics.l2_distance(T="f64"), scale=scale)
+
+
+@lru_cache(maxsize=256)
+def _randomized_response(categories: int, keep: float) -> Any:
+    _integers()
+    return measurements.make_randomized_response(list(range(categories)), keep, T="i64")
+
+
+@dataclass(frozen=True)
+class ExponentialSelections(_RangeMechanism):
+    """One index in every row of `values` (rows, candidates): independent exponential mechanisms of one scale.
+
+    Together they are ONE exponential mechanism over all combinations, whose score is the sum over rows: `sensitivity`
+    is the range of that sum, and the whole release is of bounded range `epsilon` (docs/privacy/topdown.md).
+    """
+
+    name: ClassVar[str] = "exponential-per-row"
+    norm: ClassVar[str] = "range"
+
+    def draw(self, values: Integers, sensitivity: int) -> Integers:
+        """The indices, of the shape (rows,)."""
+        return _select(np.ascontiguousarray(values, np.int64), scale_of(sensitivity, self.epsilon))
+
+
+@dataclass(frozen=True)
+class PermuteAndFlips(_PureMechanism):
+    """One index in every row of `values` (rows, candidates) by permute-and-flip. `sensitivity` is the range of the sum
+    over rows, which is the sum of the ranges of the rows: epsilon-DP together, as each row costs its share.
+    """
+
+    name: ClassVar[str] = "permute-and-flip-per-row"
+    norm: ClassVar[str] = "range"
+
+    def draw(self, values: Integers, sensitivity: int) -> Integers:
+        """The indices, of the shape (rows,)."""
+        selection = PermuteAndFlip(self.epsilon)
+        return np.array([selection.draw(row, sensitivity) for row in values], np.int64)

@@ -1,0 +1,1 @@
+"""Owners and institutions that keep their rows: campaigns, owners, aggregators, and federations."""

@@ -1,0 +1,144 @@
+"""An aggregator's folder: aggregator.toml (who is believed, what is agreed to), its private keys, and its ledger.
+
+url = "https://campaigns.example"    # where campaigns are
+trust = "trust.json"                 # the pinned keys of who asks
+ca = "ca.pem"                        # of the server's certificate; the system's when left out
+witnesses = "witnesses.policy"       # whose cosignatures the log must show (C2SP tlog-policy); nobody's when left out
+
+[policy]
+largest_epsilon = "1"                # of one campaign; noise is never less than that asks for
+largest_delta = "0.000001"
+least_owners = 100                   # in a sum
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cached_property
+from pathlib import Path
+
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from accountant.errors import BudgetRefused, InputError, KeyInvalid
+from accountant.formats.canonical import encode
+from accountant.log.seen_checkpoints import SeenCheckpoints
+from accountant.privacy.budget import exact_decimal
+from accountant.system.files import PRIVATE, read_beginning, write_new
+from local.campaign.asking import seen_beside
+from local.reports.shared import Aggregator, SharedDefinition
+from local.reports.toml import only
+
+SETTINGS, PUBLIC, SEAL, SIGN, LEDGER = "aggregator.toml", "aggregator.json", "seal.pem", "sign.pem", "aggregator.db"
+TEMPLATE = """\
+url = "{url}"
+trust = "trust.json"
+
+[policy]
+largest_epsilon = "1"
+largest_delta = "0.000001"
+least_owners = 100
+"""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What an aggregator agrees to."""
+
+    largest_epsilon: Decimal
+    largest_delta: Decimal
+    least_owners: int
+
+    def check(self, definition: SharedDefinition) -> None:
+        """BudgetRefused where the campaign's noise would be less than the policy asks for; InputError where its sum may
+        be of too few.
+        """
+        for name in ("epsilon", "delta"):
+            most = getattr(self, f"largest_{name}")
+            if getattr(definition, name) > most:
+                raise BudgetRefused(f"{name}={getattr(definition, name)}: your policy adds noise for at most {most}")
+        if definition.least < self.least_owners:
+            raise InputError(f"least={definition.least}: your policy wants at least {self.least_owners} in a sum")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """An aggregator's folder, read."""
+
+    folder: Path
+    url: str
+    trust: Path
+    ca: Path | None
+    policy: Policy
+    seen: SeenCheckpoints
+
+    @property
+    def ledger(self) -> Path:
+        """What it has opened, charged, and answered."""
+        return self.folder / LEDGER
+
+    @cached_property
+    def seal(self) -> X25519PrivateKey:
+        """Opens the shares that are for it. KeyInvalid where it cannot be read."""
+        key = _private(self.folder / SEAL)
+        if not isinstance(key, X25519PrivateKey):
+            raise KeyInvalid(f"{SEAL}: must be an X25519 key")
+        return key
+
+    @cached_property
+    def sign(self) -> Ed25519PrivateKey:
+        """Signs its answers. KeyInvalid where it cannot be read."""
+        key = _private(self.folder / SIGN)
+        if not isinstance(key, Ed25519PrivateKey):
+            raise KeyInvalid(f"{SIGN}: must be an Ed25519 key")
+        return key
+
+    def public(self, name: str) -> Aggregator:
+        """Its public half."""
+        keys = (self.seal.public_key(), self.sign.public_key())
+        return Aggregator(name, *(key.public_bytes_raw().hex() for key in keys))
+
+
+def found(folder: Path, name: str, url: str) -> Aggregator:
+    """A new folder with keys and settings; `aggregator.json` is what is public of it. InputError where it is there."""
+    if folder.exists() and any(folder.iterdir()):
+        raise InputError(f"folder={folder}: has files in it; an aggregator needs one of its own")
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    seal, sign = X25519PrivateKey.generate(), Ed25519PrivateKey.generate()
+    public = Aggregator(name, *(key.public_key().public_bytes_raw().hex() for key in (seal, sign)))
+    form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    write_new(folder / SEAL, seal.private_bytes(*form), PRIVATE)
+    write_new(folder / SIGN, sign.private_bytes(*form), PRIVATE)
+    write_new(folder / PUBLIC, encode(public.to_json()) + b"\n", 0o644)
+    write_new(folder / SETTINGS, TEMPLATE.format(url=url).encode(), PRIVATE)
+    return public
+
+
+def read_settings(folder: Path) -> Settings:
+    """InputError where the folder has no settings, or they say something that is not understood."""
+    path = folder / SETTINGS
+    try:
+        raw = tomllib.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: cannot be read as TOML ({type(error).__name__})") from None
+    top = only(raw, {"url": str, "trust": str, "policy": dict}, {"ca": str, "witnesses": str})
+    asked = only(top["policy"], {"largest_epsilon": str, "largest_delta": str, "least_owners": int}, {})
+    epsilon, delta = (exact_decimal(name, asked[name]) for name in ("largest_epsilon", "largest_delta"))
+    if not top["url"].startswith(("https://", "http://127.0.0.1", "http://localhost")):
+        raise InputError(f"url={top['url']:.80}: must be https, or this machine")
+    ca = folder / top["ca"] if "ca" in top else None
+    policy = Policy(epsilon, delta, asked["least_owners"])
+    seen = seen_beside(folder / LEDGER, folder / top["witnesses"] if "witnesses" in top else None)
+    return Settings(folder, top["url"].rstrip("/"), folder / top["trust"], ca, policy, seen)
+
+
+def _private(path: Path) -> object:
+    try:
+        if path.stat().st_mode & 0o077:
+            raise KeyInvalid(f"{path.name}: may be read by others; it must be yours alone")
+        return serialization.load_pem_private_key(read_beginning(path, 1 << 12), None)
+    except (OSError, ValueError, TypeError):
+        raise KeyInvalid(f"{path.name}: cannot be read as a private key") from None

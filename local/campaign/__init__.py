@@ -1,0 +1,1 @@
+"""Campaigns: defined, opened, asked of owners, and closed with a model."""

@@ -1,0 +1,353 @@
+"""A campaign from its opening to the model: reserve, start, define, ask, close, learn, certify.
+
+`<home>/campaigns/<name>/` has the signed definition, the job's number, and the reports. What is true of a campaign
+stands in the ledger: opened and closed entries, and the state of its job.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from accountant.access import key_life
+from accountant.errors import InputError, JobFailed, NameTaken, NotInvited, UnknownName, WrongState
+from accountant.formats.canonical import decimal_string
+from accountant.home import Home
+from accountant.keys import dsse
+from accountant.ledger import campaigns
+from accountant.ledger.families.families import Dataset
+from accountant.ledger.families.records import OWNER, Registration, Request, State, Why
+from accountant.log import stored_proofs
+from accountant.privacy.budget import Budget, Relation, check_name
+from accountant.system.files import PRIVATE, replace_file
+from local.campaign.defining import Asked, define
+from local.campaign.questions import question_from_payload
+from local.reports.definition import Definition
+from local.reports.learning import learn
+from local.reports.question import Question
+from local.reports.report_store import ReportStore
+from local.reports.shared import AGGREGATORS, SharedDefinition
+from local.reports.shared_learning import learn_shared
+from local.reports.sums import HELD, SUM, total_of
+from local.turns import turns
+from local.turns.definition import BoostedDefinition
+from models.forms.ensemble import Ensemble
+from training.finish.lease import Lease, this_process
+from training.finish.release import alone, finish, keep
+from training.rows.schema.schema import parse_schema
+
+ENVELOPE, JOB, REPORTS = "campaign.dsse.json", "job.json", "reports.db"
+PREFIX = "dpi"
+TOO_FEW, NOTHING_LEARNT = "too-few", "nothing-learnt"
+
+
+def found_population(
+    home: Home, name: str, schema_file: Path, owners: int, epsilon: str, family: str | None, delta: str = "0"
+) -> Dataset:
+    """People who keep their rows, and the most that all campaigns together may cost one of them: reports, where `delta`
+    is 0, and shares for two aggregators, where it is above.
+
+    InputError, NameTaken, SchemaError as for datasets. The schema is public, its `records` are of no meaning here.
+    """
+    raw = schema_file.read_bytes()
+    schema, budget = parse_schema(raw), Budget.of(epsilon, delta)
+    if len(schema.targets) > 1:
+        raise InputError(f"schema={schema_file.name}: {len(schema.targets)} targets; owners are asked about one")
+    if owners < 1:
+        raise InputError(f"owners={owners}: must be at least 1")
+    commitment = home.keys.commitment([b"population", check_name("dataset", name).encode(), raw])
+    folder = home.datasets / commitment
+    folder.mkdir(mode=0o700, exist_ok=True)
+    replace_file(folder / "schema.yaml", raw, PRIVATE, alone=True)
+    relation = Relation.ADD_REMOVE if budget.delta else Relation.REPLACE_ONE
+    budget.check_delta(owners)
+    about = Registration(
+        name, relation, budget, OWNER, owners, schema.digest, commitment, family_name=family, refined=schema.refined
+    )
+    return home.ledger.register(about)
+
+
+def open_campaign(home: Home, asked: Asked, by: str) -> dict[str, Any]:
+    """Price, reserve, start, sign, and enter in the log; from here on owners may answer. What `state` says of it.
+
+    BudgetRefused where the owners' budget does not hold it; InputError where schema, public rows and learner do not go
+    together. A crash on the way burns the price at the most: nobody was asked yet.
+    """
+    check_name("campaign", asked.name)
+    dataset = home.ledger.dataset(asked.population)
+    if not dataset.registration.unit.remote:
+        raise InputError(f"population={asked.population}: is a dataset; owners are asked in a population of their own")
+    definition = define(home, dataset, asked)
+    folder = home.path / "campaigns" / asked.name
+    with alone(home, f"campaign-{asked.name}"):
+        if folder.exists():
+            raise NameTaken(f"campaign={asked.name}: there is one of this name", campaign=asked.name)
+        budget = Budget(definition.epsilon, definition.delta)
+        request = Request(asked.population, asked.learner, budget, definition.parameters, definition.model)
+        owner = this_process()
+        job = home.ledger.reserve(request, definition.epsilon, definition.plan, by=by, owner=owner, lease=Lease.SECONDS)
+        home.ledger.start(job.seq, owner, Lease.SECONDS)
+        folder.mkdir(mode=0o700, parents=True)
+        key_life.keep_up(home)
+        replace_file(folder / ENVELOPE, dsse.sign(definition.payload, home.keys.signer("issuer")), PRIVATE, alone=True)
+        replace_file(folder / JOB, json.dumps({"job": job.seq}).encode(), PRIVATE, alone=True)
+        ReportStore(folder / REPORTS).create()
+        campaigns.open_campaign(home.ledger, job.seq, definition.digest)
+    return state(home, asked.name)
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """One that was opened: its job, its signed definition, its reports."""
+
+    job: int
+    envelope: bytes
+    definition: Question
+    reports: ReportStore
+
+
+def folder_of(home: Home, name: str) -> Path:
+    """Of one campaign."""
+    return home.path / "campaigns" / check_name("campaign", name)
+
+
+def load(home: Home, name: str) -> Campaign:
+    """UnknownName where there is none of this name, or its opening was cut before anybody was asked."""
+    folder = folder_of(home, name)
+    try:
+        envelope, job = (folder / ENVELOPE).read_bytes(), int(json.loads((folder / JOB).read_bytes())["job"])
+    except OSError:
+        raise UnknownName(f"campaign={name}: no such campaign", campaign=name) from None
+    return Campaign(job, envelope, question_from_payload(dsse.parse(envelope).payload), ReportStore(folder / REPORTS))
+
+
+def names(home: Home) -> list[str]:
+    """Every campaign's name, in order."""
+    folder = home.path / "campaigns"
+    return sorted(each.parent.name for each in folder.glob(f"*/{JOB}")) if folder.exists() else []
+
+
+def state(home: Home, name: str) -> dict[str, Any]:
+    """How far it is: all of it public, for who answers and when is not protected."""
+    campaign = load(home, name)
+    opened = campaigns.entry_of(home.ledger, campaign.job, campaigns.OPENED)
+    closed = campaigns.entry_of(home.ledger, campaign.job, campaigns.CLOSED)
+    job, definition = home.ledger.job(campaign.job), campaign.definition
+    turn = turns.state_of(home, campaign.job, definition, campaign.reports)
+    said = "unopened" if opened is None else "open" if closed is None else job.public_state
+    return {
+        "campaign": name,
+        "state": said if job.state is not State.BURNED else "burned",
+        "population": definition.population,
+        "learner": definition.learner,
+        "epsilon": decimal_string(definition.epsilon),
+        "model": definition.model,
+        "owners": definition.owners,
+        "least": definition.least,
+        "reports": campaign.reports.count(),
+        "definition": definition.digest,
+        "public_rows": getattr(definition, "public_rows", "") or None,
+        **turn,
+        "delta": decimal_string(definition.delta),
+        "aggregators": _aggregators(campaign),
+        "job": campaign.job,
+        "opened": opened,
+        "closed": closed,
+        "issued": job.issued,
+    }
+
+
+def _aggregators(campaign: Campaign) -> list[dict[str, Any]]:
+    """The two, and how far each is; none where reports are asked for."""
+    if not isinstance(campaign.definition, SharedDefinition):
+        return []
+    held, answered = (campaign.reports.said(what) for what in (HELD, SUM))
+    return [
+        {"name": each.name, "fingerprint": each.fingerprint, "opened": at in held, "answered": at in answered}
+        for at, each in enumerate(campaign.definition.aggregators)
+    ]
+
+
+def offer(home: Home, name: str, seen: int = 0, witnessed: bool = False) -> dict[str, Any]:
+    """What an owner fetches: the envelope over the definition, the proof that it is in the log, and how far it is. A
+    turn whose end was cut by a crash ends here first.
+
+    All proofs are of one checkpoint: the newest, or, `witnessed`, the newest that witnesses cosigned. `consistency` is
+    the proof between it and the first `seen` entries of the log; None where there are fewer, or `seen` is 0.
+    """
+    asked = load(home, name)
+    if turns.is_cut(home, asked.job, asked.definition, asked.reports):
+        with suppress(BlockingIOError):  # it is no crash: somebody is at it
+            _end(home, name, asked, lambda: turns.is_cut(home, asked.job, asked.definition, asked.reports), wait=False)
+    known, campaign, published = state(home, name), load(home, name), None
+    if known["opened"] is None:
+        raise UnknownName(f"campaign={name}: was never opened", campaign=name)
+    before = turns.ALL_AT_ONCE
+    if known["turns"]:
+        before, published = turns.offered(home, folder_of(home, name), campaign.job)
+    answered = campaigns.answers_of(home.ledger, campaign.job)
+    leaves = [known["opened"], *answered, *([] if published is None else [published])]
+    proofs, growth = stored_proofs.offered(home.ledger.log.database, home.path, leaves, seen, witnessed)
+    return {
+        **known,
+        **before,
+        "envelope": campaign.envelope.decode("ascii"),
+        "proof": proofs[0],
+        "ensemble_proof": None if published is None else proofs[-1],
+        "answer_proofs": proofs[1 : 1 + len(answered)],
+        "consistency": None if growth is None else growth.to_json(),
+    }
+
+
+def invitation(home: Home, name: str, owner: int) -> str:
+    """What lets one owner report, once: `dpi_<number>_<mac>`. To be given to that owner alone."""
+    mac = home.keys.commitment([b"invitation", name.encode(), str(owner).encode()])
+    return f"{PREFIX}_{owner}_{mac[:40]}"
+
+
+def invitations(home: Home, name: str) -> list[str]:
+    """Of every owner of the campaign, by number."""
+    return [invitation(home, name, owner) for owner in range(load(home, name).definition.owners)]
+
+
+def invited_owner(home: Home, name: str, invited: str) -> tuple[Campaign, int]:
+    """The open campaign, and whose invitation it is. NotInvited for a stranger; WrongState before it is opened."""
+    campaign = load(home, name)
+    _, _, rest = invited.partition("_")
+    number = rest.partition("_")[0]
+    owner = int(number) if number.isdecimal() and len(number) <= 8 else -1
+    genuine = 0 <= owner < campaign.definition.owners
+    if not hmac.compare_digest(invitation(home, name, max(owner, 0)).encode(), invited.encode()) or not genuine:
+        raise NotInvited(f"campaign={name}: this invitation is not one of its own", campaign=name)
+    if campaigns.entry_of(home.ledger, campaign.job, campaigns.OPENED) is None:
+        raise WrongState(f"campaign={name}: is not open", campaign=name)
+    return campaign, owner
+
+
+def receive(home: Home, name: str, invited: str, value: int) -> dict[str, Any]:
+    """Take an owner's report in. The same again changes nothing and is answered alike. Where owners answer in turns,
+    the last one of a turn ends it.
+
+    NotInvited for a stranger, IdempotencyConflict for another report of the same owner, WrongState where it is not
+    open or the owner's turn is over or has not come, InputError where `value` is no index of the campaign's vectors.
+    """
+    campaign, owner = invited_owner(home, name, invited)
+    definition = campaign.definition
+    if not isinstance(definition, Definition | BoostedDefinition):
+        raise InputError(f"campaign={name}: asks for shares, at .../shares")
+    turn, most = 1, definition.candidates
+    if isinstance(definition, BoostedDefinition):
+        turn = definition.turn_of(owner)
+        most = definition.mechanism_in(turn).candidates
+    if not 0 <= value < most:
+        raise InputError(f"report={value}: must be from 0 to {most - 1}")
+    new = campaign.reports.add(owner, value, turn)
+    if new and isinstance(definition, BoostedDefinition) and turns.is_full(definition, campaign.reports):
+        _end(home, name, campaign, lambda: turns.is_full(definition, campaign.reports))
+    return {"campaign": name, "owner": owner, "report": value}
+
+
+def _end(home: Home, name: str, campaign: Campaign, still: Callable[[], bool], wait: bool = True) -> None:
+    """End the turn, unless somebody else has ended it meanwhile."""
+    assert isinstance(campaign.definition, BoostedDefinition)
+    with alone(home, f"campaign-{name}", wait):
+        if still():
+            turns.end_turn(home, folder_of(home, name), campaign.job, campaign.definition, campaign.reports)
+
+
+def end_turn(home: Home, name: str) -> dict[str, Any]:
+    """End the turn whose owners are being asked, though not all of them have answered; what `state` says.
+
+    WrongState where too few have, where there are no turns, or none is left.
+    """
+    campaign = load(home, name)
+    if not isinstance(campaign.definition, BoostedDefinition):
+        raise WrongState(f"campaign={name}: asks all owners at once, and has no turns")
+    with alone(home, f"campaign-{name}"):
+        turns.end_turn(home, folder_of(home, name), campaign.job, campaign.definition, campaign.reports)
+    return state(home, name)
+
+
+def give_up(home: Home, name: str, by: str, reason: str) -> dict[str, Any]:
+    """End a campaign that comes to nothing: no report counts any more, there is no model, and the budget stays charged,
+    for owners may have answered. WrongState where its job is over; InputError where `reason` is not one line.
+    """
+    campaign, why = load(home, name), Why(by, reason)
+    with alone(home, f"campaign-{name}"):
+        job = home.ledger.job(campaign.job)
+        if job.state is not State.STARTED:
+            raise WrongState(f"campaign={name}: is {job.public_state}, and cannot be given up", campaign=name)
+        campaign.reports.close()
+        _enter_close(home, campaign)
+        home.ledger.burn(job.seq, f"given up by {why.by}: {why.reason}")
+    return state(home, name)
+
+
+def change(home: Home, name: str, act: str, by: str, reason: str | None = None) -> dict[str, Any]:
+    """`next`, `close` or `give-up` a campaign, the last for a reason; what `state` says then. Raises as they do."""
+    if act == "give-up":
+        return give_up(home, name, by, reason or "")
+    return (end_turn if act == "next" else close)(home, name)
+
+
+def _enter_close(home: Home, campaign: Campaign) -> None:
+    kinds = (campaigns.OPENED, campaigns.CLOSED)
+    opened, closed = (campaigns.entry_of(home.ledger, campaign.job, kind) for kind in kinds)
+    if opened is not None and closed is None:
+        count = campaign.reports.count()
+        campaigns.close_campaign(home.ledger, campaign.job, campaign.definition.digest, count)
+
+
+def close(home: Home, name: str) -> dict[str, Any]:
+    """Take no more reports, learn from those that came, certify. Resumable from wherever an earlier try was cut. Shares
+    are learnt from once both aggregators have answered: until then it is closed, and does no more. Of turns the one
+    that is being asked ends, if enough have answered; those that never came are left out.
+
+    JobFailed where fewer reported than were declared, or nothing was learnt from what they reported: there is no model,
+    and the budget stays charged.
+    """
+    campaign = load(home, name)
+    with alone(home, f"campaign-{name}"):
+        definition = campaign.definition
+        if isinstance(definition, BoostedDefinition):
+            turns.end_last(home, folder_of(home, name), campaign.job, definition, campaign.reports)
+        campaign.reports.close()
+        _enter_close(home, campaign)
+        job, count = home.ledger.job(campaign.job), campaign.reports.count()
+        if job.state is State.STARTED:
+            if isinstance(definition, SharedDefinition):
+                if count >= definition.least and len(campaign.reports.said(SUM)) < AGGREGATORS:
+                    return state(home, name)
+                if count >= definition.least:
+                    total, count = total_of(definition, campaign.reports.said(SUM))
+            if count < definition.least:
+                home.ledger.burn(job.seq, TOO_FEW)
+                raise JobFailed(
+                    f"campaign={name}: {count} reports, fewer than the {definition.least} declared; there is no "
+                    "model, and what was charged stays charged",
+                    job=job.seq,
+                )
+            if isinstance(definition, SharedDefinition):
+                model: Ensemble = learn_shared(definition, total, count)
+            elif isinstance(definition, BoostedDefinition):
+                found = turns.last_model(home, folder_of(home, name), campaign.job, definition)
+                if found is None:
+                    home.ledger.burn(job.seq, NOTHING_LEARNT)
+                    raise JobFailed(
+                        f"campaign={name}: no turn has found a vote that is right more often than not beyond the "
+                        "noise; there is no model, and what was charged stays charged: ask more owners, or at more "
+                        "epsilon",
+                        job=job.seq,
+                    )
+                model = found
+            else:
+                assert isinstance(definition, Definition)
+                model = learn(definition, *campaign.reports.all())
+            home.ledger.commit(job.seq, keep(home, job.seq, model))
+        finish(home, job.seq)
+    return state(home, name)

@@ -1,0 +1,160 @@
+"""What a campaign will ask of every owner, from what who opens it says: the schema, public rows, and public rules."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from accountant.errors import InputError
+from accountant.formats.canonical import decode
+from accountant.home import Home
+from accountant.ledger.families.families import Dataset
+from accountant.privacy.budget import Budget
+from local.campaign.questions import LEARNERS
+from local.reports.definition import Definition
+from local.reports.directions import best_favoured
+from local.reports.groups import Groups
+from local.reports.learning import CANDIDATES, coordinates_for, favoured_for
+from local.reports.question import Question
+from local.reports.shared import SHARED_LEARNERS, Aggregator, SharedDefinition, aggregator_from_json, multiplier_for
+from local.reports.shared_learning import groups_for
+from local.turns.definition import BOOSTED_LEARNERS, OWN, SEATS, BoostedDefinition
+from local.turns.lines import Lines, plain_coordinates, radius_for
+from local.turns.stumps import Stumps, tests_for
+from models.features.features import Feature, encode_columns
+from training.rows.schema.schema import Schema, schema_of
+from training.rows.tables.row_files import column_types, read_columns
+
+ROUNDS = {"local-stump": 16, "local-ncc": 8, "local-lr": 4}  # where nobody says how many; less where owners are few
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A campaign in the words of who opens it. `owners`: who may answer; `least`: below so many nothing is learnt.
+
+    Of turns: `rounds`, how many base learners at most (None: by the public rule).
+
+    Of shares: `delta`, the public files of the two `aggregators`, and how many `groups` a feature has at most (None: by
+    the public rule). Of reports: `public_rows`.
+    """
+
+    name: str
+    population: str
+    learner: str
+    epsilon: str
+    owners: int
+    public_rows: Path | None = None
+    least: int | None = None
+    model: str | None = None
+    delta: str = "0"
+    aggregators: tuple[Path, ...] = ()
+    groups: int | None = None
+    rounds: int | None = None
+
+
+def define(home: Home, dataset: Dataset, asked: Asked) -> Question:
+    """What all owners will be asked. Spends nothing. InputError where learner, population and what was given do not go
+    together.
+    """
+    if asked.learner not in LEARNERS:
+        raise InputError(f"learner={asked.learner!r:.60}: owners are asked by one of {', '.join(LEARNERS)}")
+    shared, schema = asked.learner in SHARED_LEARNERS, schema_of(home, dataset)
+    if shared != bool(dataset.delta):
+        kind = "reports, for its delta is 0" if shared else "shares, for its delta is above 0"
+        raise InputError(f"population={asked.population}: is asked for {kind}; {asked.learner} is not")
+    if not 1 <= asked.owners <= dataset.registration.records:
+        raise InputError(f"owners={asked.owners}: the population has {dataset.registration.records}")
+    if shared:
+        return _define_shares(dataset, schema, asked)
+    if schema.classes is None:
+        raise InputError(f"target={schema.target}: is a number; {asked.learner} tells classes apart")
+    if asked.aggregators:
+        raise InputError(f"aggregators: {asked.learner} needs none")
+    in_turns = asked.learner in BOOSTED_LEARNERS and (asked.learner != "local-lr" or asked.rounds is not None)
+    found = (_define_turns if in_turns else _define_reports)(home, schema, asked)
+    found.check_affordable()
+    return found
+
+
+def _seed(home: Home, asked: Asked, digest: str) -> str:
+    parts = [b"campaign", asked.name.encode(), digest.encode(), str(home.ledger.log.size()).encode()]
+    return home.keys.commitment(parts)
+
+
+def _define_reports(home: Home, schema: Schema, asked: Asked) -> Definition:
+    if asked.public_rows is None:
+        raise InputError(f"public_rows: {asked.learner} needs rows without labels")
+    if asked.rounds is not None:
+        raise InputError(f"rounds: {asked.learner} asks all owners at once")
+    epsilon = Budget.of(asked.epsilon, "0").epsilon
+    codes, digest = public_codes(schema, asked.public_rows)
+    coordinates = coordinates_for(schema.features, codes, asked.owners, float(epsilon))
+    return Definition(
+        asked.name, asked.population, asked.model or asked.name, asked.learner, epsilon, asked.owners,
+        asked.least or asked.owners, schema.target, tuple(map(str, schema.classes or ())), schema.features, coordinates,
+        digest, _seed(home, asked, digest), CANDIDATES,
+        favoured_for(coordinates, float(epsilon), len(schema.classes or ())),
+    )  # fmt: skip
+
+
+def _define_turns(home: Home, schema: Schema, asked: Asked) -> BoostedDefinition:
+    epsilon = Budget.of(asked.epsilon, "0").epsilon
+    codes, digest = (None, "") if asked.public_rows is None else public_codes(schema, asked.public_rows)
+    rounds = max(1, min(ROUNDS[asked.learner], asked.owners // SEATS)) if asked.rounds is None else asked.rounds
+    basis = basis_for(asked.learner, schema.features, codes, asked.owners // max(1, rounds), float(epsilon))
+    return BoostedDefinition(
+        asked.name, asked.population, asked.model or asked.name, asked.learner, epsilon, asked.owners,
+        asked.least or asked.owners, schema.target, tuple(map(str, schema.classes or ())), schema.features, basis,
+        digest, _seed(home, asked, digest), rounds, CANDIDATES,
+        best_favoured(basis.dimension(len(schema.classes or ()) - 1), CANDIDATES, float(epsilon)),
+    )  # fmt: skip
+
+
+def basis_for(
+    learner: str, features: tuple[Feature, ...], codes: list[Any] | None, owners: int, epsilon: float
+) -> Stumps | Lines:
+    """What owners are asked about, so many in each round: a public rule of the codes of public rows, if there are any,
+    else of the schema alone.
+    """
+    if learner not in OWN:
+        return tests_for(features, codes)
+    known = plain_coordinates(features) if codes is None else coordinates_for(features, codes, owners, epsilon)
+    return Lines(known, OWN[learner], radius_for(known, codes))
+
+
+def _define_shares(dataset: Dataset, schema: Schema, asked: Asked) -> SharedDefinition:
+    budget = Budget.of(asked.epsilon, asked.delta)
+    if asked.public_rows is not None or asked.rounds is not None:
+        raise InputError("public_rows, rounds: shares have neither; the schema alone is public")
+    if budget.delta > dataset.delta:
+        raise InputError(f"delta={budget.delta}: population {asked.population} has {dataset.delta} in all")
+    groups = asked.groups or groups_for(asked.owners, float(budget.epsilon))
+    return SharedDefinition(
+        asked.name, asked.population, asked.model or asked.name, asked.learner, budget.epsilon, asked.owners,
+        asked.least or asked.owners, schema.target, tuple(map(str, schema.classes or ())), schema.features,
+        budget.delta, groups, multiplier_for(Groups(schema.features, groups), budget), schema.target_range,
+        tuple(map(read_aggregator, asked.aggregators)),
+    )  # fmt: skip
+
+
+def read_aggregator(path: Path) -> Aggregator:
+    """From the public file of one, as `dpserve aggregator init` writes it. InputError where it is none."""
+    try:
+        return aggregator_from_json(decode(path.read_bytes()))
+    except OSError:
+        raise InputError(f"aggregator={path.name}: cannot be read") from None
+
+
+def public_codes(schema: Schema, path: Path) -> tuple[list[Any], str]:
+    """Codes (features, n) of unlabelled public rows, and the file's sha256. InputError where it has the target."""
+    if schema.target in column_types(path):
+        raise InputError(f"public_rows={path.name}: has the target {schema.target!r}; public rows are without labels")
+    parts = [encode_columns(schema.features, columns) for columns in read_columns(path, schema.features)]
+    codes = [np.concatenate(each) for each in zip(*parts, strict=True)]
+    if not codes or len(codes[0]) < 2:
+        raise InputError(f"public_rows={path.name}: must have at least two rows")
+    return codes, hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,0 +1,109 @@
+"""The platform asks institutions by NVFlare's tasks, and takes their reports in as those that come by HTTPS."""
+
+from __future__ import annotations
+
+import time
+
+from nvflare.apis.client import Client
+from nvflare.apis.controller_spec import ClientTask, Task
+from nvflare.apis.fl_context import FLContext
+from nvflare.apis.impl.controller import Controller
+from nvflare.apis.shareable import Shareable
+from nvflare.apis.signal import Signal
+
+from accountant.errors import DpserveError, InputError
+from accountant.formats.canonical import decode, exact_integer, exact_object, exact_text
+from accountant.home import Home
+from accountant.system.printable import printable
+from local.campaign import campaigns, shared_campaigns
+from local.federated.words import ANSWER, BODY, CAMPAIGN, INVITATION, OFFER, SEEN, SIZE, TAKEN, WITNESSED
+
+WAIT = 0.2
+
+
+class AskInstitutions(Controller):
+    """Runs where the platform's home is (DPSERVE_HOME of NVFlare's server).
+
+    Args:
+        campaign: an open one.
+        sites: names of institutions; their places here are their numbers as owners, so the order must stay the same.
+        seconds: for which answers are waited for. Who comes later is asked by the same job again.
+    """
+
+    def __init__(self, campaign: str, sites: list[str], seconds: int = 60) -> None:
+        super().__init__()
+        self.campaign, self.sites, self.seconds = campaign, list(sites), seconds
+        self.taken: list[str] = []
+        self.seen: dict[str, tuple[int, bool]] = {}
+
+    def start_controller(self, fl_ctx: FLContext) -> None:
+        """Opens the home; a campaign that cannot be asked ends the job."""
+        try:
+            self.home = Home.open()
+            self.offer = campaigns.offer(self.home, self.campaign)
+            if len(set(self.sites)) != len(self.sites) or len(self.sites) > self.offer["owners"]:
+                raise InputError(f"sites: must be different ones, at most the {self.offer['owners']} owners")
+        except DpserveError as error:
+            self.system_panic(f"campaign {self.campaign}: {error}", fl_ctx)
+
+    def control_flow(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
+        """Asks what each has seen of the ledger, which the offer continues; asks all at once for reports; tells those
+        whose reports were taken in.
+        """
+        for site in self.sites:  # a task for each: one for all would be over with the first reply
+            task = Task(SEEN, Shareable(), timeout=self.seconds, result_received_cb=self._note)
+            self.broadcast(task, fl_ctx, targets=[site])
+        self._wait(abort_signal)
+        for number, site in enumerate(self.sites):
+            data = Shareable()
+            data[CAMPAIGN] = self.campaign
+            data[OFFER] = campaigns.offer(self.home, self.campaign, *self.seen.get(site, (0, False)))
+            data[INVITATION] = campaigns.invitation(self.home, self.campaign, number)
+            task = Task(ANSWER, data, timeout=self.seconds, result_received_cb=self._receive)
+            self.broadcast(task, fl_ctx, targets=[site])
+        self._wait(abort_signal)
+        for site in self.taken:
+            data = Shareable()
+            data[CAMPAIGN] = self.campaign
+            self.broadcast(Task(TAKEN, data, timeout=self.seconds), fl_ctx, targets=[site])
+        self._wait(abort_signal)
+        self.log_info(fl_ctx, f"campaign {self.campaign}: {len(self.taken)} of {len(self.sites)} institutions answered")
+
+    def _wait(self, abort_signal: Signal) -> None:
+        while self.get_num_standing_tasks() and not abort_signal.triggered:
+            time.sleep(WAIT)
+
+    def _note(self, client_task: ClientTask, fl_ctx: FLContext) -> None:
+        """How many entries of the ledger an institution has seen, and whether it asks for witnesses."""
+        size, witnessed = client_task.result.get(SIZE), client_task.result.get(WITNESSED)
+        if not isinstance(size, int) or size < 0:
+            self.log_error(fl_ctx, f"campaign {self.campaign}: {client_task.client.name}: did not say what it has seen")
+            return
+        self.seen[client_task.client.name] = size, witnessed is True
+
+    def _receive(self, client_task: ClientTask, fl_ctx: FLContext) -> None:
+        """NVFlare has authenticated the site; that the report is its own is said by the invitation in it."""
+        site, body = client_task.client.name, client_task.result.get(BODY)
+        try:
+            if not isinstance(body, bytes):
+                raise InputError("it did not answer")
+            if self.offer["delta"] != "0":
+                shared_campaigns.receive_shares(self.home, self.campaign, body)
+            else:
+                report = exact_object(decode(body), ("invitation", "report"), "report")
+                invited, value = (
+                    exact_text(report["invitation"], "invitation"),
+                    exact_integer(report["report"], "report"),
+                )
+                campaigns.receive(self.home, self.campaign, invited, value)
+            self.taken.append(site)
+        except DpserveError as error:
+            self.log_error(fl_ctx, f"campaign {self.campaign}: {site}: {printable(str(error))}")
+
+    def stop_controller(self, fl_ctx: FLContext) -> None:
+        """Nothing is held open: a campaign is closed by who opened it."""
+
+    def process_result_of_unknown_task(
+        self, client: Client, task_name: str, client_task_id: str, result: Shareable, fl_ctx: FLContext
+    ) -> None:
+        """Too late: dropped here, kept there; the same bytes come when the job runs again."""

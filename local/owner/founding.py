@@ -1,0 +1,99 @@
+"""A new owner.toml, and what its owner's file holds for it: said to the owner alone, and of no campaign.
+
+This is where an owner finds out that rows do not fit: an answer to a campaign never says so, to anybody.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from accountant.errors import InputError
+from accountant.system.files import PRIVATE, write_new
+from local.owner.own_rows import labels, numbers, open_table
+from local.owner.settings import Pinned, read_settings
+
+RULES = """\
+# What is not said here is not agreed to. `dpserve owner check` says whether your rows fit; an answer never does.
+url = {url}
+trust = {trust}
+rows = {rows}
+ledger = {ledger}
+
+[question]
+target = {target}
+{answers}
+features = {features}
+
+[policy]
+total_epsilon = {total}
+largest_epsilon = {largest}
+least_owners = {least}
+"""
+
+
+@dataclass(frozen=True)
+class NewOwner:
+    """What a new owner decides. Paths are as they are written into the file: beside it."""
+
+    url: str
+    rows: str
+    question: Pinned
+    total_epsilon: str
+    largest_epsilon: str
+    least_owners: int = 1
+    trust: str = "trust.json"
+    ledger: str = "owner.db"
+
+
+def found_owner(path: Path, new: NewOwner) -> dict[str, Any]:
+    """Write the settings, and say what the rows hold for them. InputError where the file is there, something in it is
+    not understood, or the rows cannot be opened: then there is no file.
+    """
+    pinned = new.question
+    if pinned.range is None:
+        answers = f"classes = {_text(list(pinned.classes))}"
+    else:
+        answers = f"range = {_text(list(pinned.range))}"
+    text = RULES.format(
+        url=_text(new.url), trust=_text(new.trust), rows=_text(new.rows), ledger=_text(new.ledger),
+        target=_text(pinned.target), answers=answers, features=_text(list(pinned.features)),
+        total=_text(new.total_epsilon), largest=_text(new.largest_epsilon), least=new.least_owners,
+    )  # fmt: skip
+    if path.exists():
+        raise InputError(f"{path}: is there already; give another name, or edit it")
+    write_new(path, text.encode(), PRIVATE)
+    try:
+        return check_rows(path)
+    except InputError:
+        path.unlink()
+        raise
+
+
+def check_rows(path: Path) -> dict[str, Any]:
+    """What the rows hold for the pinned question: how many there are, how many have an answer that fits, which columns
+    are missing, and why the file cannot be read, if it cannot. InputError where nothing is pinned, or the file cannot
+    be opened.
+    """
+    settings = read_settings(path)
+    pinned = settings.policy.question
+    if pinned is None:
+        raise InputError(f"{path}: has no [question]; add target, classes (or range) and features")
+    table = open_table(settings.rows)
+    texts = table.columns.get(pinned.target, [])
+    fits = (labels(texts, pinned.classes) if pinned.range is None else numbers(texts, pinned.range))[1]
+    return {
+        "rows": table.rows,
+        "answers_that_fit": int(np.count_nonzero(fits)),
+        "missing_columns": [name for name in (pinned.target, *pinned.features) if name not in table.columns],
+        "problem": table.problem,
+    }
+
+
+def _text(value: Any) -> str:
+    """As TOML writes it, which is as JSON does."""
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,1 @@
+"""What a campaign defines, what an owner reports, and what is learnt from the reports."""

@@ -1,0 +1,133 @@
+"""What a campaign asks of every owner, the same of all: signed by the issuer, its digest in the log before an answer.
+
+Nothing in it can make a report cost more than its epsilon: the law of the report is `accountant.noise.one_of_k`'s,
+whatever vectors and coordinates are. The rest decides what the report is good for.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from accountant.errors import InputError
+from accountant.formats.canonical import JSON, exact_integer
+from accountant.noise.one_of_k import OneOfK
+from accountant.privacy.events import Plan, Release
+from local.reports.coordinates import Coordinates, coordinates_from_json
+from local.reports.corners import check_classes
+from local.reports.question import Question
+
+PURPOSE = "one report of one owner"
+LEARNERS = ("local-linear", "local-lr")
+MOST_DIMENSION = 1 << 16  # of an owner's vector
+MOST_REGRESSION = 1 << 10  # of an own regression, which solves for all of it at once
+MOST_WORK = 1 << 22  # numbers in all of an owner's public vectors: a fraction of a second, whoever asks
+
+
+class Reports(Question):
+    """A campaign of random reports, whether all owners are asked at once or in turns. `seed`: public, 32 bytes in hex;
+    `public_rows`: sha256 of the unlabelled rows that what is asked about came from.
+    """
+
+    seed: str
+    public_rows: str
+    candidates: int
+    favoured: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_classes(self.learner, self.classes)
+        if not re.fullmatch(r"[0-9a-f]{64}", self.seed) or not re.fullmatch(r"([0-9a-f]{64})?", self.public_rows):
+            raise InputError("seed, public_rows: must be 64 hexadecimal digits each")
+        self.mechanism.event  # noqa: B018  # its parameters are checked as it is made
+        if self.dimension > MOST_DIMENSION or self.dimension * self.candidates > MOST_WORK:
+            raise InputError(
+                f"candidates={self.candidates}: of {self.dimension} numbers each are too many to ask an owner "
+                f"about; at most {MOST_DIMENSION} numbers, and {MOST_WORK} in all"
+            )
+
+    def check_affordable(self) -> None:
+        """InputError where an own regression has more numbers than a device solves for in a second."""
+        if self.learner == "local-lr" and self.dimension > MOST_REGRESSION:
+            raise InputError(
+                f"learner=local-lr: a regression of {self.dimension} numbers; at most {MOST_REGRESSION}: name fewer "
+                "features or classes, give public rows, or ask by local-linear"
+            )
+
+    @property
+    def mechanism(self) -> OneOfK:
+        """What every owner draws by, but for who weighs: its price and its law."""
+        return OneOfK(self.epsilon, self.candidates, self.favoured)
+
+    @property
+    @abstractmethod
+    def dimension(self) -> int:
+        """Of an owner's own vector."""
+
+    @property
+    def row_numbers(self) -> int:
+        """How many numbers one row becomes: a regression has the products of labels too."""
+        return self.dimension * (self.wide if self.learner == "local-lr" else 1)
+
+    @property
+    def plan(self) -> Plan:
+        """What is charged: one report, for an owner answers once, whatever the turns are."""
+        mechanism = self.mechanism
+        return Plan.of([Release(PURPOSE, mechanism.name, mechanism.norm, 1, mechanism.event)])
+
+    @property
+    def own(self) -> dict[str, JSON]:
+        """What the statement says beside what every campaign does: the last of OWN is what is asked about."""
+        *plain, about = self.OWN
+        return {**{name: getattr(self, name) for name in plain}, about: getattr(self, about).to_json()}
+
+    @property
+    def parameters(self) -> dict[str, str | int | bool | None]:
+        """What the reservation, and so the certificate, says of it."""
+        own = {"public_rows": self.public_rows or None, "candidates": self.candidates, "favoured": self.favoured}
+        return {**super().parameters, **own}
+
+
+@dataclass(frozen=True)
+class Definition(Reports):
+    """All owners are asked at once, about public coordinates."""
+
+    TYPE: ClassVar[str] = "https://dpserve/campaign/v1"
+    OWN: ClassVar[tuple[str, ...]] = ("seed", "public_rows", "candidates", "favoured", "coordinates")
+
+    coordinates: Coordinates
+    public_rows: str
+    seed: str
+    candidates: int
+    favoured: int
+
+    def __post_init__(self) -> None:
+        self.check_learner(LEARNERS)
+        super().__post_init__()
+        if not self.public_rows:
+            raise InputError("public_rows: must be 64 hexadecimal digits")
+
+    @property
+    def dimension(self) -> int:
+        """Of an owner's own vector: a label for each coordinate, and one alone."""
+        return (self.coordinates.size + 1) * self.wide
+
+    @property
+    def parameters(self) -> dict[str, str | int | bool | None]:
+        """What the reservation, and so the certificate, says of it."""
+        return {**super().parameters, "directions": self.coordinates.size}
+
+    @classmethod
+    def of(cls, common: dict[str, Any], body: Mapping[str, Any]) -> Definition:
+        """From what every campaign says, and the fields of its own."""
+        return cls(
+            **common,
+            seed=str(body["seed"]),
+            public_rows=str(body["public_rows"]),
+            candidates=exact_integer(body["candidates"], "candidates"),
+            favoured=exact_integer(body["favoured"], "favoured"),
+            coordinates=coordinates_from_json(common["features"], body["coordinates"]),
+        )

@@ -1,0 +1,139 @@
+"""What every campaign asks: signed by the issuer, its digest in the log before an answer, the same of all owners."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cached_property
+from typing import Any, ClassVar
+
+from accountant.errors import InputError
+from accountant.formats import canonical
+from accountant.formats.canonical import JSON, exact_integer, exact_text, parse_decimal
+from accountant.privacy.budget import check_name
+from accountant.privacy.events import Plan
+from models.features.features import Feature, feature_from_json
+
+STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
+LIMIT = 1 << 19
+MOST_OWNERS = 10**7
+_TEXTS = ("campaign", "population", "model", "learner", "epsilon", "target", "features")
+_COUNTS = ("owners", "least")
+COMMON = (*_TEXTS, *_COUNTS, "classes")
+
+
+@dataclass(frozen=True)
+class Question(ABC):
+    """A campaign. `owners`: how many may answer, numbered from 0; `least`: below so many reports nothing is learnt;
+    `epsilon`: what an answer costs its owner.
+    """
+
+    TYPE: ClassVar[str]
+    OWN: ClassVar[tuple[str, ...]]  # fields of the statement beside COMMON
+
+    campaign: str
+    population: str
+    model: str
+    learner: str
+    epsilon: Decimal
+    owners: int
+    least: int
+    target: str
+    classes: tuple[str, ...]
+    features: tuple[Feature, ...]
+
+    def __post_init__(self) -> None:
+        check_name("campaign", self.campaign)
+        check_name("model", self.model)
+        if not 1 <= self.least <= self.owners <= MOST_OWNERS:
+            raise InputError(f"least={self.least}: must be from 1 to the {self.owners} owners, at most {MOST_OWNERS}")
+        if len(set(self.classes)) != len(self.classes):
+            raise InputError(f"classes={list(self.classes)!s:.200}: must be different")
+        names = [feature.name for feature in self.features]
+        if not names or len({*names, self.target}) != len(names) + 1:
+            raise InputError("features, target: must be different columns, at least one feature")
+
+    def check_affordable(self) -> None:  # noqa: B027  # where a kind says nothing, it is
+        """InputError where answering would take an owner too long. Asked of what is opened and what is accepted, and
+        not of what an older version has opened.
+        """
+
+    def check_learner(self, known: tuple[str, ...]) -> None:
+        """InputError where the learner is none of `known`."""
+        if self.learner not in known:
+            raise InputError(f"learner={self.learner!r:.60}: must be one of {', '.join(known)}")
+
+    @property
+    def wide(self) -> int:
+        """How many numbers one label is: one less than there are classes; 1 of a number."""
+        return max(1, len(self.classes) - 1)
+
+    @property
+    @abstractmethod
+    def row_numbers(self) -> int:
+        """How many numbers one row becomes, at most, on its owner's machine."""
+
+    @property
+    @abstractmethod
+    def plan(self) -> Plan:
+        """What is charged for every owner."""
+
+    @property
+    def delta(self) -> Decimal:
+        """What an answer costs beside epsilon; 0 but where a trust model says otherwise."""
+        return Decimal(0)
+
+    @property
+    @abstractmethod
+    def own(self) -> Mapping[str, JSON]:
+        """The fields of OWN."""
+
+    @cached_property
+    def payload(self) -> bytes:
+        """The statement that is signed: canonical JSON."""
+        body: dict[str, Any] = {name: getattr(self, name) for name in COMMON}
+        body |= {
+            "epsilon": canonical.decimal_string(self.epsilon),
+            "features": json.dumps([feature.to_json() for feature in self.features]),
+            "classes": list(self.classes),
+            **self.own,
+        }
+        digest = hashlib.sha256(canonical.encode(body, LIMIT)).hexdigest()
+        subject = [{"name": self.campaign, "digest": {"sha256": digest}}]
+        head: dict[str, Any] = {"_type": STATEMENT_TYPE, "subject": subject, "predicateType": self.TYPE}
+        return canonical.encode({**head, "predicate": body}, LIMIT)
+
+    @property
+    def digest(self) -> str:
+        """sha256 of `payload` in hex: what the ledger's entries and the certificate name."""
+        return hashlib.sha256(self.payload).hexdigest()
+
+    @property
+    def parameters(self) -> dict[str, str | int | bool | None]:
+        """What the reservation, and so the certificate, says of it."""
+        return {
+            "campaign": self.campaign,
+            "definition": self.digest,
+            "owners": self.owners,
+            "least": self.least,
+        }
+
+
+def common_from_json(body: Mapping[str, JSON]) -> dict[str, Any]:
+    """The fields that every campaign has, of a statement's predicate; InputError and its like where one is wrong."""
+    texts: dict[str, Any] = {name: exact_text(body[name], name) for name in _TEXTS}
+    counts: dict[str, Any] = {name: exact_integer(body[name], name) for name in _COUNTS}
+    classes = body["classes"]
+    if not isinstance(classes, list):
+        raise InputError("classes: must be a list")
+    return {
+        **texts,
+        **counts,
+        "features": tuple(feature_from_json(each) for each in json.loads(texts["features"])),
+        "epsilon": parse_decimal(texts["epsilon"]),
+        "classes": tuple(exact_text(label, "class") for label in classes),
+    }

@@ -1,0 +1,210 @@
+"""A campaign of two aggregators: every owner's statistic in two shares, and noise of both on the sums.
+
+What an owner is promised rests on one of the two: its noise alone is as wide as the claim needs, and what the other
+sees beside it is uniform. The sensitivity follows from the schema, by `local.reports.groups`, and nothing says it
+otherwise.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cached_property
+from typing import Any, ClassVar
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from accountant.errors import InputError
+from accountant.formats import canonical
+from accountant.formats.canonical import JSON, exact_integer, exact_object, exact_text, parse_decimal
+from accountant.keys.trust import fingerprint
+from accountant.ledger.families.records import SHARED
+from accountant.noise import shares
+from accountant.privacy import gdp
+from accountant.privacy.budget import Budget
+from accountant.privacy.events import Gaussian, Plan, Release
+from local.reports.corners import check_classes
+from local.reports.groups import Groups
+from local.reports.question import Question
+
+SHARED_LEARNERS = ("shared-additive",)
+AGGREGATORS = 2
+MOST_BYTES = 1 << 20  # of one request, and of a signed statement: what the platform reads
+ROOM = 1 << 12  # of that, for all but owners, shares and numbers
+FINEST = Decimal("0.000001")  # of the noise multiplier
+WIDEST = Decimal(10**6)
+MOST_END = 1e300  # of a number's range: the difference of two ends is finite
+
+
+@dataclass(frozen=True)
+class Aggregator:
+    """Public keys of one: X25519, which shares are sealed to, and Ed25519, which its answers are signed by; in hex."""
+
+    name: str
+    seal: str
+    sign: str
+
+    def __post_init__(self) -> None:
+        for key in (self.seal, self.sign):
+            if len(key) != 64 or not set(key) <= set("0123456789abcdef"):
+                raise InputError(f"aggregator={self.name!r:.80}: keys must be 64 hexadecimal digits each")
+        shares.check_key(bytes.fromhex(self.seal))
+        if not self.name.isprintable() or not 1 <= len(self.name) <= 200:
+            raise InputError("aggregator: the name must be one line of 1 to 200 characters")
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """sha256 over both keys, in hex: what owners name those by whom they trust."""
+        return hashlib.sha256(bytes.fromhex(self.seal + self.sign)).hexdigest()
+
+    @cached_property
+    def signers(self) -> dict[str, Ed25519PublicKey]:
+        """Its key by its keyid, as envelopes are verified."""
+        key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(self.sign))
+        return {fingerprint(key): key}
+
+    def to_json(self) -> dict[str, str]:
+        """Inverse: `aggregator_from_json`."""
+        return {"name": self.name, "seal": self.seal, "sign": self.sign}
+
+
+def aggregator_from_json(body: Any) -> Aggregator:
+    """Inverse of `Aggregator.to_json`; InputError for anything else."""
+    found = exact_object(body, ("name", "seal", "sign"), "aggregator")
+    return Aggregator(*(exact_text(found[name], name) for name in ("name", "seal", "sign")))
+
+
+@dataclass(frozen=True)
+class SharedDefinition(Question):
+    """`groups`: at most so many of each feature; `bounded`: of a number, its public range in place of classes;
+    `noise_multiplier`: of the noise that EACH aggregator adds.
+    """
+
+    TYPE: ClassVar[str] = "https://dpserve/campaign/two-aggregators/v1"
+    OWN: ClassVar[tuple[str, ...]] = ("delta", "groups", "noise_multiplier", "bounded", "aggregators")
+
+    allowed: Decimal
+    groups: int
+    noise_multiplier: Decimal
+    bounded: tuple[float, float] | None
+    aggregators: tuple[Aggregator, ...]
+
+    def __post_init__(self) -> None:
+        self.check_learner(SHARED_LEARNERS)
+        super().__post_init__()
+        if self.bounded is None:
+            check_classes(self.learner, self.classes)
+        elif self.classes:
+            raise InputError("classes, bounded: a target has one of them")
+        if self.bounded is not None and not -MOST_END <= self.bounded[0] < self.bounded[1] <= MOST_END:
+            raise InputError(f"bounded: must be the lower end and the higher one, finite, within {MOST_END:g}")
+        keys = {key for each in self.aggregators for key in (each.seal, each.sign)}
+        if len(self.aggregators) != AGGREGATORS or len(keys) != 2 * AGGREGATORS:
+            raise InputError("aggregators: must be two, each with keys of its own")
+        if not self.delta > 0:
+            raise InputError(f"delta={self.delta}: must be above 0, for the noise is Gaussian")
+        costs = gdp.epsilon_of(self.plan, self.delta)
+        if costs is None or costs > self.epsilon:
+            raise InputError(f"noise_multiplier={self.noise_multiplier}: costs {costs}, more than {self.epsilon}")
+        if self.largest > MOST_BYTES:  # nobody could answer it, and every owner would be charged for trying
+            raise InputError(
+                f"groups={self.groups}, owners={self.owners}: the largest answer would have {self.largest} bytes; at "
+                f"most {MOST_BYTES}: ask for fewer groups, or fewer owners"
+            )
+
+    @property
+    def delta(self) -> Decimal:
+        """Of one answer."""
+        return self.allowed
+
+    @cached_property
+    def layout(self) -> Groups:
+        """The public groups."""
+        return Groups(self.features, self.groups, self.wide)
+
+    @property
+    def share_bytes(self) -> int:
+        """Of one sealed share."""
+        return 8 * self.layout.numbers + shares.OVERHEAD
+
+    @property
+    def largest(self) -> int:
+        """Bytes of the largest that is sent, at most: an owner's two shares; or a sum with a bit for every owner, in
+        base64 within a statement, in base64 within its envelope.
+        """
+        said = (self.owners // 8 + 8 * self.layout.numbers) * 16 // 9
+        return max(AGGREGATORS * self.share_bytes, said) + ROOM
+
+    @property
+    def row_numbers(self) -> int:
+        """How many numbers one row becomes: which group each feature's is."""
+        return self.layout.size
+
+    @property
+    def plan(self) -> Plan:
+        """What is charged: one sum, with the noise of one aggregator alone."""
+        return plan_of(self.layout, self.noise_multiplier)
+
+    def about(self, owner: int, aggregator: int) -> bytes:
+        """What a sealed share is bound to: it opens for this campaign, owner and aggregator alone."""
+        return f"dpserve share {self.digest} {owner} {aggregator}".encode()
+
+    @property
+    def own(self) -> dict[str, JSON]:
+        """What the statement says beside what every campaign does."""
+        return {
+            "delta": canonical.decimal_string(self.delta),
+            "groups": self.groups,
+            "noise_multiplier": canonical.decimal_string(self.noise_multiplier),
+            "bounded": json.dumps(self.bounded),
+            "aggregators": [dict(each.to_json()) for each in self.aggregators],
+        }
+
+    @property
+    def parameters(self) -> dict[str, str | int | bool | None]:
+        """What the reservation, and so the certificate, says of it."""
+        named = {f"aggregator_{at + 1}": each.fingerprint for at, each in enumerate(self.aggregators)}
+        return {**super().parameters, "groups": self.groups, "numbers": self.layout.numbers, **named}
+
+    @classmethod
+    def of(cls, common: dict[str, Any], body: Mapping[str, Any]) -> SharedDefinition:
+        """From what every campaign says, and the fields of its own."""
+        ends = json.loads(exact_text(body["bounded"], "bounded"))
+        if ends is not None and not (type(ends) is list and len(ends) == 2 and {*map(type, ends)} <= {int, float}):
+            raise InputError("bounded: must be null, or the lower end and the higher one")
+        return cls(
+            **common,
+            allowed=parse_decimal(body["delta"]),
+            groups=exact_integer(body["groups"], "groups"),
+            noise_multiplier=parse_decimal(body["noise_multiplier"]),
+            bounded=None if ends is None else (float(ends[0]), float(ends[1])),
+            aggregators=tuple(map(aggregator_from_json, body["aggregators"])),
+        )
+
+
+def plan_of(layout: Groups, noise_multiplier: Decimal) -> Plan:
+    """One discrete Gaussian of this width on the whole sum."""
+    noise = Gaussian(noise_multiplier)
+    return Plan.of([Release(*SHARED, "l2", layout.sensitivity, noise)])
+
+
+def multiplier_for(layout: Groups, budget: Budget) -> Decimal:
+    """The smallest noise multiplier, of six digits, that the budget gives. InputError where delta is 0."""
+    if not budget.delta > 0:
+        raise InputError(f"delta={budget.delta}: must be above 0, for the noise is Gaussian")
+    low, high = 0, int(WIDEST / FINEST)
+    while high - low > 1:
+        middle = (low + high) // 2
+        costs = gdp.epsilon_of(plan_of(layout, middle * FINEST), budget.delta)
+        low, high = (middle, high) if costs is None or costs > budget.epsilon else (low, middle)
+    return high * FINEST
+
+
+def check_aggregators(found: Sequence[Aggregator]) -> tuple[Aggregator, ...]:
+    """InputError unless there are two."""
+    if len(found) != AGGREGATORS:
+        raise InputError(f"aggregators: {len(found)}; two are asked, of whom one must be honest")
+    return tuple(found)

@@ -1,0 +1,259 @@
+"""Public features and their encoding: how a raw value becomes a small integer code, at training and when served.
+
+Nothing here comes from rows: cut points and categories are copied from the public schema. Every feature has a code
+for missing values; categorical ones have a code for values that the schema does not list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import isfinite
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from accountant.errors import InputError, ModelInvalid
+from models.features.calendar import CalendarKind, number_of, text_of
+
+Codes = NDArray[np.uint16]
+RawColumns = Mapping[str, ArrayLike]
+MISSING_TEXT = ""
+MAX_BINS = 1 << 16
+
+
+def _require(holds: bool, message: str) -> None:
+    if not holds:
+        raise ModelInvalid(message)
+
+
+def _check_name(name: str) -> None:
+    fine = name.isprintable() and name[:1] not in ("", "/")
+    _require(fine, f"feature={name!r}: must be printable, without leading '/'")
+
+
+def number_text(number: float) -> str:
+    """A cut point for people: six digits, and all of the whole part."""
+    return f"{number:.0f}" if 1e6 <= abs(number) < 1e15 else f"{number:.6g}"
+
+
+def encodable(text: str) -> bool:
+    """Whether `text` is not empty and is Unicode that UTF-8 can carry (no lone surrogate)."""
+    try:
+        return bool(text.encode())
+    except UnicodeEncodeError:
+        return False
+
+
+@dataclass(frozen=True)
+class NumericFeature:
+    """Ascending cut points `edges`; code of v = number of edges < v (0..E), missing (NaN) = E + 1."""
+
+    kind: ClassVar[Literal["numeric", "date", "datetime", "time"]] = "numeric"
+    name: str
+    edges: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        _check_name(self.name)
+        ascending = all(a < b for a, b in pairwise(self.edges)) and all(map(isfinite, self.edges))
+        _require(ascending and self.bins <= MAX_BINS, f"{self.name}.edges: finite, ascending, below {MAX_BINS - 1}")
+
+    @property
+    def bins(self) -> int:
+        """How many codes there are, missing included."""
+        return len(self.edges) + 2
+
+    @property
+    def missing(self) -> int:
+        """The code of a missing value."""
+        return len(self.edges) + 1
+
+    @property
+    def cuts(self) -> int:
+        """Number of ordered tests `value > edges[j]`."""
+        return len(self.edges)
+
+    @property
+    def single_codes(self) -> tuple[int, ...]:
+        """Codes that a test `value is ...` may name: order says nothing about a missing value."""
+        return (self.missing,)
+
+    def encode(self, values: ArrayLike) -> Codes:
+        """`values` (n,) numbers or NaN -> codes (n,)."""
+        numbers = np.asarray(values, dtype=np.float64)
+        codes = np.searchsorted(np.asarray(self.edges), numbers, side="left")
+        return np.where(np.isnan(numbers), self.missing, codes).astype(np.uint16)
+
+    def label(self, code: int) -> str:
+        """A code in words."""
+        return "missing" if code == self.missing else f"bin {code}"
+
+    @property
+    def noun(self) -> str:
+        """One value, for people."""
+        return "number"
+
+    def text(self, number: float) -> str:
+        """A cut point for people."""
+        return number_text(number)
+
+    def to_json(self) -> dict[str, Any]:
+        """Inverse: `feature_from_json`."""
+        return {"name": self.name, "type": self.kind, "edges": list(self.edges)}
+
+
+class CalendarFeature(NumericFeature):
+    """A date or a time as the number that `models.features.calendar` makes of it: compared and encoded as a number."""
+
+    kind: ClassVar[CalendarKind]
+
+    @property
+    def noun(self) -> str:
+        """One value, for people."""
+        return "time" if self.kind == "time" else "date"
+
+    def numbers(self, texts: Sequence[str | None]) -> NDArray[np.float64]:
+        """ISO texts (n,) -> what is compared; None and the empty text are missing. ValueError where one is neither."""
+        return np.array([number_of(self.kind, text) if text else np.nan for text in texts], np.float64)
+
+    def text(self, number: float) -> str:
+        """A cut point as ISO 8601."""
+        return text_of(self.kind, number)
+
+
+class DateFeature(CalendarFeature):
+    """A day of the calendar, in days since 1970-01-01."""
+
+    kind = "date"
+
+
+class MomentFeature(CalendarFeature):
+    """A day and a time, in seconds since 1970-01-01."""
+
+    kind = "datetime"
+
+
+class TimeFeature(CalendarFeature):
+    """A time of day, in seconds since midnight."""
+
+    kind = "time"
+
+
+CALENDAR: Mapping[CalendarKind, type[CalendarFeature]] = {
+    "date": DateFeature,
+    "datetime": MomentFeature,
+    "time": TimeFeature,
+}
+
+
+@dataclass(frozen=True)
+class CategoricalFeature:
+    """Listed `values` have codes 0..V-1, anything else V ("other"), missing (None or the empty text) V + 1."""
+
+    kind: ClassVar[Literal["categorical"]] = "categorical"
+    name: str
+    values: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        _check_name(self.name)
+        _require(all(map(encodable, self.values)), f"{self.name}.values: Unicode texts; the empty text means missing")
+        distinct = len(set(self.values)) == len(self.values)
+        _require(distinct and self.bins <= MAX_BINS, f"{self.name}.values: each once, below {MAX_BINS - 1}")
+
+    @property
+    def bins(self) -> int:
+        """How many codes there are, other and missing included."""
+        return len(self.values) + 2
+
+    @property
+    def missing(self) -> int:
+        """The code of a missing value."""
+        return len(self.values) + 1
+
+    @property
+    def cuts(self) -> int:
+        """Ordered tests: none, values have no order."""
+        return 0
+
+    @property
+    def single_codes(self) -> tuple[int, ...]:
+        """Codes that a test `value is ...` may name: all."""
+        return tuple(range(self.bins))
+
+    def encode(self, values: ArrayLike) -> Codes:
+        """`values` (n,) texts or None -> codes (n,)."""
+        known = {value: code for code, value in enumerate(self.values)}
+        known[MISSING_TEXT] = self.missing
+        other = len(self.values)
+        texts = np.asarray(values, dtype=object)
+        return np.fromiter(
+            (self.missing if text is None or text != text else known.get(str(text), other) for text in texts),
+            dtype=np.uint16,
+            count=len(texts),
+        )
+
+    def label(self, code: int) -> str:
+        """A code in words."""
+        return (*self.values, "other", "missing")[code]
+
+    def to_json(self) -> dict[str, Any]:
+        """Inverse: `feature_from_json`."""
+        return {"name": self.name, "type": self.kind, "values": list(self.values)}
+
+
+@dataclass(frozen=True)
+class BooleanFeature:
+    """False 0, true 1, missing (NaN) 2. In numbers: 0.0, 1.0, NaN."""
+
+    kind: ClassVar[Literal["boolean"]] = "boolean"
+    name: str
+    bins: ClassVar[int] = 3
+    missing: ClassVar[int] = 2
+    cuts: ClassVar[int] = 0
+    single_codes: ClassVar[tuple[int, ...]] = (1, 2)
+
+    def __post_init__(self) -> None:
+        _check_name(self.name)
+
+    def encode(self, values: ArrayLike) -> Codes:
+        """`values` (n,) in {0, 1, NaN} -> codes (n,)."""
+        numbers = np.asarray(values, dtype=np.float64)
+        return np.where(np.isnan(numbers), self.missing, numbers > 0.5).astype(np.uint16)
+
+    def label(self, code: int) -> str:
+        """A code in words."""
+        return ("false", "true", "missing")[code]
+
+    def to_json(self) -> dict[str, Any]:
+        """Inverse: `feature_from_json`."""
+        return {"name": self.name, "type": self.kind}
+
+
+Feature = NumericFeature | CategoricalFeature | BooleanFeature
+
+
+def feature_from_json(body: Mapping[str, Any]) -> Feature:
+    """Inverse of `to_json`; refuses any other shape with ModelInvalid."""
+    try:
+        match body["type"]:
+            case "numeric" if set(body) == {"name", "type", "edges"}:
+                return NumericFeature(str(body["name"]), tuple(float(edge) for edge in body["edges"]))
+            case "categorical" if set(body) == {"name", "type", "values"}:
+                return CategoricalFeature(str(body["name"]), tuple(str(value) for value in body["values"]))
+            case "date" | "datetime" | "time" as kind if set(body) == {"name", "type", "edges"}:
+                return CALENDAR[kind](str(body["name"]), tuple(float(edge) for edge in body["edges"]))
+            case "boolean" if set(body) == {"name", "type"}:
+                return BooleanFeature(str(body["name"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise ModelInvalid(f"feature={body!r}: not a released feature ({error})") from error
+    raise ModelInvalid(f"feature={body!r}: not a released feature")
+
+
+def encode_columns(features: Sequence[Feature], columns: RawColumns) -> list[Codes]:
+    """Codes of every feature, in their order; `columns` holds one array per feature name."""
+    absent = [feature.name for feature in features if feature.name not in columns]
+    if absent:
+        raise InputError(f"columns: missing {absent}")
+    return [feature.encode(columns[feature.name]) for feature in features]

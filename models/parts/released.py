@@ -1,0 +1,88 @@
+"""What a released model is, as far as exports and explanations need to know: numbers that anybody may read. Forms that
+implement it stand in `models.forms`; none of this ever sees a row of the training data."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.features.features import Feature, RawColumns
+from models.parts.answers import Bends, ClassLabel, Range, Scores
+from models.parts.edits import Edit
+from models.parts.pairs import PairTerm
+
+
+class Released(Protocol):
+    """A released model, whatever its form: frozen, public, and the same answer wherever it runs. `classes` is empty
+    where it answers a number; such a model has a `target_range` and no probabilities (InputError)."""
+
+    @property
+    def features(self) -> tuple[Feature, ...]:
+        """In the order of their codes."""
+
+    @property
+    def target(self) -> str:
+        """The name of what is answered."""
+
+    @property
+    def classes(self) -> tuple[ClassLabel, ...]:
+        """What it tells apart; empty for a number."""
+
+    @property
+    def target_range(self) -> Range | None:
+        """The public range that a number keeps to; None of classes."""
+
+    @property
+    def link(self) -> float:
+        """Logits, or units of the target, per unit of score."""
+
+    @property
+    def bends(self) -> Bends:
+        """From which scores on a unit of score is worth other logits; mostly none."""
+
+    @property
+    def edits(self) -> tuple[Edit, ...]:
+        """What people changed since the release, oldest first."""
+
+    @property
+    def outputs(self) -> int:
+        """Scores per record: 1 for two classes or a number, else one per class."""
+
+    def predict(self, columns: RawColumns) -> NDArray[Any]:
+        """Raw columns -> labels (n,), or values (n,) of a number."""
+
+    def probabilities(self, columns: RawColumns) -> NDArray[np.float64]:
+        """Raw columns -> (n, classes)."""
+
+    def importances(self) -> dict[str, float]:
+        """How far each feature can move a score, the most important first; features that move none are left out."""
+
+    def as_sum(self) -> FeatureSum:
+        """The model, if its scores are sums of what each feature adds by itself; InputError else."""
+
+
+class FeatureSum(Released, Protocol):
+    """A released model whose scores are sums: scores = constant + sum over features f of tables[f][code of x's f], and
+    over `pairs` of what two features add together, where it has such."""
+
+    @property
+    def counts(self) -> tuple[tuple[int, ...], ...]:
+        """Released noisy rows per feature and code, negative at times; or none at all."""
+
+    @property
+    def errors(self) -> tuple[tuple[float, ...], ...]:
+        """Standard error of each term from the noise alone, in score units, per feature and code; or none at all."""
+
+    @property
+    def in_votes(self) -> bool:
+        """Whether its scores are counts of votes, and explained as such: whole votes, equal neighbours as one bin.
+        Otherwise they are explained in `link` x score, bin by bin."""
+
+    @property
+    def pairs(self) -> tuple[PairTerm, ...]:
+        """What two features add together, of one score; or none."""
+
+    def tables(self) -> tuple[list[Scores], Scores]:
+        """What each feature adds, (bins, outputs) each, and the constant (outputs,)."""

@@ -1,0 +1,1 @@
+"""Whom a command asks: the home of this machine, or a server."""

@@ -1,0 +1,1 @@
+"""What commands do where the home is on this machine. `serving.cli.backends.server` asks a server for the same."""

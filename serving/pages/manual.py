@@ -1,0 +1,53 @@
+"""The documentation at /docs, and every door, to be tried, at /api."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from accountant.access.tokens import SCOPES
+from serving.http.rights import NOTHING
+from serving.http.routes import Door, in_thread
+from serving.pages.parts import render, ui
+from serving.wire.request_bodies import known_query, query_text
+
+HTML = "text/html"
+
+
+async def start(request: Request) -> Response:
+    """The first page, or what a search finds."""
+    known_query(request, "q")
+    asked = (query_text(request, "q") or "").strip()[:200]
+    if not asked:
+        return await _page(request, "index")
+    found = await in_thread(render.search, asked)
+    contents = render.manual().contents
+    return ui.page(request, "manual.html", page=None, found=found, asked=asked, contents=contents)
+
+
+async def show(request: Request) -> Response:
+    """A page, or a picture or figure of one."""
+    known_query(request)
+    name = request.path_params["page"]
+    path = (await in_thread(render.manual)).files.get(name)  # of sources it makes the reference, which takes a while
+    if path is not None:
+        return Response(await in_thread(path.read_bytes), media_type=render.FILES[path.suffix])
+    return await _page(request, name.removesuffix(".md").removesuffix(".html"))
+
+
+async def _page(request: Request, name: str) -> Response:
+    page = await in_thread(render.page, name)
+    return ui.page(request, "manual.html", page=page, found=[], asked="", contents=render.manual().contents)
+
+
+async def doors(request: Request) -> Response:
+    """Every door, with Swagger."""
+    known_query(request)
+    return ui.page(request, "api.html")
+
+
+DOORS = (
+    Door("GET", "/docs", SCOPES, start, "The documentation", media=HTML, hidden=True, on=NOTHING),
+    Door("GET", "/docs/{page:path}", SCOPES, show, "A page of it", media=HTML, hidden=True, on=NOTHING),
+    Door("GET", "/api", SCOPES, doors, "Every door, to be tried", media=HTML, hidden=True, on=NOTHING),
+)

@@ -1,1 +1,0 @@
-"""The documentation, which the server itself shows, and the description of its doors."""

@@ -1,0 +1,91 @@
+"""What pages show of a dataset that grows: its blocks, and what the windows of them allow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from accountant.access.grants import Access
+from accountant.errors import InputError, UnknownName
+from accountant.formats.canonical import decimal_string
+from accountant.home import Home
+from accountant.ledger.families.families import Dataset
+from accountant.ledger.families.left import in_window, left
+from accountant.ledger.families.windows import ALL, window_of, window_words
+
+USUAL = (1, 4, 12, 26, 52)  # of the newest blocks, which a form offers
+ON_A_PAGE = 12
+MOST_BARS = 1000
+
+
+def windows(home: Home, name: str, held: Access, typed: str = "") -> list[dict[str, Any]]:
+    """What a job may read of a dataset that has grown: words, the blocks they mean, what fits, and which has the least
+    left. What was `typed` comes first, where it means something. [] of any other dataset, and where it may not be had.
+    """
+    if not name or not held.may("train", dataset=name):
+        return []
+    try:
+        found = home.ledger.dataset(name, held.principal)
+    except UnknownName:
+        return []
+    if found.last is None or found.last == found.dropped:
+        return []
+    there = found.last - found.dropped
+    words = dict.fromkeys([typed, ALL, *(f"last:{size}" for size in USUAL if size < there)])
+    return [line for line in (_window(found, each) for each in words if each) if line]
+
+
+def _window(dataset: Dataset, words: str) -> dict[str, Any] | None:
+    """None where the words mean no blocks of it."""
+    try:
+        first, last = window_of(words, dataset.dropped, dataset.last or 1, dataset.registration.name)
+    except InputError:
+        return None
+    return {
+        "words": words,
+        "blocks": window_words((first, last)),
+        **left(in_window(dataset, (first, last)), dataset.delta).to_json(),
+    }
+
+
+def blocks_of(home: Home, dataset: Dataset, before: int) -> dict[str, Any] | None:
+    """The blocks of a dataset, the newest first: those below number `before`, a page of them; of all the picture, and
+    those with the least left. None where it has not grown.
+    """
+    if dataset.last is None:
+        return None
+    whole = home.ledger.dataset(dataset.registration.name, blocks=(1, dataset.last)) if dataset.dropped else dataset
+    pairs = [*zip(whole.blocks, whole.own, strict=True)]
+    lines: list[dict[str, Any]] = [
+        {
+            "number": block.number, "entry": block.seq, "records": block.records, "period": block.period,
+            "spent": decimal_string(family.epsilon_of(family.used)), "left": max(0.0, 1 - family.share),
+            "closed_by": None if family.whole is None else family.whole.job, "dropped": block.number <= dataset.dropped,
+        }
+        for block, family in pairs
+    ]  # fmt: skip
+    upto = min(before - 1, dataset.last)
+    shown = lines[max(0, upto - ON_A_PAGE) : upto][::-1]
+    for line in shown:
+        line["time"] = home.ledger.log.entry(line["entry"]).value["time"]
+    there = sorted((line for line in lines if not line["dropped"]), key=lambda line: (line["left"], line["number"]))
+    return {
+        "last": dataset.last, "dropped": dataset.dropped, "shown": shown, "least": there[:3],
+        "untouched": sum(line["left"] == 1 for line in there), "bars": _bars(lines),
+        "newer": upto + ON_A_PAGE + 1 if upto < dataset.last else None,
+        "older": shown[-1]["number"] if shown and shown[-1]["number"] > 1 else None,
+    }  # fmt: skip
+
+
+def _bars(lines: Sequence[dict[str, Any]]) -> str:
+    """An SVG path, 1000 wide and 100 high: of each block a bar as high as what is left; of more than MOST_BARS, of
+    neighbours together the one with the least.
+    """
+    group = -(-len(lines) // MOST_BARS)
+    heights = [min(line["left"] for line in lines[at : at + group]) for at in range(0, len(lines), group)]
+    width = 1000 / len(heights)
+    gap = min(4.0, width * 0.2)
+    return "".join(
+        f"M{at * width:.2f},100V{100 - 100 * max(left, 0.01):.1f}h{width - gap:.2f}V100z"
+        for at, left in enumerate(heights)
+    )

@@ -1,0 +1,422 @@
+"""An entry of the ledger in plain words, and the pages that it leads to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from accountant.ledger.families.families import EVERYBODY
+from accountant.log.entries import Entry
+from accountant.store.entry_kinds import KINDS, EntryKind
+
+Value = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Told:
+    """An entry as a page shows it. `links`: (words, address). `text`: its exact bytes, which are ASCII."""
+
+    entry: int
+    time: str
+    kind: str
+    badge: str
+    label: str
+    words: str
+    text: str
+    links: tuple[tuple[str, str], ...]
+
+
+def told(entry: Entry) -> Told:
+    """The entry in words; of a kind that this version does not know, that it does not."""
+    value = entry.value
+    badge, label, words = _WORDS.get(value["type"], _UNKNOWN)
+    text = entry.body.decode("ascii")
+    return Told(entry.seq, value.get("time", ""), value["type"], badge, label, words(value), text, (*_links(entry),))
+
+
+def _links(entry: Entry) -> list[tuple[str, str]]:
+    value, kind = entry.value, entry.value["type"]
+    found = []
+    job = entry.seq if kind == "reserved" else value.get("reservation")
+    if job is not None:
+        found.append((f"Job {job}", f"/ui/jobs/{job}"))
+    if kind == "profiled":
+        found.append(("Its profile", f"/ui/profiles/{job}"))
+    if "dataset" in value:
+        found.append((f"Dataset {value['dataset']}", f"/ui/datasets/{value['dataset']}"))
+    leads = KINDS.get(kind, EntryKind())
+    if leads.model and value[leads.model]:  # a profile names none
+        found.append((f"Model {value[leads.model]}", f"/ui/models/{value[leads.model]}"))
+    if leads.certificate:
+        found.append((f"Entry {value[leads.certificate]}", f"/ui/ledger/{value[leads.certificate]}"))
+    return found
+
+
+def _registered(value: Value) -> str:
+    budget, unit = value["budget"], value["unit"]["name"]
+    family = f" in a new family, {value['family_name']}" if "family_name" in value else ""
+    cells = " Its numbers stand in fine cells, so that a job may find where to cut them." if "cells" in value else ""
+    kept = ""
+    if "holdout" in value:
+        share = f"{float(value['holdout']) * 100:g} %"
+        kept = f" About {share} of them are kept aside for evaluation, with a budget of the same size."
+    return (
+        f"Dataset {value['dataset']} was registered{family}. Everything that is ever released of these rows may cost "
+        f"epsilon {budget['epsilon']} at delta {budget['delta']} in all. Protected is each {unit}, under "
+        f"{value['relation']}."
+        f"{kept}{_grows(value)}{_targets(value)}{cells}{_query(value)}{_refined(value)}"
+    )
+
+
+def _person(value: Value) -> str:
+    budget = value["budget"]
+    return (
+        f"Of dataset {value['dataset']}, whoever stands in however many blocks has a total as well: epsilon "
+        f"{budget['epsilon']} at delta {budget['delta']}, over all blocks that will ever come. Every job is charged to "
+        "it too, and the rows of each person are bounded over all blocks that it reads."
+    )
+
+
+def _appended(value: Value) -> str:
+    period = value.get("period")
+    days = "" if period is None else f" Every row is of {period['since']} to {period['until']}, by {period['column']}."
+    new = value.get("new_rows")
+    said = "" if new is None else f" {new['by']} said that they stand nowhere else. Reason: {new['reason']}"
+    return (
+        f"{value['by']} appended block {value['block']} to dataset {value['dataset']}, with a budget of its own, of "
+        f"the same size: protected is each unit in each block.{days}{said}{_query(value)}"
+    )
+
+
+def _grows(value: Value) -> str:
+    """What the total is of, where blocks may be appended."""
+    if value["relation"] == "replace-one" or value["unit"]["name"] == "owner":
+        return ""
+    whose = " A person's total over all blocks is an entry of its own." if value["unit"]["column"] is not None else ""
+    return f" A block that is appended has a total of its own.{whose}"
+
+
+def _refined(value: Value) -> str:
+    named = [
+        f"entry {line['entry']} ({line['part']} rows of {line['dataset']}, epsilon {line['epsilon']} at delta "
+        f"{line['delta']})"
+        for line in value.get("refined", ())
+    ]
+    return f" Its schema was refined from what was released of rows: {', '.join(named)}." if named else ""
+
+
+def _query(value: Value) -> str:
+    if "query" not in value:
+        return ""
+    query = value["query"]
+    why = f" {query['by']} said why each is about one person alone: {query['reason']}" if "reason" in query else ""
+    return f" Its rows were read by a query, of sha256 {query['sha256']}.{why}"
+
+
+def _repaired(value: Value) -> str:
+    jobs = " and ".join(str(job["job"]) for job in value["jobs"])
+    return (
+        f"{value['by']} put the accounts of dataset {value['dataset']} right. Reserved before it grew, job {jobs} of "
+        f"{value['analyst']} had stepped by the accounts of every block; each block that was read bears its price "
+        f"now.{_why(value)}"
+    )
+
+
+def _blocks(value: Value) -> str:
+    if "window" not in value:
+        return ""
+    first, last = value["window"]
+    return f"block {first} of " if first == last else f"blocks {first} to {last} of "
+
+
+def _targets(value: Value) -> str:
+    return f" A job predicts one of: {', '.join(value['targets'])}." if "targets" in value else ""
+
+
+def _budget_changed(value: Value) -> str:
+    epsilon = value["budget"]["epsilon"]
+    largest = "" if value.get("largest", epsilon) == epsilon else f" The largest ever in force was {value['largest']}."
+    return f"{value['by']} set a family's total to epsilon {epsilon}; what was spent stays spent.{largest}{_why(value)}"
+
+
+def _quota_set(value: Value) -> str:
+    who = "everybody without a quota of their own" if value["analyst"] == EVERYBODY else value["analyst"]
+    return f"{value['by']} let {who} use at most {float(value['share']) * 100:g} % of a family's budget.{_why(value)}"
+
+
+def _rows_compared(value: Value) -> str:
+    what = {
+        "register": f"a file was to be registered as {value['dataset']}",
+        "append": f"a file was to be appended to {value['dataset']}",
+        "evaluate": f"a model of {value['dataset']} was to be evaluated on a file",
+    }[value["door"]]
+    found = (
+        f"it was refused, for what stands in {' and '.join(value['concerns'])}"
+        if value["concerns"]
+        else ("nothing was found, and nothing was registered")
+    )
+    return (
+        f"Asked by {value['by']}, {what}: its rows were compared with those of registered datasets, and {found}. How "
+        "much was found is told to nobody."
+    )
+
+
+def _labels(value: Value) -> str:
+    return f" Only a worker labelled {' and '.join(value['labels'])} takes it." if "labels" in value else ""
+
+
+_WHOLE = " The job takes the whole total: nothing is admitted beside it or after it."
+
+
+def _reserved(value: Value) -> str:
+    answers = sum(run["count"] for run in value["plan"])
+    about = f" that predicts {value['target']}" if "target" in value else ""
+    about += ", which shall be champion at once" if "promote" in value else ""
+    if "evaluates" in value:
+        rows = ("what is kept aside of " if "part" in value else "") + _blocks(value)
+        beside = f" beside the one of entry {value['against']}" if "against" in value else ""
+        return (
+            f"{value['by']} asked what model {value['model']}, of entry {value['evaluates']}, is worth{beside} on "
+            f"{rows}dataset {value['dataset']}: epsilon {value['claim']['epsilon']} at delta {value['delta']}. "
+            f"The price was set aside.{_WHOLE if 'whole' in value else ''}{_labels(value)}"
+        )
+    if "profile" in value:
+        rows = ("what is kept aside of " if "part" in value else "") + _blocks(value)
+        return (
+            f"{value['by']} asked how the rows of {rows}dataset {value['dataset']} are spread over its public bins: "
+            f"epsilon {value['claim']['epsilon']} at delta {value['delta']}. The price was set aside."
+            f"{_WHOLE if 'whole' in value else ''}{_labels(value)}"
+        )
+    return (
+        f"{value['by']} asked for the learner {value['learner']} on {_blocks(value)}dataset {value['dataset']}, for "
+        f"a model named {value['model']}{about}: epsilon {value['claim']['epsilon']} at delta {value['delta']} for "
+        f"{_count(answers, 'noisy answer', 'noisy answers')}. The price was set aside."
+        f"{_WHOLE if 'whole' in value else ''}{_labels(value)}"
+    )
+
+
+def _token_created(value: Value) -> str:
+    limits = " and ".join(f"{most:,} a {each.removeprefix('per_')}" for each, most in value.get("limits", {}).items())
+    most = f", at most {limits}" if limits else ""
+    scopes = " and ".join(value["scopes"]) or "what its principal is granted"
+    whom = value.get("principal", f"token:{value['name']}")
+    acts = "" if whom == f"token:{value['name']}" else f" It acts for {whom}."
+    return f"A token named {value['name']} was made, for {scopes}{most}.{acts} Only its hash is known here."
+
+
+def _grant_added(value: Value) -> str:
+    on = value["on"] if isinstance(value["on"], str) else " ".join(*value["on"].items())
+    until = f", until {value['expires']}" if value["expires"] else ""
+    return f"{value['by']} granted {value['principal']} the scope {value['scope']} on {on}{until}."
+
+
+def _why(value: Value) -> str:
+    return f" Reason: {value['reason']}"
+
+
+def _signs(value: Value) -> str:
+    return "certificates" if value["role"] == "issuer" else "the ledger"
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number:,} {one if number == 1 else many}"
+
+
+ORDINALS = {1: "first", 2: "second", 3: "third", 4: "fourth", 5: "fifth"}
+
+# Kind -> (badge of the pages, what it is called there, what an entry says).
+_WORDS: dict[str, tuple[str, str, Callable[[Value], str]]] = {
+    "genesis": (
+        "run",
+        "ledger begun",
+        lambda value: (
+            f"The ledger {value['origin']} begins here, with one key that signs certificates and one that signs the "
+            "ledger."
+        ),
+    ),
+    "dataset-registered": ("run", "dataset registered", _registered),
+    "person-total": ("run", "total for one person", _person),
+    "dataset-joined": (
+        "run",
+        "dataset joined",
+        lambda value: (
+            f"Dataset {value['dataset']} was registered. It holds people of datasets that were registered before it, "
+            f"so it shares their budgets: of {_count(len(value['families']), 'family', 'families')}."
+            f"{_targets(value)}{_query(value)}{_refined(value)}"
+        ),
+    ),
+    "dataset-appended": ("run", "block appended", _appended),
+    "blocks-dropped": (
+        "off",
+        "rows deleted",
+        lambda value: (
+            f"{value['by']} deleted the rows of dataset {value['dataset']} up to block {value['upto']}: no job reads "
+            f"them any more, and what was spent on them stays spent.{_why(value)}"
+        ),
+    ),
+    "repaired": ("warn", "accounts repaired", _repaired),
+    "budget-changed": ("warn", "budget changed", _budget_changed),
+    "quota-set": ("warn", "quota set", _quota_set),
+    "reserved": ("wait", "budget reserved", _reserved),
+    "started": (
+        "run",
+        "job started",
+        lambda value: f"Job {value['reservation']} began. From here on its price stays spent, whatever becomes of it.",
+    ),
+    "committed": (
+        "good",
+        "job finished",
+        lambda value: (
+            f"Job {value['reservation']} released its numbers. Their digest stands here, so they cannot be exchanged."
+        ),
+    ),
+    "resumed": (
+        "run",
+        "job goes on",
+        lambda value: (
+            f"Job {value['reservation']} goes on in another process, after the one that ran it ended, for the "
+            f"{ORDINALS[value['times']]} time. What was drawn before is not drawn again; it costs nothing more."
+        ),
+    ),
+    "burned": (
+        "bad",
+        "job failed",
+        lambda value: (
+            f"Job {value['reservation']} came to nothing after it had begun ({value['reason']}). Its price stays spent."
+        ),
+    ),
+    "released": (
+        "off",
+        "budget given back",
+        lambda value: (
+            f"Job {value['reservation']} was given up before it began. No row was read, and its price was given back."
+        ),
+    ),
+    "issued": (
+        "good",
+        "certificate issued",
+        lambda value: (
+            f"The certificate of model {value['name']}, made by job {value['reservation']}, was bound to the model's "
+            "bytes."
+        ),
+    ),
+    "derived": (
+        "good",
+        "model edited",
+        lambda value: (
+            f"{value['by']} edited model {value['name']} without its data, which costs no privacy. It takes the place "
+            f"of the one certified by entry {value['base']}.{_why(value)}"
+        ),
+    ),
+    "evaluated": (
+        "good",
+        "model evaluated",
+        lambda value: (
+            f"What model {value['name']} is worth was measured by job {value['reservation']}. The signed statement is "
+            "bound here to the model's bytes."
+        ),
+    ),
+    "profiled": (
+        "good",
+        "dataset profiled",
+        lambda value: (
+            f"How the rows of dataset {value['dataset']} are spread was counted by job {value['reservation']}, with "
+            "noise. The signed statement is bound here."
+        ),
+    ),
+    "revoked": (
+        "bad",
+        "certificate revoked",
+        lambda value: f"{value['by']} revoked the certificate of entry {value['issued']}.{_why(value)}",
+    ),
+    "model-promoted": (
+        "run",
+        "model promoted",
+        lambda value: (
+            f"{value['by']} made version {value['version']} of model {value['name']} its champion"
+            + (f", in place of version {value['replaces']}" if "replaces" in value else "")
+            + f".{_why(value)}"
+            + (f" The statement of entry {value['worth']} speaks for it." if "worth" in value else "")
+        ),
+    ),
+    "model-retired": (
+        "off",
+        "model retired",
+        lambda value: (
+            f"{value['by']} took version {value['version']} of model {value['name']} out of service.{_why(value)}"
+        ),
+    ),
+    "model-restored": (
+        "run",
+        "model restored",
+        lambda value: (
+            f"{value['by']} put version {value['version']} of model {value['name']} back into service.{_why(value)}"
+        ),
+    ),
+    "token-created": ("run", "token made", _token_created),
+    "token-revoked": ("bad", "token revoked", lambda value: f"The token {value['name']} was ended permanently."),
+    "grant-added": ("run", "grant made", _grant_added),
+    "grant-revoked": (
+        "bad",
+        "grant revoked",
+        lambda value: f"{value['by']} revoked the grant of entry {value['grant']}.{_why(value)}",
+    ),
+    "key-added": (
+        "run",
+        "key added",
+        lambda value: f"{value['by']} added a key that signs {_signs(value)}.{_why(value)}",
+    ),
+    "key-retired": (
+        "off",
+        "key retired",
+        lambda value: (
+            f"{value['by']} retired a key that signed {_signs(value)}; what it signed before stands.{_why(value)}"
+        ),
+    ),
+    "key-compromised": (
+        "bad",
+        "key compromised",
+        lambda value: (
+            f"{value['by']} declared a key lost that signed {_signs(value)}: it speaks for nothing after entry "
+            f"{value['after']}.{_why(value)}"
+        ),
+    ),
+    "rows-compared": ("warn", "rows compared", _rows_compared),
+    "campaign-opened": (
+        "run",
+        "campaign opened",
+        lambda value: (
+            f"Owners were asked for one report each, for job {value['reservation']}. What all of them were asked has "
+            f"this digest: {value['definition']}."
+        ),
+    ),
+    "campaign-closed": (
+        "good",
+        "campaign closed",
+        lambda value: (
+            f"The campaign of job {value['reservation']} takes no more reports: "
+            f"{_count(value['reports'], 'owner', 'owners')} had answered."
+        ),
+    ),
+    "campaign-round": (
+        "run",
+        "turn ended",
+        lambda value: (
+            f"Turn {value['round']} of the campaign of job {value['reservation']} is over: "
+            f"{_count(value['reports'], 'owner', 'owners')} answered. What was learnt so far, by which the next owners "
+            f"go, has this digest: {value['ensemble']}."
+        ),
+    ),
+    "campaign-answered": (
+        "run",
+        "aggregator answered",
+        lambda value: (
+            f"Aggregator {value['aggregator']} has an answer to the campaign of job {value['reservation']}, a sum "
+            f"with its noise, and sends no other. The answer has this digest: {value['answer']}."
+        ),
+    ),
+}
+_UNKNOWN = ("off", "of another kind", lambda value: "This version of dpserve does not know entries of this kind.")
+LABELS = {kind: _WORDS[kind][:2] for kind in KINDS}
+"""Every kind of entry: (badge of the pages, what it is called there). A kind without words raises KeyError here."""

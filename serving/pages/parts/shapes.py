@@ -1,0 +1,148 @@
+"""What a model's pictures and its what-if form are made of: released numbers as JSON for the scripts of its page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from math import isfinite, log10
+from typing import Any
+
+from models.explain.explain import Bin, PairShape, Shape, pair_shapes, shapes, spoken_for, unit
+from models.features.features import CALENDAR, CalendarFeature, CategoricalFeature, Feature, NumericFeature
+from models.forms.ensemble import Ensemble
+
+FEATURES = 24  # drawn at a time
+VOTES = 200
+TREES = 12
+PAIRS = 24  # maps of what two features add together
+STEPS = 200  # of a slider from end to end
+
+
+def picture(ensemble: Ensemble, after: int = 0) -> dict[str, Any]:
+    """What FEATURES features from `after` on add, the most important first, in `unit`; `next`: where the rest begins.
+    Of what is no sum over features, importances and text alone: it asks features together."""
+    scale = ensemble.link if ensemble.in_votes else 1.0  # of others they are in it already
+    common = {
+        "form": ensemble.word,
+        "unit": ensemble.score_unit or unit(ensemble),
+        "labels": [str(label) for label in spoken_for(ensemble)],
+        "importances": [{"feature": name, "size": size * scale} for name, size in ensemble.importances().items()],
+    }
+    if not ensemble.adds_up:
+        texts = ensemble.texts()
+        return {
+            **common,
+            "features": [],
+            "next": None,
+            "trees": texts[:TREES],
+            "parts": ensemble.parts,
+            "of": len(texts),
+        }
+    groups = [list(group) for _, group in groupby(shapes(ensemble), key=lambda shape: shape.feature)]
+    shown = [_feature(group, scale) for group in groups[after : after + FEATURES]]
+    more = after + FEATURES if len(groups) > after + FEATURES else None
+    votes = _votes(ensemble) if ensemble.in_votes and not after else None
+    pairs = [] if after else [_pair(shape) for shape in pair_shapes(ensemble)[:PAIRS]]
+    return {**common, "features": shown, "next": more, "of": len(groups), "votes": votes, "pairs": pairs}
+
+
+def _pair(shape: PairShape) -> dict[str, Any]:
+    """A map of what two features add together: a row for each group of the first."""
+    places = [(row, column) for row in shape.rows for column in shape.columns]
+    return {
+        "feature": shape.feature,
+        "features": shape.features,
+        "importance": shape.importance,
+        "rows": shape.rows,
+        "columns": shape.columns,
+        "cells": [
+            {"row": row, "column": column, "adds": each.votes, "error": each.error, "count": each.count}
+            for (row, column), each in zip(places, shape.bins, strict=True)
+        ],
+    }
+
+
+def _feature(group: Sequence[Shape], scale: float) -> dict[str, Any]:
+    first = group[0]
+    return {
+        "feature": first.feature,
+        "kind": "numeric" if first.kind in CALENDAR else first.kind,
+        "calendar": first.kind if first.kind in CALENDAR else None,
+        "importance": scale * max(shape.importance for shape in group),
+        "shapes": [{"label": str(shape.label), "bins": [_bin(each, scale) for each in shape.bins]} for shape in group],
+    }
+
+
+def _bin(found: Bin, scale: float) -> dict[str, Any]:
+    """An end of an interval that has none is null."""
+    low, high = (end if end is not None and isfinite(end) else None for end in (found.low, found.high))
+    return {
+        "label": found.label,
+        "interval": found.low is not None,
+        "low": low,
+        "high": high,
+        "adds": found.votes * scale,
+        "error": found.error,
+        "count": found.count,
+    }
+
+
+def _votes(ensemble: Ensemble) -> list[dict[str, Any]]:
+    return [
+        {"votes": row.votes, "test": row.test, "feature": row.feature, "label": str(row.label)}
+        for row in ensemble.vote_table()[:VOTES]
+    ]
+
+
+@dataclass(frozen=True)
+class Input:
+    """A control of the what-if form. `choices`: pairs of what is sent and what is read; of a number, none. It starts in
+    the middle of what is public: nobody's record."""
+
+    name: str
+    kind: str
+    start: str
+    choices: tuple[tuple[str, str], ...] = ()
+    low: float | None = None
+    high: float | None = None
+    step: float | None = None
+
+
+def inputs(features: Sequence[Feature]) -> list[Input]:
+    """A control for each feature, in their order."""
+    return [_input(feature) for feature in features]
+
+
+def _input(feature: Feature) -> Input:
+    if isinstance(feature, CategoricalFeature):
+        listed = tuple((f"={value}", value) for value in feature.values)
+        start = listed[0][0] if listed else ""
+        return Input(feature.name, feature.kind, start, (*listed, ("?", "another value"), ("", "not known")))
+    if isinstance(feature, CalendarFeature):
+        middle = feature.edges[len(feature.edges) // 2] if feature.edges else 0.0
+        return Input(feature.name, feature.kind, feature.text(middle))
+    if isinstance(feature, NumericFeature):
+        return _number(feature)
+    return Input(feature.name, feature.kind, "false", (("true", "true"), ("false", "false"), ("", "not known")))
+
+
+def _number(feature: NumericFeature) -> Input:
+    """A slider from the first cut point to the last, with a step that people would choose."""
+    if not feature.edges:
+        return Input(feature.name, feature.kind, "0")
+    low, high, middle = feature.edges[0], feature.edges[-1], feature.edges[len(feature.edges) // 2]
+    step = _round_step((high - low) / STEPS) if high > low else None
+    start = middle if step is None else round(middle / step) * step
+    return Input(feature.name, feature.kind, f"{start:.10g}", (), low, high, step)
+
+
+def _round_step(rough: float) -> float:
+    """The largest of 1, 2, 5 times a power of ten that is not above; at least 1 where the whole is wide enough."""
+    power = 10.0 ** (len(str(int(rough))) - 1 if rough >= 1 else -_places(rough))
+    step = max(each * power for each in (1, 2, 5) if each * power <= rough * (1 + 1e-9))
+    return 1.0 if 0.1 <= step < 1 else step
+
+
+def _places(rough: float) -> int:
+    return int(-(log10(rough) // 1))

@@ -1,0 +1,161 @@
+"""The frame of the pages: templates that escape, the navigation by scope, words for numbers, and forms.
+
+A page is a template filled by `page`; it is a GET and changes nothing. What changes something is a POST of a form to an
+address under /ui, which answers with `see_other`. Scripts only add to what works without them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from accountant.access.grants import Access
+from accountant.access.tokens import SCOPES, Token
+from accountant.errors import InputError
+from serving.http.rights import JOBS, READS
+from serving.pages.parts import static_files
+from serving.wire.request_bodies import read_body
+
+FORM_BYTES = 1 << 16
+MOST_FIELDS = 200
+FORM = b"application/x-www-form-urlencoded"
+RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+@dataclass(frozen=True)
+class Place:
+    """A line of the navigation, for who holds one of `scopes`; on everything, where it shows the `whole`."""
+
+    path: str
+    label: str
+    scopes: tuple[str, ...]
+    says: str
+    whole: bool = False
+
+
+PLACES = (
+    Place("/ui/datasets", "Datasets", READS, "What is registered, and what is left of each budget"),
+    Place("/ui/jobs", "Jobs", JOBS, "What was asked for, what runs, and what it cost"),
+    Place("/ui/schedules", "Schedules", ("train", "audit", "steward"), "Jobs that are asked for again each period"),
+    Place("/ui/campaigns", "Campaigns", ("train", "audit"), "Owners who keep their rows, and how many answered", True),
+    Place("/ui/models", "Models", SCOPES, "What was released, with its certificate"),
+    Place("/ui/ledger", "Ledger", ("audit",), "Every entry, in plain words and as it was signed", True),
+    Place("/ui/audit", "Audit", ("audit",), "Whether the ledger still adds up", True),
+    Place("/ui/grants", "Grants", SCOPES, "Who may do what, on what, until when"),
+    Place("/ui/tokens", "Tokens", ("admin",), "Who may ask for what", True),
+)
+
+
+# Where the documentation explains a page: by how its address begins, the longest first.
+HELP = (
+    ("/ui/drafts", "dashboard#registering-a-dataset"), ("/ui/datasets", "budgets"), ("/ui/profiles", "profile"),
+    ("/ui/jobs", "dashboard#a-job-the-price-first"), ("/ui/campaigns", "local"),
+    ("/ui/schedules", "budgets#one-that-grows-blocks"),
+    ("/ui/verify", "verifying-in-the-browser"), ("/ui/models", "dashboard#models"), ("/ui/ledger", "audit"),
+    ("/ui/audit", "audit"), ("/ui/grants", "access"), ("/ui/tokens", "access"), ("/ui", "dashboard"), ("/api", "curl"),
+)  # fmt: skip
+
+
+def places(access: Access | None) -> list[Place]:
+    """Where somebody with these rights may go."""
+    if access is None:
+        return []
+    return [place for place in PLACES if (access.may if place.whole else access.has)(*place.scopes)]
+
+
+def figure(value: str | float | Decimal, digits: int = 4) -> str:
+    """A number for people: up to `digits` significant digits, no needless zeros, small ones as 5 × 10⁻⁷."""
+    number = Decimal(str(value))
+    if not number:
+        return "0"
+    if number.adjusted() < -4:
+        mantissa, _, exponent = f"{number:.{digits - 1}e}".partition("e")
+        power, times = f"10{exponent.replace('+', '').translate(RAISED)}", mantissa.rstrip("0").rstrip(".")
+        return power if times == "1" else f"{times} × {power}"
+    text = f"{number:,.{max(0, digits - 1 - number.adjusted())}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def percent(share: str | float) -> str:
+    """A share as per cent. What is left is never rounded up to all, nor down to nothing."""
+    value = 100 * float(share)
+    if 0 < value < 1:
+        return "< 1 %"
+    return f"{int(value)} %" if 99 < value < 100 else f"{round(value)} %"
+
+
+def clock(time: str) -> str:
+    """2026-11-21T16:09:04Z -> 21 Nov 2026, 16:09 UTC is what `<time>` holds in words; the element keeps the exact."""
+    months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
+    day, _, rest = time.partition("T")
+    year, month, number = day.split("-")
+    return f"{int(number)} {months[int(month) - 1]} {year}, {rest[:5]} UTC"
+
+
+def _environment() -> Environment:
+    found = Environment(
+        loader=FileSystemLoader(Path(__file__).parents[1] / "templates"),
+        autoescape=select_autoescape(default=True),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.filters |= {"figure": figure, "percent": percent, "clock": clock, "count": lambda number: f"{number:,}"}
+    found.globals |= {"static": static_files.address}
+    return found
+
+
+TEMPLATES = _environment()
+
+
+def page(request: Request, template: str, *, status: int = 200, **context: Any) -> Response:
+    """The template as a page for whoever asks. Nothing of it may be kept by a cache: it is theirs alone."""
+    token: Token | None = request.scope.get("dpserve.token")
+    access: Access | None = request.scope.get("dpserve.access")
+    here = request.url.path
+    frame = {"token": token, "places": places(access), "here": here, "may": _may(access)}
+    frame |= {"help": next((f"/docs/{at}" for start, at in HELP if here.startswith(start)), "/docs")}
+    text = TEMPLATES.get_template(template).render({"status": status, **frame, **context})
+    return HTMLResponse(text, status, headers={"Cache-Control": "no-store", "Vary": "Cookie"})
+
+
+def _may(access: Access | None) -> Mapping[str, bool]:
+    """By scope, whether it is held on anything; of those that open ledger, registration and tokens, on everything."""
+    whole = ("audit", "steward", "admin")
+    return {scope: access is not None and (access.may if scope in whole else access.has)(scope) for scope in SCOPES}
+
+
+async def form_fields(request: Request, *names: str) -> dict[str, str]:
+    """The fields of a posted form, each once and none but `names`; absent ones are empty. InputError else."""
+    pairs = parse_form(await read_body(request, FORM_BYTES, FORM))
+    found = dict(pairs)
+    unknown = sorted(found.keys() - set(names)) if names else []
+    if unknown or len(found) != len(pairs):
+        raise InputError(f"form: {unknown[0][:80]!r} is not a field" if unknown else "form: a field stands twice")
+    return {**dict.fromkeys(names, ""), **found}
+
+
+def parse_form(raw: bytes, most: int = MOST_FIELDS) -> list[tuple[str, str]]:
+    """The fields of a form in their order, as often as they stand there, at most `most`. InputError where it is not
+    one.
+    """
+    try:
+        return parse_qsl(
+            raw.decode("ascii"), keep_blank_values=True, strict_parsing=bool(raw), errors="strict",
+            max_num_fields=most,
+        )  # fmt: skip
+    except ValueError:
+        raise InputError("form: cannot be read") from None
+
+
+def see_other(path: str) -> Response:
+    """After a change: the browser goes to a page, so that reloading it changes nothing."""
+    return Response(status_code=303, headers={"Location": path})

@@ -1,0 +1,103 @@
+"""The page of schedules: which there are, for how long each can be kept, and a new one with a preview of that."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from accountant.access.grants import Access
+from accountant.errors import DpserveError
+from accountant.home import Home
+from serving.http.rights import LISTED, NAMED
+from serving.http.routes import Door, access, require_dataset, state, with_prices
+from serving.pages.datasets import every_dataset
+from serving.pages.parts.ui import form_fields, page, see_other
+from serving.rest.schedules import begun, shown
+from serving.wire import lists
+from serving.wire.errors import status_of
+from serving.wire.request_bodies import known_query
+from training.jobs.schedule import PERIODS, remove_as
+
+HTML = "text/html"
+COLUMNS = (
+    *("name", "dataset", "target", "learner", "epsilon", "delta", "blocks", "model"),
+    *("every", "start", "by", "until", "stopped"),
+)
+FIELDS = ("name", "dataset", "epsilon", "delta", "learner", "blocks", "model", "target", "every", "start", "promote")
+
+
+async def listed(request: Request) -> Response:
+    """All that may be seen, and the form; with a name in the query, what it could be kept for."""
+    known_query(request, *FIELDS, lists.FORM)
+    form = lists.form_of(request)
+    if form is not None:
+        found = await with_prices(request, shown, state(request).home, access(request))
+        return lists.as_file(form, "schedules", COLUMNS, found)
+    typed = {name: request.query_params.get(name, "").strip() for name in FIELDS}
+    return await _page(request, typed, preview=bool(typed["name"] and typed["dataset"] and typed["epsilon"]))
+
+
+async def _page(
+    request: Request, typed: dict[str, str], preview: bool = False, problem: DpserveError | None = None
+) -> Response:
+    home, held, previewed = state(request).home, access(request), None
+    if preview:
+        try:
+            await require_dataset(request, ("train",), typed["dataset"])
+            previewed = await with_prices(request, begun, home, _body(typed), held, True)
+        except DpserveError as error:
+            problem = error
+    found = await with_prices(request, _found, home, held)
+    status = 200 if problem is None else status_of(problem)
+    said = "" if problem is None else problem.message
+    return page(
+        request, "schedules.html", status=status, typed=typed, preview=previewed, problem=said, periods=[*PERIODS],
+        **found,
+    )  # fmt: skip
+
+
+def _found(home: Home, held: Access) -> dict[str, Any]:
+    lines = shown(home, held)
+    for line in lines:
+        line["removable"] = held.owns(line["by"]) or held.may("steward", dataset=line["dataset"])
+    names = [each.registration.name for each in every_dataset(home)]
+    return {"schedules": lines, "datasets": [name for name in names if held.may("train", dataset=name)]}
+
+
+def _body(typed: dict[str, str]) -> dict[str, Any]:
+    given = {name: value for name, value in typed.items() if value and name != "promote"}
+    return {**given, "promote": bool(typed["promote"])}
+
+
+async def begin(request: Request) -> Response:
+    """Enter the one that was previewed."""
+    typed = {name: value.strip() for name, value in (await form_fields(request, *FIELDS)).items()}
+    held = await require_dataset(request, ("train",), typed["dataset"])
+    try:
+        await with_prices(request, begun, state(request).home, _body(typed), held, False)
+    except DpserveError as error:
+        return await _page(request, typed, problem=error)
+    return see_other("/ui/schedules")
+
+
+async def remove(request: Request) -> Response:
+    """Forget one."""
+    await form_fields(request)
+    name = request.path_params["schedule"]
+    await with_prices(request, partial(remove_as, state(request).home, name, access(request)))
+    return see_other("/ui/schedules")
+
+
+DOORS = (
+    Door(
+        "GET", "/ui/schedules", ("train", "audit", "steward"), listed, "Schedules", media=HTML, hidden=True, on=LISTED
+    ),
+    Door("POST", "/ui/schedules", ("train",), begin, "Begin a schedule", 303, media=HTML, hidden=True, on=NAMED),
+    Door(
+        "POST", "/ui/schedules/{schedule}/remove", ("train", "steward"), remove, "Remove a schedule", 303, media=HTML,
+        hidden=True, on=LISTED,
+    ),
+)  # fmt: skip

@@ -1,1 +1,0 @@
-"""Pages on which somebody does something in steps: registers a file, has one predicted, edits a model."""

@@ -1,0 +1,1 @@
+"""Settings, and what a server needs before it starts."""

@@ -1,0 +1,58 @@
+"""Places that last as long as a connection: so many at a time of one caller, and of all, over all workers and servers
+of a home on this machine.
+
+A place is a lock on a numbered file, in which its caller stands. The operating system gives it back where a worker is
+killed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+from pathlib import Path
+
+from accountant.system.files import locked
+from serving.wire.errors import TooManyRequests
+
+
+class Place:
+    """Held until it is closed, or forgotten."""
+
+    def __init__(self, file: int) -> None:
+        self.file = file
+
+    def close(self) -> None:
+        """Give it back; once is enough."""
+        file, self.file = self.file, -1
+        if file >= 0:
+            os.close(file)
+
+    __del__ = close
+
+
+def take_place(folder: Path, caller: str, what: str, most_of_one: int, most: int) -> Place:
+    """One of `most` places. TooManyRequests where the caller has `most_of_one` already, or all are taken."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    name, own, found = hashlib.sha256(caller.encode()).digest(), 0, None
+    with locked(folder / "lock"):
+        for number in range(most):
+            file = os.open(folder / str(number), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                own += os.pread(file, len(name), 0) == name
+                os.close(file)
+                continue
+            if found is None:
+                found = Place(file)
+            else:
+                os.close(file)
+        if found is None or own >= most_of_one:
+            if found is not None:
+                found.close()
+            limit = most if own < most_of_one else most_of_one
+            said = f"{limit} {what} are open, and no more may be at a time; ask again in 5 s"
+            raise TooManyRequests(said, limit=limit, per="moment", retry_after=5)
+        os.pwrite(found.file, name, 0)
+    return found

@@ -1,0 +1,147 @@
+"""What is checked before anything is served, each check closed where it fails and with a message that says what to do;
+then saying when the server is ready, and where.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import os
+import socket
+import ssl
+import stat
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cryptography import x509
+
+from accountant.errors import InputError
+from accountant.home import Home, local
+from serving.process.config.healthy import is_ready
+
+LOG = logging.getLogger("dpserve.launch")
+EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+LOOK_SECONDS = 1.0  # for an answer
+HOST, PORT, AUDIT_SECONDS, DRAIN_SECONDS, JOB_WORKERS = (
+    "127.0.0.1",
+    3000,
+    3600,
+    2,
+    1,
+)  # of `dpserve serve`; its flags show them
+SHARED, OWN = ("models", "datasets", "jobs"), ("logs", "run")
+
+
+@dataclass(frozen=True)
+class Tls:
+    """A certificate chain and its private key, both PEM."""
+
+    certificate: Path
+    key: Path
+
+
+@dataclass(frozen=True)
+class Listening:
+    """Where the server listens, with how many processes, under which certificate."""
+
+    host: str
+    port: int
+    workers: int | None = None
+    tls: Tls | None = None
+
+    @property
+    def url(self) -> str:
+        """Where a browser finds it."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'http' if self.tls is None else 'https'}://{host}:{self.port}"
+
+
+def tls_of(certificate: Path | None, key: Path | None) -> Tls | None:
+    """Both or none. InputError for one alone."""
+    if certificate is None and key is None:
+        return None
+    if certificate is None or key is None:
+        raise InputError("--tls-cert, --tls-key: must be given both, or neither")
+    return Tls(certificate.absolute(), key.absolute())
+
+
+def check_place(path: Path) -> None:
+    """The home is nobody else's to enter. A folder that is not there yet will be made so."""
+    if path.exists() and stat.S_IMODE(path.stat().st_mode) & 0o077:
+        mode = stat.S_IMODE(path.stat().st_mode)
+        raise InputError(f"home={path}: others may enter it (mode {mode:04o}); chmod 700, or name a folder inside it")
+
+
+def check_home(home: Home) -> None:
+    """The home's folders, and this machine's own, can be read and written, whatever the keys and the ledger say. Makes
+    those that are absent.
+    """
+    own = local(home.path)
+    own.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for place, name in [*((home.path, name) for name in SHARED), *((own, name) for name in OWN)]:
+        (place / name).mkdir(mode=0o700, exist_ok=True)
+        if not os.access(place / name, os.R_OK | os.W_OK | os.X_OK):
+            raise InputError(f"home={place}: {name}/ must be readable and writable for the user that serves")
+    for place in {home.path, own}:
+        if not os.statvfs(place).f_bavail:
+            raise InputError(f"home={place}: no space is left there; nothing could be recorded")
+
+
+def check_listening(asked: Listening) -> None:
+    """The address is one of this machine's, the port is free, certificate and key are a pair that is good today."""
+    if asked.tls is not None:
+        _check_tls(asked.tls)
+    try:
+        ipaddress.ip_address(asked.host)
+    except ValueError:
+        raise InputError(f"host={asked.host}: must be an IP address of this machine, as 127.0.0.1 or 0.0.0.0") from None
+    bound(asked).close()
+
+
+def bound(asked: Listening) -> socket.socket:
+    """A socket that has the address and does not listen yet. InputError where it cannot be had."""
+    family = socket.AF_INET if ipaddress.ip_address(asked.host).version == 4 else socket.AF_INET6
+    found = socket.socket(family, socket.SOCK_STREAM)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # what is being closed is free
+    try:
+        found.bind((asked.host, asked.port))
+    except OSError as error:
+        found.close()
+        if isinstance(error, PermissionError):
+            raise InputError(f"port={asked.port}: not allowed to this user; take one from 1024 on") from None
+        why = f"port={asked.port}: cannot be listened on at {asked.host} ({error.strerror}); take another --port"
+        raise InputError(why) from None
+    return found
+
+
+def _check_tls(tls: Tls) -> None:
+    for flag, path in (("--tls-cert", tls.certificate), ("--tls-key", tls.key)):
+        if not path.is_file() or not os.access(path, os.R_OK):
+            raise InputError(f"{flag}={path}: must be a file that can be read")
+    if stat.S_IMODE(tls.key.stat().st_mode) & 0o007:
+        raise InputError(f"--tls-key={tls.key}: must not be readable by others; chmod 600")
+    try:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(tls.certificate, tls.key, password="")  # or it would ask on the terminal
+        found = x509.load_pem_x509_certificate(tls.certificate.read_bytes())
+    except (ssl.SSLError, ValueError) as error:
+        reason = getattr(error, "reason", None) or "not PEM"
+        raise InputError(
+            f"--tls-cert={tls.certificate}, --tls-key={tls.key}: must be a PEM certificate and its key without a "
+            f"passphrase ({reason})"
+        ) from None
+    if not found.not_valid_before_utc <= datetime.now(UTC) < found.not_valid_after_utc:
+        raise InputError(
+            f"--tls-cert={tls.certificate}: is good from {found.not_valid_before_utc:%Y-%m-%d} to "
+            f"{found.not_valid_after_utc:%Y-%m-%d}, not today; renew it"
+        )
+
+
+def said_ready(listening: Listening) -> bool:
+    """Whether /readyz answers 200; it is logged where it does."""
+    host = EVERYWHERE.get(listening.host, listening.host)
+    ready = is_ready(host, listening.port, listening.tls is not None, LOOK_SECONDS)
+    if ready:
+        LOG.info("ready, listening on %s; the dashboard is at %s/ui", listening.url, listening.url)
+    return ready

@@ -1,0 +1,1 @@
+"""What an operator watches: access log, logs, metrics, audit runs."""

@@ -1,0 +1,148 @@
+"""The audit that the server repeats by itself: one at a time, its result in the home for the doors and the metrics.
+
+`dpserve serve` starts one at its start, every DPSERVE_AUDIT_SECONDS, and when somebody asked; each in a process of its
+own, on its own niceness. It trusts the home's trust file; an auditor who trusts nobody repeats it with keys kept
+elsewhere (docs/audit.md).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from accountant.errors import LedgerInvalid, ModelInvalid, VerificationError
+from accountant.home import Home, local
+from accountant.system.files import PUBLIC, locked, replace_unsynced
+
+if TYPE_CHECKING:
+    from accountant.audit.judge_models import Bundle
+    from accountant.audit.tree_of_entries import Report
+
+MOST_PROBLEMS = 200
+KEYS = {"at", "entries", "root", "ok", "problems", "seconds"}
+
+
+def run_audit(home: Home) -> dict[str, Any]:
+    """Audit the whole home and keep the result: {"at", "entries", "root", "ok", "problems", "seconds"}."""
+    return audit_at(home.path, home.ledger.log.database.url)
+
+
+def audit_at(path: Path, url: str) -> dict[str, Any]:
+    """As `run_audit`, for a home that may refuse to open: a rolled-back ledger is a result. LedgerUnavailable, OSError:
+    it could not be read, which says nothing of it, so nothing is kept.
+    """
+    with _alone(path):
+        _asked(path).unlink(missing_ok=True)  # before the first entry is read: whoever asks later gets another
+        at, start = now(), time.monotonic()
+        try:
+            found = _report(path, url)
+        except VerificationError as error:
+            from accountant.audit.tree_of_entries import Report  # loaded by what failed, and only then needed
+
+            found = Report(0, "", (error.message,))
+        body = {
+            "at": at,
+            "entries": found.entries,
+            "root": found.root,
+            "ok": found.ok,
+            "problems": _shortened(found.problems),
+            "seconds": round(time.monotonic() - start, 3),
+        }
+        _write(_result(path), json.dumps(body).encode())
+        return body
+
+
+def _report(path: Path, url: str) -> Report:
+    # It brings numba: whoever only reads the result need not wait for that.
+    from accountant.audit.audit import audit_place
+    from accountant.log.collect import kept
+    from models.store.versions import champions
+
+    cosigned = kept(path)
+    place = {**os.environ, "DPSERVE_HOME": str(path), "DPSERVE_LEDGER_URL": url}
+    known = [] if cosigned is None else [cosigned]
+    return audit_place(place, bundles_of(path / "models"), known, champions=partial(champions, path / "models"))
+
+
+def bundles_of(models: Path) -> Iterator[Bundle]:
+    """Every model of a home; one whose files cannot be read has an envelope that does not verify."""
+    from models.store.bundle import ModelStore, read_bundle  # brings the store of models: as above
+
+    store = ModelStore(models)
+    for name in store.names():
+        for version in store.versions(name):
+            try:
+                found = read_bundle(store.root / name / str(version))
+                yield f"{name}@{version}", found.envelope, found.proof, found.onnx
+            except ModelInvalid:
+                yield f"{name}@{version}", b"", b"", b""
+
+
+def last_audit(home: Home) -> dict[str, Any] | None:
+    """The newest result; None before the first. LedgerInvalid where the file says something else."""
+    return read_last(home.path)
+
+
+def read_last(path: Path) -> dict[str, Any] | None:
+    """As `last_audit`, of the home at `path`."""
+    try:
+        found = json.loads(_result(path).read_bytes())
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or found.keys() != KEYS:
+        raise LedgerInvalid(f"{_result(path).name}: is no audit's result; remove it")
+    return found
+
+
+def ask(home: Home) -> str:
+    """Ask for an audit of what stands now -> the time asked at; the audit that answers has this time or a later one."""
+    at = now()
+    _write(_asked(home.path), at.encode())
+    return at
+
+
+def is_asked(path: Path) -> bool:
+    """Whether an audit was asked for that has not begun."""
+    return _asked(path).exists()
+
+
+def now() -> str:
+    """The time in UTC to the millisecond."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _shortened(problems: tuple[str, ...]) -> list[str]:
+    more = len(problems) - MOST_PROBLEMS
+    return [*problems[:MOST_PROBLEMS], *([f"and {more} more; dpserve ledger audit prints all"] if more > 0 else [])]
+
+
+def _result(path: Path) -> Path:
+    return local(path) / "logs" / "audit.json"
+
+
+def _asked(path: Path) -> Path:
+    return local(path) / "logs" / "audit.asked"
+
+
+def _write(path: Path, raw: bytes) -> None:
+    """Whole or not at all: a reader never sees a part."""
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    replace_unsynced(path, raw, PUBLIC)
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """One audit of a home at a time; a second waits."""
+    lock = local(path) / "logs" / "audit.lock"
+    lock.parent.mkdir(mode=0o700, exist_ok=True)
+    with locked(lock):
+        yield

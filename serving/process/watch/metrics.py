@@ -1,0 +1,279 @@
+"""Prometheus metrics. What happens in a worker is counted there and added up over the workers; what the home knows is
+read when it is asked for (`serving.process.watch.metrics`). No metric depends on the rows, and every label comes from a
+bounded set.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.registry import Collector
+from starlette.types import Scope
+
+from accountant.errors import LedgerInvalid
+from accountant.home import Home
+from accountant.ledger.families.families import Dataset
+from accountant.ledger.families.left import ROOMIEST, FamilyRow, families_of, left, left_in_windows
+from accountant.ledger.families.records import HOLDOUT, WAITING
+from accountant.ledger.job_counts import JobFigures, queue
+from models.store.bundle import CHAMPION
+from models.store.standing import Standing
+from models.worth.statements import judgements
+from serving.process.watch.audit_runs import read_last
+
+BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
+METHODS = frozenset({"GET", "HEAD", "POST", "DELETE", "PUT", "PATCH", "OPTIONS"})
+
+PREDICTIONS = Counter("dpserve_predictions", "Records predicted.", ["model"], registry=None)
+SECONDS = Histogram(
+    "dpserve_prediction_seconds", "Seconds to answer a prediction request.", ["model"], buckets=BUCKETS, registry=None
+)
+REFUSALS = Counter("dpserve_refusals", "Jobs refused.", ["dataset", "reason"], registry=None)
+FAILURES = Counter(
+    "dpserve_certificate_failures", "Models found not to verify, counted by every worker.", ["reason"], registry=None
+)
+REQUESTS = Counter("dpserve_requests", "Requests answered.", ["method", "route", "status"], registry=None)
+MISMATCHES = Counter(
+    "dpserve_index_mismatches",
+    "Rows of the ledger's index that say what was never signed, counted by every worker.",
+    ["table"],
+    registry=None,
+)
+COUNTED = (PREDICTIONS, SECONDS, REFUSALS, FAILURES, REQUESTS, MISMATCHES)
+
+
+@lru_cache(maxsize=4096)
+def _requests(method: str, route: str, status: int) -> Any:
+    return REQUESTS.labels(method, route, status)
+
+
+def count_request(scope: Scope, status: int) -> None:
+    """By the route's template, never the path: "none" where no route was meant, or none was looked for."""
+    _requests(known_method(scope), route_of(scope), status).inc()
+
+
+def known_method(scope: Scope) -> str:
+    """The method of a request; "other" for what is none."""
+    return scope["method"] if scope["method"] in METHODS else "other"
+
+
+def route_of(scope: Scope) -> str:
+    """The template of its route; "none" where there is none."""
+    return str(getattr(scope.get("route"), "path", "none"))
+
+
+def render(collectors: Iterable[Collector]) -> bytes:
+    """The exposition text: what all workers counted, and what the collectors read now."""
+    registry = CollectorRegistry()
+    if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
+        MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+    else:
+        for metric in COUNTED:
+            registry.register(metric)
+    for collector in collectors:
+        registry.register(collector)
+    return generate_latest(registry)
+
+
+@dataclass(frozen=True, eq=False)
+class LedgerGauges(Collector):
+    """Budgets, jobs and the queue. `jobs`: kept by the caller, so that a job that ended is read once."""
+
+    home: Home
+    jobs: JobFigures
+
+    def collect(self) -> Iterable[Metric]:
+        """Read the ledger now."""
+        datasets = self.home.ledger.datasets()
+        yield from _budgets(datasets)
+        yield from _windows(datasets)
+        yield from _apart(self.home, datasets)
+        yield from _by_family(families_of(datasets))
+        yield self._jobs()
+        yield _gauge("dpserve_ledger_size", "Entries of the ledger.", self.home.ledger.log.size())
+        yield from self._queue()
+
+    def _jobs(self) -> Metric:
+        family = CounterMetricFamily(
+            "dpserve_jobs", "Jobs that have come to this state.", labels=["dataset", "learner", "state"]
+        )
+        for labels, count in sorted(self.jobs.passed(self.home.ledger.log.database).items()):
+            family.add_metric(labels, count)
+        return family
+
+    def _queue(self) -> Iterable[Metric]:
+        found = queue(self.home.ledger.log.database, datetime.now(UTC))
+        yield _gauge("dpserve_queue_length", "Jobs that wait for a worker.", found.length)
+        yield _gauge(
+            "dpserve_queue_oldest_seconds", "Seconds that the oldest of them has waited.", found.oldest_seconds
+        )
+        left = GaugeMetricFamily(
+            "dpserve_queue_left", "Jobs that a worker left in the queue for another, by why.", labels=["why"]
+        )
+        for why in WAITING:
+            left.add_metric([why], found.left.get(why, 0))
+        yield left
+        yield _gauge("dpserve_jobs_running", "Jobs that have started and not ended.", found.running)
+
+
+@dataclass(frozen=True, eq=False)
+class AuditGauges(Collector):
+    """The last audit; before the first, and where its result cannot be read, it counts as failed and old."""
+
+    home: Home
+
+    def collect(self) -> Iterable[Metric]:
+        """Read the last result now."""
+        try:
+            found = read_last(self.home.path) or {}
+        except LedgerInvalid:
+            found = {}
+        at = datetime.fromisoformat(found["at"]).timestamp() if found else 0.0
+        yield _gauge("dpserve_audit_ok", "Whether the last audit found nothing wrong.", float(found.get("ok", False)))
+        yield _gauge("dpserve_audit_timestamp_seconds", "When the last audit began; 0: never.", at)
+        yield _gauge("dpserve_audit_entries", "Entries that the last audit read.", found.get("entries", 0))
+
+
+@dataclass(frozen=True, eq=False)
+class ServingGauges(Collector):
+    """Models that the answering worker serves or refuses; every worker sees the same folder."""
+
+    served: int
+    refused: int
+    standings: Mapping[str, int]
+
+    def collect(self) -> Iterable[Metric]:
+        """The two numbers, and how many versions stand how."""
+        family = GaugeMetricFamily("dpserve_model_versions", "Model versions, by how they stand.", labels=["state"])
+        for state in Standing:
+            family.add_metric([state.value], self.standings.get(state.value, 0))
+        yield family
+        yield _gauge("dpserve_models_loaded", "Model versions verified and served.", self.served)
+        yield _gauge("dpserve_models_refused", "Model versions that do not verify, and are not served.", self.refused)
+
+
+class WorthGauges(Collector):
+    """What champions were measured to be worth: of signed statements alone, whose figures are public."""
+
+    def __init__(self, home: Home, lines: list[dict[str, Any]]) -> None:
+        self.home, self.lines = home, [line for line in lines if line[CHAMPION]]
+
+    def collect(self) -> Iterable[Metric]:
+        """Of what each champion is judged by: its first figure with the interval, and the verdict."""
+        worth = GaugeMetricFamily(
+            "dpserve_model_worth", "What the champion is worth, as stated.", labels=["model", "metric", "bound"]
+        )
+        better = GaugeMetricFamily(
+            "dpserve_model_better", "Whether the champion is shown to be better than a constant.", labels=["model"]
+        )
+        for line, own in judgements(self.home, self.lines):
+            if own is not None:
+                first = own["metrics"][0]
+                better.add_metric([line["name"]], float(own["better"]))
+                for bound in (each for each in ("value", "low", "high") if first[each] is not None):
+                    worth.add_metric([line["name"], first["metric"], bound], float(first[bound]))
+        yield from (worth, better)
+
+
+def _gauges(labels: list[str], **helps: str) -> dict[str, GaugeMetricFamily]:
+    """Gauges of these labels, by the end of their names."""
+    return {name: GaugeMetricFamily(f"dpserve_{name}", says, labels=labels) for name, says in helps.items()}
+
+
+def _budgets(datasets: Sequence[Dataset]) -> Iterable[Metric]:
+    """Where each dataset's budget stands, and by which account. Of one that has grown, what is left is that of the
+    block with most room, and what was spent is that of the block with least.
+    """
+    found = _gauges(
+        ["dataset"],
+        epsilon_spent="Epsilon spent, converted at delta.",
+        epsilon_total="Epsilon in all.",
+        epsilon_largest="The largest total epsilon that was ever in force.",
+        budget_left_ratio="Share neither spent nor reserved.",
+        epsilon_one_job="Epsilon of the largest single job that fits.",
+    )
+    binds = GaugeMetricFamily(
+        "dpserve_budget_binding", "1: this kind of account gives the figure.", labels=["dataset", "figure", "account"]
+    )
+    for dataset in datasets:
+        name, most, now = dataset.registration.name, dataset.most_used, left(dataset)
+        found["epsilon_spent"].add_metric([name], float(most.epsilon_of(most.used - most.reserved)))
+        found["epsilon_total"].add_metric([name], float(most.budget.epsilon))
+        found["epsilon_largest"].add_metric([name], float(most.largest))
+        found["budget_left_ratio"].add_metric([name], now.share)
+        found["epsilon_one_job"].add_metric([name], float(now.job.epsilon))
+        binds.add_metric([name, "budget_left_ratio", now.least.kind], 1)
+        binds.add_metric([name, "epsilon_one_job", now.binding.kind], 1)
+    yield from (*found.values(), binds)
+
+
+def _windows(datasets: Sequence[Dataset]) -> Iterable[Metric]:
+    """Of datasets that have grown: the newest block, and all blocks together. However many blocks there are, two."""
+    found = _gauges(
+        ["dataset", "window"],
+        blocks_left_ratio="Share that is left to a job on the newest block, or on all.",
+        blocks_epsilon_one_job="Epsilon of the largest single job on the newest block, or on all.",
+    )
+    for dataset in datasets:
+        for window, now in left_in_windows(dataset).items():
+            if window != ROOMIEST:  # dpserve_budget_left_ratio
+                labels = [dataset.registration.name, window]
+                found["blocks_left_ratio"].add_metric(labels, now.share)
+                found["blocks_epsilon_one_job"].add_metric(labels, float(now.job.epsilon))
+    yield from found.values()
+
+
+def _apart(home: Home, datasets: Sequence[Dataset]) -> Iterable[Metric]:
+    """The accounts beside a dataset's own: of the part that is kept aside, and of one person over all blocks."""
+    kept = _gauges(
+        ["dataset"],
+        holdout_epsilon_spent="Epsilon spent of the part kept aside, converted at delta.",
+        holdout_left_ratio="Share neither spent nor reserved of the part kept aside.",
+        holdout_epsilon_one_job="Epsilon of the largest single evaluation that fits.",
+    )
+    person = _gauges(["dataset"], person_left_ratio="Share that is left of one person's total over all blocks.")
+    for dataset in datasets:
+        name = dataset.registration.name
+        if dataset.person is not None:
+            person["person_left_ratio"].add_metric([name], 1 - dataset.person.share)
+        if dataset.holdout is not None:
+            aside = home.ledger.dataset(name, part=HOLDOUT)
+            most, now = aside.most_used, left(aside, Decimal(0))  # an evaluation's noise is pure
+            kept["holdout_epsilon_spent"].add_metric([name], float(most.epsilon_of(most.used - most.reserved)))
+            kept["holdout_left_ratio"].add_metric([name], now.share)
+            kept["holdout_epsilon_one_job"].add_metric([name], float(now.job.epsilon))
+    yield from (*kept.values(), *person.values())
+
+
+def _by_family(families: Sequence[FamilyRow]) -> Iterable[Metric]:
+    """One series for each budget, and which datasets share it."""
+    found = _gauges(
+        ["family"],
+        family_epsilon="Epsilon in all.",
+        family_epsilon_spent="Epsilon spent, converted at delta.",
+        family_left_ratio="Share neither spent nor reserved.",
+        family_epsilon_one_job="Epsilon of the largest single job that fits.",
+    )
+    member = GaugeMetricFamily("dpserve_family_member", "1 for each dataset of it.", labels=["family", "dataset"])
+    for row in families:
+        family, now = row.family, left(row.dataset)
+        found["family_epsilon"].add_metric([family.name], float(family.budget.epsilon))
+        found["family_epsilon_spent"].add_metric([family.name], float(family.epsilon_of(family.used - family.reserved)))
+        found["family_left_ratio"].add_metric([family.name], now.share)
+        found["family_epsilon_one_job"].add_metric([family.name], float(now.job.epsilon))
+        for dataset in row.names:
+            member.add_metric([family.name, dataset], 1)
+    yield from (*found.values(), member)
+
+
+def _gauge(name: str, help: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, help, value)

@@ -1,0 +1,1 @@
+"""Processes: how a server starts, forks and prices."""

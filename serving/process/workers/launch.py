@@ -1,0 +1,238 @@
+"""The processes of `dpserve serve`: those that serve, beside them workers that train (one, unless told otherwise), one
+that works out prices, and now and then one that audits. What any of them needs is loaded once, in the process that
+starts them; they go on from there as its forks, so that one that ended is replaced at once. They stop together, and
+none outlives the `dpserve serve` that started it, however that ended: a port that is still held would keep the next one
+from starting.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import math
+import os
+import shutil
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from importlib import import_module
+from multiprocessing.context import ForkProcess
+from pathlib import Path
+from types import FrameType
+
+from accountant.home import local
+from accountant.system.processors import processors
+from serving.process.config.startup import Listening, bound, said_ready
+from serving.process.watch.audit_runs import is_asked
+from serving.process.workers import price_desk
+from serving.process.workers.forks import WORKER_PARENT, command, fork
+from serving.process.workers.loading import loading
+
+LOG = logging.getLogger("dpserve.launch")
+ROOT = Path(__file__).resolve().parents[3]
+SERVICE = "serving.service:DpserveService"
+# What the processes import, at once or later.
+OURS = (
+    SERVICE.partition(":")[0],
+    "training.jobs.queue",
+    "training.planning.price_calculation",
+    "training.datasets.drafts.steps",
+    "serving.cli.app",
+)
+OTHERS = ("_bentoml_impl.server.app", "opentelemetry.instrumentation.asgi", "opentelemetry.sdk.trace", "uvloop")
+STOPPING = "DPSERVE_STOPPING"
+COUNTS = "PROMETHEUS_MULTIPROC_DIR"
+TICK_SECONDS = 0.2
+RESTART_SECONDS = 2.0  # one that ends is not started again more often
+ANSWER_SECONDS = 10  # for requests that are being answered when the server is told to stop
+SERVER_STOP_SECONDS = ANSWER_SECONDS + 5.0
+FIRST_AUDIT_SECONDS = 3.0  # the server starts first
+SWEEP_SECONDS = 3600.0
+BACKLOG = 2048  # connections that wait to be taken
+M_ARENA_MAX, ARENAS = -8, 2  # of <malloc.h>; or each thread keeps what large bodies took
+# Of TLS 1.2, whose default here would be CBC with SHA-1 alone; those of TLS 1.3 are all as good.
+CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
+
+
+def launch(home: Path, listening: Listening, audit_seconds: int, drain_seconds: float, job_workers: int) -> None:
+    """Run until told to stop (SIGTERM, SIGINT)."""
+    os.environ |= server_environment(os.environ, home, listening.port, listening.workers)
+    stopping, prices = Path(os.environ[STOPPING]), Path(os.environ[price_desk.SOCKET])
+    stopping.unlink(missing_ok=True)
+    stop, listener = _Stop(), bound(listening)
+    load()
+    listener.listen(BACKLOG)
+    serving = [
+        _Kept("serving worker", "dpserve-serving", partial(_serve, listener, number, listening))
+        for number in range(listening.workers or processors())
+    ]
+    beside = [
+        _Kept("training worker", "dpserve-train", partial(_aside, listener, command, "worker"))
+        for _ in range(job_workers)
+    ]
+    desk = partial(_aside, listener, price_desk.main, prices, os.getpid())
+    beside.append(_Kept("price desk", "dpserve-prices", desk))
+    audits = _OnDemand(
+        "audit", "dpserve-audit", partial(_aside, listener, command, "auditor", "--once"), partial(is_asked, home),
+        every=audit_seconds, hint="; dpserve ledger audit says more",
+    )  # fmt: skip
+    drafts = _drafts(home, listener)
+    ready = False
+    while not stop.asked:
+        time.sleep(TICK_SECONDS)
+        for demand in (audits, drafts):
+            demand.look()
+        for each in (*serving, *beside):
+            each.look()
+        ready = ready or said_ready(listening)
+    _drain(stopping, drain_seconds, stop)
+    listener.close()
+    _end(
+        [each.process for each in serving], [*(each.process for each in beside), *audits.running, *drafts.running], stop
+    )
+
+
+def load() -> None:
+    """Everything that a process of the server imports, which reads the environment: some seconds, once."""
+    if "MALLOC_ARENA_MAX" not in os.environ:  # which is read before a process begins
+        with suppress(AttributeError):  # another C library
+            ctypes.CDLL(None).mallopt(M_ARENA_MAX, ARENAS)
+    with loading():
+        for name in (*OURS, *OTHERS):
+            import_module(name)
+        import_module("training.planning.price_calculation").warm()
+
+
+def server_environment(base: Mapping[str, str], home: Path, port: int, workers: int | None) -> dict[str, str]:
+    """Two servers must not share BENTOML_HOME, nor what their workers count. A port is one server's alone."""
+    place = local(home) / "run" / str(port)
+    counts = place / "counts"
+    shutil.rmtree(counts, ignore_errors=True)
+    counts.mkdir(mode=0o700, parents=True)
+    own = {"BENTOML_HOME": str(place), "BENTOML_DO_NOT_TRACK": "true", "DPSERVE_HOME": str(home.absolute())}
+    own |= {WORKER_PARENT: str(os.getpid()), STOPPING: str(place / "stopping"), COUNTS: str(counts)}
+    own |= {price_desk.SOCKET: str(place / "prices"), "DPSERVE_WORKERS": str(workers or processors())}
+    paths = [str(ROOT), *filter(None, [base.get("PYTHONPATH")])]
+    return {**base, **own, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+def _serve(listener: socket.socket, number: int, listening: Listening) -> None:
+    from serving.process.workers.library_internals import serve  # BentoML, which `dpserve --help` does without
+
+    tls = listening.tls
+    files = [] if tls is None else ["--ssl-certfile", str(tls.certificate), "--ssl-keyfile", str(tls.key)]
+    graceful = ["--timeout-graceful-shutdown", str(ANSWER_SECONDS), "--backlog", str(BACKLOG)]
+    os.chdir(ROOT)
+    serve(SERVICE, listener, number, [*graceful, *files, "--ssl-ciphers", CIPHERS])
+
+
+def _aside(listener: socket.socket, work: Callable[..., object], *arguments: object) -> None:
+    """In a fork that does not serve: it must not hold the port when all others are gone."""
+    listener.close()
+    work(*arguments)
+
+
+class _Kept:
+    """A process that is started again where it ends."""
+
+    def __init__(self, what: str, name: str, work: Callable[[], None]) -> None:
+        self._what, self._name, self._work = what, name, work
+        self._start()
+
+    def _start(self) -> None:
+        self.process, self._began = fork(self._name, self._work), time.monotonic()
+
+    def look(self) -> None:
+        code = self.process.exitcode
+        if code is not None and time.monotonic() >= self._began + RESTART_SECONDS:
+            LOG.error("the %s ended with %s; starting another", self._what, code)
+            self._start()
+
+
+def _drafts(home: Path, listener: socket.socket) -> _OnDemand:
+    from training.datasets.drafts import steps  # which reads rows, and `dpserve --help` does without
+    from training.datasets.drafts.drafts import Drafts
+
+    return _OnDemand(
+        "work on drafts", "dpserve-drafts", partial(_aside, listener, steps.work, home), Drafts(home).is_asked,
+        every=SWEEP_SECONDS, most=steps.STEP_SECONDS, rest=TICK_SECONDS,
+    )  # fmt: skip
+
+
+class _OnDemand:
+    """Starts what it says at the start, every `every` seconds (0: never by itself), and when it is `asked` for; one at
+    a time, which is ended after `most` seconds.
+    """
+
+    def __init__(
+        self, what: str, name: str, work: Callable[[], None], asked: Callable[[], bool], every: float,
+        most: float = math.inf, hint: str = "", rest: float = RESTART_SECONDS,
+    ) -> None:  # fmt: skip
+        self._what, self._name, self._work, self._asked, self._every = what, name, work, asked, every
+        self._most, self._hint, self._pause = most, hint, rest
+        self._process: ForkProcess | None = None
+        self._due = time.monotonic() + FIRST_AUDIT_SECONDS
+        self._rest = self._due  # until then not even when asked: one that cannot start is not tried without end
+        self._began = 0.0
+
+    def look(self) -> None:
+        now = time.monotonic()
+        if self.running:
+            if now > self._began + self._most:
+                self.running[0].kill()
+            return
+        if self._process is not None:
+            if self._process.exitcode:
+                LOG.error("the %s ended with %s%s", self._what, self._process.exitcode, self._hint)
+            self._process = None
+        if (self._every and now >= self._due) or (now >= self._rest and self._asked()):
+            self._process, self._began = fork(self._name, self._work), now
+            self._due, self._rest = now + self._every, now + self._pause
+
+    @property
+    def running(self) -> list[ForkProcess]:
+        return [] if self._process is None or self._process.exitcode is not None else [self._process]
+
+
+class _Stop:
+    """Whether a signal asked us to stop, and whether one asked twice."""
+
+    def __init__(self) -> None:
+        self.event, self.count = threading.Event(), 0
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._signal)
+
+    def _signal(self, number: int, frame: FrameType | None) -> None:
+        self.count += 1
+        self.event.set()
+
+    @property
+    def asked(self) -> bool:
+        return self.event.is_set()
+
+
+def _drain(stopping: Path, seconds: float, stop: _Stop) -> None:
+    """Say not ready for so long before anything is closed, so that whoever shares out the requests looks elsewhere; a
+    connection that is kept ends with its next answer."""
+    if seconds and stop.asked:
+        stopping.touch(mode=0o600)
+        deadline = time.monotonic() + seconds
+        while stop.count < 2 and time.monotonic() < deadline:
+            time.sleep(TICK_SECONDS)
+
+
+def _end(serving: list[ForkProcess], beside: list[ForkProcess], stop: _Stop) -> None:
+    """Stop all; the worker first finishes the job it runs, whose budget is spent anyway. A second signal kills."""
+    LOG.info("stopping: no more requests are taken; a job that runs is finished first")
+    for process in (*serving, *beside):
+        process.terminate()
+    deadline = time.monotonic() + SERVER_STOP_SECONDS
+    while any(process.exitcode is None for process in (*serving, *beside)):
+        overdue = time.monotonic() > deadline
+        for process in (*serving, *beside) if stop.count > 1 else serving if overdue else ():
+            process.kill()
+        time.sleep(TICK_SECONDS / 4)

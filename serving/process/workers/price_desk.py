@@ -1,0 +1,214 @@
+"""The process that works out prices beside the server, so that no request waits for the price of another.
+
+It listens on a socket in the home, that of its own server. Whoever asks is one of its serving processes, and says who
+is asking it; a request waits for its turn, and is then worked out by a fork, of lower priority and with bounded memory,
+that ends when nobody waits for its answer any more. One caller has one fork at a time and a few requests waiting, and
+callers take turns: none of them can keep the others from a price.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import resource
+import selectors
+import signal
+import socket
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, NoReturn
+
+from accountant.errors import InputError
+from accountant.system.processors import processors
+from serving.process.watch import logs
+from serving.process.workers.loading import loading
+
+LOG = logging.getLogger("dpserve.prices")
+SOCKET = "DPSERVE_PRICES"
+MOST_OF_ONE = 8  # requests of one caller, running and waiting
+MOST = 64  # of all
+AT_ONCE = max(2, processors() // 2)  # forks; a single caller has one, so a second one is there for the others
+MEMORY_BYTES = 2 << 30  # that a fork may take beside what it begins with
+CALLER_BYTES = 32  # a digest
+MANY = 4  # prices, after which the desk loads what makes each of the next ones take a third of the time
+LOOK_SECONDS = 1.0
+GO, BUSY, DONE, FAILED = "go", "busy", "done", "failed"
+
+
+@contextmanager
+def address(place: Path) -> Iterator[str]:
+    """`place` as a socket's address, which must be shorter than a path may be."""
+    folder = os.open(place.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        near = f"/proc/self/fd/{folder}"
+        yield f"{near}/{place.name}" if os.path.exists(near) else str(place)
+    finally:
+        os.close(folder)
+
+
+@dataclass(eq=False)
+class Asked:
+    """One who waits for a price, or gets it from fork `process`, which lives as long as `alive` is open."""
+
+    caller: bytes
+    wire: socket.socket
+    process: int = 0
+    alive: int = -1
+
+
+class Desk:
+    """Gives turns. One thread, which forks."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        self._listener, self._selector = listener, selectors.DefaultSelector()
+        self._waiting: list[Asked] = []
+        self._running: list[Asked] = []
+        self._turns = Counter[bytes]()  # when each caller last had one
+        self._clock = 0
+        self._prepared = False
+        self._selector.register(listener, selectors.EVENT_READ)
+
+    def work(self, parent: int) -> None:
+        """Until the process that started this one is gone."""
+        while os.getppid() == parent:
+            for key, _ in self._selector.select(LOOK_SECONDS):
+                if key.fileobj is self._listener:
+                    self._greet()
+                elif key.data.process:
+                    self._reap(key.data)
+                else:  # it hung up while it waited
+                    self._forget(key.data)
+            self._begin()
+
+    def _greet(self) -> None:
+        wire, _ = self._listener.accept()
+        wire.settimeout(LOOK_SECONDS)  # the caller stands in one packet, sent at once
+        try:
+            caller = wire.recv(CALLER_BYTES, socket.MSG_WAITALL)
+        except OSError:
+            caller = b""
+        wire.settimeout(None)
+        everybody = [*self._waiting, *self._running]
+        own = sum(each.caller == caller for each in everybody)
+        if len(caller) < CALLER_BYTES:
+            wire.close()
+        elif own >= MOST_OF_ONE or len(everybody) >= MOST:
+            with contextlib.suppress(OSError), Connection(wire.detach()) as refused:
+                refused.send((BUSY, MOST_OF_ONE if own >= MOST_OF_ONE else MOST))
+        else:
+            asked = Asked(caller, wire)
+            self._waiting.append(asked)
+            self._selector.register(wire, selectors.EVENT_READ, asked)
+
+    def _begin(self) -> None:
+        """Fork for those whose turn it is: of the callers without a fork the one who had none for the longest."""
+        while len(self._running) < AT_ONCE:
+            busy = {each.caller for each in self._running}
+            ready = [each for each in self._waiting if each.caller not in busy]
+            if not ready:
+                return
+            asked = min(ready, key=lambda each: self._turns[each.caller])
+            self._clock += 1
+            self._turns[asked.caller] = self._clock
+            self._forget(asked, keep=True)
+            asked.alive, ends = os.pipe()
+            asked.process = os.fork()
+            if not asked.process:
+                self._selector.close()
+                self._listener.close()
+                for each in self._waiting:
+                    each.wire.close()
+                answer(asked.wire)
+            os.close(ends)
+            asked.wire.close()
+            self._running.append(asked)
+            self._selector.register(asked.alive, selectors.EVENT_READ, asked)
+
+    def _reap(self, asked: Asked) -> None:
+        os.waitpid(asked.process, 0)
+        self._selector.unregister(asked.alive)
+        os.close(asked.alive)
+        self._running.remove(asked)
+        if not any(each.caller == asked.caller for each in self._waiting) and len(self._turns) > MOST:
+            del self._turns[asked.caller]
+        if self._clock >= MANY and not self._prepared and not self._waiting and not self._running:
+            self._prepared = True
+            try:
+                with loading():
+                    import_module(
+                        "training.planning.price_calculation"
+                    ).warm_for_many()  # forks begin with what is loaded here
+            except Exception:  # a compiler that finds no folder to keep its code in, say: prices go on, slower
+                LOG.warning("prices stay slow: what makes them quick cannot be loaded", exc_info=True)
+
+    def _forget(self, asked: Asked, keep: bool = False) -> None:
+        self._selector.unregister(asked.wire)
+        self._waiting.remove(asked)
+        if not keep:
+            asked.wire.close()
+
+
+def answer(wire: socket.socket) -> NoReturn:
+    """In a fork: read what is asked for, work it out, send it. Never returns; ends where the other side does."""
+    status = 1
+    other = wire.dup()
+
+    def end_with_it() -> None:
+        with contextlib.suppress(OSError):
+            other.recv(1)
+        os._exit(1)
+
+    try:
+        size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY_BYTES,) * 2)
+        connection = Connection(wire.detach())
+        connection.send((GO, None))
+        function, arguments = connection.recv()
+        threading.Thread(target=end_with_it, daemon=True).start()
+        found: tuple[str, Any]
+        try:
+            found = (DONE, function(*arguments))
+        except MemoryError:
+            found = (FAILED, InputError("plan: working out its price takes more memory than it may"))
+        except Exception as error:  # for whoever asked, where it is one of ours; else for the log, which they have too
+            found = (FAILED, error)
+        connection.send(found)
+        status = 0
+    except (EOFError, OSError):  # nobody waits for it any more
+        pass
+    finally:
+        os._exit(status)
+
+
+def main(place: Path, parent: int) -> None:
+    """Listen at `place`, for as long as process `parent` lives, once everything is loaded: until then, whoever asks
+    finds nobody and helps themselves.
+    """
+    os.nice(5)
+    logs.set_up()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: os._exit(0))
+    place.unlink(missing_ok=True)
+    began = time.monotonic()
+    with loading():
+        import_module("training.planning.price_calculation").warm()
+    with socket.socket(socket.AF_UNIX) as listener:
+        with address(place) as near:
+            listener.bind(near)
+        os.chmod(place, 0o600)
+        listener.listen(16 * MOST)  # a full queue refuses at once, and the price would be worked out by the server
+        LOG.debug("prices are worked out here, after %.1f s", time.monotonic() - began)
+        Desk(listener).work(parent)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]))

@@ -1,1 +1,0 @@
-"""Doors of datasets that grow."""

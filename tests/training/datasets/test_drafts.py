@@ -1,0 +1,198 @@
+"""Drafts: what is proposed, what answers make of it, and what becomes of a step that was cut."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+import yaml
+
+from accountant.errors import InputError, UnknownName, WrongState
+from accountant.home import Home
+from training.datasets.drafts import steps
+from training.datasets.drafts.columns import Answer, lines_of, schema_of, target, unit_of
+from training.datasets.drafts.drafts import (
+    CHECKING,
+    COLUMNS,
+    KEPT_SECONDS,
+    LOOKING,
+    PROBLEMS,
+    READY,
+    REGISTERED,
+    REGISTERING,
+    UNREADABLE,
+    Drafts,
+)
+from training.rows.schema.schema import parse_schema
+from training.rows.tables.row_files import proposal
+
+ROWS = b"person_id,age,city,born,ill\n1,34,Bonn,03/04/1990,yes\n2,51,Kiel,05/06/1973,no\n3,7,Bonn,01/02/2019,no\n"
+ANSWERS = [
+    Answer(("age",), public="0 .. 120"),
+    Answer(("city",), public="Bonn, Kiel"),
+    Answer(("born",), public="1900-01-01 .. 2030-12-31", written="DD/MM/YYYY"),
+    Answer(("ill",), "target", "no, yes"),
+]
+SCHEMA = "target: {name: ill, classes: [no, yes]}\n".replace("no,", '"no",').replace("yes]", '"yes"]') + (
+    "records: 3\nfeatures: {age: {type: numeric, range: [0, 120]}}\nignore: [person_id, city, born]\n"
+)
+
+
+@pytest.fixture
+def home(tmp_path):
+    return Home.init({"DPSERVE_HOME": str(tmp_path / "home")})
+
+
+@pytest.fixture
+def drafts(home):
+    return Drafts(home.path)
+
+
+def looked(home, drafts, by="ana", rows=ROWS):
+    draft = drafts.begin(by, "people.csv", len(rows), 1000)
+    steps.step(home, drafts, drafts.append(draft, 0, rows))
+    return drafts.get(draft.id, by)
+
+
+@pytest.mark.parametrize(
+    ("said", "wanted"),
+    [
+        ("no, yes share 0.02", {"classes": ["no", "yes"], "prevalence": 0.02}),
+        ("a, b, c share .9 .07 .03 leave-out",
+         {"classes": ["a", "b", "c"], "prevalence": [0.9, 0.07, 0.03], "missing": "leave-out"}),
+        ("no, market share", {"classes": ["no", "market share"]}),
+    ],
+)  # fmt: skip
+def test_a_rare_class_is_said_beside_the_classes(said, wanted):
+    assert target(said) == wanted
+    body = {"targets": {"y": target(said)}, "records": 9, "features": {"x": {"type": "boolean"}}}
+    assert list(parse_schema(yaml.safe_dump(body).encode()).only.prevalence or ()) == pytest.approx(
+        {0.02: [0.98, 0.02]}.get(wanted.get("prevalence"), []) if len(wanted["classes"]) == 2 else [0.9, 0.07, 0.03]
+    )
+
+
+@pytest.mark.parametrize("said", ["0 .. 9 share 0.1", " share 0.1", "no, yes share 1 . 2"])
+def test_shares_of_nothing_are_refused(said):
+    with pytest.raises(InputError):
+        target(said)
+
+
+def test_what_is_proposed_comes_from_names_and_types_and_never_from_values(tmp_path):
+    (tmp_path / "people.csv").write_bytes(ROWS)
+    lines = {line.columns[0]: line for line in lines_of(proposal(tmp_path / "people.csv"))}
+    assert (lines["age"].type, lines["age"].public) == ("numeric", "0 .. 120")  # whatever ages there are
+    assert (lines["city"].type, lines["city"].public) == ("categorical", "")
+    assert lines["born"].choices == ("DD/MM/YYYY", "MM/DD/YYYY")
+    assert lines["person_id"].role == "unit"
+    assert not any(word in str(lines) for word in ("34", "51", "Bonn", "Kiel", "1990"))
+
+
+def test_answers_make_a_schema(tmp_path):
+    (tmp_path / "people.csv").write_bytes(ROWS)
+    found = proposal(tmp_path / "people.csv")
+    body = schema_of(found, ANSWERS, 3)
+    assert body["targets"] == {"ill": {"classes": ["no", "yes"]}}
+    assert body["features"]["born"] == {
+        "type": "date", "range": ["1900-01-01", "2030-12-31"], "written": ["DD/MM/YYYY"],
+    }  # fmt: skip
+    assert body["ignore"] == ["person_id"]
+    assert unit_of([Answer(("person_id",), "unit")]) == "person_id"
+    grouped = schema_of(found, [*ANSWERS, Answer(("city",), "feature and group", "Bonn, Kiel")], 3)
+    assert grouped["groups"] == {"city": {}}
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        (Answer(("ill",), "ignore"), "target: no column"),
+        (Answer(("age",), type="categorical", public="0 .. 9"), "age: a categorical column has its values"),
+        (Answer(("city",)), "city: say its public range or values"),
+        (Answer(("born",), public="1 .. 2"), "born: say how its days are written"),
+        (Answer(("age",), public="low .. high"), "age: 'low' is no number"),
+        (Answer(("nobody",)), "the file has none called 'nobody'"),
+        (Answer(("age",), role="king"), "age: role='king'"),
+    ],
+)
+def test_what_must_be_said_is_named(tmp_path, more, says):
+    (tmp_path / "people.csv").write_bytes(ROWS)
+    with pytest.raises(InputError, match=says):
+        schema_of(proposal(tmp_path / "people.csv"), [*ANSWERS, more], 3)
+
+
+def test_every_step_leads_on(home, drafts):
+    draft = looked(home, drafts)
+    assert draft.state == COLUMNS
+    steps.step(home, drafts, drafts.check(draft, SCHEMA.replace('"yes"', '"ja"'), []))
+    assert drafts.get(draft.id, "ana").state == PROBLEMS
+    steps.step(home, drafts, drafts.check(draft, SCHEMA, []))
+    assert drafts.get(draft.id, "ana").state == READY
+    asked = {"name": "people", "epsilon": "1", "delta": "1e-6", "unit": "person_id"}
+    steps.step(home, drafts, drafts.register(draft, {**asked, "name": "No name"}))
+    refused = drafts.get(draft.id, "ana")
+    assert refused.state == READY
+    assert "No name" in refused.refusal["message"]
+    assert drafts.rows(draft).exists()
+    waiting = drafts.register(draft, asked)
+    with pytest.raises(WrongState):
+        drafts.delete(waiting)
+    steps.step(home, drafts, waiting)
+    assert drafts.get(draft.id, "ana").state == REGISTERED
+    assert not drafts.rows(draft).exists()
+    assert home.ledger.dataset("people").registration.unit.column == "person_id"
+
+
+def test_a_step_that_was_cut_is_told(home, drafts):
+    """It began, and its process ended; the next one does not begin it again, but says so."""
+    cut = {"refusal": {"code": "bad_input", "message": steps.CUT, "details": {}}}
+    for state, after in ((LOOKING, UNREADABLE), (CHECKING, COLUMNS), (REGISTERING, READY)):
+        draft = looked(home, drafts)
+        drafts.check(draft, SCHEMA, [])
+        steps.step(home, drafts, drafts.change(draft, state=state, asked={"name": "none"}, **cut))
+        found = drafts.get(draft.id, "ana")
+        assert (found.state, found.refusal["message"]) == (after, steps.CUT)
+        drafts.delete(found)
+    assert home.ledger.datasets() == []
+
+
+def test_a_registration_that_was_entered_before_the_cut_is_known(home, drafts):
+    draft = looked(home, drafts)
+    steps.step(home, drafts, drafts.check(draft, SCHEMA, []))
+    asked = {"name": "people", "epsilon": "1", "delta": "1e-6", "unit": "person_id"}
+    waiting = drafts.register(draft, asked)
+    steps.step(home, drafts, waiting)
+    cut = {"code": "bad_input", "message": steps.CUT, "details": {}}
+    steps.step(home, drafts, drafts.change(waiting, state=REGISTERING, refusal=cut))
+    assert drafts.get(draft.id, "ana").state == REGISTERED
+
+
+def test_drafts_are_bounded_and_swept(home, drafts, monkeypatch):
+    with pytest.raises(InputError, match="1 to 10 bytes"):
+        drafts.begin("ana", "a.csv", 11, 10)
+    found = [drafts.begin("ana", "a.csv", 9, 10) for _ in range(5)]
+    with pytest.raises(WrongState, match="has 5"):
+        drafts.begin("ana", "a.csv", 9, 10)
+    with pytest.raises(UnknownName):
+        drafts.get(found[0].id, "bob")
+    with pytest.raises(UnknownName):
+        drafts.get("../../keys", "ana")
+    old = time.time() - KEPT_SECONDS - 60
+    os.utime(drafts.folder / found[0].id / "draft.json", (old, old))
+    drafts.sweep()
+    assert {each.id for each in drafts.all()} == {each.id for each in found[1:]}
+    with pytest.raises(UnknownName):
+        drafts.append(found[0], 0, b"a")
+
+
+def test_parts_come_in_order_and_again(home, drafts):
+    draft = drafts.begin("ana", "a.csv", 6, 10)
+    with pytest.raises(WrongState) as refused:
+        drafts.append(draft, 2, b"cd")
+    assert refused.value.details["received"] == 0
+    assert drafts.append(draft, 0, b"abc").received == 3
+    assert drafts.append(draft, 0, b"abc").received == 3  # its answer was lost
+    with pytest.raises(InputError, match="there are more"):
+        drafts.append(draft, 3, b"defg")
+    assert drafts.append(draft, 3, b"def").state == LOOKING
+    assert drafts.rows(draft).read_bytes() == b"abcdef"
+    assert drafts.is_asked()

@@ -1,0 +1,245 @@
+"""From the command to a signed profile: charged once, given again for nothing, verified offline, refused with why."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+
+import ledgers
+import pytest
+
+from accountant.audit.audit import audit_home
+from accountant.audit.replay import Replay
+from accountant.certificates import profile as profiles
+from accountant.errors import BudgetRefused, CertificateInvalid, InputError, LedgerInvalid, UnknownName, WrongState
+from accountant.formats import canonical
+from accountant.home import Home
+from accountant.keys import dsse
+from accountant.ledger.families.left import describe_budget
+from accountant.ledger.families.records import HOLDOUT
+from accountant.privacy.budget import Budget, Relation
+from models.profile import report
+from models.profile.stated import check
+from serving.pages.parts.burndown import history
+from training.datasets.datasets import register
+from training.jobs import job
+from training.measuring import statements as evaluation_release
+from training.measuring.profile import profile, release
+from training.measuring.profile.profile import AskedProfile
+from training.planning.plans import Asked
+
+SCHEMA = """
+targets: {income: {classes: ["<=50K", ">50K"]}, hours_per_week: {range: [0, 100]}}
+records: 4000
+features: {age: {type: numeric, range: [17, 90]}, sex: {type: categorical, values: [Male, Female]}}
+ignore: [%s]
+"""
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A home with Adult, half kept aside, and the same people's rows with two targets under replace-one."""
+    import pyarrow.parquet as pq
+
+    folder = tmp_path_factory.mktemp("profiles")
+    home = Home.init(ledgers.place(folder / "home"))
+    rows = pq.read_table(ledgers.EXAMPLES / "adult_train.parquet")
+    text = (ledgers.EXAMPLES / "adult.schema.yaml").read_text().replace("records: 32561", "records: 4000")
+    pq.write_table(rows.slice(0, 4000), folder / "adult.parquet")
+    (folder / "adult.yaml").write_text(text)
+    budget, files = Budget.of("2", "0.00001"), (folder / "adult.parquet", folder / "adult.yaml")
+    register(home, "adult", *files, budget, Relation.ADD_REMOVE, "record", holdout=Decimal("0.5"))
+    others = sorted({*rows.column_names} - {"income", "hours_per_week", "age", "sex"})
+    pq.write_table(rows.slice(8000, 4000), folder / "two.parquet")
+    (folder / "two.yaml").write_text(SCHEMA % ", ".join(others))
+    register(home, "two", folder / "two.parquet", folder / "two.yaml", budget, Relation.REPLACE_ONE, "record")
+    home.ledger.log.database.close()
+    return folder
+
+
+@pytest.fixture
+def home(place, tmp_path):
+    return Home.open(ledgers.place(ledgers.copy(place / "home", tmp_path / "home")))
+
+
+def spent(home, dataset="adult", part=None):
+    return describe_budget(home.ledger.dataset(dataset, part=part))["spent"]["epsilon"]
+
+
+@pytest.mark.slow
+def test_a_profile_is_charged_once_and_given_again_for_nothing(home, tmp_path):
+    body = job.profile(home, AskedProfile("adult", "0.5", pairs=(("age", "sex"),)), by="test")
+    found, charged = body["profile"], spent(home)
+    assert (found["part"], found["noise"], len(found["columns"]), body["model"]) == ("training", "gaussian", 15, "")
+    assert float(found["records"][1]) < 2100 < 2 * float(found["records"][2])
+    again = job.profile(home, AskedProfile("adult", "0.50", pairs=(("age", "sex"),)), by="other")
+    assert (again["job"], again["profile"], spent(home)) == (body["job"], found, charged)
+    pure = job.profile(home, AskedProfile("adult", "0.5", "0", HOLDOUT, ("age",)), by="test")["profile"]
+    assert (pure["noise"], pure["part"], spent(home), spent(home, part=HOLDOUT)) == (
+        "laplace",
+        "holdout",
+        charged,
+        "0.5",
+    )
+    assert [each["job"] for each in release.profiles_of(home, "adult")][1] == body["job"]
+    model = job.train(home, Asked("adult", "lazybb", "0.5", parameters={"rounds": 5}), by="test")
+    assert (model["version"], model["version_state"]) == (1, "champion")  # a profile binds no name of a model
+    job.train(home, Asked("adult", "lazybb", "0.1", parameters={"rounds": 5}, promote=True), by="test")
+    assert history(home.ledger, "adult")[-1].jobs == 3  # what stands between price and request hides no charge
+    found_by_audit = audit_home(home)
+    assert found_by_audit.ok, found_by_audit.problems
+    for suffix in report.SUFFIXES:
+        report.write(found, tmp_path / f"report{suffix}")
+    page = (tmp_path / "report.html").read_text()
+    assert page.count("<svg") == 16
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    assert (tmp_path / "report.csv").read_text().startswith("column,figure,value,low,high\nage,missing,")
+    with pytest.raises(InputError, match="must end in"):
+        report.write(found, tmp_path / "report.pdf")
+
+
+def test_targets_are_columns_and_a_public_number_of_rows_is_said(home):
+    found = job.profile(home, AskedProfile("two", "1.5"), by="test")["profile"]
+    columns = {column["name"]: column for column in found["columns"]}
+    assert [(name, column["role"]) for name, column in columns.items()] == [
+        ("age", "feature"), ("sex", "feature"), ("income", "target"), ("hours_per_week", "target")
+    ]  # fmt: skip
+    assert found["records"] == ["4000"] * 3
+    assert (
+        float(columns["hours_per_week"]["quantiles"][2][1]) <= 40 <= float(columns["hours_per_week"]["quantiles"][2][2])
+    )
+    share = [float(each) for each in columns["income"]["shares"][1]]
+    assert share[1] - 0.02 <= 0.24 <= share[2] + 0.02  # nearly; what the intervals hold is measured elsewhere
+
+
+def test_whatever_is_changed_in_the_statement_is_found(home):
+    body = job.profile(home, AskedProfile("two", "1"), by="test")
+    envelope, proof, found = release.profile_of(home, body["job"])
+    text, signer = proof.decode(), home.keys.signer("issuer")
+    assert profiles.is_profile(envelope)
+    assert profiles.verify(envelope, text, home.trust).schema == home.ledger.dataset("two").registration.schema
+    for path, value, problem in (
+        (("columns", 0, "counts", 3), 7, "figures: columns"),
+        (("columns", 0, "mean", 0), "1", "figures: columns"),
+        (("columns", 1, "shares", 0, 2), "0.123", "figures: columns"),
+        (("columns", 1, "values", 0), "Female", "columns"),
+        (("records", 0), "3999", "figures: records"),
+        (("variance",), "1", "figures: variance"),
+        (("levels", 0), "0.1", "figures: levels"),
+        (("method",), "by eye", "method"),
+    ):
+        forged = json.loads(dsse.parse(envelope).payload)
+        part = forged["predicate"]
+        for step in path[:-1]:
+            part = part[step]
+        part[path[-1]] = value
+        payload = canonical.encode(forged, 1 << 19)
+        with pytest.raises(CertificateInvalid, match="its statement is not"):  # a stolen key alone mints none
+            profiles.verify(dsse.sign(payload, signer), text, home.trust)
+        body, stated = profiles.read(payload)
+        with pytest.raises(CertificateInvalid, match=problem):
+            check(profiles.Profile(body, stated.predicate, "two", "", Decimal(1), Decimal(0), 0))
+    check(found)
+
+
+def test_what_cannot_be_counted_is_refused_before_it_costs(home, monkeypatch):
+    for wrong, problem in (
+        ({"part": "test"}, "must be holdout or training"),
+        ({"dataset": "two", "part": HOLDOUT}, "no rows of this family are kept aside"),
+        ({"columns": ("age", "height")}, r"\['height'\]: are not in"),
+        ({"pairs": (("age", "age"),)}, "two different columns"),
+        ({"columns": ("age",), "pairs": (("age", "sex"),)}, "two different columns"),
+        ({"pairs": (("age", "sex"), ("sex", "age"))}, "each once"),
+        ({"epsilon": "0"}, "epsilon"),
+        ({"epsilon": "0.000000001"}, "would be off by|too small"),
+        ({"delta": "0.1"}, "in all"),
+    ):
+        with pytest.raises(InputError, match=problem):
+            profile.plan(home, AskedProfile(**({"dataset": "adult", "epsilon": "0.1"} | wrong)))
+    with pytest.raises(UnknownName):
+        profile.plan(home, AskedProfile("nobody", "0.1"))
+    for limit, value, problem in (
+        ("MOST_CELLS", 100, "at most 100"),
+        ("STATEMENT_LIMIT", 9000, "one signed statement"),
+    ):
+        monkeypatch.setattr(profile, limit, value)
+        with pytest.raises(InputError, match=problem):
+            profile.plan(home, AskedProfile("adult", "0.1"))
+        monkeypatch.undo()
+    assert (spent(home), spent(home, "two")) == ("0", "0")
+
+
+def test_with_the_budget_gone_it_says_what_would_fit(home):
+    job.profile(home, AskedProfile("adult", "1.6"), by="test")
+    with pytest.raises(BudgetRefused) as refused:
+        profile.plan(home, AskedProfile("adult", "1.5"))
+    fits = refused.value.details["would_fit"]["epsilon"]
+    assert 0 < Decimal(fits) < Decimal("1.5")
+    job.profile(home, AskedProfile("adult", fits), by="test")
+    assert profile.plan(home, AskedProfile("adult", "1.6")).known is not None  # what was counted is given, also then
+
+
+def test_a_cut_after_the_commit_is_gone_on_with_and_changed_counts_are_not_signed(home, monkeypatch):
+    reserved = profile.submit(home, AskedProfile("two", "0.5"), by="test")
+
+    def cut(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(evaluation_release, "sign", cut)
+        with pytest.raises(KeyboardInterrupt):
+            job.run(home, reserved.seq)
+    path = home.jobs / str(reserved.seq) / evaluation_release.COUNTS
+    kept = path.read_text()
+    path.write_text(kept.replace("[", "[1", 1))
+    with pytest.raises(LedgerInvalid, match="not what was committed"):
+        release.finish_profile(home, reserved.seq)
+    path.write_text(kept)
+    with pytest.raises(WrongState, match="profiles a dataset"):
+        home.ledger.issue(reserved.seq, ledgers.hexes("statement"), ledgers.hexes("model"))
+    assert job.recover(home)["finished"] == [reserved.seq]
+    stated = release.profile_of(home, reserved.seq)[2].form
+    assert [count for column in stated.columns for count in column.counts] == json.loads(kept)
+
+
+def test_the_auditor_refuses_what_the_ledger_would(home):
+    job.profile(home, AskedProfile("adult", "0.5", part=HOLDOUT), by="test")
+    log = home.ledger.log
+    bodies = [log.entry(number).value for number in range(log.size())]
+
+    def read(at, change) -> None:
+        replay = Replay(home.trust)
+        for number, value in enumerate(bodies):
+            replay.read(number, canonical.encode({**value, **(change if number == at else {})}))
+
+    kinds = [value["type"] for value in bodies]
+    read(-1, {})
+    for kind, change, problem in (
+        ("reserved", {"model": "adult"}, "makes none"),
+        ("reserved", {"profile": False}, "must be true"),
+        ("reserved", {"target": "income"}, "does not go with"),
+        ("reserved", {"bound": 5}, "no profile"),
+        ("reserved", {"dataset": "two"}, "part|kept aside"),
+        ("profiled", {"dataset": "two"}, "must be adult"),
+        ("profiled", {"reservation": 0}, "no such reservation"),
+        ("profiled", {"type": "evaluated", "model": ledgers.hexes("m"), "name": ""}, "fields|evaluates no model"),
+        ("profiled", {"statement": "x"}, "statement"),
+    ):
+        with pytest.raises(LedgerInvalid, match=problem):
+            read(kinds.index(kind), change)
+    replay = Replay(home.trust)
+    for number, value in enumerate(bodies[:-1]):
+        replay.read(number, canonical.encode(value))
+    issued = {**bodies[-1], "type": "issued", "model": ledgers.hexes("m"), "name": ""}
+    del issued["dataset"]
+    with pytest.raises(LedgerInvalid, match="makes no model"):
+        replay.read(len(bodies) - 1, canonical.encode(issued))
+
+
+def test_the_published_form_is_that_of_the_code(home):
+    import jsonschema
+
+    published = json.loads((ledgers.ROOT / "docs" / "profile.schema.json").read_text())
+    assert published == profiles.json_schema()  # python -m accountant.certificates.profile > docs/profile.schema.json
+    body = job.profile(home, AskedProfile("two", "0.2", pairs=(("age", "sex"),)), by="test")
+    jsonschema.validate(release.profile_of(home, body["job"])[2].statement, published)

@@ -1,0 +1,1 @@
+"""Registered datasets: registration, copies, growth, and the files that hold their rows."""

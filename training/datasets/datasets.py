@@ -1,0 +1,426 @@
+"""Registering a dataset: read once, check, pack, commit, and only then enter it in the ledger. For the steward alone.
+
+Packed rows lie in the home's `datasets/<commitment>/`: `bins.npy` (features and groups, rows), `labels.npy` (rows,),
+int32 targets where a number is to be predicted, `labels-2.npy` and so on of further targets, `cells.npy` (numbers,
+rows) uint16, fine cells, which older ones have not, and `schema.yaml`; what is kept aside lies in `holdout-bins.npy`,
+`holdout-labels.npy` and so on, which no learner is given. The commitment is an
+HMAC over all of it, its key held by the accountant: it names the rows in the ledger and says nothing about them. Beside
+them `sketch.npz`, by which the same people are known again in another file (`training.datasets.overlap`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+
+from accountant.errors import DataError, InputError, JobFailed, LedgerUnavailable, NameTaken, SchemaError, WrongState
+from accountant.home import Home
+from accountant.ledger.comparisons import REGISTER
+from accountant.ledger.families.families import Dataset, Started
+from accountant.ledger.families.records import HOLDOUT, RECORD, NewPeople, Registration, Unit
+from accountant.ledger.families.row_queries import RowQuery
+from accountant.privacy.budget import Budget, Relation, check_name
+from accountant.system.files import PRIVATE, locked, replace_unsynced, replacing, sync_directory, sync_file
+from accountant.system.numpy_files import mapped
+from training.datasets.copy_guard import LOCK, Asker, Guard, found_copies
+from training.datasets.known_rows import sketches
+from training.datasets.overlap import SKETCH, Scan, Sketch
+from training.datasets.packing import pack
+from training.datasets.unit_question import answered, ask, columns_to_watch, naming_people, require_no_ids
+from training.rows.cluster.driver import check_engine, engine_address, open_cluster
+from training.rows.packed.cells import spans_of
+from training.rows.packed.content import Read, commitments, content_of
+from training.rows.packed.names import cells_file, row_files, since_file
+from training.rows.packed.persons import PEOPLE, Before
+from training.rows.packed.working import working_folder
+from training.rows.partitions.rows import Rows, most_rows_of, row_bound
+from training.rows.partitions.threads import Threads, cuts
+from training.rows.people.parts import Parting
+from training.rows.schema.refined_schema import check_refined
+from training.rows.schema.schema import Schema, parse_schema
+from training.rows.tables.data import check_left_out
+from training.rows.tables.file_check import explaining
+from training.rows.tables.partition_source import Source
+from training.rows.tables.row_files import column_types
+
+EXACT = "under replace-one the number of rows is public and must be exact; it is another"
+# By folder: its files as they lay when they were hashed, whether they were those that were registered, and its rows.
+_SEEN: dict[Path, tuple[tuple[tuple[int, ...], ...], bool, int]] = {}
+
+
+def register(
+    home: Home,
+    name: str,
+    data: Path,
+    schema_file: Path,
+    budget: Budget | None,
+    relation: Relation,
+    unit: str | None,
+    contributions: int = 1,
+    families: Sequence[str] = (),
+    new_people: NewPeople | None = None,
+    family_name: str | None = None,
+    holdout: Decimal | None = None,
+    origin: str | None = None,
+    person: Budget | None = None,
+    query: RowQuery | None = None,
+    asker: Asker = Asker(),  # noqa: B008 frozen
+    said_ids: tuple[str, ...] = (),
+) -> Dataset:
+    """Register `data` under `name`, with a total budget or in the `families` of other datasets, if it fits the schema.
+
+    `unit`: the column that names the person, or "record"; None is asked about (`training.datasets.unit_question`). Rows
+    or people registered outside of `families` raise NameTaken, but for `new_people`. Of a new family, `family_name` and
+    `holdout`; `person`: one person's total. `origin`, `query`: of `data`. `asker` brings it, and says `said_ids`.
+    """
+    check_left_out(schema := parse_schema(raw := schema_bytes(schema_file)), relation)
+    _check_free(home, check_name("dataset", name))
+    types = column_types(data, schema.form)
+    shared = {family.identity for other in families for family in home.ledger.dataset(other).families}
+    relatives = [each for each in home.ledger.datasets() if not shared.isdisjoint(_identities(each))]
+    answer, (by_name, by_values) = answered(unit, contributions, types, relatives), columns_to_watch(schema, types)
+    how = _unit_of(answer, by_name)
+    about = Registration(
+        name, relation, budget, how, schema.records, schema.digest, "", tuple(families), new_people, family_name,
+        schema.target_names if len(schema.targets) > 1 else (), holdout,
+        any(spans_of(schema.features, schema.ends)), person, query, schema.refined, said_ids,
+    )  # fmt: skip
+    _check_without_rows(home, about, raw, schema)
+    parting = parting_of(home, about, relatives)
+    naming = [*dict.fromkeys(filter(None, [how.column, *by_name, *by_values]))]
+    guard = Guard(home, REGISTER, name, asker)
+    home.datasets.mkdir(mode=0o700, exist_ok=True)  # a host that joined others has their keys alone
+    while True:  # once more where another registration came in between
+        others = [] if new_people else [each for each in home.ledger.datasets() if shared.isdisjoint(_identities(each))]
+        scan = scan_of(home, schema, types, naming, others)
+        guard.require_answers_left()
+        with working_folder(home.datasets) as folder:
+            with explaining(schema, data):
+                packed = pack(data, schema, how, scan, parting, folder, before_of(home, about), said_ids)
+            people = _people_of(scan, answer, by_name, by_values, schema)
+            guard.require_enough(people, how.column, others)
+            if relation is Relation.REPLACE_ONE and packed.labels.size != schema.records:
+                raise DataError(f"records={schema.records}: {EXACT}")
+            files = _files(len(schema.targets), parting is not None, about.cells, person is not None)
+            mac, plain = write_packed(home, folder, files, raw, people)
+            about = replace(about, commitment=mac)
+            dataset = _enter(guard, folder, files, about, plain, others, scan, people)
+        if dataset is not None:
+            note(home, name, data=origin or str(data.absolute()), schema=str(schema_file.absolute()), rows=mac)
+            return dataset
+
+
+def _unit_of(answer: Unit | None, by_name: Sequence[str]) -> Unit:
+    if answer is None and by_name:
+        raise ask(by_name, "by name")
+    return answer or RECORD
+
+
+def _check_without_rows(home: Home, about: Registration, raw: bytes, schema: Schema) -> None:
+    """Raise what would refuse the registration whatever its rows are, before any is compared."""
+    shared = [home.ledger.dataset(name) for name in about.families]
+    check_refined(home, raw, schema, {family.identity for each in shared for family in each.families})
+    for total in [about.budget] if about.budget else [each.budget for each in shared]:
+        total.check_delta(about.records)
+    home.ledger.check_registration(about)
+
+
+def _people_of(
+    scan: Scan, unit: Unit | None, by_name: Sequence[str], by_values: Sequence[str], schema: Schema
+) -> Sketch:
+    """The sketch of a file that was read, with the ids of people alone. InputError asks who one person is, where `unit`
+    does not say so and values repeat as ids do.
+    """
+    sketch = scan.sketch()
+    if unit is None:
+        require_no_ids(sketch, [name for name in by_values if name not in scan.fractions], schema)
+    column = None if unit is None else unit.column
+    return naming_people(sketch, column, [name for name in by_name if name not in scan.fractions])
+
+
+def parting_of(home: Home, about: Registration, relatives: Sequence[Dataset]) -> Parting | None:
+    """By the key of the family, which holds for each of its datasets."""
+    share, name = about.holdout, about.family_name or about.name
+    if relatives:
+        share, name = relatives[0].holdout, relatives[0].families[0].name
+    if share is None:
+        return None
+    return Parting(bytes.fromhex(home.keys.commitment([b"the key of the parts of family ", name.encode()])), share)
+
+
+def require_rows(home: Home, dataset: Dataset) -> None:
+    """LedgerUnavailable where the packed rows cannot be read here, or are not those that were registered, or are more
+    than their public bound: no job on them may start in this home, and each would fail there after its charge. Which of
+    these it is, is not said. A file is hashed once, and again where it was touched.
+    """
+    rows, sound, places = 0, True, list[Path]()
+    try:
+        for folder in folders_of(home, dataset):
+            names = files_of(dataset, _number_of(dataset, folder.name))
+            places += (folder / name for name in names)
+            files = [(folder / name).stat() for name in names]
+            state = tuple(
+                (each.st_dev, each.st_ino, each.st_size, each.st_mtime_ns, each.st_ctime_ns) for each in files
+            )
+            if _SEEN.get(folder, ((), False, 0))[0] != state:
+                size = int(mapped(folder / "labels.npy").size)
+                _SEEN[folder] = state, home.keys.commitment(content_of(folder, names)) == folder.name, size
+            sound, rows = sound and _SEEN[folder][1], rows + _SEEN[folder][2]
+        sound = sound and rows <= most_rows_of(dataset)
+    except (OSError, ValueError):
+        sound = False
+    if not sound:
+        raise LedgerUnavailable(
+            f"dataset={dataset.registration.name}: its rows are not in this home as they were registered, or cannot be "
+            "read, or are more than can be learnt from at once; restore datasets/ from a backup, or run the job where "
+            "they are"
+        )
+    check_engine(places)
+
+
+def open_rows(home: Home, started: Started, schema: Schema) -> Rows:
+    """Map the packed rows of a job that has STARTED, after checking that they are the rows that were registered.
+
+    `schema`: the whole one. The job's part and target alone are read, of the rows that have an answer to it: which of
+    them that are is decided row by row, so that adding a row adds at most that row to the job's. They are asked by this
+    process, or by the hosts of a cluster where DPSERVE_ENGINE names one.
+    """
+    request, about = started.request, started.dataset.registration
+    asked = schema.question(request.target, request.parameters)
+    read = tuple(feature.name for feature in asked.features)
+    group = request.parameters.get("group")
+    by = None if group is None else str(group)
+    sources = [
+        Source(folder, schema, request.target, request.part, by, about.cells, begins, read)
+        for folder, begins in zip(folders_of(home, started.dataset), begins_of(started.dataset), strict=True)
+    ]
+    address = engine_address()
+    if address is None:
+        checked(home, started)
+        places = [(source, low, high) for source in sources for low, high in cuts(source.size, len(read))]
+        return Rows.over(Threads([source.partition(low, high, source.folder) for source, low, high in places]))
+    bounds = [row_bound(block.records) for block in started.dataset.blocks] or [row_bound(about.records)]
+    schema_file = home.datasets / about.commitment / "schema.yaml"
+    return Rows.over(
+        open_cluster(
+            address, sources, schema_file, bounds, lambda source, read: _check(home, started, source.folder, read)
+        )
+    )
+
+
+def folders_of(home: Home, dataset: Dataset) -> list[Path]:
+    """Where the packed rows lie, block by block."""
+    return [home.datasets / commitment for commitment in dataset.commitments]
+
+
+def begins_of(dataset: Dataset) -> list[int | None]:
+    """Return, for each folder of `folders_of`, the first block of the window, by which one person's rows are bounded
+    over all of it; None where nothing is to be left out, in the first block itself or where no total for one person
+    stands.
+    """
+    if dataset.person is None or not dataset.blocks:
+        return [None] * len(dataset.commitments)
+    first = dataset.blocks[0].number
+    return [None if block.number == first else first for block in dataset.blocks]
+
+
+def before_of(home: Home, about: Registration, dataset: Dataset | None = None) -> Before | None:
+    """Return who has rows in the blocks of `dataset` whose rows are there, for the next block, which bounds one person
+    over all of them; without `dataset`, of a first block. None where nothing names people who may come again.
+    """
+    if about.unit.column is None or about.relation is Relation.REPLACE_ONE or (dataset is None and about.families):
+        return None
+    called = (about.family_name or about.name).encode()
+    key = bytes.fromhex(home.keys.commitment([b"the key of the people of family ", called]))
+    if dataset is None:
+        return Before(key, about.unit.contributions, bounds=about.person is not None)
+    last = dataset.last or 1
+    folders = folders_of(home, home.ledger.dataset(about.name, blocks=(dataset.dropped + 1, last)))
+    earlier = [*zip(range(dataset.dropped + 1, last + 1), folders, strict=True)] if dataset.dropped < last else []
+    return Before(key, about.unit.contributions, last + 1, earlier[::-1])
+
+
+def checked(home: Home, started: Started) -> list[Path]:
+    """The folders of a started job's rows. JobFailed where they are not those that were registered."""
+    folders = folders_of(home, started.dataset)
+    for folder in folders:
+        _check(home, started, folder)
+    return folders
+
+
+def _check(home: Home, started: Started, folder: Path, read: Read | None = None) -> None:
+    names = files_of(started.dataset, _number_of(started.dataset, folder.name))
+    if home.keys.commitment(content_of(folder, names, read)) != folder.name:
+        raise JobFailed("rows: the packed file is not the one that was registered")
+
+
+def files_of(dataset: Dataset, block: int = 1, bounds: bool | None = None) -> list[str]:
+    """Return the files of a block of a registered dataset that its commitment is over, in its order. `bounds`: whether
+    its rows are bounded by earlier blocks; None: as the dataset stands. A first block has that file where the total for
+    one person was declared with it.
+    """
+    about = dataset.registration
+    bounded = dataset.person is not None if bounds is None else bounds
+    person = about.person is not None or (bounded and block > 1)
+    return _files(max(1, len(about.targets)), dataset.holdout is not None, about.cells, person)
+
+
+def _number_of(dataset: Dataset, commitment: str) -> int:
+    """Return the number of the block of this commitment."""
+    return next((block.number for block in dataset.blocks if block.commitment == commitment), 1)
+
+
+def _files(targets: int, parted: bool, cells: bool, person: bool) -> list[str]:
+    parts = (None, HOLDOUT) if parted else (None,)
+    more = [cells_file(part) for part in parts] if cells else []
+    more += [since_file(part) for part in parts] if person else []
+    return [*(name for part in parts for name in row_files(targets, part)), *more, "schema.yaml"]
+
+
+def schema_bytes(path: Path) -> bytes:
+    """The bytes of a schema's file. SchemaError where it cannot be read."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise SchemaError(f"schema={path}: cannot be read: {error.strerror}") from None
+
+
+def _check_free(home: Home, name: str) -> None:
+    if any(dataset.registration.name == name for dataset in home.ledger.datasets()):
+        raise NameTaken(f"dataset={name}: is registered already; a budget is given once", dataset=name)
+
+
+def _identities(dataset: Dataset) -> set[str]:
+    return {family.identity for family in dataset.families}
+
+
+def _enter(
+    guard: Guard,
+    folder: Path,
+    files: Sequence[str],
+    about: Registration,
+    plain: str,
+    others: Sequence[Dataset],
+    scan: Scan,
+    own: Sketch,
+) -> Dataset | None:
+    """Put the packed `folder` in its place and enter it, where it is compared with each of `others`. None where the
+    ledger has, outside of its families, yet another: registered since, here or on another host. `plain`: these rows as
+    they were registered before there were fine cells.
+
+    A process of this home at a time; between hosts, the ledger's own transaction decides. The sketch is in its place
+    before the entry is, so who finds the entry finds the sketch, or asks for it.
+    """
+    home = guard.home
+    with locked(home.path / LOCK):
+        guard.require_answers_left()  # of several at one time each waits here for the others' answers
+        _check_new_rows(guard, {about.commitment, plain}, own)
+        if about.new_people is None:
+            check_new_people(guard, others, scan, own)
+        compared = None if about.new_people else {other.registration.name for other in others}
+        with guard.answering() if compared else nullcontext():
+            made = put_in_place(home, folder, files, about.commitment, own)
+            try:
+                return home.ledger.register(about, compared)
+            except InputError as error:  # nothing was entered
+                if made:
+                    remove_unless_entered(home, about.commitment)
+                if isinstance(error, WrongState):
+                    return None
+                raise
+
+
+def put_in_place(home: Home, folder: Path, files: Sequence[str], commitment: str, own: Sketch) -> bool:
+    """Put a packed `folder` where rows of this commitment lie, while LOCK is held; whether nothing lay there."""
+    place = home.datasets / commitment
+    made = not place.exists()
+    whole = all((place / name).exists() for name in files)
+    if not whole or home.keys.commitment(content_of(place, files)) != commitment:
+        shutil.rmtree(place, ignore_errors=True)
+        folder.rename(place)
+    else:  # left by a start that was cut before its entry, or just now another host's: the same rows
+        _write_sketch(place, own)
+        if (folder / PEOPLE).exists() and not (place / PEOPLE).exists():
+            (folder / PEOPLE).rename(place / PEOPLE)
+    sync_directory(home.datasets)
+    return made
+
+
+def remove_unless_entered(home: Home, commitment: str) -> None:
+    """Remove packed rows that were put in their place and not entered: another host that shares the folder, but not
+    the lock, may have entered the same rows meanwhile, as a dataset or as a block.
+    """
+    if all(commitment not in each.commitments for each in home.ledger.datasets()):
+        shutil.rmtree(home.datasets / commitment)
+
+
+def _check_new_rows(guard: Guard, commitments: set[str], sketch: Sketch) -> None:
+    """NameTaken where these very rows are registered with this schema; a sketch that was lost is then made anew."""
+    home = guard.home
+    for dataset in home.ledger.datasets():
+        if dataset.registration.commitment in commitments:
+            known, place = dataset.registration.name, home.datasets / dataset.registration.commitment
+            if place.exists() and not (place / SKETCH).exists():
+                _write_sketch(place, sketch)
+            refusal = guard.refuse([(known, "rows")])
+            if not guard.asker.may_see(known):
+                raise refusal
+            raise NameTaken(
+                f"data: these rows are registered already, as {known}; the same people have one budget", dataset=known
+            )
+
+
+def scan_of(home: Home, schema: Schema, types: Iterable[str], naming: Sequence[str], others: Iterable[Dataset]) -> Scan:
+    """Of a file's columns that the schema knows, against those sketches of `others` that are in this home."""
+    described = {feature.name for feature in schema.features}
+    described |= {*schema.target_names, *schema.ignore}
+    columns = [column for column in types if column in described]
+    key, known = sketches(home, others)
+    return Scan(key, schema.target_names, columns, naming, known)
+
+
+def check_new_people(guard: Guard, others: Sequence[Dataset], scan: Scan, own: Sketch) -> None:
+    """Refuse a noticeable share of people or rows that are registered already, to who brings them alone; where that
+    cannot be looked at, ask. Either leaves an entry.
+    """
+    found = found_copies(others, scan, own)
+    if found:
+        raise guard.refuse(found)
+    with guard.answering():
+        guard.require_sketches(others, scan.known)
+
+
+def write_packed(home: Home, folder: Path, files: Sequence[str], raw: bytes, sketch: Sketch) -> tuple[str, str]:
+    """Everything down to the disk, with the schema and the sketch; at the same time the commitment over `files`, and
+    that over those of them that are no fine cells.
+    """
+    (folder / "schema.yaml").write_bytes(raw)
+    with ThreadPoolExecutor(1, thread_name_prefix="rows") as others:
+        hashed = others.submit(commitments, home, folder, files)
+        for file in folder.iterdir():
+            file.chmod(PRIVATE)
+            sync_file(file)
+        _write_sketch(folder, sketch)
+        return hashed.result()
+
+
+def _write_sketch(folder: Path, sketch: Sketch) -> None:
+    with replacing(folder / SKETCH) as partial:
+        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE), "wb") as file:
+            sketch.write(file)
+        sync_file(partial)
+    sync_directory(folder)
+
+
+def note(home: Home, name: str, **about: str) -> None:
+    """`datasets.json`: where the steward's files came from. For people; nothing is decided by it."""
+    path = home.path / "datasets.json"
+    known = json.loads(path.read_text()) if path.exists() else {}
+    replace_unsynced(path, f"{json.dumps({**known, name: about}, indent=2)}\n".encode(), PRIVATE)

@@ -1,0 +1,251 @@
+"""Drafts: files that a steward brought to be registered, until they are. Each in a folder of the home that nobody else
+may enter; its rows are deleted when they are registered, given up, or not touched for a day.
+
+`drafts/<id>/` holds `draft.json`, `schema.yaml` once there is one, and the file itself, in parts as they came. What
+reads rows is done by a process of its own (`training.datasets.drafts.steps`); a door only writes down what is to be
+done.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from accountant.errors import InputError, UnknownName, WrongState
+from accountant.system.files import PRIVATE, locked, replace_unsynced
+from training.rows.sources.files import SAID, ending
+
+RECEIVING, LOOKING, COLUMNS, CHECKING, PROBLEMS, READY, REGISTERING, REGISTERED, UNREADABLE = (
+    "receiving", "looking", "columns", "checking", "problems", "ready", "registering", "registered", "unreadable",
+)  # fmt: skip
+AT_WORK = (LOOKING, CHECKING, REGISTERING)  # of a process
+STATES = (RECEIVING, LOOKING, COLUMNS, CHECKING, PROBLEMS, READY, REGISTERING, REGISTERED, UNREADABLE)
+KEPT_SECONDS = 24 * 3600.0
+MOST_OF_ONE = 5  # drafts of one principal
+MOST_FILES = 10_000  # of a folder that is named
+SPARE_BYTES = 1 << 28  # of the disk, which an upload leaves
+FILE, SCHEMA = "draft.json", "schema.yaml"
+_ID = re.compile(r"[0-9a-f]{32}")
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Draft:
+    """One file on its way. `by`: whose it is. `path`: where it lies, where it was not uploaded. `proposal`: what is
+    proposed of its columns; `answers`: what was said of them; `problems`: of the last check; `asked`: the registration;
+    `refusal`: why the last step was refused, as errors are told.
+    """
+
+    id: str
+    by: str
+    name: str
+    state: str
+    size: int = 0
+    received: int = 0
+    path: str | None = None
+    proposal: Json | None = None
+    answers: Sequence[Json] = ()
+    problems: Sequence[Json] = ()
+    asked: Json | None = None
+    refusal: Json | None = None
+
+
+class Drafts:
+    """Those of a home."""
+
+    def __init__(self, home: Path) -> None:
+        self.folder = home / "drafts"
+
+    def begin(self, by: str, name: str, size: int, most: int) -> Draft:
+        """For a file of `size` bytes, which is to come; at most `most`. InputError where it cannot be taken."""
+        name = re.sub(r"[^A-Za-z0-9_.-]", "-", name.rpartition("/")[2])[-100:].lstrip(".-") or "file"
+        if not ending(Path(name)):
+            raise InputError(f"file={name}: must end in {SAID}")
+        if not 1 <= size <= most:
+            raise InputError(f"bytes={size}: a file has 1 to {most} bytes here; a larger one is registered by path, or "
+                             "with dpserve dataset register")  # fmt: skip
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+        if shutil.disk_usage(self.folder).free < size + SPARE_BYTES:
+            raise InputError("file: the server has no room for it; ask its operator")
+        return self._add(Draft(uuid.uuid4().hex, by, name, RECEIVING, size))
+
+    def begin_at(self, by: str, path: str, allowed: Sequence[Path]) -> Draft:
+        """For a file or folder on the server, below one of the folders that its operator `allowed`."""
+        found = Path(path)
+        real = found.resolve()
+        roots = [each.resolve() for each in allowed if real.is_relative_to(each.resolve())]
+        fine = found.is_absolute() and bool(roots)
+        if fine and real.is_dir():  # a link in it may lead out of it
+            inside = [each.resolve() for each in islice(real.rglob("*"), MOST_FILES + 1)]
+            fine = len(inside) <= MOST_FILES and all(each.is_relative_to(roots[0]) for each in inside)
+        if not fine:
+            raise InputError("path: must lie below a folder that the operator allowed (DPSERVE_DATA_FOLDERS)")
+        if not real.exists():
+            raise InputError("path: there is no such file")
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+        draft = self._add(Draft(uuid.uuid4().hex, by, real.name, LOOKING, path=str(real)))
+        self.ask()
+        return draft
+
+    def _add(self, draft: Draft) -> Draft:
+        with locked(self.folder / "lock"):
+            if sum(each.by == draft.by for each in self.all()) >= MOST_OF_ONE:
+                raise WrongState(f"drafts: {draft.by} has {MOST_OF_ONE}; register or delete one of them first")
+            (self.folder / draft.id / "file").mkdir(parents=True, mode=0o700)
+            self._write(draft)
+        return draft
+
+    def append(self, draft: Draft, at: int, part: bytes) -> Draft:
+        """The bytes from `at` on. WrongState where others are awaited, which says which; a part that came already is
+        taken again.
+        """
+        with self._alone(draft):
+            draft = self._read(draft.id)
+            if draft.state != RECEIVING or at > draft.received:
+                raise WrongState(f"at={at}: byte {draft.received} is awaited", received=draft.received, draft=draft.id)
+            if at + len(part) > draft.size:
+                raise InputError(f"file: {draft.size} bytes were announced, and there are more")
+            try:
+                with open(os.open(self.rows(draft), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, PRIVATE), "wb") as file:
+                    file.seek(at)
+                    file.write(part)
+            except OSError as error:
+                raise InputError(f"file: the server cannot keep it ({error.strerror}); ask its operator") from None
+            received = max(draft.received, at + len(part))
+            draft = replace(draft, received=received, state=LOOKING if received == draft.size else RECEIVING)
+            self._write(draft)
+        if draft.state == LOOKING:
+            self.ask()
+        return draft
+
+    def check(self, draft: Draft, schema: str, answers: Sequence[Json]) -> Draft:
+        """Have every row checked against a schema."""
+        with self._alone(draft):
+            self._from(draft.id, COLUMNS, PROBLEMS, READY)
+            replace_unsynced(self.folder / draft.id / SCHEMA, schema.encode(), PRIVATE)
+            return self._ask(replace(self._read(draft.id), state=CHECKING, answers=answers, problems=(), refusal=None))
+
+    def register(self, draft: Draft, asked: Json) -> Draft:
+        """Have it registered."""
+        with self._alone(draft):
+            self._from(draft.id, READY)
+            return self._ask(replace(self._read(draft.id), state=REGISTERING, asked=asked, refusal=None))
+
+    @contextmanager
+    def _alone(self, draft: Draft) -> Iterator[None]:
+        """UnknownName where it was deleted this moment."""
+        if not self._place(draft.id).exists():
+            raise UnknownName(f"draft={draft.id!r}: no such draft")
+        with locked(self.folder / draft.id / "lock"):
+            yield
+
+    def _from(self, identity: str, *states: str) -> None:
+        state = self._read(identity).state
+        if state not in states:
+            raise WrongState(f"draft: is {state}; for this it must be {' or '.join(states)}", state=state)
+
+    def _ask(self, draft: Draft) -> Draft:
+        self._write(draft)
+        self.ask()
+        return draft
+
+    def change(self, draft: Draft, **fields: Any) -> Draft:
+        """By the process that works on it."""
+        with self._alone(draft):
+            changed = replace(self._read(draft.id), **fields)
+            self._write(changed)
+        return changed
+
+    def delete(self, draft: Draft) -> None:
+        """Its rows and all that was said of it. WrongState while it is being registered, which cannot be taken back."""
+        with self._alone(draft):  # or its registration could be asked for between the look and the end
+            if self._read(draft.id).state == REGISTERING:
+                raise WrongState("draft: is being registered", state=REGISTERING)
+            shutil.rmtree(self.folder / draft.id, ignore_errors=True)
+
+    def delete_rows(self, draft: Draft) -> None:
+        """What was uploaded: it is registered."""
+        shutil.rmtree(self.folder / draft.id / "file", ignore_errors=True)
+
+    def get(self, identity: str, by: str) -> Draft:
+        """UnknownName where there is none of theirs."""
+        found = self._read(identity) if _ID.fullmatch(identity) and self._place(identity).exists() else None
+        if found is None or found.by != by:
+            raise UnknownName(f"draft={identity[:40]!r}: no such draft")
+        return found
+
+    def all(self) -> list[Draft]:
+        """The newest last."""
+        places = [place for place in self.folder.glob(f"*/{FILE}") if _ID.fullmatch(place.parent.name)]
+        found = []
+        for place in sorted(places, key=_changed):
+            try:
+                found.append(self._read(place.parent.name))
+            except UnknownName:  # deleted this moment
+                continue
+        return found
+
+    def rows(self, draft: Draft) -> Path:
+        """Where its rows lie."""
+        return self.folder / draft.id / "file" / draft.name if draft.path is None else Path(draft.path)
+
+    def schema(self, draft: Draft) -> Path:
+        """Where its schema lies."""
+        return self.folder / draft.id / SCHEMA
+
+    def schema_text(self, draft: Draft) -> str:
+        """What was said last; empty where nothing was."""
+        place = self.schema(draft)
+        return place.read_text("utf-8") if place.exists() else ""
+
+    def ask(self) -> None:
+        """Have somebody work on what is to be done."""
+        replace_unsynced(self._asked, b"", PRIVATE)
+
+    @property
+    def _asked(self) -> Path:
+        return self.folder / "asked"
+
+    def is_asked(self) -> bool:
+        """Whether there is something to do that nobody has begun."""
+        return self._asked.exists()
+
+    def begun(self) -> None:
+        """Before the drafts are looked at: whoever asks later is heard again."""
+        self._asked.unlink(missing_ok=True)
+
+    def sweep(self) -> None:
+        """Delete what nobody touched for KEPT_SECONDS."""
+        for place in self.folder.glob(f"*/{FILE}"):
+            if _changed(place) < time.time() - KEPT_SECONDS:
+                shutil.rmtree(place.parent, ignore_errors=True)
+
+    def _place(self, identity: str) -> Path:
+        return self.folder / identity / FILE
+
+    def _read(self, identity: str) -> Draft:
+        try:
+            body: Mapping[str, Any] = json.loads(self._place(identity).read_bytes())
+            return Draft(**body)
+        except (OSError, ValueError, TypeError):
+            raise UnknownName(f"draft={identity!r}: no such draft") from None
+
+    def _write(self, draft: Draft) -> None:
+        replace_unsynced(self._place(draft.id), json.dumps(asdict(draft)).encode(), PRIVATE)
+
+
+def _changed(place: Path) -> float:
+    try:
+        return place.stat().st_mtime
+    except OSError:
+        return 0.0

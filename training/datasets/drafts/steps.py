@@ -1,0 +1,101 @@
+"""What is done with a draft's rows, in a process of its own that `dpserve serve` starts where there is something to do:
+look how cells are written, check every row, register. The result stands in the draft, for its steward alone.
+
+A step that was cut (memory, time, a stop) is found at the next look, and said to be: nothing goes on in silence.
+"""
+
+from __future__ import annotations
+
+import logging
+import resource
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from accountant.access.grants import access_of
+from accountant.errors import DpserveError, InputError, UnknownName
+from accountant.home import Home
+from accountant.system.files import locked
+from training.datasets.datasets import schema_bytes
+from training.datasets.drafts.asked import AskedRegistration, registered
+from training.datasets.drafts.drafts import (
+    AT_WORK,
+    CHECKING,
+    COLUMNS,
+    LOOKING,
+    PROBLEMS,
+    READY,
+    REGISTERED,
+    UNREADABLE,
+    Draft,
+    Drafts,
+)
+from training.rows.schema.schema import parse_schema
+from training.rows.tables.file_check import check_file
+from training.rows.tables.row_files import proposal
+
+LOG = logging.getLogger("dpserve.registering")
+STEP_SECONDS = 1800.0  # the process is ended after so long
+MOST_PROBLEMS = 500  # that are shown
+CUT = (
+    "it was not done: it took too much memory or time on this server, or the server was stopped; try again, or use "
+    "dpserve dataset register"
+)
+
+
+def work(path: Path) -> None:
+    """Do all there is to do, one draft after the other."""
+    drafts = Drafts(path)
+    if not drafts.folder.exists():
+        return
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # rows would lie in it
+    with locked(drafts.folder / "work.lock"):
+        drafts.begun()
+        drafts.sweep()
+        home = Home.open()
+        for draft in drafts.all():
+            if draft.state in AT_WORK:
+                with suppress(UnknownName):  # it was deleted meanwhile
+                    step(home, drafts, draft)
+
+
+def step(home: Home, drafts: Drafts, draft: Draft) -> None:
+    """The one that its state awaits. `refusal` says that it was cut until it is done."""
+    before = {LOOKING: UNREADABLE, CHECKING: COLUMNS}.get(draft.state, READY)
+    if draft.refusal is not None:  # it began before and did not end
+        name = (draft.asked or {}).get("name")
+        digest = parse_schema(schema_bytes(drafts.schema(draft))).digest if before == READY else ""
+        known = ((each.registration.name, each.registration.schema) for each in home.ledger.datasets())
+        entered = before == READY and any(each == (name, digest) for each in known)  # it stood there before the cut
+        drafts.change(draft, **({"state": REGISTERED, "refusal": None} if entered else {"state": before}))
+        return
+    drafts.change(draft, refusal=InputError(CUT).to_json()["error"])
+    try:
+        found = _done(home, drafts, draft)
+    except DpserveError as error:
+        found = {"state": before, "refusal": error.to_json()["error"]}
+    except Exception as error:
+        LOG.error("a step of a draft failed: %s", type(error).__name__)  # nothing of the rows is told
+        return
+    drafts.change(draft, **{"refusal": None, **found})
+    if found["state"] == REGISTERED:
+        drafts.delete_rows(draft)
+
+
+def _done(home: Home, drafts: Drafts, draft: Draft) -> dict[str, Any]:
+    rows = drafts.rows(draft)
+    if draft.path is not None and rows.resolve() != rows:
+        raise InputError("path: leads elsewhere since it was named")
+    if draft.state == LOOKING:
+        return {"state": COLUMNS, "proposal": proposal(rows)}
+    schema = drafts.schema(draft)
+    if draft.state == CHECKING:
+        problems = [each.to_json() for each in check_file(parse_schema(schema_bytes(schema)), rows)]
+        return {"state": PROBLEMS if problems else READY, "problems": problems[:MOST_PROBLEMS]}
+    asked = dict(draft.asked or {})
+    asked["family"] = tuple(asked.get("family", ()))
+    origin = f"{draft.name}, which was uploaded" if draft.path is None else draft.path
+    registered(
+        home, AskedRegistration(**asked), rows, schema, draft.by, origin, access=access_of(home.ledger, draft.by)
+    )
+    return {"state": REGISTERED}

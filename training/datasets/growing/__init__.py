@@ -1,0 +1,1 @@
+"""Datasets that grow: blocks of rows are appended and deleted."""

@@ -1,0 +1,97 @@
+"""Rows of a file that a registered dataset holds already: `training.datasets.overlap` against the home's sketches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from accountant.errors import DataError
+from accountant.home import Home
+from accountant.ledger.families.families import Dataset
+from accountant.system.files import locked
+from models.features.features import Feature
+from training.datasets.copy_guard import LOCK, Guard
+from training.datasets.overlap import LEAST_PEOPLE, SKETCH, Scan, Sketch, merged
+from training.rows.schema.schema import Schema
+from training.rows.tables.row_files import file_batches
+
+MOST_BLOCKS = 16  # of a dataset, the newest, each compared by itself: a sketch takes 8 MB of memory
+MOST_HELD = 4  # sketches that are read before they are merged into one
+BEFORE = ", as before"  # beside the label of blocks whose texts are compared in two ways: those of the older way
+GROUPS = 8  # of older ones, each compared by a sketch of all its blocks, which takes as much
+
+
+def sketches(home: Home, datasets: Iterable[Dataset]) -> tuple[bytes, dict[str, Sketch]]:
+    """The key of fingerprints, and what is kept of each dataset's rows, and of its blocks': older registrations have
+    nothing. The oldest blocks of a dataset that has many are compared in groups.
+    """
+    places = {}
+    for each in datasets:
+        places[each.registration.name] = [home.datasets / each.registration.commitment / SKETCH]
+        for label, blocks in groups_of(each).items():
+            places[label] = [home.datasets / commitment / SKETCH for commitment in blocks.values()]
+    known = {}
+    for label, files in places.items():
+        there = [file for file in files if file.exists()]
+        forms: dict[int, list[Sketch]] = {}
+        for sketch in map(Sketch.read, there):
+            held = forms.setdefault(sketch.form, [])
+            held.append(sketch)
+            if len(held) > MOST_HELD:
+                forms[sketch.form] = [merged(held)]
+        for number, form in enumerate(sorted(forms, reverse=True)):
+            held = forms[form]
+            known[label + BEFORE * number] = held[0] if len(held) == 1 else merged(held)
+    return bytes.fromhex(home.keys.commitment([b"the key of sketches"])), known
+
+
+def groups_of(dataset: Dataset) -> dict[str, dict[int, str]]:
+    """The blocks behind the first whose rows are compared together, as `sketches` calls them: number -> commitment."""
+    blocks = [(block.number, block.commitment) for block in dataset.blocks if block.number > 1]
+    old, new = blocks[:-MOST_BLOCKS], blocks[-MOST_BLOCKS:]
+    size = -(-len(old) // GROUPS) or 1
+    parts = [dict(old[at : at + size]) for at in range(0, len(old), size)] + [dict([block]) for block in new]
+    spans = [f"block {min(part)}" if len(part) == 1 else f"blocks {min(part)} to {max(part)}" for part in parts]
+    return {f"{dataset.registration.name}, {span}": part for span, part in zip(spans, parts, strict=True)}
+
+
+def block_with(home: Home, blocks: Mapping[int, str], label: str, scan: Scan, own: Sketch) -> int:
+    """In which of the blocks that `label` names most of the rows stand that were found there."""
+    shares = {}
+    for number, commitment in blocks.items():
+        if (file := home.datasets / commitment / SKETCH).exists():
+            sketch, name = Sketch.read(file), label.removesuffix(BEFORE)
+            same = name if scan.known[name].form == sketch.form else name + BEFORE
+            shares[number] = scan.same_rows(same, own, sketch, by_values=False)
+    return max(shares, key=lambda number: shares[number])
+
+
+def find_registered(
+    guard: Guard, path: Path, columns: Sequence[Feature], schema: Schema | None, is_public: bool
+) -> str | None:
+    """The label of the dataset in which a noticeable share of a file's rows stands, by these columns, the last of them
+    the target; None where there is none. Either leaves an entry, and counts among the answers of an hour.
+
+    `is_public`: who brings the rows says that they are nobody's secret; few, which are not compared, need that word.
+
+    Raises:
+        InputError: too few rows to be compared, without that word; or too many answers in the last hour.
+        DataError: the file has no rows.
+    """
+    home, names = guard.home, [column.name for column in columns]
+    key, known = sketches(home, home.ledger.datasets())
+    scan, start = Scan(key, names[-1:], names, [], known), 0
+    for batch in file_batches(path, columns, schema):
+        scan(batch, start)
+        start += len(batch)
+    if not start:
+        raise DataError(f"data={path.name}: the file has no rows")
+    own = scan.sketch()
+    if not known or (is_public and own.rows < LEAST_PEOPLE):
+        return None
+    guard.require_enough(own, None, home.ledger.datasets())
+    with locked(home.path / LOCK):
+        guard.require_answers_left()
+        found = [name for name in known if scan.same_rows(name, own)]
+        guard.record(found)
+    return found[0] if found else None

@@ -1,0 +1,138 @@
+"""Rows made from a schema alone, to try programs with: nobody's, free, and marked as such.
+
+The same seed gives the same rows on every machine: they come from SHAKE-256, column by column.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+from numpy.typing import NDArray
+
+from accountant.errors import InputError
+from accountant.system.files import replacing
+from models.features.features import BooleanFeature, CalendarFeature, CategoricalFeature, Feature, NumericFeature
+from training.rows.schema.schema import Schema, Target
+from training.rows.sources.cells import as_written
+from training.rows.sources.folders import FolderTable, open_table
+
+MARK = "made-up"  # in the name of each file, before its suffix
+METADATA = {b"dpserve.made-up": b"true"}
+MOST_ROWS = 10_000_000
+MISSING, OTHER = 0.03, 0.02  # shares of values that are missing, or that the schema does not list
+UNLISTED = "not-in-the-schema"
+
+
+def write_made_up(schema: Schema, rows: int, path: Path, seed: int = 0) -> None:
+    """`rows` rows of every column, targets last, to a .parquet or .csv file whose name says that they are made up."""
+    if path.suffix not in (".parquet", ".csv"):
+        raise InputError(f"out={path.name}: must end in .parquet or .csv")
+    if MARK not in path.stem:
+        raise InputError(
+            f"out={path.name}: its name must say that the rows are made up, for instance "
+            f"{path.stem}.{MARK}{path.suffix}"
+        )
+    if not 1 <= rows <= MOST_ROWS:
+        raise InputError(f"rows={rows}: must be 1 to {MOST_ROWS}")
+    names = {feature.name for feature in schema.stored}
+    columns = {each.name: _feature(each, schema, rows, seed) for each in (*schema.groups, *schema.features)}
+    columns |= {each.name: _target(each, rows, seed) for each in schema.targets if each.name not in names}
+    try:
+        with replacing(path) as partial:
+            if path.suffix == ".parquet":
+                pyarrow.parquet.write_table(pa.table(columns).replace_schema_metadata(METADATA), partial)
+            else:
+                _write_csv(schema, columns, partial)
+    except UnicodeEncodeError:
+        raise InputError(f"out={path.name}: a category cannot be written in {schema.form.encoding}") from None
+    except OSError as error:
+        raise InputError(f"out={path}: cannot be written ({error.strerror})") from None
+
+
+def _write_csv(schema: Schema, columns: dict[str, pa.Array], path: Path) -> None:
+    """As the schema says that files are written."""
+    described = {each.name: each for each in schema.stored}
+    described |= {each.name: NumericFeature(each.name, ()) for each in schema.targets if each.classes is None}
+    texts = {
+        name: as_written(described[name], column, schema.written_as(name)) if name in described else column
+        for name, column in columns.items()
+    }
+    pyarrow.csv.write_csv(pa.table(texts), path, pyarrow.csv.WriteOptions(delimiter=schema.form.delimiter))
+    if schema.form.encoding != "utf-8":
+        path.write_bytes(path.read_bytes().decode().encode(schema.form.encoding))
+
+
+def is_made_up(path: Path) -> bool:
+    """Whether a file says that its rows are made up: by its name, or, of a .parquet, by what is written in it."""
+    if MARK in path.name:
+        return True
+    table = open_table(path) if path.is_dir() or (not path.exists() and glob.has_magic(str(path))) else None
+    if isinstance(table, FolderTable):
+        return any(map(is_made_up, table.files))
+    try:
+        found = pyarrow.parquet.read_schema(path).metadata if path.suffix == ".parquet" else None
+    except (pa.ArrowException, OSError):  # whoever reads the rows says what is wrong with it
+        return False
+    return METADATA.items() <= (found or {}).items()
+
+
+def require_real(path: Path, allowed: bool) -> None:
+    """InputError where a file says that its rows are made up, unless that is `allowed`."""
+    if is_made_up(path) and not allowed:
+        raise InputError(
+            f"data={path.name}: its rows are made up, and are nobody's; to try things with them: --made-up"
+        )
+
+
+def _feature(feature: Feature, schema: Schema, rows: int, seed: int) -> pa.Array:
+    chance, place = (_uniform(seed, feature.name, part, rows) for part in ("missing", "value"))
+    missing = chance < MISSING
+    target = next((each for each in schema.targets if each.name == feature.name and not each.leave_out), None)
+    if target is not None:  # a feature of other targets' models, and no answer of its own may be missing
+        return _target(target, rows, seed)
+    if isinstance(feature, BooleanFeature):
+        return pa.array(place < 0.5, mask=missing)
+    if isinstance(feature, CategoricalFeature):
+        texts = np.array([*feature.values, UNLISTED], object)[(place * len(feature.values)).astype(int)]
+        whole = all(value.lstrip("-").isdigit() for value in feature.values)
+        if whole:
+            return pa.array(texts.astype(np.int64), mask=missing)
+        return pa.array(np.where(chance > 1 - OTHER, UNLISTED, texts), mask=missing)
+    low, high = schema.ends[feature.name]
+    if isinstance(feature, CalendarFeature):
+        days = np.floor(low + (high - low) * place).astype(np.int64)
+        if feature.kind == "datetime":
+            return pa.array(days, pa.timestamp("s"), mask=missing)
+        return pa.array(days.astype(np.int32), pa.date32() if feature.kind == "date" else pa.time32("s"), mask=missing)
+    return _numbers(place, low, high, missing)
+
+
+def _target(target: Target, rows: int, seed: int) -> pa.Array:
+    chance, place = (_uniform(seed, target.name, part, rows) for part in ("missing", "value"))
+    missing = (chance < MISSING) & target.leave_out
+    if target.classes is None:
+        return _numbers(place, *(target.range or (0.0, 1.0)), missing)
+    whole = all(isinstance(label, int) for label in target.classes)  # of one type: texts, unless all are
+    classes = [label if whole else str(label) for label in target.classes]
+    labels: NDArray[Any] = np.array(classes, object)[(place * len(classes)).astype(int)]
+    return pa.array(labels.tolist(), mask=missing)
+
+
+def _numbers(place: NDArray[np.float64], low: float, high: float, missing: NDArray[np.bool_]) -> pa.Array:
+    """Even between the ends; whole where these are whole, and far enough apart for that."""
+    values = low + (high - low) * place
+    whole = low == int(low) and high == int(high) and 10 <= high - low < 2**53
+    return pa.array(np.rint(values).astype(np.int64) if whole else values, mask=missing)
+
+
+def _uniform(seed: int, column: str, part: str, rows: int) -> NDArray[np.float64]:
+    """(rows,) numbers from 0 up to 1, that follow from these alone."""
+    words = np.frombuffer(hashlib.shake_256(f"{seed}/{part}/{column}".encode()).digest(8 * rows), "<u8")
+    return np.asarray((words >> np.uint64(11)) * 2.0**-53)

@@ -1,0 +1,249 @@
+"""A file of rows as packed integers: read once, checked, and each unit's contributions bounded."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import deque
+from collections.abc import Collection, Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from accountant.errors import DataError
+from accountant.ledger.families.records import HOLDOUT, RECORD, Unit
+from accountant.system.files import replacing
+from models.features.features import NumericFeature
+from training.rows.packed.cells import spans_of
+from training.rows.packed.growing import Growing, chosen
+from training.rows.packed.names import cells_file, row_files, since_file
+from training.rows.packed.persons import WORDS, Before
+from training.rows.partitions.rows import row_bound
+from training.rows.people.fingerprints import fingerprints
+from training.rows.people.parts import Parting
+from training.rows.people.people import FirstOfEach
+from training.rows.schema.schema import Schema
+from training.rows.tables.data import (
+    answer_dtype,
+    bin_dtype,
+    encode_answers,
+    encode_column,
+    encode_finely,
+    has_answer,
+    most_rows,
+    read_batches,
+)
+
+WHO = "who.npy"  # whose rows they are: gone when it is known since when each may be used
+HELD = "held.npy"  # which rows are kept aside: gone when they lie apart
+AHEAD = 4  # batches, of at most 16 MB each
+AT_ONCE = 0.02  # seconds: in which no batch of a large file is read
+
+
+@dataclass(frozen=True)
+class Packed:
+    """Rows as integers, mapped from files: `bins` (features, then groups, rows), for each target its `answers` (rows,):
+    uint8 classes, or int32 targets of a number, and `cells` (numbers, rows), uint16, of the features that have fine
+    cells. `aside`: those that are kept aside for evaluation, where the family has such a part; `since` (rows,): as in
+    `persons`, where one person is bounded over all blocks.
+    """
+
+    bins: NDArray[Any]
+    answers: tuple[NDArray[Any], ...]
+    cells: NDArray[np.uint16]
+    aside: Packed | None = None
+    since: NDArray[np.uint32] | None = None
+
+    @property
+    def labels(self) -> NDArray[Any]:
+        """The answers of the first target."""
+        return self.answers[0]
+
+    @property
+    def size(self) -> int:
+        """Rows, those that are kept aside among them."""
+        return int(self.labels.size) + (0 if self.aside is None else self.aside.size)
+
+    def parts(self) -> dict[str | None, Packed]:
+        """Of each part, rows in their order: of what is learnt from, and of what is kept aside."""
+        return {None: self} if self.aside is None else {None: self, HOLDOUT: self.aside}
+
+
+class Watch(Protocol):
+    """What sees the rows of a file as they stand there, batch by batch, and raises where they may not be packed."""
+
+    @property
+    def names(self) -> Collection[str]:
+        """The columns that it looks at."""
+
+    def __call__(self, batch: pa.RecordBatch, start: int) -> None: ...
+
+
+def pack(
+    data: Path,
+    schema: Schema,
+    unit: Unit = RECORD,
+    scan: Watch | None = None,
+    parting: Parting | None = None,
+    folder: Path | None = None,
+    before: Before | None = None,
+    said_ids: Collection[str] = (),
+) -> Packed:
+    """All rows of the file in packed bins; of each unit, the first rows in file order, as many as it may contribute.
+    `scan` sees every row as it stands in the file. `parting` says which units are kept aside, `before` who has rows in
+    earlier blocks, where one person is bounded over all of them; `said_ids`: what was said of the ids (`FirstOfEach`).
+
+    `folder`: an empty one, in which the files of `names` then lie; None: they are gone once nobody looks at them.
+    Memory holds a batch of rows; how many rows each person has lies in a file without a name.
+    """
+    if folder is None:
+        with tempfile.TemporaryDirectory() as place:
+            return pack(data, schema, unit, scan, parting, Path(place), before, said_ids)
+    keep = FirstOfEach(unit.column, unit.contributions, folder, said_ids) if unit.column else None
+    described = {feature.name for feature in schema.stored} | {*schema.target_names, ""}
+    wanted = sorted({unit.column or "", *(() if scan is None else scan.names)} - described)
+    with ExitStack() as ended:
+        # Three at one time: the next batches are read, this one is looked at, and it is packed.
+        batches = ended.enter_context(closing(_ahead(read_batches(data, schema, wanted), schema)))
+        if (first := next(batches, None)) is None:
+            raise DataError(f"data={data.name}: the file has no rows")
+        bound, start, used = row_bound(schema.records), 0, 0
+        most = min(most_rows(data, schema.form), bound)
+        files = _Files(folder, schema, most, parting is not None and bool(unit.column), before)
+        ended.enter_context(closing(files))
+        other = ended.enter_context(ThreadPoolExecutor(1, "rows"))
+        for batch in chain([first], batches):
+            looked = None if scan is None else other.submit(scan, batch, start)
+            try:
+                own: Any = slice(None) if keep is None else keep(batch, start)
+                end = used + (len(batch) if keep is None else int(np.count_nonzero(own)))
+                if end > bound:
+                    raise DataError(
+                        f"records={schema.records}: {data.name} has more than {bound} rows, the most where about so "
+                        "many are declared; say in the schema how many there are about"
+                    )
+                files.write(batch, start, used, own)
+                if parting is not None and keep is not None and files.held is not None:
+                    files.held.write(0, used, parting.of_units(keep.ids)[own])
+                if before is not None and keep is not None and files.who is not None:
+                    for at, words in enumerate(before.digests(keep.ids.filter(pa.array(own)))):
+                        files.who.write(at, used, words)
+            finally:
+                if looked is not None:
+                    looked.result()  # what is wrong with the rows as they stand is told first
+            start, used = start + len(batch), end
+        if keep is not None:
+            keep.check()
+        if not start:
+            raise DataError(f"data={data.name}: the file has no rows")
+        for name in files.unanswered:
+            raise DataError(f"{name}: no row that is used has an answer")
+        return files.done(used, parting)
+
+
+def _ahead(batches: Iterator[pa.RecordBatch], schema: Schema) -> Generator[pa.RecordBatch, None, None]:
+    """All batches, some of them read while the one before them is packed. What each registration loads and makes once,
+    numba and the numbers' grids, it does beside the first; if that takes long enough, for most files that are refused
+    are refused at once.
+    """
+    with ThreadPoolExecutor(1, "rows") as reader:
+        coming = deque(reader.submit(next, batches, None) for _ in range(AHEAD))
+        if not wait([coming[0]], AT_ONCE).done:
+            none = pa.array([], pa.float64())
+            fingerprints(none, np.uint64(0), np.uint64(0), np.empty(0, np.uint64))
+            for feature, span in zip(schema.features, spans_of(schema.features, schema.ends), strict=True):
+                if span is not None and isinstance(feature, NumericFeature):
+                    encode_finely(feature, span, none)
+        while (batch := coming.popleft().result()) is not None:
+            coming.append(reader.submit(next, batches, None))
+            yield batch
+    pa.default_memory_pool().release_unused()  # what they were read into: a job may come next
+
+
+class _Files:
+    """The files that rows are packed into, with room for `most`; `held`: whether it is said of each which part it is
+    in. `unanswered`: the targets to which no row has an answer so far.
+    """
+
+    def __init__(self, folder: Path, schema: Schema, most: int, held: bool, before: Before | None = None) -> None:
+        self._folder, self._targets, self._schema = folder, len(schema.targets), schema
+        spans = spans_of(schema.features, schema.ends)
+        self._spans = spans + (None,) * (len(schema.stored) - len(spans))  # groups are not learnt from
+        self._numbers = sum(span is not None for span in spans)
+        self.unanswered = dict.fromkeys(schema.target_names)
+        first, *others = (folder / name for name in row_files(self._targets))
+        kinds = [answer_dtype(schema.question(name)) for name in schema.target_names]
+        self.bins = Growing(first, bin_dtype(schema.stored), len(schema.stored), most)
+        self.answers = [Growing(path, kind, None, most) for path, kind in zip(others, kinds, strict=True)]
+        self.cells = Growing(folder / cells_file(), np.uint16, self._numbers, most)
+        self.held = Growing(folder / HELD, np.bool_, None, most) if held else None
+        self.who, self._before = None, before
+        if before is not None:
+            self.who = Growing(folder / WHO, np.uint64, WORDS, most)
+
+    def write(self, batch: pa.RecordBatch, start: int, used: int, own: Any) -> None:
+        """The rows of a batch that are `own`, from place `used` on; `start`: the place of its first in the file."""
+        fine, schema = iter(range(self._numbers)), self._schema
+        for at, (feature, span) in enumerate(zip(schema.stored, self._spans, strict=True)):
+            if span is not None and isinstance(feature, NumericFeature):
+                coarse, inside = encode_finely(feature, span, batch[feature.name])
+                self.bins.write(at, used, coarse[own])
+                self.cells.write(next(fine), used, inside[own])
+            else:
+                self.bins.write(at, used, encode_column(feature, batch[feature.name], start)[own])
+        for file, name in zip(self.answers, schema.target_names, strict=True):
+            answers = encode_answers(schema.question(name), batch[name], start)[own]
+            if name in self.unanswered and has_answer(answers).any():
+                del self.unanswered[name]
+            file.write(0, used, answers)
+
+    def close(self) -> None:
+        """Nothing more is written."""
+        for file in (self.bins, *self.answers, self.cells, self.held, self.who):
+            if file is not None:
+                file.close()
+
+    def done(self, rows: int, parting: Parting | None) -> Packed:
+        """What was written: in two parts by `parting`, of units, as was said of each row, or of records."""
+        bins, answers = self.bins.done(rows), tuple(file.done(rows) for file in self.answers)
+        cells = self.cells.done(rows)
+        if not self._numbers:
+            self.cells.path.unlink()
+        since = None
+        if self.who is not None and self._before is not None:
+            blocks = self._before.since(self.who.done(rows), self._folder)
+            self.who.path.unlink()
+            if self._before.bounds:
+                file = Growing(self._folder / since_file(), np.uint32, None, rows)
+                file.write(0, 0, blocks)
+                since = file.done(rows)
+        if parting is None:
+            return Packed(bins, answers, cells, since=since)
+        if self.held is None:
+            aside = parting.of_records([*bins, *answers, *cells], self._folder)
+        else:
+            aside = self.held.done(rows)
+            self.held.path.unlink()
+        whole = [bins, *answers, *([cells] if self._numbers else []), *([] if since is None else [since])]
+        others, own = (self._part(whole, part, which) for part, which in ((HOLDOUT, aside), (None, ~aside)))
+        return replace(own, aside=others)
+
+    def _part(self, whole: Sequence[NDArray[Any]], part: str | None, own: NDArray[np.bool_]) -> Packed:
+        """These rows of the `whole`, in files of their own: for those that are learnt from, in its place."""
+        count, names = int(np.count_nonzero(own)), row_files(self._targets, part)
+        names += [cells_file(part)] if self._numbers else []
+        bounded = self._before is not None and self._before.bounds
+        names += [since_file(part)] if bounded else []
+        found = []
+        for name, array in zip(names, whole, strict=True):
+            with replacing(self._folder / name) as partial:
+                found.append(chosen(array, own, count, partial))
+        since = found.pop() if bounded else None
+        cells = found.pop() if self._numbers else np.empty((0, count), np.uint16)
+        return Packed(found[0], tuple(found[1:]), cells, since=since)

@@ -1,7 +1,0 @@
-"""What tasks and their parts are called, on both sides. Imports nothing, and nothing of NVFlare."""
-
-SEEN, ANSWER, TAKEN = "dpserve-seen", "dpserve-answer", "dpserve-taken"
-CAMPAIGN, OFFER, INVITATION, BODY = "campaign", "offer", "invitation", "body"
-SIZE, WITNESSED = "size", "witnessed"  # of the ledger's last checkpoint kept there; whether it has witnesses
-SETTINGS = "owner.toml"  # in the `local` folder of an institution's workspace
-ASKING, INSTITUTION = "training.federated.asking.AskInstitutions", "training.federated.institution.Institution"

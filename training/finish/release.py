@@ -1,0 +1,187 @@
+"""From released numbers to a certified bundle: export, sign, issue, store. Post-processing, free, and resumable at
+every step.
+
+`jobs/<number>/` holds what is released but not yet in the store: `ensemble.json` before the commit, the signed
+envelope before the `issued` entry. Every step gives the same bytes when it is done again.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from accountant.access import key_life
+from accountant.certificates import statement
+from accountant.certificates.certificate import digest, verify
+from accountant.errors import JobFailed, ModelInvalid
+from accountant.home import Home
+from accountant.keys import dsse
+from accountant.ledger import model_names
+from accountant.ledger.families.records import Job, request_from_entry
+from accountant.privacy.events import plan_from_json
+from accountant.system.files import PRIVATE, locked, replace_file, sync_directory
+from models.forms.ensemble import Ensemble
+from models.forms.registry import ensemble_bytes, ensemble_from_bytes
+from models.onnx.export import to_onnx
+from models.store import placing
+from models.store.bundle import Bundle, ModelStore
+from models.store.loading import card_of, domains, stated_range
+from training.rows.schema.refined_schema import with_profiles
+
+ENSEMBLE, ENVELOPE = "ensemble.json", "model.onnx.dsse.json"
+
+
+def keep(home: Home, seq: int, ensemble: Ensemble) -> str:
+    """Put the released numbers on disk, durably, before they are committed. Returns their sha256."""
+    folder = home.jobs / str(seq)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    raw = ensemble_bytes(ensemble)
+    replace_file(folder / ENSEMBLE, raw, PRIVATE, alone=True)
+    sync_directory(home.jobs)
+    return digest(raw)
+
+
+def finish(home: Home, seq: int) -> Path:
+    """Bring a committed job to its end, from wherever it stands. Returns the model's folder."""
+    folder = home.jobs / str(seq)
+    with alone(home, seq):
+        job = home.ledger.job(seq)
+        if not folder.exists():
+            return _stored(home, job)
+        raw = (folder / ENSEMBLE).read_bytes()
+        if digest(raw) != home.ledger.released_digest(seq):
+            raise ModelInvalid(f"job {seq}: {ENSEMBLE} is not what was committed")
+        ensemble = ensemble_from_bytes(raw)
+        target = request_from_entry(home.ledger.reservation(seq).value).target
+        onnx = to_onnx(ensemble, named(job.dataset, job.model, seq, target))
+        envelope = _envelope(home, folder, job, ensemble, onnx)
+        issued = job.issued
+        if issued is None:
+            payload = dsse.parse(envelope).payload
+            issued = home.ledger.issue(seq, digest(payload), digest(onnx), key_life.signed_by(envelope))
+        place = store(home, job.model, bundle_of(home, ensemble, onnx, envelope, issued))
+        _place(home, job, issued, int(place.name))
+        discard(folder)
+        return place
+
+
+def _place(home: Home, job: Job, issued: int, version: int) -> None:
+    """The first version of a name is its champion from now on, and what was asked to be; any other is a candidate."""
+    entry = home.ledger.reservation(job.seq).value
+    if model_names.is_first(home.ledger, job, issued):
+        placing.promote_first(home, job.model, version)
+    elif "promote" in entry:
+        placing.promote_once(home, job.model, version, issued, f"asked for with job {job.seq}", entry["by"])
+
+
+def named(dataset: str, model: str, reservation: int, target: str | None) -> dict[str, str]:
+    """What an exported model's metadata say of it. `target`: only where its dataset has several."""
+    asked = {} if target is None else {"target": target}
+    return {"dataset": dataset, "model": model, "reservation": str(reservation), **asked}
+
+
+def forget(home: Home, seq: int) -> None:
+    """Remove what a burned job left behind."""
+    with alone(home, seq):
+        if (home.jobs / str(seq)).exists():
+            discard(home.jobs / str(seq))
+
+
+def discard(folder: Path) -> None:
+    """Remove in one step: a folder cut in half would look like a job whose numbers were lost."""
+    gone = folder.with_name(f".{folder.name}.gone")
+    if gone.exists():  # left by an earlier cut
+        shutil.rmtree(gone)
+    folder.rename(gone)
+    shutil.rmtree(gone)
+
+
+def _envelope(home: Home, folder: Path, job: Job, ensemble: Ensemble, onnx: bytes) -> bytes:
+    """The signed certificate; written once, so that every later try speaks of the same bytes. Where its key may sign
+    no more and it was not issued yet, the same statement is signed anew.
+    """
+    path = folder / ENVELOPE
+    if path.exists():
+        envelope = path.read_bytes()
+        if job.issued is not None or key_life.may_issue(home.ledger, key_life.signed_by(envelope)):
+            return envelope
+        return sign(home, path, dsse.parse(envelope).payload)
+    entry = home.ledger.reservation(job.seq).value
+    request = request_from_entry(entry)
+    subject = statement.Subject(
+        job.model,
+        digest(onnx),
+        digest(ensemble_bytes(ensemble)),
+        request.learner,
+        tuple(feature.name for feature in ensemble.features),
+        ensemble.classes or None,  # none: a number
+        domains(ensemble.features),
+        stated_range(ensemble),
+    )
+    payload = statement.statement(
+        subject,
+        with_profiles(home, home.ledger.dataset_of(job.seq)),
+        request,
+        plan_from_json(entry["plan"]),
+        home.ledger.log.origin,
+        job.seq,
+        home.ledger.reservation_hash(job.seq),
+    )
+    return sign(home, path, payload)
+
+
+def sign(home: Home, path: Path, payload: bytes) -> bytes:
+    """The envelope over a statement by the key in force, on disk when it returns."""
+    key_life.keep_up(home)  # another process may have put a new key in force
+    envelope = statement.sign(payload, home.keys)
+    replace_file(path, envelope, PRIVATE, alone=True)
+    return envelope
+
+
+def bundle_of(home: Home, ensemble: Ensemble, onnx: bytes, envelope: bytes, issued: int) -> Bundle:
+    """What the store keeps of a model, its certificate verified against this home first."""
+    proof = home.ledger.log.proof(issued)
+    verified = verify(envelope, proof, onnx, home.trust)
+    card, sigstore = card_of(ensemble, verified), dsse.to_sigstore_bundle(envelope)
+    return Bundle(onnx, envelope, sigstore, proof.encode(), ensemble_bytes(ensemble), card.encode())
+
+
+def store(home: Home, name: str, bundle: Bundle) -> Path:
+    """Add to the store, unless a cut earlier try has done so already."""
+    models = ModelStore(home.models)
+    known = _version_of(models, name, bundle.envelope)
+    version = models.add(name, bundle) if known is None else known
+    return models.resolve(f"{name}@{version}")
+
+
+def _version_of(store: ModelStore, model: str, envelope: bytes) -> int | None:
+    if model not in store.names():
+        return None
+    for version in reversed(store.versions(model)):
+        if (store.resolve(f"{model}@{version}") / ENVELOPE).read_bytes() == envelope:
+            return version
+    return None
+
+
+def _stored(home: Home, job: Job) -> Path:
+    if job.issued is None:
+        raise JobFailed(f"job {job.seq}: is {job.state.value}, and its released numbers are not in the home")
+    wanted = home.ledger.log.entry(job.issued).value["statement"]
+    store = ModelStore(home.models)
+    for version in reversed(store.versions(job.model)):
+        place = store.resolve(f"{job.model}@{version}")
+        if digest(dsse.parse((place / ENVELOPE).read_bytes()).payload) == wanted:
+            return place
+    raise JobFailed(f"job {job.seq}: its model is not in the store any more")
+
+
+@contextmanager
+def alone(home: Home, name: int | str, wait: bool = True) -> Iterator[None]:
+    """One process at a time finishes a job, or an edit; the other finds it finished. Without `wait`, BlockingIOError
+    where another is at it.
+    """
+    home.jobs.mkdir(mode=0o700, exist_ok=True)
+    with locked(home.jobs / f".{name}.lock", wait):
+        yield

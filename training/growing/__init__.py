@@ -1,1 +1,0 @@
-"""Datasets that grow: blocks of rows are appended and deleted, and jobs are asked for again by a rule."""

@@ -1,0 +1,1 @@
+"""Jobs: queued, run, resumed after a crash, and asked for again by a schedule."""

@@ -1,0 +1,43 @@
+"""The spans of a job that is over, stamped by the times of its entries alone: they are public already, to a second.
+
+So a trace says no more of when something happened than the ledger does, and nothing of how long any release took.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from itertools import pairwise
+
+from accountant.home import Home
+from accountant.ledger import job_rows
+from accountant.system import traces
+from accountant.system.lazy_import import later
+from training.learners.job_words import TUNING
+
+entry_search = later("accountant.ledger.entry_search")  # loads numpy, and traces are mostly off
+ENDS = ("issued", "evaluated", "profiled")
+STEPS = {("reserved", "started"): "wait", ("started", "committed"): "play", ("started", "burned"): "play"} | {
+    ("committed", end): "export" for end in ENDS
+} | {("reserved", "released"): "wait"}  # fmt: skip
+
+
+def tell(home: Home, seq: int) -> None:
+    """To be called once by whoever brought the job to its end. Nothing where traces are off."""
+    if traces.tracer() is None:
+        return
+    found = entry_search.search(home.ledger.log.database, entry_search.Wanted(job=seq), limit=20).entries
+    steps = [each for each in reversed(found) if each.value["type"] in {name for pair in STEPS for name in pair}]
+    times = [datetime.fromisoformat(each.value["time"]) for each in steps]
+    asked, kinds = steps[0].value, [each.value["type"] for each in steps]
+    kind = "evaluate" if "evaluates" in asked else "profile" if "profile" in asked else "train"
+    facts = {
+        "job": seq, "kind": "tune" if TUNING in asked["parameters"] else kind, "learner": asked["learner"],
+        "releases": sum(run["count"] for run in asked["plan"]), "state": kinds[-1],
+    }  # fmt: skip
+    failed = kinds[-1] == "burned"
+    parent = job_rows.trace_of(home.ledger.log.database, seq)
+    whole = traces.stamped("job", parent, times[0], times[-1], failed, **facts)
+    for (before, after), (begin, end) in zip(pairwise(kinds), pairwise(times), strict=True):
+        traces.stamped(STEPS[before, after], whole, begin, end, failed and after == "burned")
+        if after in ENDS:  # it was signed before it was entered, and not after the second that the entry names
+            traces.stamped("sign", whole, end, end)

@@ -1,0 +1,104 @@
+"""The durable queue: reservations in the ledger that no process holds. A worker claims one by starting it.
+
+Training never runs in a serving worker. `recover` comes first, so what a killed worker left behind is settled before
+new work.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Collection
+
+from accountant.errors import DpserveError, InputError, LedgerUnavailable, WrongState
+from accountant.home import Home
+from accountant.ledger.job_rows import leave_beyond
+from training.datasets.datasets import require_rows
+from training.jobs import job
+from training.jobs.schedule import submit_due
+from training.measuring.worth.evaluate import is_early
+
+LOG = logging.getLogger("dpserve.worker")
+RECOVER_SECONDS = 15.0
+
+
+def work_once(
+    home: Home, left: set[int] | None = None, datasets: Collection[str] = (), labels: Collection[str] = ()
+) -> int | None:
+    """Run the oldest queued job whose rows can be read here to its end; its number, or None where there is none.
+
+    A job whose rows cannot is left for another worker, and says so. `left`: those of which the log was told.
+    `datasets`: the only ones whose jobs are taken, where any is named; `labels`: what the worker has: a job that asks
+    for others is left as well.
+    """
+    seq = _claimable(home, set() if left is None else left, datasets, labels)
+    if seq is None:
+        return None
+    try:
+        job.run(home, seq)
+        LOG.info("job %d issued", seq)
+    except WrongState:  # another worker was faster
+        LOG.info("job %d taken by another worker", seq)
+    except DpserveError as error:
+        LOG.error("job %d: %s", seq, error.code)
+    except OSError as error:  # a full disk after the commit: nothing is lost, recovery tries again
+        LOG.error("job %d: not finished (%s)", seq, error.strerror)
+    return seq
+
+
+def _claimable(home: Home, left: set[int], datasets: Collection[str], labels: Collection[str]) -> int | None:
+    for beyond in leave_beyond(home.ledger.log.database, labels):
+        LOG.info("job %d: left for a worker that has its labels", beyond)
+    unread: set[str] = set()
+    early: set[int] = set()
+    while (seq := home.ledger.next_queued(unread, datasets, early, labels)) is not None:
+        if is_early(home, seq):
+            early.add(seq)
+            continue
+        dataset = home.ledger.dataset_of(seq)
+        try:
+            require_rows(home, dataset)
+            return seq
+        except LedgerUnavailable as error:
+            if dataset.window is None:
+                unread.add(dataset.registration.name)
+            else:  # other blocks may be here
+                early.add(seq)
+            if seq not in left:
+                left.add(seq)
+                home.ledger.leave_waiting(seq, "rows")
+                LOG.warning("job %d: left for another worker; %s", seq, error.message)
+    return None
+
+
+def work(home: Home, stop: threading.Event, datasets: Collection[str] = (), labels: Collection[str] = ()) -> None:
+    """Work until `stop` is set; a job that runs is finished first. `datasets` and `labels` as for `work_once`."""
+    idle = RECOVER_SECONDS
+    left: set[int] = set()
+    bell = home.bell()
+    while not stop.is_set():
+        if idle >= RECOVER_SECONDS:
+            _recover(home)
+            idle = 0.0
+        if work_once(home, left, datasets, labels) is None:
+            since = time.monotonic()
+            bell.wait(stop)
+            idle += time.monotonic() - since
+    bell.close()
+
+
+def _recover(home: Home) -> None:
+    """What was left is settled, and schedules that are due are submitted. One job that cannot be settled must not keep
+    the queue from running; it is tried again, and said again, later.
+    """
+    try:
+        job.recover(home)
+    except DpserveError as error:
+        LOG.error("recovery stopped: %s", error.code)
+    try:
+        submit_due(home)
+    except InputError as error:  # of the schedules' file, and of no row
+        LOG.error("schedules: %s", error.message)
+    except DpserveError as error:
+        LOG.error("schedules: %s", error.code)

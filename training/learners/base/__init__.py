@@ -1,0 +1,1 @@
+"""What every private learner shares."""

@@ -1,0 +1,111 @@
+"""Public weights of rows by their class, from the shares that a schema declares (`prevalence`), for rare classes.
+
+A row's weight in a query is multiplied by a public number of at most 1 for its class: what one row can weigh, and so
+every price, stays what it was. Scores are then learnt as if classes were more alike, and `offsets`, public too, bring
+them back to the declared shares: docs/privacy/lazybb.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import log
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accountant.errors import InputError
+from training.learners.base.checks import check_real
+from training.session.session import Public
+
+Integers = NDArray[np.int64]
+FINE = 20  # binary digits of a class's weight
+ONE = 1 << FINE
+RARE, FEWEST, ROOT = 0.05, 25.0, 0.5  # share, and rows x epsilon, of the rarer class: docs/results/rare.md
+UNEVEN, ENOUGH = 0.5, 100.0  # of three classes or more: share over an even one's, and the same rows, to weigh below
+
+
+@dataclass(frozen=True)
+class Balance:
+    """`pairs`: of each output, what rows of the other classes and of its own weigh, in 2^-20; two classes have one
+    output. The larger of the two is 1. `offsets`: what scores learnt so lack, in log-odds of each output. `power`: how
+    far classes are made alike, 1 altogether.
+    """
+
+    pairs: tuple[tuple[int, int], ...]
+    offsets: tuple[float, ...]
+    power: float = 1.0
+
+    @property
+    def words(self) -> str:
+        """For the purpose of a release, and so for plans and certificates."""
+        if len(self.pairs) > 1:
+            alike = "as much as the others" if self.power == 1 else f"nearer to the others, to the power {self.power:g}"
+            return f", each class weighing {alike} by the declared shares"
+        first, last = (f"{weight / ONE:.4g}" for weight in self.pairs[0])
+        return f", rows of the first class weighing {first} and of the second {last}"
+
+    def of(self, weights: Integers) -> Integers:
+        """Weights by margin (n,) -> the same by output and whether it is a row's own class: (outputs, 2, n), none
+        larger. Whole numbers, rounded down: as the same for both neighbours as the weights are."""
+        return np.asarray(np.asarray(self.pairs, np.int64)[:, :, None] * weights >> FINE)
+
+    def of_two(self, weights: Integers) -> Integers:
+        """The same where there are two classes: (2, n)."""
+        return np.asarray(self.of(weights)[0])
+
+
+def check_balance(balance: float | None, public: Public) -> None:
+    """InputError where `balance` is out of range, or asks for shares that are not declared."""
+    if balance is None:
+        return
+    check_real("balance", balance, "between 0 and 1", lambda x: 0 <= x <= 1)
+    if balance and not public.prevalence:
+        raise InputError(
+            f"balance={balance}: needs the classes' shares; declare the target's `prevalence` in the schema, from "
+            "public knowledge"
+        )
+
+
+def balance_of(public: Public, strength: float) -> float:
+    """The public rule of boosting by smooth reweighting: by the root of what would make classes alike, where the rarest
+    is rare, and has rows enough for this epsilon to tell something by; of three or more not so many that it does well
+    without.
+    """
+    rarest, many = min(public.prevalence, default=1.0), len(public.prevalence)
+    told = rarest * strength
+    if many > 2 and (rarest >= UNEVEN / many or told >= ENOUGH):
+        return 0.0
+    return ROOT if rarest < RARE and told >= FEWEST else 0.0
+
+
+def class_weights(public: Public, balance: float | None) -> Balance | None:
+    """Weights that make classes alike as far as `balance` says: 1 altogether, 0 or None not at all.
+
+    None where classes are not weighed: no shares are declared, or all are the same.
+    """
+    shares, power = public.prevalence, balance or 0.0
+    if not shares or not power:
+        return None
+    own = shares[1:] if len(shares) == 2 else shares
+    pairs = tuple((_part(share / (1 - share), power), _part((1 - share) / share, power)) for share in own)
+    if all(pair == (ONE, ONE) for pair in pairs):
+        return None
+    if len(shares) == 2:
+        return Balance(pairs, (log(pairs[0][0] / pairs[0][1]),))
+    return Balance(pairs, tuple(power * log(share) for share in shares), power)
+
+
+def words_of(weights: Balance | None) -> str:
+    """What the purpose of a release says of them."""
+    return weights.words if weights else ""
+
+
+def mean_weight(public: Public, weights: Balance | None) -> float:
+    """Of two classes: what a row weighs in the mean, by the declared shares."""
+    if weights is None:
+        return 1.0
+    return sum(share * weight / ONE for share, weight in zip(public.prevalence, weights.pairs[0], strict=True))
+
+
+def _part(odds: float, power: float) -> int:
+    return max(1, round(min(1.0, float(odds**power)) * ONE))

@@ -1,0 +1,236 @@
+"""Where numbers are cut: as the schema says, or in more bins, evenly for nothing, or where noisy counts of rows per
+fine cell find the rows. What follows from the counts is post-processing (docs/privacy/cells.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from heapq import heappop, heappush
+from math import sqrt
+from typing import Any, ClassVar, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accountant.errors import InputError
+from accountant.noise.mechanisms import Mechanism
+from accountant.privacy.budget import Relation
+from models.features.features import Feature, NumericFeature
+from training.learners.base.checks import check_whole, check_word
+from training.learners.base.leaf_sensitivity import Norm, reach
+from training.rows.packed.cells import PARTS, Grid, grid_of
+from training.rows.partitions.rows import Rows
+from training.session.session import Public, Query, Releaser
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Where = Literal["declared", "even", "found"]
+MOST_BINS = 255  # of values: with the missing one's they are told apart by one byte
+BINS = 32
+FOUND_FROM, MANY_FROM = 1_000.0, 16_000.0  # strength over the root of the numbers there are, see `cutting`
+FINER = 8  # cells are counted for each bin that shall come of them
+MASS = 0.75  # of the cut points fall where rows are found, the others evenly
+
+
+@dataclass(frozen=True, eq=False)
+class CellCounts:
+    """Rows by what `of` says of each fine cell of a number, in `grid` parts of a row. A row counts once, in one place:
+    one more or less moves the counts by one row in L1 and L2, and one that is replaced by 2 in L1 and sqrt(2) in L2.
+    """
+
+    feature: int
+    of: Integers
+    norm: Norm = "l1"
+    grid: int = 1
+    purpose: ClassVar[str] = "count rows per fine cell"
+
+    @property
+    def size(self) -> int:
+        """How many counts."""
+        return int(self.of.max()) + 1
+
+    def sensitivity(self, relation: Relation) -> int:
+        """How far one row moves all counts, in its norm and grid steps."""
+        return reach(self.grid, 0, relation, self.norm)
+
+    def __call__(self, rows: Rows) -> Integers:
+        return np.bincount(self.of, rows.cell_counts(self.feature, self.of.size)).astype(np.int64) * self.grid
+
+
+@dataclass(frozen=True)
+class InBins:
+    """A query of rows in other bins than those that are declared, which are merged from the cells row by row: its
+    sensitivity is the query's own.
+    """
+
+    query: Query
+    features: tuple[Feature, ...]
+
+    @property
+    def purpose(self) -> str:
+        """The query's."""
+        return self.query.purpose
+
+    @property
+    def norm(self) -> str:
+        """The query's."""
+        return self.query.norm
+
+    @property
+    def size(self) -> int:
+        """The query's."""
+        return self.query.size
+
+    def sensitivity(self, relation: Relation) -> int:
+        """The query's."""
+        return self.query.sensitivity(relation)
+
+    def __call__(self, rows: Rows) -> Integers:
+        return self.query(rows.binned(self.features))
+
+
+@dataclass(frozen=True)
+class Cutting:
+    """`where` numbers are cut, and in how many `bins` of values; 0: as many as declared."""
+
+    where: Where = "declared"
+    bins: int = 0
+
+
+def cutting(public: Public, strength: float, most: int, where: Where | Literal["auto"], bins: int | None) -> Cutting:
+    """As the parameters `where` and `bins` say, and by a public rule where they do not: cut points are found where a
+    noisy count of each number tells where its rows are; in `most` bins where there is much to tell, else in BINS.
+
+    InputError where they are to be found, or more, and rows stand in no fine cells.
+    """
+    if where == "declared" and bins is not None:
+        raise InputError(f"bins={bins}: only where cuts are even or found; declared ones are as many as declared")
+    count = counted_numbers(public)
+    if not count and (where in ("even", "found") or bins is not None):
+        raise InputError(f"cuts={where!r}, bins={bins}: no number has a range here whose rows stand in fine cells")
+    if not count or where == "declared":
+        return Cutting()
+    told = strength / sqrt(count)
+    if where == "auto":
+        where = "found" if told >= FOUND_FROM else "declared" if bins is None else "even"
+    return Cutting() if where == "declared" else Cutting(where, bins or (most if told >= MANY_FROM else BINS))
+
+
+def check_cuts(where: object, bins: object) -> None:
+    """InputError where a parameter is out of range."""
+    check_word("cuts", where, ("auto", "declared", "even", "found"))
+    if bins is not None:
+        check_whole("bins", bins, 2, MOST_BINS)
+
+
+class Recut:
+    """A session on the same rows in other bins: what is asked of it is asked there."""
+
+    def __init__(self, session: Releaser, features: tuple[Feature, ...]) -> None:
+        self.public, self.unit, self._session = (
+            replace(session.public, features=features, spans=()),
+            session.unit,
+            session,
+        )
+
+    def release(self, query: Query, mechanism: Mechanism) -> Any:
+        """As the session does, in these bins."""
+        return self._session.release(InBins(query, self.public.features), mechanism)
+
+
+class Counting(Protocol):
+    """Noisy counts of rows by what `of` says of each fine cell of a feature, the missing value's last."""
+
+    def __call__(self, feature: int, of: Integers) -> Floats: ...
+
+
+def numbers(public: Public) -> list[tuple[int, Grid]]:
+    """Places and fine cells of the features that have such."""
+    spans = zip(public.features, public.spans, strict=True) if public.spans else ()
+    return [
+        (at, grid_of(feature, span))
+        for at, (feature, span) in enumerate(spans)
+        if span is not None and isinstance(feature, NumericFeature)
+    ]
+
+
+def counted_numbers(public: Public) -> int:
+    """How many features have fine cells."""
+    return sum(span is not None for span in public.spans)
+
+
+def recut(public: Public, bins: int, counted: Counting | None = None) -> tuple[Feature, ...]:
+    """The features with every number that has fine cells in at most `bins` bins of values: of as much of the range
+    each, or, where rows are `counted`, of about as many rows.
+    """
+    found = list(public.features)
+    for at, grid in numbers(public):
+        edges = evenly(grid, bins) if counted is None else by_rows(grid, bins, partial(counted, at))
+        found[at] = NumericFeature(grid.name, edges)
+    return tuple(found)
+
+
+@lru_cache(maxsize=4096)  # every rehearsal does
+def evenly(grid: Grid, bins: int) -> tuple[float, ...]:
+    """The edges that cut the cells into min(bins, cells) bins evenly."""
+    return halved(np.arange(1, grid.even.size + 1), grid, bins, grid.even)
+
+
+def by_rows(grid: Grid, bins: int, counted: Callable[[Integers], Floats]) -> tuple[float, ...]:
+    """The same by noisy rows: a share MASS of what bins have alike is rows, and the rest as if evenly. Rows are counted
+    in PARTS of the range, and then in the more cells of a part the more rows it has.
+    """
+    parts = rising(counted(np.append(grid.part, PARTS))[:-1])
+    if not parts[-1]:
+        counted(np.append(grid.part, PARTS))
+        return evenly(grid, bins)
+    last = np.searchsorted(grid.part, np.arange(PARTS), side="right")  # the cells up to a part's end
+    share = np.diff(mixed(parts, grid.even[last - 1]), prepend=0.0)
+    sizes = np.diff(last, prepend=0)
+    many = np.minimum(np.maximum(np.ceil(FINER * bins * share).astype(np.int64), 1), sizes)
+    inside = np.arange(grid.part.size) - (last - sizes)[grid.part]
+    of = (np.cumsum(many) - many)[grid.part] + inside * many[grid.part] // sizes[grid.part]
+    found = counted(np.append(of, of[-1] + 1))[:-1]
+    ends = np.searchsorted(of, np.arange(of[-1] + 1), side="right")
+    within = grid.part[ends - 1]
+    rows = np.empty(found.size)
+    for part, (start, end) in enumerate(zip(np.append(0.0, parts[:-1]), parts, strict=True)):
+        own = rising(found[within == part])
+        rows[within == part] = start + (end - start) * (own / own[-1] if own[-1:].any() else 1.0)
+    return halved(ends, grid, bins, mixed(rows, grid.even[ends - 1]))
+
+
+def mixed(rows: Floats, even: Floats) -> Floats:
+    """What bins shall have alike, up to each place."""
+    return np.asarray(MASS * rows / rows[-1] + (1 - MASS) * even)
+
+
+def rising(counts: Floats) -> Floats:
+    """Running sums of noisy counts that never fall, nor below 0: the mean of the largest up to a place, and the least
+    from there on. What noise alone adds where there are no rows is small beside a sum of its positive parts.
+    """
+    below = np.cumsum(counts)
+    most, least = np.maximum.accumulate(below), np.minimum.accumulate(below[::-1])[::-1]
+    return np.asarray(np.maximum((most + least) / 2, 0.0))
+
+
+def halved(ends: Integers, grid: Grid, bins: int, share: Floats) -> tuple[float, ...]:
+    """The edges of at most `bins` bins, by the `share` up to each of the `ends`, in cells: the bin that has most is cut
+    where half of it lies on either side, on and on.
+    """
+    upto = np.append(0.0, share)
+    kept: list[int] = []
+    wide = [(upto[0] - upto[-1], 0, len(share))]
+    while wide and len(kept) + 1 < bins:
+        _, low, high = heappop(wide)
+        at = low + int(np.searchsorted(upto[low : high + 1], (upto[low] + upto[high]) / 2))
+        at = min(max(at, low + 1), high - 1)
+        if at - 1 > low and upto[at] - upto[low] > upto[high] - upto[at - 1]:  # the nearer of the two
+            at -= 1
+        kept.append(at)
+        for start, end in ((low, at), (at, high)):
+            if end - start > 1:
+                heappush(wide, (upto[start] - upto[end], start, end))
+    return tuple(grid.edges[ends[np.array(sorted(kept), np.int64) - 1] - 1].tolist())

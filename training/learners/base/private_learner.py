@@ -1,0 +1,301 @@
+"""What every learner is: a scikit-learn estimator whose `learn(session)` is its only way to rows.
+
+Alone in a notebook a learner carries its own budget: `fit` rehearses, plays, and refuses a second time. With an
+`account` every fit is charged there first, so that it may fit again, and so may its clones, until the account is used
+up. On the platform `training.jobs.job` drives the same `learn` with a plan that the ledger has reserved.
+"""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from dataclasses import KW_ONLY, dataclass, replace
+from decimal import Decimal
+from threading import Lock
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accountant.errors import BudgetRefused, InputError
+from accountant.privacy.budget import Budget, Relation, parse_relation
+from accountant.privacy.claims import Claim
+from accountant.system.lazy_import import later
+from models.features.features import RawColumns
+from models.features.reading import ALL
+from models.forms.ensemble import Ensemble
+from training.calibration.calibrate import calibrate
+from training.calibration.plan_warnings import PublicWarning, check_exportable, too_many_rounds, warnings_of
+from training.calibration.would_fit import would_fit
+from training.learners.base.estimator import Classifier, Estimator, Regressor
+from training.learners.base.shown import Shown
+from training.rows.schema.column_rules import Columns
+from training.rows.schema.schema import Schema, parse_schema
+from training.session.learner import Recipe
+from training.session.session import Public, Releaser, Session
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from training.notebook import notebook_budget
+    from training.rows.partitions.rows import Rows
+    from training.rows.tables import data, frames, selections
+else:
+    # what reads frames: a plan does without
+    data, frames = later("training.rows.tables.data"), later("training.rows.tables.frames")
+    notebook_budget, selections = later("training.notebook.notebook_budget"), later("training.rows.tables.selections")
+
+SPENDS = (
+    "clones of one estimator were fitted several times, as cross-validation and searches do. Each fit costs its own "
+    "epsilon, and about the same people they add up: a training.notebook.Account adds them up and holds them to a total"
+)
+
+
+_BEGIN = Lock()  # of all estimators together: whether a budget is unspent and that it now is spent are one step
+
+
+class SpendWarning(UserWarning):
+    """Clones were fitted without an account: nobody adds up what they cost together."""
+
+
+@dataclass(eq=False, repr=False)
+class PrivateLearner(Shown, Estimator, ABC):
+    """What private classifiers and regressors share. A subclass is a dataclass whose fields are its parameters.
+
+    `schema`: a Schema, a rule (Columns), or the path or bytes of a schema file; (epsilon, delta) and `relation` as
+    declared, for each fit; `account`: what to charge each fit to (None: one fit, on its own budget). `features`: names
+    of those to learn from, `without`: of those to leave out, in a list or in one text with commas: the model reads no
+    other. A choice that looks at rows is none of these: what it says of them was never paid for.
+
+    Attributes after `fit`: `ensemble_` (the released numbers), `recipe_` (plan, unit, claim), `spent_` (the claim),
+    `schema_`, `n_features_in_`, `feature_names_in_` where X named its columns.
+    """
+
+    name: ClassVar[str]
+    _kin = None  # type: list[Claim] | None  # what this estimator, its clones and theirs cost so far
+
+    _: KW_ONLY
+    schema: object = None
+    epsilon: object = 1
+    delta: object = "0.000001"
+    relation: str = "add-remove"
+    account: notebook_budget.Account | None = None
+    features: object = ALL
+    without: object = ""
+
+    def check(self, public: Public) -> None:
+        """Raise InputError where a parameter or the schema does not fit this learner."""
+
+    @abstractmethod
+    def learn(self, session: Releaser) -> Ensemble:
+        """The learner: release, go on with what came back, return what was released."""
+
+    @abstractmethod
+    def _answers(self, y: Any, schema: Schema) -> pa.Array:
+        """What is to be learnt, as a column; InputError where the schema's target is of another kind."""
+
+    @abstractmethod
+    def rounds_for(self, public: Public) -> int:
+        """Rounds of the plan, by the parameters or the public rule."""
+
+    def recipe(self, public: Public) -> Recipe:
+        """Check, rehearse and calibrate to the public budget. A plan whose model could not be exported is refused."""
+        self.check(public)
+        try:
+            recipe = calibrate(self, public, public.budget, self.guess(public))
+        except InputError as error:
+            raise too_many_rounds(self, public) or error from None
+        check_exportable(self, public, recipe.blank)
+        return replace(recipe, blank=None)
+
+    def guess(self, public: Public) -> Decimal | None:
+        """A unit near the one that calibration looks for, where the learner knows one: saves dear rehearsals."""
+        return None
+
+    def fit(self, X: Any, y: Any) -> PrivateLearner:
+        """Spend the declared budget on (X, y). X: a frame with the schema's columns, or an array with as many, in their
+        order; y: class labels, or numbers (n,).
+
+        BudgetRefused where there is no budget left. Nothing is spent by a fit that is refused.
+        """
+        self._require_unspent()
+        schema, public, rows = self.declared(X, y)
+        recipe = self.recipe(public)
+        for text in warnings_of(self, public, recipe):
+            warnings.warn(text, PublicWarning, stacklevel=2)
+        session = Session(public, recipe.unit, recipe.plan, rows)
+        with _BEGIN:
+            self._require_unspent()
+            self._charge(public, recipe, X)
+            self._begin(schema, recipe, named=frames.is_frame(X))
+        self.ensemble_ = self.learn(session)
+        session.close()
+        return self
+
+    def declared(self, X: Any, y: Any) -> tuple[Schema, Public, Rows]:
+        """(X, y) as the declared schema reads them: the schema, what is public of it, and packed rows. Spends nothing.
+
+        InputError where a parameter does not fit; a ValueError as scikit-learn's where X or y does not.
+        """
+        who, rule = type(self).__name__, self._rule()
+        with frames.value_errors():
+            table = frames.table_from(X, rule, who)
+            schema = self._schema(table)
+            public = self._public(schema)
+            self.check(public)
+            read = schema.reading(self.features, self.without)
+            return schema, public, data.rows_of(read, table, self._answers(y, schema), public.relation)
+
+    def _require_unspent(self) -> None:
+        if self.account is None and hasattr(self, "recipe_"):
+            raise BudgetRefused(
+                "fit: this estimator's budget is spent; a clone is a new release and costs its epsilon again"
+            )
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Labels (n,), or numbers (n,) float64 within the public range."""
+        return self._released().predict(self._columns(X))
+
+    @property
+    def spent_(self) -> Claim:
+        """What the last fit cost, alone: (epsilon, delta)."""
+        claimed: Claim = self.recipe_.claim
+        return claimed
+
+    def _charge(self, public: Public, recipe: Recipe, X: Any) -> None:
+        """Pay for the fit, or raise BudgetRefused with what would fit."""
+        if self.account is None:
+            if self._kin:
+                warnings.warn(SPENDS, SpendWarning, stacklevel=3)
+            if self._kin is not None:
+                self._kin.append(recipe.claim)
+            return
+        self.account.check(public.budget, public.relation)
+        if not self.account.admits(recipe.plan):
+            fits = would_fit(self, public, self.account.admits, recipe.unit)
+            said = "nothing more fits" if fits is None else f"by this learner, epsilon {fits} would fit"
+            raise BudgetRefused(
+                f"account: asked epsilon {public.budget.epsilon} at delta {public.budget.delta}; "
+                f"{self.account.words()}; {said}",
+                **self.account.to_json(),
+                would_fit=None if fits is None else str(fits),
+            )
+        self.account.charge(recipe.plan, selections.Selection.of(selections.row_words(X)))
+
+    def _begin(self, schema: Schema, recipe: Recipe, named: bool) -> None:
+        """The budget is spent from here on, even if what follows fails; nothing of an earlier fit remains."""
+        self.__dict__.pop("ensemble_", None)
+        self.__dict__.pop("feature_names_in_", None)
+        self.recipe_, self.schema_ = recipe, schema
+        self.n_features_in_ = len(schema.features)
+        if named:
+            self.feature_names_in_ = np.array([feature.name for feature in schema.features], dtype=object)
+
+    def _released(self) -> Ensemble:
+        if not hasattr(self, "ensemble_"):
+            raise frames.unfitted(f"predict: this {type(self).__name__} is not fitted yet")
+        return self.ensemble_
+
+    def __sklearn_clone__(self) -> Self:
+        """A clone is a new release. It knows its kin, so that what they cost together does not go unsaid."""
+        twin = super().__sklearn_clone__()
+        self._kin = twin._kin = [] if self._kin is None else self._kin
+        return twin
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "ensemble_")
+
+    def __sklearn_tags__(self) -> Any:
+        """Noise makes any one not deterministic; missing is a value."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = tags.non_deterministic = True
+        return tags
+
+    def _columns(self, X: Any) -> RawColumns:
+        """X for the released ensemble's own encoder, by the schema of `fit`."""
+        who = type(self).__name__
+        if hasattr(self, "feature_names_in_") and not frames.is_frame(X):
+            warnings.warn(f"X does not have valid feature names, but {who} was fitted with feature names", stacklevel=3)
+        with frames.value_errors():
+            return data.columns_of(self.schema_, frames.table_from(X, self.schema_, who))
+
+    def _rule(self) -> Schema | Columns:
+        """What was declared: a schema, or the rule that makes one from the names of columns."""
+        if isinstance(self.schema, Schema | Columns):
+            return self.schema
+        if isinstance(self.schema, bytes):
+            return parse_schema(self.schema)
+        if self.schema is None:
+            raise InputError(
+                "schema=None: say what columns may hold, never from the rows: by a rule, schema=Columns(low=0, high=1, "
+                'classes=["no", "yes"]) of training.notebook, or by a schema file, schema="people.yaml"'
+            )
+        with open(str(self.schema), "rb") as file:
+            return parse_schema(file.read())
+
+    def _schema(self, table: pa.Table | None = None) -> Schema:
+        """The declared schema; of a rule, what it says of this table. The number of rows counts where it is public."""
+        rule = self._rule()
+        if isinstance(rule, Schema):
+            return rule
+        if table is None:
+            raise InputError("schema: a rule has no columns before `fit`; write rule.schema(names)")
+        public_count = len(table) if self.relation == Relation.REPLACE_ONE else None
+        return rule.schema(table.column_names, public_count)
+
+    def _public(self, schema: Schema | None = None) -> Public:
+        schema, budget = schema or self._schema(), Budget.of(str(self.epsilon), str(self.delta))
+        budget.check_delta(schema.records)
+        read = schema.reading(self.features, self.without)
+        return Public.of(read, parse_relation(self.relation), budget, pure=budget.delta == 0)
+
+
+class PrivateClassifier(Classifier, PrivateLearner):
+    """Base of private classifiers. After `fit` they also have `classes_`, the declared ones.
+
+    On the platform, where a job fits whatever its schema declares, one that can may fit a number as well: `learn` and
+    `check` read `public.classes`, and only `fit` here is for labels alone.
+    """
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """The declared classes (k,), in their order."""
+        return np.asarray(self._released().classes)
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Chances (n, classes); every row sums to 1."""
+        return self._released().probabilities(self._columns(X))
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Scores to rank by: (n,) for two classes, above 0 for the last one; else (n, classes)."""
+        scores = np.asarray(self._released().scores(self._columns(X)), np.float64)
+        return scores.reshape(len(scores)) if scores.size == len(scores) else scores
+
+    def _answers(self, y: Any, schema: Schema) -> pa.Array:
+        if schema.classes is None:
+            raise InputError(f"classes: the target {schema.target!r} is a number; {type(self).__name__} learns classes")
+        return frames.label_column(y, schema, type(self).__name__)
+
+    def __sklearn_tags__(self) -> Any:
+        """Two declared classes make a binary classifier."""
+        tags = super().__sklearn_tags__()
+        classes = self.schema.classes if isinstance(self.schema, Schema | Columns) else None
+        tags.classifier_tags.multi_class = classes is None or len(classes) > 2
+        return tags
+
+
+class PrivateRegressor(Regressor, PrivateLearner):
+    """Base of private regressors: the schema's target has a public `range`, to which targets are clipped. `predict`
+    answers within it, and `score` is R^2.
+    """
+
+    def _answers(self, y: Any, schema: Schema) -> pa.Array:
+        if schema.target_range is None:
+            raise InputError(f"range: the target {schema.target!r} has classes; {type(self).__name__} learns a number")
+        return frames.target_column(y, type(self).__name__)
+
+    def __sklearn_tags__(self) -> Any:
+        """Few rows and much noise make a poor score, as they should."""
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True
+        return tags

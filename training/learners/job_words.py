@@ -1,0 +1,28 @@
+"""Words of jobs beside those of learners: what stands among the parameters, and what is said of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from accountant.ledger.families.families import Dataset
+
+AUTO = "auto"  # in the place of a learner: the one that a public rule chooses
+TUNING = "private-tuning"  # no parameter of a learner can be called so
+CHOSEN = "chosen-by-auto"  # why it is this learner, among a job's parameters: none of a learner can be called so
+CLOSES = "this job takes the whole total: nothing is admitted after it, even where the total is raised later"
+
+
+def chosen_to_json(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Why it is this learner, where a public rule chose it; else nothing."""
+    return {"chosen_by_auto": parameters[CHOSEN]} if CHOSEN in parameters else {}
+
+
+def window_to_json(dataset: Dataset) -> dict[str, Any]:
+    """Of a dataset that grows, the blocks that a job reads; else nothing."""
+    return {} if dataset.window is None else {"window": [*dataset.window]}
+
+
+def closing(body: dict[str, Any]) -> list[tuple[str, str]]:
+    """The line that says of a job, if it does, that it closes its family."""
+    return [("closes", CLOSES)] if body.get("whole") and body["state"] != "released" else []

@@ -1,0 +1,69 @@
+"""A learner by its name and its public parameters, as JSON and the command line give them and as the ledger keeps
+them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from decimal import Decimal
+from inspect import signature
+from typing import Any
+
+from accountant.errors import InputError, UnknownName
+from accountant.formats.canonical import decimal_string
+from accountant.privacy.budget import exact_decimal
+from training.learners import LEARNERS
+from training.session.learner import Learner
+
+LATER = {"cuts": "auto", "bins": None, "pairs": "auto", "balance": None, "features": "all", "without": ""}
+OWN = {"schema", "epsilon", "delta", "relation", "account"}
+Stored = str | int | bool | None
+
+
+def learner_of(name: str, parameters: Mapping[str, Any] | None = None) -> Learner:
+    """The learner of that name with these public parameters; InputError names what it would take."""
+    defaults = defaults_of(name)
+    unknown = set(parameters or {}) - set(defaults)
+    if unknown:
+        raise InputError(f"parameters {sorted(unknown)}: {name} takes {sorted(defaults)}")
+    kinds = signature(LEARNERS[name]).parameters
+    given = {
+        key: _parameter(key, value, defaults[key], "float" in str(kinds[key].annotation))
+        for key, value in (parameters or {}).items()
+    }
+    return LEARNERS[name](**given)
+
+
+def defaults_of(name: str) -> dict[str, Any]:
+    """What the learner of that name takes, and what it takes it to be."""
+    if name not in LEARNERS:
+        raise UnknownName(f"learner={name!r}: no such learner; there are {sorted(LEARNERS)}", learner=name)
+    return {key: value for key, value in LEARNERS[name]().get_params().items() if key not in OWN}
+
+
+def stored(learner: Learner) -> dict[str, Stored]:
+    """Every hyper-parameter, defaults included; floats as their shortest decimal text. Those that came later only where
+    they are given, so that a request of before is the same one still.
+    """
+    found = {key: value for key, value in learner.get_params().items() if key not in OWN}
+    found = {key: value for key, value in found.items() if key not in LATER or value != LATER[key]}
+    return {
+        key: decimal_string(Decimal(repr(value)))
+        if isinstance(value, float)
+        else (json.dumps(value) if isinstance(value, list | tuple) else value)
+        for key, value in found.items()
+    }
+
+
+def _parameter(key: str, value: Any, default: Any, real: bool) -> Any:
+    """A value from the command line or JSON as the type its default has; `real`: a number that need not be whole."""
+    if value is None or isinstance(default, bool):
+        if value in (None, True, False, "true", "false"):
+            return {"true": True, "false": False}.get(value, value) if isinstance(value, str) else value
+        raise InputError(f"{key}={value!r:.80}: must be true or false")
+    if isinstance(default, str):
+        return json.dumps(value) if isinstance(value, list | tuple) else str(value)
+    number = exact_decimal(key, value) if not isinstance(value, bool) else None
+    if number is None or (not real and number != int(number)):
+        raise InputError(f"{key}={value!r:.80}: must be a {'number' if real else 'whole number'}")
+    return float(number) if real else int(number)

@@ -1,1 +1,0 @@
-"""Owners who trust nobody: what a campaign defines, what an owner computes, and what is learnt from the reports."""

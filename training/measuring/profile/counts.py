@@ -1,0 +1,97 @@
+"""The one query of a profile: how many rows fall into each public bin of every column, and of chosen pairs of columns.
+
+Law: a row is counted once in every histogram, by itself alone. So adding or removing one moves one count of each by
+one: H counts in all, by H in L1 and by the root of H in L2, both attained by every row. Under replace-one a row may
+leave one count and enter another in every histogram: twice as much in L1, the root of 2 H in L2, attained where it
+differs in all columns. Rows are counted in GRID parts, so that the root is rounded up by less than 1 / GRID.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil, isqrt
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accountant.noise.mechanisms import DiscreteGaussian, DiscreteLaplace
+from accountant.privacy.budget import NANO, Relation, from_nano
+from accountant.privacy.events import MAX_NOISE
+from training.calibration.calibrate import calibrate
+from training.rows.partitions.partition import Partition
+from training.rows.partitions.rows import Rows
+from training.session.learner import Recipe
+from training.session.session import Public, Rehearsal, Releaser
+
+GRID = 64  # parts of a row
+AT_ONCE = 1 << 18  # rows whose counts are made at one time
+Norm = Literal["l1", "l2"]
+
+
+@dataclass(frozen=True)
+class TableCounts:
+    """Rows, in GRID parts, per bin of columns of these `widths`, then of `pairs` of them (places)."""
+
+    widths: tuple[int, ...]
+    pairs: tuple[tuple[int, int], ...]
+    norm: Norm
+
+    @property
+    def purpose(self) -> str:
+        """What the plan says that it asks."""
+        return f"rows by bin of {len(self.widths)} columns and {len(self.pairs)} pairs of columns"
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many counts each histogram has."""
+        return (*self.widths, *(self.widths[a] * self.widths[b] for a, b in self.pairs))
+
+    @property
+    def size(self) -> int:
+        """How many counts there are."""
+        return sum(self.sizes)
+
+    def sensitivity(self, relation: Relation) -> int:
+        """Of one row, in the norm, in GRID parts, rounded up."""
+        moved = len(self.sizes) * (2 if relation is Relation.REPLACE_ONE else 1)  # counts, by one each
+        if self.norm == "l1":
+            return GRID * moved
+        root = isqrt(GRID * GRID * moved)
+        return root + (root * root < GRID * GRID * moved)
+
+    def __call__(self, rows: Rows) -> NDArray[np.int64]:
+        return GRID * rows.ask(self.count)
+
+    def count(self, rows: Partition) -> NDArray[np.int64]:
+        """Rows of a partition per bin, of all columns and pairs one after the other."""
+        found = [np.zeros(size, np.int64) for size in self.sizes]
+        for start in range(0, rows.size, AT_ONCE):
+            part = [rows.codes(at)[start : start + AT_ONCE].astype(np.intp) for at in range(len(rows.widths))]
+            for counts, codes in zip(found, part, strict=False):  # the rest are of pairs
+                counts += np.bincount(codes, minlength=len(counts))
+            for counts, (a, b) in zip(found[len(self.widths) :], self.pairs, strict=True):
+                counts += np.bincount(part[a] * self.widths[b] + part[b], minlength=len(counts))
+        return np.concatenate(found)
+
+
+class Profiler:
+    """What is rehearsed, priced and played as a learner is: the noise is calibrated to the whole budget."""
+
+    def __init__(self, query: TableCounts) -> None:
+        self.query = query
+
+    def learn(self, session: Releaser | Rehearsal) -> NDArray[np.int64]:
+        """The noisy counts, in GRID parts. The unit is the noise's epsilon, or one over its multiplier."""
+        if self.query.norm == "l1":
+            return np.asarray(session.release(self.query, DiscreteLaplace(session.unit)), np.int64)
+        multiplier = min(MAX_NOISE, from_nano(ceil(NANO / Fraction(session.unit))))
+        return np.asarray(session.release(self.query, DiscreteGaussian(multiplier)), np.int64)
+
+    def recipe(self, public: Public) -> Recipe:
+        """Calibrated to the public budget; InputError where that cannot be."""
+        return calibrate(self, public, public.budget)
+
+    def guess(self, public: Public) -> None:
+        """None is needed: a release is cheap to rehearse."""

@@ -1,0 +1,218 @@
+"""From a request to a reserved profile: which columns, noise and price. As `training.measuring.worth.evaluate`.
+
+The same request again is answered by the statement that stands, for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Any
+
+from accountant.certificates.predicate import STATEMENT_LIMIT
+from accountant.errors import InputError
+from accountant.formats.canonical import decimal_string
+from accountant.home import Home
+from accountant.ledger import evaluations
+from accountant.ledger.families.block_rows import require_window
+from accountant.ledger.families.families import Dataset
+from accountant.ledger.families.left import left
+from accountant.ledger.families.records import HOLDOUT, Job, Request, check_labels
+from accountant.ledger.families.refusal import refusal
+from accountant.privacy.budget import Budget
+from models.profile.columns import Column
+from models.profile.figures import Noise
+from models.profile.stated import Pairs, figures, noise_of
+from training.learners.job_words import window_to_json
+from training.measuring.profile.counts import GRID, Norm, Profiler, TableCounts
+from training.measuring.worth.evaluate import TRAINING, Planned, part_of, reserve
+from training.planning.plans import public_of
+from training.rows.partitions.rows import MOST_ROWS
+from training.rows.schema.schema import Schema, schema_of
+from training.rows.tables.data import answer_feature
+from training.session.learner import Recipe
+from training.session.session import Public
+
+NAME = "profile"  # stands in the place of a learner
+MOST_PAIRS = 100
+MOST_CELLS = 1 << 15
+MOST_NOISE = 1e9
+ROOM = 8192  # bytes of a statement that are no figures of columns
+
+
+@dataclass(frozen=True)
+class AskedProfile:
+    """A profile in the words of the one who asks. `delta` None: the dataset's. `part`: HOLDOUT, or None for what
+    learners read. `columns`: of these alone; none: of all. `pairs`: of columns that are counted together as well.
+    `blocks`: of a dataset that grows, which. `labels`: that a worker must have to run it; with any, it is
+    queued for one.
+    """
+
+    dataset: str
+    epsilon: str | float | Decimal
+    delta: str | float | Decimal | None = None
+    part: str | None = None
+    columns: tuple[str, ...] = ()
+    pairs: tuple[tuple[str, str], ...] = ()
+    blocks: str | None = None
+    labels: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class PlannedProfile(Planned):
+    """A profile of `columns`."""
+
+    columns: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The price, how far off a count will be, and what would be left."""
+        claimed, costs = self.recipe.claim, self.dataset.costs(self.recipe.plan)
+        after = self.dataset if self.known is not None else self.dataset.with_job(costs, claimed)
+        noise, asked = noise_of(self.recipe.plan, GRID), self.request.parameters
+        return {
+            "dataset": self.request.dataset,
+            "part": part_of(self.dataset),
+            **window_to_json(self.dataset),
+            "epsilon": decimal_string(claimed.epsilon) if self.known is None else "0",
+            "delta": decimal_string(claimed.delta),
+            "noise": "laplace" if noise.laplace else "gaussian",
+            "count_within": f"{noise.z * noise.variance**0.5:.1f}",
+            "columns": [*self.columns],
+            "pairs": [[*pair] for pair in pairs_of(asked)],
+            "known": self.known,
+            "left": left(after, claimed.delta).to_json(),
+        }
+
+
+def plan(home: Home, asked: AskedProfile, by: str | None = None) -> PlannedProfile:
+    """Rehearse and price, by the noise that is less. BudgetRefused where it would not be admitted now, with what would
+    fit. Spends nothing.
+    """
+    if asked.part not in (None, HOLDOUT, TRAINING):
+        raise InputError(f"part={asked.part!r:.40}: must be {HOLDOUT} or {TRAINING}")
+    part = HOLDOUT if asked.part == HOLDOUT else None
+    dataset = home.ledger.dataset(asked.dataset, by, part, asked.blocks)
+    require_window(dataset, asked.blocks)
+    if dataset.registration.unit.remote:
+        raise InputError(f"dataset={asked.dataset}: its rows stay with their owners, and cannot be profiled here")
+    if part is not None and dataset.holdout is None:
+        raise InputError(f"dataset={asked.dataset}: keeps no rows aside; leave --part out")
+    budget = Budget.of(str(asked.epsilon), str(dataset.delta if asked.delta is None else asked.delta))
+    if budget.delta > dataset.delta:
+        raise InputError(f"delta={budget.delta}: dataset {asked.dataset} has {dataset.delta} in all")
+    budget.check_delta(dataset.records)
+    schema = schema_of(home, dataset)
+    columns = _chosen(columns_of(schema), asked.columns)
+    pairs = _checked_pairs(columns, asked.pairs)
+    public = public_of(dataset, schema.question(schema.target_names[0]), budget)
+    norm, recipe = _cheapest(columns, pairs, public)
+    parameters = {
+        "columns": "\n".join(column.name for column in columns) if asked.columns else "",
+        "pairs": "\n".join("\t".join(pair) for pair in pairs),
+        "noise": norm,
+    }
+    request = Request(
+        asked.dataset, NAME, budget, parameters, "", part=part, profile=True, blocks=asked.blocks,
+        window=dataset.window, labels=check_labels(asked.labels),
+    )  # fmt: skip
+    _check_room(columns, pairs, noise_of(recipe.plan, GRID))
+    known = evaluations.same(home.ledger.log.database, request)
+    costs = dataset.costs(recipe.plan)
+    if known is None and dataset.refusing(costs) is not None and not dataset.gives_whole(recipe.claim, costs):
+        raise refusal(dataset, request, costs, _would_fit(columns, pairs, public, dataset))
+    return PlannedProfile(request, recipe, dataset, known, tuple(column.name for column in columns))
+
+
+def _cheapest(columns: Sequence[Column], pairs: Pairs, public: Public) -> tuple[Norm, Recipe]:
+    """Laplace noise, or Gaussian where there is a delta and that is less."""
+    norms: tuple[Norm, ...] = ("l1", "l2") if public.budget.delta else ("l1",)
+    recipes = {norm: Profiler(_query(columns, pairs, norm)).recipe(public) for norm in norms}
+    norm = min(recipes, key=lambda each: noise_of(recipes[each].plan, GRID).variance)
+    return norm, recipes[norm]
+
+
+def _would_fit(columns: Sequence[Column], pairs: Pairs, public: Public, dataset: Dataset) -> Mapping[str, str] | None:
+    """The largest budget of which it is known that such a profile is admitted now."""
+    delta = public.budget.delta
+    for one in (left(dataset, delta).job, left(dataset, Decimal(0)).job):
+        if one.epsilon:
+            budget = Budget(one.epsilon, delta)
+            _, recipe = _cheapest(columns, pairs, replace(public, budget=budget))
+            costs = dataset.costs(recipe.plan)
+            if dataset.refusing(costs) is None or dataset.gives_whole(recipe.claim, costs):
+                return budget.to_json()
+    return None
+
+
+def columns_of(schema: Schema) -> list[Column]:
+    """Every column of the schema, features first."""
+    targets, known = set(schema.target_names), {feature.name for feature in schema.features}
+    found = [
+        Column(each, "target" if each.name in targets else "feature", schema.ends.get(each.name, (0.0, 0.0)))
+        for each in schema.features
+    ]
+    asked = [each for each in schema.targets if each.name not in known]
+    return found + [Column(answer_feature(each), "target", each.range or (0.0, 0.0)) for each in asked]
+
+
+def profiler_of(schema: Schema, parameters: Mapping[str, Any]) -> tuple[Profiler, list[Column]]:
+    """What a reserved request releases, and of which columns."""
+    names = str(parameters["columns"])
+    columns = _chosen(columns_of(schema), tuple(names.split("\n")) if names else ())
+    norm: Norm = "l1" if parameters["noise"] == "l1" else "l2"
+    return Profiler(_query(columns, pairs_of(parameters), norm)), columns
+
+
+def pairs_of(parameters: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The pairs of a request's parameters."""
+    lines = [line.split("\t") for line in str(parameters["pairs"]).split("\n") if line]
+    return [(a, b) for a, b in lines]
+
+
+def _chosen(columns: list[Column], names: tuple[str, ...]) -> list[Column]:
+    known = {column.name: column for column in columns}
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise InputError(f"columns={unknown[:10]}: are not in the dataset's schema, which has {[*known][:20]}")
+    return [known[name] for name in dict.fromkeys(names)] if names else columns
+
+
+def _checked_pairs(columns: Sequence[Column], pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    names = {column.name for column in columns}
+    for a, b in pairs:
+        if a == b or not {a, b} <= names:
+            raise InputError(f"pairs={a},{b}: must be two different columns of the profile")
+    found = [*dict.fromkeys(pairs)]
+    if len({frozenset(pair) for pair in found}) < len(found) or len(found) > MOST_PAIRS:
+        raise InputError(f"pairs: each once, and at most {MOST_PAIRS}")
+    return found
+
+
+def _query(columns: Sequence[Column], pairs: Pairs, norm: Norm) -> TableCounts:
+    place = {column.name: at for at, column in enumerate(columns)}
+    return TableCounts(
+        tuple(column.bins for column in columns), tuple((place[a], place[b]) for a, b in pairs), norm
+    )  # fmt: skip
+
+
+def _check_room(columns: Sequence[Column], pairs: Pairs, noise: Noise) -> None:
+    """InputError where the statement could become larger than one may be: before anything is spent."""
+    query, width = _query(columns, pairs, "l1"), noise.variance**0.5
+    if width > MOST_NOISE:
+        raise InputError(f"epsilon: so small that a count would be off by {width:.0e} rows; ask for more")
+    if query.size > MOST_CELLS:
+        raise InputError(
+            f"columns: {query.size} counts in all, and a profile has at most {MOST_CELLS}; choose some with --columns, "
+            "or leave pairs out"
+        )
+    most = int(GRID * (MOST_ROWS + 40 * width))  # what lies beyond has a chance of e^-40
+    blank = figures(columns, pairs, [most] * query.size, noise, None, GRID)
+    size = len(str(blank).encode("ascii", "backslashreplace")) + ROOM
+    if size > STATEMENT_LIMIT:
+        raise InputError(f"columns: too many for one signed statement, about {size} bytes; choose some with --columns")
+
+
+def submit(home: Home, asked: AskedProfile, *, by: str, key: str | None = None, queued: bool = True) -> Job:
+    """Plan and reserve: from here on the budget is held. The job whose statement answers the same is given instead."""
+    return reserve(home, lambda: plan(home, asked, by), by=by, key=key, queued=queued or bool(asked.labels))

@@ -1,0 +1,329 @@
+"""From a request to a signed statement of worth: plan, reserve, start, play, commit, sign, enter. As a job that trains.
+
+`evaluations/<number>/` holds the statement and its proof. The same request again is answered by the statement that
+stands, for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from accountant.certificates.certificate import Certificate
+from accountant.errors import BudgetRefused, InputError, WrongState
+from accountant.formats.canonical import decimal_string
+from accountant.home import Home
+from accountant.ledger import evaluations
+from accountant.ledger.evaluations import certified_of
+from accountant.ledger.families.block_rows import require_window
+from accountant.ledger.families.families import Dataset
+from accountant.ledger.families.left import left
+from accountant.ledger.families.records import HOLDOUT, Job, Registration, Request, check_labels
+from accountant.ledger.families.refusal import refusal
+from accountant.privacy.budget import Budget
+from accountant.system.traces import span
+from models.features.features import Feature
+from models.forms.ensemble import Ensemble
+from models.store.bundle import ModelStore
+from models.store.loading import VerifiedModel, load_of_home
+from models.worth.layout import Layout
+from models.worth.scored import ScoredLayout
+from models.worth.stated import grouped_layout_of, layout_of, paired_layout_of
+from training.datasets.datasets import require_rows
+from training.finish.lease import Lease, this_process
+from training.learners.job_words import window_to_json
+from training.measuring.worth.histogram import CellCounts, Evaluator, PairedCounts
+from training.planning.plans import public_of
+from training.rows.packed.cells import spans_of, tables
+from training.rows.schema.schema import Schema, schema_of
+from training.session.learner import Recipe
+
+NAME = "evaluation"  # stands in the place of a learner
+TRAINING, ALL = "training", "all"
+MOST_CELLS = 1 << 14  # of all groups together
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class AskedWorth:
+    """An evaluation in the words of the one who asks. `model`: adult, adult@champion or adult@2. `part`: HOLDOUT,
+    TRAINING, or None: what is kept aside, or all rows where none are. `delta` 0: noise that needs none. `against`:
+    another model, named likewise, that it is compared with on the same rows. `group`: by the groups of this column,
+    which the schema names. `scores`: of three or more classes, what their probabilities say too. `blocks`: of a dataset
+    that grows, which. `labels`: that a worker must have to run it; with any, it is queued for one.
+    """
+
+    model: str
+    dataset: str
+    epsilon: str | float | Decimal
+    part: str | None = None
+    delta: str | float | Decimal = "0"
+    against: str | None = None
+    group: str | None = None
+    scores: bool = False
+    blocks: str | None = None
+    labels: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What counts rows, and fits. `known`: the job whose statement answers it already. Nothing is spent yet."""
+
+    request: Request
+    recipe: Recipe
+    dataset: Dataset
+    known: int | None
+
+
+@dataclass(frozen=True)
+class PlannedWorth(Planned):
+    """An evaluation."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The price and what would be left after it."""
+        claimed, costs = self.recipe.claim, self.dataset.costs(self.recipe.plan)
+        after = self.dataset if self.known is not None else self.dataset.with_job(costs, claimed)
+        return {
+            "dataset": self.request.dataset,
+            "model": self.request.model,
+            "against": self.request.against,
+            "group": self.request.parameters.get("group"),
+            "scores": bool(self.request.parameters.get("scores")),
+            "part": part_of(self.dataset),
+            **window_to_json(self.dataset),
+            "epsilon": decimal_string(claimed.epsilon) if self.known is None else "0",
+            "delta": decimal_string(claimed.delta),
+            "known": self.known,
+            "left": left(after, claimed.delta).to_json(),
+        }
+
+
+def plan(home: Home, asked: AskedWorth, by: str | None = None) -> PlannedWorth:
+    """Rehearse and price. BudgetRefused where it would not be admitted now, with what would fit. Spends nothing."""
+    models = [open_model(home, name) for name in (asked.model, asked.against) if name is not None]
+    certificates = [each.certificate for each in models]
+    if len({each.issued for each in certificates}) < len(models):
+        raise InputError(f"against={asked.against}: is the model itself; name another version, or another model")
+    part = _part(home.ledger.dataset(asked.dataset), certificates, asked.part)
+    dataset = home.ledger.dataset(asked.dataset, by, part, asked.blocks)
+    require_window(dataset, asked.blocks)
+    if dataset.registration.unit.remote:
+        raise InputError(f"dataset={asked.dataset}: its rows stay with their owners, and none can be evaluated on here")
+    budget = Budget.of(str(asked.epsilon), str(asked.delta))
+    if budget.delta > dataset.delta:
+        raise InputError(f"delta={budget.delta}: dataset {asked.dataset} has {dataset.delta} in all")
+    budget.check_delta(dataset.records)
+    schema = schema_of(home, dataset)
+    (target,) = {check_fits(each.ensemble, schema, dataset.registration) for each in models}
+    if sum([asked.group is not None, asked.against is not None, asked.scores]) > 1:
+        raise InputError("group, against, scores: one at a time; each is an evaluation by itself")
+    if asked.scores and len(models[0].ensemble.classes) < 3:
+        raise InputError("scores: for three or more classes; leave it out, of two classes or a number all is counted")
+    how: dict[str, str | bool] = {} if asked.group is None else {"group": asked.group}
+    how |= {"scores": True} if asked.scores else {}
+    evaluator = evaluator_of([each.ensemble for each in models], schema, how)
+    if how and evaluator.query.size > MOST_CELLS:
+        raise InputError(f"{next(iter(how))}: {evaluator.query.size} cells, and a statement has room for {MOST_CELLS}")
+    request = Request(
+        asked.dataset,
+        NAME,
+        budget,
+        {"cells": evaluator.query.size, **how},
+        certificates[0].model,
+        target if dataset.registration.targets else None,
+        certificates[0].issued,
+        part,
+        against=certificates[1].issued if asked.against is not None else None,
+        blocks=asked.blocks,
+        window=dataset.window,
+        labels=check_labels(asked.labels),
+    )
+    recipe = evaluator.recipe(public_of(dataset, schema.question(target), budget))
+    known = evaluations.same(home.ledger.log.database, request)
+    if known is None:
+        _require_room(dataset, request, recipe)
+    return PlannedWorth(request, recipe, dataset, known)
+
+
+def _require_room(dataset: Dataset, request: Request, recipe: Recipe) -> None:
+    costs = dataset.costs(recipe.plan)
+    if dataset.refusing(costs) is not None and not dataset.gives_whole(recipe.claim, costs):
+        most = left(dataset, Decimal(0)).job.epsilon  # the noise is pure, whatever delta was asked for
+        raise refusal(dataset, request, costs, Budget(most, request.budget.delta).to_json() if most else None)
+
+
+def plan_following(home: Home, training: Request, epsilon: str | float | Decimal, by: str) -> PlannedWorth:
+    """Of the model that a job is going to make, on what its dataset keeps aside: to be reserved together with the job,
+    whose number `evaluates` is set to then. Raises as `plan`.
+    """
+    if home.ledger.dataset(training.dataset).holdout is None:
+        raise InputError(
+            f"evaluate: dataset {training.dataset} keeps no rows aside, which is declared when a family is founded "
+            "(dataset register --holdout 0.2). Train, then evaluate on a dataset of other people"
+        )
+    dataset = home.ledger.dataset(training.dataset, by, HOLDOUT, training.blocks)
+    asked = schema_of(home, dataset).question(training.target)
+    layout = Layout(tuple(asked.classes or ()), 1.0, asked.target_range)  # how many cells, whatever the scores mean
+    budget = Budget.of(str(epsilon), "0")
+    request = Request(
+        training.dataset, NAME, budget, {"cells": layout.size}, training.model, training.target, 0, HOLDOUT,
+        blocks=training.blocks, window=dataset.window, labels=training.labels,
+    )  # fmt: skip
+    recipe = Evaluator(CellCounts(None, layout)).recipe(public_of(dataset, asked, budget))
+    _require_room(dataset, request, recipe)
+    return PlannedWorth(request, recipe, dataset, None)
+
+
+def price_following(home: Home, training: Request, epsilon: str | float | Decimal | None, by: str) -> dict[str, Any]:
+    """`evaluation`: the price of what follows a job, where an evaluation is asked for with it; raises as `plan`."""
+    return {} if epsilon is None else {"evaluation": plan_following(home, training, epsilon, by).to_json()}
+
+
+def evaluator_of(ensembles: Sequence[Ensemble], schema: Schema, how: Mapping[str, Any]) -> Evaluator:
+    """What measures a model, or compares it with another one. `how`: a request's parameters, among them the `group` by
+    which it is measured, or whether its `scores` are counted.
+    """
+    if how.get("group") is not None:
+        group = schema.group(str(how["group"]))
+        return Evaluator(CellCounts(ensembles[0], grouped_layout_of(ensembles[0], group)))
+    if how.get("scores"):
+        return Evaluator(CellCounts(ensembles[0], ScoredLayout(layout_of(ensembles[0]))))
+    if len(ensembles) == 1:
+        return Evaluator(CellCounts(ensembles[0], layout_of(ensembles[0])))
+    own, other = ensembles
+    return Evaluator(PairedCounts((own, other), paired_layout_of(own, other)))
+
+
+def is_early(home: Home, seq: int) -> bool:
+    """Whether a job evaluates a model that is still to be made, by the job that it was reserved with."""
+    named = home.ledger.reservation(seq).value.get("evaluates")
+    with home.ledger.log.database.reading() as connection:
+        return named is not None and certified_of(connection, named) is None
+
+
+def measured_by(home: Home, request: Request) -> list[VerifiedModel]:
+    """The model that an evaluation measures, and the one that it is compared with, if one is. InputError where one is
+    not in the home any more; raises as `load_of_home`.
+    """
+    named = [each for each in (request.evaluates, request.against) if each is not None]
+    with home.ledger.log.database.reading() as connection:
+        made = [certified_of(connection, each) for each in named]
+    if None in made:
+        raise WrongState(f"job {request.evaluates}: has made no model yet, which is to be evaluated")
+    issued = [each for each in made if each is not None]
+    return [certified(home, home.ledger.log.entry(each).value["name"], each) for each in issued]
+
+
+def open_model(home: Home, name: str) -> VerifiedModel:
+    """A model of the home, verified. UnknownName, or VerificationError."""
+    folder = ModelStore(home.models).resolve(name)
+    return load_of_home(home, folder, folder.parent.name)
+
+
+def certified(home: Home, name: str, issued: int) -> VerifiedModel:
+    """The version of a model that this entry certifies. InputError where it is not in the home any more."""
+    store = ModelStore(home.models)
+    for version in reversed(store.versions(name)):
+        verified = open_model(home, f"{name}@{version}")
+        if verified.certificate.issued == issued:
+            return verified
+    raise InputError(f"model={name}: the version of entry {issued} is not in this home")
+
+
+def _part(dataset: Dataset, certificates: Sequence[Certificate], asked: str | None) -> str | None:
+    """Which part the request names: HOLDOUT, or None for what learners read. InputError says why it cannot be."""
+    if asked not in (None, HOLDOUT, TRAINING):
+        raise InputError(f"part={asked!r:.40}: must be {HOLDOUT} or {TRAINING}")
+    name, kept = dataset.registration.name, dataset.holdout is not None
+    if asked == TRAINING:
+        return None
+    if kept:
+        return HOLDOUT
+    if asked == HOLDOUT or any(learnt_from(each, dataset) for each in certificates):
+        raise InputError(
+            f"dataset={name}: keeps no rows aside, and a model may have learnt from any of them. That is declared when "
+            "a family is founded (dataset register --holdout 0.2), never afterwards, for models were trained before. "
+            "Evaluate on a dataset of other people, or ask with --part training: the statement is marked as such"
+        )
+    return None
+
+
+def learnt_from(certificate: Certificate, dataset: Dataset) -> bool:
+    """Whether the model was learnt from rows of one of the dataset's families."""
+    form = certificate.form.dataset
+    own = {form.family, *(each.family for each in form.families or ())}
+    return bool(own & {family.identity for family in dataset.families})
+
+
+def seen_by_bins(home: Home, certificate: Certificate, dataset: Dataset, part: str) -> list[int]:
+    """List the profiles, by entry, that the model's bins follow from and that counted rows of this part of one of the
+    dataset's families.
+    """
+    found = []
+    for profile in certificate.form.dataset.refined or ():
+        counted = home.ledger.dataset(profile.dataset)
+        same = not set(counted.identities).isdisjoint(dataset.identities)
+        if same and (profile.part == HOLDOUT) == (part == HOLDOUT):
+            found.append(profile.entry)
+    return found
+
+
+def part_of(dataset: Dataset) -> str:
+    """The part whose accounts these are, in the words of a statement."""
+    if dataset.families[0].part is not None:
+        return HOLDOUT
+    return ALL if dataset.holdout is None else TRAINING
+
+
+def check_fits(ensemble: Ensemble, schema: Schema, about: Registration) -> str:
+    """The model's target, where the dataset asks for it as the model answers it, of features in whose bins its rows
+    stand, as declared or by their fine cells; else InputError says what differs.
+    """
+    name = about.name
+    if ensemble.target not in schema.target_names:
+        raise InputError(f"model: predicts {ensemble.target}, and dataset {name} has {list(schema.target_names)}")
+    asked = schema.question(ensemble.target)
+    if tuple(asked.classes or ()) != tuple(ensemble.classes) or asked.target_range != ensemble.target_range:
+        raise InputError(f"model: {ensemble.target} has other classes, or another range, than in dataset {name}")
+    spans = spans_of(asked.features, asked.ends) if about.cells else (None,) * len(asked.features)
+
+    def stand(*features: Feature) -> bool:
+        try:
+            return bool(tables(asked.features, spans, features))
+        except InputError:
+            return False
+
+    if not stand(*ensemble.features):
+        differ = sorted(each.name for each in ensemble.features if not stand(each))
+        raise InputError(
+            f"model: reads features that dataset {name} has otherwise: {differ or 'in another order'}; a model is "
+            "evaluated on rows of the schema that it was trained with"
+        )
+    return ensemble.target
+
+
+def submit(home: Home, asked: AskedWorth, *, by: str, key: str | None = None, queued: bool = True) -> Job:
+    """Plan and reserve: from here on the budget is held. The job whose statement answers the same is given instead."""
+    return reserve(home, lambda: plan(home, asked, by), by=by, key=key, queued=queued or bool(asked.labels))
+
+
+def reserve(home: Home, plan: Callable[[], Planned], *, by: str, key: str | None, queued: bool) -> Job:
+    """Of what is planned and priced, the job that is reserved, or the one that is known already. Without `queued` the
+    caller runs it here, where its rows must be.
+    """
+    with span("rehearse"):
+        planned = plan()
+    if planned.known is not None:
+        return home.ledger.job(planned.known)
+    if not queued:
+        require_rows(home, planned.dataset)
+    what = planned.request, planned.recipe.unit, planned.recipe.plan
+    owner = None if queued else this_process()
+    try:
+        with span("reserve"):
+            return home.ledger.reserve(*what, by=by, key=key, owner=owner, lease=Lease.SECONDS)
+    except BudgetRefused:  # somebody was faster between plan and reserve: say what fits now
+        plan()
+        raise

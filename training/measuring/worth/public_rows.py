@@ -1,0 +1,157 @@
+"""What a model is worth on rows that are nobody's secret: exact, free, and by the word of who brings them."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn import metrics as known
+
+from accountant.access.grants import Access
+from accountant.errors import DataError, InputError
+from accountant.home import Home
+from accountant.ledger.comparisons import EVALUATE
+from models.features.features import CategoricalFeature, Feature, NumericFeature, encode_columns
+from models.forms.ensemble import Ensemble
+from models.parts.answers import labels_of, probabilities_of
+from models.store.loading import VerifiedModel
+from models.worth.layout import BINS
+from models.worth.report import Curve, Report, curves_of
+from models.worth.stated import layout_of
+from training.datasets.copy_guard import Asker, Guard, dataset_of
+from training.datasets.described import written_as
+from training.datasets.known_rows import find_registered
+from training.rows.schema.schema import Schema
+from training.rows.tables.row_files import read_columns
+
+WORD = "by the word of {by}, who brought the rows: no ledger knows them, and nothing was paid"
+
+
+def evaluate_rows(
+    home: Home,
+    verified: VerifiedModel,
+    reference: str,
+    path: Path,
+    by: str,
+    said: Path | None = None,
+    is_public: bool = False,
+    access: Access | None = None,
+) -> Report:
+    """The figures of scikit-learn on the rows of a file with the model's target; `said`: a schema that says how it is
+    written, where that of the model's dataset does not. `is_public`: `by` says that they are nobody's secret, which few
+    rows need; `access`: what `by` may see, None where they hold the home's keys.
+
+    Raises:
+        DataError: the rows do not fit.
+        InputError: they stand in a registered dataset, whose people are asked at a price; or are too few, or too many
+            files were compared in the last hour (`training.datasets.copy_guard`).
+    """
+    ensemble = verified.ensemble
+    texts = tuple(map(str, ensemble.classes))
+    answer = CategoricalFeature(ensemble.target, texts) if texts else NumericFeature(ensemble.target, ())
+    about = verified.certificate.form.dataset
+    schema = written_as(home, about.name, about.schema_digest, said)
+    digest = _digest_of(path)
+    guard = Guard(home, EVALUATE, about.name, Asker(by, access), home.keys.commitment([b"a file ", digest.encode()]))
+    registered = find_registered(guard, path, [*ensemble.features, answer], schema, is_public)
+    if registered is not None and not guard.asker.may_see(dataset_of(registered)):
+        raise InputError(
+            f"data={path.name}: its rows look registered, in a dataset that you may not see, and are private; ask its "
+            "steward"
+        )
+    if registered is not None:
+        raise InputError(
+            f"data={path.name}: its rows stand in the dataset {registered}, and are private: evaluate on them by "
+            f"--dataset {registered} --epsilon E, from the budget of those people"
+        )
+    scores, answers = _read(ensemble, path, answer, schema)
+    found, curves = _figures(ensemble, scores, answers)
+    word = WORD.format(by=by)
+    metrics: list[dict[str, Any]] = [{"metric": name, "value": f"{value:.6f}"} for name, value in found.items()]
+    body = {
+        "model": reference,
+        "sha256": verified.certificate.sha256,
+        "target": ensemble.target,
+        "data": {"file": path.name, "sha256": digest, "records": len(answers)},
+        "metrics": metrics,
+        "word": word,
+    }
+    facts = (f"{len(answers)} rows of {path.name}, sha256 {digest}.", f"The figures are exact for these rows, {word}.")
+    return Report(f"What {reference} is worth on {path.name}", facts, metrics, curves, body)
+
+
+def _digest_of(path: Path) -> str:
+    """sha256 of the file's bytes, in hex. DataError where it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise DataError(f"data={path}: cannot be read ({error.strerror})") from None
+
+
+def _read(
+    ensemble: Ensemble, path: Path, answer: Feature, schema: Schema | None
+) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """Scores (n, outputs) and true answers (n,): class indices, or numbers clipped to the public range."""
+    texts = tuple(map(str, ensemble.classes))
+    scores, answers, start = [], [], 0
+    for columns in read_columns(path, [*ensemble.features, answer], schema):
+        true = np.asarray(columns[ensemble.target])
+        if texts:
+            places = {text: place for place, text in enumerate(texts)}
+            codes = np.array([places.get(each, -1) for each in true.tolist()], np.int64)
+        else:
+            codes = np.asarray(true, np.float64)
+        bad = np.flatnonzero(codes < 0) if texts else np.flatnonzero(np.isnan(codes))
+        if len(bad):
+            raise DataError(f"{ensemble.target}, data row {start + int(bad[0])}: missing, or no answer of the model's")
+        scores.append(ensemble.coded_scores(encode_columns(ensemble.features, columns)))
+        answers.append(codes if texts else np.clip(codes, *(ensemble.target_range or (0.0, 0.0))))
+        start += len(codes)
+    if not start:
+        raise DataError(f"data={path.name}: the file has no rows")
+    return np.concatenate(scores), np.concatenate(answers)
+
+
+def _figures(
+    ensemble: Ensemble, scores: NDArray[np.int64], answers: NDArray[Any]
+) -> tuple[dict[str, float], tuple[Curve, ...]]:
+    if not ensemble.classes:
+        low, high = ensemble.target_range or (0.0, 0.0)
+        said = np.clip(low / 2 + high / 2 + ensemble.link * scores[:, 0], low, high)
+        found = {
+            "rmse": known.root_mean_squared_error(answers, said),
+            "mae": known.mean_absolute_error(answers, said),
+            "median_error": known.median_absolute_error(answers, said),
+            "error_90": float(np.quantile(np.abs(answers - said), 0.9)),
+        }
+        return found | ({"r2": known.r2_score(answers, said)} if len(answers) > 1 else {}), ()
+    places = {label: place for place, label in enumerate(ensemble.classes)}
+    said = np.array([places[label] for label in labels_of(ensemble.classes, scores).tolist()])
+    chance, classes = probabilities_of(scores, ensemble.link, ensemble.bends), np.arange(len(ensemble.classes))
+    found = {
+        "accuracy": known.accuracy_score(answers, said),
+        "log_loss": known.log_loss(answers, chance, labels=classes),
+    }
+    if len(classes) > 2:
+        macro = {"labels": classes, "average": "macro", "zero_division": 0.0}
+        return found | {"balanced_accuracy": known.recall_score(answers, said, **macro),
+                        "f1": known.f1_score(answers, said, **macro)}, ()  # fmt: skip
+    found |= {
+        "precision": known.precision_score(answers, said, zero_division=0.0),
+        "recall": known.recall_score(answers, said, zero_division=0.0),
+        "f1": known.f1_score(answers, said, zero_division=0.0),
+        "brier": float(np.mean((chance[:, 1] - answers) ** 2)),
+        "prevalence": float(answers.mean()),
+    }
+    if len(np.unique(answers)) == 2:  # of one class alone there are no ranks to compare
+        found |= {
+            "auroc": known.roc_auc_score(answers, scores[:, 0]),
+            "average_precision": known.average_precision_score(answers, scores[:, 0]),
+        }
+    layout = layout_of(ensemble)
+    counts = np.bincount(layout.cells(scores, answers).ravel(), minlength=layout.size).reshape(2, BINS)
+    return found, curves_of(counts.astype(np.float64), layout.middles)

@@ -1,0 +1,188 @@
+"""One budget for many fits in a notebook: every fit is charged before it draws, and what does not fit is refused.
+
+The arithmetic is the ledger's (`accountant.privacy.filter`); the memory is this process's alone. An auditor who was not
+there needs `dpserve train` and its ledger.
+"""
+
+from __future__ import annotations
+
+import os
+from decimal import Decimal
+from threading import Lock
+from typing import Any
+from weakref import WeakSet
+
+from accountant.errors import BudgetRefused, InputError
+from accountant.formats.canonical import decimal_string
+from accountant.ledger.families.left import left_to_json, left_words
+from accountant.privacy.budget import Budget, Relation, parse_relation
+from accountant.privacy.claims import price
+from accountant.privacy.events import Plan
+from accountant.privacy.filter import Filter
+from accountant.privacy.one_job import OneJob, one_job, room
+from training.rows.tables.selections import MADE, Selection
+
+OTHER_ROWS = (
+    "account: these are not the rows of its fits before. Splitters by position or class (cv=5, KFold, bagging) move or "
+    "repeat rows, so one person coming or going changes many, and nobody has proved what that costs. Take "
+    "cv=RowFolds(5) of training.notebook; for other people another Account; or, where for each row it depends on that "
+    "row alone whether a fit gets it, say Account(..., rowwise=True)"
+)
+
+
+class Account:
+    """What may be learnt about one group of people, and what was: total (epsilon, delta) under one `relation`.
+
+    Estimators that share an account add up in it, and so do their clones: cross-validation and grid search spend from
+    it fold by fold. What adds up is the loss of fits on the same people, so every fit must get the same rows, or a fold
+    of them by `training.notebook.RowFolds`; `rowwise=True` says that you see to it that whether a fit gets a row
+    depends on that row alone, by another rule (a die for each row, say). Copying or cloning an account gives the
+    account itself; a copy in another process, sent there or forked, is closed.
+    """
+
+    def __init__(
+        self, epsilon: object, delta: object = "0.000001", relation: str = "add-remove", *, rowwise: bool = False
+    ) -> None:
+        self._filter = Filter.design(Budget.of(str(epsilon), str(delta)))
+        self._relation = parse_relation(relation)
+        self._used, self._fits = self._filter.nothing(), 0
+        self._lock, self._open = Lock(), True
+        self._rowwise = rowwise
+        self._whole: Selection | None = None  # the rows that every fit is on, or on a fold of
+        _OPEN.add(self)
+
+    @property
+    def budget(self) -> Budget:
+        """The total: what is promised to the people in the data, whatever was spent of it."""
+        return self._filter.budget
+
+    @property
+    def relation(self) -> Relation:
+        """The neighbouring relation of what is promised."""
+        return self._relation
+
+    @property
+    def fits(self) -> int:
+        """How many fits were charged."""
+        return self._fits
+
+    @property
+    def spent(self) -> Decimal:
+        """Epsilon of all fits together, converted at the account's delta, rounded up to 6 digits."""
+        return self._filter.epsilon_of(self._used)
+
+    @property
+    def left(self) -> Decimal:
+        """The total minus `spent`; at least 0. To plan by, take `share_left` and `one_fit`: single fits add up to less
+        than the sum of their epsilons."""
+        return max(Decimal(0), self.budget.epsilon - self.spent)
+
+    @property
+    def share_left(self) -> float:
+        """How much of what the filter admits is left, in 0..1, by the criterion that lasts longest."""
+        return 1 - self._filter.share(self._used)
+
+    @property
+    def one_fit(self) -> Decimal:
+        """The largest epsilon of one more fit at the account's delta, by Gaussian noise, or, where no noise has room,
+        at delta 0; 0 where there is none. Private selection may get more or less (docs/budgets.md)."""
+        return self._one_job.epsilon
+
+    @property
+    def _one_job(self) -> OneJob:
+        return one_job([room(self._filter, self._used, self.budget.delta)], self.budget.delta)
+
+    def admits(self, plan: Plan) -> bool:
+        """Whether a fit with this plan would be charged now."""
+        return self._filter.admits(self._used, price(plan, self._filter.orders))
+
+    def fits_left(self, plan: Plan) -> int:
+        """How many more fits with this plan (`model.recipe_.plan`) would be admitted."""
+        return self._filter.jobs_left(self._used, price(plan, self._filter.orders))
+
+    def check(self, budget: Budget, relation: Relation) -> None:
+        """Whether a fit of this budget under this relation is a matter for this account at all."""
+        if relation is not self._relation:
+            raise InputError(f"relation={relation.value}: the account promises {self._relation.value}")
+        if budget.delta > self.budget.delta:
+            raise InputError(f"delta={budget.delta}: the account has {self.budget.delta} in all")
+        if not self._open:
+            raise BudgetRefused(
+                "account: this is a copy from another process, which cannot know what is spent; fit where the account "
+                "was made (n_jobs=None, or threads)"
+            )
+
+    def charge(self, plan: Plan, rows: Selection | None = None) -> None:
+        """Add the plan's price, or raise BudgetRefused and add nothing. Whoever draws, charges first.
+
+        `rows`: which rows the plan will be played on. InputError where they are neither the rows of the fits before nor
+        a fold of those that one row more or less changes by that row alone.
+        """
+        cost = price(plan, self._filter.orders)
+        with self._lock:
+            whole = self._whole if rows is None or self._rowwise else self._whole_of(rows)
+            if not (self._open and self._filter.admits(self._used, cost)):
+                raise BudgetRefused(f"account: {self.words()}; this fit does not fit", **self.to_json())
+            self._used, self._fits, self._whole = self._used + cost, self._fits + 1, whole
+
+    def _whole_of(self, rows: Selection) -> Selection:
+        """What these rows are a fold of: themselves, or what RowFolds took them from."""
+        origin = MADE.origin(rows)
+        if origin is not None and (origin.by == "content") != (self._relation is Relation.ADD_REMOVE):
+            right = "content" if self._relation is Relation.ADD_REMOVE else "position"
+            raise InputError(
+                f"account: under {self._relation.value} folds are right by {right}: RowFolds(by={right!r})"
+            )
+        whole = rows if origin is None else origin.whole
+        if self._whole not in (None, whole):
+            raise InputError(OTHER_ROWS)
+        return whole
+
+    def words(self) -> str:
+        """Total, fits, spent and what is left in one line."""
+        times = "1 fit" if self._fits == 1 else f"{self._fits} fits"
+        left = left_words(left_to_json(self.share_left, self._one_job), "fit")
+        return f"of epsilon {self.budget.epsilon}, {times} spent {self.spent}; left {left}"
+
+    def to_json(self) -> dict[str, Any]:
+        """The same for programs: `total`, `spent`, `left`, `fits`; decimals as text. `share` and `one_job`: what is
+        left as a share, and the budget of the largest fit."""
+        total, left = self.budget.to_json(), decimal_string(self.left)
+        more = left_to_json(self.share_left, self._one_job)
+        return {"total": total, "spent": decimal_string(self.spent), "left": left, "fits": self._fits, **more}
+
+    def __repr__(self) -> str:
+        closed = "" if self._open else ", closed: a copy from another process"
+        return f"<Account {self.words()} (delta {self.budget.delta}, {self._relation.value}{closed})>"
+
+    def __sklearn_clone__(self) -> Account:
+        return self
+
+    def __copy__(self) -> Account:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Account:
+        return self
+
+    def __reduce__(self) -> Any:
+        """The total alone travels: what was spent can be known in one place only."""
+        return closed_account, (str(self.budget.epsilon), str(self.budget.delta), self._relation.value)
+
+
+_OPEN: WeakSet[Account] = WeakSet()
+
+
+def _close_in_child() -> None:
+    """What a child spends its parent never hears of. The lock may be held by a thread that the child does not have."""
+    for account in _OPEN:
+        account._lock, account._open = Lock(), False
+
+
+os.register_at_fork(after_in_child=_close_in_child)
+
+
+def closed_account(epsilon: str, delta: str, relation: str) -> Account:
+    """An account that admits nothing: what pickling makes of one."""
+    account = Account(epsilon, delta, relation)
+    account._open = False
+    return account

@@ -1,0 +1,239 @@
+"""Describing a job and rehearsing it: what it would cost, what would be left, what would fit. Spends nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Any
+
+from accountant.certificates.releases import kinds_of
+from accountant.errors import InputError
+from accountant.formats.canonical import decimal_string
+from accountant.home import Home
+from accountant.ledger import model_names
+from accountant.ledger.families.block_rows import require_window
+from accountant.ledger.families.families import Dataset
+from accountant.ledger.families.left import left, roomiest
+from accountant.ledger.families.records import Request, check_labels
+from accountant.ledger.families.refusal import refusal
+from accountant.privacy.budget import Budget, Relation, check_name, from_nano, nano
+from accountant.privacy.claims import Price
+from models.store.standing import Standing
+from models.store.versions import champion_of
+from training.learners import LEARNERS
+from training.learners.choice import choose
+from training.learners.expected import Expected, expected
+from training.learners.job_words import AUTO, CHOSEN, CLOSES, chosen_to_json, window_to_json
+from training.learners.parameters import learner_of, stored
+from training.planning.price_cache import fit_for, floor_for, known_references, offer_for, references_for, telling
+from training.rows.partitions.rows import MOST_ROWS, most_rows_of
+from training.rows.schema.schema import Schema, schema_of, which_target
+from training.session.learner import Learner, Recipe
+from training.session.session import Public
+from training.tuning.tune import Tuned, Tuning, tuned_of
+
+FAR = 2  # times what one more job may ask: refused, as a rule, by what it costs at least, which takes less to work out
+SAY_TARGET = "which one? Say it with --target NAME (over REST: `target`)"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A job in the words of the one who asks. `learner` "auto": the one that a public rule chooses; `delta` None: the
+    dataset's; `model` None: the dataset's name; with `tuning`, the best of runs with settings of its grid, `parameters`
+    being what all of them share. `target`: what to predict, which must be said where the dataset has several targets.
+    `promote`: make its model champion at once.
+    `evaluate`: the epsilon at which the model is evaluated afterwards, on what the dataset keeps aside. `blocks`: of a
+    dataset that grows, which, in words. `labels`: that a worker must have to run it; with any, it is queued for one.
+    """
+
+    dataset: str
+    learner: str
+    epsilon: str | float | Decimal
+    delta: str | float | Decimal | None = None
+    parameters: Mapping[str, Any] | None = None
+    model: str | None = None
+    tuning: Tuning | None = None
+    target: str | None = None
+    promote: bool = False
+    evaluate: str | float | Decimal | None = None
+    blocks: str | None = None
+    labels: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A job that fits: its request, its recipe (unit, plan, claim), its price in each family. Nothing is spent yet."""
+
+    request: Request
+    recipe: Recipe
+    costs: tuple[Price, ...]
+    dataset: Dataset
+    tuning: dict[str, Any] | None = None
+    warnings: tuple[str, ...] = ()
+    becomes: Standing = Standing.CANDIDATE
+    replaces: str | None = None
+    expected: Expected | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """What `dpserve plan` prints: the price, what would be left after it, and warnings. Decimals are text."""
+        claimed = self.recipe.claim
+        after = self.dataset.with_job(self.costs, claimed)
+        return {
+            "dataset": self.request.dataset,
+            "learner": self.request.learner,
+            **chosen_to_json(self.request.parameters),
+            **({} if self.request.target is None else {"target": self.request.target}),
+            **window_to_json(self.dataset),
+            "epsilon": decimal_string(self.recipe.claim.epsilon),
+            "delta": decimal_string(self.recipe.claim.delta),
+            "rounds": len(self.recipe.plan),
+            "unit": decimal_string(self.recipe.unit),
+            "relation": self.dataset.registration.relation.value,
+            "left": {**left(after, claimed.delta).to_json(), "jobs": after.jobs_left(self.costs, claimed)},
+            "model": self.request.model,
+            "becomes": self.becomes.value,
+            "replaces": self.replaces,
+            "certificate": None,
+            "whole": CLOSES in self.warnings,
+            "warnings": list(self.warnings),
+            "expected": None if self.expected is None else self.expected.to_json(),
+            **({} if self.tuning is None else {"tuning": self.tuning}),
+        }
+
+
+def plan(home: Home, asked: Asked, by: str | None = None, promotes: bool = True) -> Planned:
+    """Rehearse and price. BudgetRefused where it would not be admitted now, with what would fit. Spends nothing.
+
+    `by`: the analyst, whose quota counts as well, and the model's name must be theirs; `promotes`: or they may promote
+    versions of it. Forbidden, with a name that fits, where neither is so.
+    """
+    dataset = home.ledger.dataset(asked.dataset, by, None, asked.blocks)
+    require_window(dataset, asked.blocks)
+    request, _ = request_of(home, dataset, asked)
+    schema = schema_of(home, dataset).question(request.target, request.parameters)
+    public = public_of(dataset, schema, request.budget)
+    if public.relation is Relation.REPLACE_ONE and public.records > MOST_ROWS:
+        raise InputError(f"records={public.records}: at most {MOST_ROWS} rows can be learnt from at once")
+    if asked.tuning is None and request.budget.epsilon > FAR * left(dataset, request.budget.delta).job.epsilon:
+        _admit(dataset, request, public, floor_for(request, public))
+    offer = offer_for(request, public)
+    recipe = offer.recipe
+    kinds_of(recipe.plan)  # what no certificate could put in words is refused while nothing is charged
+    costs, whole = _admit(dataset, request, public, recipe)
+    warnings = (*((CLOSES,) if whole else ()), *offer.warnings)
+    place: tuple[Standing, str | None] = Standing.CHAMPION, champion_of(home, request.model)
+    if by is not None and not model_names.check(home.ledger, request, by, promotes):
+        place = Standing.CANDIDATE, None
+    hope = None if offer.tuning is not None else expected(public, request.learner)
+    return Planned(request, recipe, costs, dataset, offer.tuning, warnings, *place, expected=hope)
+
+
+def _admit(dataset: Dataset, request: Request, public: Public, recipe: Recipe) -> tuple[tuple[Price, ...], bool]:
+    """Its price in each family, and whether it takes the whole; BudgetRefused where it does not fit."""
+    costs = dataset.costs(recipe.plan)
+    whole = dataset.refusing(costs) is not None
+    if whole and not dataset.gives_whole(recipe.claim, costs):
+        raise refusal(dataset, request, costs, fit_for(request, public, dataset, recipe.unit))
+    return costs, whole
+
+
+def request_of(home: Home, dataset: Dataset, asked: Asked) -> tuple[Request, Learner | Tuned]:
+    """The job as the ledger enters it, and the learner that it asks for; InputError says what is wrong."""
+    budget = Budget.of(str(asked.epsilon), str(dataset.delta if asked.delta is None else asked.delta))
+    if dataset.registration.unit.remote:
+        raise InputError(f"dataset={asked.dataset}: its rows stay with their owners; open a campaign to ask them")
+    budget.check_delta(dataset.records)
+    if budget.delta > dataset.delta:
+        raise InputError(f"delta={budget.delta}: dataset {asked.dataset} has {dataset.delta} in all")
+    model = check_name("model", asked.dataset if asked.model is None else asked.model)
+    target, name, why = _target(home, dataset, asked.target), asked.learner, dict[str, str]()
+    if name == AUTO:
+        schema = schema_of(home, dataset).question(target, asked.parameters)
+        choice = choose(public_of(dataset, schema, budget))
+        name, why = choice.learner, {CHOSEN: choice.why}
+    found: Learner | Tuned
+    if asked.tuning is not None:
+        found = tuned_of(name, asked.parameters, asked.tuning, dataset.delta == 0)
+        kept = found.stored()
+    else:
+        found = learner_of(name, asked.parameters)
+        kept = stored(found)
+    return Request(
+        asked.dataset,
+        name,
+        budget,
+        {**kept, **why},
+        model,
+        target,
+        promote=asked.promote,
+        blocks=asked.blocks,
+        window=dataset.window,
+        labels=check_labels(asked.labels),
+    ), found
+
+
+def _target(home: Home, dataset: Dataset, asked: str | None) -> str | None:
+    """What the request says of its target: nothing where the dataset has one, so that naming it is no other request."""
+    name, several = dataset.registration.name, dataset.registration.targets
+    if asked is None:
+        if several:
+            which_target(f"dataset {name} has {len(several)}, and a model predicts one", several, SAY_TARGET)
+        return None
+    names = several or schema_of(home, dataset).target_names
+    if asked not in names:
+        which_target(f"{asked!r:.80} is none of dataset {name}", names, SAY_TARGET)
+    return asked if several else None
+
+
+def public_of(dataset: Dataset, schema: Schema, budget: Budget) -> Public:
+    """What a job of this budget on that dataset may know before anything is released."""
+    registration = dataset.registration
+    public = Public.of(schema, registration.relation, budget, dataset.delta == 0, registration.unit.contributions)
+    if not registration.cells:  # its rows are packed as declared alone
+        public = replace(public, spans=())
+    if dataset.blocks:
+        public = replace(public, records=dataset.records, most=most_rows_of(dataset))
+        if public.most > MOST_ROWS:
+            raise InputError(
+                f"blocks: there may be {public.most} rows in them, and {MOST_ROWS} are learnt from at once"
+            )
+    if dataset.holdout is None:
+        return public
+    share = dataset.holdout if dataset.families[0].part else 1 - dataset.holdout
+    return replace(public, records=max(1, round(public.records * share)))  # the schema's are of all parts
+
+
+def jobs_left(home: Home, dataset: Dataset) -> dict[str, int]:
+    """For each learner, how many jobs at a tenth of the total epsilon still fit by defaults; of several targets that it
+    can learn, the dearest's. Of a dataset that has grown: on the block that `left` speaks of.
+    """
+    dataset = roomiest(dataset)
+    with telling(home):
+        return _counted(dataset, [references_for(public) for public in _references(home, dataset)])
+
+
+def known_jobs_left(home: Home, dataset: Dataset) -> dict[str, int] | None:
+    """The same where it was asked for before, at once; None else. It changes with every job: the prices do not."""
+    dataset = roomiest(dataset)
+    with telling(home):
+        known = [known_references(public) for public in _references(home, dataset)]
+    priced = [each for each in known if each is not None]
+    return _counted(dataset, priced) if len(priced) == len(known) else None
+
+
+def _references(home: Home, dataset: Dataset) -> list[Public]:
+    """What such jobs may know, for each target."""
+    if dataset.registration.unit.remote:
+        return []
+    budget = Budget(from_nano(max(1, nano(dataset.budget.epsilon) // 10)), dataset.delta)
+    schema = schema_of(home, dataset)
+    return [public_of(dataset, schema.question(name), budget) for name in schema.target_names]
+
+
+def _counted(dataset: Dataset, known: Sequence[Mapping[str, Recipe]]) -> dict[str, int]:
+    return {
+        name: min(dataset.jobs_left(dataset.costs(each[name].plan), each[name].claim) for each in known if name in each)
+        for name in LEARNERS
+        if any(name in each for each in known)
+    }

@@ -1,0 +1,1 @@
+"""People: which rows are of one person, and fingerprints of both."""

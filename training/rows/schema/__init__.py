@@ -1,0 +1,1 @@
+"""The public schema of a dataset, and how its cells are written."""

@@ -1,0 +1,101 @@
+"""A schema from the names of columns alone, by a public rule: for tables in memory, which bring no file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from accountant.errors import SchemaError
+from models.parts.answers import ClassLabel
+from training.rows.schema.schema import Schema, schema_from
+
+GUESSED_RECORDS = 1000
+
+
+@dataclass(frozen=True)
+class Columns:
+    """A public rule that makes a schema from the names of columns alone: each a number in [low, high] (values outside
+    are clipped), `bins` to a column; labels are `classes`, in that order, or the target is a number in `target_range`.
+    `prevalence`: about which share of rows each class has, or, of two classes, the last one.
+
+    `columns`: what is otherwise, by name, in the words of a schema file: {"sex": {"type": "categorical", "values":
+    ["F", "M"]}}. `records`: None is the number of rows under replace-one, where it is public, and a guess of
+    GUESSED_RECORDS under add/remove. Whoever writes a rule vouches that it is public knowledge: nothing is read from
+    rows.
+    """
+
+    low: float
+    high: float
+    classes: Sequence[ClassLabel] | None = None
+    records: int | None = None
+    bins: int = 32
+    columns: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    target: str = "target"
+    target_range: Sequence[float] | None = None
+    prevalence: float | Sequence[float] | None = None
+
+    def __post_init__(self) -> None:
+        """Plain Python values, whatever kind of array or number they were written as."""
+        for name in ("classes", "target_range", "prevalence"):
+            listed = getattr(self, name)
+            plain = tuple(map(_plain, listed)) if isinstance(listed, Sequence | np.ndarray) else listed
+            object.__setattr__(self, name, listed if isinstance(listed, str) else plain)
+        for name in ("low", "high"):
+            object.__setattr__(self, name, _plain(getattr(self, name)))
+
+    def body(self, names: Sequence[str], rows: int | None = None) -> dict[str, Any]:
+        """The schema as a file would say it. `rows`: their number, where it is public."""
+        unknown = sorted(set(self.columns) - set(names))
+        if unknown:
+            raise SchemaError(f"columns={unknown}: X has no such columns; it has {sorted(names)[:20]}")
+        number = {"type": "numeric", "range": [self.low, self.high], "bins": self.bins}
+        records = self.records if self.records is not None else rows or GUESSED_RECORDS
+        kinds = {"classes": self.classes, "range": self.target_range, "prevalence": self.prevalence}
+        return {
+            "target": {"name": self.target, **{kind: said for kind, said in kinds.items() if said is not None}},
+            "records": records,
+            "features": {name: dict(self.columns.get(name, number)) for name in names},
+        }
+
+    def schema(self, names: Sequence[str], rows: int | None = None) -> Schema:
+        """The checked schema of columns with these names; its digest is that of `text`."""
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise SchemaError(f"columns {twice}: stand there twice")
+        return schema_from(self.body(names, rows), self.text(names, rows).encode())
+
+    def text(self, names: Sequence[str], rows: int | None = None) -> str:
+        """The same schema as a file, for `dpserve dataset register --schema`: JSON, which is YAML as well."""
+        try:
+            return json.dumps(self.body(names, rows), indent=1, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise SchemaError(f"schema: a rule holds finite numbers and texts ({error})") from None
+
+
+def array_names(count: int) -> list[str]:
+    """Names for the columns of an array, which have none: x0, x1, ..."""
+    return [f"x{index}" for index in range(count)]
+
+
+def uniform_schema(
+    features: int | Sequence[str],
+    low: float,
+    high: float,
+    classes: Sequence[ClassLabel] | None,
+    records: int,
+    bins: int = 32,
+    target: str = "target",
+    target_range: Sequence[float] | None = None,
+) -> Schema:
+    """A schema of numbers in [low, high]: `features` names them, or says how many there are (x0, x1, ...)."""
+    names = array_names(features) if isinstance(features, int) else list(features)
+    return Columns(low, high, classes, records, bins, target=target, target_range=target_range).schema(names)
+
+
+def _plain(value: Any) -> Any:
+    """A number or text of NumPy as Python's own."""
+    return value.item() if hasattr(value, "item") else value

@@ -1,0 +1,397 @@
+"""The public schema: what everybody may know about a dataset before any row is read. YAML, strict, never completed
+from rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
+
+import yaml
+from pydantic import (
+    BeforeValidator,
+    Field,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    ValidationError,
+    model_validator,
+)
+
+from accountant.errors import InputError, LedgerUnavailable, ModelInvalid, SchemaError
+from accountant.ledger.families.schema_profiles import MOST_PROFILES, SchemaProfile
+from models.features.features import CALENDAR, Feature
+from models.features.reading import LONGEST, READING, chosen
+from models.parts.answers import ClassLabel
+from training.rows.schema.declared import (
+    PUBLIC_ONLY,
+    Boolean,
+    Calendar,
+    Categorical,
+    Finite,
+    Format,
+    Numeric,
+    Strict,
+)
+from training.rows.schema.schema_text import FILL_IN, Loader, blanks
+from training.rows.schema.written import PLAIN, USUAL, Decimal, Form, Written
+
+if TYPE_CHECKING:
+    from accountant.home import Home
+    from accountant.ledger.families.families import Dataset
+
+MAX_BYTES = 1 << 20
+MARK = "# Refined from a profile of dataset "  # the first words of a file that was refined
+MAX_FEATURES = 16_384  # as many inputs as an exported model may have: known before any budget is spent
+MAX_LABEL = 200  # characters of a class, for a certificate names them all
+MAX_TARGETS = 64
+MAX_GROUPS, MAX_GROUP_BINS = 16, 64
+LEAST_SHARE, NEAR_ONE = 1e-6, 0.01
+KINDS = ("numeric", "categorical", "boolean", *CALENDAR)
+
+_Share = Annotated[Finite, Field(ge=LEAST_SHARE, le=1 - LEAST_SHARE)]
+_Kind = Annotated[Numeric | Categorical | Boolean | Calendar, Field(discriminator="type")]
+_Group = Annotated[_Kind | None, BeforeValidator(lambda value: value or None)]  # none: the feature's own bins
+
+
+class _Answers(Strict):
+    """What one asks of a row: `classes` in their public order (the last one is the positive class), or a public `range`
+    for regression. `missing`: whether rows without an answer refuse the file, or are left out of this target's jobs.
+    `prevalence`: about which share of rows each class has, or, of two classes, the last one, from public knowledge.
+    """
+
+    classes: Annotated[tuple[StrictStr | StrictInt, ...], Field(min_length=2, max_length=255)] | None = None
+    range: tuple[Finite, Finite] | None = None
+    missing: Literal["refuse", "leave-out"] = "refuse"
+    decimal: Decimal | None = None
+    prevalence: _Share | tuple[_Share, ...] | None = None
+
+    @model_validator(mode="after")
+    def _complete(self) -> _Answers:
+        if (self.classes is None) == (self.range is None):
+            raise ValueError(f"needs `classes: [...]`, or `range: [low, high]` for regression: {PUBLIC_ONLY}")
+        if self.classes is not None and len({str(label) for label in self.classes}) != len(self.classes):
+            raise ValueError("classes: each must stand there once")
+        if any(len(str(label)) > MAX_LABEL for label in self.classes or ()):
+            raise ValueError(f"classes: each must have at most {MAX_LABEL} characters")
+        if self.decimal is not None and self.range is None:
+            raise ValueError("decimal: is of a number, with `range`")
+        if self.range is not None and not self.range[0] / 2 < self.range[1] / 2:  # as it is centred and halved later
+            raise ValueError(f"range={list(self.range)}: low must be below high")
+        if self.prevalence is not None:
+            self._check_prevalence()
+        return self
+
+    def _check_prevalence(self) -> None:
+        if self.classes is None:
+            raise ValueError("prevalence: is of classes, and this target is a number")
+        if not isinstance(self.prevalence, tuple):
+            if len(self.classes) > 2:
+                raise ValueError(f"prevalence: of {len(self.classes)} classes it must be a list, a share for each")
+            return
+        if len(self.prevalence) != len(self.classes):
+            raise ValueError(f"prevalence: must have a share for each of {len(self.classes)} classes, in their order")
+        if abs(sum(self.prevalence) - 1) > NEAR_ONE:
+            raise ValueError(f"prevalence: the shares add up to {sum(self.prevalence):g}; they must add up to 1")
+
+    def shares(self) -> tuple[float, ...]:
+        if self.prevalence is None:
+            return ()
+        if not isinstance(self.prevalence, tuple):
+            return 1 - self.prevalence, self.prevalence
+        return tuple(share / sum(self.prevalence) for share in self.prevalence)
+
+    def target(self, name: str, also_feature: bool = False) -> Target:
+        return Target(name, self.classes, self.range, self.missing == "leave-out", also_feature, self.shares())
+
+
+class _Target(_Answers):
+    name: StrictStr
+
+
+class _Question(_Answers):
+    """One of several targets. `also_feature`: it stands under `features` as well, for the models of the others."""
+
+    also_feature: StrictBool = False
+
+
+class _Profile(Strict):
+    """A profile of rows that this file was refined from, as the ledger has it."""
+
+    entry: Annotated[StrictInt, Field(ge=0, le=2**53 - 1)]
+    dataset: Annotated[StrictStr, Field(min_length=1, max_length=200)]
+    part: Literal["all", "training", "holdout"]
+    epsilon: Annotated[StrictStr, Field(pattern=r"^(0|[1-9][0-9]*)(\.[0-9]+)?$", max_length=40)]
+    delta: Annotated[StrictStr, Field(pattern=r"^(0|[1-9][0-9]*)(\.[0-9]+)?$", max_length=40)]
+
+
+class _File(Strict):
+    target: _Target | None = None
+    targets: Annotated[dict[StrictStr, _Question], Field(min_length=1, max_length=MAX_TARGETS)] | None = None
+    records: Annotated[StrictInt, Field(ge=1, le=10**12)]
+    features: Annotated[dict[str, _Kind], Field(min_length=1, max_length=MAX_FEATURES)]
+    groups: Annotated[dict[str, _Group], Field(default_factory=dict, max_length=MAX_GROUPS)]
+    ignore: tuple[StrictStr, ...] = ()
+    missing: Literal["own-bin"] = "own-bin"
+    format: Annotated[Format, Field(default_factory=Format)]
+    refined: Annotated[tuple[_Profile, ...], Field(min_length=1, max_length=MOST_PROFILES)] | None = None
+
+    @model_validator(mode="after")
+    def _names_profiles_once(self) -> _File:
+        entries = [profile.entry for profile in self.refined or ()]
+        if len(set(entries)) != len(entries):
+            raise ValueError("refined: names a profile twice")
+        return self
+
+    @model_validator(mode="after")
+    def _asks(self) -> _File:
+        if (self.target is None) == (self.targets is None):
+            raise ValueError(
+                "needs either `target: {name: ..., classes: [...]}`, or, for several questions about the same rows, "
+                f"`targets: {{NAME: {{classes: [...]}}, NAME: {{range: [...]}}}}`: {PUBLIC_ONLY}"
+            )
+        return self
+
+    def questions(self) -> tuple[Target, ...]:
+        if self.target is not None:
+            return (self.target.target(self.target.name),)
+        return tuple(each.target(name, each.also_feature) for name, each in (self.targets or {}).items())
+
+    def written(self) -> dict[str, Written]:
+        """How each column is written that is not written as usual."""
+        usual, found = self.format, dict[str, Written]()
+        answers = [(self.target.name, self.target)] if self.target else list((self.targets or {}).items())
+        for name, each in (*answers, *self.groups.items(), *self.features.items()):
+            if isinstance(each, Numeric | _Answers):
+                found[name] = Written(decimal=each.decimal or usual.decimal)
+            elif isinstance(each, Boolean):
+                found[name] = Written(true=(*usual.true_words, *each.true_words),
+                                      false=(*usual.false_words, *each.false_words))  # fmt: skip
+            elif isinstance(each, Calendar):
+                found[name] = Written(dates=each.written or usual.dates)
+            if name in found and (problem := found[name].problem()):
+                raise SchemaError(f"schema: {name}: {problem}")
+        return {name: each for name, each in found.items() if each != USUAL}
+
+
+@dataclass(frozen=True)
+class Target:
+    """A column to predict: one of `classes`, or (None) a number in the public `range`. `leave_out`: rows without an
+    answer are left out of its jobs; else there are none. `also_feature`: the models of other targets read it.
+    `prevalence`: the declared share of each class, 1 together; () where none is declared.
+    """
+
+    name: str
+    classes: tuple[ClassLabel, ...] | None
+    range: tuple[float, float] | None
+    leave_out: bool = False
+    also_feature: bool = False
+    prevalence: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Schema:
+    """A checked schema. `digest`: sha256 of the file's bytes, so that a ledger entry can name it.
+
+    `ends`: of each number, the range that is declared, or its outer cut points. Of several `targets` a model learns
+    one: `question` gives the schema of that one, which is what learners are given. `groups`: public bins of columns by
+    which an evaluation may tell people apart, and no learner does. `form`, `written`: how files are written, and each
+    column not written as usual. `measures`: numbers that are no ids, whatever their names say.
+    """
+
+    targets: tuple[Target, ...]
+    records: int
+    features: tuple[Feature, ...]
+    ignore: tuple[str, ...]
+    digest: str
+    ends: Mapping[str, tuple[float, float]] = field(default_factory=dict, compare=False)
+    groups: tuple[Feature, ...] = ()
+    form: Form = PLAIN
+    written: Mapping[str, Written] = field(default_factory=dict, compare=False)
+    measures: frozenset[str] = frozenset()
+    refined: tuple[SchemaProfile, ...] = ()
+
+    @property
+    def stored(self) -> tuple[Feature, ...]:
+        """Whose codes are kept of every row: features, then groups."""
+        return (*self.features, *self.groups)
+
+    def group(self, name: str) -> Feature:
+        """The group of this name. InputError where the schema names none."""
+        found = next((each for each in self.groups if each.name == name), None)
+        if found is None:
+            has = [each.name for each in self.groups]
+            raise InputError(f"group={name!r:.80}: the schema names no such group under `groups`; it has {has}")
+        return found
+
+    def written_as(self, name: str) -> Written:
+        """How a column is written."""
+        return self.written.get(name, USUAL)
+
+    @property
+    def only(self) -> Target:
+        """The target. InputError where there are several."""
+        if len(self.targets) > 1:
+            which_target(
+                f"the schema has {len(self.targets)} targets", self.target_names, "choose one: schema.question"
+            )
+        return self.targets[0]
+
+    @property
+    def target(self) -> str:
+        """The name of the only target."""
+        return self.only.name
+
+    @property
+    def classes(self) -> tuple[ClassLabel, ...] | None:
+        """The classes of the only target; None where it is a number."""
+        return self.only.classes
+
+    @property
+    def target_range(self) -> tuple[float, float] | None:
+        """The public range of the only target; None where it has classes."""
+        return self.only.range
+
+    @property
+    def prevalence(self) -> tuple[float, ...]:
+        """The declared shares of the only target's classes; () where none are."""
+        return self.only.prevalence
+
+    @property
+    def target_names(self) -> tuple[str, ...]:
+        """Every target's name, in the file's order."""
+        return tuple(target.name for target in self.targets)
+
+    def question(self, name: str | None, parameters: Mapping[str, Any] | None = None) -> Schema:
+        """The schema of one target: itself alone to be predicted, by all features but the column itself, or by those
+        that a job's `parameters` name (`reading`). None: the only one there is. InputError where there is no such
+        target, or None does not say which.
+        """
+        found = [target for target in self.targets if target.name == (self.target if name is None else name)]
+        if not found:
+            which_target(f"{name!r:.80} is no target of this schema", self.target_names, "choose one of its targets")
+        rest = tuple(feature for feature in self.features if feature.name != found[0].name)
+        asked = replace(self, targets=tuple(found), features=rest)
+        return asked.reading(*((parameters or {}).get(word) for word in READING))
+
+    def reading(self, features: object = None, without: object = None) -> Schema:
+        """Return the schema of a model that reads these features alone, or all but some (`reading.chosen`)."""
+        read = chosen(self.features, features, without)
+        return self if len(read) == len(self.features) else replace(self, features=read)
+
+
+def which_target(why: str, names: Sequence[str], then: str) -> NoReturn:
+    """InputError that asks which target is meant."""
+    raise InputError(f"target: {why}: {', '.join(names)}; {then}", targets=list(names))
+
+
+@lru_cache(maxsize=16)  # of which many ask again and again: each price, each job twice
+def parse_schema(raw: bytes) -> Schema:
+    """YAML bytes -> Schema; anything unknown, incomplete or double raises SchemaError naming the place."""
+    if len(raw) > MAX_BYTES:
+        raise SchemaError(f"schema: {len(raw)} bytes; at most {MAX_BYTES}")
+    try:
+        body = yaml.load(raw.decode(), Loader)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # PyYAML lets Python's own ValueError through
+        raise SchemaError(f"schema: not YAML: {error}") from error
+    return schema_from(body, raw)
+
+
+def schema_from(body: Any, raw: bytes) -> Schema:
+    """What was read from `raw`, checked. SchemaError names the place."""
+    if not isinstance(body, dict):
+        found = "an empty file" if body is None else "a file without keys"
+        raise SchemaError(f"schema: {found}; must have target, records and features")
+    if blank := blanks(body):
+        raise SchemaError(f"schema: still {FILL_IN}, for you to fill in from public knowledge: {', '.join(blank)}")
+    try:
+        file = _File.model_validate(body)
+    except ValidationError as error:
+        raise SchemaError("schema: " + "; ".join(_say(problem) for problem in error.errors())) from None
+    _check_names(file)
+    try:
+        features = tuple(kind.feature(name) for name, kind in file.features.items())
+        groups = tuple((kind or file.features[name]).feature(name) for name, kind in file.groups.items())
+    except ModelInvalid as error:  # names and values that a released model could not carry
+        raise SchemaError(f"schema: {error.message}") from None
+    every = {**file.groups, **file.features}.items()
+    ends = dict[str, tuple[float, float]]()
+    for name, kind in every:
+        if isinstance(kind, Numeric):
+            ends[name] = kind.range or (min(kind.edges or ()), max(kind.edges or ()))
+        elif isinstance(kind, Calendar):
+            ends[name] = (kind.ends()[0], kind.ends()[-1])
+    for each in groups:
+        if each.bins > MAX_GROUP_BINS:
+            raise SchemaError(
+                f"schema: groups.{each.name}: {each.bins} bins; at most {MAX_GROUP_BINS}: give it `edges`"
+            )
+    return Schema(
+        file.questions(), file.records, features, file.ignore, hashlib.sha256(raw).hexdigest(), ends, groups,
+        Form(file.format.delimiter, file.format.encoding), file.written(),
+        frozenset(name for name, kind in file.features.items() if isinstance(kind, Numeric) and kind.measure),
+        tuple(SchemaProfile(**profile.model_dump()) for profile in file.refined or ()),
+    )  # fmt: skip
+
+
+def _check_names(file: _File) -> None:
+    targets = file.questions()
+    for target in targets:
+        _check_target(target, file, len(targets))
+    for name, kind in file.groups.items():
+        own = file.features.get(name)
+        if any(name == target.name for target in targets) or (kind or own) is None:
+            raise SchemaError(f"schema: groups.{name}: must be a feature, or have a type of its own, and be no target")
+        if kind is not None and own is not None and kind.type != own.type:
+            raise SchemaError(f"schema: groups.{name}: the feature is {own.type}, and so must the group be")
+    names = dict.fromkeys((*file.features, *file.groups, *(target.name for target in targets)))
+    for name in names.keys() & set(file.ignore):
+        raise SchemaError(f"schema: ignore: {name!r} is used as a feature, a group or the target")
+    for name in names:
+        if not name or len(name) > LONGEST or not name.isprintable():
+            raise SchemaError(f"schema: {name!r}: a column name has 1 to {LONGEST} printable characters")
+
+
+def _check_target(target: Target, file: _File, targets: int) -> None:
+    """A target is a feature of the others' models only where the schema says so twice: here and under `features`."""
+    name, feature = target.name, file.features.get(target.name)
+    if target.also_feature and (feature is None or targets == 1):
+        raise SchemaError(
+            f"schema: targets.{name}: also_feature needs the column under `features` as well, and another target"
+        )
+    if feature is None:
+        return
+    if not target.also_feature:
+        hint = "" if targets == 1 else "; where the models of other targets may read it, say `also_feature: true`"
+        raise SchemaError(f"schema: features.{name}: the target cannot be a feature{hint}")
+    if (target.classes is None) != isinstance(feature, Numeric):
+        raise SchemaError(
+            f"schema: features.{name}: a target with a range is a numeric feature, one with classes is not"
+        )
+    if len(file.features) == 1:
+        raise SchemaError(f"schema: targets.{name}: there is no other feature to learn it from")
+
+
+def _say(problem: Any) -> str:
+    where = ".".join(str(part) for part in problem["loc"] if part not in KINDS)
+    hint = ""
+    if problem["type"] in ("string_type", "int_type") and isinstance(problem.get("input"), bool):
+        hint = " (YAML reads yes, no, on, off as booleans: put quotes around it)"
+    if problem["type"] == "missing":
+        hint = f" ({PUBLIC_ONLY})"
+    return f"{where or 'file'}: {problem['msg'].removeprefix('Value error, ')}{hint}"
+
+
+def schema_of(home: Home, dataset: Dataset) -> Schema:
+    """The public schema as registered. Reads no rows. LedgerUnavailable where the home has lost the file."""
+    path = home.datasets / dataset.registration.commitment / "schema.yaml"
+    if not path.exists():
+        name = dataset.registration.name
+        raise LedgerUnavailable(f"dataset={name}: its files are not in the home; restore datasets/ from a backup")
+    schema = parse_schema(path.read_bytes())
+    if schema.digest != dataset.registration.schema:
+        raise SchemaError(f"dataset={dataset.registration.name}: its schema file is not the registered one")
+    return schema

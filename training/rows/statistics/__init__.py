@@ -1,0 +1,1 @@
+"""The sums that learners ask of rows."""

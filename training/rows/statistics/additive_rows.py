@@ -1,0 +1,271 @@
+"""Rows seen by a released additive model: the score of each row, and integer sums of residuals over leaves.
+
+The terms and the leaves are public; what the rows derive from them stays with them, as a cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accountant.errors import InputError
+from training.rows import kernels
+from training.rows.packed.scratch import scratch
+from training.rows.partitions.partition import Integers, Partition
+from training.rows.partitions.rows import Rows
+
+MEMO = "additive"
+BLOCK = 1 << 20  # rows whose values are held at one time
+WIDEST = 1 << 30  # of a score without its constant, whatever the row: 32 bits hold it, and what is added to it
+
+
+@dataclass(frozen=True)
+class Joint:
+    """Two features as one: a row is in the cell of the groups that its codes of both are in. `features`: their places;
+    `groups`: the group of each code of either.
+    """
+
+    features: tuple[int, int]
+    groups: tuple[tuple[int, ...], tuple[int, ...]]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Groups of the first and of the second."""
+        return max(self.groups[0]) + 1, max(self.groups[1]) + 1
+
+    @property
+    def cells(self) -> int:
+        """How many."""
+        rows, columns = self.shape
+        return rows * columns
+
+    def codes(self, part: Partition) -> NDArray[Any]:
+        """The cell of each row: (rows,)."""
+        [found] = scratch((1, part.size), np.uint8 if self.cells <= 256 else np.uint16, part.folder)
+        kernels.additive.join(*self.sides(part), found)
+        return np.asarray(found)
+
+    def sides(self, part: Partition) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.uint16], NDArray[np.uint16]]:
+        """Codes of both features, and what each of them adds to the number of the cell."""
+        down = np.array(self.groups[0], np.uint16) * np.uint16(self.shape[1])
+        one, other = map(part.codes, self.features)
+        return one, other, down, np.array(self.groups[1], np.uint16)
+
+
+@dataclass
+class _Known:
+    """Kept in `memo`: the terms that were applied, and the score of each row by them, without the constant; and the
+    cell of each row of every joint."""
+
+    terms: tuple[Integers, ...]
+    scores: NDArray[np.int32]
+    joints: tuple[Joint, ...]
+    cells: list[NDArray[Any]]
+
+    def codes(self, part: Partition, feature: int) -> NDArray[Any]:
+        """Of a feature, or of the joints, which stand behind the features."""
+        alone = len(part.widths)
+        return part.codes(feature) if feature < alone else self.cells[feature - alone]
+
+
+class AdditiveRows:
+    """Rows under the terms released so far, one (bins,) array of integers per feature, and then one (cells,) for each
+    of the `joints`, which stand behind the features. Arrays are not changed once they were given here: a term that is
+    the same object is not looked at again.
+    """
+
+    def __init__(self, rows: Rows, terms: Sequence[Integers], joints: tuple[Joint, ...] = ()) -> None:
+        whole = np.concatenate(terms)
+        most = max(int(whole.max()), -int(whole.min())) * len(terms)  # nearly always tells
+        if most > WIDEST and sum(int(np.abs(term).max()) for term in terms) > WIDEST:
+            raise InputError(f"terms: the largest of each may add up to at most {WIDEST}")
+        self._rows, self._model = rows, (tuple(terms), joints)
+
+    def class_sums(self, feature: int, leaves: Integers, table: NDArray[np.int32], low: int) -> Integers:
+        """Sum per leaf of table[label, score - low]; `low` without the constant. (leaves,)"""
+        return self._rows.ask(ClassSums(self._model, feature, leaves, table, low))
+
+    def number_sums(self, feature: int, leaves: Integers, constant: int, clip: int, factor: int) -> Integers:
+        """Sum per leaf of the clipped residuals times factor / 2^FRACTION, toward zero. (leaves,)"""
+        return self._rows.ask(NumberSums(self._model, feature, leaves, constant, clip, factor))
+
+    def class_cells(self, pairs: Sequence[Joint], table: NDArray[np.int32], low: int) -> Integers:
+        """As `class_sums`, per cell of each pair: (pairs, most cells), 0 where a pair has fewer."""
+        return self._rows.ask(ClassCells(self._model, tuple(pairs), table, low))
+
+    def number_cells(self, pairs: Sequence[Joint], constant: int, clip: int, factor: int) -> Integers:
+        """As `number_sums`, per cell of each pair: (pairs, most cells), 0 where a pair has fewer."""
+        return self._rows.ask(NumberCells(self._model, tuple(pairs), constant, clip, factor))
+
+    def band_counts(self, last: Integers) -> Integers:
+        """Rows per class and band of scores: (2, bands); `last`: the last score of every band but the highest, without
+        the constant."""
+        return self._rows.ask(BandCounts(self._model, last))
+
+
+Model = tuple[tuple[Integers, ...], tuple[Joint, ...]]  # terms, and the joints that the last of them are of
+
+
+@dataclass(frozen=True)
+class ClassSums:
+    """As `AdditiveRows.class_sums`."""
+
+    model: Model
+    feature: int
+    leaves: Integers
+    table: NDArray[np.int32]
+    low: int
+
+    def __call__(self, part: Partition) -> Integers:
+        known = _known(part, self.model)
+        own = known.codes(part, self.feature), self.leaves, part.labels, known.scores
+        return kernels.additive.sum_classes(*own, self.table, self.low, int(self.leaves.max()) + 1)
+
+
+@dataclass(frozen=True)
+class NumberSums:
+    """As `AdditiveRows.number_sums`."""
+
+    model: Model
+    feature: int
+    leaves: Integers
+    constant: int
+    clip: int
+    factor: int
+
+    def __call__(self, part: Partition) -> Integers:
+        known = _known(part, self.model)
+        own = known.codes(part, self.feature), self.leaves, part.targets, known.scores
+        return kernels.additive.sum_numbers(*own, self.constant, self.clip, self.factor, int(self.leaves.max()) + 1)
+
+
+@dataclass(frozen=True)
+class ClassCells:
+    """As `AdditiveRows.class_cells`."""
+
+    model: Model
+    pairs: tuple[Joint, ...]
+    table: NDArray[np.int32]
+    low: int
+
+    def __call__(self, part: Partition) -> Integers:
+        scores = _known(part, self.model).scores
+
+        def values(some: slice, found: NDArray[np.int32]) -> None:
+            kernels.additive.class_values(part.labels[some], scores[some], self.table, self.low, found)
+
+        return _cell_sums(part, self.pairs, values)
+
+
+@dataclass(frozen=True)
+class NumberCells:
+    """As `AdditiveRows.number_cells`."""
+
+    model: Model
+    pairs: tuple[Joint, ...]
+    constant: int
+    clip: int
+    factor: int
+
+    def __call__(self, part: Partition) -> Integers:
+        scores, about = _known(part, self.model).scores, (self.constant, self.clip, self.factor)
+
+        def values(some: slice, found: NDArray[np.int32]) -> None:
+            kernels.additive.number_values(part.targets[some], scores[some], *about, found)
+
+        return _cell_sums(part, self.pairs, values)
+
+
+@dataclass(frozen=True)
+class BandCounts:
+    """As `AdditiveRows.band_counts`."""
+
+    model: Model
+    last: Integers
+
+    def __call__(self, part: Partition) -> Integers:
+        return kernels.additive.count_bands(part.labels, _known(part, self.model).scores, self.last)
+
+
+def _cell_sums(
+    part: Partition, pairs: tuple[Joint, ...], values: Callable[[slice, NDArray[np.int32]], None]
+) -> Integers:
+    """What `values` writes of some rows, added up over the cells of each pair: block by block, so that no value is
+    held for long.
+    """
+    found = np.zeros((len(pairs), max(pair.cells for pair in pairs)), np.int64)
+    sides, left = [pair.sides(part) for pair in pairs], np.empty(min(part.size, BLOCK), np.int32)
+    for start in range(0, part.size, BLOCK):
+        some = slice(start, min(start + BLOCK, part.size))
+        own = left[: some.stop - start]
+        values(some, own)
+        for pair, (one, other, down, across), sums in zip(pairs, sides, found, strict=True):
+            sums[: pair.cells] += kernels.additive.sum_joint(one[some], other[some], down, across, own, pair.cells)
+    return found
+
+
+@dataclass(frozen=True)
+class BinCounts:
+    """As `bin_counts`."""
+
+    feature: int
+
+    def __call__(self, part: Partition) -> Integers:
+        return kernels.additive.count_codes(part.codes(self.feature), part.widths[self.feature])
+
+
+@dataclass(frozen=True)
+class JointCounts:
+    """As `joint_counts`."""
+
+    joint: Joint
+
+    def __call__(self, part: Partition) -> Integers:
+        return kernels.additive.count_joint(*self.joint.sides(part), self.joint.cells)
+
+
+@dataclass(frozen=True)
+class SquareSum:
+    """As `square_sum`."""
+
+    constant: int
+    most: int
+
+    def __call__(self, part: Partition) -> Integers:
+        return np.array(kernels.additive.sum_squares(part.targets, self.constant, self.most), np.int64)
+
+
+def _known(part: Partition, model: Model) -> _Known:
+    """The score of each row by these terms, and its cell of every joint."""
+    terms, joints = model
+    known: _Known | None = part.memo.pop(MEMO, None)  # nothing half done is found after an exception
+    if known is None or known.joints != joints[: len(known.joints)]:
+        none = tuple(np.zeros(width, np.int64) for width in part.widths)
+        known = _Known(none, np.zeros(part.size, np.int32), (), [])
+    more = joints[len(known.joints) :]
+    before = (*known.terms, *(np.zeros(joint.cells, np.int64) for joint in more))
+    known = _Known(terms, known.scores, joints, [*known.cells, *(joint.codes(part) for joint in more)])
+    for feature, (old, new) in enumerate(zip(before, terms, strict=True)):
+        if old is not new and not np.array_equal(old, new):  # elsewhere every question brings its own
+            kernels.additive.add_change(known.codes(part, feature), (new - old).astype(np.int32), known.scores)
+    part.memo[MEMO] = known
+    return known
+
+
+def bin_counts(rows: Rows, feature: int) -> Integers:
+    """Rows per code of a feature: (bins,)."""
+    return rows.ask(BinCounts(feature))
+
+
+def joint_counts(rows: Rows, joint: Joint) -> Integers:
+    """Rows per cell: (cells,)."""
+    return rows.ask(JointCounts(joint))
+
+
+def square_sum(rows: Rows, constant: int, most: int) -> int:
+    """Sum of min(|target - constant|, most)^2 / most, each rounded down."""
+    return int(rows.ask(SquareSum(constant, most)))

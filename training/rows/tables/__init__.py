@@ -1,0 +1,1 @@
+"""Tables of rows: from a file, a frame or a query to encoded rows."""

@@ -1,0 +1,349 @@
+"""Rows come in here: Parquet and CSV through pyarrow, straight into packed integer bins. Only the steward sees these
+errors.
+
+Reading happens once, at registration, in batches: no Python per row, memory bounded by the packed bins. Errors name
+the column and the place in the file, never a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from accountant.errors import DataError
+from accountant.privacy.budget import Relation
+from models.features.features import CalendarFeature, CategoricalFeature, Codes, Feature, NumericFeature, RawColumns
+from training.rows import kernels
+from training.rows.packed.cells import Cells, Span, grid_of, spans_of
+from training.rows.partitions.partition import TARGET_GRID
+from training.rows.partitions.rows import Rows
+from training.rows.people.people import missing_texts
+from training.rows.schema.schema import Schema, Target
+from training.rows.schema.written import PLAIN, USUAL, Form
+from training.rows.sources.cells import calendar_numbers, read_as_written
+from training.rows.sources.files import BATCH_ROWS, Kinds, Table, ending
+from training.rows.sources.folders import open_table
+
+NO_CLASS = np.uint8(255)  # stored in place of an answer that is missing; there are at most 255 classes, from 0
+NO_NUMBER = np.int32(-(1 << 31))  # the same, far below -TARGET_GRID
+ANSWER_BINS = 32
+_ANSWER_CUTS = tuple(2 * at / ANSWER_BINS - 1 for at in range(1, ANSWER_BINS))  # in halves of the range
+
+
+def bin_dtype(features: Sequence[Feature]) -> type[np.uint8] | type[np.uint16]:
+    """The smallest integers that hold every bin of these features."""
+    return np.uint8 if max(feature.bins for feature in features) <= 256 else np.uint16
+
+
+def read_batches(data: Path | Table, schema: Schema, also: Sequence[str] = ()) -> Iterator[pa.RecordBatch]:
+    """Batches with the schema's columns (and `also`), each read as the schema says that it is written, after checking
+    names. Raises DataError on anything else.
+    """
+    wanted = [*dict.fromkeys((*(feature.name for feature in schema.stored), *schema.target_names, *also))]
+    described = [*schema.stored, *(NumericFeature(each.name, ()) for each in schema.targets if each.classes is None)]
+    texts = dict.fromkeys(schema.target_names, pa.string()) | dict.fromkeys(also, pa.binary())  # ids: in any encoding
+    with reading(data):
+        table = open_table(data, schema.form) if isinstance(data, Path) else data
+        types = table.types()
+        absent = {*wanted} - types.keys()
+        if absent and None in types.values():  # then the first line may be a row: nothing of it is repeated
+            raise DataError(
+                f"columns {sorted(absent)}: in the schema but not in the first line of {table.name}, which must be a "
+                f"header with the columns' names, parted by {schema.form.delimiter!r} as the schema's `format` says"
+            )
+        check_names([*types], schema, also)
+        yield from written_batches(table, described, schema, wanted, texts)
+
+
+def written_batches(
+    table: Table, features: Sequence[Feature], schema: Schema | None, wanted: Sequence[str], kinds: Kinds
+) -> Iterator[pa.RecordBatch]:
+    """Batches of the `wanted` columns, of which the `features` are read as the schema says that they are written;
+    None: as usual. `kinds`: what others are read as, where the file says no types.
+    """
+    plain = {each.name: each for each in features}
+    forms = {name: schema.written_as(name) if schema else USUAL for name in plain}
+    special = {name: each for name, each in plain.items() if forms[name] != USUAL or isinstance(each, CalendarFeature)}
+    numbers = {each.name for each in features if isinstance(each, NumericFeature)} - special.keys()
+    kinds = {**kinds, **{name: pa.float64() if name in numbers else pa.string() for name in plain}}
+    start = 0
+    for batch in table.batches(wanted, kinds):
+        for name, feature in special.items():
+            place = batch.schema.get_field_index(name)
+            batch = batch.set_column(place, name, read_as_written(feature, batch[name], forms[name], start))
+        yield batch
+        start += len(batch)
+
+
+@contextmanager
+def reading(data: Path | Table) -> Iterator[None]:
+    """What a reader raises becomes a DataError that names the file, and quotes nothing of it."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise DataError(f"data={data}: no such file") from None
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        kind = (ending(data) if isinstance(data, Path) else "").lstrip(".") or "rows"
+        raise DataError(f"data={data.name}: cannot be read as {kind} with this schema: {public_part(error)}") from None
+
+
+def most_rows(data: Path | Table, form: Form = PLAIN) -> int:
+    """As many rows as there are, or, of a .csv, may be: the ends of its lines."""
+    return (open_table(data, form) if isinstance(data, Path) else data).most_rows()
+
+
+def check_names(names: Sequence[str], schema: Schema, also: Sequence[str] = ()) -> None:
+    """Every column of the schema is there, and no column is there that the schema does not speak of."""
+    wanted = {feature.name for feature in schema.stored} | {*schema.target_names, *also}
+    absent, unknown = wanted - set(names), set(names) - wanted - set(schema.ignore)
+    if absent:
+        raise DataError(f"columns {sorted(absent)}: in the schema but not in the data, which has {sorted(names)}")
+    if unknown:
+        raise DataError(
+            f"columns {sorted(unknown)}: in the data but not in the schema; add them to `features` or to `ignore`"
+        )
+    if len(set(names)) != len(names):
+        raise DataError("columns: a name stands there twice")
+
+
+def check_left_out(schema: Schema, relation: Relation) -> None:
+    """Under replace-one the number of rows is public, so how many lack an answer would be."""
+    for target in schema.targets:
+        if target.leave_out and relation is Relation.REPLACE_ONE:
+            raise DataError(f"{target.name}: `missing: leave-out` needs add-remove: how many are left out is private")
+
+
+def encode_column(feature: Feature, column: pa.Array, start: int = 0) -> Codes:
+    """An Arrow column -> codes, by the feature's own law. Texts are looked up once per distinct value."""
+    if isinstance(feature, CategoricalFeature):
+        words = _texts(feature.name, column).dictionary_encode()
+        codes = np.append(
+            feature.encode(np.asarray(words.dictionary.to_pylist(), dtype=object)), np.uint16(feature.missing)
+        )
+        return np.asarray(
+            codes[words.indices.fill_null(len(words.dictionary)).to_numpy(zero_copy_only=False)], np.uint16
+        )
+    if isinstance(feature, NumericFeature):
+        numbers = raw_values(feature, column)
+        if len(feature.edges) > kernels.votes.FEW_EDGES:
+            return feature.encode(numbers)
+        return kernels.votes.encode_numbers(numbers, np.array(feature.edges, float), feature.missing)
+    return feature.encode(_flags(feature.name, column, start))
+
+
+def encode_finely(feature: NumericFeature, span: Span, column: pa.Array) -> tuple[Codes, Codes]:
+    """A column of numbers -> its codes as `encode_column` gives them, and those of its fine cells."""
+    grid = grid_of(feature, span)
+    fine, table = grid.encode(_numbers(feature.name, column)), grid.declared.astype(bin_dtype([feature]))
+    codes = np.empty(len(fine), table.dtype)
+    kernels.cells.merge(fine, table, codes)
+    return codes, fine
+
+
+def encode_labels(schema: Schema, column: pa.Array, start: int = 0) -> NDArray[np.uint8]:
+    """Class labels -> index in `classes`. A label that is missing or not listed raises, naming its row; where the
+    target leaves out rows without an answer, a missing one is NO_CLASS, and only one that is not listed raises.
+    """
+    target = schema.only
+    assert target.classes is not None
+    texts = _texts(target.name, column)
+    index = pc.index_in(texts, value_set=pa.array([str(label) for label in target.classes], type=texts.type))
+    if target.leave_out:
+        index = pc.if_else(
+            pc.and_(pc.is_null(index), missing_texts(texts)), pa.scalar(int(NO_CLASS), pa.int32()), index
+        )
+    if index.null_count:
+        row = start + int(pc.index(pc.is_null(index), True).as_py())
+        raise DataError(
+            f"{target.name}, data row {row}: missing, or not one of the classes {list(target.classes)}", row=row
+        )
+    return np.asarray(index.to_numpy(zero_copy_only=False), dtype=np.uint8)
+
+
+def encode_targets(schema: Schema, column: pa.Array, start: int = 0) -> NDArray[np.int32]:
+    """A number to predict -> int32 in -TARGET_GRID..TARGET_GRID: clipped to the public range, centred on its middle,
+    on a grid of half the range / TARGET_GRID. [100, 101] thus behaves as [0, 1]. Infinities lie beyond the range, and
+    nobody counts what was clipped. A missing target raises, naming its row, or is NO_NUMBER where such rows are left
+    out.
+    """
+    target = schema.only
+    assert target.range is not None
+    numbers, (low, high) = _numbers(target.name, column), target.range
+    missing = np.isnan(numbers)
+    if missing.any() and not target.leave_out:
+        row = start + int(missing.argmax())
+        raise DataError(f"{target.name}, data row {row}: missing; every row needs a number to learn from", row=row)
+    middle, half = low / 2 + high / 2, high / 2 - low / 2  # halves first: the difference of two floats may overflow
+    steps = np.rint((np.clip(np.where(missing, middle, numbers), low, high) - middle) / half * TARGET_GRID)
+    steps = np.clip(steps, -TARGET_GRID, TARGET_GRID).astype(np.int32)
+    return np.where(missing, NO_NUMBER, steps)
+
+
+def encode_answers(schema: Schema, column: pa.Array, start: int = 0) -> NDArray[Any]:
+    """What is to be learnt, as `Rows` holds it: class indices uint8, or a number's targets int32."""
+    return encode_targets(schema, column, start) if schema.classes is None else encode_labels(schema, column, start)
+
+
+def has_answer(answers: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which rows have an answer, of what `encode_answers` gave: whether one has depends on that row alone."""
+    return np.asarray(answers != (NO_NUMBER if answers.dtype == np.int32 else NO_CLASS))
+
+
+def answer_dtype(schema: Schema) -> type[np.int32] | type[np.uint8]:
+    """Of what `encode_answers` gives."""
+    return np.int32 if schema.classes is None else np.uint8
+
+
+def answer_feature(target: Target) -> CategoricalFeature | NumericFeature:
+    """The public bins in which answers are counted: its classes, or ANSWER_BINS of its range, then those missing."""
+    if target.classes is not None:
+        return CategoricalFeature(target.name, tuple(map(str, target.classes)))
+    low, high = target.range or (0.0, 0.0)
+    edges = dict.fromkeys(low / 2 + high / 2 + (high / 2 - low / 2) * at for at in _ANSWER_CUTS)
+    return NumericFeature(target.name, tuple(edges))
+
+
+def answer_codes(target: Target, answers: NDArray[Any]) -> NDArray[Any]:
+    """Stored answers -> codes of `answer_feature`."""
+    feature = answer_feature(target)
+    if isinstance(feature, CategoricalFeature):
+        codes = answers.astype(np.uint16)
+    else:
+        codes = np.searchsorted(np.array(_ANSWER_CUTS) * TARGET_GRID, answers, side="left").astype(np.uint16)
+    return np.where(has_answer(answers), codes, np.uint16(feature.missing)).astype(bin_dtype([feature]))
+
+
+def _texts(name: str, column: pa.Array) -> Any:
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column = column.dictionary_decode()
+        kind = column.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_integer(kind):
+        return column.cast(pa.large_string())
+    if pa.types.is_null(kind):
+        return column.cast(pa.large_string())
+    raise DataError(f"column {name!r}: holds {kind}; the schema wants texts or whole numbers")
+
+
+def _numbers(name: str, column: pa.Array) -> NDArray[np.float64]:
+    kind = column.type
+    if not (
+        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind)
+    ):
+        raise DataError(f"column {name!r}: holds {kind}; the schema wants numbers")
+    if kind != pa.float64() or column.null_count:
+        column = column.cast(pa.float64(), safe=False).fill_null(float("nan"))
+    return np.asarray(column.to_numpy(zero_copy_only=False), np.float64)
+
+
+def _flags(name: str, column: pa.Array, start: int) -> NDArray[np.float64]:
+    kind = column.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        lower = pc.utf8_lower(column)
+        table = {"true": 1.0, "1": 1.0, "yes": 1.0, "false": 0.0, "0": 0.0, "no": 0.0, "": float("nan")}
+        index = pc.index_in(lower, value_set=pa.array(list(table), type=lower.type))
+        bad = pc.and_(pc.is_null(index), pc.is_valid(column))
+        numbers = np.append(np.array(list(table.values())), np.nan)[
+            index.fill_null(len(table)).to_numpy(zero_copy_only=False)
+        ]
+    elif pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_null(kind):
+        numbers = np.asarray(
+            column.cast(pa.float64(), safe=False).fill_null(float("nan")).to_numpy(zero_copy_only=False), np.float64
+        )
+        bad = pa.array(~np.isnan(numbers) & (numbers != 0) & (numbers != 1))
+    else:
+        raise DataError(f"column {name!r}: holds {kind}; the schema wants booleans")
+    if pc.any(bad).as_py():
+        row = start + int(pc.index(bad, True).as_py())
+        raise DataError(f"{name}, data row {row}: neither true nor false", row=row)
+    return np.asarray(numbers, np.float64)
+
+
+def public_part(error: Exception) -> str:
+    """The kind of an Arrow error and its first words: Arrow quotes values of the file after them."""
+    if isinstance(error, UnicodeDecodeError):
+        return f"not {error.encoding.upper()}; the schema's `format` says the encoding"
+    return f"{type(error).__name__} ({str(error).split(':')[0][:80]})"
+
+
+def table_of(X: Any) -> pa.Table:
+    """A pyarrow Table from a Table, a pandas DataFrame or a mapping of columns."""
+    if isinstance(X, pa.Table):
+        return X
+    if not isinstance(X, dict) and not hasattr(X, "__arrow_c_stream__"):
+        raise DataError(f"X: {type(X).__name__}; must be a pyarrow Table, a DataFrame or a mapping of columns")
+    try:
+        return pa.table(X)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError) as error:
+        raise DataError(f"X: not columns of one length and type each ({type(error).__name__})") from None
+
+
+def _label_column(y: Any) -> pa.Array:
+    if isinstance(y, pa.ChunkedArray):
+        return y.combine_chunks()
+    try:
+        return pa.array(y)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError) as error:
+        raise DataError(f"y: not a column of labels of one type ({type(error).__name__})") from None
+
+
+def columns_of(schema: Schema, X: Any) -> RawColumns:
+    """Raw columns for the released ensemble's own encoder, from a table."""
+    table = table_of(X)
+    absent = [feature.name for feature in schema.features if feature.name not in table.column_names]
+    if absent:
+        raise DataError(f"columns {absent}: in the schema but not in X")
+    return {feature.name: raw_values(feature, table[feature.name].combine_chunks()) for feature in schema.features}
+
+
+def raw_values(feature: Feature, column: pa.Array) -> NDArray[Any]:
+    """A column as the released ensemble's encoder takes it: texts or floats (n,); DataError where it is neither."""
+    if isinstance(feature, CategoricalFeature):
+        return np.asarray(_texts(feature.name, column).to_numpy(zero_copy_only=False), dtype=object)
+    if isinstance(feature, CalendarFeature):
+        return calendar_numbers(feature, column)
+    return _numbers(feature.name, column) if isinstance(feature, NumericFeature) else _flags(feature.name, column, 0)
+
+
+def rows_of(schema: Schema, X: Any, y: Any, relation: Relation) -> Rows:
+    """Packed rows of a table in memory: the notebook's way in."""
+    table = table_of(X)
+    absent = [feature.name for feature in schema.features if feature.name not in table.column_names]
+    if absent:
+        raise DataError(f"columns {absent}: in the schema but not in X")
+    labels = encode_answers(schema, _label_column(y))
+    check_left_out(schema, relation)
+    if len(labels) != len(table) or not len(labels):
+        raise DataError(f"y: {len(labels)} labels for {len(table)} rows; as many labels as rows, and at least one")
+    if relation is Relation.REPLACE_ONE and len(labels) != schema.records:
+        raise DataError(
+            f"records={schema.records}: under replace-one the schema's public count must be the number of rows"
+        )
+    bins = np.empty((len(schema.features), len(labels)), dtype=bin_dtype(schema.features))
+    present = has_answer(labels) if schema.only.leave_out else slice(None)
+    start = 0
+    for batch in table.select([feature.name for feature in schema.features]).to_batches(max_chunksize=BATCH_ROWS):
+        for codes, feature in zip(bins, schema.features, strict=True):
+            codes[start : start + len(batch)] = encode_column(feature, batch[feature.name], start)
+        start += len(batch)
+    spans = spans_of(schema.features, schema.ends)
+
+    numbers = [at for at, span in enumerate(spans) if span is not None]
+
+    def load(number: int) -> Codes:
+        feature, span = schema.features[numbers[number]], spans[numbers[number]]
+        assert isinstance(feature, NumericFeature)
+        assert span is not None
+        return encode_finely(feature, span, table[feature.name].combine_chunks())[1][present]
+
+    cells = Cells(schema.features, spans, cache(load))
+    widths = [feature.bins for feature in schema.features]
+    return Rows(bins[:, present], labels[present], widths, len(schema.classes or ()), cells=cells)

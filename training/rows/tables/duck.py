@@ -1,0 +1,152 @@
+"""What DuckDB answers about files, or from a database of its own, read once: as a file beside the packed rows, which is
+deleted when they are packed. It is given what was named and nothing else: no other file, no network, no extension that
+is not part of it, and it writes nowhere.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import csv, dataset, ipc
+
+from accountant.errors import DataError, InputError, LedgerUnavailable
+from accountant.system.processors import processors
+from training.rows.packed.working import working_folder
+from training.rows.people.people import NULLS
+from training.rows.schema.written import Form
+from training.rows.sources import remote
+from training.rows.sources.catalogs import Check, DuckCatalog, nothing
+from training.rows.sources.files import ARROW, BATCH_ROWS, ending
+from training.rows.sources.folders import FolderTable, open_table
+from training.rows.tables.data import reading
+
+BEGINNING, ROWS = "duckdb:", "rows"  # what the files' rows are called in a query
+NATIVE = (".duckdb", ".ddb", ".db")
+MEMORY = "256MB"  # what it may hold before it uses the disk
+FORMS = "must be like duckdb:wards.duckdb, duckdb:'visits/*.parquet' or duckdb:s3://bucket/folder"
+CLOSED = {
+    "enable_external_access": "false",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "allow_community_extensions": "false",
+    "python_enable_replacements": "false",
+    "memory_limit": MEMORY,
+}
+
+
+def is_duckdb(data: str) -> bool:
+    """Whether `--data` asks DuckDB."""
+    return data.startswith(BEGINNING)
+
+
+@contextmanager
+def answered(
+    data: str, query: str | None, name: str | None, form: Form, folder: Path, check: Check = nothing
+) -> Iterator[Path]:
+    """A file of what `query` answers, or of the whole table `name`, while it is needed. `form`: how a .csv is written.
+    `check` looks at the database before anything is read of it.
+
+    InputError where nothing says what to read, it is no select, or DuckDB is not installed; DataError where a file
+    cannot be read, or DuckDB refuses.
+    """
+    place = data.removeprefix(BEGINNING)
+    place = place.removeprefix("///") if place.startswith("///") else place  # as SQLAlchemy's URLs are
+    if (query is None) == (name is None):
+        raise InputError(f"data: of DuckDB, say either --query or --table; the rows of files are its table {ROWS}")
+    if not place:
+        raise InputError(f"data={data}: {FORMS}")
+    if remote.is_remote(place):
+        with remote.fetched(place, folder) as fetched:
+            yield from _answered(data, fetched, query, name, form, folder, check)
+    else:
+        yield from _answered(data, Path(place), query, name, form, folder, check)
+
+
+def _answered(
+    data: str, source: Path, query: str | None, name: str | None, form: Form, folder: Path, check: Check
+) -> Iterator[Path]:
+    duckdb, native = _driver(), source.suffix.lower() in NATIVE
+    if native and not source.is_file():
+        raise DataError(f"data={data}: no such file")
+    quoted = ".".join('"' + part.replace('"', '""') + '"' for part in (name or "").split("."))
+    asked = f"select * from {quoted}" if query is None else query
+    folder.mkdir(mode=0o700, exist_ok=True)
+    with working_folder(folder) as place:
+        settings = {**CLOSED, "threads": str(processors()), "temp_directory": str(place / "spilt")}
+        path = place / "query.arrow"
+        try:
+            with duckdb.connect(str(source) if native else ":memory:", read_only=native, config=settings) as connection:
+                if not native:
+                    with reading(source):
+                        connection.register(ROWS, _dataset(source, form))
+                connection.execute("set lock_configuration = true")
+                check(DuckCatalog(connection, native))
+                _copy(duckdb, connection, asked, path)
+        except (duckdb.Error, pa.ArrowException) as error:
+            raise DataError(f"data={data}: {_kind(duckdb, error)}. Nothing was registered") from None
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                raise
+            raise LedgerUnavailable(
+                f"disk: no room for what DuckDB answers where the home's datasets lie ({error.strerror}). Nothing was "
+                "registered"
+            ) from None
+        yield path
+
+
+def _copy(duckdb: ModuleType, connection: Any, query: str, path: Path) -> None:
+    statements = connection.extract_statements(query)
+    if [each.type for each in statements] != [duckdb.StatementType.SELECT]:
+        raise InputError("query: must be one select")
+    found = connection.sql(statements[0]).to_arrow_reader(BATCH_ROWS)
+    with found, path.open("xb", buffering=0) as file, ipc.new_file(file, found.schema) as writer:
+        for batch in found:
+            writer.write_batch(batch)
+
+
+def _dataset(source: Path, form: Form) -> dataset.Dataset:
+    """The files as DuckDB scans them, as often as a query says so: Hive partitions are texts, and so is every cell of a
+    .csv, in which nothing is guessed. DataError where one differs from the first.
+    """
+    table = open_table(source, form)
+    kinds, keys = table.types(), table.keys if isinstance(table, FolderTable) else []
+    schema = pa.schema([(name, kind or pa.string()) for name, kind in kinds.items()])
+    files = table.files if isinstance(table, FolderTable) else (source,)
+    found = ending(files[0])
+    kind: Any = "parquet" if found == ".parquet" else "ipc"
+    if found not in (".parquet", *ARROW):
+        kind = dataset.CsvFileFormat(
+            csv.ParseOptions(delimiter=form.delimiter, newlines_in_values=True),
+            read_options=csv.ReadOptions(encoding="utf8" if form.encoding == "utf-8" else form.encoding),
+            convert_options=csv.ConvertOptions(
+                column_types={field.name: field.type for field in schema}, null_values=NULLS, strings_can_be_null=True
+            ),
+        )
+    parts = dataset.partitioning(pa.schema([schema.field(name) for name in keys]), flavor="hive") if keys else None
+    root = str(table.root) if isinstance(table, FolderTable) else None
+    return dataset.dataset(
+        [str(file) for file in files], schema, kind, partitioning=parts, partition_base_dir=root if keys else None
+    )
+
+
+def _driver() -> ModuleType:
+    try:
+        import duckdb  # an extra
+    except ImportError:
+        raise InputError("data=duckdb: it is not installed; install dpserve[duckdb]") from None
+    return duckdb
+
+
+def _kind(duckdb: ModuleType, error: Exception) -> str:
+    """Its own words where they speak of the query alone, before a row was read: others quote values."""
+    kinds = (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException)
+    said = f": {str(error).splitlines()[0][:200]}" if isinstance(error, kinds) else ""
+    if isinstance(error, duckdb.PermissionException):
+        said = ": the query reads or writes what --data does not name"
+    return f"DuckDB refused ({type(error).__name__}{said})"

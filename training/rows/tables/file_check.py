@@ -1,0 +1,280 @@
+"""Whether a file can be registered with a schema: every problem at once, for the steward alone.
+
+Rows are counted as a spreadsheet does: the header is row 1, and a line break within quotes begins no new one. What was
+found is told in kind, a date for instance, and never as it stands.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from accountant.errors import DataError
+from models.features.features import BooleanFeature, CalendarFeature, NumericFeature
+from training.rows.people.people import NULLS
+from training.rows.schema.schema import Schema
+from training.rows.schema.written import Written
+from training.rows.sources.cells import fitting
+from training.rows.sources.files import CsvTable, Table
+from training.rows.sources.folders import FolderTable, open_table
+from training.rows.sources.sniff import DATES, NO, YES, form_of
+
+FIRST = 5  # rows that are named of one problem
+_KINDS = (
+    ("a date", re.compile(r"\d{4}-\d\d-\d\d([ T].*)?|\d{1,2}[./-]\d{1,2}[./-]\d{2,4}( .*)?")),
+    ("a time", re.compile(r"\d{1,2}:\d\d(:\d\d(\.\d+)?)?")),
+    ("a number with a decimal comma", re.compile(r"[-+]?\d+,\d+")),
+    ("a number with a decimal point", re.compile(r"[-+]?\d+\.\d+")),
+    ("a number with marks between thousands", re.compile(r"[-+]?\d{1,3}([., '’]\d{3})+([.,]\d+)?")),
+    ("a number with a unit", re.compile(r"[-+<>~]?\s*\d+([.,]\d+)?\s*[^\d\s].*|[$€£]\s*\d.*")),
+)
+REMEDIES = {
+    "a date": "declare it `type: date` with its range and how it is `written`, or put the column under `ignore`",
+    "a time": "declare it `type: time` with its range, or put the column under `ignore`",
+    "a number with a decimal comma": 'say `decimal: ","` of the column, or `either` where others have points',
+    "a number with a decimal point": "say `decimal: either` of the column",
+    "a number with marks between thousands": "write 1000 for 1,000 in the whole column",
+    "a number with a unit": "keep the number alone, in one unit",
+    "a word for yes or no": "say what it means by `true_words` and `false_words` of the column",
+    "text": "declare the column `categorical` with its public values, or put it under `ignore`",
+    "nothing": "leave the row out, or say `missing: leave-out` of the target (under add-remove)",
+    "no class": "list the class in `classes`, or mend the row",
+    "a date that no calendar has": "mend the row",
+    **{f"a date written {each}": f"add {each} to `written` of the column, or write it as the others" for each in DATES},
+}
+Test = Callable[[str], str | None]
+
+
+@dataclass
+class Problem:
+    """`column` "" where it is of the whole file. `rows`: the first ones, `count`: how many there are."""
+
+    column: str
+    found: str
+    remedy: str
+    rows: list[int] = field(default_factory=list)
+    count: int = 0
+
+    def at(self, row: int) -> None:
+        """One more."""
+        self.count += 1
+        if len(self.rows) < FIRST:
+            self.rows.append(row)
+
+    def to_json(self) -> dict[str, Any]:
+        """For programs."""
+        return {"column": self.column, "found": self.found, "remedy": self.remedy, "rows": self.rows,
+                "count": self.count}  # fmt: skip
+
+    def __str__(self) -> str:
+        where = f"row {', '.join(map(str, self.rows))} as a spreadsheet counts: " if self.rows else ""
+        return f"{self.column or 'the file'}: {where}{self.found}; {self.remedy}"
+
+
+def check_file(schema: Schema, path: Path, most: int | None = None) -> list[Problem]:
+    """What keeps the rows from being registered; none where nothing does. DataError where there is no such file. At
+    `most` so many problems: then what follows is not looked at.
+    """
+    problems: dict[tuple[str, str], Problem] = {}
+
+    def note(column: str, found: str, remedy: str, row: int | None = None) -> None:
+        problem = problems.setdefault((column, found), Problem(column, found, remedy))
+        if row is not None:
+            problem.at(row)
+
+    try:
+        table = open_table(path, schema.form)
+        for part in table.parts if isinstance(table, FolderTable) else [table]:
+            where = f" (in {part.name})" if isinstance(table, FolderTable) else ""
+            keys = {*table.keys} if isinstance(table, FolderTable) else set()
+            tests = _tests(schema)
+            names, rows = (_csv if isinstance(part, CsvTable) else _typed)(part, schema, note)
+            _compare(schema, {*names, *keys}, note)
+            places = [(at, name, tests[name]) for at, name in enumerate(names) if name in tests]
+            for row, cells in rows:
+                for at, name, test in places:
+                    found = test(cells[at])
+                    if found is not None:
+                        note(name, f"{found}{where}", REMEDIES[found], row)
+                if most is not None and len(problems) >= most:
+                    return list(problems.values())
+    except FileNotFoundError:
+        raise DataError(f"data={path}: no such file") from None
+    except (pa.ArrowException, OSError, csv.Error, UnicodeError) as error:
+        note("", f"what cannot be read as {path.suffix[1:] or 'a table'} ({type(error).__name__})", "write it anew")
+    return list(problems.values())
+
+
+@contextmanager
+def explaining(schema: Schema, path: Path) -> Iterator[None]:
+    """A refusal of rows that do not fit also tells the first row, kind and remedy that the check of the file finds."""
+    try:
+        yield
+    except DataError as error:
+        problems = check_file(schema, path, most=1) if path.exists() else []
+        if not problems:
+            raise
+        said = {**error.details, "problem": problems[0].to_json()}
+        raise DataError(f"{error.message}. {problems[0]}", **said) from None
+
+
+def _compare(schema: Schema, names: set[str], note: Callable[..., None]) -> None:
+    wanted = {*(feature.name for feature in schema.stored), *schema.target_names}
+    for name in sorted(wanted - names):
+        note(name, "no such column", "name it in the first row as the schema does, or take it out of the schema")
+    for name in sorted(names - wanted - set(schema.ignore)):
+        note(name, "a column that the schema does not speak of", "add it to `features`, or to `ignore`")
+
+
+def _tests(schema: Schema) -> dict[str, Test]:
+    """By column: what is wrong with a cell, in kind; None where nothing is. Categories take anything."""
+    found: dict[str, Test] = {}
+    for feature in schema.stored:
+        written = schema.written_as(feature.name)
+        if isinstance(feature, CalendarFeature):
+            found[feature.name] = _dates(feature, written)
+        elif isinstance(feature, NumericFeature):
+            found[feature.name] = _numbers(written)
+        elif isinstance(feature, BooleanFeature):
+            words = written.truths()
+            found[feature.name] = lambda cell, words=words: (  # type: ignore[misc]
+                None if cell.strip().lower() in words or cell in NULLS else kind_of(cell)
+            )
+    for target in schema.targets:
+        classes, leave = {str(label) for label in target.classes or ()}, target.leave_out
+        number = _numbers(schema.written_as(target.name))
+
+        def test(cell: str, classes: set[str] = classes, leave: bool = leave, number: Test = number) -> str | None:
+            if cell in NULLS or not cell:
+                return None if leave else "nothing"
+            return (None if cell in classes else "no class") if classes else number(cell)
+
+        found[target.name] = test
+    return found
+
+
+def _numbers(written: Written) -> Test:
+    """What `float` reads, but for Python's own spelling; with the marks that are declared."""
+
+    def test(cell: str) -> str | None:
+        if not cell or cell in NULLS:
+            return None
+        wrong = written.decimal == "," and "." in cell
+        try:
+            float(cell.replace(",", ".") if written.decimal != "." and cell.count(",") == 1 else cell)
+        except ValueError:
+            return kind_of(cell)
+        return kind_of(cell) if wrong else "text" if "_" in cell else None
+
+    return test
+
+
+def _dates(feature: CalendarFeature, written: Written) -> Test:
+    """As registration reads them, each text once."""
+    known: dict[str, str | None] = {}
+
+    def fits(cell: str, as_written: Written) -> bool:
+        found = (re.fullmatch(pattern, cell.strip(), re.ASCII) for pattern in fitting(feature, as_written))
+        return any(match is not None and _real(match.groupdict()) for match in found)
+
+    def test(cell: str) -> str | None:
+        if cell in known:
+            return known[cell]
+        if cell.strip() in NULLS or fits(cell, written):
+            known[cell] = None
+        else:
+            other = next((each for each in DATES if fits(cell, Written(dates=(each,)))), None)
+            known[cell] = kind_of(cell) if feature.kind == "time" or other is None else f"a date written {other}"
+        return known[cell]
+
+    return test
+
+
+def _real(parts: Mapping[str, str | None]) -> bool:
+    """Whether the calendar has it."""
+    year, month, day, hour, minute, second = (
+        int(parts.get(name) or default)
+        for name, default in (("year", 1970), ("month", 1), ("day", 1), ("hour", 0), ("minute", 0), ("second", 0))
+    )
+    try:
+        datetime(year, month, day, hour, minute, second)
+    except ValueError:
+        return False
+    return True
+
+
+def kind_of(cell: str) -> str:
+    """What stands in a cell that does not fit, in kind: one of REMEDIES."""
+    text = cell.strip()
+    if text.lower() in YES | NO:
+        return "a word for yes or no"
+    return next((kind for kind, pattern in _KINDS if pattern.fullmatch(text)), "text")
+
+
+Rows = Iterator[tuple[int, Sequence[str]]]
+
+
+def _csv(table: Table, schema: Schema, note: Callable[..., None]) -> tuple[list[str], Rows]:
+    assert isinstance(table, CsvTable)
+    seems, form = form_of(table), schema.form
+    if seems.encoding != form.encoding and {seems.encoding, form.encoding} != {"cp1252", "latin-1"}:
+        note("", f"text that is not {form.encoding.upper()} (read here as {seems.encoding})",
+             f"say `encoding: {seems.encoding}` under `format` in the schema")  # fmt: skip
+        form = type(form)(form.delimiter, seems.encoding)
+    with table.raw() as file:
+        first = bytes(file.read(1 << 20)).decode(form.encoding, "replace").partition("\n")[0]
+    if seems.delimiter != form.delimiter and form.delimiter not in first:
+        note("", f"columns parted by {seems.delimiter!r}",
+             f"say `delimiter: {_NAMED[seems.delimiter]}` under `format` in the schema")  # fmt: skip
+        form = type(form)(seems.delimiter, form.encoding)
+    text = io.TextIOWrapper(table.raw(), "utf-8-sig" if form.encoding == "utf-8" else form.encoding, "replace", "")
+    lines = csv.reader(text, delimiter=form.delimiter)
+    names = [name.strip() for name in next(lines, [])]
+    for name in sorted({name for name in names if names.count(name) > 1 or not name}):
+        note(name, "a name that is empty or stands twice in the first row", "name each column once")
+
+    def rows() -> Rows:
+        with text:
+            for row, cells in enumerate(lines, 2):
+                if not cells:
+                    continue  # an empty line is no row
+                if len(cells) != len(names):
+                    note("", "a row with more or fewer cells than the first one", "quote texts that hold commas", row)
+                    continue
+                yield row, cells
+
+    return names, rows()
+
+
+_NAMED = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe"}
+
+
+def _typed(table: Table, schema: Schema, note: Callable[..., None]) -> tuple[list[str], Rows]:
+    """Of a form that says types: dates in a column of dates are as they should be."""
+    types, dates = table.types(), {each.name for each in schema.stored if isinstance(each, CalendarFeature)}
+    names = [*types]
+    fine = {name for name, kind in types.items() if name in dates and kind is not None and pa.types.is_temporal(kind)}
+
+    def rows() -> Rows:
+        row = 2
+        for batch in table.batches(names, {}):
+            columns = [
+                [""] * len(batch)
+                if name in fine
+                else ["" if v is None or v != v else str(v) for v in column.to_pylist()]
+                for name, column in zip(names, batch.columns, strict=True)
+            ]
+            for cells in zip(*columns, strict=True):
+                yield row, cells
+                row += 1
+
+    return names, rows()

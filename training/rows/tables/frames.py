@@ -1,0 +1,150 @@
+"""What a notebook holds (arrays, lists, frames, mappings of columns) as a pyarrow Table, and labels as a column.
+
+Frames are read by the names of their columns; arrays by position, with scikit-learn's own checks. Errors here are also
+ValueErrors, which is what scikit-learn's tools look for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from accountant.errors import DataError, InputError
+from models.features.features import CategoricalFeature
+from training.rows.schema.column_rules import Columns, array_names
+from training.rows.schema.schema import Schema
+from training.rows.tables.data import table_of
+
+
+class BadData(DataError, ValueError):
+    """X or y does not fit the schema."""
+
+
+def unfitted(message: str) -> InputError:
+    """Asked to predict before `fit`: an InputError that is scikit-learn's NotFittedError as well."""
+    from sklearn.exceptions import NotFittedError  # as in all of this file: what only plans needs none of it
+
+    found: InputError = type("Unfitted", (InputError, NotFittedError), {})(message)
+    return found
+
+
+@contextmanager
+def value_errors() -> Iterator[None]:
+    """A DataError within also becomes a ValueError."""
+    try:
+        yield
+    except DataError as error:
+        raise error if isinstance(error, BadData) else BadData(error.message, **error.details) from None
+
+
+def is_frame(X: Any) -> bool:
+    """Whether X names its columns. (One of SciPy's sparse arrays is a dict as well, of places.)"""
+    return (isinstance(X, dict) and not hasattr(X, "shape")) or hasattr(X, "__arrow_c_stream__")
+
+
+def frame_table(X: Any) -> pa.Table:
+    """A frame as a Table: no column for the index of pandas, no name twice, no texts as views."""
+    own = None if isinstance(X, pa.Table | dict) else getattr(X, "columns", None)
+    names = list(map(str, table_of(X).column_names if own is None else own))
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise BadData(f"columns {twice}: stand there twice")
+    table = table_of(X)
+    columns = {name: table[name] for name in names}
+    views = [name for name, column in columns.items() if pa.types.is_string_view(column.type)]
+    return pa.table(columns | {name: columns[name].cast(pa.large_string()) for name in views})
+
+
+def table_from(X: Any, rule: Schema | Columns, who: str) -> pa.Table:
+    """X as a Table, for the estimator called `who`. DataError or scikit-learn's ValueError and TypeError where it is
+    none, or an array that does not have as many columns as the schema.
+    """
+    if is_frame(X):
+        return frame_table(X)
+    if isinstance(rule, Schema):
+        texts = any(isinstance(feature, CategoricalFeature) for feature in rule.features)
+        return array_table(X, [feature.name for feature in rule.features], not texts, who)
+    return array_table(X, None, all(each.get("type") != "categorical" for each in rule.columns.values()), who)
+
+
+def array_table(X: Any, names: Sequence[str] | None, numbers: bool, who: str) -> pa.Table:
+    """An array (n, features) as a Table with `names` (None: x0, x1, ...). `numbers`: the schema holds no texts.
+
+    NaN is a missing value; infinities lie beyond the range, and are clipped as everywhere.
+    """
+    from sklearn.utils.validation import check_array
+
+    dtype = "numeric" if numbers else None
+    array = check_array(X, dtype=dtype, ensure_all_finite=False, estimator=who, input_name="X")
+    if names is not None and len(names) != array.shape[1]:
+        raise BadData(f"X has {array.shape[1]} features, but {who} is expecting {len(names)} features as input")
+    names = array_names(array.shape[1]) if names is None else names
+    return pa.table({name: array_column(column) for name, column in zip(names, array.T, strict=True)})
+
+
+def array_column(column: NDArray[Any]) -> pa.Array:
+    """One column of an array; in one of objects, None and NaN are missing."""
+    if column.dtype.kind in "biuf":
+        return pa.array(np.asarray(column, dtype=np.float64))
+    try:
+        return pa.array(column, from_pandas=True)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise BadData(f"X: a column does not hold one type ({type(error).__name__})") from None
+
+
+def label_column(y: Any, schema: Schema, who: str) -> pa.Array:
+    """Labels as a column. Whole floats are whole numbers; what is continuous, or no column, raises."""
+    if y is None:
+        raise BadData(f"y: {who} requires y to be passed, but the target y is None")
+    labels = _labels(y)
+    if schema.classes is not None and len(schema.classes) == 2 < pc.count_distinct(labels).as_py():
+        raise BadData(f"y: Only binary classification is supported. The classes are {list(schema.classes)}")
+    return labels
+
+
+def target_column(y: Any, who: str) -> pa.Array:
+    """Numbers to predict, as a column. Texts, truth values and what is no column raise; infinities are clipped later,
+    to the public range.
+    """
+    if y is None:
+        raise BadData(f"y: {who} requires y to be passed, but the target y is None")
+    if isinstance(y, pa.ChunkedArray | pa.Array):
+        return _labels(y)
+    from sklearn.utils.validation import column_or_1d
+
+    numbers = column_or_1d(y, warn=True)
+    if numbers.dtype.kind not in "iufO":
+        raise BadData(f"y: holds {numbers.dtype}; {who} wants numbers")
+    return _arrow(numbers, "numbers")
+
+
+def _labels(y: Any) -> pa.Array:
+    if isinstance(y, pa.ChunkedArray | pa.Array):
+        return y.combine_chunks() if isinstance(y, pa.ChunkedArray) else y
+    from sklearn.utils.validation import column_or_1d
+
+    labels = column_or_1d(y, warn=True)
+    if labels.dtype.kind == "f":
+        labels = _whole(labels)
+    return _arrow(labels, "labels")
+
+
+def _arrow(values: NDArray[Any], what: str) -> pa.Array:
+    try:
+        return pa.array(values, from_pandas=True)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise BadData(f"y: not a column of {what} of one type ({type(error).__name__})") from None
+
+
+def _whole(labels: NDArray[Any]) -> NDArray[np.int64]:
+    if not np.isfinite(labels).all():
+        raise BadData("y: holds NaN or infinity; every row needs one of the classes")
+    if (labels != np.floor(labels)).any():
+        raise BadData("y: Unknown label type: continuous; labels are texts or whole numbers")
+    return labels.astype(np.int64)

@@ -1,0 +1,140 @@
+"""The packed rows of one folder as a job asks for them: what is read of its files, and where it may be cut."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accountant.system.numpy_files import mapped
+from models.features.features import Codes
+from training.rows.packed.cells import Cells, spans_of
+from training.rows.packed.names import cells_file, row_files, since_file
+from training.rows.packed.scratch import scratch
+from training.rows.partitions.partition import Partition
+from training.rows.schema.schema import Schema
+from training.rows.tables.data import has_answer
+
+CHUNK = 1 << 24
+Span = tuple[int, int]  # the first row of a piece, and the first behind it
+
+
+@dataclass(frozen=True)
+class Source:
+    """A packed `folder` by its `schema`, and what a job reads of it: the `part` of the rows, one `target`, the public
+    group that `by` names, and `fine` cells where rows stand in such. `begins`: of one person bounded over all
+    blocks of a window the first block, where this folder is of another. `features`: those that are read; None: all.
+    """
+
+    folder: Path
+    schema: Schema
+    target: str | None
+    part: str | None = None
+    by: str | None = None
+    fine: bool = False
+    begins: int | None = None
+    features: tuple[str, ...] | None = None
+
+    @property
+    def asked(self) -> Schema:
+        """What the job asks: one target, of the features that it reads."""
+        asked = self.schema.question(self.target)
+        if self.features is None:
+            return asked
+        names = {*self.features}  # however many: they are the job's own, and were read when it was asked for
+        return replace(asked, features=tuple(feature for feature in asked.features if feature.name in names))
+
+    @property
+    def files(self) -> list[str]:
+        """The files that are read: the bins, the answers, and the fine cells."""
+        first, *others = row_files(len(self.schema.targets), self.part)
+        answers = others[self.schema.target_names.index(self.asked.target)]
+        since = [] if self.begins is None else [since_file(self.part)]
+        return [first, answers, *([cells_file(self.part)] if self.fine else []), *since]
+
+    @property
+    def size(self) -> int:
+        """Rows in the files, those without an answer among them."""
+        return int(self._load(self.files[1]).size)
+
+    def partition(self, low: int, high: int, place: Path) -> Partition:
+        """Rows low .. high - 1 of the files, of them those that have an answer: which have one is decided row by row,
+        so that adding a row adds at most that row; and those that are used of their person. `place`: where large
+        derived arrays may lie.
+        """
+        schema, asked = self.schema, self.asked
+        bins, labels = map(self._load, self.files[:2])
+        present = has_answer(labels[low:high]) if asked.only.leave_out else None
+        if self.begins is not None:
+            used = self._load(self.files[-1])[low:high] < self.begins
+            present = used if present is None else present & used
+        columns = [at for at, feature in enumerate(schema.features) if feature in asked.features]
+        group = None if self.by is None else bins[schema.stored.index(schema.group(self.by)), :]
+        about = [feature.bins for feature in asked.features], len(asked.classes or ())
+        if present is None and len(columns) == len(schema.features):
+            return Partition(bins[: len(columns)], labels, *about, group, self._cells(columns), low, high, place)
+
+        def chosen(values: NDArray[Any]) -> NDArray[Any]:
+            return values[low:high] if present is None else values[low:high][present]
+
+        labels, group = chosen(labels), None if group is None else chosen(group)
+        own = scratch((len(columns), labels.size), bins.dtype.type, place)
+        for out, column in zip(own, columns, strict=True):
+            out[:] = chosen(bins[column])
+        return Partition(own, labels, *about, group, self._cells(columns, chosen), folder=place)
+
+    def _cells(self, columns: Sequence[int], chosen: Any = lambda codes: codes) -> Cells:
+        asked = self.asked
+        numbers = [at for at, span in enumerate(spans_of(self.schema.features, self.schema.ends)) if span is not None]
+        own = [place for place, at in enumerate(numbers) if at in columns]
+
+        def load(number: int) -> Codes:
+            return np.asarray(chosen(self._load(self.files[2])[own[number]]), np.uint16)
+
+        spans = spans_of(asked.features, asked.ends) if self.fine else (None,) * len(asked.features)
+        return Cells(asked.features, spans, load)
+
+    def digest(self, low: int, high: int) -> str:
+        """SHA-256 of rows low .. high - 1 as they lie in the files that are read."""
+        found = sha256()
+        for name in self.files:
+            array = self._load(name)
+            for column in array if array.ndim == 2 else [array]:
+                found.update(np.ascontiguousarray(column[low:high]).data.cast("B"))
+        return found.hexdigest()
+
+    def _load(self, name: str) -> NDArray[Any]:
+        return mapped(self.folder / name)
+
+
+class Digests:
+    """The digest of every piece, of files that are read once from their beginning to their end for something else."""
+
+    def __init__(self, source: Source, cuts: Iterable[Span]) -> None:
+        self._source, self._cuts = source, list(cuts)
+        self._found = [sha256() for _ in self._cuts]
+
+    def __call__(self, name: str) -> Iterator[bytes]:
+        """The bytes of one of the folder's files, in their order."""
+        path, pieces = self._source.folder / name, self._source.files
+        with path.open("rb") as file:
+            if name in pieces:
+                array = self._source._load(name)
+                yield file.read(array.offset)  # type: ignore[attr-defined]  # of a mapped array: its header's length
+                for _ in range(len(array) if array.ndim == 2 else 1):
+                    for found, (low, high) in zip(self._found, self._cuts, strict=True):
+                        left = (high - low) * array.itemsize
+                        while left and (chunk := file.read(min(left, CHUNK))):
+                            found.update(chunk)
+                            left -= len(chunk)
+                            yield chunk
+            yield from iter(lambda: file.read(CHUNK), b"")
+
+    def done(self) -> list[str]:
+        """Of each piece, once its files were read in the order of `Source.files`."""
+        return [found.hexdigest() for found in self._found]

@@ -1,0 +1,1 @@
+"""The session: the only door between a learner and rows."""

@@ -1,0 +1,260 @@
+"""Rehearse and play: the only way a learner reaches rows is `session.release(query, mechanism)`.
+
+A learner's `learn` runs twice. On a `Rehearsal` there are no rows and no noise: what it asks for becomes the plan. On a
+`Session` the plan is played: the head is compared and popped before anything is computed, and only then drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accountant.errors import InputError, PlanMismatch
+from accountant.noise.mechanisms import ExponentialSelection, Mechanism, PermuteAndFlip
+from accountant.privacy.budget import Budget, Relation
+from accountant.privacy.events import Plan, Release
+from models.features.features import Feature
+from models.parts.answers import ClassLabel
+from training.rows.packed.cells import Span, spans_of
+from training.rows.partitions.rows import FEW_ROWS, Rows, row_bound
+from training.rows.schema.schema import Schema
+
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Public:
+    """All that a learner may know before anything is released. `records`: n under replace-one, a public guess N0
+    under add/remove. `contributions`: how many rows one unit of privacy may have. The target is one of `classes`, or
+    (None) a number in the public `target_range`. `spans`: the declared range of each number whose rows stand in fine
+    cells, so that other bins of it may be asked about; () where none do. `most`: more rows than that there never are.
+    `prevalence`: declared shares of the classes, 1 together; () where none is declared.
+    """
+
+    features: tuple[Feature, ...]
+    target: str
+    classes: tuple[ClassLabel, ...] | None
+    records: int
+    relation: Relation
+    budget: Budget
+    pure: bool
+    contributions: int = 1
+    target_range: tuple[float, float] | None = None
+    spans: tuple[Span | None, ...] = ()
+    most: int = FEW_ROWS
+    prevalence: tuple[float, ...] = ()
+
+    @classmethod
+    def of(cls, schema: Schema, relation: Relation, budget: Budget, pure: bool, contributions: int = 1) -> Public:
+        """What is public of rows with this schema, for a job of this budget. `pure`: nothing but epsilon adds up."""
+        spans = spans_of(schema.features, schema.ends)
+        return cls(
+            features=schema.features,
+            target=schema.target,
+            classes=schema.classes,
+            records=schema.records,
+            relation=relation,
+            budget=budget,
+            pure=pure,
+            contributions=contributions,
+            target_range=schema.target_range,
+            spans=spans if any(spans) else (),
+            most=row_bound(schema.records),
+            prevalence=schema.prevalence,
+        )
+
+    def check_priced(self, what: str) -> None:
+        """InputError where delta is 0 and `what` has a price only with one, as on a dataset that has a delta."""
+        if self.budget.delta == 0 and not self.pure:
+            said = f"on a dataset with a delta, {what}, which has no price at 0"
+            raise InputError(f"delta=0: {said}; ask for a delta above 0")
+
+    def selection(self, epsilon: Decimal) -> ExponentialSelection | PermuteAndFlip:
+        """Private selection at `epsilon`: permute-and-flip where delta is 0, else the exponential mechanism, which
+        composes better.
+        """
+        return PermuteAndFlip(epsilon) if self.pure else ExponentialSelection(epsilon)
+
+
+class Query(Protocol):
+    """A function of rows that knows its sensitivity. Integers in, integers out; `size` values."""
+
+    @property
+    def purpose(self) -> str:
+        """What a plan, and so the certificate, says that it asks."""
+
+    @property
+    def norm(self) -> str:
+        """ "l1" or "l2" of sums, or "range" of scores to select by."""
+
+    @property
+    def size(self) -> int:
+        """How many values it answers with."""
+
+    def sensitivity(self, relation: Relation) -> int:
+        """The most that one row changes the answer, in this norm and in the answer's own unit."""
+
+    def __call__(self, rows: Rows) -> Integers: ...
+
+
+class Releaser(Protocol):
+    """What a learner is given: public facts, the calibrated `unit` (pure epsilon of one standard release), and
+    `release`.
+    """
+
+    public: Public
+    unit: Decimal
+
+    def release(self, query: Query, mechanism: Mechanism) -> Any:
+        """What `mechanism` makes of the query's answer. PlanMismatch where the plan has something else next."""
+
+
+class Kept(Protocol):
+    """The answers of a plan's releases, in order (`training.jobs.draw_journal`)."""
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the next one is there already, so that nothing is asked of rows for it."""
+
+    def next(self, draw: Callable[[], Any]) -> Any:
+        """The next one: what is there, else what `draw` gives, kept before it is returned."""
+
+
+class Selection(Protocol):
+    """Private selection among runs (`training.tuning.selecting`): `charge` is its one line of a plan."""
+
+    @property
+    def charge(self) -> Release:
+        """Its one line of a plan."""
+
+    def blank(self) -> Any:
+        """What stands for an outcome where there are no rows."""
+
+    def play(self, rows: Rows, progress: Callable[[int, int], None], held: Callable[[], None]) -> Any:
+        """Draw how often to run, run, and give the best outcome alone."""
+
+
+class Selector(Protocol):
+    """What a selection of runs is asked of. Learners are not given it: no selection within a selection."""
+
+    public: Public
+    unit: Decimal
+
+    def select(self, selection: Selection) -> Any:
+        """The outcome of the best run. PlanMismatch where the plan has something else next."""
+
+
+def sensitivity_of(query: Query, public: Public) -> int:
+    """A unit with m rows is m neighbouring steps of one row, so its sensitivity is at most m times a row's."""
+    return public.contributions * query.sensitivity(public.relation)
+
+
+def _release(query: Query, mechanism: Mechanism, public: Public) -> Release:
+    if query.norm != mechanism.norm:
+        raise PlanMismatch(f"{query.purpose}: sensitivity in {query.norm}, but {mechanism.name} needs {mechanism.norm}")
+    sensitivity = sensitivity_of(query, public)
+    return Release(query.purpose, mechanism.name, mechanism.norm, sensitivity, mechanism.event)
+
+
+class Rehearsal:
+    """No rows, no noise: writes down what `release` would charge and answers with blanks.
+
+    `first`: what the first selection of the plan charges, and how many candidates it has; None where there is none.
+    """
+
+    def __init__(self, public: Public, unit: Decimal) -> None:
+        self.public, self.unit = public, unit
+        self.first: tuple[Decimal, int] | None = None
+        self._asked: list[Release] = []
+        self._last: tuple[Mechanism, str, int] | None = None  # what thousands of rounds ask for again and again
+
+    def release(self, query: Query, mechanism: Mechanism) -> Any:
+        """A blank: 0 for a selection, else zeros (size,). PlanMismatch where query and mechanism do not go together."""
+        sensitivity = sensitivity_of(query, self.public)
+        last, self._last = self._last, (mechanism, query.purpose, sensitivity)
+        same = last is not None and last[0] is mechanism and last[1:] == (query.purpose, sensitivity)
+        asked = self._asked[-1] if same else _release(query, mechanism, self.public)
+        self._asked.append(asked)
+        if self.first is None and query.norm == "range" and asked.event.pure is not None:
+            self.first = asked.event.pure, query.size
+        return 0 if mechanism.norm == "range" else np.zeros(query.size, dtype=np.int64)
+
+    def select(self, selection: Selection) -> Any:
+        """A blank outcome of private selection, which is one line of the plan."""
+        self._last = None
+        self._asked.append(selection.charge)
+        return selection.blank()
+
+    @property
+    def plan(self) -> Plan:
+        """What was asked for so far."""
+        return Plan.of(self._asked)
+
+
+class Session:
+    """Holds the rows and plays a reserved plan. `progress(done, total)` counts rounds of the plan, or a selection's
+    public number of runs: data-independent. `held()`, before every draw, raises where the job is another's by now.
+    `answers`: keep what is drawn, and have it where an earlier process drew it; None: nothing is kept.
+    """
+
+    def __init__(
+        self,
+        public: Public,
+        unit: Decimal,
+        plan: Plan,
+        rows: Rows,
+        progress: Callable[[int, int], None] = lambda done, total: None,
+        held: Callable[[], None] = lambda: None,
+        answers: Kept | None = None,
+    ) -> None:
+        self.public, self.unit, self.plan = public, unit, plan
+        self._rows, self._progress, self._held = rows, progress, held
+        self._answers = answers
+        self._next = [release for release, count in reversed(plan.runs) for _ in range(count)]
+        self._planned = len(self._next)
+        self._played: list[Release] = []
+
+    def release(self, query: Query, mechanism: Mechanism) -> Any:
+        """Compare with the head of the plan, pop it, and only then compute and draw. Anything else raises
+        PlanMismatch.
+        """
+        asked = _release(query, mechanism, self.public)
+        self._pop(asked)
+        kept = self._answers
+        exact = np.zeros(0, np.int64) if kept is not None and kept.is_kept else query(self._rows)
+        self._held()
+
+        def draw() -> Any:
+            return mechanism.draw(exact, asked.sensitivity)
+
+        answer = draw() if kept is None else kept.next(draw)
+        self._progress(len(self._played), self._planned)
+        return answer
+
+    def select(self, selection: Selection) -> Any:
+        """As `release`, for private selection: one line of the plan, whose runs are played on the rows held here."""
+        self._pop(selection.charge)
+        self._held()
+        return selection.play(self._rows, self._progress, self._held)
+
+    def _pop(self, asked: Release) -> None:
+        if not self._next or self._next[-1] != asked:
+            raise PlanMismatch(f"{asked} is not what the plan has next: {self._next[-1] if self._next else 'nothing'}")
+        self._played.append(self._next.pop())
+
+    @property
+    def spent(self) -> Plan:
+        """What was popped: the certificate is built from this."""
+        return Plan.of(self._played)
+
+    def close(self) -> Plan:
+        """Forget the rows. A plan that was not played to its end is a fault of the learner."""
+        del self._rows
+        if self._next:
+            raise PlanMismatch(f"{len(self._next)} releases of the plan were not played")
+        return self.spent
