@@ -71,9 +71,7 @@ TREE: Nodes = {
         instead="dpserve ledger audit audits the server from here",
     ),
     "login": Leaf("backends.server.login:login", "Ask a server from now on.", NOTHING),
-    "logout": Leaf(
-        "backends.server.login:logout", "Ask no server any more: its token is removed from here.", NOTHING
-    ),
+    "logout": Leaf("backends.server.login:logout", "Ask no server any more: its token is removed from here.", NOTHING),
     "config": Leaf("server:config", "Print every setting that is in force, and where it came from.", needs=NOTHING),
     "dataset": Branch(
         "Register datasets, and see what is left of their budgets.",
