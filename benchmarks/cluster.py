@@ -1,8 +1,8 @@
 """Rows asked by a cluster of two workers, beside two threads of one process: rounds of LazyBB, the empty question, and
 the round in which a worker is killed.
 
-    python -m benchmarks.cluster --rows 1000000 10000000 100000000 --out docs/results/cluster.jsonl \
-        --report docs/results/cluster.md
+    python -m benchmarks.cluster --rows 1000000 10000000 100000000 --out benchmarks/results/cluster.jsonl \
+        --report benchmarks/results/cluster.md
 
 Scheduler, workers and driver are processes of this machine, so what a network costs is not in it. Rows are made, and
 packed as registration packs them; the same questions are asked of both, in turns, and their answers compared bit by
@@ -168,7 +168,7 @@ turns; clock time, medians. The answers were the same bits, also in the rounds i
 In such a round the other worker answers for all rows: its own, and, once the scheduler saw the connection end, those
 of the lost one, which it opens, and whose scores it makes again from all votes. It reads them for their digest
 only where no worker of its host did before. Until a new worker has its share, rounds take up to twice as long.
-[How a cluster is run](../cluster.md).
+[How a cluster is run](../../docs/cluster.md).
 
 | ms | {" | ".join(f"{rows:,}" for rows in sizes)} |
 |---|{"---:|" * len(sizes)}

@@ -2,7 +2,7 @@
 
     python -m benchmarks.dashboard                                     # some minutes, most of them to make the home
     python -m benchmarks.dashboard --home folder                       # made there once, and taken from there again
-    python -m benchmarks.dashboard --report docs/results/dashboard.md
+    python -m benchmarks.dashboard --report benchmarks/results/dashboard.md
 
 The home is made as `benchmarks.ledger` makes its own, with models trained on real rows of Adult on top, every tenth of
 them evaluated, and two on the messy table of `examples/messy.py`, which has 185 laboratory values among its features.

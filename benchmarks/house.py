@@ -1,8 +1,9 @@
-"""The shape of the house in figures: `python benchmarks/house.py [FOLDER]`, for any checkout. Standard library alone.
+"""Print the shape of the house in figures: `python benchmarks/house.py [FOLDER]`, for any checkout.
 
 Folders and files, lines, functions, imports inside functions, re-exports (`from a import b as b`), circles between
-files and between folders that lie beside each other, private helpers that are called once, public names without a
-docstring.
+files and between folders (a folder and one inside it count as two), private helpers that are called once, public names
+without a docstring; and the language: how long the names of functions are, how many assigned names say nothing, how
+many docstrings of functions begin with a verb. Needs the standard library alone.
 """
 
 from __future__ import annotations
@@ -18,6 +19,42 @@ SMALL = 5  # four lines under a signature of one
 Tree = dict[str, ast.Module]
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 BLOCK = ast.stmt | ast.excepthandler | ast.match_case  # what may hold an import
+# Names that name nothing: what such a variable holds must be guessed from its surroundings.
+DIALECT = """
+    found each told said kept asked given made own one other others known here more many what like seen stood stated
+    named held left right near far apart beside whole some every alone
+"""
+# With which the docstring of a function may begin.
+VERBS = """
+    accept account acquire act add adjust admit advance aggregate align allow announce answer append apply
+    approximate archive arrange ask assemble assert assign attach attest audit authenticate authorize avoid await
+    balance begin bend bin bind bound bracket break bring bucket build burn cache calculate calibrate call cancel
+    carry cast catch center centre change charge check choose claim clean clear clip close code collect combine come
+    commit compare compile complete compose compress compute concatenate configure confirm connect consider
+    construct consume contain continue convert copy correct count cover create cross cut deal debit decide declare
+    decode decrypt decrease define defer delete deliver demand derive describe detach detect determine digest
+    disable discard dispatch display distribute divide do double download draw drain drive drop edit embed emit
+    enable encode encrypt end enforce enqueue ensure enter enumerate escape establish estimate evaluate exchange
+    exclude execute exit expand expect explain export expose express extend extract fail fetch fill filter find
+    finish fit fix flatten flip flush fold follow forbid force forget fork format forward free freeze gather
+    generate get give go grant group grow guard guess halve handle hash hold identify ignore import include increase
+    increment index infer inform initialize insert inspect install intersect invert invoke issue iterate join judge
+    jump keep kill label launch lay lead learn leave let lift limit link list listen load locate lock log look lower
+    make map mark mask match measure meet merge migrate mix move multiply name narrow negate negotiate normalize
+    normalise note notify number obtain offer omit open order organize overwrite pack pad parse partition pass pause
+    pay perform permit pick place plan play plot point poll pop post predict prepare present preserve press prevent
+    price print probe process produce project promote propose protect prove provide publish pull push put query
+    queue quit quote raise rank read rebuild recalculate receive recompute record recover redirect redraw reduce
+    refer refine refresh refund refuse register rehearse reject release reload remember remove rename render renew
+    reopen repair repeat replace replay reply report represent request require reserve reset reshape resolve respond
+    restart restore restrict resume retire retrieve retry return reverse revert revoke rewrite rotate round route
+    run sample save say scale scan schedule score search seal see select send separate serialize serve set settle
+    shape share shift show shrink shuffle shut sign simulate skip sleep slice smooth solve sort spawn spell spend
+    split spread sort stand start state stay stop store stream strip submit subscribe subtract sum supply support
+    suppress swap switch synchronize take tally tell terminate test throw tidy time track train transfer transform
+    translate transpose traverse treat trim truncate try tune turn unpack unseal update upgrade upload use validate
+    verify visit wait wake walk warm warn watch weigh widen withdraw work wrap write yield
+"""
 
 
 def sources(root: Path) -> Tree:
@@ -27,8 +64,8 @@ def sources(root: Path) -> Tree:
 
 
 def lines_outside_tests(root: Path) -> int:
-    """Lines of Python in rooms, benchmarks, examples and documentation."""
-    places = (*ROOMS, "benchmarks", "examples", "docs")
+    """Count the lines of Python in rooms, benchmarks, studies, examples and documentation."""
+    places = (*ROOMS, "benchmarks", "studies", "examples", "docs")
     paths = [path for place in places for path in (root / place).rglob("*.py") if not path.parent.name.startswith(".")]
     return sum(len(path.read_text("utf-8").splitlines()) for path in paths)
 
@@ -140,17 +177,46 @@ def circles(graph: dict[str, set[str]]) -> list[list[str]]:
     return found
 
 
-def beside(graph: dict[str, set[str]]) -> dict[str, set[str]]:
-    """Folder -> folders whose files it imports. Not those that it lies in or that lie in it: a folder is no floor, its
-    own files may stand below and above what they are made of.
-    """
-    found: dict[str, set[str]] = defaultdict(set)
-    for path, others in graph.items():
-        for other in others:
-            one, two = Path(path).parent, Path(other).parent
-            if not (one.is_relative_to(two) or two.is_relative_to(one)):
-                found[one.as_posix()].add(two.as_posix())
-    return found
+def folder_arrows(graph: dict[str, set[str]]) -> dict[str, set[str]]:
+    """Return, of arrows between files, folder -> folders whose files it imports, those above and inside it included."""
+    folders: dict[str, set[str]] = defaultdict(set)
+    for path, imported in graph.items():
+        folder = Path(path).parent
+        folders[folder.as_posix()] |= {Path(other).parent.as_posix() for other in imported} - {folder.as_posix()}
+    return folders
+
+
+def name_length(trees: Tree) -> float:
+    """Return the mean length of the names of functions, leading underscores and special methods left out."""
+    names = [node.name.lstrip("_") for tree in trees.values() for node in functions(tree) if node.name[:2] != "__"]
+    return sum(map(len, names)) / len(names)
+
+
+def dialect_share(trees: Tree) -> float:
+    """Return the share of DIALECT among the names that are assigned, counted by place."""
+    dialect = set(DIALECT.split())
+    nodes = (node for tree in trees.values() for node in ast.walk(tree) if isinstance(node, ast.Name))
+    names = [node.id for node in nodes if isinstance(node.ctx, ast.Store)]
+    return sum(name in dialect for name in names) / len(names)
+
+
+def verb_share(trees: Tree) -> float:
+    """Return the share of docstrings of functions whose first word is one of VERBS."""
+    texts = [text for tree in trees.values() for node in functions(tree) if (text := ast.get_docstring(node))]
+    return sum(begins_with_verb(text) for text in texts) / len(texts)
+
+
+def begins_with_verb(docstring: str) -> bool:
+    """Tell whether a docstring begins as an order: "Return the name", not "The name" or "Returns the name"."""
+    return docstring.split()[0].strip(",.:;").lower() in VERBS.split()
+
+
+def without_verb(tree: ast.Module) -> Iterator[str]:
+    """Yield line, name and first words of functions whose docstring begins otherwise."""
+    for node in functions(tree):
+        text = ast.get_docstring(node)
+        if text and not begins_with_verb(text):
+            yield f"{node.lineno} {node.name}: {' '.join(text.split()[:6])}"
 
 
 def figures(root: Path) -> dict[str, object]:
@@ -171,15 +237,19 @@ def figures(root: Path) -> dict[str, object]:
         "longest file": max(len((root / path).read_text("utf-8").splitlines()) for path in trees),
         "functions": f"{len(every)}, median {lengths[len(lengths) // 2]}, longest {lengths[-1]} lines",
         "circles between files": circles(graph) or 0,
-        "circles between folders": circles(beside(graph)) or 0,
+        "circles between folders": circles(folder_arrows(graph)) or 0,
         "re-exports": sum(map(reexports, trees.values())),
         "imports inside functions": sum(map(inner_imports, trees.values())),
         "small private helpers called once": sum(len(helpers_called_once(tree)) for tree in trees.values()),
         "public names with a docstring": f"{1 - len(bare) / names:.1%} of {names}",
+        "letters of a function's name": f"{name_length(trees):.1f}",
+        "assigned names that say nothing": f"{dialect_share(trees):.1%}",
+        "docstrings that begin with a verb": f"{verb_share(trees):.1%}",
     }
 
 
 LISTS = {
+    "--verbs": without_verb,
     "--bare": undocumented,
     "--once": lambda tree: (f"{node.lineno} {node.name}" for node in helpers_called_once(tree)),
 }

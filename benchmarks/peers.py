@@ -29,7 +29,7 @@ from training.session.session import Public
 
 Numbers = NDArray[np.float64]
 Family = Literal["ours", "peer", "open"]
-# Found by an open search on Adult and Telco (docs/results/utility.md says how): epsilons below the first number.
+# Found by an open search on Adult and Telco (benchmarks/report.md says how): epsilons below the first number.
 INTERPRET_BEST = (
     (0.2, {"max_rounds": 60, "learning_rate": 0.1, "max_bins": 8}),
     (0.4, {"max_rounds": 60, "learning_rate": 0.2, "max_bins": 24}),

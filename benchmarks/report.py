@@ -1,4 +1,4 @@
-"""docs/results/utility.md and its pictures from the lines of benchmarks/utility.py; nothing is run here."""
+"""utility.md and its pictures from the lines of benchmarks/utility.py; nothing is run here."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from benchmarks import bounds, datasets, peers, plots
+from benchmarks import datasets, peers, plots
 
 DEFAULTS = ("auto", "lazybb")  # the learner whose gap to the best peer is said: the first that was run
 METRICS = {"auroc": "AUROC", "accuracy": "accuracy", "logloss": "log loss"}
@@ -47,7 +47,6 @@ def write(lines: Sequence[Line], folder: Path) -> Path:
     parts = [
         TEXT.read_text(encoding="utf-8").rstrip(),
         splits(good),
-        bounds.sections(good, folder),
         summary(good, names),
     ]
     for name in names:
@@ -67,11 +66,19 @@ def splits(lines: Sequence[Line]) -> str:
     seeds = sorted({line["seed"] for line in lines})
     methods = sorted({line["method"] for line in lines}, key=rank)
     names = len({line["dataset"] for line in lines})
-    counts = bounds.missing(lines, methods)
+    counts = missing(lines, methods)
     return (
         f"Splits of seeds {', '.join(map(str, seeds))}, {names} datasets. Splits that each method ran on, of "
         f"{names * len(seeds)}: {counts}. A cell that is empty was not run."
     )
+
+
+def missing(lines: Iterable[Line], methods: Sequence[str]) -> str:
+    """Which methods stand on fewer splits than others, in words."""
+    seeds: dict[str, set[tuple[str, int]]] = defaultdict(set)
+    for line in lines:
+        seeds[line["method"]].add((line["dataset"], line["seed"]))
+    return "; ".join(f"`{name}` {len(seeds[name])}" for name in methods if name in seeds)
 
 
 def default_of(table: Table) -> str:

@@ -2,8 +2,7 @@
 HistGradientBoosting, on the same rows in one run; what one boosting round takes; what a fit from a file takes.
 
     python -m benchmarks.speed                                    # 1e4 and 1e5 made rows, Adult
-    python -m benchmarks.speed --rows 10000 100000 1000000 10000000 --out speed.jsonl --report docs/results/speed.md
-    python -m benchmarks.speed --before ../earlier                # our fits beside those of a checkout, in turns
+    python -m benchmarks.speed --rows 10000 100000 1000000 --out benchmarks/results/speed.jsonl --report speed.md
 
 Every figure comes from a process of its own, whose imports and compiled code are warm: seconds by the clock and of all
 its threads together, and the largest resident size from the moment its rows stand in memory. The least of `--repeat`
@@ -32,7 +31,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from benchmarks import speed_before
 from models.features.features import NumericFeature
 from training.learners import LEARNERS as OURS
 from training.rows.schema.schema import Schema, parse_schema
@@ -258,7 +256,7 @@ def table_of(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def report(lines: Sequence[Line]) -> str:
     """The page, from the lines alone. Of two lines about the same thing the later one counts."""
     latest = {(line["what"], line["learner"], line["data"], line["rows"]): line for line in lines if "rows" in line}
-    kinds = {what: [line for key, line in latest.items() if key[0] == what] for what in (*ONES, "before")}
+    kinds = {what: [line for key, line in latest.items() if key[0] == what] for what in ONES}
     cpus, load = os.cpu_count(), max((line["load"] for line in lines), default=0.0)
     parts = [
         "# Speed and memory\n",
@@ -266,7 +264,6 @@ def report(lines: Sequence[Line]) -> str:
         f"{platform.python_version()}; load of the machine up to {load:.1f}. Other work adds to clock times: the "
         "processors' seconds (all threads together) and the ratios are what to read.\n",
         *(_fits(kinds["fit"]) if kinds["fit"] else []),
-        *(speed_before.section(kinds["before"], table_of) if kinds["before"] else []),
         *(_rounds(kinds["round"]) if kinds["round"] else []),
         *(_files(kinds["file"]) if kinds["file"] else []),
     ]
@@ -359,16 +356,12 @@ def main() -> None:
     parser.add_argument("--learners", nargs="+", choices=LEARNERS, default=list(LEARNERS))
     parser.add_argument("--what", nargs="+", choices=ONES, default=list(ONES))
     parser.add_argument("--timeout", type=float, default=3600, help="seconds for one process")
-    parser.add_argument("--before", type=Path, help="a checkout with a .venv: time our fits beside its, in turns")
     parser.add_argument("--out", type=Path, help="append the lines of JSON here; the report reads all of them")
     parser.add_argument("--report", type=Path, help="write the page here")
     parser.add_argument("--only-report", action="store_true", help="measure nothing")
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
     parser.add_argument("--write", type=Path, help=argparse.SUPPRESS)
     asked = parser.parse_args()
-    if asked.before:
-        asked.what = ["fit"]
-        asked.learners = [name for name in speed_before.learners_of(asked.before) if name in asked.learners]
     if asked.one:
         print(json.dumps(ONES[asked.one[0]](*asked.one[1:])))
     elif asked.write:
@@ -381,8 +374,7 @@ def run(asked: argparse.Namespace) -> None:
     known = asked.out.read_text().splitlines() if asked.out and asked.out.exists() else []
     lines = [json.loads(text) for text in known]
     for step in [] if asked.only_report else plan(asked):
-        found = speed_before.beside(asked.before, *step[1:], asked.repeat, asked.timeout) if asked.before else None
-        lines.append(found or measure(*step, asked.repeat, asked.timeout))
+        lines.append(measure(*step, asked.repeat, asked.timeout))
         print(json.dumps(lines[-1]), flush=True)
         if asked.out:
             with asked.out.open("a") as file:

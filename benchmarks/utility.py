@@ -4,16 +4,15 @@ the same rows in one run. Add/remove neighbours, random 80/20 splits, one delta.
     python -m benchmarks.utility                                     # Adult, which is shipped
     python -m benchmarks.utility --data DIR --datasets bound others  # all of it: hours
     python -m benchmarks.utility --table FILE --schema FILE          # rows of your own
-    python -m benchmarks.utility --data DIR --out docs/results --again lazybb  # one learner of the report anew
+    python -m benchmarks.utility --data DIR --out studies/accuracy --again lazybb  # one learner of the report anew
 
-Every result is a line of JSON in `utility.jsonl` of the folder `--out`; what stands there already is not run again. The
+Every result is a line of JSON in `utility.jsonl.gz` of the folder `--out`; what stands there is not run again. The
 report is written from that file alone: utility.md and its pictures, beside it.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,10 +21,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from benchmarks import datasets, peers, report
-from benchmarks.auto import calibration
 from benchmarks.datasets import Dataset
+from benchmarks.lines import append_lines, read_lines, write_lines
 from benchmarks.peers import Task
 from training.rows.schema.schema import parse_schema
 
@@ -35,7 +35,7 @@ TRAIN_SHARE = 0.8
 BINS = 15  # of equal mass, of a picture of calibration
 FLOOR = 1e-6  # of a probability, for the log loss alone
 OUT = datasets.HERE.parent / "build" / "utility"
-LINES = "utility.jsonl"
+LINES = "utility.jsonl.gz"
 IDENTITY = ("dataset", "method", "epsilon", "delta", "seed")
 Line = dict[str, Any]
 
@@ -57,18 +57,13 @@ class Run:
 
 def read(path: Path) -> dict[tuple[Any, ...], Line]:
     """The lines of a results file by their key; of two with one key the later one."""
-    if not path.exists():
-        return {}
-    lines = [json.loads(text) for text in path.read_text(encoding="utf-8").splitlines() if text]
-    return {
-        Run(*(line[name] for name in ("dataset", "method", "epsilon", "delta", "seed"))).key: line for line in lines
-    }
+    return {Run(*(line[name] for name in IDENTITY)).key: line for line in read_lines(path)}
 
 
 def tidied(path: Path) -> list[Line]:
     """The file again without lines that later ones replaced, in a lasting order; its lines."""
     lines = sorted(read(path).values(), key=lambda line: [str(line[name]) for name in IDENTITY])
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    write_lines(path, lines)
     return lines
 
 
@@ -118,6 +113,21 @@ def judge(labels: Any, probabilities: Any) -> Line:
     return found
 
 
+def calibration(truth: NDArray[np.bool_], chance: NDArray[np.float64]) -> tuple[float, float]:
+    """Slope of the truth on the log-odds of what was said (1: they mean what they say), and the expected calibration
+    error over 15 bins of equal mass."""
+    chance = np.clip(chance, 1e-6, 1 - 1e-6)
+    odds, fit = np.log(chance / (1 - chance)), np.zeros(2)
+    design = np.stack([np.ones(odds.size), odds])
+    for _ in range(50):
+        said = 1 / (1 + np.exp(-fit @ design))
+        curved = (design * (said * (1 - said))) @ design.T + 1e-9 * np.eye(2)
+        fit = fit + np.clip(np.linalg.solve(curved, design @ (truth - said)), -2, 2)
+    bins = np.array_split(np.argsort(chance, kind="stable"), 15)
+    error = sum(abs(float(truth[b].sum() - chance[b].sum())) for b in bins) / truth.size
+    return float(fit[1]), float(error)
+
+
 def perform(run: Run, task: Task, warmed: set[str]) -> Line | None:
     """The run's line; None where the method does not take such a task. A peer's own failure is part of its line."""
     method, parameters = peers.parse(run.method)
@@ -142,18 +152,14 @@ def play(wanted: Sequence[Run], sets: dict[str, Dataset], out: Path, again: Sequ
     """Run what `out` does not have yet (and all of `again`), a line after each; a killed run goes on where it was."""
     had, warmed = read(out), set[str]()
     todo = [run for run in wanted if run.key not in had or run.method.partition(":")[0] in again]
-    with out.open("a", encoding="utf-8") as file:
-        for number, run in enumerate(todo, 1):
-            line = perform(run, task_of(sets[run.dataset], run, sample), warmed)
-            if line is None:
-                continue
-            file.write(json.dumps(line) + "\n")
-            file.flush()
-            said = (
-                line.get("error") or f"AUROC {line['auroc']:.4f}  accuracy {line['accuracy']:.4f}  {line['cpu']:.2f} s"
-            )
-            where = f"[{number}/{len(todo)}] {run.dataset} {run.method} epsilon {run.epsilon} seed {run.seed}"
-            print(f"{where}: {said}", flush=True)
+    for number, run in enumerate(todo, 1):
+        line = perform(run, task_of(sets[run.dataset], run, sample), warmed)
+        if line is None:
+            continue
+        append_lines(out, line)
+        said = line.get("error") or f"AUROC {line['auroc']:.4f}  accuracy {line['accuracy']:.4f}  {line['cpu']:.2f} s"
+        where = f"[{number}/{len(todo)}] {run.dataset} {run.method} epsilon {run.epsilon} seed {run.seed}"
+        print(f"{where}: {said}", flush=True)
 
 
 def own(table: Path, schema: Path) -> Dataset:

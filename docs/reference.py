@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer.main
 
+from accountant.access.tokens import SCOPES
 from accountant.audit.audit import audit_home
 from accountant.certificates.certificate import verify
 from accountant.errors import DpserveError
@@ -29,6 +30,8 @@ from dpserve import Client
 from local.campaign.asking import Refused
 from serving.app import DOORS
 from serving.cli.app import app
+from serving.http.routes import Door
+from serving.pages.all import PAGES as DASHBOARD
 from serving.process.config import settings
 from serving.process.watch import metrics
 from serving.process.watch.metrics import AuditGauges, LedgerGauges, ServingGauges
@@ -355,6 +358,22 @@ def _figures() -> Iterator[tuple[str, str, tuple[str, ...], str]]:
                 yield f"{family.name}{end}", family.type, getattr(family, "_labelnames", ()), family.documentation
 
 
+def access() -> str:
+    """Return one row for each door: what each scope reaches there."""
+    intro = (
+        "Who may do what: [access](../access.md). **granted**: what a grant covers, and nothing else. **own**: what "
+        "its principal asked for. **on everything**: no grant on a part is enough. **all**: `admin`. –: refused.\n\n"
+    )
+    every = [door for door in (*DOORS, *DASHBOARD) if door.scopes]
+    rows = [(f"`{door.method} {door.path}`", *(_reach(door, scope) for scope in SCOPES)) for door in every]
+    return f"{WIDE}# Who reaches what\n\n{intro}{table(('door', *SCOPES), rows)}"
+
+
+def _reach(door: Door, scope: str) -> str:
+    reach = door.reach(scope)
+    return "–" if reach == "no" else reach
+
+
 # ---- Python ----------------------------------------------------------------------------------------------------------
 
 CODE: tuple[Any, ...] = (Client, PrivateClassifier, PrivateRegressor, Account, Session, Ledger, verify, audit_home)
@@ -431,6 +450,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/errors": errors,
     "reference/settings": configuration,
     "reference/metrics": figures,
+    "reference/access": access,
 }
 
 

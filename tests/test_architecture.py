@@ -81,7 +81,7 @@ ARROWS = {
     "serving": {"accountant", "models", "dpserve", *PUBLIC_TRAINING, *PUBLIC_LOCAL},
     "dpserve": set(),  # the client: it is installed where nothing else of ours is
 }
-OUTSIDE = {"tests", "benchmarks", "examples", "docs"}
+OUTSIDE = {"tests", "benchmarks", "studies", "examples", "docs"}
 
 # Folder: rooms, and which folders of each it may import ("." is the room itself). Imports for types alone are left out.
 MAP = """
@@ -500,7 +500,7 @@ def test_code_is_not_cut_finer_than_it_reads():
 
 def test_files_and_folders_import_each_other_in_no_circle():
     assert house.circles(house.arrows(sources())) == []
-    assert house.circles(house.beside(house.arrows(sources()))) == []
+    assert house.circles(house.folder_arrows(house.arrows(sources()))) == []
 
 
 def test_a_circle_is_found():
@@ -513,15 +513,27 @@ def test_a_circle_is_found():
 
 
 def test_a_circle_of_folders_is_found():
-    """Of those beside each other; what a folder and one inside it ask of each other is none."""
+    """Also of a folder and one inside it."""
     texts = {
         "models/a/one.py": "import models.b.two",
         "models/b/three.py": "import models.a.four",
         "models/a/four.py": "",
+        "models/b/two.py": "import models.five",
+        "models/five.py": "",
     }
-    texts |= {"models/b/two.py": "import models.five", "models/five.py": "import models.b.three"}
     trees = {path: ast.parse(text) for path, text in texts.items()}
     assert house.circles(house.arrows(trees)) == []
-    assert house.circles(house.beside(house.arrows(trees))) == [["models/a", "models/b"]]
+    assert house.circles(house.folder_arrows(house.arrows(trees))) == [["models/a", "models/b"]]
     del trees["models/b/three.py"]
-    assert house.circles(house.beside(house.arrows(trees))) == []
+    assert house.circles(house.folder_arrows(house.arrows(trees))) == []
+    trees["models/six.py"] = ast.parse("import models.a.four")
+    assert house.circles(house.folder_arrows(house.arrows(trees))) == [["models", "models/a", "models/b"]]
+
+
+def test_the_language_is_measured():
+    trees = {"a.py": ast.parse('def _two(x):\n    """Return x."""\n    found = x\n    doubled = x\n')}
+    trees["b.py"] = ast.parse('def longer():\n    """The name."""\n\n\ndef three():\n    """Returns it."""')
+    assert house.name_length(trees) == (3 + 6 + 5) / 3
+    assert house.dialect_share(trees) == 0.5
+    assert house.verb_share(trees) == pytest.approx(1 / 3)
+    assert list(house.without_verb(trees["b.py"])) == ["1 longer: The name.", "5 three: Returns it."]

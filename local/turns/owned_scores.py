@@ -1,7 +1,7 @@
 """What an owner draws by in its turn: from rows to the scores of one of K. Pure, and the same for one owner or many.
 
 A simulation of a whole campaign is: `scores_in` of a turn's owners, `definition.mechanism_in(turn).draw` of them,
-`local.turns.learning.next_document` of the reports, and so on, turn after turn (benchmarks/local_turns.py).
+`local.turns.learning.next_document` of the reports, and so on, turn after turn.
 """
 
 from __future__ import annotations

@@ -30,8 +30,8 @@ class Noise:
     """Independent noise in every count, of this variance in rows squared. `laplace`: else Gaussian.
 
     `z`: a weighted sum of such noise lies within z standard deviations at LEVEL, whatever the weights. Sums of several
-    Laplace variables have lighter tails than one, of which e^-(sqrt 2 z) lie outside; docs/results/profile.md measured
-    that for the weights that are used.
+    Laplace variables have lighter tails than one, of which e^-(sqrt 2 z) lie outside;
+    studies/statements/profile.md measured that for the weights that are used.
     """
 
     variance: float

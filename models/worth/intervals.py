@@ -1,5 +1,5 @@
 """Intervals that count both what drew the records and what noise was added: docs/privacy/parts.md and
-docs/results/evaluation.md have the argument and the coverage that was measured.
+studies/statements/evaluation.md have the argument and the coverage that was measured.
 
 Every figure t solves E[T(t)] = 0 for a T that is a polynomial in the noisy counts, unbiased whatever the counts are;
 its interval holds each t that the test T(t)^2 <= z^2 V(t) does not refuse (Fieller 1954, Wilson 1927). Where the noise

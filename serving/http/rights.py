@@ -108,7 +108,7 @@ JOBS = (*ASKING, "audit", "steward")
 
 def reach(scopes: Sequence[str], thing: str, path: str, changes: bool, scope: str) -> str:
     """What a scope reaches through a door (`scopes`, `thing` and `path` are the door's; `changes`: it does more than
-    show): the cell of the table in docs/access.md. "no": it is refused.
+    show): the cell of the table of `docs/reference.py`. "no": it is refused.
     """
     if not scopes:
         return "open"

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import cluster
 
-RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"
+RESULTS = Path(__file__).resolve().parents[2] / "benchmarks" / "results"
 LINES = [json.loads(line) for line in (RESULTS / "cluster.jsonl").read_text().splitlines()]
 
 

@@ -22,6 +22,7 @@ from serving.app import DOORS
 from serving.cli.app import TREE, app
 from serving.cli.backends.choice import Needs
 from serving.cli.tree import Branch, Leaf
+from serving.pages.all import PAGES as DASHBOARD
 from training.learners import LEARNERS
 
 pytestmark = pytest.mark.slow
@@ -115,7 +116,7 @@ def other_tests() -> str:
     return "\n".join(path.read_text("utf-8") for path in tests)
 
 
-PAGES_MADE = ("commands", "rest", "learners", "python", "settings")
+PAGES_MADE = ("commands", "rest", "learners", "python", "settings", "access")
 OF_PROCESSES = {"DPSERVE_STOPPING", "DPSERVE_WORKER_PARENT", "DPSERVE_PRICES"}  # that we start: nobody sets these
 
 
@@ -168,6 +169,9 @@ def test_the_reference_speaks_of_everything(site):
         below = [f"{name} {leaf}" for leaf in getattr(command, "commands", ())]
         assert all(f">dpserve {words}<" in text["commands"] for words in below or [name])
     assert all(door.path in text["rest"] for door in DOORS if not getattr(door, "hidden", False))
+    asked = [door for door in (*DOORS, *DASHBOARD) if door.scopes]
+    assert text["access"].count("<tr>") == len(asked) + 1
+    assert all(f"<code>{door.method} {door.path}</code>" in text["access"] for door in asked)
     assert ">auto: the one that a public rule chooses<" in text["rest"]  # of a field that may be left out
     assert all(f'id="{name}"' in text["learners"] for name in LEARNERS)
     methods = [name for name in dir(Client) if not name.startswith("_")]

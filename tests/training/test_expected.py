@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import ledgers
-import numpy as np
 import pytest
 
 from accountant.home import Home
 from accountant.privacy.budget import Budget, Relation
-from benchmarks import forecast
 from models.features.features import BooleanFeature
-from training.learners.expected import GUESS, LEAST, REACHED, expected
+from training.learners.expected import expected
 from training.planning import plans
 from training.planning.plans import Asked
 from training.session.session import Public
@@ -23,26 +21,6 @@ FEATURES = (BooleanFeature("x"),)
 def public(records: int, epsilon: str, **more) -> Public:
     base = Public(FEATURES, "y", ("a", "b"), records, Relation.ADD_REMOVE, Budget.of(epsilon, "1e-6"), False)
     return replace(base, **more)
-
-
-def test_the_shipped_constants_are_those_of_the_study():
-    every = forecast.cells()
-    for learner in forecast.LEARNERS:
-        known = [cell for cell in every if cell.learner == learner]
-        assert forecast.least(known) == LEAST[learner]
-        assert tuple(forecast.reached(known)) == REACHED[learner]
-    assert (ledgers.ROOT / "docs/results/forecast.md").read_text("utf-8") == forecast.report()
-
-
-def test_nine_of_ten_cells_are_told_right_by_a_rule_that_did_not_see_their_dataset():
-    every, right = forecast.cells(), []
-    for learner in forecast.LEARNERS:
-        known = [cell for cell in every if cell.learner == learner]
-        for data in {cell.data for cell in known}:
-            cut = forecast.least([cell for cell in known if cell.data != data])
-            right += [(cell.power >= cut) == (cell.auroc >= GUESS) for cell in known if cell.data == data]
-    assert len(right) > 300
-    assert np.mean(right) >= 0.9
 
 
 def test_what_is_too_weak_is_called_so_with_an_epsilon_at_which_it_is_not():

@@ -1,6 +1,6 @@
 """Which learner `auto` is. One rule for all datasets, of public numbers alone: records, epsilon, delta, the relation,
 rows of one unit of privacy, features, the kind of target, and its classes' shares where they are declared. How it was
-found, and what it loses where it is wrong: docs/results/auto.md.
+found, and what it loses where it is wrong: studies/defaults/auto.md.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from training.session.session import Public
 CURVES_FROM = 5_000  # strength from which curves are ahead of 1-rules where more features are categories than not
 MANY = 100  # features; of more of them some may well be useless
 TREES_EACH = 40  # strength for each of many features below which public splits fall on useless ones too often
-RARE_FROM = 2_500  # strength times the declared share of the rarer class, from which they are: docs/results/rare.md
+RARE_FROM = 2_500  # strength times the declared share of the rarer class, from which they are: studies/defaults/rare.md
 TREES_FROM = 3_000  # strength from which small trees are ahead of 1-rules where delta is 0
 
 

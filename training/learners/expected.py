@@ -1,8 +1,8 @@
 """What can be expected of a model before anything is spent, from public facts alone: what learners by their defaults
 reached in the utility study on held-out rows. It costs no fit and reads no row: other data may be harder or easier. Of
 a rare class less is learnt: where its share is declared, twice its rows count, and no others. How the constants were
-found, and how often they were right about datasets left out: docs/results/forecast.md; `python -m benchmarks.forecast`
-makes both.
+found, and how often they were right about datasets left out: studies/defaults/forecast.md,
+which `python -m studies.defaults.forecast` makes.
 """
 
 from __future__ import annotations

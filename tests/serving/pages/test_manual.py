@@ -40,7 +40,8 @@ def test_help_of_pages_is_there():
 def test_contents_name_every_page_of_the_site():
     pages = {path.relative_to(ROOT / "docs").as_posix().removesuffix(".md") for path in (ROOT / "docs").rglob("*.md")}
     pages |= {
-        f"reference/{name}" for name in ("python", "commands", "rest", "learners", "errors", "settings", "metrics")
+        f"reference/{name}"
+        for name in ("python", "commands", "rest", "learners", "errors", "settings", "metrics", "access")
     }
     assert {name for _, listed in render.manual().contents for _, name in listed} == pages | {"changelog"}
 

@@ -20,7 +20,7 @@ from training.session.session import Public
 Integers = NDArray[np.int64]
 FINE = 20  # binary digits of a class's weight
 ONE = 1 << FINE
-RARE, FEWEST, ROOT = 0.05, 25.0, 0.5  # share, and rows x epsilon, of the rarer class: docs/results/rare.md
+RARE, FEWEST, ROOT = 0.05, 25.0, 0.5  # share, and rows x epsilon, of the rarer class: studies/defaults/rare.md
 UNEVEN, ENOUGH = 0.5, 100.0  # of three classes or more: share over an even one's, and the same rows, to weigh below
 
 

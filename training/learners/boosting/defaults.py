@@ -1,7 +1,7 @@
 """The public default rule of `lazybb`: what is used where a parameter is not given.
 
 One rule for all datasets, of public numbers alone: records, epsilon, whether delta is 0, the relation, rows of one unit
-of privacy, classes. How it was found, and that it holds on datasets left out when it was: docs/results/default-rule.md.
+of privacy, classes. How it was found, and that it holds on datasets left out: studies/defaults/default-rule.md.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Votes:
     rate: float
 
 
-RULES, TREES, TREES_OF_MANY = Votes(400, 0.6), Votes(400, 0.3), Votes(250, 0.4)  # docs/results/auto.md
+RULES, TREES, TREES_OF_MANY = Votes(400, 0.6), Votes(400, 0.3), Votes(250, 0.4)  # studies/defaults/auto.md
 
 
 @dataclass(frozen=True)

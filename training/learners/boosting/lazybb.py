@@ -93,7 +93,7 @@ class LazyBB(SmoothBooster):
     and says how steep probabilities are; `cuts` of numbers: "declared", "even" (in `bins`, for nothing), or
     "found" (in as many, by noisy counts of rows per fine cell, at a twentieth of the budget); `balance`: how far the
     schema's `prevalence` makes classes weigh alike in every query, 0 not at all, 1 altogether; by the rule .5 where one
-    is rare (docs/results/rare.md says when).
+    is rare (studies/defaults/rare.md says when).
 
     Each round costs one selection at the calibrated price (range, not twice the sensitivity: half the paper's noise),
     however many classes there are.

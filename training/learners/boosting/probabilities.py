@@ -28,7 +28,7 @@ CLASSES = 2
 PRIOR = 0.3  # how far, in log-odds and as a share of the slope, the public rule is thought to be off
 MOST_MOVED, LEAST_SLOPE, MOST_SLOPE = 3.0, 0.3, 2.5
 STEPS = 4
-KNOTS = np.arange(-2.0, 3.0)  # log-odds of the public rule at which those of a model may bend: docs/results/bends.md
+KNOTS = np.arange(-2.0, 3.0)  # log-odds of the public rule where a model may bend: studies/defaults/bends.md
 LEAST_PIECE, MOST_PIECE = 0.3, 4.0  # slopes between them
 EXACT = (1 << 24) - 1  # scores that float32 holds, and so a model's graph
 

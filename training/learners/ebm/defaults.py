@@ -3,7 +3,7 @@
 One rule for all datasets, of public numbers alone: records, features, epsilon, delta, the relation, rows of one unit of
 privacy, and whether the target is a class or a number. Its constants were chosen by hand from simulations of
 Adult, Telco, California, wine quality, elevators and pol (benchmarks/datasets.py), at epsilons from .05 to 8: the ones
-with which no dataset did badly, not the best of any. What they reach: docs/results/dpebm.md.
+with which no dataset did badly, not the best of any. What they reach: studies/dpebm/dpebm.md.
 """
 
 from __future__ import annotations

@@ -1,0 +1,282 @@
+"""The study behind `auto` (training/learners/choice.py): every learner by its defaults on many datasets with two
+classes, which of them is best where, what the rule loses against the best one, and, for every dataset, what the others
+alone would have chosen. And how far their probabilities mean what they say.
+
+    python -m studies.defaults.auto --data DIR --out choice.jsonl.gz    # fits; goes on where a file ends
+    python -m studies.defaults.auto --out choice.jsonl.gz --report      # the tables; fits nothing
+
+Every fit is a real one: exact samplers, add/remove, delta 1e-6, random 80/20 splits, figures on the held-out fifth.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
+from statistics import mean
+from time import process_time
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.metrics import roc_auc_score
+
+from accountant.privacy.budget import Budget, Relation
+from benchmarks import datasets
+from benchmarks.lines import append_lines, read_lines
+from benchmarks.utility import calibration
+from training.learners import LEARNERS
+from training.learners.choice import choose, mostly_categories
+from training.rows.schema.schema import parse_schema
+from training.session.session import Public
+
+SETS = (
+    *("adult", "bank", "telco", "mushroom", "codrna", "creditcardsmall", "page_blocks", "cardiotocography", "banknote"),
+    *("firmteacher", "eeg", "yeast", "breast_wisconsin", "transfusion", "qsar", "ionosphere", "sonar", "mice"),
+)
+NAMES = ("ebm", "lazybb", "lazybb-tree")
+EPSILONS = ("0.1", "0.25", "0.5", "1", "2", "4", "8")
+FROM = (0.0, 300.0, 1000.0, 2000.0, 3000.0, 5000.0, 10_000.0, 30_000.0, 1e12)  # thresholds that a rule may have
+BANDS = (0.0, 300.0, 1000.0, 3000.0, 10_000.0, 30_000.0, 1e12)
+SHOWN = ("adult", "bank", "telco")
+FEWEST = 2000  # records from which no log loss shall be above the constant's
+Line = dict[str, Any]
+Floats = NDArray[np.float64]
+
+
+def log_loss(truth: NDArray[np.bool_], chance: Floats) -> float:
+    held = np.clip(np.where(truth, chance, 1 - chance), 1e-6, 1)
+    return float(-np.log(held).mean())
+
+
+def fit(data: datasets.Dataset, name: str, epsilon: str, seed: int, **parameters: Any) -> Line:
+    """One fit and what it reached; by defaults where no parameters are given."""
+    order = np.random.default_rng(seed).permutation(data.table.num_rows)
+    train, test = np.split(order, [int(0.8 * order.size)])
+    schema = parse_schema(datasets.with_records(data.schema_bytes, train.size))
+    model = LEARNERS[name](schema=schema, epsilon=epsilon, **parameters)
+    features, labels = data.table.drop([data.target]), np.asarray(data.table[data.target])
+    start = process_time()
+    model.fit(features.take(train), labels[train])
+    cpu = process_time() - start
+    truth = labels[test] == model.classes_[1]
+    chance = model.predict_proba(features.take(test))[:, 1]
+    slope, error = calibration(truth, chance)
+    base = np.full(truth.size, (labels[train] == model.classes_[1]).mean())
+    found = {
+        "auroc": float(roc_auc_score(truth, model.decision_function(features.take(test)))),
+        "accuracy": float(((chance > 0.5) == truth).mean()),
+        "log_loss": log_loss(truth, chance),
+        "constant": log_loss(truth, base),
+        "slope": slope,
+        "ece": error,
+        "cpu": cpu,
+    }
+    about = {"records": int(train.size), "features": len(schema.features)}
+    return about | {key: round(value, 5) for key, value in found.items()}
+
+
+def wanted(lines: Iterable[Line], asked: argparse.Namespace) -> Iterator[tuple[str, str, str, int]]:
+    done = {(line["data"], line["learner"], line["epsilon"], line["seed"]) for line in lines}
+    every = (
+        (d, n, e, seed) for seed in range(asked.seeds) for d in asked.sets for e in asked.epsilons for n in asked.names
+    )
+    return (each for each in every if each not in done)
+
+
+def play(asked: argparse.Namespace) -> None:
+    held = {name: datasets.load(name, asked.data) for name in asked.sets}
+    todo = list(wanted(read_lines(asked.out), asked))
+    for done, (data, name, epsilon, seed) in enumerate(todo):
+        line = {"data": data, "learner": name, "epsilon": epsilon, "seed": seed}
+        line |= fit(held[data], name, epsilon, seed)
+        append_lines(asked.out, line)
+        print(f"{done + 1}/{len(todo)} {data} {name} {epsilon}: {line['auroc']:.4f}", file=sys.stderr, flush=True)
+
+
+Cell = tuple[str, str]  # dataset, epsilon
+Means = dict[Cell, dict[str, Line]]  # learner -> the means of its figures
+FAIR = "fair"  # among a cell's figures, beside the learners: what `fair` says
+
+
+def means(lines: Iterable[Line]) -> Means:
+    sums: dict[Cell, dict[str, list[Line]]] = defaultdict(lambda: defaultdict(list))
+    for line in lines:
+        sums[line["data"], line["epsilon"]][line["learner"]].append(line)
+    found: Means = {}
+    for cell, by in sums.items():
+        if by.keys() >= set(NAMES):
+            found[cell] = {name: _mean(several) for name, several in by.items()}
+            reached = {name: {line["seed"]: line["auroc"] for line in by[name]} for name in NAMES}
+            found[cell][FAIR] = found[cell][NAMES[0]] | {"auroc": fair(reached)}
+    return found
+
+
+def fair(reached: Mapping[str, Mapping[int, float]]) -> float:
+    """The AUROC of a rule that knows which learner is best in this cell, but not how the draws fall: of every split
+    that of the learner whose mean over the other splits is the highest. `reached`: learner -> split -> AUROC, two
+    splits at least. The best mean, chosen afterwards, is above what any rule reaches; this is a little below the best
+    one's, for it is told by fewer splits.
+    """
+    splits = sorted(set.intersection(*map(set, reached.values())))
+    held = np.array([[by[split] for split in splits] for by in reached.values()])
+    others = held.sum(axis=1, keepdims=True) - held
+    return float(held[others.argmax(axis=0), range(len(splits))].mean())
+
+
+def _mean(lines: list[Line]) -> Line:
+    kinds = ("auroc", "accuracy", "log_loss", "constant", "slope", "ece", "cpu", "records")
+    return {kind: mean(line[kind] for line in lines) for kind in kinds}
+
+
+def strength(cell: Cell, found: Means) -> float:
+    return float(next(iter(found[cell].values()))["records"] * float(cell[1]))
+
+
+def regret(cell: Cell, name: str, found: Means, of: str = "") -> float:
+    """How far below the best of our own learners, by AUROC, or below `of`."""
+    most = found[cell][of]["auroc"] if of else max(found[cell][each]["auroc"] for each in NAMES)
+    return float(most - found[cell][name]["auroc"])
+
+
+Half = tuple[str, float, str]  # below, from where, above
+Rule = tuple[Half, Half]  # where at least half of the features are no categories, and where more are
+
+
+def halves() -> list[Half]:
+    return [(low, start, high) for low in NAMES for start in FROM for high in NAMES if (start == 0) == (low == high)]
+
+
+def by_half(half: Half, cell: Cell, found: Means) -> str:
+    return half[0] if strength(cell, found) < half[1] else half[2]
+
+
+def by_rule(rule: Rule, cell: Cell, found: Means) -> str:
+    return by_half(rule[categories(cell[0])], cell, found)
+
+
+@lru_cache
+def categories(data: str) -> bool:
+    """Whether more of a dataset's features are categories than not."""
+    return mostly_categories(parse_schema(datasets.schema_of(data)).features)
+
+
+def by_auto(cell: Cell, found: Means) -> str:
+    """What the rule itself takes, of public facts alone."""
+    records = round(next(iter(found[cell].values()))["records"])
+    schema = parse_schema(datasets.with_records(datasets.schema_of(cell[0]), records))
+    return choose(Public.of(schema, Relation.ADD_REMOVE, Budget.of(cell[1], "0.000001"), False)).learner
+
+
+def words(rule: Rule) -> str:
+    told = [f"`{high}`" if not start else f"`{low}`, from {start:,.0f} `{high}`" for low, start, high in rule]
+    return f"{told[0]}; categories: {told[1]}"
+
+
+def chosen(cells: list[Cell], found: Means) -> Rule:
+    """The rule of the smallest mean regret on these cells."""
+
+    def best(those: list[Cell]) -> Half:
+        lost = {cell: {name: regret(cell, name, found) for name in NAMES} for cell in those}
+        return min(halves(), key=lambda half: sum(lost[cell][by_half(half, cell, found)] for cell in those))
+
+    return (
+        best([cell for cell in cells if not categories(cell[0])]),
+        best([cell for cell in cells if categories(cell[0])]),
+    )
+
+
+def table(head: list[str], rows: Iterable[list[str]]) -> list[str]:
+    return ["| " + " | ".join(head) + " |", "|---" * len(head) + "|", *("| " + " | ".join(row) + " |" for row in rows)]
+
+
+def report(lines: list[Line]) -> str:
+    found = means(lines)
+    auto = {cell: by_auto(cell, found) for cell in found}
+    out = ["AUROC below the best of our own learners in the same cell, chosen afterwards, mean over cells:", ""]
+    out += by_strength(found, auto, "")
+    out += ["", "The same below what the best of them on the other splits reaches on each:", ""]
+    out += by_strength(found, auto, FAIR)
+    out += ["", "Each dataset, and the rule that all the others would have chosen:", ""]
+    rows = []
+    for data in sorted({data for data, _ in found}):
+        mine, theirs = [c for c in found if c[0] == data], [c for c in found if c[0] != data]
+        rule = chosen(theirs, found)
+        lost = mean(regret(cell, by_rule(rule, cell, found), found) for cell in mine)
+        own = [mean(regret(cell, name, found) for cell in mine) for name in NAMES]
+        ruled = mean(regret(cell, auto[cell], found) for cell in mine)
+        rows.append([data, words(rule), f"{lost:.4f}", f"{ruled:.4f}", *(f"{each:.4f}" for each in own)])
+    out += table(["left out", "chosen by the others", "its regret", "`auto`", *(f"`{n}`" for n in NAMES)], rows)
+    return "\n".join([*out, "", *calibrated(found, auto), *probabilities(found)]) + "\n"
+
+
+def by_strength(found: Means, auto: dict[Cell, str], of: str) -> list[str]:
+    """Regret of `auto`, of each learner, and of a rule that knows the cell, by bands of strength."""
+    bands = list(pairwise(BANDS))
+    names = [f"{low:,.0f} to {high:,.0f}" if high < 1e12 else f"from {low:,.0f}" for low, high in bands]
+    rows = []
+    for name in ("auto", *NAMES, *(() if of else (FAIR,))):
+        row = []
+        for low, high in [*bands, (0.0, 1e13)]:
+            cells = [cell for cell in found if low <= strength(cell, found) < high]
+            lost = [regret(cell, auto[cell] if name == "auto" else name, found, of) for cell in cells]
+            row.append(f"{mean(lost):.4f}" if lost else "")
+        rows.append(["the best on the other splits" if name == FAIR else f"`{name}`", *row])
+    return table(["learner", *names, "all"], rows)
+
+
+def calibrated(found: Means, auto: dict[Cell, str]) -> list[str]:
+    """`auto` on the sets that the bounds speak of."""
+    out = ["Calibration of `auto`: slope, expected calibration error, log loss (and that of the base rate alone):", ""]
+    rows = []
+    for data in SHOWN:
+        for epsilon in EPSILONS:
+            if (data, epsilon) in found:
+                at = found[data, epsilon][auto[data, epsilon]]
+                figures = [f"{at[kind]:.3f}" for kind in ("slope", "ece", "log_loss", "constant")]
+                rows.append([data, epsilon, f"`{auto[data, epsilon]}`", *figures])
+    return out + table(["dataset", "epsilon", "learner", "slope", "error", "log loss", "base rate"], rows) + [""]
+
+
+def probabilities(found: Means) -> list[str]:
+    """How each learner's probabilities stand, over all cells from epsilon .25 with enough records."""
+    out = [f"Probabilities, over all cells from epsilon .25 with {FEWEST:,} records or more:", ""]
+    cells = [c for c in found if float(c[1]) >= 0.25 and next(iter(found[c].values()))["records"] >= FEWEST]
+    rows = []
+    for name in NAMES:
+        those = [found[cell][name] for cell in cells]
+        worse = [f"{d} at {e}" for d, e in cells if found[d, e][name]["log_loss"] > found[d, e][name]["constant"]]
+        near = sum(0.9 <= each["slope"] <= 1.1 for each in those)
+        loss, error = (mean(each[kind] for each in those) for kind in ("log_loss", "ece"))
+        rows.append([f"`{name}`", f"{loss:.4f}", f"{error:.4f}", f"{near} of {len(those)}", ", ".join(worse) or "none"])
+    head = ["learner", "log loss", "calibration error", "slope in .9 to 1.1", "log loss above the base rate's"]
+    return out + table(head, rows)
+
+
+def options(what: str | None, seeds: int) -> argparse.ArgumentParser:
+    """Of a study, which `what` describes: it fits into a file, then prints tables of what that holds."""
+    parser = argparse.ArgumentParser(description=what, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", help="folder of the Parquet files")
+    parser.add_argument("--out", type=Path, required=True, help="JSON lines of the fits")
+    parser.add_argument("--seeds", type=int, default=seeds)
+    parser.add_argument("--report", action="store_true", help="print the tables of what the file holds; fits nothing")
+    return parser
+
+
+def main() -> None:
+    parser = options(__doc__, 2)
+    parser.add_argument("--sets", type=lambda text: tuple(text.split(",")), default=SETS)
+    parser.add_argument("--names", type=lambda text: tuple(text.split(",")), default=NAMES)
+    parser.add_argument("--epsilons", type=lambda text: tuple(text.split(",")), default=EPSILONS)
+    asked = parser.parse_args()
+    if not asked.report:
+        play(asked)
+    print(report(read_lines(asked.out)))
+
+
+if __name__ == "__main__":
+    main()

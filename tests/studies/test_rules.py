@@ -1,0 +1,99 @@
+"""The public rules of the product are those of the studies, and stay so where the judged dataset is left out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from benchmarks.lines import read_lines
+from studies.defaults import auto, forecast, rare, rare_of_many, tree_rule
+from training.learners.boosting.defaults import TREES, TREES_OF_MANY
+from training.learners.choice import CURVES_FROM
+from training.learners.expected import GUESS, LEAST, REACHED
+
+
+def lines_of(name):
+    return read_lines(forecast.HERE / name)
+
+
+def test_the_rates_and_rounds_of_trees_have_the_smallest_mean_regret():
+    means = tree_rule.means(lines_of("tree-rule.jsonl.gz"))
+    for settings, best in ((tree_rule.SETTINGS, "rate .3"), (tree_rule.ROUNDS, "250 rounds, rate .4")):
+        lost = tree_rule.regrets(means, settings)
+        assert min(settings, key=lambda setting: np.mean([by[setting] for by in lost.values()])) == best
+    assert tree_rule.SETTINGS["rate .3"] == {"rate": TREES.rate}
+    assert tree_rule.ROUNDS["250 rounds, rate .4"] == {"most": TREES_OF_MANY.rounds, "rate": TREES_OF_MANY.rate}
+    many = {"most": 250, "rate": 0.4}
+    assert [tree_rule.parameters_of(many, strength)["rounds"] for strength in (1e4, 1e6)] == [139, 250]
+
+
+@pytest.fixture(scope="module")
+def choices():
+    return auto.means(lines_of("choice.jsonl.gz"))
+
+
+def test_auto_takes_curves_where_the_other_datasets_with_categories_would(choices):
+    cells = [cell for cell in choices if auto.categories(cell[0]) and auto.strength(cell, choices) >= CURVES_FROM]
+    sets = {data for data, _ in cells}
+    assert sets == {"adult", "bank", "telco", "mushroom"}
+    for left_out in sets:
+        others = [cell for cell in cells if cell[0] != left_out]
+        lost = {name: sum(auto.regret(cell, name, choices) for cell in others) for name in auto.NAMES}
+        assert lost["ebm"] < 0.5 * lost["lazybb-tree"]
+    assert {auto.by_auto(cell, choices) for cell in cells} == {"ebm"}
+
+
+@pytest.mark.slow
+def test_auto_is_what_the_others_choose_left_out(choices):
+    numbers = [cell for cell in choices if not auto.categories(cell[0])]
+    for left_out in {data for data, _ in numbers}:
+        (_, start, name), (low, until, above) = auto.chosen([cell for cell in choices if cell[0] != left_out], choices)
+        assert (start, name, low, until, above) == (0.0, "lazybb-tree", "lazybb", 5000.0, "ebm")
+    assert {auto.by_auto(cell, choices) for cell in numbers} == {"lazybb-tree"}
+    rule = auto.chosen(list(choices), choices)
+    assert all(auto.by_auto(cell, choices) == auto.by_rule(rule, cell, choices) for cell in choices)
+
+
+def test_a_rule_that_knows_the_cell_is_judged_on_splits_that_did_not_choose():
+    reached = {
+        "ebm": {0: 0.9, 1: 0.5, 2: 0.5},
+        "lazybb": {0: 0.7, 1: 0.6, 2: 0.8},
+        "lazybb-tree": {0: 0.0, 1: 0.0, 2: 0.0},
+    }
+    # without 0: lazybb; without 1: lazybb (.75 against .7); without 2: ebm (.7 against .65)
+    assert auto.fair(reached) == pytest.approx((0.7 + 0.6 + 0.5) / 3)
+    draw = np.random.default_rng(0).normal(0.8, 0.05, (400, 3, 5))  # three learners that are alike
+    cells = [{name: dict(enumerate(of)) for name, of in zip(auto.NAMES, cell, strict=True)} for cell in draw]
+    fairly = np.mean([auto.fair(cell) for cell in cells])
+    afterwards = draw.mean(axis=2).max(axis=1).mean()
+    assert abs(fairly - 0.8) < 0.005 < 0.01 < afterwards - 0.8
+
+
+def test_rare_classes_are_weighed_where_the_fits_say_so():
+    found = rare.pairs(lines_of("rare.jsonl.gz"))
+    assert rare.weighed(found, rare.FEWEST, rare.RARE) < rare.weighed(found, 1e12, rare.RARE)
+    assert rare.chosen(found, rare.RARE_FROM) == max(rare.chosen(found, each) for each in rare.TREES)
+    cells = rare_of_many.cells_of(lines_of("rare-of-many.jsonl"))
+    for name in rare_of_many.SETS:
+        others = [held for cell, held in cells.items() if cell[0] != name]
+        best = max(rare_of_many.RULES, key=lambda rule: rare_of_many.ruled(others, rule, "auroc"))
+        assert best[1] == rare_of_many.ENOUGH
+
+
+def test_what_plan_expects_is_of_the_study():
+    every = forecast.cells()
+    for learner in forecast.LEARNERS:
+        known = [cell for cell in every if cell.learner == learner]
+        assert forecast.least(known) == LEAST[learner]
+        assert tuple(forecast.reached(known)) == REACHED[learner]
+
+
+def test_nine_of_ten_cells_are_told_right_by_a_rule_that_did_not_see_their_dataset():
+    every, right = forecast.cells(), []
+    for learner in forecast.LEARNERS:
+        known = [cell for cell in every if cell.learner == learner]
+        for data in {cell.data for cell in known}:
+            cut = forecast.least([cell for cell in known if cell.data != data])
+            right += [(cell.power >= cut) == (cell.auroc >= GUESS) for cell in known if cell.data == data]
+    assert len(right) > 300
+    assert np.mean(right) >= 0.9
