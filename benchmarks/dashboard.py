@@ -159,8 +159,8 @@ def make(folder: Path, size: Size) -> Home:
         asked = Asked("adult", "lazybb", "0.01", parameters={"rounds": 2}, model=f"model-{number}")
         job.train(home, asked, by=f"analyst-{number % 7}")
         if number % MEASURED == 0:
-            job.evaluate(home, AskedWorth(asked.model, "adult", "0.01", "training"), by=f"analyst-{number % 7}")
-    job.profile(home, AskedProfile("adult", "0.1"), by="analyst-0")
+            job.measure(home, AskedWorth(asked.model, "adult", "0.01", "training"), by=f"analyst-{number % 7}")
+    job.measure(home, AskedProfile("adult", "0.1"), by="analyst-0")
     grants.add(home.ledger, [Grant("team", "audit", "everything", "", None, None)], "benchmark")
     return home
 
@@ -176,7 +176,7 @@ def make_wide(home: Home) -> None:
     for learner, delta in WIDE.items():
         asked = Asked("messy", learner, "1", delta=delta, model=f"messy-{learner}", target="readmitted")
         job.train(home, asked, by="analyst-0")
-        job.evaluate(home, AskedWorth(asked.model, "messy", "1", "training"), by="analyst-0")
+        job.measure(home, AskedWorth(asked.model, "messy", "1", "training"), by="analyst-0")
 
 
 def size_of(home: Home) -> Size:

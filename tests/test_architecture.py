@@ -122,8 +122,11 @@ training/datasets/growing: accountant(. home ledger ledger/families system) mode
     rows/packed rows/schema rows/sources rows/tables)
 training/finish: accountant(. access certificates home keys ledger ledger/families privacy system) models(edit forms
     onnx store) training(rows/schema)
-training/jobs: accountant(. access home ledger ledger/families privacy system) models(forms store worth)
-    training(datasets finish learners measuring measuring/profile measuring/worth planning rows/schema session tuning)
+training/jobs: accountant(. access home ledger ledger/families privacy system) models(store) training(datasets finish
+    kinds learners measuring/worth planning rows/schema session)
+training/kinds: accountant(. access certificates home keys ledger ledger/families privacy system) models(forms profile
+    worth) training(datasets finish learners measuring/profile measuring/worth planning rows/partitions rows/schema
+    session tuning)
 training/learners: accountant(. formats ledger/families privacy) models(features forms) training(learners/base
     learners/boosting rows/statistics session)
 training/learners/base: accountant(. noise privacy system) models(explain features forms onnx) training(calibration
@@ -132,13 +135,12 @@ training/learners/boosting: accountant(. noise privacy) models(features forms pa
     rows/kernels rows/partitions rows/statistics session)
 training/learners/ebm: accountant(. noise privacy) models(features forms parts) training(learners/base
     learners/boosting rows/kernels rows/partitions rows/statistics session)
-training/measuring: accountant(. access certificates home keys ledger ledger/families privacy system) models(worth)
-    training(finish measuring/worth rows/schema)
+training/measuring:
 training/measuring/profile: accountant(. certificates formats home ledger ledger/families noise privacy system)
-    models(profile) training(calibration datasets learners measuring measuring/worth planning rows/packed
-    rows/partitions rows/schema rows/tables session)
-training/measuring/worth: accountant(. access certificates formats home ledger ledger/families noise privacy system)
-    models(features forms parts store worth) training(calibration datasets finish learners planning rows/packed
+    models(profile) training(calibration datasets learners measuring/worth planning rows/packed rows/partitions
+    rows/schema rows/tables session)
+training/measuring/worth: accountant(. access certificates formats home ledger ledger/families noise privacy)
+    models(features forms parts store worth) training(calibration datasets learners planning rows/packed
     rows/partitions rows/schema rows/tables session)
 training/notebook: accountant(. formats ledger/families noise privacy) training(calibration learners/base
     rows/partitions rows/people rows/schema rows/tables session)

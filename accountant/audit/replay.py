@@ -16,6 +16,7 @@ from accountant.audit.replay_access import TIME, Rights
 from accountant.audit.replay_budget import Books, DatasetState, SumsDiffer, costs_of
 from accountant.audit.replay_campaigns import Campaigns
 from accountant.audit.replay_keys import KeyRing, require_reasons
+from accountant.audit.replay_kinds import JobKind, read_kind
 from accountant.audit.replay_names import Names, judge_labels
 from accountant.audit.replay_person import person_total
 from accountant.audit.replay_refined import Profiles
@@ -37,9 +38,8 @@ DOORS = ("append", "evaluate", "register")  # where files are compared with regi
 @dataclass(slots=True)
 class JobState:
     """A job as its entries leave it; what the index's row must say. `part`: whose account bears its price; `evaluates`:
-    the entry of the certified model that it measures, and `against` that of the model it is compared with; `profile`:
-    whether it measures its dataset; `window`: the blocks whose accounts bear its price; `labels`: of the workers that
-    may run it. `issued` is then the entry of its statement.
+    of an evaluation, the entry of the certified model; `window`: the blocks whose accounts bear its price; `labels`: of
+    the workers that may run it. `issued`: the entry of its certificate or statement.
     """
 
     dataset: str
@@ -50,10 +50,9 @@ class JobState:
     target: str | None
     total: int
     costs: tuple[Figures, ...]
+    kind: JobKind
     part: str | None = None
     evaluates: int | None = None
-    against: int | None = None
-    profile: bool = False
     window: tuple[int, int] | None = None
     labels: str | None = None
     resumed: int = 0
@@ -129,22 +128,20 @@ class Replay:
     def _reserved(self, seq: int, value: Value) -> None:
         window = self.books.blocks.window(value)
         dataset = self.books.dataset(value["dataset"], value.get("part"), window)
-        evaluates = self._to_evaluate(seq, value) if "evaluates" in value else None
-        against = self._compared(value) if "against" in value else None
-        profile = self._is_profile(value)
-        aside = "evaluates" in value or profile
-        require("part" not in value or aside, "part: what is kept aside is for evaluations and profiles alone")
+        kind = read_kind(value)
+        evaluates = self._to_evaluate(seq, value) if kind is JobKind.EVALUATION else None
         asked, releases, cost = judge_job(value, dataset.orders)
         asked.check_delta(dataset.records)
         most = min(family.budget.delta for family in self.books.of(dataset))
         require(asked.delta <= most, "delta: must not be above the dataset's")
         require(parse_decimal(value["unit"]) > 0, "unit: must be above 0")
-        if not profile:
+        if kind is not JobKind.PROFILE:
             check_name("model", value["model"])
             asks = value["target"] in dataset.targets if dataset.targets else "target" not in value
             require(asks, "target: must be one of the dataset's, and stands only where it has several")
         self._request(value)
-        require(not (profile and dataset.remote), "profile: the rows of this dataset stay with their owners")
+        counts = kind is JobKind.PROFILE and dataset.remote
+        require(not counts, "profile: the rows of this dataset stay with their owners")
         self.campaigns.reserved(seq, value, dataset)
         require(value.get("promote", True) is True, "promote: must be true where it stands")
         costs = self.books.split(dataset, cost)
@@ -158,10 +155,10 @@ class Replay:
         dataset_name, model, by = (intern(value[name]) for name in ("dataset", "model", "by"))
         target = intern(value["target"]) if "target" in value else None
         who = (dataset_name, model, value["idempotency_key"], bytes.fromhex(value["request"]), by, target)
-        if profile:
+        if kind is JobKind.PROFILE:
             self.profiles.reserved(seq, value["claim"])
-        about = value.get("part"), evaluates, against, profile, window, judge_labels(value)
-        self.jobs[seq] = JobState(*who, releases, costs, *about)
+        about = value.get("part"), evaluates, window, judge_labels(value)
+        self.jobs[seq] = JobState(*who, releases, costs, kind, *about)
         self.names.reserved(seq, value, self.jobs, lambda: self.access.may_promote(value["by"], model, value["time"]))
         if wrong_sums is not None:
             raise wrong_sums
@@ -180,22 +177,16 @@ class Replay:
             return error
         return None
 
-    @staticmethod
-    def _is_profile(value: Value) -> bool:
-        """Of a dataset's columns: it names no model, no target, and promotes nothing."""
-        if "profile" not in value:
-            return False
-        require(value["profile"] is True, "profile: must be true where it stands")
-        require(value["model"] == "", f"model={value['model']!r:.80}: a profile makes none")
-        others = sorted(value.keys() & {"target", "evaluates", "against", "promote"})
-        require(not others, f"profile: does not go with {others}")
-        return True
-
     def _to_evaluate(self, seq: int, value: Value) -> int:
         certified = value["evaluates"]
+        if "against" in value:
+            other = value["against"]
+            if type(other) is not int or other not in self.issued or other in self.keys.revocations:
+                raise LedgerInvalid(f"against={other!r:.40}: must be a certified model before that stands")
+            require(other != certified, f"against={other}: must be another model than what is evaluated")
         if type(certified) is int and certified in self.jobs:  # reserved together: what the job is going to make
             making = self.jobs[certified]
-            sound = certified == seq - 1 and making.evaluates is None and not making.profile
+            sound = certified == seq - 1 and making.kind is JobKind.TRAINING
             sound = sound and "against" not in value
             require(sound, f"evaluates={certified}: must be the job reserved just before, which makes a model")
             require(value["model"] == making.model, f"model={value['model']!r:.80}: must be {making.model}")
@@ -205,13 +196,6 @@ class Replay:
         name, _ = self.models[certified]
         require(value["model"] == name, f"model={value['model']!r:.80}: must be {name}, which is evaluated")
         return certified
-
-    def _compared(self, value: Value) -> int:
-        other = value["against"]
-        if type(other) is not int or other not in self.issued or other in self.keys.revocations:
-            raise LedgerInvalid(f"against={other!r:.40}: must be a certified model before that stands")
-        require(other != value["evaluates"], f"against={other}: must be another model than what is evaluated")
-        return other
 
     def _request(self, value: Value) -> None:
         keys = ("dataset", "learner", "parameters", "model", "epsilon", "delta", "target", "promote", "evaluates")
@@ -289,9 +273,8 @@ class Replay:
             raise LedgerInvalid(f"job {value['reservation']}: was issued before, as entry {job.issued}")
         if value["name"] != job.model:
             raise LedgerInvalid(f"name={value['name']!r:.80}: must be {job.model}")
-        if job.evaluates is not None:
-            raise LedgerInvalid(f"job {value['reservation']}: evaluates a model, and makes none")
-        require(not job.profile, f"job {value['reservation']}: profiles a dataset, and makes no model")
+        makes = job.kind is JobKind.TRAINING
+        require(makes, f"job {value['reservation']}: {job.kind.value}, and makes no model")
         job.issued = seq
         self.issued.add(seq)
         self.models[seq] = job.model, bytes.fromhex(value["model"])
@@ -318,7 +301,7 @@ class Replay:
         job = self._job(value)
         require(job.state == "committed", f"job {value['reservation']}: is {job.state}, must be committed")
         require(job.issued is None, f"job {value['reservation']}: has a statement, as entry {job.issued}")
-        require(job.profile, f"job {value['reservation']}: profiles no dataset")
+        require(job.kind is JobKind.PROFILE, f"job {value['reservation']}: profiles no dataset")
         require(value["dataset"] == job.dataset, f"dataset={value['dataset']!r:.80}: must be {job.dataset}")
         job.issued = seq
         counted = self.books.datasets[job.dataset]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from accountant.audit.replay_kinds import JobKind
 from accountant.privacy.budget import check_name
 from accountant.privacy.soundness import require
 
@@ -18,6 +19,7 @@ class Reserved(Protocol):
     target: str | None
     by: str
     state: str
+    kind: JobKind
 
 
 @dataclass
@@ -39,7 +41,7 @@ class Names:
     ) -> None:
         """A reservation. `known`: the jobs, with its own; `promotes`: whether who asks may promote versions of the
         model, by the entries before."""
-        if "evaluates" in value or "profile" in value:  # it makes no model
+        if known[seq].kind is not JobKind.TRAINING:
             return require("bound" not in value, "bound: stands in no evaluation and no profile")
         name = value["model"]
         jobs = self._jobs.setdefault(name, deque())

@@ -18,12 +18,12 @@ from accountant.ledger import evaluations, model_names
 from accountant.ledger.families import block_rows
 from accountant.ledger.families.families import Family
 from accountant.ledger.families.family_rows import after
+from accountant.ledger.families.job_kinds import KINDS
 from accountant.ledger.families.records import Job, Request, State, charged_window, reservation_fields
 from accountant.ledger.families.refusal import refusal
 from accountant.ledger.job_rows import add_job
 from accountant.log.entries import Writer, read_entry
 from accountant.privacy import soundness
-from accountant.privacy.budget import check_name
 from accountant.privacy.claims import Price, claim
 from accountant.privacy.events import Plan
 from accountant.privacy.filter import price_from_json
@@ -31,7 +31,8 @@ from accountant.store.store import stream
 from accountant.store.tables import dataset_table, entry_table, job_table
 
 # Of a reservation, whose keys stand in this order, only the price and the time are read.
-_PRICE, _BEHIND, _TIME = Key("price"), (Key("request"), Key("promote"), Key("profile")), Key("time")
+_PRICE, _TIME = Key("price"), Key("time")
+_BEHIND = [Key(name) for name in sorted({"request", "promote", *KINDS}, reverse=True) if "price" < name <= "request"]
 
 
 class Charge(NamedTuple):
@@ -110,8 +111,7 @@ def reserve(
     """As `Ledger.reserve` has it. `follows`: it evaluates what the job that was reserved just before is going to make,
     in place of what a certificate stands for.
     """
-    if not request.profile:  # which makes no model
-        check_name("model", request.model)
+    request.kind.check(request.model, request.target, request.promote)
     claimed, connection = claim(plan, request.budget.delta), writer.connection
     if claimed.epsilon > request.budget.epsilon:
         raise InputError(f"plan: costs epsilon {claimed.epsilon}, more than the {request.budget.epsilon} asked for")

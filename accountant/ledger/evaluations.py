@@ -13,6 +13,7 @@ from sqlalchemy import Connection, select, update
 from accountant.errors import InputError, WrongState
 from accountant.keys import key_rows
 from accountant.ledger import derived_entries
+from accountant.ledger.families.job_kinds import Evaluation, Profile, kind_of
 from accountant.ledger.families.records import Job, Request, State, request_from_entry
 from accountant.ledger.job_rows import read_job, require_state
 from accountant.ledger.wide_jobs import require_charged_blocks
@@ -22,23 +23,15 @@ from accountant.store.tables import job_table
 
 
 def check(signed: Signed, request: Request) -> None:
-    """InputError where what the request evaluates is no certified model of its name, or is compared with itself,
-    UnknownName where either is no entry, WrongState where one was revoked. A profile is of no model.
+    """Raise UnknownName where what the request measures is no certified model, InputError where that has not its name,
+    WrongState where one was revoked.
     """
-    others = request.model, request.target, request.evaluates, request.against, request.promote
-    if request.profile and others != ("", None, None, None, False):
-        raise InputError("profile: is of a dataset, and of no model or target")
-    if request.evaluates is None:
-        return
-    if request.against == request.evaluates:
-        raise InputError(f"against={request.against}: is the model itself")
-    entry = derived_entries.certified(signed.connection, request.evaluates)
-    if entry.value["name"] != request.model:
-        raise InputError(f"model={request.model}: entry {request.evaluates} certifies {entry.value['name']}")
-    if request.against is not None:
-        derived_entries.certified(signed.connection, request.against)
-    for each in {request.evaluates, request.against} & signed.revoked():
-        raise WrongState(f"model={request.model}: the certificate of entry {each} was revoked")
+    for at, index in enumerate(request.kind.models):
+        entry = derived_entries.certified(signed.connection, index)
+        if at == 0 and entry.value["name"] != request.model:
+            raise InputError(f"model={request.model}: entry {index} certifies {entry.value['name']}")
+    for index in signed.revoked().intersection(request.kind.models):
+        raise WrongState(f"model={request.model}: the certificate of entry {index} was revoked")
 
 
 def certified_of(connection: Connection, evaluates: int) -> int | None:
@@ -55,56 +48,46 @@ def following(connection: Connection, seq: int) -> Job | None:
     if seq + 1 >= size(connection):
         return None
     value = read_entry(seq + 1, body_at(connection, seq + 1)).value
-    return read_job(connection, seq + 1) if value["type"] == "reserved" and value.get("evaluates") == seq else None
+    measures = kind_of(value).models if value["type"] == "reserved" else ()
+    return read_job(connection, seq + 1) if seq in measures else None
 
 
 def require_made(connection: Connection, stored: Mapping[str, Any]) -> None:
-    """WrongState where a `reserved` entry evaluates the model of a job that has not made it yet."""
-    if "evaluates" in stored and certified_of(connection, stored["evaluates"]) is None:
-        raise WrongState(f"job {stored['evaluates']}: has made no model yet, which is to be evaluated")
+    """Raise WrongState where a `reserved` entry measures the model of a job that has not made it yet."""
+    for index in kind_of(stored).models:
+        if certified_of(connection, index) is None:
+            raise WrongState(f"job {index}: has made no model yet, which is to be evaluated")
 
 
 def require_uncertified(connection: Connection, job: Job) -> None:
-    """WrongState where the job has a certificate, or gets none: it evaluates a model, and makes none."""
+    """Raise WrongState where the job has a certificate, or gets none, for it makes no model."""
     if job.issued is not None:
         raise WrongState(f"job {job.seq}: its certificate was issued as entry {job.issued}", job=job.seq)
-    asked = read_entry(job.seq, body_at(connection, job.seq)).value
-    if "evaluates" in asked or "profile" in asked:
-        does = "evaluates a model" if "evaluates" in asked else "profiles a dataset"
-        raise WrongState(f"job {job.seq}: {does}, and makes no model", job=job.seq)
+    kind = asked_of(connection, job.seq).kind
+    if not kind.makes_model:
+        raise WrongState(f"job {job.seq}: {kind.does}, and makes no model", job=job.seq)
 
 
 def enter(log: TransparencyLog, seq: int, statement: str, signed_by: str) -> int:
-    """Bind the statement's sha256 to a committed evaluation, once; the index of its entry. WrongState where the job is
-    not committed, or has a statement; KeyInvalid where the key that signed it may not any more.
+    """Bind the statement's sha256 to a committed job that makes no model, once; the index of its entry. WrongState
+    where the job is not committed, or has a statement; KeyInvalid where the key that signed it may not any more.
     """
     with log.writing() as writer:
-        key_rows.require_issuer(writer.connection, signed_by)
-        job = read_job(writer.connection, seq)
+        connection = writer.connection
+        key_rows.require_issuer(connection, signed_by)
+        job = read_job(connection, seq)
         require_state(job, State.COMMITTED, "enter a statement for")
-        require_charged_blocks(writer.connection, seq)
-        request = request_from_entry(read_entry(seq, body_at(writer.connection, seq)).value)
-        made = None if request.evaluates is None else certified_of(writer.connection, request.evaluates)
-        if job.issued is not None or made is None:
-            raise WrongState(f"job {seq}: is no evaluation without a statement", job=seq)
-        model = derived_entries.certified(writer.connection, made).value["model"]
-        index = writer.append("evaluated", reservation=seq, statement=statement, model=model, name=job.model)
-        writer.connection.execute(update(job_table).where(job_table.c.seq == seq).values(issued=index))
-        return index
-
-
-def enter_profile(log: TransparencyLog, seq: int, statement: str, signed_by: str) -> int:
-    """Bind the statement's sha256 to a committed profile, once; the index of its entry. Raises as `enter`."""
-    with log.writing() as writer:
-        key_rows.require_issuer(writer.connection, signed_by)
-        job = read_job(writer.connection, seq)
-        require_state(job, State.COMMITTED, "enter a statement for")
-        require_charged_blocks(writer.connection, seq)
-        request = request_from_entry(read_entry(seq, body_at(writer.connection, seq)).value)
-        if job.issued is not None or not request.profile:
-            raise WrongState(f"job {seq}: is no profile without a statement", job=seq)
-        index = writer.append("profiled", reservation=seq, statement=statement, dataset=job.dataset)
-        writer.connection.execute(update(job_table).where(job_table.c.seq == seq).values(issued=index))
+        require_charged_blocks(connection, seq)
+        kind = asked_of(connection, seq).kind
+        if job.issued is not None or kind.makes_model:
+            raise WrongState(f"job {seq}: {kind.does}; it has a statement, or gets a certificate", job=seq)
+        require_made(connection, kind.to_json())
+        made = [certified_of(connection, index) for index in kind.models]
+        models = [derived_entries.certified(connection, index).value["model"] for index in made if index is not None]
+        about = {"model": next(iter(models), None), "name": job.model, "dataset": job.dataset}
+        bound = {name: about[name] for name in kind.binds}
+        index = writer.append(kind.ends, reservation=seq, statement=statement, **bound)
+        connection.execute(update(job_table).where(job_table.c.seq == seq).values(issued=index))
         return index
 
 
@@ -118,7 +101,7 @@ def profiles_of(database: Store, dataset: str) -> list[int]:
     with database.reading() as connection:
         return [
             job
-            for number, job in _stated(database, connection, "profiled")
+            for number, job in _stated(database, connection, Profile.ends)
             if read_entry(number, body_at(connection, number)).value["dataset"] == dataset
         ]
 
@@ -127,8 +110,8 @@ def by_model(database: Store) -> dict[int, list[int]]:
     """By the entry that certifies a model: the jobs whose statements are about it, the newest first."""
     with database.reading() as connection:
         found: dict[int, list[int]] = {}
-        for _, job in _stated(database, connection, "evaluated"):
-            certified = certified_of(connection, read_entry(job, body_at(connection, job)).value["evaluates"])
+        for _, job in _stated(database, connection, Evaluation.ends):
+            certified = certified_of(connection, asked_of(connection, job).kind.models[0])
             if certified is not None:
                 found.setdefault(certified, []).append(job)
         return found
@@ -148,10 +131,11 @@ def same(database: Store, request: Request) -> int | None:
     """
     row, digests = job_table.c, [request.digest]
     with database.reading() as connection:
-        if request.evaluates is not None and request.against is None:
-            made = derived_entries.certified(connection, request.evaluates).value
-            if made["type"] == "issued":
-                digests.append(replace(request, evaluates=made["reservation"]).digest)
+        match request.kind:
+            case Evaluation(evaluates, against=None):
+                made = derived_entries.certified(connection, evaluates).value
+                if made["type"] == "issued":
+                    digests.append(replace(request, kind=Evaluation(made["reservation"])).digest)
         query = select(row.seq).where(row.request.in_(digests), row.issued.is_not(None)).order_by(row.seq.desc())
         found = connection.execute(query.limit(1)).scalar()
         if found is None or (asked_of(connection, found).window != request.window and request.window is not None):

@@ -27,6 +27,7 @@ from accountant.ledger.admission import judge_beforehand, reserve
 from accountant.ledger.families import block_rows
 from accountant.ledger.families.families import Dataset, Started
 from accountant.ledger.families.family_rows import after, member, quotas
+from accountant.ledger.families.job_kinds import Evaluation
 from accountant.ledger.families.records import (
     UNKNOWN_ROWS,
     Holding,
@@ -213,7 +214,7 @@ class Ledger:
             job = reserve(writer, request, unit, plan, by, key, owner, lease, promotes)
             if evaluation is not None:
                 asked, its_unit, its_plan = evaluation
-                asked = replace(asked, evaluates=job.seq)
+                asked = replace(asked, kind=Evaluation(job.seq))
                 reserve(writer, asked, its_unit, its_plan, by, None, None, 0.0, promotes, follows=True)
             return job
 

@@ -62,8 +62,8 @@ def require_edit(ledger: Ledger, access: Access, name: str, dataset: str, promot
 
 def admit(writer: Writer, request: Request, by: str, promotes: bool) -> int | None:
     """As `allow`; where the name is free, the request's own reservation, which is about to be appended, binds it. None:
-    an evaluation and a profile make no model."""
-    if request.evaluates is not None or request.profile:
+    no model is made."""
+    if not request.kind.makes_model:
         return None
     bound = allow(writer.connection, request, by, promotes, writer.signed)
     return writer.tree.size if bound is None else bound

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from accountant.access.grants import ASKING, Access
 from accountant.home import Home
 from accountant.ledger.entry_search import Wanted, search
+from accountant.ledger.families.job_kinds import kind_of
 from accountant.ledger.families.left import describe_budget
 from accountant.ledger.families.records import ISSUED, PUBLIC_STATES
 from serving.http.rights import JOBS, LISTED, NAMED, seen_datasets
@@ -79,7 +80,7 @@ async def job(request: Request) -> Response:
     found = await in_thread(_job, state(request).home, job_number(request), access(request))
     of = PUBLIC_STATES[found["job"]["state"]]
     told = found["job"]
-    makes = told["state"] == ISSUED and not {"evaluates", "profile"} & told.keys()
+    makes = told["state"] == ISSUED and kind_of(told).makes_model
     unstored = makes and told["version"] is None  # its version is put among the models this moment
     cancellable = of.cancellable and found["theirs"]
     return page(request, "job.html", **found, open=of.open or unstored, cancellable=cancellable)

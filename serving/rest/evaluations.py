@@ -19,6 +19,7 @@ from serving.rest import json_schemas
 from serving.rest.jobs import BLOCKS, DECIMAL, LABELS, NUMBER, counting_refusals
 from serving.wire.errors import json_response
 from serving.wire.request_bodies import Fields, json_fields, known_query
+from training.jobs import job
 from training.measuring.worth import evaluate
 from training.planning import job_views
 
@@ -40,7 +41,7 @@ async def submit_evaluation(request: Request) -> Response:
 def submitted(home: Home, body: dict[str, Any], by: str) -> dict[str, Any]:
     """Reserve and queue an evaluation; the job's JSON. BudgetRefused, which is counted."""
     with counting_refusals(body["dataset"]):
-        reserved = evaluate.submit(home, _asked(body), by=by, key=body.get("idempotency_key"))
+        reserved = job.submit(home, _asked(body), by=by, key=body.get("idempotency_key"))
     return job_views.job_to_json(home, home.ledger.job(reserved.seq))
 
 

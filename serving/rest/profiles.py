@@ -18,6 +18,7 @@ from serving.rest import json_schemas
 from serving.rest.jobs import BLOCKS, DECIMAL, LABELS, NUMBER, counting_refusals
 from serving.wire.errors import json_response
 from serving.wire.request_bodies import Fields, json_fields, known_query
+from training.jobs import job
 from training.measuring.profile import profile, release
 from training.planning import job_views
 
@@ -40,7 +41,7 @@ def submitted(home: Home, body: dict[str, Any], by: str) -> dict[str, Any]:
     """Reserve and queue a profile; the job's JSON. BudgetRefused, which is counted."""
     asked = _asked(body)
     with counting_refusals(body["dataset"]):
-        reserved = profile.submit(home, asked, by=by, key=body.get("idempotency_key"))
+        reserved = job.submit(home, asked, by=by, key=body.get("idempotency_key"))
     return job_views.job_to_json(home, home.ledger.job(reserved.seq))
 
 

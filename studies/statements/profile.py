@@ -132,7 +132,7 @@ def pays(epsilon: Decimal, repeats: int, folder: Path) -> list[tuple[str, str, s
                 if kind == "right":
                     continue
                 asked = AskedProfile(dataset, epsilon * SHARE + Decimal(run).scaleb(-6))  # each a new one
-                number = job.profile(home, asked, by="benchmark")["job"]
+                number = job.measure(home, asked, by="benchmark")["job"]
                 refined = refine(text.encode(), profile_of(home, number)[2])
                 (folder / "refined.yaml").write_text(refined.text)
                 register(

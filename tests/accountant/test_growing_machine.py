@@ -23,6 +23,7 @@ from accountant.home import Home
 from accountant.ledger import block_appending
 from accountant.ledger.block_appending import NewBlock
 from accountant.ledger.families import block_rows
+from accountant.ledger.families.job_kinds import Profile
 from accountant.ledger.families.records import HOLDOUT, Unit, Why
 from accountant.ledger.job_rows import resume
 from accountant.privacy.budget import Budget
@@ -97,7 +98,7 @@ class GrowingMachine(RuleBasedStateMachine):
         words = f"{blocks[0]}-{blocks[1]}" if self.last > 1 else None
         asked = replace(ledgers.request("v", "9"), blocks=words, part=part)
         if part is not None:
-            asked = replace(asked, profile=True, model="", learner="profile")
+            asked = replace(asked, kind=Profile(), model="", learner="profile")
         try:
             job = ledgers.reserve(self.home.ledger, asked, what, owner=OWNER, lease=LEASE)
         except BudgetRefused:

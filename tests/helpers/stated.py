@@ -20,7 +20,7 @@ from training.measuring.worth.evaluate import AskedWorth
 def stated() -> tuple[Home, dict[str, tuple[bytes, bytes]], bytes]:
     """The home, the envelope and the proof of "worth" and of "profile", and the model that was measured."""
     home = Home.open(ledgers.place(ledgers.copy(ledgers.trained(), Path(tempfile.mkdtemp()) / "home")))
-    worth = job.evaluate(home, AskedWorth("adult", "adult", "0.1", "training"), by="test")["job"]
-    profile = job.profile(home, AskedProfile("adult", "0.1", "0", columns=("age", "sex")), by="test")["job"]
+    worth = job.measure(home, AskedWorth("adult", "adult", "0.1", "training"), by="test")["job"]
+    profile = job.measure(home, AskedProfile("adult", "0.1", "0", columns=("age", "sex")), by="test")["job"]
     found = {"worth": statement_of(home, worth)[:2], "profile": profile_of(home, profile)[:2]}
     return home, found, (home.models / "adult" / "1" / "model.onnx").read_bytes()

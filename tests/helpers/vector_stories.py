@@ -23,6 +23,7 @@ from accountant.ledger import block_appending, campaigns, evaluations, model_nam
 from accountant.ledger.block_appending import NewBlock
 from accountant.ledger.comparisons import REGISTER, Comparison, record_comparison
 from accountant.ledger.families import block_rows, family_rows
+from accountant.ledger.families.job_kinds import Evaluation, Profile
 from accountant.ledger.families.records import HOLDOUT, Request, Unit, Why
 from accountant.ledger.families.windows import Period
 from accountant.ledger.person_totals import change_person_total
@@ -56,11 +57,10 @@ def grow(home: Home, name: str, upto: int, **fields: Any) -> None:
         )
 
 
-def statement(home: Home, seq: int, kind: str) -> None:
+def statement(home: Home, seq: int) -> None:
     """Bind the statement of a committed evaluation or profile."""
     keyid = home.keys.signer("issuer").public_key.keyid
-    enter = evaluations.enter if kind == "evaluated" else evaluations.enter_profile
-    enter(home.ledger.log, seq, hexes(f"statement {seq}"), keyid)
+    evaluations.enter(home.ledger.log, seq, hexes(f"statement {seq}"), keyid)
 
 
 @story
@@ -110,14 +110,14 @@ def kept_aside(home: Home) -> None:
     job = ledger.reserve(*first, by="test", evaluation=follows)
     advance(ledger, job.seq, "issued")
     advance(ledger, job.seq + 1, "committed")
-    statement(home, job.seq + 1, "evaluated")
+    statement(home, job.seq + 1)
     issued = next(entry.seq for entry in ledger.log.entries() if entry.value["type"] == "issued")
     advance(ledger, reserve(ledger, evaluation(issued, part=None), plan(PureDp(Decimal("0.05")), 1)).seq, "burned")
     ledger.release(reserve(ledger, evaluation(issued), plan(PureDp(Decimal("0.1")), 1)).seq)
 
 
 def evaluation(certified: int, part: str | None = HOLDOUT, epsilon: str = "0.1") -> Request:
-    return Request("adult", "evaluation", Budget.of(epsilon), {}, "adult", evaluates=certified, part=part)
+    return Request("adult", "evaluation", Budget.of(epsilon), {}, "adult", kind=Evaluation(certified), part=part)
 
 
 @story
@@ -125,10 +125,10 @@ def profile(home: Home) -> None:
     home.ledger.register(registration(holdout=Decimal("0.1")))
     columns = {"columns": "", "pairs": "", "noise": "l1"}
     for part in (None, HOLDOUT):
-        asked = Request("adult", "profile", Budget.of("0.2"), columns, "", part=part, profile=True)
+        asked = Request("adult", "profile", Budget.of("0.2"), columns, "", kind=Profile(), part=part)
         seq = reserve(home.ledger, asked, plan(PureDp(Decimal("0.2")), 1)).seq
         advance(home.ledger, seq, "committed")
-        statement(home, seq, "profiled")
+        statement(home, seq)
 
 
 @story

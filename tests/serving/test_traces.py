@@ -23,6 +23,7 @@ from accountant.system import traces
 from serving.process.config.settings import ServerSettings
 from serving.rest import drafts, jobs, models
 from training.jobs import job, job_traces
+from training.kinds import training_steps
 from training.planning.plans import Asked
 
 TRACE, CALLER = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -183,7 +184,7 @@ def job_plan(home: Home, seq: int) -> list[int]:
 
 def test_a_job_that_fails_or_is_given_back_says_so(home, receiver, monkeypatch):
     burned = job.submit(home, Asked("adult", "lazybb", "0.1", parameters={"rounds": 4}), by="test")
-    monkeypatch.setattr(job, "keep", lambda *_: 1 / 0)
+    monkeypatch.setattr(training_steps, "keep", lambda *_: 1 / 0)
     with pytest.raises(Exception, match="ZeroDivisionError"):
         job.run(home, burned.seq)
     given_back = job.submit(home, Asked("adult", "lazybb", "0.1", parameters={"rounds": 4}), by="test")

@@ -31,6 +31,7 @@ from accountant.home import Home
 from training.finish import lease
 from training.finish.lease import Lease, lives, this_process
 from training.jobs import job, queue
+from training.kinds import job_steps
 from training.planning.job_views import job_to_json
 from training.planning.plans import Asked
 
@@ -244,7 +245,7 @@ def test_a_job_whose_end_could_not_be_written_is_settled_by_the_worker_that_live
     queued = job.submit(opened, ASKED, by="test")
     with monkeypatch.context() as patch:
         if write == "burn":
-            patch.setattr(job, "open_rows", lambda *_: 1 / 0)
+            patch.setattr(job_steps, "open_rows", lambda *_: 1 / 0)
         patch.setattr(type(opened.ledger), write, lambda *_: (_ for _ in ()).throw(LedgerUnavailable("away")))
         with pytest.raises(LedgerUnavailable):
             job.run(opened, queued.seq)

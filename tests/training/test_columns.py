@@ -214,7 +214,7 @@ def test_a_model_reads_what_it_learnt_from_and_its_certificate_says_so(home, bot
 
 @pytest.mark.parametrize("against", [None, "d@1"])
 def test_models_of_other_columns_are_measured_and_compared_on_the_same_rows(home, both, against):
-    said = job.evaluate(home, AskedWorth("d@2", "d", "4", against=against), by="test")["worth"]
+    said = job.measure(home, AskedWorth("d@2", "d", "4", against=against), by="test")["worth"]
     figures = {each["metric"]: each["value"] for each in said["metrics"]}
     if against is None:
         assert 0.6 < float(figures["accuracy"]) < 0.9

@@ -27,6 +27,7 @@ from training.datasets.datasets import register
 from training.datasets.growing.append import append
 from training.jobs import job, queue
 from training.jobs.schedule import add, described, submit_due
+from training.kinds import job_steps
 from training.planning.plans import Asked
 
 pytestmark = pytest.mark.slow
@@ -59,14 +60,14 @@ class Site:
             monkeypatch.setenv(name, value)
         self.home = Home.init()
         (folder / "s.yaml").write_text(SCHEMA)
-        opened = job.open_rows
+        opened = job_steps.open_rows
 
         def count(*arguments):
             rows = opened(*arguments)
             self.read.append(rows.size)
             return rows
 
-        monkeypatch.setattr(job, "open_rows", count)
+        monkeypatch.setattr(job_steps, "open_rows", count)
 
     def rows(self, number: int) -> Path:
         path = self.folder / f"{number}.parquet"

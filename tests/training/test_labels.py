@@ -183,9 +183,9 @@ def test_the_command_line_leaves_it_to_such_a_worker_and_waits(home):
     try:
         trained = job.train(home, replace(ASKED, labels=["north"]), by="test", key="once")
         again = job.train(home, replace(ASKED, labels=["north"]), by="test", key="once")
-        worth = job.evaluate(home, AskedWorth("adult", "adult", "0.1", "training", labels=["north"]), by="test")
-        counted = job.profile(home, AskedProfile("adult", "0.1", columns=("age",), labels=["north"]), by="test")
-        known = job.profile(home, AskedProfile("adult", "0.1", columns=("age",)), by="test")
+        worth = job.measure(home, AskedWorth("adult", "adult", "0.1", "training", labels=["north"]), by="test")
+        counted = job.measure(home, AskedProfile("adult", "0.1", columns=("age",), labels=["north"]), by="test")
+        known = job.measure(home, AskedProfile("adult", "0.1", columns=("age",)), by="test")
     finally:
         stop.set()
         worker.join()

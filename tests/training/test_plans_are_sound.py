@@ -24,9 +24,7 @@ from training.datasets.growing.append import append
 from training.jobs import job
 from training.learners import LEARNERS
 from training.learners.parameters import defaults_of
-from training.measuring.profile import profile
 from training.measuring.profile.profile import AskedProfile
-from training.measuring.worth import evaluate
 from training.measuring.worth.evaluate import AskedWorth
 from training.planning.plans import Asked
 from training.tuning.tune import Tuning
@@ -80,11 +78,11 @@ def submit(home: Home, law: random.Random) -> Job:
     delta = law.choice([None, "0", "0.000000001"])
     if kind == "profile":
         part = law.choice([None, "holdout"]) if dataset == "people" else None
-        return profile.submit(home, AskedProfile(dataset, epsilon, delta, part, blocks=blocks), by="test")
+        return job.submit(home, AskedProfile(dataset, epsilon, delta, part, blocks=blocks), by="test")
     if kind == "evaluation":
         dataset = law.choice(["people", "pure"])
         asked = AskedWorth(dataset, dataset, epsilon, blocks="all" if dataset == "people" else None, delta=delta or "0")
-        return evaluate.submit(home, asked, by="test")
+        return job.submit(home, asked, by="test")
     learner = law.choice([*LEARNERS])
     own = next((name for name in GRIDS if name in defaults_of(learner)), None)
     tuning = None

@@ -23,6 +23,8 @@ from accountant.ledger.job_rows import MOST_RESUMED
 from accountant.noise import mechanisms
 from training.jobs import draw_journal, job
 from training.jobs.draw_journal import Answers
+from training.kinds import training_steps
+from training.kinds.stated_steps import StatedSteps
 from training.measuring.profile.profile import AskedProfile
 from training.measuring.worth.evaluate import AskedWorth
 from training.planning import plans
@@ -75,8 +77,8 @@ def settled(home: Path) -> tuple[Home, dict[str, list[int]]]:
 
 
 RESUMED = [
-    "training.jobs.job:open_rows:before:1",
-    "training.jobs.job:open_rows:after:1",
+    "training.kinds.job_steps:open_rows:before:1",
+    "training.kinds.job_steps:open_rows:after:1",
     "training.session.session:Session.release:before:1",
     "training.session.session:Session.release:after:1",
     "training.session.session:Session.release:after:5",
@@ -86,8 +88,8 @@ RESUMED = [
     "training.jobs.draw_journal:Answers._write:after:3",  # an answer that no learner has seen
     "training.jobs.draw_journal:Answers._write:after:9",
     "training.session.session:Session.close:after:1",
-    "training.jobs.job:keep:before:1",
-    "training.jobs.job:keep:after:1",
+    "training.kinds.training_steps:keep:before:1",
+    "training.kinds.training_steps:keep:after:1",
     "accountant.ledger.ledger:Ledger.commit:before:1",
     "accountant.store.store:Tree.append:after:3",  # the entry of the commit, not committed itself
 ]
@@ -236,15 +238,11 @@ def test_evaluations_and_profiles_go_on_too(home, monkeypatch):
     """Ended by an error that no job catches, as an interrupt is: the process lives, and does not run it any more."""
     opened = Home.open(place(home))
     job.train(opened, ASKED, by="test")
-    kinds = (
-        (job.evaluate, AskedWorth("adult", "adult", "0.1", "training")),
-        (job.profile, AskedProfile("adult", "0.1", columns=("age",))),
-    )
-    for asks, asked in kinds:
+    for asked in (AskedWorth("adult", "adult", "0.1", "training"), AskedProfile("adult", "0.1", columns=("age",))):
         with monkeypatch.context() as patch:
-            patch.setattr(job, "keep_counts", interrupted)
+            patch.setattr(StatedSteps, "keep", interrupted)
             with pytest.raises(KeyboardInterrupt):
-                asks(opened, asked, by="test")
+                job.measure(opened, asked, by="test")
         assert kept(home).stat().st_mode & 0o777 == 0o600
         seq = opened.ledger.jobs()[-1].seq
         assert job.recover(opened)["finished"] == [seq]
@@ -414,13 +412,13 @@ def test_killed_again_and_again_it_draws_each_once(driver, home):
 def test_nothing_is_kept_of_tuned_jobs_of_failed_ones_and_where_it_is_off(home, monkeypatch):
     opened = Home.open(place(home))
     files_seen: list[int] = []
-    real = job.keep
+    real = training_steps.keep
 
     def look(*arguments):
         files_seen.append(len(list(home.glob("jobs/*/answers"))))
         return real(*arguments)
 
-    monkeypatch.setattr(job, "keep", look)
+    monkeypatch.setattr(training_steps, "keep", look)
     job.train(opened, ASKED, by="test")
     tuned = Asked("adult", "lazybb", "0.2", tuning=Tuning({"rounds": [2, 4]}, None))
     job.train(opened, tuned, by="test")
@@ -428,7 +426,7 @@ def test_nothing_is_kept_of_tuned_jobs_of_failed_ones_and_where_it_is_off(home, 
     job.train(opened, ASKED, by="test")
     assert files_seen == [1, 0, 0]
     monkeypatch.setenv("DPSERVE_RESUME", "1")
-    monkeypatch.setattr(job, "keep", lambda *_: 1 / 0)
+    monkeypatch.setattr(training_steps, "keep", lambda *_: 1 / 0)
     with pytest.raises(JobFailed):
         job.train(opened, ASKED, by="test")
     assert not list(home.glob("jobs/*/answers"))

@@ -11,14 +11,11 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import closing, suppress
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 from accountant.errors import (
-    BudgetRefused,
     DpserveError,
-    IdempotencyConflict,
     JobFailed,
     LedgerUnavailable,
     PlanMismatch,
@@ -26,33 +23,22 @@ from accountant.errors import (
 )
 from accountant.home import Home
 from accountant.ledger.families.families import Started
-from accountant.ledger.families.records import PUBLIC_STATES, Holding, Job, State, request_from_entry
+from accountant.ledger.families.records import PUBLIC_STATES, Holding, Job, State
 from accountant.ledger.job_rows import resume
-from accountant.privacy.budget import Budget, check_key
-from accountant.system.traces import span
-from models.forms.ensemble import Ensemble
+from accountant.privacy.budget import check_key
 from models.store.decisions import finish_decisions
 from models.store.versions import champion_of
-from models.worth.statements import statement_of, worth_to_json
-from training.datasets.datasets import open_rows, require_rows
+from training.datasets.datasets import require_rows
 from training.finish.lease import Lease, is_dead, lives, this_process
-from training.finish.release import finish, forget, keep
+from training.finish.release import forget
 from training.jobs import draw_journal, job_traces
 from training.jobs.draw_journal import Answers, CannotResume
-from training.learners.job_words import TUNING
-from training.measuring.profile import profile as profiles
-from training.measuring.profile.profile import AskedProfile, profiler_of
-from training.measuring.profile.release import finish_profile, profile_of, profile_to_json
-from training.measuring.profile.table_rows import open_table
-from training.measuring.statements import finish_evaluation, keep_counts
-from training.measuring.worth import evaluate as evaluations
-from training.measuring.worth.evaluate import AskedWorth, evaluator_of, measured_by
+from training.kinds.job_steps import JobSteps
+from training.kinds.registry import steps_for, steps_of
 from training.planning.job_views import following, job_to_json
-from training.planning.plans import Asked, plan, public_of, request_of
+from training.planning.plans import Asked, public_of
 from training.rows.schema.schema import schema_of
 from training.session.session import Session
-from training.tuning.selecting import Outcome
-from training.tuning.tune import fits_of, forget_choice, keep_choice
 
 LOG = logging.getLogger("dpserve.jobs")
 LOOK_SECONDS = 0.5
@@ -60,46 +46,15 @@ Progress = Callable[[int, int], None]
 
 
 def submit(
-    home: Home, asked: Asked, *, by: str, key: str | None = None, queued: bool = True, promotes: bool = True
+    home: Home, asked: Any, *, by: str, key: str | None = None, queued: bool = True, promotes: bool = True
 ) -> Job:
-    """Plan and reserve: from here on the budget is held. With `queued` a worker will run it; else the caller must.
+    """Plan and reserve a job of the kind that is asked for: from here on the budget is held. With `queued` a worker
+    will run it; else the caller must.
 
     `promotes`: whether `by` may promote versions of the model; Forbidden where the job takes that and they may not.
     """
     check_key(key)
-    if key is not None:
-        request, _ = request_of(home, home.ledger.dataset(asked.dataset, blocks=asked.blocks), asked)
-        known = home.ledger.find(by, key, request)
-        if known:
-            _check_following(home, known, asked)
-            return known
-    if not queued:
-        require_rows(home, home.ledger.dataset(asked.dataset, blocks=asked.blocks))
-    with span("rehearse"):
-        planned = plan(home, asked, by, promotes)
-    recipe = planned.recipe
-    owner = None if queued else this_process()
-    follows = None
-    if asked.evaluate is not None:
-        then = evaluations.plan_following(home, planned.request, asked.evaluate, by)
-        follows = then.request, then.recipe.unit, then.recipe.plan
-    try:
-        what = (planned.request, recipe.unit, recipe.plan)
-        with span("reserve"):
-            return home.ledger.reserve(
-                *what, by=by, key=key, owner=owner, lease=Lease.SECONDS, promotes=promotes, evaluation=follows
-            )
-    except BudgetRefused:  # somebody was faster between plan and reserve: say what fits now
-        plan(home, asked, by, promotes)
-        raise
-
-
-def _check_following(home: Home, known: Job, asked: Asked) -> None:
-    """IdempotencyConflict where a job that is asked for again came with another evaluation, or with none."""
-    then = following(home, known.seq)
-    came = None if then is None else Decimal(home.ledger.reservation(then.seq).value["epsilon"])
-    if came != (None if asked.evaluate is None else Budget.of(str(asked.evaluate), "0").epsilon):
-        raise IdempotencyConflict(f"evaluate: job {known.seq} came with {came or 'none'} before", job=known.seq)
+    return steps_for(asked).submit(home, asked, by=by, key=key, queued=queued, promotes=promotes)
 
 
 def run(home: Home, seq: int, progress: Progress = lambda done, total: None) -> Path:
@@ -110,26 +65,24 @@ def run(home: Home, seq: int, progress: Progress = lambda done, total: None) -> 
     """
     owner = this_process()
     require_rows(home, home.ledger.dataset_of(seq))
-    request = request_from_entry(home.ledger.reservation(seq).value)
-    if request.evaluates is not None:
-        try:
-            measured_by(home, request)
-        except DpserveError:  # it was lost or revoked since: no row is read, and nothing is spent
-            home.ledger.release(seq)
-            raise
-    keeps = draw_journal.is_on() and TUNING not in request.parameters  # a tuned job's runs are one release
+    steps = steps_of(home, seq)
+    try:
+        steps.check()
+    except DpserveError:  # no row is read, and nothing is spent
+        home.ledger.release(seq)
+        raise
     started = home.ledger.start(seq, owner, Lease.SECONDS)
     try:
-        with Answers(home, seq, keeps) as kept:
-            return _carried(home, started, owner, progress, kept)
+        with Answers(home, seq, draw_journal.is_on() and steps.is_resumable) as kept:
+            return _carried(steps, started, owner, progress, kept)
     except LedgerUnavailable as error:
         error.details["started"] = seq  # whoever looks next ends it, or burns it
         raise
 
 
-def _carried(home: Home, started: Started, owner: str, progress: Progress, kept: Answers) -> Path:
-    """A job that has started, to its end. What it draws is `kept` until it is committed."""
-    seq = started.seq
+def _carried(steps: JobSteps, started: Started, owner: str, progress: Progress, kept: Answers) -> Path:
+    """Run a job that has started to its end. What it draws is `kept` until it is committed."""
+    home, seq = steps.home, started.seq
     with Lease(home.ledger, seq) as lease:
 
         def tell(done: int, total: int) -> None:
@@ -137,77 +90,64 @@ def _carried(home: Home, started: Started, owner: str, progress: Progress, kept:
                 lease.progress(done)  # setting, and only that of the best is released
             progress(done, total)
 
-        released = _play(home, started, owner, tell, lease.check, kept)
+        released = _play(steps, started, owner, tell, lease.check, kept)
         try:
             home.ledger.commit(seq, released, owner)
         except WrongState:
-            raise _lost(home, seq) from None
+            raise _lost(steps) from None
         kept.end()
-    return _finish(home, seq)
+    return _finish(steps)
 
 
-def _finish(home: Home, seq: int) -> Path:
-    """A committed job to its end: a model in its bundle, or a statement of what one is worth, or of the dataset."""
-    asked = home.ledger.reservation(seq).value
-    ends = finish_evaluation if "evaluates" in asked else finish_profile if "profile" in asked else finish
-    over = home.ledger.job(seq).issued is not None
-    place = ends(home, seq)
+def _finish(steps: JobSteps) -> Path:
+    """Bring a committed job to its end. Return the folder of what it made."""
+    over = steps.home.ledger.job(steps.seq).issued is not None
+    place = steps.finish()
     if not over:
-        job_traces.tell(home, seq)
+        job_traces.tell(steps.home, steps.seq)
     return place
 
 
 def _play(
-    home: Home, started: Started, owner: str, progress: Progress, held: Callable[[], None], kept: Answers | None = None
+    steps: JobSteps,
+    started: Started,
+    owner: str,
+    progress: Progress,
+    held: Callable[[], None],
+    kept: Answers | None = None,
 ) -> str:
-    """Play the plan and put what it released on disk; its sha256."""
-    kept = kept or Answers(home, started.seq, keeps=False)
+    """Play the plan and put what it released on disk. Return its sha256."""
+    home, seq = steps.home, steps.seq
+    kept = kept or Answers(home, seq, keeps=False)
     try:
         kept.begin()
-        schema, request = schema_of(home, started.dataset), started.request
-        target = schema.target_names[0] if request.profile else request.target
-        public = public_of(started.dataset, schema.question(target, request.parameters), request.budget)
-        profiler, columns = profiler_of(schema, request.parameters) if request.profile else (None, [])
-        measured = [each.ensemble for each in measured_by(home, request)]
-        names = [column.name for column in columns]
-        counter = evaluator_of(measured, schema, request.parameters) if measured else profiler
-        opened = open_table(home, started, schema, names) if names else open_rows(home, started, schema)
-        with closing(opened) as rows:
+        schema = schema_of(home, started.dataset)
+        public = public_of(started.dataset, steps.question(schema), started.request.budget)
+        learn = steps.learner(schema)
+        with closing(steps.open_rows(started, schema)) as rows:
             session = Session(public, started.unit, started.plan, rows, progress, held, kept)
-            released = _learn(home, started, session) if counter is None else counter.learn(session)
+            released = learn(session)
         if session.close() != started.plan:
             raise PlanMismatch("what was played is not what was reserved")
-        if isinstance(released, Ensemble):
-            return keep(home, started.seq, released)
-        return keep_counts(home, started.seq, released)
+        return steps.keep(released)
     except Exception as error:
         try:
-            home.ledger.burn(started.seq, "failed", owner)
+            home.ledger.burn(seq, "failed", owner)
         except WrongState:
-            raise _lost(home, started.seq) from None
-        job_traces.tell(home, started.seq)
+            raise _lost(steps) from None
+        job_traces.tell(home, seq)
         kept.end()
-        forget_choice(home, started.seq)
+        steps.forget()
         reason = error.message if isinstance(error, JobFailed) else type(error).__name__
-        raise JobFailed(
-            f"job {started.seq}: failed after it had started ({reason}); its budget is spent", job=started.seq
-        ) from None
+        raise JobFailed(f"job {seq}: failed after it had started ({reason}); its budget is spent", job=seq) from None
 
 
-def _lost(home: Home, seq: int) -> JobFailed:
+def _lost(steps: JobSteps) -> JobFailed:
     """This process stood still for longer than its lease, and another has burned the job: nothing of it is kept."""
-    forget(home, seq)
-    forget_choice(home, seq)
-    return JobFailed(f"job {seq}: was burned by another, for its owner was not heard; its budget is spent", job=seq)
-
-
-def _learn(home: Home, started: Started, session: Session) -> Ensemble:
-    request = started.request
-    outcome = fits_of(request.learner, request.parameters).learn(session)
-    if not isinstance(outcome, Outcome):
-        return outcome
-    keep_choice(home, started.seq, request.parameters, outcome)
-    return outcome.ensemble
+    forget(steps.home, steps.seq)
+    steps.forget()
+    said = f"job {steps.seq}: was burned by another, for its owner was not heard; its budget is spent"
+    return JobFailed(said, job=steps.seq)
 
 
 def train(
@@ -228,26 +168,20 @@ def train(
     then = following(home, reserved.seq)
     if then is not None:  # a worker may have been faster, and go on with it
         with suppress(WrongState):
-            told |= {"evaluated": evaluated(home, then)}
+            told |= {"evaluated": _measured(home, then)}
     return {**told, "replaces": before if before != champion_of(home, reserved.model) else None}
 
 
-def evaluate(home: Home, asked: AskedWorth, *, by: str, key: str | None = None) -> dict[str, Any]:
-    """Submit and run in this process: `dpserve evaluate`. What was measured before costs nothing again."""
-    return evaluated(home, evaluations.submit(home, asked, by=by, key=key, queued=False))
+def measure(home: Home, asked: Any, *, by: str, key: str | None = None) -> dict[str, Any]:
+    """Submit and run in this process a job that makes no model: `dpserve evaluate`, `dpserve profile`. What was
+    measured before costs nothing again. Returns the job with what it found.
+    """
+    return _measured(home, submit(home, asked, by=by, key=key, queued=False))
 
 
-def evaluated(home: Home, reserved: Job) -> dict[str, Any]:
-    """An evaluation that was reserved, to its end: its job, and what the model is worth."""
-    body = _through(home, reserved, lambda done, total: None)
-    return body | {"worth": worth_to_json(reserved.seq, statement_of(home, reserved.seq)[2])}
-
-
-def profile(home: Home, asked: AskedProfile, *, by: str, key: str | None = None) -> dict[str, Any]:
-    """Submit and run in this process: `dpserve profile`. What was counted before costs nothing again."""
-    reserved = profiles.submit(home, asked, by=by, key=key, queued=False)
-    body = _through(home, reserved, lambda done, total: None)
-    return body | {"profile": profile_to_json(reserved.seq, profile_of(home, reserved.seq)[2])}
+def _measured(home: Home, reserved: Job) -> dict[str, Any]:
+    """Run a job that measures to its end."""
+    return _through(home, reserved, lambda done, total: None) | steps_of(home, reserved.seq).result()
 
 
 def _through(home: Home, job: Job, progress: Progress) -> dict[str, Any]:
@@ -262,7 +196,7 @@ def _through(home: Home, job: Job, progress: Progress) -> dict[str, Any]:
             said = f"job {job.seq}: had started when this was met: {error.message}; its budget is spent"
             raise JobFailed(said, job=job.seq) from None
     elif job.state == "committed":
-        _finish(home, job.seq)
+        _finish(steps_of(home, job.seq))
     else:
         failed = JobFailed if job.state == "burned" else WrongState  # given back, or run by another process
         said = f"job {job.seq}: stands for this idempotency key and is {job.state.value}"
@@ -312,7 +246,7 @@ def _settle(home: Home, holding: Holding, settled: dict[str, list[int]]) -> None
                 settled.get(came_to, []).append(holding.seq)
                 return
             home.ledger.burn(holding.seq, "interrupted", holding.owner, holding.expires)
-            forget_choice(home, holding.seq)
+            steps_of(home, holding.seq).forget()
         else:
             home.ledger.release(holding.seq, holding.owner, holding.expires)
     except WrongState:
@@ -328,13 +262,13 @@ def _resumed(home: Home, holding: Holding) -> str | None:
     seq = holding.seq
     try:
         with Answers.reopen(home, seq, home.ledger.job(seq).done) as kept:
-            request = request_from_entry(home.ledger.reservation(seq).value)
+            steps = steps_of(home, seq)
             require_rows(home, home.ledger.dataset_of(seq))
-            measured_by(home, request)
+            steps.check()
             started = resume(home.ledger.log, holding, this_process(), Lease.SECONDS)
             LOG.info("job %d: goes on after the end of who ran it", seq)
             try:
-                _carried(home, started, this_process(), lambda done, total: None, kept)
+                _carried(steps, started, this_process(), lambda done, total: None, kept)
                 return "finished"
             except (DpserveError, OSError) as error:
                 LOG.error("job %d: %s", seq, type(error).__name__)
@@ -354,7 +288,7 @@ def _tidy(home: Home, seq: int, settled: dict[str, list[int]]) -> None:
     try:
         state = home.ledger.job(seq).state
         if state is State.COMMITTED:
-            _finish(home, seq)
+            _finish(steps_of(home, seq))
             settled["finished"].append(seq)
         elif state is State.BURNED:
             forget(home, seq)

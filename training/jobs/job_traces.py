@@ -10,12 +10,12 @@ from itertools import pairwise
 
 from accountant.home import Home
 from accountant.ledger import job_rows
+from accountant.ledger.families.job_kinds import ENDS, kind_of
 from accountant.system import traces
 from accountant.system.lazy_import import later
 from training.learners.job_words import TUNING
 
 entry_search = later("accountant.ledger.entry_search")  # loads numpy, and traces are mostly off
-ENDS = ("issued", "evaluated", "profiled")
 STEPS = {("reserved", "started"): "wait", ("started", "committed"): "play", ("started", "burned"): "play"} | {
     ("committed", end): "export" for end in ENDS
 } | {("reserved", "released"): "wait"}  # fmt: skip
@@ -29,9 +29,9 @@ def tell(home: Home, seq: int) -> None:
     steps = [each for each in reversed(found) if each.value["type"] in {name for pair in STEPS for name in pair}]
     times = [datetime.fromisoformat(each.value["time"]) for each in steps]
     asked, kinds = steps[0].value, [each.value["type"] for each in steps]
-    kind = "evaluate" if "evaluates" in asked else "profile" if "profile" in asked else "train"
+    kind = "tune" if TUNING in asked["parameters"] else kind_of(asked).word
     facts = {
-        "job": seq, "kind": "tune" if TUNING in asked["parameters"] else kind, "learner": asked["learner"],
+        "job": seq, "kind": kind, "learner": asked["learner"],
         "releases": sum(run["count"] for run in asked["plan"]), "state": kinds[-1],
     }  # fmt: skip
     failed = kinds[-1] == "burned"

@@ -12,6 +12,7 @@ from accountant.formats.canonical import decimal_string
 from accountant.home import Home
 from accountant.ledger import evaluations
 from accountant.ledger.families.families import Dataset
+from accountant.ledger.families.job_kinds import kind_of
 from accountant.ledger.families.left import FamilyRow, describe_accounts, describe_budget, left
 from accountant.ledger.families.records import HOLDOUT, ISSUED, PUBLIC_STATES, WAITING, Job, State
 from accountant.ledger.forecast import forecast
@@ -148,11 +149,8 @@ def job_to_json(
         "learner": entry["learner"],
         **chosen_to_json(entry["parameters"]),
         **({} if then is None else {"evaluation": {"job": then.seq, "state": then.public_state}}),
-        **{
-            name: entry[name]
-            for name in ("target", "evaluates", "against", "profile", "part", "whole", "blocks", "window", "labels")
-            if name in entry
-        },
+        **{name: entry[name] for name in ("target", "part", "whole", "blocks", "window", "labels") if name in entry},
+        **kind_of(entry).to_json(),
         "epsilon": entry["claim"]["epsilon"],
         "delta": entry["claim"]["delta"],
         "rounds": job.total,
@@ -175,7 +173,7 @@ def _left_for(home: Home, seq: int, entry: Mapping[str, Any], stands: dict[Any, 
     """Say what is left for another job like this one, of whoever asked for it. `stands`: those of other jobs, by what
     they were charged to; this one is added.
     """
-    delta = Decimal(0) if "evaluates" in entry else None  # whose noise is pure
+    delta = Decimal(0) if kind_of(entry).is_pure else None
     key = entry["dataset"], entry.get("part"), tuple(entry.get("window", ())), entry["by"], delta
     if key not in stands:
         stands[key] = left(home.ledger.dataset_of(seq, entry["by"]), delta).to_json()

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from accountant.errors import InputError
 from accountant.formats import canonical
+from accountant.ledger.families.job_kinds import TRAINING, JobKind, kind_of
 from accountant.ledger.families.row_queries import RowQuery
 from accountant.ledger.families.schema_profiles import SchemaProfile
 from accountant.ledger.families.windows import Window
@@ -208,12 +209,10 @@ class Registration:
 @dataclass(frozen=True)
 class Request:
     """A job as it was asked for: what its digest and idempotency are about. `parameters` hold texts, integers,
-    booleans, None. `target`: one of the dataset's, where it has several. `promote`: whether its model shall be champion
-    at once. `evaluates`: the entry of the certified model that the job evaluates; None: it trains one. `against`: that
-    of the one it is compared with. `profile`: it makes a profile of the dataset, and no model, whose name is then
-    empty. `part`: HOLDOUT where it reads the units that are kept aside. `blocks`: of a dataset that grows, which, in
-    words; `window`: what they meant when it was planned, and `labels`: of the workers that may run it, both no part of
-    what was asked.
+    booleans, None. `model`: empty where the kind of job is about none. `target`: one of the dataset's, where it has
+    several. `kind`: what the job is for. `part`: HOLDOUT where it reads the units that are kept aside. `promote`:
+    whether its model shall be champion at once. `blocks`: of a dataset that grows, which, in words; `window`: what they
+    meant when it was planned, and `labels`: of the workers that may run it, both no part of what was asked.
     """
 
     dataset: str
@@ -222,11 +221,9 @@ class Request:
     parameters: Mapping[str, str | int | bool | None]
     model: str
     target: str | None = None
-    evaluates: int | None = None
+    kind: JobKind = TRAINING
     part: str | None = None
     promote: bool = False
-    against: int | None = None
-    profile: bool = False
     blocks: str | None = None
     window: Window | None = field(default=None, compare=False)
     labels: tuple[str, ...] = field(default=(), compare=False)
@@ -239,11 +236,9 @@ class Request:
             "parameters": dict(self.parameters),
             "model": self.model,
             **({} if self.target is None else {"target": self.target}),
-            **({} if self.evaluates is None else {"evaluates": self.evaluates}),
-            **({} if self.against is None else {"against": self.against}),
+            **self.kind.to_json(),
             **({} if self.part is None else {"part": self.part}),
             **({"promote": True} if self.promote else {}),
-            **({"profile": True} if self.profile else {}),
             **({} if self.blocks is None else {"blocks": self.blocks}),
         }
         return {**own, **self.budget.to_json()}
@@ -377,13 +372,11 @@ def reservation_fields(
 def request_from_entry(value: Mapping[str, Any]) -> Request:
     """The request of a `reserved` entry."""
     budget = Budget.of(value["epsilon"], value["delta"])
-    own = value["dataset"], value["learner"], budget, value["parameters"], value["model"]
-    evaluation = value.get("evaluates"), value.get("part")
-    promotes, profiles = "promote" in value, "profile" in value
+    own = value["dataset"], value["learner"], budget, value["parameters"], value["model"], value.get("target")
     named = value.get("window")
     blocks = value.get("blocks"), None if named is None else (named[0], named[1])
     labels = tuple(value.get("labels", ()))
-    return Request(*own, value.get("target"), *evaluation, promotes, value.get("against"), profiles, *blocks, labels)
+    return Request(*own, kind_of(value), value.get("part"), "promote" in value, *blocks, labels)
 
 
 def charged_window(value: Mapping[str, Any]) -> Window:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from accountant.ledger.families.families import EVERYBODY
+from accountant.ledger.families.job_kinds import Evaluation, Profile, kind_of
 from accountant.log.entries import Entry
 from accountant.store.entry_kinds import KINDS, EntryKind
 
@@ -123,13 +124,6 @@ def _repaired(value: Value) -> str:
     )
 
 
-def _blocks(value: Value) -> str:
-    if "window" not in value:
-        return ""
-    first, last = value["window"]
-    return f"block {first} of " if first == last else f"blocks {first} to {last} of "
-
-
 def _targets(value: Value) -> str:
     return f" A job predicts one of: {', '.join(value['targets'])}." if "targets" in value else ""
 
@@ -162,38 +156,29 @@ def _rows_compared(value: Value) -> str:
     )
 
 
-def _labels(value: Value) -> str:
-    return f" Only a worker labelled {' and '.join(value['labels'])} takes it." if "labels" in value else ""
-
-
-_WHOLE = " The job takes the whole total: nothing is admitted beside it or after it."
-
-
 def _reserved(value: Value) -> str:
-    answers = sum(run["count"] for run in value["plan"])
-    about = f" that predicts {value['target']}" if "target" in value else ""
-    about += ", which shall be champion at once" if "promote" in value else ""
-    if "evaluates" in value:
-        rows = ("what is kept aside of " if "part" in value else "") + _blocks(value)
-        beside = f" beside the one of entry {value['against']}" if "against" in value else ""
-        return (
-            f"{value['by']} asked what model {value['model']}, of entry {value['evaluates']}, is worth{beside} on "
-            f"{rows}dataset {value['dataset']}: epsilon {value['claim']['epsilon']} at delta {value['delta']}. "
-            f"The price was set aside.{_WHOLE if 'whole' in value else ''}{_labels(value)}"
-        )
-    if "profile" in value:
-        rows = ("what is kept aside of " if "part" in value else "") + _blocks(value)
-        return (
-            f"{value['by']} asked how the rows of {rows}dataset {value['dataset']} are spread over its public bins: "
-            f"epsilon {value['claim']['epsilon']} at delta {value['delta']}. The price was set aside."
-            f"{_WHOLE if 'whole' in value else ''}{_labels(value)}"
-        )
-    return (
-        f"{value['by']} asked for the learner {value['learner']} on {_blocks(value)}dataset {value['dataset']}, for "
-        f"a model named {value['model']}{about}: epsilon {value['claim']['epsilon']} at delta {value['delta']} for "
-        f"{_count(answers, 'noisy answer', 'noisy answers')}. The price was set aside."
-        f"{_WHOLE if 'whole' in value else ''}{_labels(value)}"
-    )
+    first, last = value.get("window", (None, None))
+    blocks = "" if first is None else f"block {first} of " if first == last else f"blocks {first} to {last} of "
+    rows = f"{'what is kept aside of ' if 'part' in value else ''}{blocks}dataset {value['dataset']}"
+    claim = f"epsilon {value['claim']['epsilon']} at delta {value['delta']}"
+    match kind_of(value):
+        case Evaluation(evaluates, against):
+            beside = "" if against is None else f" beside the one of entry {against}"
+            asked = f"what model {value['model']}, of entry {evaluates}, is worth{beside} on {rows}: {claim}."
+        case Profile():
+            asked = f"how the rows of {rows} are spread over its public bins: {claim}."
+        case _:
+            answers = _count(sum(run["count"] for run in value["plan"]), "noisy answer", "noisy answers")
+            about = f" that predicts {value['target']}" if "target" in value else ""
+            about += ", which shall be champion at once" if "promote" in value else ""
+            model = f"a model named {value['model']}{about}"
+            asked = f"for the learner {value['learner']} on {rows}, for {model}: {claim} for {answers}."
+    asked += " The price was set aside."
+    if "whole" in value:
+        asked += " The job takes the whole total: nothing is admitted beside it or after it."
+    if "labels" in value:
+        asked += f" Only a worker labelled {' and '.join(value['labels'])} takes it."
+    return f"{value['by']} asked {asked}"
 
 
 def _token_created(value: Value) -> str:

@@ -707,9 +707,15 @@ def only_model(home: Home) -> str:
 def test_a_rotation_while_a_job_runs(prepared, monkeypatch):
     """The running process signs the certificate by the key that another has put in force."""
     from training.jobs import job
+    from training.kinds import training_steps
 
-    original = job.keep
-    monkeypatch.setattr(job, "keep", lambda *all: (key_life.rotate(again(prepared), "issuer", *WHY), original(*all))[1])
+    kept = training_steps.keep
+
+    def rotate(*released):
+        key_life.rotate(again(prepared), "issuer", *WHY)
+        return kept(*released)
+
+    monkeypatch.setattr(training_steps, "keep", rotate)
     before = keyid(prepared, "issuer")
     job.train(prepared, asked(), by="test")
     assert only_model(prepared) == keyid(again(prepared), "issuer") != before

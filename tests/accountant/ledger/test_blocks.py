@@ -18,6 +18,7 @@ from accountant.home import Home
 from accountant.ledger import block_appending
 from accountant.ledger.block_appending import NewBlock
 from accountant.ledger.families import block_rows
+from accountant.ledger.families.job_kinds import Evaluation, Profile
 from accountant.ledger.families.records import HOLDOUT, NewPeople, Unit, Why
 from accountant.ledger.families.windows import Period, check_words, window_of
 from accountant.log.entries import Writer
@@ -142,7 +143,7 @@ def test_parts_quotas_and_changed_totals_hold_for_every_block(tmp_path):
     advance(home.ledger, model.seq, "issued")
     with pytest.raises(BudgetRefused, match="may use"):
         reserve(home.ledger, on("3"), PURE)
-    asked = on("2-3", evaluates=home.ledger.job(model.seq).issued, part=HOLDOUT, model="visits")
+    asked = on("2-3", kind=Evaluation(home.ledger.job(model.seq).issued), part=HOLDOUT, model="visits")
     reserve(home.ledger, asked, PURE)
     assert (spent(home), spent(home, part=HOLDOUT)) == ([1, 1, 1], [0, 1, 1])
     home.ledger.set_quota("visits", "*", Decimal("1"), "a test", "steward")
@@ -353,7 +354,7 @@ def test_every_job_is_charged_to_one_person_or_to_nothing(tmp_path, holdout, mon
         reserve(home.ledger, on("3"), PURE)
     assert refused.value.details["left"]["one_job"] is None
     if holdout is not None:
-        aside = on("1-3", part=HOLDOUT, evaluates=None, profile=True, model="")
+        aside = on("1-3", part=HOLDOUT, kind=Profile(), model="")
         reserve(home.ledger, aside, PURE)
         assert home.ledger.dataset("visits", None, HOLDOUT, "all").person.share == pytest.approx(1 / 3)
     sound(home)

@@ -19,8 +19,9 @@ from accountant.errors import BudgetRefused, InputError, LedgerInvalid
 from accountant.home import Home
 from accountant.ledger import block_appending
 from accountant.ledger.block_appending import NewBlock
-from accountant.ledger.evaluations import enter_profile
+from accountant.ledger.evaluations import enter
 from accountant.ledger.families import block_rows, family_rows
+from accountant.ledger.families.job_kinds import Profile
 from accountant.ledger.families.records import HOLDOUT, Job, charged_window
 from accountant.ledger.job_rows import resume
 from accountant.privacy import filter as filters
@@ -46,7 +47,7 @@ def append(home: Home) -> int:
 def ask(home: Home, blocks: str | None = None, by: str = "ana", part: str | None = None, **more) -> Job:
     asked = replace(request("visits", "1", "0"), blocks=blocks, part=part)
     if part is not None:
-        asked = replace(asked, profile=True, model="", learner="profile")
+        asked = replace(asked, kind=Profile(), model="", learner="profile")
     return reserve(home.ledger, asked, ONE, by=by, **more)
 
 
@@ -207,7 +208,7 @@ def test_a_waiting_profile_of_the_part_kept_aside(home, earlier):
     with earlier:
         advance(home.ledger, job.seq, "committed")
     with pytest.raises(LedgerInvalid, match="certificate"):
-        enter_profile(home.ledger.log, job.seq, hexes("s"), home.keys.key("issuer").keyid)
+        enter(home.ledger.log, job.seq, hexes("s"), home.keys.key("issuer").keyid)
     repair(home, "a fault of before", "operator")
     assert sums(home, HOLDOUT) == [("0.9", "0.0"), ("0.9", "0.0")]
     assert sums(home) == [("0.0", "0.0"), ("0.0", "0.0")]

@@ -13,6 +13,7 @@ from accountant.errors import BudgetRefused, InputError, LedgerInvalid, WrongSta
 from accountant.home import Home
 from accountant.keys.trust import fingerprint
 from accountant.ledger import evaluations, model_names
+from accountant.ledger.families.job_kinds import Evaluation
 from accountant.ledger.families.left import describe_budget
 from accountant.ledger.families.records import HOLDOUT, Unit
 from accountant.log.entries import Writer
@@ -35,8 +36,9 @@ def trained(home: Home) -> int:
     return home.ledger.job(job.seq).issued
 
 
-def evaluation(certified: int, **more):
-    return replace(request("adult", "1", "0"), evaluates=certified, **({"part": HOLDOUT} | more))
+def evaluation(certified: int, against: int | None = None, **more):
+    kind = Evaluation(certified, against)
+    return replace(request("adult", "1", "0"), **({"kind": kind, "part": HOLDOUT} | more))
 
 
 def finish(home: Home, seq: int) -> int:
@@ -107,9 +109,9 @@ def test_what_is_no_evaluation_of_a_certified_model_is_refused(home):
     with pytest.raises(InputError, match="certifies adult"):
         reserve(home.ledger, replace(evaluation(certified), model="other"), PURE)
     with pytest.raises(InputError, match="is the model itself"):
-        reserve(home.ledger, evaluation(certified, against=certified), PURE)
+        reserve(home.ledger, evaluation(certified, certified), PURE)
     with pytest.raises(InputError, match="no certificate was issued"):
-        reserve(home.ledger, evaluation(certified, against=0), PURE)
+        reserve(home.ledger, evaluation(certified, 0), PURE)
     seq = reserve(home.ledger, evaluation(certified), PURE).seq
     advance(home.ledger, seq, "committed")
     with pytest.raises(WrongState, match="makes no model"):
@@ -219,7 +221,7 @@ def test_the_auditor_refuses_what_the_ledger_would(home):
     other = trained(home)
     seq = reserve(home.ledger, evaluation(certified), PURE).seq
     worth = finish(home, seq)
-    paired = reserve(home.ledger, evaluation(certified, against=other), PURE).seq
+    paired = reserve(home.ledger, evaluation(certified, other), PURE).seq
     promoted = model_names.record(home.ledger, model_names.PROMOTED, "adult", 1, certified, "why", "ann", worth=worth)
     log = home.ledger.log
     with log.database.reading():

@@ -15,6 +15,7 @@ from accountant.errors import BudgetRefused, InputError, LedgerInvalid
 from accountant.home import Home
 from accountant.ledger import block_appending
 from accountant.ledger.block_appending import NewBlock
+from accountant.ledger.families.job_kinds import Profile
 from accountant.ledger.families.records import HOLDOUT, Job, Unit, Why
 from accountant.log.entries import Writer
 from accountant.privacy.budget import Budget
@@ -44,7 +45,7 @@ def append(home: Home, **more) -> None:
 
 def ask(home: Home, blocks: str | None, what=HALF, by: str = "ana", part: str | None = None, **more) -> Job:
     asked = replace(request("v", "9", "0"), blocks=blocks, part=part)
-    asked = replace(asked, profile=True, model="", learner="profile") if part else asked
+    asked = replace(asked, kind=Profile(), model="", learner="profile") if part else asked
     return reserve(home.ledger, asked, what, by=by, **more)
 
 

@@ -37,6 +37,8 @@ from serving.pages.parts.entry_text import told
 from training.finish.release import finish
 from training.jobs import job
 from training.jobs.draw_journal import Answers
+from training.kinds import job_steps
+from training.kinds.registry import steps_of
 from training.planning.job_views import job_to_json
 from training.planning.plans import CLOSES, Asked
 from training.planning.plans import plan as planned
@@ -285,7 +287,9 @@ def lowered_meanwhile(home: Home) -> None:
     """A job of epsilon 1 that had begun when the total of 3 became .2."""
     started = home.ledger.start(queued(home, "1"), "owner:1:1", 60.0)
     with Answers(home, started.seq, False) as kept:
-        released = job._play(home, started, "owner:1:1", lambda done, total: None, lambda: None, kept)
+        released = job._play(
+            steps_of(home, started.seq), started, "owner:1:1", lambda done, total: None, lambda: None, kept
+        )
     home.ledger.change_budget("adult", Decimal("0.2"), "less", "steward")
     home.ledger.commit(started.seq, released)
     finish(home, started.seq)
@@ -334,7 +338,7 @@ def test_the_audit_recomputes_what_a_certificate_says_of_its_budget(adult, monke
 def test_a_queued_job_that_a_lowered_total_refuses_reads_no_row(adult, monkeypatch):
     seq = queued(adult, "1")
     adult.ledger.change_budget("adult", Decimal("0.2"), "less", "steward")
-    monkeypatch.setattr(job, "open_rows", lambda *_: pytest.fail("a row was read"))
+    monkeypatch.setattr(job_steps, "open_rows", lambda *_: pytest.fail("a row was read"))
     with pytest.raises(BudgetRefused, match="lowered to epsilon 0.2") as refused:
         job.run(adult, seq)
     assert refused.value.exit_code == 3

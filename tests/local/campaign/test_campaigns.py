@@ -212,5 +212,5 @@ def test_nothing_but_reports_is_ever_reserved_of_owners(home, closed):
     size = home.ledger.log.size()
     asked = evaluate.AskedWorth("survey", "folk", "0.1", part="training")
     with pytest.raises(InputError, match="its rows stay with their owners"):
-        evaluate.submit(home, asked, by="me")
+        job.submit(home, asked, by="me")
     assert home.ledger.log.size() == size

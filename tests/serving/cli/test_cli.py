@@ -25,8 +25,8 @@ from models.store.loading import load_verified
 from serving.cli import terminal
 from serving.cli.app import app, run
 from serving.cli.train import parameters
-from training.jobs import job
 from training.jobs.job import submit
+from training.kinds import job_steps
 from training.planning import price_cache
 from training.planning.plans import Asked
 from training.session.session import Rehearsal
@@ -343,7 +343,7 @@ def test_job_that_fails_after_its_start_is_exit_code_5(home, said, monkeypatch):
     def gone(*_arguments):
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(job, "open_rows", gone)
+    monkeypatch.setattr(job_steps, "open_rows", gone)
     code, body, err = said(*TRAIN, "--epsilon", "0.1")
     assert (code, body["error"]["code"]) == (5, "job_failed")
     assert "spent" in err

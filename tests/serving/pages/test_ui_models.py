@@ -73,7 +73,7 @@ def server(tmp_path_factory):
     job.train(home, Asked("wide", "lazybb", "1", parameters={"rounds": 12}), by="ui-test")
     job.train(home, Asked("wide", "lazybb", "0.01", parameters={"rounds": 12}, model="noise"), by="ui-test")
     for name, dataset in {"woods": "adult", "terms": "adult", "kin": "kin", "noise": "wide"}.items():
-        job.evaluate(home, AskedWorth(name, dataset, "0.5", "training"), by="ui-test")
+        job.measure(home, AskedWorth(name, dataset, "0.5", "training"), by="ui-test")
     with serving(home.path, workers=1) as found:
         yield found
 

@@ -70,7 +70,7 @@ def measured(home, asked_for, holds, scores=False):
     in twenty; then the next version is measured: six in a row do so less than once in a million."""
     for _ in range(6):
         made = f"{asked_for.model}@{job.train(home, asked_for, by='test')['version']}"
-        told = job.evaluate(home, AskedWorth(made, "table", "0.5", scores=scores), by="test")
+        told = job.measure(home, AskedWorth(made, "table", "0.5", scores=scores), by="test")
         worth = {each["metric"]: each for each in told["worth"]["metrics"] if "class" not in each}
         if holds(worth) and not told["worth"]["better"]:
             return made, told

@@ -35,7 +35,10 @@ from models.worth.stated import check, report_of
 from models.worth.statements import mark, statement_of, worths
 from training.datasets.datasets import register
 from training.jobs import job, queue
-from training.measuring import statements
+from training.kinds import stated_steps
+from training.kinds.registry import steps_of
+from training.kinds.stated_steps import COUNTS
+from training.kinds.training_steps import TrainingSteps
 from training.measuring.worth import evaluate
 from training.measuring.worth.evaluate import AskedWorth
 from training.planning.job_views import job_to_json
@@ -104,15 +107,15 @@ def spent(home, dataset="adult", part=None):
 @pytest.mark.slow
 def test_an_evaluation_is_charged_to_what_was_kept_aside_and_given_again_for_nothing(home):
     before = spent(home)
-    body = job.evaluate(home, asked(), by="test")
+    body = job.measure(home, asked(), by="test")
     assert (spent(home), spent(home, part=HOLDOUT)) == (before, "0.5")
     found = body["worth"]
     assert (found["part"], found["seen"], found["epsilon"], found["delta"]) == (HOLDOUT, False, "0.5", "0")
     assert found["better"] and float(found["metrics"][0]["low"]) > 0.7  # noqa: PT018
-    again = job.evaluate(home, asked("0.50"), by="somebody else")
+    again = job.measure(home, asked("0.50"), by="somebody else")
     assert (again["job"], spent(home, part=HOLDOUT)) == (body["job"], "0.5")
     assert again["worth"] == found
-    other = job.evaluate(home, asked("0.25"), by="test")
+    other = job.measure(home, asked("0.25"), by="test")
     assert other["job"] != body["job"]
     assert worths(home, found["certificate"])[0]["job"] == other["job"]
     report = audit_home(home)
@@ -120,7 +123,7 @@ def test_an_evaluation_is_charged_to_what_was_kept_aside_and_given_again_for_not
 
 
 def test_the_statement_is_verified_by_itself_and_whatever_is_changed_is_found(home):
-    body = job.evaluate(home, asked(), by="test")
+    body = job.measure(home, asked(), by="test")
     envelope, proof, found = statement_of(home, body["job"])
     text, model = proof.decode(), evaluate.open_model(home, "adult").bundle.onnx
     assert worth.verify(envelope, text, home.trust, model).model == "adult"
@@ -146,8 +149,8 @@ def test_figures_by_group_are_released_at_once_for_the_same_price(home, tmp_path
     plain = evaluate.plan(home, asked()).to_json()
     price = evaluate.plan(home, asked(group="sex")).to_json()
     assert price == plain | {"group": "sex"}
-    body = job.evaluate(home, asked(group="sex"), by="test")
-    assert job.evaluate(home, asked(group="sex"), by="another")["job"] == body["job"]
+    body = job.measure(home, asked(group="sex"), by="test")
+    assert job.measure(home, asked(group="sex"), by="another")["job"] == body["job"]
     assert spent(home, part=HOLDOUT) == "0.5"
     told = body["worth"]
     assert told["histogram"]["groups"] == {"column": "sex", "names": ["Female", "Male", "other or missing"]}
@@ -165,12 +168,12 @@ def test_figures_by_group_are_released_at_once_for_the_same_price(home, tmp_path
     gap["groups"] = ["Male", "Female"]
     with pytest.raises(CertificateInvalid, match="do not follow from the counts"):
         check(worth.Worth(forged, worth.read(canonical.encode(forged, 1 << 19))[1].predicate, "adult", "", *[0] * 3))
-    age = job.evaluate(home, asked("0.25", group="age"), by="test")["worth"]
+    age = job.measure(home, asked("0.25", group="age"), by="test")["worth"]
     names = ["up to 30", "above 30, up to 50", "above 50", "missing"]
     assert age["histogram"]["groups"]["names"] == names
-    weight = job.evaluate(home, asked("0.5", group="fnlwgt"), by="test")["worth"]  # at .25 noise has it below one in 30
+    weight = job.measure(home, asked("0.5", group="fnlwgt"), by="test")["worth"]  # at .25 noise has it below one in 30
     assert float(next(each for each in weight["metrics"] if each.get("group") == "up to 100000")["low"]) > 0.5
-    nobody = job.evaluate(home, asked("0.25", group="relationship"), by="test")["worth"]["metrics"]
+    nobody = job.measure(home, asked("0.25", group="relationship"), by="test")["worth"]["metrics"]
     martians = {each["metric"]: each for each in nobody if each.get("group") == "Martian"}
     assert {martians[name]["high"] for name in ("accuracy", "selection_rate", "auroc")} == {"1.000000"}
     assert not [each for each in nobody if "groups" in each]  # one group alone has records
@@ -193,17 +196,17 @@ def test_figures_by_group_are_released_at_once_for_the_same_price(home, tmp_path
 @pytest.mark.slow
 def test_what_is_learnt_from_is_marked_and_must_be_asked_for_by_name(home):
     with pytest.raises(InputError, match="keeps no rows aside"):
-        job.evaluate(home, asked(model="plain", dataset="plain"), by="test")
-    body = job.evaluate(home, asked(model="plain", dataset="plain", part="training"), by="test")["worth"]
+        job.measure(home, asked(model="plain", dataset="plain"), by="test")
+    body = job.measure(home, asked(model="plain", dataset="plain", part="training"), by="test")["worth"]
     assert (body["part"], body["seen"]) == ("all", True)
-    body = job.evaluate(home, asked(part="training"), by="test")["worth"]
+    body = job.measure(home, asked(part="training"), by="test")["worth"]
     assert (body["part"], body["seen"]) == ("training", True)
-    body = job.evaluate(home, asked(dataset="others"), by="test")["worth"]
+    body = job.measure(home, asked(dataset="others"), by="test")["worth"]
     assert (body["part"], body["seen"]) == ("all", False)
-    body = job.evaluate(home, asked(model="plain"), by="test")["worth"]  # another family's model on what is kept aside
+    body = job.measure(home, asked(model="plain"), by="test")["worth"]  # another family's model on what is kept aside
     assert (body["part"], body["seen"]) == (HOLDOUT, False)
     with pytest.raises(InputError, match="must be holdout or training"):
-        job.evaluate(home, asked(part="test"), by="test")
+        job.measure(home, asked(part="test"), by="test")
 
 
 @pytest.mark.slow
@@ -212,14 +215,14 @@ def test_of_two_models_the_better_one_is_shown_and_promoted_by_the_statement(hom
     with pytest.raises(WrongState, match="no statement compares the two") as refused:
         placing.promote(home, "adult@2", "new", "ann", if_better=True)
     assert refused.value.details["command"] == "dpserve evaluate adult@2 --against adult@1 --dataset NAME --epsilon E"
-    body = job.evaluate(home, asked(model="adult@2", against="adult@1"), by="test")["worth"]
+    body = job.measure(home, asked(model="adult@2", against="adult@1"), by="test")["worth"]
     first = body["metrics"][0]
     assert (first["metric"], body["better"], body["seen"]) == ("accuracy_difference", False, False)
     assert float(first["low"]) <= float(first["value"]) <= float(first["high"])
     assert body["against"]["certificate"] == evaluate.open_model(home, "adult@1").certificate.issued
     with pytest.raises(WrongState, match=f"entry {body['entry']} does not show it"):
         placing.promote(home, "adult@2", "new", "ann", if_better=True)
-    alone = job.evaluate(home, asked("0.001", model="adult@2"), by="test")["worth"]
+    alone = job.measure(home, asked("0.001", model="adult@2"), by="test")["worth"]
     assert not alone["better"]  # one rule may be of use by luck, but noise of this size shows nothing
     lines = [{"certificate": {"entry": each["certificate"]}} for each in (alone, body)]
     assert [each["better"] for each in mark(home, [*lines, {"certificate": None}])] == [False, False, None]
@@ -228,12 +231,12 @@ def test_of_two_models_the_better_one_is_shown_and_promoted_by_the_statement(hom
     with pytest.raises(InputError, match="choose one"):
         placing.promote(home, "adult@2", "new", "ann", if_better=True, although_not_better=True)
     assert placing.promote(home, "adult@2", "new", "ann", although_not_better=True).worth is None
-    back = job.evaluate(home, asked(model="adult@1", against="adult"), by="test")["worth"]
+    back = job.measure(home, asked(model="adult@1", against="adult"), by="test")["worth"]
     assert back["better"]
     done = placing.promote(home, "adult@1", "it is better", "ann", if_better=True)
     assert (done.worth, home.ledger.log.entry(done.entry).value["worth"]) == (back["entry"], back["entry"])
     with pytest.raises(InputError, match="is the model itself"):
-        job.evaluate(home, asked(model="adult@1", against="adult"), by="test")
+        job.measure(home, asked(model="adult@1", against="adult"), by="test")
     report = audit_home(home)
     assert report.ok, report.problems
     _, _, found = statement_of(home, back["job"])
@@ -245,17 +248,17 @@ def test_of_two_models_the_better_one_is_shown_and_promoted_by_the_statement(hom
 
 
 def test_models_of_others_are_compared_where_neither_learnt_the_rows(home):
-    seen = job.evaluate(home, asked(model="plain", against="adult", part="training"), by="test")["worth"]
+    seen = job.measure(home, asked(model="plain", against="adult", part="training"), by="test")["worth"]
     assert (seen["part"], seen["seen"]) == ("training", False)  # plain learnt from other people; adult from these
     assert statement_of(home, seen["job"])[2].form.against.seen
     with pytest.raises(InputError, match="keeps no rows aside"):
-        job.evaluate(home, asked(dataset="plain", against="plain"), by="test")
+        job.measure(home, asked(dataset="plain", against="plain"), by="test")
     assert (
         evaluate.plan(home, asked(model="plain", against="adult")).to_json()["against"]
         == seen["against"]["certificate"]
     )
     with pytest.raises(UnknownName):
-        job.evaluate(home, asked(against="nobody"), by="test")
+        job.measure(home, asked(against="nobody"), by="test")
 
 
 @pytest.mark.slow
@@ -269,7 +272,7 @@ def test_a_model_is_trained_and_evaluated_by_one_command_charged_before_it_start
     assert job.train(home, one, by="test", key="k")["evaluated"]["worth"] == found
     with pytest.raises(IdempotencyConflict, match="came with 0.5"):
         job.train(home, dataclasses.replace(one, evaluate=None), by="test", key="k")
-    assert job.evaluate(home, asked(model="both"), by="test")["job"] == body["job"] + 1  # known: for nothing
+    assert job.measure(home, asked(model="both"), by="test")["job"] == body["job"] + 1  # known: for nothing
     assert spent(home, part=HOLDOUT) == "0.5"
     with pytest.raises(InputError, match="keeps no rows aside"):
         job.train(home, dataclasses.replace(one, dataset="plain"), by="test")
@@ -283,7 +286,7 @@ def test_a_model_is_trained_and_evaluated_by_one_command_charged_before_it_start
     assert queue.work_once(home) == queued.seq + 1
     assert statement_of(home, queued.seq + 1)[2].epsilon == Decimal("0.25")
     with monkeypatch.context() as patched:
-        patched.setattr(job, "_learn", lambda *_: 1 / 0)
+        patched.setattr(TrainingSteps, "_learn", lambda *_: 1 / 0)
         with pytest.raises(JobFailed):
             job.train(home, one, by="test")
     assert spent(home, part=HOLDOUT) == "0.75"
@@ -295,12 +298,12 @@ def test_a_model_is_trained_and_evaluated_by_one_command_charged_before_it_start
 
 
 def test_with_the_budget_gone_it_says_what_would_fit(home):
-    job.evaluate(home, asked("1.5"), by="test")
+    job.measure(home, asked("1.5"), by="test")
     with pytest.raises(BudgetRefused) as refused:
-        job.evaluate(home, asked("1.2"), by="test")
+        job.measure(home, asked("1.2"), by="test")
     fits = refused.value.details["would_fit"]["epsilon"]
     assert 0 < Decimal(fits) < Decimal("1.2")
-    job.evaluate(home, asked(fits), by="test")
+    job.measure(home, asked(fits), by="test")
     assert evaluate.plan(home, asked("1.5")).known is not None  # what was measured is given, also then
 
 
@@ -312,13 +315,13 @@ def test_what_does_not_fit_is_refused_before_it_costs(home, tmp_path):
     changed = small(tmp_path, "changed", rows, [("range: [17, 90]", "range: [10, 100]")])
     register(home, "changed", *changed, budget, Relation.ADD_REMOVE, "record")
     with pytest.raises(InputError, match=r"has otherwise: \['age'\]"):
-        job.evaluate(home, asked(dataset="changed"), by="test")
+        job.measure(home, asked(dataset="changed"), by="test")
     with pytest.raises(UnknownName):
-        job.evaluate(home, asked(model="nobody"), by="test")
+        job.measure(home, asked(model="nobody"), by="test")
     with pytest.raises(UnknownName):
-        job.evaluate(home, asked(dataset="nowhere"), by="test")
+        job.measure(home, asked(dataset="nowhere"), by="test")
     with pytest.raises(InputError):
-        job.evaluate(home, asked("0"), by="test")
+        job.measure(home, asked("0"), by="test")
     assert spent(home, "changed") == "0"
 
 
@@ -333,22 +336,22 @@ def test_a_part_with_one_row_or_one_class_gives_an_answer(home, tmp_path):
     for name, few in (("one", rows.slice(5, 1)), ("none", none)):
         how = Budget.of("2", "0.00001"), Relation.ADD_REMOVE, "record"
         register(home, name, *small(tmp_path, name, few), *how, new_people=NewPeople("a test", "steward"))
-        body = job.evaluate(home, asked(dataset=name), by="test")["worth"]
+        body = job.measure(home, asked(dataset=name), by="test")["worth"]
         assert not body["better"]
 
 
 def test_a_cut_after_the_commit_is_gone_on_with(home, monkeypatch):
     """The same counts, signed and entered once."""
-    reserved = evaluate.submit(home, asked(), by="test", queued=True)
+    reserved = job.submit(home, asked(), by="test", queued=True)
 
     def cut(*_):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(statements, "sign", cut)
+        patched.setattr(stated_steps, "sign", cut)
         with pytest.raises(KeyboardInterrupt):
             job.run(home, reserved.seq)
-    counts = json.loads((home.jobs / str(reserved.seq) / statements.COUNTS).read_text())
+    counts = json.loads((home.jobs / str(reserved.seq) / COUNTS).read_text())
     assert job.recover(home)["finished"] == [reserved.seq]
     _, _, found = statement_of(home, reserved.seq)
     assert found.form.histogram.counts == counts
@@ -359,14 +362,14 @@ def test_a_cut_after_the_commit_is_gone_on_with(home, monkeypatch):
 
 
 def test_a_changed_count_on_disk_is_never_signed(home, monkeypatch):
-    reserved = evaluate.submit(home, asked(), by="test", queued=True)
+    reserved = job.submit(home, asked(), by="test", queued=True)
     with monkeypatch.context() as patched:
         patched.setattr(job, "_finish", lambda *_: None)
         job.run(home, reserved.seq)
-    path = home.jobs / str(reserved.seq) / statements.COUNTS
+    path = home.jobs / str(reserved.seq) / COUNTS
     path.write_text(path.read_text().replace("[", "[1", 1))
     with pytest.raises(LedgerInvalid, match="not what was committed"):
-        statements.finish_evaluation(home, reserved.seq)
+        steps_of(home, reserved.seq).finish()
 
 
 def test_rows_that_are_nobodys_secret_cost_nothing_and_say_whose_word_it_is(home, tmp_path):
@@ -405,7 +408,7 @@ def test_rows_that_are_nobodys_secret_cost_nothing_and_say_whose_word_it_is(home
 
 
 def test_a_model_that_is_lost_before_the_start_costs_nothing(home):
-    reserved = evaluate.submit(home, asked(), by="test", queued=True)
+    reserved = job.submit(home, asked(), by="test", queued=True)
     shutil.move(home.models / "adult", home.path / "elsewhere")
     with pytest.raises(DpserveError):
         job.run(home, reserved.seq)

@@ -23,7 +23,8 @@ from models.profile.stated import check
 from serving.pages.parts.burndown import history
 from training.datasets.datasets import register
 from training.jobs import job
-from training.measuring import statements as evaluation_release
+from training.kinds import stated_steps
+from training.kinds.registry import steps_of
 from training.measuring.profile import profile, release
 from training.measuring.profile.profile import AskedProfile
 from training.planning.plans import Asked
@@ -68,13 +69,13 @@ def spent(home, dataset="adult", part=None):
 
 @pytest.mark.slow
 def test_a_profile_is_charged_once_and_given_again_for_nothing(home, tmp_path):
-    body = job.profile(home, AskedProfile("adult", "0.5", pairs=(("age", "sex"),)), by="test")
+    body = job.measure(home, AskedProfile("adult", "0.5", pairs=(("age", "sex"),)), by="test")
     found, charged = body["profile"], spent(home)
     assert (found["part"], found["noise"], len(found["columns"]), body["model"]) == ("training", "gaussian", 15, "")
     assert float(found["records"][1]) < 2100 < 2 * float(found["records"][2])
-    again = job.profile(home, AskedProfile("adult", "0.50", pairs=(("age", "sex"),)), by="other")
+    again = job.measure(home, AskedProfile("adult", "0.50", pairs=(("age", "sex"),)), by="other")
     assert (again["job"], again["profile"], spent(home)) == (body["job"], found, charged)
-    pure = job.profile(home, AskedProfile("adult", "0.5", "0", HOLDOUT, ("age",)), by="test")["profile"]
+    pure = job.measure(home, AskedProfile("adult", "0.5", "0", HOLDOUT, ("age",)), by="test")["profile"]
     assert (pure["noise"], pure["part"], spent(home), spent(home, part=HOLDOUT)) == (
         "laplace",
         "holdout",
@@ -99,7 +100,7 @@ def test_a_profile_is_charged_once_and_given_again_for_nothing(home, tmp_path):
 
 
 def test_targets_are_columns_and_a_public_number_of_rows_is_said(home):
-    found = job.profile(home, AskedProfile("two", "1.5"), by="test")["profile"]
+    found = job.measure(home, AskedProfile("two", "1.5"), by="test")["profile"]
     columns = {column["name"]: column for column in found["columns"]}
     assert [(name, column["role"]) for name, column in columns.items()] == [
         ("age", "feature"), ("sex", "feature"), ("income", "target"), ("hours_per_week", "target")
@@ -113,7 +114,7 @@ def test_targets_are_columns_and_a_public_number_of_rows_is_said(home):
 
 
 def test_whatever_is_changed_in_the_statement_is_found(home):
-    body = job.profile(home, AskedProfile("two", "1"), by="test")
+    body = job.measure(home, AskedProfile("two", "1"), by="test")
     envelope, proof, found = release.profile_of(home, body["job"])
     text, signer = proof.decode(), home.keys.signer("issuer")
     assert profiles.is_profile(envelope)
@@ -170,30 +171,30 @@ def test_what_cannot_be_counted_is_refused_before_it_costs(home, monkeypatch):
 
 
 def test_with_the_budget_gone_it_says_what_would_fit(home):
-    job.profile(home, AskedProfile("adult", "1.6"), by="test")
+    job.measure(home, AskedProfile("adult", "1.6"), by="test")
     with pytest.raises(BudgetRefused) as refused:
         profile.plan(home, AskedProfile("adult", "1.5"))
     fits = refused.value.details["would_fit"]["epsilon"]
     assert 0 < Decimal(fits) < Decimal("1.5")
-    job.profile(home, AskedProfile("adult", fits), by="test")
+    job.measure(home, AskedProfile("adult", fits), by="test")
     assert profile.plan(home, AskedProfile("adult", "1.6")).known is not None  # what was counted is given, also then
 
 
 def test_a_cut_after_the_commit_is_gone_on_with_and_changed_counts_are_not_signed(home, monkeypatch):
-    reserved = profile.submit(home, AskedProfile("two", "0.5"), by="test")
+    reserved = job.submit(home, AskedProfile("two", "0.5"), by="test")
 
     def cut(*_):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(evaluation_release, "sign", cut)
+        patched.setattr(stated_steps, "sign", cut)
         with pytest.raises(KeyboardInterrupt):
             job.run(home, reserved.seq)
-    path = home.jobs / str(reserved.seq) / evaluation_release.COUNTS
+    path = home.jobs / str(reserved.seq) / stated_steps.COUNTS
     kept = path.read_text()
     path.write_text(kept.replace("[", "[1", 1))
     with pytest.raises(LedgerInvalid, match="not what was committed"):
-        release.finish_profile(home, reserved.seq)
+        steps_of(home, reserved.seq).finish()
     path.write_text(kept)
     with pytest.raises(WrongState, match="profiles a dataset"):
         home.ledger.issue(reserved.seq, ledgers.hexes("statement"), ledgers.hexes("model"))
@@ -203,7 +204,7 @@ def test_a_cut_after_the_commit_is_gone_on_with_and_changed_counts_are_not_signe
 
 
 def test_the_auditor_refuses_what_the_ledger_would(home):
-    job.profile(home, AskedProfile("adult", "0.5", part=HOLDOUT), by="test")
+    job.measure(home, AskedProfile("adult", "0.5", part=HOLDOUT), by="test")
     log = home.ledger.log
     bodies = [log.entry(number).value for number in range(log.size())]
 
@@ -241,5 +242,5 @@ def test_the_published_form_is_that_of_the_code(home):
 
     published = json.loads((ledgers.ROOT / "docs" / "profile.schema.json").read_text())
     assert published == profiles.json_schema()  # python -m accountant.certificates.profile > docs/profile.schema.json
-    body = job.profile(home, AskedProfile("two", "0.2", pairs=(("age", "sex"),)), by="test")
+    body = job.measure(home, AskedProfile("two", "0.2", pairs=(("age", "sex"),)), by="test")
     jsonschema.validate(release.profile_of(home, body["job"])[2].statement, published)

@@ -53,7 +53,7 @@ def place(tmp_path_factory):
     home = Home.init(ledgers.place(folder / "home"))
     files = folder / "rows.parquet", folder / "schema.yaml"
     register(home, "made", *files, Budget.of("5", "0.00001"), Relation.ADD_REMOVE, "record")
-    job.profile(home, AskedProfile("made", "1"), by="test")
+    job.measure(home, AskedProfile("made", "1"), by="test")
     home.ledger.log.database.close()
     return folder
 

@@ -75,7 +75,7 @@ def story(tmp_path_factory) -> Story:
     register(home, "d", rows(folder, 0), told.schema("d"), TOTAL, Relation.ADD_REMOVE, "pid", holdout=Decimal("0.5"))
 
     def profile_and_refine(dataset: str, new: str, seed: int, epsilon: str, part: str | None = None) -> None:
-        found = profile_of(home, job.profile(home, AskedProfile(dataset, epsilon, part=part), by="me")["job"])[2]
+        found = profile_of(home, job.measure(home, AskedProfile(dataset, epsilon, part=part), by="me")["job"])[2]
         told.profiles[new] = {
             "entry": found.entry, "dataset": dataset, "part": part or "training",
             "epsilon": found.form.claim.epsilon, "delta": found.form.claim.delta, "samePeople": True,
@@ -119,7 +119,7 @@ def certificate_of_unrefined(story: Story) -> dict:
 
 def test_an_evaluation_says_whether_the_bins_have_seen_its_rows(story):
     for name, seen in (("d1", []), ("d3", [story.profiles["d3"]["entry"]])):
-        done = job.evaluate(story.home, AskedWorth(name, name, "0.5"), by="me")
+        done = job.measure(story.home, AskedWorth(name, name, "0.5"), by="me")
         form = statement_of(story.home, done["job"])[2].form
         assert form.rows.part == "holdout"
         assert (form.rows.seen, form.rows.seen_by_bins or []) == (bool(seen), seen)
@@ -223,7 +223,7 @@ def test_a_dataset_of_before_is_certified_with_the_profiles_that_its_file_speaks
     expected = []
     for step in (1, 2):
         name = f"s{step - 1}"
-        found = profile_of(home, job.profile(home, AskedProfile(name, "0.5"), by="me")["job"])[2]
+        found = profile_of(home, job.measure(home, AskedProfile(name, "0.5"), by="me")["job"])[2]
         body = refine((tmp_path / f"{name}.yaml").read_bytes(), found).text
         head, _, rest = body.partition("target:")
         cleaned = yaml.safe_load(f"target:{rest}")
@@ -244,7 +244,7 @@ def test_the_audit_finds_a_certificate_that_is_silent_about_a_profile(tmp_path, 
     home, path = Home.init(ledgers.place(tmp_path / "home")), tmp_path / "d.yaml"
     path.write_text(SCHEMA)
     register(home, "d", rows(tmp_path, 0), path, TOTAL, Relation.ADD_REMOVE, "pid")
-    found = profile_of(home, job.profile(home, AskedProfile("d", "0.5"), by="me")["job"])[2]
+    found = profile_of(home, job.measure(home, AskedProfile("d", "0.5"), by="me")["job"])[2]
     (tmp_path / "r.yaml").write_text(refine(path.read_bytes(), found).text)
     register(home, "r", rows(tmp_path, 1), tmp_path / "r.yaml", None, Relation.ADD_REMOVE, "pid", families=["d"])
     monkeypatch.setattr("accountant.certificates.statement.refined_to_json", lambda _: {})

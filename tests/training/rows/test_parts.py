@@ -156,10 +156,10 @@ def test_learners_never_read_what_is_kept_aside(home, tmp_path, monkeypatch):
     rows = [(f"p{k}", k % 4, k % 2 == 0) for k in range(60)]
     dataset = entered(home, tmp_path, rows, holdout=Decimal("0.4"))
     seen = []
-    from training.jobs import job as jobs
+    from training.kinds import job_steps
 
-    real = jobs.open_rows
-    monkeypatch.setattr(jobs, "open_rows", lambda *a: seen.append(real(*a)) or seen[-1])
+    real = job_steps.open_rows
+    monkeypatch.setattr(job_steps, "open_rows", lambda *a: seen.append(real(*a)) or seen[-1])
     body = job.train(home, Asked("people", "lazybb", "0.5", parameters={"rounds": 2}), by="test")
     folder = home.datasets / dataset.registration.commitment
     sizes = [np.load(folder / name).shape[-1] for name in ("bins.npy", "holdout-bins.npy")]

@@ -17,8 +17,9 @@ from accountant.home import Home
 from accountant.ledger import evaluations
 from accountant.ledger.families.block_rows import require_window
 from accountant.ledger.families.families import Dataset
+from accountant.ledger.families.job_kinds import Profile
 from accountant.ledger.families.left import left
-from accountant.ledger.families.records import HOLDOUT, Job, Request, check_labels
+from accountant.ledger.families.records import HOLDOUT, Request, check_labels
 from accountant.ledger.families.refusal import refusal
 from accountant.privacy.budget import Budget
 from models.profile.columns import Column
@@ -26,7 +27,7 @@ from models.profile.figures import Noise
 from models.profile.stated import Pairs, figures, noise_of
 from training.learners.job_words import window_to_json
 from training.measuring.profile.counts import GRID, Norm, Profiler, TableCounts
-from training.measuring.worth.evaluate import TRAINING, Planned, part_of, reserve
+from training.measuring.worth.evaluate import TRAINING, Planned, part_of
 from training.planning.plans import public_of
 from training.rows.partitions.rows import MOST_ROWS
 from training.rows.schema.schema import Schema, schema_of
@@ -113,7 +114,7 @@ def plan(home: Home, asked: AskedProfile, by: str | None = None) -> PlannedProfi
         "noise": norm,
     }
     request = Request(
-        asked.dataset, NAME, budget, parameters, "", part=part, profile=True, blocks=asked.blocks,
+        asked.dataset, NAME, budget, parameters, "", kind=Profile(), part=part, blocks=asked.blocks,
         window=dataset.window, labels=check_labels(asked.labels),
     )  # fmt: skip
     _check_room(columns, pairs, noise_of(recipe.plan, GRID))
@@ -211,8 +212,3 @@ def _check_room(columns: Sequence[Column], pairs: Pairs, noise: Noise) -> None:
     size = len(str(blank).encode("ascii", "backslashreplace")) + ROOM
     if size > STATEMENT_LIMIT:
         raise InputError(f"columns: too many for one signed statement, about {size} bytes; choose some with --columns")
-
-
-def submit(home: Home, asked: AskedProfile, *, by: str, key: str | None = None, queued: bool = True) -> Job:
-    """Plan and reserve: from here on the budget is held. The job whose statement answers the same is given instead."""
-    return reserve(home, lambda: plan(home, asked, by), by=by, key=key, queued=queued or bool(asked.labels))

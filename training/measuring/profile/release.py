@@ -1,57 +1,16 @@
-"""From noisy counts to a signed profile: free, and resumable at every step. As `training.measuring.statements`."""
+"""The profiles of this home: read, verified, and as programs see them."""
 
 from __future__ import annotations
 
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 from accountant.certificates import profile as profiles
-from accountant.certificates.profile import Counted, Profile
+from accountant.certificates.profile import Profile
 from accountant.errors import UnknownName
 from accountant.home import Home
 from accountant.ledger import evaluations
-from accountant.ledger.families.records import Job, request_from_entry
-from accountant.privacy.budget import Relation
-from accountant.privacy.events import plan_from_json
-from models.profile.stated import check, figures, noise_of
-from training.measuring.profile.counts import GRID
-from training.measuring.profile.profile import pairs_of, profiler_of
-from training.measuring.statements import Stated, finish_stated
-from training.measuring.worth.evaluate import part_of
-from training.rows.schema.refined_schema import with_profiles
-from training.rows.schema.schema import schema_of
 
 ENVELOPE, PROOF = "profile.dsse.json", "profile.tlog-proof"
-
-
-def finish_profile(home: Home, seq: int) -> Path:
-    """Bring a committed profile to its end, from wherever it stands. The folder of its statement."""
-    return finish_stated(
-        home,
-        seq,
-        Stated(
-            home.profiles,
-            ENVELOPE,
-            PROOF,
-            partial(_payload, home),
-            partial(evaluations.enter_profile, home.ledger.log),
-            lambda envelope, proof: check(profiles.verify(envelope, proof, home.trust)),
-        ),
-    )
-
-
-def _payload(home: Home, job: Job, counts: list[int]) -> bytes:
-    entry = home.ledger.reservation(job.seq).value
-    request, plan = request_from_entry(entry), plan_from_json(entry["plan"])
-    dataset = with_profiles(home, home.ledger.dataset_of(job.seq))
-    _, columns = profiler_of(schema_of(home, dataset), request.parameters)
-    registration = dataset.registration
-    known = registration.records if registration.relation is Relation.REPLACE_ONE else None
-    told = figures(columns, pairs_of(request.parameters), counts, noise_of(plan, GRID), known, GRID)
-    counted = Counted(part_of(dataset), known, GRID, told)
-    leaf = home.ledger.reservation_hash(job.seq)
-    return profiles.statement(counted, dataset, request, plan, home.ledger.log.origin, job.seq, leaf)
 
 
 def profile_of(home: Home, seq: int) -> tuple[bytes, bytes, Profile]:

@@ -12,18 +12,18 @@ from decimal import Decimal
 from typing import Any
 
 from accountant.certificates.certificate import Certificate
-from accountant.errors import BudgetRefused, InputError, WrongState
+from accountant.errors import InputError, WrongState
 from accountant.formats.canonical import decimal_string
 from accountant.home import Home
 from accountant.ledger import evaluations
 from accountant.ledger.evaluations import certified_of
 from accountant.ledger.families.block_rows import require_window
 from accountant.ledger.families.families import Dataset
+from accountant.ledger.families.job_kinds import Evaluation, kind_of
 from accountant.ledger.families.left import left
-from accountant.ledger.families.records import HOLDOUT, Job, Registration, Request, check_labels
+from accountant.ledger.families.records import HOLDOUT, Registration, Request, check_labels
 from accountant.ledger.families.refusal import refusal
 from accountant.privacy.budget import Budget
-from accountant.system.traces import span
 from models.features.features import Feature
 from models.forms.ensemble import Ensemble
 from models.store.bundle import ModelStore
@@ -31,8 +31,6 @@ from models.store.loading import VerifiedModel, load_of_home
 from models.worth.layout import Layout
 from models.worth.scored import ScoredLayout
 from models.worth.stated import grouped_layout_of, layout_of, paired_layout_of
-from training.datasets.datasets import require_rows
-from training.finish.lease import Lease, this_process
 from training.learners.job_words import window_to_json
 from training.measuring.worth.histogram import CellCounts, Evaluator, PairedCounts
 from training.planning.plans import public_of
@@ -88,7 +86,7 @@ class PlannedWorth(Planned):
         return {
             "dataset": self.request.dataset,
             "model": self.request.model,
-            "against": self.request.against,
+            "against": self.request.kind.to_json().get("against"),
             "group": self.request.parameters.get("group"),
             "scores": bool(self.request.parameters.get("scores")),
             "part": part_of(self.dataset),
@@ -133,9 +131,8 @@ def plan(home: Home, asked: AskedWorth, by: str | None = None) -> PlannedWorth:
         {"cells": evaluator.query.size, **how},
         certificates[0].model,
         target if dataset.registration.targets else None,
-        certificates[0].issued,
+        Evaluation(*(each.issued for each in certificates)),
         part,
-        against=certificates[1].issued if asked.against is not None else None,
         blocks=asked.blocks,
         window=dataset.window,
         labels=check_labels(asked.labels),
@@ -156,7 +153,7 @@ def _require_room(dataset: Dataset, request: Request, recipe: Recipe) -> None:
 
 def plan_following(home: Home, training: Request, epsilon: str | float | Decimal, by: str) -> PlannedWorth:
     """Of the model that a job is going to make, on what its dataset keeps aside: to be reserved together with the job,
-    whose number `evaluates` is set to then. Raises as `plan`.
+    whose number its kind is given then. Raises as `plan`.
     """
     if home.ledger.dataset(training.dataset).holdout is None:
         raise InputError(
@@ -168,7 +165,7 @@ def plan_following(home: Home, training: Request, epsilon: str | float | Decimal
     layout = Layout(tuple(asked.classes or ()), 1.0, asked.target_range)  # how many cells, whatever the scores mean
     budget = Budget.of(str(epsilon), "0")
     request = Request(
-        training.dataset, NAME, budget, {"cells": layout.size}, training.model, training.target, 0, HOLDOUT,
+        training.dataset, NAME, budget, {"cells": layout.size}, training.model, training.target, Evaluation(0), HOLDOUT,
         blocks=training.blocks, window=dataset.window, labels=training.labels,
     )  # fmt: skip
     recipe = Evaluator(CellCounts(None, layout)).recipe(public_of(dataset, asked, budget))
@@ -198,20 +195,20 @@ def evaluator_of(ensembles: Sequence[Ensemble], schema: Schema, how: Mapping[str
 
 def is_early(home: Home, seq: int) -> bool:
     """Whether a job evaluates a model that is still to be made, by the job that it was reserved with."""
-    named = home.ledger.reservation(seq).value.get("evaluates")
+    named = kind_of(home.ledger.reservation(seq).value).models
     with home.ledger.log.database.reading() as connection:
-        return named is not None and certified_of(connection, named) is None
+        return any(certified_of(connection, each) is None for each in named)
 
 
 def measured_by(home: Home, request: Request) -> list[VerifiedModel]:
     """The model that an evaluation measures, and the one that it is compared with, if one is. InputError where one is
     not in the home any more; raises as `load_of_home`.
     """
-    named = [each for each in (request.evaluates, request.against) if each is not None]
+    named = request.kind.models
     with home.ledger.log.database.reading() as connection:
         made = [certified_of(connection, each) for each in named]
     if None in made:
-        raise WrongState(f"job {request.evaluates}: has made no model yet, which is to be evaluated")
+        raise WrongState(f"job {named[0]}: has made no model yet, which is to be evaluated")
     issued = [each for each in made if each is not None]
     return [certified(home, home.ledger.log.entry(each).value["name"], each) for each in issued]
 
@@ -302,28 +299,3 @@ def check_fits(ensemble: Ensemble, schema: Schema, about: Registration) -> str:
             "evaluated on rows of the schema that it was trained with"
         )
     return ensemble.target
-
-
-def submit(home: Home, asked: AskedWorth, *, by: str, key: str | None = None, queued: bool = True) -> Job:
-    """Plan and reserve: from here on the budget is held. The job whose statement answers the same is given instead."""
-    return reserve(home, lambda: plan(home, asked, by), by=by, key=key, queued=queued or bool(asked.labels))
-
-
-def reserve(home: Home, plan: Callable[[], Planned], *, by: str, key: str | None, queued: bool) -> Job:
-    """Of what is planned and priced, the job that is reserved, or the one that is known already. Without `queued` the
-    caller runs it here, where its rows must be.
-    """
-    with span("rehearse"):
-        planned = plan()
-    if planned.known is not None:
-        return home.ledger.job(planned.known)
-    if not queued:
-        require_rows(home, planned.dataset)
-    what = planned.request, planned.recipe.unit, planned.recipe.plan
-    owner = None if queued else this_process()
-    try:
-        with span("reserve"):
-            return home.ledger.reserve(*what, by=by, key=key, owner=owner, lease=Lease.SECONDS)
-    except BudgetRefused:  # somebody was faster between plan and reserve: say what fits now
-        plan()
-        raise

@@ -34,7 +34,7 @@ def evaluated(asked: Mapping[str, Any], key: str | None, out: Path | None) -> di
     home = _home(asked)
     job.recover(home)
     awaits(asked)
-    body = job.evaluate(home, AskedWorth(**asked), by=this_user(), key=key)
+    body = job.measure(home, AskedWorth(**asked), by=this_user(), key=key)
     if out is not None:
         unit = statement_of(home, body["job"])[2].form.claim.unit
         write_report(report_of(body["worth"], unit.contributions), out)
@@ -63,7 +63,7 @@ def profiled(asked: Mapping[str, Any], key: str | None, out: Path | None) -> dic
     home = _home(asked)
     job.recover(home)
     awaits(asked)
-    body = job.profile(home, AskedProfile(**asked), by=this_user(), key=key)
+    body = job.measure(home, AskedProfile(**asked), by=this_user(), key=key)
     if out is not None:
         profile_report.write(body["profile"], out)
     return body | {"statement": str(home.profiles / str(body["job"]) / release.ENVELOPE)}

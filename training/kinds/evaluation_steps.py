@@ -1,0 +1,102 @@
+"""A job that measures what a certified model is worth."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from accountant.certificates import worth
+from accountant.certificates.worth import Measured
+from accountant.home import Home
+from accountant.privacy.events import Plan, PureDp, plan_from_json
+from models.worth.stated import LEVEL, check, figures, histogram_form, is_better, model_form
+from models.worth.statements import ENVELOPE, PROOF, statement_of, worth_to_json
+from training.kinds.job_steps import Learn
+from training.kinds.stated_steps import StatedSteps
+from training.measuring.worth import evaluate
+from training.measuring.worth.evaluate import (
+    AskedWorth,
+    PlannedWorth,
+    evaluator_of,
+    learnt_from,
+    measured_by,
+    part_of,
+    seen_by_bins,
+)
+from training.rows.schema.refined_schema import with_profiles
+from training.rows.schema.schema import Schema, schema_of
+
+
+class EvaluationSteps(StatedSteps):
+    """Count records by true answer and what the model says, and state what that comes to."""
+
+    asks = AskedWorth
+    envelope, proof = ENVELOPE, PROOF
+
+    @classmethod
+    def plan(cls, home: Home, asked: AskedWorth, by: str | None = None) -> PlannedWorth:
+        """Rehearse and price. BudgetRefused where it would not be admitted now. Spends nothing."""
+        return evaluate.plan(home, asked, by)
+
+    @property
+    def place(self) -> Path:
+        """Among the evaluations of the home."""
+        return self.home.evaluations / str(self.seq)
+
+    def check(self) -> None:
+        """Raise where a model that it measures was lost or revoked since."""
+        measured_by(self.home, self.request)
+
+    def learner(self, schema: Schema) -> Learn:
+        """Return what counts."""
+        measured = [each.ensemble for each in measured_by(self.home, self.request)]
+        return evaluator_of(measured, schema, self.request.parameters).learn
+
+    def statement(self, counts: list[int]) -> bytes:
+        """State what the model is worth."""
+        home, request, leaf = self.home, self.request, self.home.ledger.reservation_hash(self.seq)
+        plan = plan_from_json(home.ledger.reservation(self.seq).value["plan"])
+        models = measured_by(home, request)
+        dataset = with_profiles(home, home.ledger.dataset_of(self.seq))
+        evaluator = evaluator_of([each.ensemble for each in models], schema_of(home, dataset), request.parameters)
+        layout = evaluator.query.layout
+        part = part_of(dataset)
+        bins = [seen_by_bins(home, each.certificate, dataset, part) for each in models]
+        seen = [
+            bool(entries) or (request.part is None and learnt_from(each.certificate, dataset))
+            for each, entries in zip(models, bins, strict=True)
+        ]
+        forms = [model_form(each.ensemble, each.certificate.model, each.certificate.issued) for each in models]
+        variance = variance_of(plan)
+        found = figures(layout, counts, variance, dataset.registration.unit.contributions)
+        measured = Measured(
+            forms[0],
+            models[0].certificate.sha256,
+            part,
+            seen[0],
+            histogram_form(layout, counts, variance),
+            LEVEL,
+            found,
+            is_better(layout.kind, found),
+            None if len(forms) == 1 else {**forms[1], "sha256": models[1].certificate.sha256, "seen": seen[1]},
+            bins[0],
+        )
+        return worth.statement(measured, dataset, request, plan, home.ledger.log.origin, self.seq, leaf)
+
+    def verify(self, envelope: bytes, proof: str) -> None:
+        """Check it against this home, and the figures against the counts."""
+        check(worth.verify(envelope, proof, self.home.trust))
+
+    def result(self) -> dict[str, Any]:
+        """Return what the model is worth."""
+        return {"worth": worth_to_json(self.seq, statement_of(self.home, self.seq)[2])}
+
+
+def variance_of(plan: Plan) -> float:
+    """Return the variance of the discrete Laplace noise of the one release of this plan."""
+    ((release, _),) = plan.runs
+    assert isinstance(release.event, PureDp)
+    ratio = float(np.exp(-float(release.event.epsilon) / release.sensitivity))
+    return 2 * ratio / (1 - ratio) ** 2

@@ -1,0 +1,79 @@
+"""What the runner calls, step by step, for a job of any kind."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from accountant.home import Home
+from accountant.ledger.families.families import Started
+from accountant.ledger.families.records import Job, Request
+from training.datasets.datasets import open_rows
+from training.rows.partitions.rows import Rows
+from training.rows.schema.schema import Schema
+from training.session.session import Session
+
+Learn = Callable[[Session], Any]  # plays the plan; what it released
+
+
+@dataclass(frozen=True)
+class JobSteps(ABC):
+    """The steps of one job, in the order in which the runner takes them.
+
+    Attributes:
+        home: where it runs.
+        seq: the job's number.
+        request: what was asked.
+        asks: class of a request in the words of the one who asks.
+    """
+
+    home: Home
+    seq: int
+    request: Request
+
+    asks: ClassVar[type]
+
+    @classmethod
+    @abstractmethod
+    def submit(cls, home: Home, asked: Any, *, by: str, key: str | None, queued: bool, promotes: bool) -> Job:
+        """Plan and reserve, or find the job that answers the same. Without `queued` the caller runs it."""
+
+    @property
+    def is_resumable(self) -> bool:
+        """Whether its draws are kept, so that it can go on where its process died."""
+        return True
+
+    def check(self) -> None:
+        """Raise DpserveError where it cannot run any more; it has not started, and nothing is spent."""
+        return
+
+    def question(self, schema: Schema) -> Schema:
+        """Return the schema of what it reads: features and one target."""
+        return schema.question(self.request.target, self.request.parameters)
+
+    @abstractmethod
+    def learner(self, schema: Schema) -> Learn:
+        """Return what plays its plan. `schema`: the whole one."""
+
+    def open_rows(self, started: Started, schema: Schema) -> Rows:
+        """Open the rows that it reads."""
+        return open_rows(self.home, started, schema)
+
+    @abstractmethod
+    def keep(self, released: Any) -> str:
+        """Put what was released on disk, durably, before it is committed. Return its sha256."""
+
+    def forget(self) -> None:
+        """Remove what it kept beside its folder: it was burned."""
+        return
+
+    @abstractmethod
+    def finish(self) -> Path:
+        """Bring it to its end once it is committed, from wherever it stands. Return the folder of what it made."""
+
+    def result(self) -> dict[str, Any]:
+        """Return what it found, by name, for who waits for it: it has an end."""
+        return {}

@@ -1,0 +1,75 @@
+"""A job that counts how the rows of a dataset are spread."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from accountant.certificates import profile as profiles
+from accountant.certificates.profile import Counted
+from accountant.home import Home
+from accountant.ledger.families.families import Started
+from accountant.privacy.budget import Relation
+from accountant.privacy.events import plan_from_json
+from models.profile.stated import check, figures, noise_of
+from training.kinds.job_steps import Learn
+from training.kinds.stated_steps import StatedSteps
+from training.measuring.profile import profile
+from training.measuring.profile.counts import GRID
+from training.measuring.profile.profile import AskedProfile, PlannedProfile, pairs_of, profiler_of
+from training.measuring.profile.release import ENVELOPE, PROOF, profile_of, profile_to_json
+from training.measuring.profile.table_rows import open_table
+from training.measuring.worth.evaluate import part_of
+from training.rows.partitions.rows import Rows
+from training.rows.schema.refined_schema import with_profiles
+from training.rows.schema.schema import Schema, schema_of
+
+
+class ProfileSteps(StatedSteps):
+    """Count rows by bin, and state what follows of each column."""
+
+    asks = AskedProfile
+    envelope, proof = ENVELOPE, PROOF
+
+    @classmethod
+    def plan(cls, home: Home, asked: AskedProfile, by: str | None = None) -> PlannedProfile:
+        """Rehearse and price. BudgetRefused where it would not be admitted now. Spends nothing."""
+        return profile.plan(home, asked, by)
+
+    @property
+    def place(self) -> Path:
+        """Among the profiles of the home."""
+        return self.home.profiles / str(self.seq)
+
+    def question(self, schema: Schema) -> Schema:
+        """Ask for the first target, which stands for none: every column is counted alike."""
+        return schema.question(schema.target_names[0], self.request.parameters)
+
+    def learner(self, schema: Schema) -> Learn:
+        """Return what counts."""
+        return profiler_of(schema, self.request.parameters)[0].learn
+
+    def open_rows(self, started: Started, schema: Schema) -> Rows:
+        """Open the columns of the profile, in bins."""
+        columns = profiler_of(schema, self.request.parameters)[1]
+        return open_table(self.home, started, schema, [column.name for column in columns])
+
+    def statement(self, counts: list[int]) -> bytes:
+        """State how the rows are spread."""
+        home, request, leaf = self.home, self.request, self.home.ledger.reservation_hash(self.seq)
+        plan = plan_from_json(home.ledger.reservation(self.seq).value["plan"])
+        dataset = with_profiles(home, home.ledger.dataset_of(self.seq))
+        _, columns = profiler_of(schema_of(home, dataset), request.parameters)
+        registration = dataset.registration
+        known = registration.records if registration.relation is Relation.REPLACE_ONE else None
+        told = figures(columns, pairs_of(request.parameters), counts, noise_of(plan, GRID), known, GRID)
+        counted = Counted(part_of(dataset), known, GRID, told)
+        return profiles.statement(counted, dataset, request, plan, home.ledger.log.origin, self.seq, leaf)
+
+    def verify(self, envelope: bytes, proof: str) -> None:
+        """Check it against this home, and the figures against the counts."""
+        check(profiles.verify(envelope, proof, self.home.trust))
+
+    def result(self) -> dict[str, Any]:
+        """Return how the rows are spread."""
+        return {"profile": profile_to_json(self.seq, profile_of(self.home, self.seq)[2])}

@@ -1,0 +1,128 @@
+"""A job that ends in a signed statement about released counts: free, and resumable at every step.
+
+`jobs/<number>/counts.json` holds what was released, before it is committed; the signed envelope is written there before
+its entry. Every step gives the same bytes when it is done again.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accountant.access import key_life
+from accountant.certificates.certificate import digest
+from accountant.errors import BudgetRefused, JobFailed, LedgerInvalid
+from accountant.home import Home
+from accountant.keys import dsse
+from accountant.ledger import evaluations
+from accountant.ledger.families.records import Job
+from accountant.system.files import PRIVATE, replace_file, sync_directory
+from accountant.system.traces import span
+from training.datasets.datasets import require_rows
+from training.finish.lease import Lease, this_process
+from training.finish.release import alone, discard, sign
+from training.kinds.job_steps import JobSteps
+from training.measuring.worth.evaluate import Planned
+
+COUNTS = "counts.json"
+
+
+class StatedSteps(JobSteps):
+    """Keep counts, state them, sign and enter.
+
+    Attributes:
+        envelope: name of the file with the signed statement.
+        proof: name of the file that shows it in the log.
+    """
+
+    envelope: ClassVar[str]
+    proof: ClassVar[str]
+
+    @classmethod
+    @abstractmethod
+    def plan(cls, home: Home, asked: Any, by: str | None = None) -> Planned:
+        """Rehearse and price. BudgetRefused where it would not be admitted now. Spends nothing."""
+
+    @classmethod
+    def submit(cls, home: Home, asked: Any, *, by: str, key: str | None, queued: bool, promotes: bool) -> Job:
+        """Plan and reserve; the job whose statement answers the same is given instead, for nothing."""
+        queued = queued or bool(asked.labels)
+        with span("rehearse"):
+            planned = cls.plan(home, asked, by)
+        if planned.known is not None:
+            return home.ledger.job(planned.known)
+        if not queued:
+            require_rows(home, planned.dataset)
+        what = planned.request, planned.recipe.unit, planned.recipe.plan
+        owner = None if queued else this_process()
+        try:
+            with span("reserve"):
+                return home.ledger.reserve(*what, by=by, key=key, owner=owner, lease=Lease.SECONDS)
+        except BudgetRefused:  # somebody was faster between plan and reserve: say what fits now
+            cls.plan(home, asked, by)
+            raise
+
+    @property
+    @abstractmethod
+    def place(self) -> Path:
+        """The folder of its finished statement."""
+
+    @abstractmethod
+    def statement(self, counts: list[int]) -> bytes:
+        """Return what is signed of these counts."""
+
+    @abstractmethod
+    def verify(self, envelope: bytes, proof: str) -> None:
+        """Raise unless envelope and proof verify, and every figure follows from the counts."""
+
+    def keep(self, released: NDArray[np.int64]) -> str:
+        """Keep the counts."""
+        folder = self.home.jobs / str(self.seq)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        raw = json.dumps(released.tolist()).encode()
+        replace_file(folder / COUNTS, raw, PRIVATE, alone=True)
+        sync_directory(self.home.jobs)
+        return digest(raw)
+
+    def finish(self) -> Path:
+        """Return the folder of the statement."""
+        folder, place = self.home.jobs / str(self.seq), self.place
+        with alone(self.home, self.seq):
+            job = self.home.ledger.job(self.seq)
+            if not folder.exists():
+                if not (place / self.envelope).exists():
+                    state = f"is {job.state.value}, and its counts are not in the home"
+                    raise JobFailed(f"job {self.seq}: {state}", job=self.seq)
+                return place
+            envelope, issued = self._sign(folder, job), job.issued
+            if issued is None:
+                payload = dsse.parse(envelope).payload
+                signed_by = key_life.signed_by(envelope)
+                issued = evaluations.enter(self.home.ledger.log, self.seq, digest(payload), signed_by)
+            proof = self.home.ledger.log.proof(issued)
+            self.verify(envelope, proof)
+            place.mkdir(mode=0o700, parents=True, exist_ok=True)
+            replace_file(place / self.proof, proof.encode(), PRIVATE, alone=True)
+            replace_file(place / self.envelope, envelope, PRIVATE, alone=True)
+            discard(folder)
+            return place
+
+    def _sign(self, folder: Path, job: Job) -> bytes:
+        """Sign the statement, once, so that every later try speaks of the same bytes; sign it anew only where its key
+        may sign no more and it was not entered yet.
+        """
+        path = folder / self.envelope
+        if path.exists():
+            envelope = path.read_bytes()
+            if job.issued is not None or key_life.may_issue(self.home.ledger, key_life.signed_by(envelope)):
+                return envelope
+            return sign(self.home, path, dsse.parse(envelope).payload)
+        raw = (folder / COUNTS).read_bytes()
+        if digest(raw) != self.home.ledger.released_digest(self.seq):
+            raise LedgerInvalid(f"job {self.seq}: {COUNTS} is not what was committed")
+        return sign(self.home, path, self.statement(json.loads(raw)))

@@ -1,0 +1,97 @@
+"""A job that makes a model: a learner's, or the best of a tuned learner's runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+
+from accountant.errors import BudgetRefused, IdempotencyConflict
+from accountant.home import Home
+from accountant.ledger.families.records import Job
+from accountant.privacy.budget import Budget
+from accountant.system.traces import span
+from models.forms.ensemble import Ensemble
+from training.datasets.datasets import require_rows
+from training.finish.lease import Lease, this_process
+from training.finish.release import finish, keep
+from training.kinds.job_steps import JobSteps
+from training.learners.job_words import TUNING
+from training.measuring.worth.evaluate import plan_following
+from training.planning.job_views import following
+from training.planning.plans import Asked, plan, request_of
+from training.rows.schema.schema import Schema
+from training.session.session import Session
+from training.tuning.selecting import Outcome
+from training.tuning.tune import fits_of, forget_choice, keep_choice
+
+
+class TrainingSteps(JobSteps):
+    """Learn, keep the ensemble, export, sign and issue."""
+
+    asks = Asked
+
+    @classmethod
+    def submit(cls, home: Home, asked: Asked, *, by: str, key: str | None, queued: bool, promotes: bool) -> Job:
+        """Reserve also the evaluation of what it makes, where one is asked for."""
+        if key is not None:
+            request, _ = request_of(home, home.ledger.dataset(asked.dataset, blocks=asked.blocks), asked)
+            known = home.ledger.find(by, key, request)
+            if known:
+                _check_following(home, known, asked)
+                return known
+        if not queued:
+            require_rows(home, home.ledger.dataset(asked.dataset, blocks=asked.blocks))
+        with span("rehearse"):
+            planned = plan(home, asked, by, promotes)
+        recipe = planned.recipe
+        owner = None if queued else this_process()
+        follows = None
+        if asked.evaluate is not None:
+            then = plan_following(home, planned.request, asked.evaluate, by)
+            follows = then.request, then.recipe.unit, then.recipe.plan
+        try:
+            what = (planned.request, recipe.unit, recipe.plan)
+            with span("reserve"):
+                return home.ledger.reserve(
+                    *what, by=by, key=key, owner=owner, lease=Lease.SECONDS, promotes=promotes, evaluation=follows
+                )
+        except BudgetRefused:  # somebody was faster between plan and reserve: say what fits now
+            plan(home, asked, by, promotes)
+            raise
+
+    @property
+    def is_resumable(self) -> bool:
+        """Not where it is tuned: its runs are one release."""
+        return TUNING not in self.request.parameters
+
+    def learner(self, schema: Schema) -> Callable[[Session], Ensemble]:
+        """Return what learns, and keeps which setting was chosen."""
+        return self._learn
+
+    def _learn(self, session: Session) -> Ensemble:
+        outcome = fits_of(self.request.learner, self.request.parameters).learn(session)
+        if not isinstance(outcome, Outcome):
+            return outcome
+        keep_choice(self.home, self.seq, self.request.parameters, outcome)
+        return outcome.ensemble
+
+    def keep(self, released: Ensemble) -> str:
+        """Keep the ensemble."""
+        return keep(self.home, self.seq, released)
+
+    def forget(self) -> None:
+        """Remove the setting that was chosen."""
+        forget_choice(self.home, self.seq)
+
+    def finish(self) -> Path:
+        """Return the folder of the model's version."""
+        return finish(self.home, self.seq)
+
+
+def _check_following(home: Home, known: Job, asked: Asked) -> None:
+    """IdempotencyConflict where a job that is asked for again came with another evaluation, or with none."""
+    then = following(home, known.seq)
+    came = None if then is None else Decimal(home.ledger.reservation(then.seq).value["epsilon"])
+    if came != (None if asked.evaluate is None else Budget.of(str(asked.evaluate), "0").epsilon):
+        raise IdempotencyConflict(f"evaluate: job {known.seq} came with {came or 'none'} before", job=known.seq)
