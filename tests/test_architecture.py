@@ -99,7 +99,7 @@ accountant/noise: accountant(. privacy system)
 accountant/privacy: accountant(. formats system)
 accountant/store: accountant(. formats store/migrations)
 accountant/store/migrations: accountant(.)
-accountant/store/migrations/versions: accountant(formats)
+accountant/store/migrations/versions:
 accountant/system: accountant(.)
 models:
 models/edit: accountant(. formats) models(features forms parts)
@@ -150,7 +150,7 @@ training/rows:
 training/rows/cluster: accountant(. home system) models(. features) training(. rows/partitions rows/schema
     rows/tables)
 training/rows/kernels: accountant(system)
-training/rows/packed: accountant(. home system) models(features) training(rows/kernels)
+training/rows/packed: accountant(. system) models(features) training(rows/kernels)
 training/rows/partitions: accountant(. ledger/families system) models(features parts) training(rows/kernels
     rows/packed)
 training/rows/people: accountant(.) training(rows/kernels rows/packed)

@@ -330,10 +330,8 @@ def sound_grants(signed: Signed, *where: ColumnElement[bool]) -> tuple[list[Gran
 
 
 def of_token(token: Token) -> list[Grant]:
-    """What the token was itself given, on everything. Of entries of the first ledgers that counts as granted: such
-    tokens keep what they had.
-    """
-    return [Grant(token.principal, scope, index=token.created, own=not token.old) for scope in token.scopes]
+    """List what the token was itself given, on everything."""
+    return [Grant(token.principal, scope, index=token.created, own=True) for scope in token.scopes]
 
 
 def access_of(ledger: Ledger, principal: str, *, operator: bool = False) -> Access:
@@ -341,12 +339,11 @@ def access_of(ledger: Ledger, principal: str, *, operator: bool = False) -> Acce
 
     `operator`: they sit at the command line, and hold the keys: they may do everything while no grant ever named them.
     """
-    itself = token_table.c.principal.is_(None)  # of the first ledgers: it acts for itself
     with ledger.log.signed() as signed:
         named = _read(signed.connection, grant_table.c.principal == principal)
         granted, _ = sound_grants(signed, grant_table.c.principal == principal)
-        acting, _ = sound_tokens(signed, itself | (token_table.c.principal == principal))
-    own = (grant for token in acting if token.principal == principal for grant in of_token(token))
+        acting, _ = sound_tokens(signed, token_table.c.principal == principal)
+    own = (grant for token in acting for grant in of_token(token))
     return Access(principal, (*own, *granted), families_of(ledger), operator and not named)
 
 

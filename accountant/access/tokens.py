@@ -54,7 +54,7 @@ NO_LIMITS = Limits()
 @dataclass(frozen=True)
 class Token:
     """`digest`: sha256 of the token in hex. `created`, `revoked`: indices of the entries that say so. `principal`: whom
-    it acts for; `old`: its entry names nobody, as those of the first ledgers.
+    it acts for.
     """
 
     name: str
@@ -64,7 +64,6 @@ class Token:
     revoked: int | None = None
     limits: Limits = NO_LIMITS
     principal: str = ""
-    old: bool = False
 
     def to_json(self) -> dict[str, object]:
         """All that is known of it: of the token itself, its digest alone."""
@@ -198,8 +197,7 @@ def _token(row: Row[Any]) -> Token:
         row.seq,
         row.revoked,
         _limits(bytes(row.body or b"")),
-        row.principal or own_principal(row.name),
-        row.principal is None,
+        row.principal or "",
     )
 
 

@@ -110,7 +110,7 @@ class Replay:
 
     def notes(self) -> list[str]:
         """Return what is no problem, and what a reader of the audit should know."""
-        return [*self.access.notes(), *self.books.blocks.notes, *self.repairs.notes]
+        return [*self.books.blocks.notes, *self.repairs.notes]
 
     def _form(self, seq: int, kind: str, value: Value) -> None:
         require(kind in self._READERS, f"type={kind!r:.60}: not a type of entry that this reader knows")
@@ -403,19 +403,19 @@ class Replay:
             lambda self, seq, value: self.books.blocks.dropped_rows(value, self.books.datasets),
         ),
         "budget-changed": (
-            "family budget filter reason by",
+            "family budget filter largest after reason by",
             lambda self, seq, value: self.books.budget_changed(seq, value),
         ),
         "quota-set": ("family analyst share reason by", lambda self, seq, value: self.books.quota_set(seq, value)),
         "reserved": (
-            "dataset learner parameters model epsilon delta unit plan price claim request idempotency_key by",
+            "dataset learner parameters model epsilon delta unit plan price claim request idempotency_key by after",
             _reserved,
         ),
-        "started": ("reservation", _started),
+        "started": ("reservation after", _started),
         "resumed": ("reservation times", _resumed),
         "committed": ("reservation released", _committed),
         "burned": ("reservation reason", _burned),
-        "released": ("reservation", _released),
+        "released": ("reservation after", _released),
         "issued": ("reservation statement model name", _issued),
         "derived": ("base reservation statement model name reason by", _derived),
         "evaluated": ("reservation statement model name", _evaluated),
@@ -423,8 +423,8 @@ class Replay:
         "model-promoted": ("name version issued reason by", _placed),
         "model-retired": ("name version issued reason by", _placed),
         "model-restored": ("name version issued reason by", _placed),
-        "token-created": ("name scopes hash", lambda self, seq, value: self.access.token_created(seq, value)),
-        "token-revoked": ("name hash", lambda self, seq, value: self.access.token_revoked(seq, value)),
+        "token-created": ("name scopes hash principal", lambda self, seq, value: self.access.token_created(seq, value)),
+        "token-revoked": ("name hash created", lambda self, seq, value: self.access.token_revoked(seq, value)),
         "grant-added": (
             "principal scope on expires by",
             lambda self, seq, value: self.access.grant_added(seq, value, self.books),
@@ -458,8 +458,7 @@ class Replay:
     }
     _FIELDS: ClassVar = {kind: frozenset(("type", "time", *names.split())) for kind, (names, _) in _READERS.items()}
     _OPTIONAL: ClassVar = {
-        "token-created": frozenset({"limits", "principal"}),
-        "token-revoked": frozenset({"created"}),
+        "token-created": frozenset({"limits"}),
         "dataset-registered": frozenset(
             {"new_people", "family_name", "targets", "holdout", "cells", "person", "query", "refined", "ids"}
         ),
@@ -467,13 +466,10 @@ class Replay:
         "dataset-appended": frozenset({"period", "new_rows", "query", "ids", "each_block"}),
         "person-total": frozenset({"carried", "largest", "reason", "by"}),
         "reserved": frozenset(
-            {"target", "whole", "after", "promote", "bound", "evaluates", "against", "part", "profile"}
+            {"target", "whole", "promote", "bound", "evaluates", "against", "part", "profile"}
             | {"blocks", "window", "labels"}
         ),
-        "started": frozenset({"after"}),
         "resumed": frozenset({"window"}),
-        "released": frozenset({"after"}),
         "model-promoted": frozenset({"replaces", "worth"}),
-        "budget-changed": frozenset({"largest", "after"}),
         "rows-compared": frozenset({"data"}),
     }

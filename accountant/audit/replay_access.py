@@ -22,12 +22,12 @@ TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 
 @dataclass(slots=True)
 class TokenState:
-    """A token as its entries leave it. `principal`: None where its entry names nobody, as in the first ledgers."""
+    """A token as its entries leave it. `principal`: whom it acts for."""
 
     seq: int
     name: str
     scopes: str
-    principal: str | None
+    principal: str
     revoked: int | None = None
 
 
@@ -51,11 +51,6 @@ class Rights:
     grants: dict[int, GrantState] = field(default_factory=dict)
     _named: dict[str, int] = field(default_factory=dict)
 
-    def notes(self) -> list[str]:
-        """What is no problem, and what a reader should know."""
-        old = sum(token.principal is None and token.revoked is None for token in self.tokens.values())
-        return [f"{old} tokens from before grants: everything of their scopes"] if old else []
-
     def holds(
         self,
         index: Any,
@@ -72,9 +67,8 @@ class Rights:
         """
         token = next((each for each in self.tokens.values() if each.seq == index), None)
         if token is not None:
-            acts_for = token.principal or f"token:{token.name}"
             held = set(token.scopes.split(",")) & {scope, "admin"}
-            return acts_for == principal and bool(held) and token.revoked is None
+            return token.principal == principal and bool(held) and token.revoked is None
         grant = self.grants.get(index) if type(index) is int else None
         if grant is None or grant.principal != principal or grant.scope not in (scope, "admin"):
             return False
@@ -86,7 +80,7 @@ class Rights:
     def may_promote(self, principal: str, model: str, time: str) -> bool:
         """By any token or grant of theirs. A principal that no token acts for and no grant names sits at the home, and
         holds its keys."""
-        tokens = (each.seq for each in self.tokens.values() if (each.principal or f"token:{each.name}") == principal)
+        tokens = (each.seq for each in self.tokens.values() if each.principal == principal)
         known = [*tokens, *(index for index, each in self.grants.items() if each.principal == principal)]
         return not known or any(self.holds(index, principal, "promote", time, model=model) for index in known)
 
@@ -97,8 +91,7 @@ class Rights:
         require(value["hash"] not in self.tokens, f"token={value['hash']}: came before")
         scopes = [scope for scope in SCOPES if scope in value["scopes"]]
         require(value["scopes"] == scopes, f"scopes: must be some of {SCOPES}, in this order")
-        principal = _principal(value["principal"]) if "principal" in value else None
-        require(bool(scopes) or principal is not None, "scopes: must be one or more, where no principal is named")
+        principal = _principal(value["principal"])
         if "limits" in value:
             limits = value["limits"]
             if not (isinstance(limits, dict) and limits and limits.keys() <= {"per_second", "per_day"}):
@@ -115,7 +108,7 @@ class Rights:
         token = self.tokens.get(value["hash"])
         good = token is not None and token.name == value["name"] and token.revoked is None
         require(good, f"name={value['name']!r:.80}: no such token is good")
-        same = "created" not in value or value["created"] == self.tokens[value["hash"]].seq
+        same = value["created"] == self.tokens[value["hash"]].seq
         require(same, f"created: must be {self.tokens[value['hash']].seq}")
         self.tokens[value["hash"]].revoked = seq
         del self._named[value["name"]]

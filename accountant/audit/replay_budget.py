@@ -30,10 +30,9 @@ class SumsDiffer(LedgerInvalid):
 @dataclass(slots=True)
 class FamilyState:
     """A family as its entries leave it. `criteria`: (order, cap in nano-units). `analysts`: what each has used.
-    `largest`: total epsilon ever in force; `judged`: whether its jobs were judged again at their start, as they
-    are since entries of other totals name the largest; `whole`: the job that took the whole total, and its claim;
-    `family`: of a block's account, whose total and quotas it has; `aside`: it is of units that are kept aside;
-    `person`: of one person over all blocks, with a total of its own.
+    `largest`: total epsilon ever in force; `whole`: the job that took the whole total, and its claim; `family`: of a
+    block's account, whose total and quotas it has; `aside`: it is of units that are kept aside; `person`: of one person
+    over all blocks, with a total of its own.
     """
 
     seq: int
@@ -45,7 +44,6 @@ class FamilyState:
     reserved: Figures
     largest: Decimal
     changed: int | None = None
-    judged: bool = False
     whole: tuple[int, Decimal] | None = None
     quotas: dict[str, Decimal] = field(default_factory=dict)
     analysts: dict[str, Figures] = field(default_factory=dict)
@@ -244,11 +242,9 @@ class Books:
             sound = line.cap == 0 or to_epsilon(order, line.cap / NANO, delta) <= float(budget.epsilon)
             require(sound, f"filter: the cap at order {line.order} exceeds the budget")
         largest = max(family.largest, budget.epsilon)
-        if "largest" in value:
-            require(value["largest"] == decimal_string(largest), f"largest: must be {largest}")
+        require(value["largest"] == decimal_string(largest), f"largest: must be {largest}")
         of_blocks = [each for each in self.families.values() if each.family == value["family"] and not each.person]
         for each in (*self.accounts_of(value["family"]), *of_blocks):
-            each.judged = each.judged or "largest" in value
             each.design, each.largest = design, largest
             each.changed = seq if each.family is None else None  # a block's total is that of its family
             each.criteria = tuple((line.order, line.cap) for line in design.criteria)
@@ -257,23 +253,20 @@ class Books:
     def judge_after(
         self, value: Value, accounts: Iterable[str], by: str | None = None, window: tuple[int, int] | None = None
     ) -> None:
-        """What an entry says that accounts have used after it, where it says so, is what they have used; and what of it
-        has not begun, and was used `by` whom it charges, which the first that said so did not say. Of a `window` of
-        blocks those that stand alike have one line."""
-        if "after" in value:
-            lines: list[dict[str, Any]] = []
-            waits = any("reserved" in line for line in value["after"])
-            names = any("analyst" in line for line in value["after"])
-            for identity in accounts:
-                each = self.families[identity]
-                part = ({"part": "holdout"} if each.aside else {}) | ({"person": True} if each.person else {})
-                lines.append({"family": each.seq, "changed": each.changed, "used": each.sums(), **part})
-                lines[-1] |= {"reserved": each.stored(each.reserved)} if waits else {}
-                if names and by is not None:
-                    lines[-1]["analyst"] = {"name": by, "used": each.stored(each.analysts[by])}
-            lines = lines if window is None else one_line_for_same(lines)
-            if value["after"] != lines:
-                raise SumsDiffer(f"after: is not what the entries before it give, {lines}")
+        """Check that what an entry says of accounts after it is what they have used, what of it has not begun, and what
+        was used `by` whom it charges. Of a `window` of blocks those that stand alike have one line. SumsDiffer.
+        """
+        lines: list[dict[str, Any]] = []
+        for identity in accounts:
+            each = self.families[identity]
+            line: dict[str, Any] = {"family": each.seq, "changed": each.changed, "used": each.sums()}
+            line |= {"reserved": each.stored(each.reserved)}
+            line |= ({"part": "holdout"} if each.aside else {}) | ({"person": True} if each.person else {})
+            line |= {} if by is None else {"analyst": {"name": by, "used": each.stored(each.analysts[by])}}
+            lines.append(line)
+        lines = lines if window is None else one_line_for_same(lines)
+        if value["after"] != lines:
+            raise SumsDiffer(f"after: is not what the entries before it give, {lines}")
 
     def quota_set(self, seq: int, value: Value) -> None:
         """`quota-set`: how much of a family's budget one analyst may use, or everybody else."""
@@ -378,7 +371,7 @@ class Books:
             if family.whole is not None:
                 fits = family.whole[1] <= family.budget.epsilon
             else:
-                fits = not family.judged or family.within(family.used.plus(family.reserved, -1))
+                fits = family.within(family.used.plus(family.reserved, -1))
             require(fits, f"start: the family's budget {family.budget.epsilon}, lowered since, is exceeded")
 
     def release(self, dataset: DatasetState, by: str, costs: Iterable[Figures]) -> None:

@@ -24,14 +24,12 @@ class Reserved(Protocol):
 
 @dataclass
 class Names:
-    """By name, the jobs that something came of or may come of, in order: the first of them binds it. In the first
-    ledgers nothing was said of it, and nothing was asked for.
+    """By name, the jobs that something came of or may come of, in order: the first of them binds it.
 
     `champions`: by name, the certificate of the version that answers, None: none does. The first of a name answers from
-    the start, where its job is as the name is bound to; then what was promoted last. Of names that were issued before
-    the ledger said so nothing is known until then."""
+    the start, where its job is as the name is bound to; then what was promoted last.
+    """
 
-    told: bool = False
     champions: dict[str, int | None] = field(default_factory=dict)
     _issued: set[str] = field(default_factory=set)
     _jobs: dict[str, deque[int]] = field(default_factory=dict)
@@ -49,9 +47,7 @@ class Names:
             jobs.popleft()
         owner = jobs[0] if jobs else seq
         jobs.append(seq)
-        if "bound" not in value:
-            return require(not self.told, "bound: must stand in every reservation after the first that has it")
-        self.told = True
+        require("bound" in value, "bound: must stand in every reservation of a model")
         require(value["bound"] == owner and type(owner) is int, f"bound={value['bound']!r:.40}: must be {owner}")
         asked = value["dataset"], value.get("target"), value["by"]
         binds = known[owner]
@@ -64,15 +60,13 @@ class Names:
         if name in self._issued:
             return
         self._issued.add(name)
-        if self.told:
-            owner = next(known[each] for each in self._jobs[name] if known[each].state not in ("released", "burned"))
-            own = (owner.dataset, owner.target, owner.by) == (job.dataset, job.target, job.by)
-            self.champions[name] = seq if own else None
+        owner = next(known[each] for each in self._jobs[name] if known[each].state not in ("released", "burned"))
+        own = (owner.dataset, owner.target, owner.by) == (job.dataset, job.target, job.by)
+        self.champions[name] = seq if own else None
 
     def promoted(self, name: str, issued: int) -> None:
         """The version that was certified so answers from here on."""
-        if self.told:
-            self.champions[name] = issued
+        self.champions[name] = issued
 
 
 def judge_labels(value: Mapping[str, Any]) -> str | None:

@@ -80,7 +80,7 @@ def _later_total(books: Books, seq: int, value: Value) -> None:
         analysts = {who: used for who, used in account.analysts.items() if used != account.nothing()}
         state = replace(
             account, seq=seq, design=design, criteria=tuple((line.order, line.cap) for line in design.criteria),
-            largest=largest, changed=None, judged=True, whole=whole, quotas=family.quotas, analysts=analysts,
+            largest=largest, changed=None, whole=whole, quotas=family.quotas, analysts=analysts,
             family=dataset.uuid, person=True,
         )  # fmt: skip
         books.families[name] = state

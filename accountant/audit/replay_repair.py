@@ -157,5 +157,5 @@ def wide_window(books: Books, value: Value, dataset: str) -> Window | None:
     grown = books.blocks.known.get(dataset)
     if grown is None or not grown.blocks:
         return None
-    stated = {number for line in value.get("after", ()) for number in (line["family"], *line.get("also", ()))}
+    stated = {number for line in value["after"] for number in (line["family"], *line.get("also", ()))}
     return (grown.dropped + 1, grown.last) if stated & {block.seq for block in grown.blocks} else None

@@ -34,7 +34,7 @@ from accountant.log import notes, proofs
 from accountant.log.entries import read_entry
 from accountant.privacy import soundness
 from accountant.privacy.budget import Budget, nano
-from accountant.privacy.claims import PURE, RENYI, claim
+from accountant.privacy.claims import RENYI, claim
 from accountant.privacy.events import Plan, plan_from_json
 
 ANY = Policy()
@@ -202,9 +202,10 @@ def _order(text: str) -> float:
 
 
 def _check_epsilon(plan: Plan, stated: ClaimForm, epsilon: Decimal, delta: Decimal) -> None:
-    """The bound that is named holds at this epsilon. The first ledgers named none, and knew two. A bound that is not
-    known here counts for nothing: then ours must give no more than what is stated."""
-    bound = stated.bound or (PURE if stated.order is None else RENYI)
+    """Check that the bound that is named holds at this epsilon. A bound that is not known here counts for nothing:
+    then ours must give no more than what is stated. CertificateInvalid.
+    """
+    bound = stated.bound
     if (bound == RENYI) != (stated.order is not None):
         raise CertificateInvalid(f"claim: order {stated.order} does not go with the bound {bound:.60}")
     order = None if stated.order is None else Decimal(_order(stated.order))

@@ -1,7 +1,7 @@
 """The form of a certificate: an in-toto Statement v1 and what its predicate states. Strict: no field more, none less.
 
-The published JSON Schema (docs/certificate.schema.json) is made from these classes. What a certificate of the first
-ledgers did not state yet may be absent; all of it stands in every certificate made today.
+The published JSON Schema (docs/certificate.schema.json) is made from these classes. `words`, and what belongs to them,
+is absent from certificates of commit 44b969b.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class ClaimForm(Form):
     variant: Literal["pure", "approximate"] = Field(description="pure where delta is 0")
     epsilon: Figure = Field(description="rounded up")
     delta: Figure
-    bound: Text | None = Field(None, description="which bound gives epsilon: pure, renyi, gaussian or adaptive")
+    bound: Text = Field(description="which bound gives epsilon: pure, renyi, gaussian or adaptive")
     pure: Figure | None = Field(description="the sum of the pure figures; null where a release has none")
     rdp: list[RenyiFigure] = Field(max_length=256, description="the Renyi curve, at the orders that the filter adds up")
     conversion: Text = Field(description="how epsilon follows from the mechanisms")
@@ -150,11 +150,11 @@ class SpentForm(Form):
     pure: Figure
     unbounded: Index = Field(description="how many jobs have no pure figure")
     rdp: dict[str, Figure]
-    epsilon: Figure | None = Field(None, description="the sums converted at the family's delta")
-    left: Figure | None = Field(None, description="epsilon that is left of the total")
+    epsilon: Figure = Field(description="the sums converted at the family's delta")
+    left: Figure = Field(description="epsilon that is left of the total")
 
 
-LARGEST = Field(None, description="the largest total epsilon that was ever in force; `budget` is the present one")
+LARGEST = "the largest total epsilon that was ever in force; `budget` is the present one"
 QUERIES = Field(
     None, description="only of rows that a query answered: by which; null where they are too many to list here"
 )
@@ -166,7 +166,7 @@ class FamilyForm(Form):
 
     family: Text
     budget: BudgetForm
-    largest: Figure | None = LARGEST
+    largest: Figure = Field(description=LARGEST)
     whole: Literal[True] | None = WHOLE
     after: SpentForm
 
@@ -186,7 +186,7 @@ class PersonForm(Form):
     """Of a dataset that may grow, the total for one person over all blocks, and where it stood."""
 
     budget: BudgetForm
-    largest: Figure | None = LARGEST
+    largest: Figure | None = Field(None, description=LARGEST)
     after: SpentForm
     promise: Text = Field(description="what the two totals promise, of a block and of all of them")
 
@@ -239,7 +239,7 @@ class DatasetForm(Form):
     name: Text
     uuid: Text
     family: Text = Field(description="who shares the budget: refreshed, filtered and joined copies of the rows")
-    version: Count | None = Field(None, description="its ordinal among the datasets of that family")
+    version: Count = Field(description="its ordinal among the datasets of that family")
     families: list[FamilyForm] | None = Field(None, description="every family, where the rows belong to several")
     commitment: Hex = Field(description="HMAC-SHA256 over the packed rows; the accountant holds its key")
     schema_digest: Hex = Field(alias="schema", description="sha256 of the public schema file")
@@ -251,7 +251,7 @@ class DatasetForm(Form):
     together: TogetherForm | None = TOGETHER
     growth: GrowthForm | None = GROWTH
     budget: BudgetForm
-    largest: Figure | None = LARGEST
+    largest: Figure = Field(description=LARGEST)
     whole: Literal[True] | None = WHOLE
     after: SpentForm
 
@@ -330,7 +330,7 @@ class PublicForm(Form):
         None, description="what is answered, where the dataset has several targets to choose from"
     )
     inputs: list[Text] | None = Field(description="names of the features; null where they are too many to list")
-    domains: list[Domain] | None = Field(None, description="what the schema says of each feature, as above")
+    domains: list[Domain] | None = Field(description="what the schema says of each feature, as above")
     classes: list[Text] | None = Field(description="null where a number is answered")
     range: RangeForm | None = Field(None, description="only of a model that answers a number")
     unprotected: list[Text] = Field(description="what is published without noise")

@@ -202,17 +202,12 @@ class KeyStore:
 
     def commitment(self, chunks: Iterable[bytes]) -> str:
         """HMAC-SHA256 in hex over the chunks' concatenation: names data to us, and says nothing to others."""
-        mac = self.mac()
+        mac = hmac.new(
+            self._commitment_key, digestmod=partial(hashlib.sha256)
+        )  # in hashlib other threads run meanwhile
         for chunk in chunks:
             mac.update(chunk)
         return mac.hexdigest()
-
-    def mac(self) -> hmac.HMAC:
-        """A commitment that is not finished: it takes in chunk by chunk, and a copy of it goes on by itself.
-
-        By hashlib's SHA-256 and not by OpenSSL's own HMAC: other threads run meanwhile (Python 3.11 lets them wait).
-        """
-        return hmac.new(self._commitment_key, digestmod=partial(hashlib.sha256))
 
 
 def crypto_signer(private: Ed25519PrivateKey | EllipticCurvePrivateKey, public: PublicKey) -> Signer:

@@ -28,7 +28,7 @@ PublicKey: TypeAlias = Ed25519PublicKey | EllipticCurvePublicKey  # on P-256: wh
 
 ROLES: tuple[Role, ...] = ("issuer", "log")
 _LIMIT = 1_048_576
-_FORMAT, _FIRST_FORMAT = "dpserve-trust/v2", "dpserve-trust/v1"
+_FORMAT = "dpserve-trust/v2"
 
 
 def fingerprint(public_key: PublicKey) -> str:
@@ -234,11 +234,9 @@ class PublicKeys:
 
     @classmethod
     def from_json(cls, raw: bytes) -> PublicKeys:
-        """Inverse of `to_json`; free in white space, strict in all else. Reads the first format too. KeyInvalid."""
+        """Inverse of `to_json`; free in white space, strict in all else. KeyInvalid."""
         try:
-            value = canonical.decode(raw, _LIMIT)
-            first = isinstance(value, dict) and value.get("format") == _FIRST_FORMAT
-            return cls._from_first(value) if first else cls._from_value(value)
+            return cls._from_value(canonical.decode(raw, _LIMIT))
         except CanonicalError as error:
             raise KeyInvalid(f"trust file: {error.message}") from error
 
@@ -246,22 +244,13 @@ class PublicKeys:
     def _from_value(cls, value: JSON) -> PublicKeys:
         top = exact_object(value, ("format", "origin", "issuers", "logs", "revoked"), "trust")
         if top["format"] != _FORMAT:
-            raise KeyInvalid(f"format={top['format']!r:.60}: must be {_FORMAT} or {_FIRST_FORMAT}")
+            raise KeyInvalid(f"format={top['format']!r:.60}: must be {_FORMAT}")
         origin = exact_text(top["origin"], "origin")
         logs = tuple(LogKey.from_value(item, origin) for item in _items(top, "logs"))
         revoked = [exact_integer(item, "revoked") for item in _items(top, "revoked")]
         if revoked != sorted(set(revoked)):
             raise KeyInvalid("revoked: must be in order, none twice")
         return cls.of(origin, _issuers(top), logs, frozenset(revoked))
-
-    @classmethod
-    def _from_first(cls, value: JSON) -> PublicKeys:
-        """The first format: one log key, nothing revoked."""
-        top = exact_object(value, ("format", "origin", "issuers", "log"), "trust")
-        log = exact_object(top["log"], ("pem", "vkey"), "log")
-        keys = cls(exact_text(top["origin"], "origin"), _issuers(top), exact_text(log["pem"], "pem"))
-        _check_vkey(log["vkey"], keys.origin, keys.log_key)
-        return keys
 
 
 def _holds(first: int, number: int, end: int | None) -> bool:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, bindparam, func, literal, select
+from sqlalchemy import Connection, bindparam, func, select
 
 from accountant.errors import Forbidden, InputError, LedgerInvalid, WrongState
 from accountant.ledger.families.records import Job, Request, State, request_from_entry
@@ -128,8 +128,7 @@ def _others(connection: Connection, request: Request, by: str) -> Iterator[str]:
 def may_promote(connection: Connection, principal: str, name: str) -> bool:
     """Whether a principal holds `promote` on this model by what the ledger says now. One that no token acts for and no
     grant names sits at the home and holds its keys."""
-    itself = token_table.c.principal.is_(None) & (literal("token:") + token_table.c.name == principal)
-    acting = connection.execute(select(token_table).where(itself | (token_table.c.principal == principal))).all()
+    acting = connection.execute(select(token_table).where(token_table.c.principal == principal)).all()
     named = connection.execute(select(grant_table).where(grant_table.c.principal == principal)).all()
     until = (datetime.now(UTC) + timedelta(seconds=5)).strftime("%Y-%m-%dT%H:%M:%SZ")  # its entry's time comes after
     return (

@@ -17,7 +17,6 @@ from pathlib import Path
 
 from accountant.errors import LedgerInvalid, LedgerUnavailable
 from accountant.formats import canonical, merkle
-from accountant.formats.canonical import CanonicalError, exact_integer, exact_object, exact_text
 from accountant.system.files import PRIVATE, holding, replace_file
 
 SLOT = 4096  # no block of a disk holds a part of both
@@ -59,7 +58,7 @@ class HighWater:
 
 @dataclass
 class LockedMark:
-    """The high-water mark while its lock is held. `slot`: where it stands; None where the file has no slots yet."""
+    """The high-water mark while its lock is held. `slot`: where it stands; None where there is no file yet."""
 
     path: Path
     value: tuple[int, bytes] | None
@@ -113,7 +112,7 @@ def _find(path: Path) -> tuple[tuple[int, bytes] | None, int | None]:
     if raw is None:
         return None, None
     if len(raw) != 2 * SLOT:
-        return _first_form(path, raw), None
+        raise LedgerInvalid(f"{path}: damaged high-water mark, it is not of {2 * SLOT} bytes")
     marks = [(mark, slot) for slot in (0, 1) if (mark := _read_slot(raw[slot * SLOT : (slot + 1) * SLOT]))]
     if not marks:
         raise LedgerInvalid(f"{path}: damaged high-water mark, neither of its slots is whole")
@@ -134,15 +133,6 @@ def _read(path: Path) -> bytes | None:
         return os.read(fd, 2 * SLOT + 1)
     finally:
         os.close(fd)
-
-
-def _first_form(path: Path, raw: bytes) -> tuple[int, bytes]:
-    """The file as it was before it had slots: one mark, replaced whole."""
-    try:
-        item = exact_object(canonical.decode_canonical(raw), ("root", "size"), "mark")
-        return exact_integer(item["size"], "size"), canonical.decode_base64(exact_text(item["root"], "root"))
-    except CanonicalError as error:
-        raise LedgerInvalid(f"{path}: damaged high-water mark, {error.message}") from error
 
 
 def _slot(size: int, root: bytes) -> bytes:

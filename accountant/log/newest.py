@@ -19,7 +19,6 @@ import json
 import os
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -52,7 +51,6 @@ _NAMING = {"token-revoked": "created", "grant-revoked": "grant", "revoked": "iss
 _RARE = frozenset({"key-added", "key-retired", "key-compromised", "revoked", "quota-set"})
 _PERSON = "person-total"
 _CHARGING = frozenset({"reserved", "released", "repaired"})
-_KEPT = frozenset({"reserved", "budget-changed", "dataset-registered", "dataset-joined", "token-created"})
 
 
 @lru_cache(maxsize=1)
@@ -83,92 +81,38 @@ def person_total_name(family: str) -> bytes:
     return spender(0, family)
 
 
-class Subjects:
-    """What each entry is about: the numbers (`account_number`) of those things, and the names (`spender`) of who was
-    charged. Entries of earlier versions name them by other names, which are kept while all entries are read (`whole`);
-    where they are not, LookupError asks for that.
+def subjects_of(seq: int, body: bytes, lines: list[dict[str, Any]] | None = None) -> tuple[list[int], list[bytes]]:
+    """List what the entry `seq` is about, all of it begun before: numbers (`account_number`), and names (`spender`) of
+    who was charged. `lines`: as `after_of` the entry, where they are known.
+
+    An entry that is none of ours is about nothing; that it stands there is the audit's to say.
     """
-
-    def __init__(self, whole: bool) -> None:
-        self._whole = whole
-        self._families: dict[str, int] = {}
-        self._datasets: dict[str, list[int]] = {}
-        self._jobs: dict[int, list[int]] = {}
-        self._spenders: dict[int, list[bytes]] = {}  # of jobs, where an entry does not say them
-        self._tokens: dict[str, int] = {}
-
-    def of(self, seq: int, body: bytes, after: list[dict[str, Any]] | None = None) -> tuple[list[int], list[bytes]]:
-        """Of what the entry `seq` is about, all of it begun before: the numbers, and the names. `after`: as `after_of`,
-        where it is known.
-        """
-        try:
-            kind, lines = _TYPE.last_text(body) or "", after_of(body) if after is None else after
-            found = self._of(seq, kind, body, lines)
-            names = self._charged(seq, kind, body, lines, found) if kind in _CHARGING else []
-            names = [person_total_name(json.loads(body)["family"])] if kind == _PERSON else names
-        except (LookupError, TypeError, ValueError) as error:  # no entry of ours; it is the audit's to say so
-            if isinstance(error, LookupError) and not self._whole:
-                raise
-            return [], []
-        return [each for each in found if type(each) is int and 0 <= each < 2 * seq], names
-
-    def _charged(
-        self, seq: int, kind: str, body: bytes, lines: list[dict[str, Any]], accounts: list[int]
-    ) -> list[bytes]:
-        if lines and all("analyst" in line for line in lines):
-            who = [(each, line["analyst"]["name"]) for line in lines for each in accounts_of(line)]
-        elif kind == "reserved":
-            who = [(each, json.loads(body)["by"]) for each in accounts]
-        else:
-            return self._spenders[_RESERVATION.first_integer(body) or 0]
-        names = [spender(*each) for each in who]
-        if self._whole and kind == "reserved":
-            self._spenders[seq] = names
-        return names
-
-    def _of(self, seq: int, kind: str, body: bytes, lines: list[dict[str, Any]]) -> list[Any]:
-        families = [each for line in lines for each in accounts_of(line)]
-        if kind in _STEPS:
-            job = _RESERVATION.first_integer(body)
-            if kind in ("started", "released") and not families:  # of the first ledgers
-                families = self._jobs[job or 0]
-            return families if job is None else [account_number(job), *families]
-        if families and kind == "reserved":
-            self._jobs[seq] = families
-        if families or kind not in (*_NAMING, *_KEPT):
-            return families
-        value = json.loads(body)
-        match kind:
-            case "reserved":
-                founded = self._datasets[value["dataset"]]
-                self._jobs[seq] = [account_number(each, value.get("part")) for each in founded]
-                return self._jobs[seq]
-            case "budget-changed":
-                founded = [self._families[value["family"]]]
-                return [account_number(each, part) for each in founded for part in (None, "holdout")]
-            case "dataset-registered":
-                self._families[value["family"]] = seq
-                self._datasets[value["dataset"]] = [seq]
-            case "dataset-joined":
-                self._datasets[value["dataset"]] = [self._families[each] for each in value["families"]]
-            case "token-created":
-                self._tokens[value["hash"]] = seq
-            case _:
-                known = value.get(_NAMING[kind])
-                return [account_number(self._tokens[value["hash"]] if known is None else known)]
-        return []
+    kind, lines = _TYPE.last_text(body) or "", after_of(body) if lines is None else lines
+    try:
+        numbers: list[Any] = [number for line in lines for number in accounts_of(line)]
+        names: list[bytes] = []
+        if kind in _STEPS and (job := _RESERVATION.first_integer(body)) is not None:
+            numbers = [account_number(job), *numbers]
+        elif kind in _NAMING:
+            numbers = [account_number(json.loads(body)[_NAMING[kind]])]
+        if kind in _CHARGING:
+            names = [spender(number, line["analyst"]["name"]) for line in lines for number in accounts_of(line)]
+        elif kind == _PERSON:
+            names = [person_total_name(json.loads(body)["family"])]
+    except (LookupError, TypeError, ValueError):
+        return [], []
+    return [number for number in numbers if type(number) is int and 0 <= number < 2 * seq], names
 
 
 def _slots(
     entries: Iterable[tuple[int, bytes]],
-    whole: bool,
     rare: int = 0,
     said: Mapping[int, list[dict[str, Any]]] = MappingProxyType({}),
 ) -> tuple[dict[int, int], dict[bytes, int]]:
     """By number and by name. `rare`: the newest rare entry before these; `said`: what is known of `after_of` them."""
-    subjects, slots, charged = Subjects(whole), dict[int, int](), dict[bytes, int]()
+    slots, charged = dict[int, int](), dict[bytes, int]()
     for seq, body in entries:
-        numbers, names = subjects.of(seq, body, said.get(seq))
+        numbers, names = subjects_of(seq, body, said.get(seq))
         slots |= dict.fromkeys(numbers, seq)
         charged |= dict.fromkeys(names, seq)
         if _TYPE.last_text(body) in _RARE:
@@ -243,10 +187,7 @@ class Newest:
         rare = self.of([RAREST])[0] if seen else 0
         while rare >= max(seen, 1):  # of a process that was cut off before the head
             (rare,) = self.of([_before(rare)])
-        try:
-            found = _slots(signed_entries(connection, seen, size, root), seen == 0, rare)
-        except LookupError:  # an earlier version has written meanwhile
-            seen, found = 0, _slots(signed_entries(connection, 0, size, root), whole=True)
+        found = _slots(signed_entries(connection, seen, size, root), rare)
         if not seen:
             self.path.unlink(missing_ok=True)
             self._spenders.begin()
@@ -263,8 +204,7 @@ class Newest:
         """Take in entries that were just written, which bring the tree to (size, root). `said`: what they say of
         accounts after them; `rare`: the newest rare entry before them.
         """
-        with suppress(LookupError):
-            self._write(*_slots(entries, False, rare, said), size, root)
+        self._write(*_slots(entries, rare, said), size, root)
 
     def rare(self, newest: int, known: int = 0) -> list[int]:
         """The rare entries behind `known` up to `newest`, the oldest first."""

@@ -20,7 +20,6 @@ from accountant.privacy.renyi import compose_grid, compose_pure, compose_rdp, ep
 
 PURE, RENYI, GAUSSIAN, ADAPTIVE = "pure", "renyi", "gaussian", "adaptive"
 BOUNDS = (PURE, RENYI, GAUSSIAN, ADAPTIVE)
-FIRST_BOUNDS = (PURE, RENYI)  # all that the first ledgers knew
 CHEAP_BOUNDS = (PURE, RENYI, GAUSSIAN)
 
 
@@ -56,7 +55,7 @@ def _renyi_claim(plan: Plan, delta: Decimal) -> Claim | None:
         return None
     found = [(epsilon_at(order, rdp, float(delta)), order) for order, rdp in compose_grid(plan.events)]
     least = round_up(min(found)[0])
-    if least < 0:  # as the first ledgers have it: of the orders that give less than nothing, the last
+    if least < 0:  # of the orders that give less than nothing, the last
         return Claim(Decimal(0), delta, [order for epsilon, order in found if round_up(epsilon) < 0][-1], RENYI)
     return Claim(least, delta, next(order for epsilon, order in found if round_up(epsilon) == least), RENYI)
 

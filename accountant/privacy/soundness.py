@@ -135,15 +135,16 @@ def least_renyi(plan: Plan, orders: tuple[float, ...]) -> tuple[float, ...]:
 
 
 def judge_claim(plan: Plan, asked: Budget, stored: Any) -> None:
-    """The stored claim is within what was `asked`, and no less than the plan comes to by the bound that it names. The
-    first ledgers knew two bounds and named none. LedgerInvalid where it is not so."""
-    shape = isinstance(stored, dict) and stored.keys() - {"bound"} == {"epsilon", "delta", "order"}
+    """The stored claim is within what was `asked`, and no less than the plan comes to by the bound that it names.
+    LedgerInvalid where it is not so.
+    """
+    shape = isinstance(stored, dict) and stored.keys() == {"epsilon", "delta", "order", "bound"}
     require(shape, "claim: must be an epsilon, a delta, an order and a bound")
     epsilon, order = parse_decimal(stored["epsilon"]), stored["order"]
     require(decimal_string(epsilon) == stored["epsilon"], "claim: epsilon must be in its one spelling")
     require(stored["delta"] == decimal_string(asked.delta), "claim: delta must be the one asked for")
     require(epsilon <= asked.epsilon, f"claim: epsilon {epsilon} is above the {asked.epsilon} asked for")
-    bound = stored.get("bound", PURE if order is None else RENYI)
+    bound = stored["bound"]
     require(bound in KNOWN, f"claim: bound={bound!r:.60} is not known")
     require((bound == RENYI) == (order is not None), "claim: an order stands beside a Renyi bound, and no other")
     require(

@@ -20,7 +20,7 @@ from local.reports.sqlite_file import writing
 _TABLES = """
 CREATE TABLE IF NOT EXISTS report (
     campaign TEXT PRIMARY KEY, definition TEXT NOT NULL UNIQUE, epsilon TEXT NOT NULL, learner TEXT NOT NULL,
-    drawn TEXT NOT NULL DEFAULT (datetime('now')), body BLOB NOT NULL, sent TEXT
+    drawn TEXT NOT NULL DEFAULT (datetime('now')), body BLOB NOT NULL, sent TEXT, delta TEXT NOT NULL DEFAULT '0'
 ) STRICT;
 CREATE TABLE IF NOT EXISTS seen (origin TEXT PRIMARY KEY, size INTEGER NOT NULL) STRICT;
 CREATE TABLE IF NOT EXISTS served (
@@ -54,13 +54,10 @@ class OwnLedger:
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
         with writing(self._path, _TABLES, f"ledger={self._path}") as connection:
-            columns = {name for _, name, *_ in connection.execute("PRAGMA table_info(report)")}
-            if "delta" not in columns:  # the first ledgers knew of reports without one alone
-                connection.execute("ALTER TABLE report ADD COLUMN delta TEXT NOT NULL DEFAULT '0'")
             yield connection
 
     def size_seen(self, origin: str) -> int:
-        """Entries of a log that the first ledgers noted, which kept no checkpoint; 0 where they noted nothing."""
+        """Return the entries of a log that a ledger of commit 44b969b noted, which kept no checkpoint; else 0."""
         with self._writing() as connection:
             found = connection.execute("SELECT size FROM seen WHERE origin = ?", (origin,)).fetchone()
             return int(found[0]) if found else 0

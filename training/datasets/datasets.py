@@ -2,7 +2,7 @@
 
 Packed rows lie in the home's `datasets/<commitment>/`: `bins.npy` (features and groups, rows), `labels.npy` (rows,),
 int32 targets where a number is to be predicted, `labels-2.npy` and so on of further targets, `cells.npy` (numbers,
-rows) uint16, fine cells, which older ones have not, and `schema.yaml`; what is kept aside lies in `holdout-bins.npy`,
+rows) uint16, fine cells, where a number is declared, and `schema.yaml`; what is kept aside lies in `holdout-bins.npy`,
 `holdout-labels.npy` and so on, which no learner is given. The commitment is an
 HMAC over all of it, its key held by the accountant: it names the rows in the ledger and says nothing about them. Beside
 them `sketch.npz`, by which the same people are known again in another file (`training.datasets.overlap`).
@@ -36,7 +36,7 @@ from training.datasets.packing import pack
 from training.datasets.unit_question import answered, ask, columns_to_watch, naming_people, require_no_ids
 from training.rows.cluster.driver import check_engine, engine_address, open_cluster
 from training.rows.packed.cells import spans_of
-from training.rows.packed.content import Read, commitments, content_of
+from training.rows.packed.content import Read, content_of
 from training.rows.packed.names import cells_file, row_files, since_file
 from training.rows.packed.persons import PEOPLE, Before
 from training.rows.packed.working import working_folder
@@ -109,9 +109,9 @@ def register(
             if relation is Relation.REPLACE_ONE and packed.labels.size != schema.records:
                 raise DataError(f"records={schema.records}: {EXACT}")
             files = _files(len(schema.targets), parting is not None, about.cells, person is not None)
-            mac, plain = write_packed(home, folder, files, raw, people)
+            mac = write_packed(home, folder, files, raw, people)
             about = replace(about, commitment=mac)
-            dataset = _enter(guard, folder, files, about, plain, others, scan, people)
+            dataset = _enter(guard, folder, files, about, others, scan, people)
         if dataset is not None:
             note(home, name, data=origin or str(data.absolute()), schema=str(schema_file.absolute()), rows=mac)
             return dataset
@@ -306,14 +306,12 @@ def _enter(
     folder: Path,
     files: Sequence[str],
     about: Registration,
-    plain: str,
     others: Sequence[Dataset],
     scan: Scan,
     own: Sketch,
 ) -> Dataset | None:
     """Put the packed `folder` in its place and enter it, where it is compared with each of `others`. None where the
-    ledger has, outside of its families, yet another: registered since, here or on another host. `plain`: these rows as
-    they were registered before there were fine cells.
+    ledger has, outside of its families, yet another: registered since, here or on another host.
 
     A process of this home at a time; between hosts, the ledger's own transaction decides. The sketch is in its place
     before the entry is, so who finds the entry finds the sketch, or asks for it.
@@ -321,7 +319,7 @@ def _enter(
     home = guard.home
     with locked(home.path / LOCK):
         guard.require_answers_left()  # of several at one time each waits here for the others' answers
-        _check_new_rows(guard, {about.commitment, plain}, own)
+        _check_new_rows(guard, about.commitment, own)
         if about.new_people is None:
             check_new_people(guard, others, scan, own)
         compared = None if about.new_people else {other.registration.name for other in others}
@@ -361,11 +359,11 @@ def remove_unless_entered(home: Home, commitment: str) -> None:
         shutil.rmtree(home.datasets / commitment)
 
 
-def _check_new_rows(guard: Guard, commitments: set[str], sketch: Sketch) -> None:
+def _check_new_rows(guard: Guard, commitment: str, sketch: Sketch) -> None:
     """NameTaken where these very rows are registered with this schema; a sketch that was lost is then made anew."""
     home = guard.home
     for dataset in home.ledger.datasets():
-        if dataset.registration.commitment in commitments:
+        if dataset.registration.commitment == commitment:
             known, place = dataset.registration.name, home.datasets / dataset.registration.commitment
             if place.exists() and not (place / SKETCH).exists():
                 _write_sketch(place, sketch)
@@ -397,13 +395,11 @@ def check_new_people(guard: Guard, others: Sequence[Dataset], scan: Scan, own: S
         guard.require_sketches(others, scan.known)
 
 
-def write_packed(home: Home, folder: Path, files: Sequence[str], raw: bytes, sketch: Sketch) -> tuple[str, str]:
-    """Everything down to the disk, with the schema and the sketch; at the same time the commitment over `files`, and
-    that over those of them that are no fine cells.
-    """
+def write_packed(home: Home, folder: Path, files: Sequence[str], raw: bytes, sketch: Sketch) -> str:
+    """Write everything down to the disk, with the schema and the sketch; return the commitment over `files`."""
     (folder / "schema.yaml").write_bytes(raw)
     with ThreadPoolExecutor(1, thread_name_prefix="rows") as others:
-        hashed = others.submit(commitments, home, folder, files)
+        hashed = others.submit(home.keys.commitment, content_of(folder, files))
         for file in folder.iterdir():
             file.chmod(PRIVATE)
             sync_file(file)

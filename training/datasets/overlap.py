@@ -103,7 +103,7 @@ class Sketch:
                     name: People(these, np.zeros(0, np.int64), limit)
                     for name, these, limit in zip(file["names"].tolist(), ids, file["limits"], strict=True)
                 }
-                targets = tuple(np.atleast_1d(file["target"]).tolist())  # one text where there is one, of old
+                targets = tuple(file["target"].tolist())
                 columns, rows = tuple(file["columns"].tolist()), int(file["rows"])
                 form = int(file["form"]) if "form" in file else FIRST_FORM
                 if form not in (FIRST_FORM, FORM):

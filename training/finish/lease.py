@@ -31,7 +31,7 @@ def this_process() -> str:
 
 def lives(owner: str) -> bool | None:
     """Whether the owner's process lives. None where that cannot be told from here: another host or process namespace,
-    a process that may not be looked at, or an owner as earlier versions wrote it (`host:process:start`).
+    or a process that may not be looked at.
     """
     place = _place()
     match owner.split(":"):

@@ -17,7 +17,7 @@ from accountant.ledger.families.records import NewPeople, Registration, Unit
 from accountant.ledger.families.row_queries import RowQuery
 from accountant.ledger.families.schema_profiles import profiles_from_entry
 from accountant.log.entries import Signed, dumps, read_entry
-from accountant.log.newest import Subjects, account_number, signed_entries
+from accountant.log.newest import account_number
 from accountant.privacy.budget import Budget, Relation
 from accountant.privacy.claims import Price
 from accountant.privacy.filter import Filter, price_from_json, price_to_json
@@ -133,8 +133,10 @@ def load_family(
     stored, before = founding, design.budget.epsilon
     if row.changed is not None:
         stored = _entry(connection, signed, row.changed)
+        if stored["type"] != "budget-changed":
+            raise mismatch(f"family {row.id}", row.changed)
         design = design.with_total(_budget(stored).epsilon)
-        before = _largest(connection, identity, row.seq, row.changed, stored)
+        before = parse_decimal(stored["largest"])
     if stored["filter"] != design.to_json():
         at = row.seq if row.changed is None else row.changed
         raise LedgerInvalid(f"entry {at}: the stored filter is not the one that its budget gives", entry=at)
@@ -196,11 +198,11 @@ def _require_newest(
     number = account_number(row.seq, part)
     newest = signed.after(number)
     if newest:
-        said = signed.said_of(newest, number) or _summed(signed, number, design)
+        said = signed.said_of(newest, number) or {}
     else:
         nothing = price_to_json(design.nothing(), design.orders)
         said = {"used": nothing, "changed": None, "reserved": nothing}
-    if (sums, row.changed, waits) != (said["used"], said["changed"], said.get("reserved", waits)):  # at first unsaid
+    if (sums, row.changed, waits) != tuple(map(said.get, ("used", "changed", "reserved"))):
         raise mismatch(f"family {row.id}", newest or row.seq)
 
 
@@ -215,37 +217,13 @@ def _require_shares(rows: Mapping[str, Any], signed: Signed, identity: str, anal
 
 def _require_spent(sums: dict[str, Any], signed: Signed, number: int, analyst: str, design: Filter) -> None:
     """LedgerInvalid unless the analyst's row says of the account what the newest entry about both says."""
-    (newest,), said = signed.newest.spent([number], analyst), price_to_json(design.nothing(), design.orders)
+    (newest,) = signed.newest.spent([number], analyst)
+    said: dict[str, Any] | None = price_to_json(design.nothing(), design.orders)
     if newest:
-        line = signed.said_of(newest, number) or {}
-        if line.get("analyst", {}).get("name") == analyst:
-            said = line["analyst"]["used"]
-        else:
-            said = _summed(signed, number, design, analyst)["used"]
+        stated = (signed.said_of(newest, number) or {}).get("analyst", {})
+        said = stated.get("used") if stated.get("name") == analyst else None
     if sums != said:
         raise mismatch(f"analyst {analyst}", newest)
-
-
-def _summed(signed: Signed, number: int, design: Filter, analyst: str | None = None) -> dict[str, Any]:
-    """What the newest entry about a family, or about what an `analyst` used of it, does not say, because it is of an
-    earlier version: all its entries are read, once. The next one says it.
-    """
-    used, changed, whole, prices, subjects = design.nothing(), None, None, dict[int, Price](), Subjects(whole=True)
-    size = signed.size  # what this transaction has appended since is not signed yet
-    for seq, body in signed_entries(signed.connection, 0, size, signed.root, end=size):
-        if number not in subjects.of(seq, body)[0]:
-            continue
-        value = read_entry(seq, body).value
-        match value["type"]:
-            case "reserved" if analyst in (None, value["by"]):
-                prices[seq] = price_from_json(value["price"], design.orders)
-                used, whole = used + prices[seq], seq if "whole" in value else whole
-            case "released" if value["reservation"] in prices:
-                used, whole = used - prices[value["reservation"]], None
-            case "budget-changed":
-                changed = seq
-    mark = {} if whole is None or analyst else {WHOLE: whole}
-    return {"used": price_to_json(used, design.orders) | mark, "changed": changed}
 
 
 def _holdout(founding: Mapping[str, Any]) -> Decimal | None:
@@ -253,7 +231,7 @@ def _holdout(founding: Mapping[str, Any]) -> Decimal | None:
 
 
 def family_name(founding: Mapping[str, Any]) -> str:
-    """Of the family that this entry founds: as given, else the dataset's name, as of every family of old ledgers."""
+    """Of the family that this entry founds: as given, else the dataset's name."""
     return str(founding.get("family_name", founding["dataset"]))
 
 
@@ -280,22 +258,6 @@ def member(connection: Connection, name: str) -> str:
     if found is None:
         raise UnknownName(f"dataset={name}: no such dataset or family", dataset=name)
     return str(found)
-
-
-def _largest(connection: Connection, identity: str, founded: int, changed: int, entry: Mapping[str, Any]) -> Decimal:
-    """The largest total epsilon that was ever in force; entries of the first ledgers do not say it, and there it is
-    looked for.
-    """
-    if "largest" in entry:
-        return parse_decimal(entry["largest"])
-    here = (entry_table.c.seq >= founded) & (entry_table.c.seq <= changed)
-    totals = []
-    for seq, body in connection.execute(select(entry_table.c.seq, entry_table.c.body).where(here)):
-        if identity.encode() in bytes(body):
-            value = read_entry(seq, bytes(body)).value
-            if value["type"] in ("dataset-registered", "budget-changed") and value["family"] == identity:
-                totals.append(_budget(value).epsilon)
-    return max(totals)
 
 
 def _budget(entry: dict[str, Any], which: str = "budget") -> Budget:

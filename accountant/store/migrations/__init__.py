@@ -16,9 +16,8 @@ if TYPE_CHECKING:
     from alembic.config import Config
 
 HEAD = "0007"
-KNOWN = ("0001", "0002", "0003", "0004", "0005", "0006", HEAD)
+KNOWN = (HEAD,)  # 0001 to 0006 were never released
 FOLDER = Path(__file__).parent
-_SPINE = {"entry", "node", "checkpoint", "dataset", "job", "token"}  # revision 0001, which kept no number
 
 
 def revision(connection: Connection) -> str | None:
@@ -38,10 +37,11 @@ def upgrade(connection: Connection) -> None:
         return
     from alembic import command  # loads slowly, and tables that are up to date need none of it
 
-    config = configuration(connection)
-    if before is None and _is_spine(connection):
-        command.stamp(config, KNOWN[0])
-    command.upgrade(config, HEAD)
+    if before is None and set(inspect(connection).get_table_names()) - {"alembic_version"}:
+        raise InputError(
+            "ledger: the database holds tables that are not a ledger's; give dpserve a database of its own"
+        )
+    command.upgrade(configuration(connection), HEAD)
 
 
 def require_current(connection: Connection) -> None:
@@ -57,9 +57,8 @@ def require_current(connection: Connection) -> None:
 def _known(connection: Connection) -> str | None:
     found = revision(connection)
     if found is not None and found not in KNOWN:
-        raise InputError(
-            f"ledger: its tables are of revision {found}, this version knows {', '.join(KNOWN)}; use a newer dpserve"
-        )
+        other = "they were never released" if found < KNOWN[0] else "use a newer dpserve"
+        raise InputError(f"ledger: its tables are of revision {found}, this version knows {', '.join(KNOWN)}; {other}")
     return found
 
 
@@ -71,12 +70,3 @@ def configuration(connection: Connection) -> Config:
     config.set_main_option("script_location", str(FOLDER).replace("%", "%%"))
     config.attributes["connection"] = connection
     return config
-
-
-def _is_spine(connection: Connection) -> bool:
-    names = set(inspect(connection).get_table_names()) - {"alembic_version"}
-    if not names:
-        return False
-    if connection.dialect.name == "sqlite" and names >= _SPINE:
-        return True
-    raise InputError("ledger: the database holds tables that are not a ledger's; give dpserve a database of its own")

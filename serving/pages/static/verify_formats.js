@@ -192,15 +192,13 @@ function fromDer(der) {
 
 export async function readTrust(bytes) {
   const value = readJson(bytes, LIMITS.trust, "trust file");
-  const first = value?.format === "dpserve-trust/v1";
-  need(first || value?.format === "dpserve-trust/v2", "trust file: must be a trust.json of dpserve");
-  exact(value, first ? ["format", "origin", "issuers", "log"] : ["format", "origin", "issuers", "logs", "revoked"], "trust file");
+  need(value?.format === "dpserve-trust/v2", "trust file: must be a trust.json of dpserve");
+  exact(value, ["format", "origin", "issuers", "logs", "revoked"], "trust file");
   const origin = text(value.origin, "origin");
   need(/^[!-*,-~]{1,255}$/.test(origin), "origin: must be printable ASCII without blanks and plus");
-  const old = first ? [{ ...exact(value.log, ["pem", "vkey"], "log"), from_size: 0, until_size: null }] : list(value.logs, "logs");
-  const logs = await Promise.all(old.map((item) => readLogKey(item, origin)));
+  const logs = await Promise.all(list(value.logs, "logs").map((item) => readLogKey(item, origin)));
   const issuers = await Promise.all(list(value.issuers, "issuers").map(readIssuer));
-  const revoked = first ? [] : list(value.revoked, "revoked").map((each) => place(each, "revoked"));
+  const revoked = list(value.revoked, "revoked").map((each) => place(each, "revoked"));
   need(issuers.length > 0 && logs.length > 0, "trust file: must hold an issuer key and a log key");
   const names = [...issuers, ...logs].map((each) => each.keyid);
   need(new Set(names).size === names.length, "trust file: every key must come once");

@@ -482,17 +482,6 @@ def test_a_cut_while_the_passphrase_is_changed_leaves_one_of_the_two(home, step,
     assert passwords(home) == ([None] if step <= 3 else [b"first"])
 
 
-def test_a_home_of_the_first_release_is_rotated(home):
-    """Its trust file is of the first format."""
-    value = json.loads((home.path / "trust.json").read_bytes())
-    first = {name: value["logs"][0][name] for name in ("pem", "vkey")}
-    old = {"format": "dpserve-trust/v1", "origin": value["origin"], "issuers": value["issuers"], "log": first}
-    (home.path / "trust.json").write_text(json.dumps(old))
-    pinned = trust_file(home)
-    key_life.rotate(again(home), "log", *WHY)
-    assert trust_file(home) == home.trust == follow(home, pinned)
-
-
 def test_a_trust_file_that_lags_is_brought_up_to_date_and_another_is_left(home, tmp_path):
     raw = (home.path / "trust.json").read_bytes()
     key_life.rotate(home, "issuer", *WHY)

@@ -421,27 +421,3 @@ def test_log_keys_that_overlap_or_do_not_end_are_refused(home, tmp_path):
     ):
         with pytest.raises(KeyInvalid):
             PublicKeys.of(ORIGIN, issuers, logs, frozenset())
-
-
-def first_format(trust):
-    """The trust file as the first release wrote it."""
-    value = json.loads(trust.to_json())
-    log = {name: value["logs"][0][name] for name in ("pem", "vkey")}
-    return {"format": "dpserve-trust/v1", "origin": value["origin"], "issuers": value["issuers"], "log": log}
-
-
-def test_a_trust_file_of_the_first_format_is_read(home, tmp_path):
-    trust = public_keys(KeyStore.open(home), ORIGIN)
-    value = first_format(trust)
-    assert PublicKeys.from_json(json.dumps(value).encode()) == trust
-    other = public_keys(KeyStore.create(tmp_path / "other"), ORIGIN)
-    for path, new in (
-        (["log", "pem"], other.log_pem),
-        (["log", "vkey"], None),
-        (["log", "note"], ""),
-        (["origin"], "example.org/other"),
-        (["revoked"], []),
-        (["issuers"], []),
-    ):
-        with pytest.raises(KeyInvalid):
-            PublicKeys.from_json(changed(value, path, new))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from ledgers import advance, hexes, place, registration, request, reserve
+from ledgers import advance, place, registration, request, reserve
 from sqlalchemy import update
 
-from accountant.access import grants, tokens
+from accountant.access import grants
 from accountant.access.grants import Access, Grant, access_of
 from accountant.access.tokens import SCOPES
 from accountant.audit.audit import audit_home
@@ -178,23 +178,6 @@ def test_whoever_sits_with_the_keys_may_do_all_until_a_grant_names_them(home):
     assert access_of(home.ledger, "cli:ann", operator=True).scopes == ("train",)
     grants.revoke(home.ledger, added.index, Why("test", "left"))
     assert access_of(home.ledger, "cli:ann", operator=True).scopes == ()
-
-
-def test_tokens_from_before_grants_keep_what_they_had_and_the_audit_says_so(home):
-    with home.ledger.log.writing() as writer:  # as the first versions wrote it
-        seq = writer.append("token-created", name="old", scopes=["train"], hash=hexes("old"))
-        values = {"hash": hexes("old"), "seq": seq, "name": "old", "scopes": "train"}
-        writer.connection.execute(tokens.token_table.insert().values(**values))
-    held = good_bearers(home)[0][hexes("old")].access
-    job = reserve(home.ledger, by="bob")
-    assert held.principal == "token:old"
-    assert held.may_cancel(job)
-    assert held.may("train", dataset="bank")
-    report = audit_home(home)
-    assert report.ok
-    assert report.notes == ("1 tokens from before grants: everything of their scopes",)
-    tokens.revoke(home.ledger, "old")
-    assert audit_home(home).notes == ()
 
 
 def test_the_audit_names_a_row_that_the_entries_do_not_give(home):

@@ -16,7 +16,6 @@ from accountant.ledger import evaluations, model_names
 from accountant.ledger.families.job_kinds import Evaluation
 from accountant.ledger.families.left import describe_budget
 from accountant.ledger.families.records import HOLDOUT, Unit
-from accountant.log.entries import Writer
 from accountant.privacy.budget import Budget
 from accountant.privacy.events import PureDp
 
@@ -157,21 +156,6 @@ def test_a_job_and_the_evaluation_of_what_it_makes_are_reserved_together_or_not_
         reserve(home.ledger, evaluation(made.seq), PURE)
     assert sound(home)
     _judged(home, made.seq)
-
-
-def test_a_ledger_of_an_earlier_version_is_summed_up_while_two_are_reserved(home, monkeypatch):
-    """Whose `started` entries did not say what accounts had after them. The first of the two is not signed yet then."""
-    append, certified = Writer.append, trained(home)
-    with monkeypatch.context() as earlier:
-        earlier.setattr(Writer, "append", lambda *by, after=None, **more: append(*by, **more))
-        home.ledger.start(reserve(home.ledger, evaluation(certified), PURE).seq, "owner:1:1", 60.0)
-    home.ledger.register(registration("another", Budget.of("2")))
-    assert home.ledger.log.size() % 2  # so that the tree that was signed ends in a leaf, and not in whole subtrees
-    what = evaluation(0), Decimal("0.1"), PURE
-    job = reserve(home.ledger, request("adult", "1", "0", again="1"), PURE, evaluation=what)
-    home.ledger.release(job.seq)
-    assert (spent(home), spent(home, HOLDOUT)) == ("1", "1")
-    assert sound(home)
 
 
 def _judged(home: Home, seq: int) -> None:

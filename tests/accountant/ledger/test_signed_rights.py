@@ -379,66 +379,6 @@ def test_a_second_home_on_the_ledger_catches_up(home, tmp_path):
         sql(home, "UPDATE analyst SET used = ?", used)
 
 
-def test_a_ledger_from_before_is_taken_over_and_then_says_what_was_used(home, monkeypatch):
-    append = entries.Writer.append
-
-    def as_before(self, kind, **fields):
-        return append(self, kind, **{name: value for name, value in fields.items() if name not in ("after", "created")})
-
-    monkeypatch.setattr(entries.Writer, "append", as_before)
-    jobs = [small(home.ledger) for _ in range(3)]
-    home.ledger.release(jobs[0])
-    home.ledger.change_budget("adult", Decimal("2"), "less", "test")
-    new_token(home, "shop", ["predict"])
-    tokens.revoke(home.ledger, "shop")
-    monkeypatch.setattr(entries.Writer, "append", append)
-    (home.path / "keys" / entries.NEWEST).unlink()
-    good = sql(home, "SELECT used, changed FROM family")[0]
-    sql(home, "UPDATE token SET revoked = NULL")
-    opened = Home.open(place(home.path))
-    assert good_bearers(opened)[0] == {}
-    sql(home, "UPDATE token SET revoked = ?", opened.ledger.log.size() - 1)
-    for change in ("used = '" + json.dumps({"pure": "0"}) + "'", "used = '{'", "changed = NULL"):
-        sql(home, f"UPDATE family SET {change}")
-        with pytest.raises(DpserveError):
-            small(opened.ledger)
-        sql(home, "UPDATE family SET used = ?, changed = ?", *good)
-    first = small(opened.ledger)
-    assert "after" in opened.ledger.log.entry(first).value
-    assert audit_home(opened).ok
-
-
-@pytest.mark.parametrize("without", ["reserved", "analyst"])
-def test_a_ledger_of_the_version_before_says_what_was_used_from_its_next_entry_on(home, monkeypatch, without):
-    append = entries.Writer.append
-
-    def as_before(self, kind, **fields):
-        if "after" in fields:
-            fields["after"] = [
-                {name: each for name, each in line.items() if name not in ("analyst", without)}
-                for line in fields["after"]
-            ]
-        return append(self, kind, **fields)
-
-    monkeypatch.setattr(entries.Writer, "append", as_before)
-    first, _, third = (small(home.ledger, by=by) for by in ("ann", "bob", "ann"))
-    home.ledger.release(first)
-    home.ledger.start(third, "owner:1:1", 60.0)
-    monkeypatch.undo()
-    (home.path / "keys" / entries.NEWEST).unlink()
-    assert audit_home(home).ok
-    opened = Home.open(place(home.path)).ledger
-    for name in ("ann", "bob"):
-        (used,) = sql(home, "SELECT used FROM analyst WHERE name = ?", name)[0]
-        sql(home, "UPDATE analyst SET used = ? WHERE name = ?", used.replace('"pure": "0.', '"pure": "1.'), name)
-        with pytest.raises(LedgerInvalid, match=f"index: analyst {name}"):
-            small(opened, by=name)
-        sql(home, "UPDATE analyst SET used = ? WHERE name = ?", used, name)
-        seq = small(opened, by=name)
-        assert opened.log.entry(seq).value["after"][0]["analyst"]["name"] == name
-    assert audit_home(home).ok
-
-
 @pytest.mark.parametrize("whose", ["the family's", "the analyst's"])
 def test_the_audit_believes_no_sum_that_an_entry_states(home, monkeypatch, whose):
     append = entries.Writer.append

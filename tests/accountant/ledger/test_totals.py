@@ -173,27 +173,6 @@ def test_those_that_wait_are_judged_one_after_the_other(home):
     assert sound(home)
 
 
-def test_the_largest_total_is_found_in_entries_that_do_not_say_it(home, monkeypatch):
-    from accountant.log.entries import Writer
-
-    real = Writer.append
-
-    def as_it_was(self, kind, **fields):
-        return real(self, kind, **{name: value for name, value in fields.items() if name != "largest"})
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Writer, "append", as_it_was)
-        for epsilon in ("2", "0.3", "0.2"):
-            home.ledger.change_budget("d", Decimal(epsilon), "a test", "steward")
-    assert family(home).largest == 2
-    assert "largest" not in home.ledger.log.entry(home.ledger.log.size() - 1).value
-    home.ledger.change_budget("d", Decimal("0.1"), "a test", "steward")
-    last = home.ledger.log.entry(home.ledger.log.size() - 1)
-    assert last.value["largest"] == "2"
-    assert "The largest ever in force was 2" in told(last).words
-    assert sound(home)
-
-
 # What the auditor finds by the entries alone.
 
 

@@ -10,7 +10,6 @@ import threading
 import pytest
 
 from accountant.errors import LedgerInvalid, LedgerUnavailable
-from accountant.formats.canonical import encode, encode_base64
 from accountant.formats.merkle import EMPTY_ROOT
 from accountant.log import last_seen
 from accountant.log.last_seen import BLANK, SLOT, HighWater
@@ -97,19 +96,6 @@ def test_no_whole_slot_is_an_error(mark, raw):
         with pytest.raises(LedgerInvalid, match="damaged high-water mark"):
             call()
     assert mark.path.read_bytes() == raw
-
-
-def test_the_first_form_is_read_and_replaced(mark):
-    first = encode({"root": encode_base64(root_at(5)), "size": 5})
-    mark.path.write_bytes(first)
-    assert mark.read() == (5, root_at(5))
-    with pytest.raises(LedgerInvalid, match="rolled back"):
-        mark.advance(4, root_at(4))
-    mark.advance(5, root_at(5))
-    assert mark.path.read_bytes() == first
-    mark.advance(6, root_at(6))
-    assert mark.read() == (6, root_at(6))
-    assert len(mark.path.read_bytes()) == 2 * SLOT
 
 
 def test_what_is_no_slot_of_ours_is_refused(mark):

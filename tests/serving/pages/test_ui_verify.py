@@ -210,13 +210,6 @@ def test_a_key_counts_only_where_it_may_speak(checker):
     assert checker.bad(trust=ended_before.to_json()) == ["checkpoint"]
 
 
-def test_the_first_form_of_the_trust_file_is_read(checker):
-    value = json.loads(OFFICE.trust.to_json())
-    log = {name: value["logs"][0][name] for name in ("pem", "vkey")}
-    first = {"format": "dpserve-trust/v1", "origin": ORIGIN, "issuers": value["issuers"], "log": log}
-    assert checker.ask(trust=json.dumps(first, indent=1).encode())["ok"]
-
-
 def test_an_entry_that_binds_something_else_fails(checker):
     for field, value in {"model": "0" * 64, "statement": "0" * 64, "name": "other", "reservation": 0}.items():
         made = Office()

@@ -159,7 +159,7 @@ def append(
             if new_rows is None:
                 guard.require_enough(people, about.unit.column, [*others, ever])
             files = files_of(dataset, (dataset.last or 1) + 1, before is not None)
-            commitment = write_packed(home, folder, files, schema_text(home, dataset), people)[0]
+            commitment = write_packed(home, folder, files, schema_text(home, dataset), people)
             block = replace(block, commitment=commitment)
             _enter(guard, folder, ever, files, block, others, scan, people)
             note(home, f"{name}/{(dataset.last or 1) + 1}", data=origin or str(data.absolute()), rows=commitment)

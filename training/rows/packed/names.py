@@ -17,8 +17,3 @@ def since_file(part: str | None = None) -> str:
 def cells_file(part: str | None = None) -> str:
     """The file of the fine cells."""
     return "cells.npy" if part is None else f"{part}-cells.npy"
-
-
-def is_cells(name: str) -> bool:
-    """Whether a file is one of `cells_file`, of whatever part."""
-    return name.endswith(cells_file())
