@@ -142,8 +142,8 @@ training/measuring/profile: accountant(. certificates formats home ledger ledger
 training/measuring/worth: accountant(. access certificates formats home ledger ledger/families noise privacy)
     models(features forms parts store worth) training(calibration datasets learners planning rows/packed
     rows/partitions rows/schema rows/tables session)
-training/notebook: accountant(. formats ledger/families noise privacy) training(calibration learners/base
-    rows/partitions rows/people rows/schema rows/tables session)
+training/notebook: accountant(. formats ledger/families noise privacy) training(calibration datasets/drafts
+    learners/base rows/partitions rows/people rows/schema rows/tables session)
 training/planning: accountant(. access certificates formats home ledger ledger/families privacy system) models(store)
     training(calibration learners rows/partitions rows/schema session tuning)
 training/rows:
@@ -173,8 +173,8 @@ local/turns: accountant(. formats home ledger noise system) models(features form
 serving: accountant(access) training(learners) serving(http pages pages/parts process process/config process/watch
     process/workers rest wire)
 serving/cli: accountant(. access audit certificates formats home keys ledger ledger/families log privacy store system)
-    models(profile store worth) training(datasets datasets/drafts jobs learners planning rows/tables)
-    serving(cli/backends pages/parts process process/config process/watch process/workers)
+    models(profile store worth) training(datasets datasets/drafts jobs learners planning) serving(cli/backends
+    pages/parts process process/config process/watch process/workers)
 serving/cli/backends: accountant(.) serving(process/workers)
 serving/cli/backends/home: accountant(. access audit certificates home keys ledger ledger/families log system)
     models(edit profile store worth) training(finish jobs measuring/profile measuring/worth planning tuning)

@@ -260,8 +260,8 @@ def draft(
     dpserve schema draft adult.parquet > adult.yaml
     dpserve schema draft visits.csv --data > visits.yaml
     """
-    from training.rows.tables.row_files import draft_schema  # loads what reads rows
+    from training.datasets.drafts.proposal import SchemaProposal  # loads what reads rows
 
-    text = draft_schema(file, data)
+    text = SchemaProposal.of_file(file, data).to_yaml(file.name, data)
     show(json, {"schema": text}, text.rstrip("\n"))
     note("Fill in every FILL-IN from public knowledge, never from the rows: dpserve accepts the file only then.")

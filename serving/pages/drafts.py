@@ -18,10 +18,10 @@ from serving.http.routes import Door, access, in_thread, state
 from serving.pages.datasets import every_dataset
 from serving.pages.parts.ui import FORM, form_fields, page, parse_form, see_other
 from serving.process.config.settings import ServerSettings
-from serving.rest.drafts import begun, checked, drafted, registering
+from serving.rest.drafts import begun, checked, drafted, groups_of, registering
 from serving.wire.errors import status_of
 from serving.wire.request_bodies import known_query, query_text, read_body
-from training.datasets.drafts.columns import ROLES, Line, lines_of
+from training.datasets.drafts.columns import ROLES, ColumnGroup
 from training.datasets.drafts.drafts import AT_WORK, READY, Draft, Drafts
 from training.rows.schema.schema import KINDS
 from training.rows.schema.schema_text import FILL_IN
@@ -82,7 +82,7 @@ async def draft(request: Request) -> Response:
 async def _page(
     request: Request, found: Draft, problem: DpserveError | None = None, typed: dict[str, str] | None = None
 ) -> Response:
-    lines = lines_of(found.proposal) if found.proposal else []
+    groups = groups_of(found)
     said = {tuple(each["columns"]): each for each in found.answers}
     known = [each.registration.name for each in await in_thread(every_dataset, state(request).home)]
     told = None if problem is None else problem.message
@@ -95,11 +95,11 @@ async def _page(
     }
     text = await in_thread(_store(request).schema_text, found)
     records = re.search(r"^records: (\d+)", text, re.MULTILINE)
-    roles = [name for each in lines if _said(each, said)["role"] == "unit" for name in each.columns]
+    roles = [name for group in groups if _said(group, said)["role"] == "unit" for name in group.columns]
     context: dict[str, Any] = {
         "draft": found,
         "working": found.state in AT_WORK,
-        "table": [(at, each, _said(each, said)) for at, each in enumerate(lines)],
+        "table": [(at, group, _said(group, said)) for at, group in enumerate(groups)],
         "roles": ROLES,
         "kinds": KINDS,
         "fill_in": FILL_IN,
@@ -108,10 +108,10 @@ async def _page(
         "problem": told,
         "known": known,
         "relations": [each.value for each in Relation],
-        "columns": [name for each in lines for name in each.columns],
+        "columns": [name for group in groups for name in group.columns],
         "form": {**dict.fromkeys(ASKED, ""), **asked, **(typed or {})},
         "people": list(dict.fromkeys([*roles, *(found.proposal or {}).get("people", ())])),
-        "targets": [name for each in lines if _said(each, said)["role"] == "target" for name in each.columns],
+        "targets": [name for group in groups if _said(group, said)["role"] == "target" for name in group.columns],
         "ready": found.state == READY,
     }
     registered = (found.asked or {}).get("name") if found.state == "registered" else None
@@ -122,10 +122,10 @@ async def _page(
     return page(request, "draft.html", status=200 if problem is None else status_of(problem), **context)
 
 
-def _said(line: Line, said: dict[tuple[str, ...], dict[str, Any]]) -> dict[str, str]:
-    """What stands in a line's controls."""
-    known = said.get(line.columns, {})
-    usual = {"role": line.role, "type": line.type, "public": line.public, "written": ""}
+def _said(group: ColumnGroup, said: dict[tuple[str, ...], dict[str, Any]]) -> dict[str, str]:
+    """Return what stands in the controls of a group."""
+    known = said.get(group.columns, {})
+    usual = {"role": group.role, "type": group.type, "public": group.public, "written": ""}
     return {
         name: known.get(name) or (value if name in ("role", "type") or not known else "")
         for name, value in usual.items()
@@ -151,10 +151,10 @@ async def columns(request: Request) -> Response:
     fields = dict(parse_form(await read_body(request, COLUMN_BYTES, FORM), COLUMN_FIELDS))
     found = await in_thread(drafted, request, _store(request))
     answers = []
-    for at, line in enumerate(lines_of(found.proposal) if found.proposal else []):
+    for at, group in enumerate(groups_of(found)):
         said = {name: fields.get(f"{name}.{at}", "").strip() for name in ("role", "type", "public", "written")}
-        kind = "" if said["type"] in ("", line.type) else said["type"]
-        answers.append({**said, "columns": list(line.columns), "type": kind, "role": said["role"] or line.role})
+        kind = "" if said["type"] in ("", group.type) else said["type"]
+        answers.append({**said, "columns": list(group.columns), "type": kind, "role": said["role"] or group.role})
     number = fields.get("records", "").strip()
     body = {"answers": answers, "rows": int(number) if number.isascii() and number.isdigit() else 0}
     return await _checked(request, found, body)

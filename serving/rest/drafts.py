@@ -19,8 +19,9 @@ from serving.rest import json_schemas
 from serving.wire.errors import json_response
 from serving.wire.request_bodies import check_fields, json_fields, known_query, query_int, read_body, strict_json
 from training.datasets.drafts.asked import AskedRegistration
-from training.datasets.drafts.columns import ROLES, Answer, lines_of, schema_of
+from training.datasets.drafts.columns import ROLES, ColumnAnswer, ColumnGroup
 from training.datasets.drafts.drafts import AT_WORK, STATES, Draft, Drafts
+from training.datasets.drafts.proposal import SchemaProposal
 from training.rows.schema.schema import MAX_BYTES, parse_schema
 
 PART_BYTES = 4 << 20
@@ -96,8 +97,8 @@ def checked(request: Request, store: Drafts, body: Mapping[str, Any]) -> Draft:
     else:
         answers = [check_fields(each, ANSWER, ANSWER_MORE, MAX_BYTES) for each in body.get("answers") or ()]
         said = [{name: value for name, value in each.items() if value is not None} for each in answers]
-        found = [Answer(**{**each, "columns": tuple(map(str, each["columns"]))}) for each in said]
-        made = schema_of(draft.proposal, found, body.get("rows") or 0)
+        found = [ColumnAnswer(**{**each, "columns": tuple(map(str, each["columns"]))}) for each in said]
+        made = SchemaProposal.from_json(draft.proposal).to_schema(found, body.get("rows") or 0)
         text = yaml.safe_dump(made, sort_keys=False, allow_unicode=True, width=120)
     parse_schema(text.encode())
     return store.check(draft, text, answers)
@@ -144,10 +145,15 @@ def draft_to_json(draft: Draft) -> dict[str, Any]:
     """For its steward."""
     return {
         "draft": draft.id, "file": draft.name, "state": draft.state, "bytes": draft.size, "received": draft.received,
-        "columns": [each.to_json() for each in lines_of(draft.proposal)] if draft.proposal else [],
+        "columns": [group.to_json() for group in groups_of(draft)],
         "problems": list(draft.problems), "error": None if draft.state in AT_WORK else draft.refusal,
         "dataset": (draft.asked or {}).get("name") if draft.state == "registered" else None,
     }  # fmt: skip
+
+
+def groups_of(draft: Draft) -> list[ColumnGroup]:
+    """Return the groups of columns that a person answers for; none before the file was looked at."""
+    return [] if draft.proposal is None else SchemaProposal.from_json(draft.proposal).groups()
 
 
 def _store(request: Request) -> Drafts:

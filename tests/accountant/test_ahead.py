@@ -63,7 +63,7 @@ def test_threads_are_never_handed_the_same():
 FORKED = """
 import os, sys
 import numpy as np
-from accountant import ahead
+from accountant.noise import noise_buffer as ahead
 kept = ahead.Ahead()
 draw = lambda many: np.frombuffer(os.urandom(8 * many), np.int64)
 for _ in range(9):

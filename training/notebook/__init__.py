@@ -13,13 +13,13 @@ import json
 from typing import Any
 
 from training.calibration.plan_warnings import PublicWarning
+from training.datasets.drafts.proposal import SchemaProposal
 from training.learners.base.private_learner import SpendWarning
 from training.notebook.notebook_budget import Account
 from training.notebook.row_folds import RowFolds
 from training.rows.schema.column_rules import Columns, uniform_schema
 from training.rows.schema.schema import Schema
 from training.rows.tables.frames import frame_table
-from training.rows.tables.row_files import HEAD, UNSEEN, _draft
 
 __all__ = [
     "CHECKS",
@@ -85,8 +85,9 @@ CHECKS_OF_NUMBERS: dict[str, str] = {
 
 
 def draft(frame: Any, name: str = "frame") -> str:
-    """A schema file from a frame's column names and types alone, like `dpserve schema draft`: no value is read, and a
-    person must replace every FILL-IN by public knowledge.
+    """Draft a schema file from a frame's column names and types alone, like `dpserve schema draft`.
+
+    No value is read, and a person must replace every FILL-IN by public knowledge.
     """
-    lines = [f"  {json.dumps(column.name)}: {_draft(column.type)}" for column in frame_table(frame).schema]
-    return HEAD.format(name=name, looked=UNSEEN) + "\n".join(lines) + "\nmissing: own-bin\n"
+    types = {column.name: column.type for column in frame_table(frame).schema}
+    return SchemaProposal.of_types(types).to_yaml(name, looked=False)

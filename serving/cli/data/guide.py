@@ -19,10 +19,17 @@ from accountant.home import Home
 from accountant.privacy.budget import Budget
 from serving.cli import datasets, train
 from serving.cli.terminal import Json, aligned, allowed, busy
-from training.datasets.drafts.columns import Answer, Line, feature_lines, lines_of, listed, public, schema_of, target
+from training.datasets.drafts.columns import (
+    ColumnAnswer,
+    ColumnGroup,
+    group_columns,
+    parse_public,
+    parse_target,
+    split_list,
+)
+from training.datasets.drafts.proposal import SchemaProposal
 from training.rows.schema.schema import parse_schema
 from training.rows.tables.file_check import check_file
-from training.rows.tables.row_files import proposal
 
 T = TypeVar("T")
 ELSEWHERE = (
@@ -55,12 +62,11 @@ def guide(
     allowed(home, "steward")
     name = name or re.sub(r"[^A-Za-z0-9_.-]", "-", data.name.partition(".")[0])
     with busy("looking at how it is written"):
-        found = proposal(data)
-    people = found["people"]
-    print(aligned(_table(found)), end="\n\n")
-    answers = _answers(found)
+        proposal = SchemaProposal.of_file(data)
+    print(aligned(_table(proposal)), end="\n\n")
+    answers = _ask_columns(proposal)
     targets = [each.columns[0] for each in answers if each.role == "target"]
-    body = schema_of(found, answers, ask("Rows, about, as everybody may know", None, int))
+    body = proposal.to_schema(answers, ask("Rows, about, as everybody may know", None, int))
     place = Path(f"{name}.yaml")
     text = yaml.safe_dump(body, sort_keys=False, allow_unicode=True, width=120)
     parsed = parse_schema(text.encode())
@@ -71,7 +77,7 @@ def guide(
         problems = check_file(parsed, data)
     for problem in problems:
         print(f"- {problem}")
-    options = _questions(home, people)
+    options = _ask_total(home, proposal.people)
     command = ["dpserve", "dataset", "register", name, "--data", str(data), "--schema", str(place)]
     command += [part for key, value in options.items() if value is not None for part in (f"--{key}", str(value))]
     print(f"\nThe same by one command:\n{shlex.join(command)}")
@@ -103,52 +109,53 @@ def ask(question: str, default: str | None, read: Callable[[str], T]) -> T:
             print(f"  {error}")
 
 
-def _table(found: Mapping[str, Any]) -> list[tuple[str, ...]]:
+def _table(proposal: SchemaProposal) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = [("COLUMNS", "TYPE", "WRITTEN", "ROLE")]
-    for line in lines_of(found):
-        asked = any(each in found["people"] for each in line.columns) and not line.type
-        rows.append((line.named, line.type, line.written, "unit?" if asked else line.role))
+    for group in proposal.groups():
+        may_be_unit = not group.type and any(name in proposal.people for name in group.columns)
+        rows.append((group.named, group.type, group.written, "unit?" if may_be_unit else group.role))
     return rows
 
 
-def _answers(found: Mapping[str, Any]) -> list[Answer]:
-    """What is to be predicted, what is ignored, and what a person must say of the rest."""
-    columns, ignored = dict(found["features"]), found["ignore"]
+def _ask_columns(proposal: SchemaProposal) -> list[ColumnAnswer]:
+    """Ask what is to be predicted, what is ignored, and what a person must say of the rest."""
+    columns = dict(proposal.features)
 
-    def but_none(said: str) -> list[str]:
-        return [] if said == "none" else _known(said, columns)
+    def read_names_or_none(answer: str) -> list[str]:
+        return [] if answer == "none" else _read_names(answer, columns)
 
-    def read(said: str) -> str:
-        return said if target(said) else ""
+    def read_target(answer: str) -> str:
+        return answer if parse_target(answer) else ""
 
-    targets = ask("Columns to predict, with commas", None, lambda said: _known(said, {**columns, **ignored}))
-    answers = [Answer((each,), "target", ask(OF_TARGET.format(each), None, read)) for each in targets]
-    for each in targets:
-        columns.pop(each, None)
-    for each in ask("More columns to ignore, with commas, or none", "none", but_none):
-        del columns[each]
-        answers.append(Answer((each,), "ignore"))
-    return answers + [_fill_in(line) for line in feature_lines(columns)]
+    every = {**columns, **proposal.ignore}
+    targets = ask("Columns to predict, with commas", None, lambda answer: _read_names(answer, every))
+    answers = [ColumnAnswer((name,), "target", ask(OF_TARGET.format(name), None, read_target)) for name in targets]
+    for name in targets:
+        columns.pop(name, None)
+    for name in ask("More columns to ignore, with commas, or none", "none", read_names_or_none):
+        del columns[name]
+        answers.append(ColumnAnswer((name,), "ignore"))
+    return answers + [_ask_group(group) for group in group_columns(columns)]
 
 
-def _fill_in(line: Line) -> Answer:
-    """Ask for what a person must say of these columns."""
+def _ask_group(group: ColumnGroup) -> ColumnAnswer:
+    """Ask what a person must say of these columns."""
     written = ""
-    if line.choices:
-        written = ask(f"{line.named}: days are written {' or '.join(line.choices)}", None, str)
-    if not line.wants:
-        return Answer(line.columns, "feature", written=written)
+    if group.choices:
+        written = ask(f"{group.named}: days are written {' or '.join(group.choices)}", None, str)
+    if not group.wants:
+        return ColumnAnswer(group.columns, "feature", written=written)
 
-    def read(said: str) -> str:
-        return said if said == "ignore" or public(said, line.type) else ""
+    def read_public(answer: str) -> str:
+        return answer if answer == "ignore" or parse_public(answer, group.type) else ""
 
-    said = ask(f"{line.named}, {line.type}: {line.wants}, or ignore", line.public or "ignore", read)
-    return (
-        Answer(line.columns, "ignore") if said == "ignore" else Answer(line.columns, "feature", said, written=written)
-    )
+    public = ask(f"{group.named}, {group.type}: {group.wants}, or ignore", group.public or "ignore", read_public)
+    if public == "ignore":
+        return ColumnAnswer(group.columns, "ignore")
+    return ColumnAnswer(group.columns, "feature", public, written=written)
 
 
-def _questions(home: Home, people: Sequence[str]) -> dict[str, Any]:
+def _ask_total(home: Home, people: Sequence[str]) -> dict[str, Any]:
     """Ask whose the rows are, and the total: each answer holds permanently, and none is proposed."""
     if people:
         print(f"\nMay name people: {', '.join(people[:5])}")
@@ -166,11 +173,11 @@ def _questions(home: Home, people: Sequence[str]) -> dict[str, Any]:
     return {**options, "epsilon": epsilon, "delta": delta, "holdout": holdout}
 
 
-def _known(said: str, columns: Mapping[str, Any]) -> list[str]:
-    found = listed(said)
-    if unknown := [each for each in found if each not in columns]:
+def _read_names(answer: str, columns: Mapping[str, Any]) -> list[str]:
+    names = split_list(answer)
+    if unknown := [name for name in names if name not in columns]:
         raise InputError(f"{', '.join(unknown)}: no such column")
-    return found
+    return names
 
 
 def _yes(said: str) -> bool:

@@ -11,7 +11,7 @@ import yaml
 from accountant.errors import InputError, UnknownName, WrongState
 from accountant.home import Home
 from training.datasets.drafts import steps
-from training.datasets.drafts.columns import Answer, lines_of, schema_of, target, unit_of
+from training.datasets.drafts.columns import ColumnAnswer, parse_target, unit_of
 from training.datasets.drafts.drafts import (
     CHECKING,
     COLUMNS,
@@ -24,15 +24,15 @@ from training.datasets.drafts.drafts import (
     UNREADABLE,
     Drafts,
 )
+from training.datasets.drafts.proposal import SchemaProposal
 from training.rows.schema.schema import parse_schema
-from training.rows.tables.row_files import proposal
 
 ROWS = b"person_id,age,city,born,ill\n1,34,Bonn,03/04/1990,yes\n2,51,Kiel,05/06/1973,no\n3,7,Bonn,01/02/2019,no\n"
 ANSWERS = [
-    Answer(("age",), public="0 .. 120"),
-    Answer(("city",), public="Bonn, Kiel"),
-    Answer(("born",), public="1900-01-01 .. 2030-12-31", written="DD/MM/YYYY"),
-    Answer(("ill",), "target", "no, yes"),
+    ColumnAnswer(("age",), public="0 .. 120"),
+    ColumnAnswer(("city",), public="Bonn, Kiel"),
+    ColumnAnswer(("born",), public="1900-01-01 .. 2030-12-31", written="DD/MM/YYYY"),
+    ColumnAnswer(("ill",), "target", "no, yes"),
 ]
 SCHEMA = "target: {name: ill, classes: [no, yes]}\n".replace("no,", '"no",').replace("yes]", '"yes"]') + (
     "records: 3\nfeatures: {age: {type: numeric, range: [0, 120]}}\nignore: [person_id, city, born]\n"
@@ -65,8 +65,8 @@ def looked(home, drafts, by="ana", rows=ROWS):
     ],
 )  # fmt: skip
 def test_a_rare_class_is_said_beside_the_classes(said, wanted):
-    assert target(said) == wanted
-    body = {"targets": {"y": target(said)}, "records": 9, "features": {"x": {"type": "boolean"}}}
+    assert parse_target(said) == wanted
+    body = {"targets": {"y": parse_target(said)}, "records": 9, "features": {"x": {"type": "boolean"}}}
     assert list(parse_schema(yaml.safe_dump(body).encode()).only.prevalence or ()) == pytest.approx(
         {0.02: [0.98, 0.02]}.get(wanted.get("prevalence"), []) if len(wanted["classes"]) == 2 else [0.9, 0.07, 0.03]
     )
@@ -75,12 +75,12 @@ def test_a_rare_class_is_said_beside_the_classes(said, wanted):
 @pytest.mark.parametrize("said", ["0 .. 9 share 0.1", " share 0.1", "no, yes share 1 . 2"])
 def test_shares_of_nothing_are_refused(said):
     with pytest.raises(InputError):
-        target(said)
+        parse_target(said)
 
 
 def test_what_is_proposed_comes_from_names_and_types_and_never_from_values(tmp_path):
     (tmp_path / "people.csv").write_bytes(ROWS)
-    lines = {line.columns[0]: line for line in lines_of(proposal(tmp_path / "people.csv"))}
+    lines = {line.columns[0]: line for line in SchemaProposal.of_file(tmp_path / "people.csv").groups()}
     assert (lines["age"].type, lines["age"].public) == ("numeric", "0 .. 120")  # whatever ages there are
     assert (lines["city"].type, lines["city"].public) == ("categorical", "")
     assert lines["born"].choices == ("DD/MM/YYYY", "MM/DD/YYYY")
@@ -90,34 +90,34 @@ def test_what_is_proposed_comes_from_names_and_types_and_never_from_values(tmp_p
 
 def test_answers_make_a_schema(tmp_path):
     (tmp_path / "people.csv").write_bytes(ROWS)
-    found = proposal(tmp_path / "people.csv")
-    body = schema_of(found, ANSWERS, 3)
+    proposal = SchemaProposal.of_file(tmp_path / "people.csv")
+    body = proposal.to_schema(ANSWERS, 3)
     assert body["targets"] == {"ill": {"classes": ["no", "yes"]}}
     assert body["features"]["born"] == {
         "type": "date", "range": ["1900-01-01", "2030-12-31"], "written": ["DD/MM/YYYY"],
     }  # fmt: skip
     assert body["ignore"] == ["person_id"]
-    assert unit_of([Answer(("person_id",), "unit")]) == "person_id"
-    grouped = schema_of(found, [*ANSWERS, Answer(("city",), "feature and group", "Bonn, Kiel")], 3)
+    assert unit_of([ColumnAnswer(("person_id",), "unit")]) == "person_id"
+    grouped = proposal.to_schema([*ANSWERS, ColumnAnswer(("city",), "feature and group", "Bonn, Kiel")], 3)
     assert grouped["groups"] == {"city": {}}
 
 
 @pytest.mark.parametrize(
     ("more", "says"),
     [
-        (Answer(("ill",), "ignore"), "target: no column"),
-        (Answer(("age",), type="categorical", public="0 .. 9"), "age: a categorical column has its values"),
-        (Answer(("city",)), "city: say its public range or values"),
-        (Answer(("born",), public="1 .. 2"), "born: say how its days are written"),
-        (Answer(("age",), public="low .. high"), "age: 'low' is no number"),
-        (Answer(("nobody",)), "the file has none called 'nobody'"),
-        (Answer(("age",), role="king"), "age: role='king'"),
+        (ColumnAnswer(("ill",), "ignore"), "target: no column"),
+        (ColumnAnswer(("age",), type="categorical", public="0 .. 9"), "age: a categorical column has its values"),
+        (ColumnAnswer(("city",)), "city: say its public range or values"),
+        (ColumnAnswer(("born",), public="1 .. 2"), "born: say how its days are written"),
+        (ColumnAnswer(("age",), public="low .. high"), "age: 'low' is no number"),
+        (ColumnAnswer(("nobody",)), "the file has none called 'nobody'"),
+        (ColumnAnswer(("age",), role="king"), "age: role='king'"),
     ],
 )
 def test_what_must_be_said_is_named(tmp_path, more, says):
     (tmp_path / "people.csv").write_bytes(ROWS)
     with pytest.raises(InputError, match=says):
-        schema_of(proposal(tmp_path / "people.csv"), [*ANSWERS, more], 3)
+        SchemaProposal.of_file(tmp_path / "people.csv").to_schema([*ANSWERS, more], 3)
 
 
 def test_every_step_leads_on(home, drafts):

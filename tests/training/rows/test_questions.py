@@ -15,9 +15,9 @@ from accountant.home import Home
 from accountant.ledger.families.records import Unit
 from accountant.privacy.budget import Budget, Relation
 from training.datasets.datasets import pack, register
+from training.datasets.drafts.proposal import SchemaProposal
 from training.rows.schema.schema import parse_schema
 from training.rows.tables.data import NO_CLASS, NO_NUMBER, has_answer, rows_of
-from training.rows.tables.row_files import draft_schema
 
 FEATURES = "features:\n  age: {type: numeric, edges: [20, 40, 60]}\n"
 ONE = "target: {name: income, classes: [low, high]}\n"
@@ -100,7 +100,8 @@ def test_what_a_schema_may_not_say_of_targets(text, says):
 
 def test_a_draft_says_how_several_targets_are_written(tmp_path):
     pq.write_table(pa.table({"age": [1.0]}), tmp_path / "rows.parquet")
-    assert "targets: {NAME: {classes: [...]}, NAME: {range: [low, high]}}" in draft_schema(tmp_path / "rows.parquet")
+    text = SchemaProposal.of_file(tmp_path / "rows.parquet", look=False).to_yaml("rows.parquet", looked=False)
+    assert "targets: {NAME: {classes: [...]}, NAME: {range: [low, high]}}" in text
 
 
 # ---- rows ------------------------------------------------------------------------------------------------------------

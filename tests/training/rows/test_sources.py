@@ -18,11 +18,11 @@ from accountant.errors import DataError, InputError, SchemaError
 from models.features.calendar import number_of, text_of
 from models.features.features import CALENDAR, feature_from_json
 from training.datasets.datasets import pack
+from training.datasets.drafts.proposal import SchemaProposal
 from training.datasets.made_up import is_made_up, write_made_up
 from training.rows.schema.schema import parse_schema
 from training.rows.tables.data import read_batches
 from training.rows.tables.file_check import check_file
-from training.rows.tables.row_files import draft_schema
 
 SCHEMA = """
 target: {name: y, classes: ["no", "yes"]}
@@ -216,7 +216,7 @@ def test_dates_are_numbers_and_back():
 
 def test_a_draft_that_looks_proposes_how_the_file_is_written_and_no_value(tmp_path):
     (tmp_path / "odd.csv").write_bytes(("\n".join([*ODD, "1.5;nein;;;;b;no"]) + "\n").encode("utf-16"))
-    draft = draft_schema(tmp_path / "odd.csv", look=True)
+    draft = SchemaProposal.of_file(tmp_path / "odd.csv").to_yaml("odd.csv", looked=True)
     assert 'format: {"delimiter": ";", "encoding": "utf-16"}' in draft
     assert '"lab": {type: numeric, range: [FILL-IN, FILL-IN], bins: 32, decimal: "either"}' in draft
     assert '"smoker": {type: boolean, true_words: ["ja"], false_words: ["nein"]}' in draft
@@ -225,7 +225,7 @@ def test_a_draft_that_looks_proposes_how_the_file_is_written_and_no_value(tmp_pa
     assert '"logged": {type: datetime, range: [FILL-IN, FILL-IN], written: ["YYYY-MM-DD", "DD.MM.YYYY"]}' in draft
     assert '"word": {type: categorical, values: FILL-IN}' in draft
     (tmp_path / "two.csv").write_text("first,last\n03/04/2020,13/04/2020\n")
-    draft = draft_schema(tmp_path / "two.csv", look=True)
+    draft = SchemaProposal.of_file(tmp_path / "two.csv").to_yaml("two.csv", looked=True)
     assert "written: FILL-IN} # which" in draft
     assert '"last": {type: date, range: [FILL-IN, FILL-IN], written: ["DD/MM/YYYY"]}' in draft
 

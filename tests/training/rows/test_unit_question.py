@@ -14,8 +14,8 @@ from accountant.errors import DataError, InputError
 from accountant.home import Home
 from accountant.privacy.budget import Budget, Relation
 from training.datasets.datasets import register
+from training.datasets.drafts.proposal import SchemaProposal
 from training.rows.people.id_words import names_people
-from training.rows.tables.row_files import proposal
 
 ROWS = 400
 TOTAL = Budget.of("1", "1e-6")
@@ -147,12 +147,12 @@ def test_a_feature_of_categories_with_more_values_than_its_list_is_asked_about(h
 )
 def test_a_draft_proposes_columns_whose_texts_repeat_as_ids_do(tmp_path, values, like):
     pyarrow.csv.write_csv(pa.table({"Ref": values, "y": ["no", "yes"] * (ROWS // 2)}), tmp_path / "a.csv")
-    assert proposal(tmp_path / "a.csv")["people"] == (["Ref"] if like else [])
+    assert SchemaProposal.of_file(tmp_path / "a.csv").people == (("Ref",) if like else ())
 
 
 def test_no_shipped_file_has_a_false_alarm():
     for path in sorted((EXAMPLES).glob("*.parquet")):
-        assert proposal(path)["people"] == [], path.name
+        assert SchemaProposal.of_file(path).people == (), path.name
 
 
 def test_adult_names_nobody(home):

@@ -30,9 +30,9 @@ from training.datasets.drafts.drafts import (
     Draft,
     Drafts,
 )
+from training.datasets.drafts.proposal import SchemaProposal
 from training.rows.schema.schema import parse_schema
 from training.rows.tables.file_check import check_file
-from training.rows.tables.row_files import proposal
 
 LOG = logging.getLogger("dpserve.registering")
 STEP_SECONDS = 1800.0  # the process is ended after so long
@@ -87,7 +87,7 @@ def _done(home: Home, drafts: Drafts, draft: Draft) -> dict[str, Any]:
     if draft.path is not None and rows.resolve() != rows:
         raise InputError("path: leads elsewhere since it was named")
     if draft.state == LOOKING:
-        return {"state": COLUMNS, "proposal": proposal(rows)}
+        return {"state": COLUMNS, "proposal": SchemaProposal.of_file(rows).to_json()}
     schema = drafts.schema(draft)
     if draft.state == CHECKING:
         problems = [each.to_json() for each in check_file(parse_schema(schema_bytes(schema)), rows)]

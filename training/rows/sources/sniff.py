@@ -14,6 +14,8 @@ from training.rows.sources.files import CsvTable
 
 YES = {"ja", "j", "oui", "si", "sí", "y", "t", "on", "wahr", "x", "vrai", "verdadero"}
 NO = {"nein", "n", "non", "f", "off", "falsch", "faux", "falso"}
+# What stands in rows and names no column: nothing, a missing value, a number with its sign and unit, a date, a time.
+NO_NAME = re.compile(r"\s*(na|n/a|nan|null|none|true|false|[-+<>=$€£%.,:/\s\d]*(e[-+]?)?[\d%$€£]*)\s*", re.IGNORECASE)
 DATES: tuple[DatePattern, ...] = get_args(DatePattern)
 _DAYS = {each: re.compile(pattern_of("date", each), re.ASCII) for each in DATES}
 _MOMENTS = {each: re.compile(pattern_of("datetime", each), re.ASCII) for each in DATES}

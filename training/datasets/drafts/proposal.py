@@ -1,0 +1,257 @@
+"""A proposal of a file's schema: what names, types and cells say, with all that a person must say left open.
+
+The same object is behind `dpserve schema draft`, `dpserve dataset guide`, the browser's registration and the notebook's
+`draft`. No range and no category is ever taken from rows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from accountant.errors import DataError, InputError
+from training.datasets.drafts.columns import (
+    ROLES,
+    ColumnAnswer,
+    ColumnGroup,
+    feature_of_answer,
+    group_columns,
+    target_of_answer,
+)
+from training.rows.people.id_words import names_people, words_of
+from training.rows.schema.schema_text import FILL_IN
+from training.rows.schema.written import ISO_DATE, PLAIN, Form
+from training.rows.sources.files import CsvTable
+from training.rows.sources.folders import FolderTable, open_table
+from training.rows.sources.sniff import NO, NO_NAME, YES, Column, form_of
+from training.rows.tables.data import reading
+from training.rows.tables.row_files import column_types
+
+ID_WORDS = frozenset(["id", "ids", "uuid", "guid", "uid", "key", "hash"])
+TIME_WORDS = frozenset(["date", "time", "datetime", "timestamp", "birthday", "datum", "zeit"])
+TEXT_WORDS = frozenset(["comment", "comments", "text", "note", "notes", "description", "remark", "remarks", "freetext"])
+MAX_ROWS = 100_000  # whose cells are looked at
+NUMERIC: Mapping[str, Any] = {"type": "numeric", "range": [FILL_IN, FILL_IN], "bins": 32}
+CATEGORICAL: Mapping[str, Any] = {"type": "categorical", "values": FILL_IN}
+OR_CODES = "or, where the numbers are codes: {type: categorical, values: FILL-IN}"
+UNSEEN = "No value was read, and dpserve never fills this in from rows."
+SEEN = f"""Cells were looked at for how they are written,
+# in the first {MAX_ROWS} rows, and for nothing else: dpserve never fills in ranges or categories from rows."""
+HEAD = """\
+# Draft from the column names and types of {name}. {seen}
+# Replace every FILL-IN by what is publicly known: ranges from the meaning of a column, categories from the code book.
+target: {{name: FILL-IN, classes: FILL-IN}} # the column to predict (delete it below), its classes: ["no", "yes"]
+# (where a class is rare, say about how rare, from public knowledge: prevalence: 0.02, of the last of two classes)
+# (to predict a number, its public range stands in place of the classes: range: [low, high])
+# (several questions about the same people, on one budget: in place of target,
+#  targets: {{NAME: {{classes: [...]}}, NAME: {{range: [low, high]}}}}; a job then says which: --target NAME)
+records: FILL-IN # replace-one: the public count; add-remove: a public guess
+features:
+"""
+
+
+@dataclass(frozen=True)
+class SchemaProposal:
+    """What is proposed of the columns of one file.
+
+    features: column -> its declaration as a schema has it, FILL_IN where a person must say it.
+    ignore: column -> why it is left out.
+    people: columns that may name persons, by their names or by how their values repeat.
+    format: `delimiter` and `encoding` of a .csv, where they are not the usual ones.
+    remarks: column -> a comment for the person who fills in its declaration.
+    """
+
+    features: Mapping[str, Mapping[str, Any]]
+    ignore: Mapping[str, str]
+    people: Sequence[str] = ()
+    format: Mapping[str, str] = field(default_factory=dict)
+    remarks: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of_file(cls, path: Path, look: bool = True) -> SchemaProposal:
+        """Propose a schema for a file or folder of rows.
+
+        look: whether cells are looked at for how they are written (marks, patterns of dates, words).
+        Raises DataError where the first line of a .csv holds what no column is called, so that it may be a row: nothing
+        of it is repeated.
+        """
+        form, seen = _look_at(path) if look else (PLAIN, {})
+        types = column_types(path, form)
+        if path.suffix == ".csv":
+            _require_header(path, types)
+        return cls.of_types(types, seen, form)
+
+    @classmethod
+    def of_types(
+        cls, types: Mapping[str, pa.DataType | None], seen: Mapping[str, Column] | None = None, form: Form = PLAIN
+    ) -> SchemaProposal:
+        """Propose a schema by names and types (None: not known), and by how cells that were `seen` are written."""
+        seen = seen or {}
+        reasons = {name: reason_to_ignore(name, kind, seen.get(name)) for name, kind in types.items()}
+        drafts = {name: _declare(kind, seen.get(name)) for name, kind in types.items() if not reasons[name]}
+        named = [name for name in types if names_people(name)]
+        repeating = [name for name in types if name not in named and name in seen and seen[name].like_ids]
+        usual = {"delimiter": PLAIN.delimiter, "encoding": PLAIN.encoding}
+        return cls(
+            {name: declaration for name, (declaration, _) in drafts.items()},
+            {name: reason for name, reason in reasons.items() if reason},
+            (*named, *repeating),
+            {key: value for key in usual if (value := getattr(form, key)) != usual[key]},
+            {name: remark for name, (_, remark) in drafts.items() if remark},
+        )
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> SchemaProposal:
+        """Read what `to_json` wrote."""
+        return cls(body["features"], body["ignore"], tuple(body["people"]), body.get("format", {}))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the proposal without its remarks, for a draft's file."""
+        return {
+            "features": dict(self.features), "ignore": dict(self.ignore), "people": list(self.people),
+            "format": dict(self.format),
+        }  # fmt: skip
+
+    def to_yaml(self, name: str, looked: bool) -> str:
+        """Return a schema file that is refused until a person has filled in what is public knowledge.
+
+        name: of the file of rows. looked: whether cells were looked at.
+        """
+        lines = [HEAD.format(name=name, seen=SEEN if looked else UNSEEN).rstrip("\n")]
+        for column, declaration in self.features.items():
+            remark = f" # {self.remarks[column]}" if column in self.remarks else ""
+            lines.append(f"  {json.dumps(column)}: {_flow(declaration)}{remark}")
+        if self.ignore:
+            lines.append("ignore: # proposed by names and types; a column that models read belongs under features")
+            lines += (f"  - {json.dumps(column)} # {reason}" for column, reason in self.ignore.items())
+        if named := [column for column in self.people if names_people(column)]:
+            lines.append(f"# (--unit {named[0]}, when it is registered, if that names the person)")
+        if self.format:
+            lines.append(f"format: {json.dumps(self.format)}")
+        return "\n".join([*lines, "missing: own-bin", ""])
+
+    def groups(self) -> list[ColumnGroup]:
+        """Return all columns in groups that one answer is for: features first, then what is ignored."""
+        unit = next(iter(self.people), None)
+        ignored = (ColumnGroup((name,), "", "", "unit" if name == unit else "ignore", "", "") for name in self.ignore)
+        return [*group_columns(self.features), *ignored]
+
+    def to_schema(self, answers: Iterable[ColumnAnswer], records: int) -> dict[str, Any]:
+        """Return the body of the schema that a person's answers make of the proposal.
+
+        A column that no answer is about stays as proposed. records: about how many rows, as everybody may know.
+        Raises InputError that names what must still be said.
+        """
+        by_column = {name: answer for answer in answers for name in answer.columns}
+        if unknown := sorted(by_column.keys() - self.features.keys() - self.ignore.keys()):
+            raise InputError(f"columns: the file has none called {unknown[0][:80]!r}")
+        body: dict[str, Any] = {"targets": {}, "records": records, "features": {}, "groups": {}, "ignore": []}
+        for name in (*self.features, *self.ignore):
+            proposed = self.features.get(name)
+            answer = by_column.get(name) or ColumnAnswer((name,), "ignore" if proposed is None else "feature")
+            if answer.role not in ROLES:
+                raise InputError(f"{name}: role={answer.role[:40]!r}: must be one of {', '.join(ROLES)}")
+            if answer.role in ("unit", "ignore"):
+                body["ignore"].append(name)
+            elif answer.role == "target":
+                body["targets"][name] = target_of_answer(name, answer, proposed or {})
+            else:
+                feature = feature_of_answer(name, answer, proposed or {"type": FILL_IN, "range": FILL_IN})
+                if "feature" in answer.role:
+                    body["features"][name] = feature
+                if "group" in answer.role:
+                    body["groups"][name] = {} if "feature" in answer.role else feature
+        if not body["targets"]:
+            raise InputError("target: no column is to be predicted; choose the role target for at least one")
+        if not body["features"]:
+            raise InputError("features: no column is read by models; choose the role feature for at least one")
+        if self.format:
+            body["format"] = dict(self.format)
+        return {key: value for key, value in body.items() if value or key not in ("groups", "ignore")}
+
+
+def reason_to_ignore(name: str, kind: pa.DataType | None, seen: Column | None = None) -> str:
+    """Return why a column of this name, type and look is no feature as it stands; empty where it may be one."""
+    words = words_of(name) or [""]
+    if names_people(name) or words[-1] in ID_WORDS:
+        return "an id"
+    if seen is None and ((kind is not None and pa.types.is_temporal(kind)) or TIME_WORDS.intersection(words)):
+        return "a date or a time: as a feature, {type: date, range: [first, last]}, or datetime, or time"
+    text = seen is not None and seen.kind == "text" and 2 * seen.long > seen.cells
+    return "free text" if text or TEXT_WORDS.intersection(words) else ""
+
+
+def _require_header(path: Path, names: Iterable[str]) -> None:
+    if odd := [place for place, name in enumerate(names, 1) if NO_NAME.fullmatch(name)]:
+        raise DataError(
+            f"data={path.name}: the first line must be a header with the columns' names, and what stands at "
+            f"{odd[:10]} (counted from 1) is a number, a date, or nothing; put a header before it"
+        )
+
+
+def _look_at(path: Path) -> tuple[Form, dict[str, Column]]:
+    """Return how the file and the cells of its first MAX_ROWS rows are written."""
+    with reading(path):
+        table = open_table(path)
+        first = table.parts[0] if isinstance(table, FolderTable) else table
+        form = form_of(first) if isinstance(first, CsvTable) else PLAIN
+        table = open_table(path, form)
+        columns, rows = {name: Column() for name in table.types()}, 0
+        for batch in table.batches([*columns], dict.fromkeys(columns, pa.string())):
+            for column, cells in zip(columns.values(), batch.columns, strict=True):
+                if pa.types.is_string(cells.type) or pa.types.is_large_string(cells.type):
+                    for cell in cells.to_pylist():
+                        column(cell or "")
+            rows += len(batch)
+            if rows >= MAX_ROWS:
+                break
+    return form, columns
+
+
+def _declare(kind: pa.DataType | None, seen: Column | None) -> tuple[Mapping[str, Any], str]:
+    """Return the declaration of a feature with what a person must say left open, and a remark for that person."""
+    if seen is not None and seen.cells:
+        return _declare_by_cells(seen)
+    if kind is None:
+        return {"type": FILL_IN}, "numeric (with range), categorical (with values) or boolean: a .csv does not say"
+    if pa.types.is_temporal(kind):
+        word = "time" if pa.types.is_time(kind) else "date" if pa.types.is_date(kind) else "datetime"
+        return {"type": word, "range": [FILL_IN, FILL_IN]}, ""
+    if pa.types.is_boolean(kind):
+        return {"type": "boolean"}, ""
+    if pa.types.is_integer(kind):
+        return NUMERIC, OR_CODES
+    numeric = pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    return (NUMERIC if numeric else CATEGORICAL), ""
+
+
+def _declare_by_cells(seen: Column) -> tuple[Mapping[str, Any], str]:
+    if seen.kind == "boolean":
+        words = {"true_words": sorted(seen.words & YES), "false_words": sorted(seen.words & NO)}
+        return {"type": "boolean", **{key: listed for key, listed in words.items() if listed}}, ""
+    if seen.kind == "time":
+        return {"type": "time", "range": ["00:00", "23:59:59"]}, ""
+    if seen.kind in ("date", "datetime"):
+        declaration = {"type": seen.kind, "range": [FILL_IN, FILL_IN]}
+        if seen.dates is None:
+            return {**declaration, "written": FILL_IN}, "which: DD/MM/YYYY or MM/DD/YYYY?"
+        return (declaration if seen.dates == [ISO_DATE] else {**declaration, "written": [*seen.dates]}), ""
+    if seen.kind != "numeric":
+        return CATEGORICAL, ""
+    mark = {} if seen.decimal == "." else {"decimal": seen.decimal}
+    return {**NUMERIC, **mark}, "" if seen.fractions else OR_CODES
+
+
+def _flow(value: object) -> str:
+    """Spell a declaration on one line of YAML."""
+    if isinstance(value, Mapping):
+        words = (f"{key}: {part if key == 'type' else _flow(part)}" for key, part in value.items())
+        return f"{{{', '.join(words)}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_flow, value))}]"
+    return FILL_IN if value == FILL_IN else json.dumps(value, ensure_ascii=False)
