@@ -9,7 +9,6 @@ model = LazyBB(schema=Columns(low=0, high=1, classes=["no", "yes"]), epsilon="0.
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from training.calibration.plan_warnings import PublicWarning
