@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import os
 import platform
-import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -39,7 +38,6 @@ COMMANDS = (
     ("plan adult --learner lazybb --epsilon 50", REFUSED),
     ("dataset show adult", 0.6),
 )
-FIRST = ("plan", "dataset show")  # are told again from what the first one kept; the first time is measured, too
 LOOK = """
 import sys, atexit
 atexit.register(lambda: print(len(sys.modules), *sorted(set({heavy}) & set(sys.modules)), file=sys.stderr))
@@ -51,12 +49,10 @@ main()
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one command: seconds of processor time, with nothing kept of any price, and again; modules, and which of HEAVY
-    were among them, then."""
+    """Of one command: seconds of processor time; how many modules it loads, and which of HEAVY are among them."""
 
     command: str
     bound: float
-    first: float
     seconds: float
     modules: int
     heavy: tuple[str, ...]
@@ -88,16 +84,13 @@ def cost(home: Path, text: str, bound: float, times: int) -> Cost:
     """The least of so many runs."""
     words = text.format(model=home / "models" / "adult" / "1").split()
     command = [sys.executable, "-c", LOOK.format(heavy=HEAVY, words=words)]
-    first, again, said = [], [], ""
-    for _ in range(times if text.startswith(FIRST) else 0):
-        shutil.rmtree(home / "prices", ignore_errors=True)
-        first.append(ran(home, command, 3 if bound == REFUSED else 0)[0])
+    taken, said = [], ""
     for _ in range(times):
         seconds, said = ran(home, command, 3 if bound == REFUSED else 0)
-        again.append(seconds)
+        taken.append(seconds)
     count, *heavy = said.splitlines()[-1].split()
     name = f"dpserve {text.format(model='DIR')}"
-    return Cost(name, bound, min(first or again), min(again), int(count), tuple(heavy))
+    return Cost(name, bound, min(taken), int(count), tuple(heavy))
 
 
 def ran(home: Path, command: list[str], code: int) -> tuple[float, str]:
@@ -116,7 +109,7 @@ def ran(home: Path, command: list[str], code: int) -> tuple[float, str]:
 def report(costs: list[Cost], times: int) -> str:
     """The page."""
     lines = [
-        f"| `{each.command}` | {each.first:.2f} | {each.seconds:.2f} | {each.bound:g} | {each.modules} "
+        f"| `{each.command}` | {each.seconds:.2f} | {each.bound:g} | {each.modules} "
         f"| {', '.join(each.heavy) or 'none'} |"
         for each in costs
     ]
@@ -131,23 +124,18 @@ Made by `python -m benchmarks.cli`: each command as a new process, the least of 
 time (user and system) on {machine} with Python {python}. The home holds Adult and two models. The goal is .25 s for
 help, .6 s for what trains nothing, and .3 s more where a refusal says what would fit.
 
-| command | first | again | goal | modules | of the heavy ones it loads |
-|---|---|---|---|---|---|
+| command | seconds | goal | modules | of the heavy ones it loads |
+|---|---|---|---|---|
 {lines}
 
 Lists load what reads the ledger and nothing that computes; a list of models holds each file against the ledger that
-issued it. A price that somebody has asked for before is kept beside the ledger, under the digest of all that it follows
-from (`training/planning/price_files.py`): that is the second column. It is told and never charged: a job is rehearsed
-and calibrated anew. The first time, a price loads the learner whose plan it rehearses, and neither scikit-learn, which
-only fits and searches need, nor ONNX, where a look at a plan says that its model can be exported, nor a compiler: the
-first claims of a process are derived by numpy, three of them for a plan (`training/calibration/calibrate.py`). A
-refusal that says what would fit derives half a dozen: what is far too much is refused by the bounds that are cheap, for
-what it costs at least. The budgets of a dataset derive those of every learner. To load the compiled rules (numba) for
-so few takes longer.
-What still fits a dataset is told, and so kept, when it is registered and when its budget is changed: its first column
-is met after an upgrade. Whoever verifies a model opens it (onnxruntime); who looks at one, or has it explained, reads
-its released numbers, verified as well. An audit derives every claim by a second way. On a terminal a spinner shows
-after half a second.
+issued it. A price loads the learner whose plan it rehearses, and neither scikit-learn, which only fits and searches
+need, nor ONNX, where a look at a plan says that its model can be exported, nor a compiler: claims are derived by numpy,
+three of them for a plan (`training/calibration/calibrate.py`). A refusal that says what would fit derives half a dozen:
+what is far too much is refused by the bounds that are cheap, for what it costs at least. The budgets of a dataset
+derive those of every learner. Each command works its prices out anew. Whoever verifies a model opens it (onnxruntime);
+who looks at one, or has it explained, reads its released numbers, verified as well. An audit derives every claim by a
+second way. On a terminal a spinner shows after half a second.
 """
 
 

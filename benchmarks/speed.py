@@ -111,7 +111,7 @@ def hist_gradient_boosting(schema: Schema, table: pa.Table) -> Callable[[], obje
 
 
 LEARNERS: dict[str, tuple[Fit, str]] = {
-    **{name: (ours(name), "opendp") for name in OURS},
+    **{name: (ours(name), "numba") for name in OURS},
     DP_EBM: (dp_ebm, "interpret-core"),
     "lightgbm": (lightgbm, "lightgbm"),
     "hist-gradient-boosting": (hist_gradient_boosting, "scikit-learn"),

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from accountant.certificates.releases import ReleaseKind, kinds_of, weighs_classes
 from accountant.errors import CertificateInvalid, InputError
 from accountant.formats.canonical import decimal_string, parse_decimal
-from accountant.privacy.drawing import draws_by_opendp
+from accountant.privacy.drawing import is_wide
 from accountant.privacy.events import Plan, RepeatAndSelect, plan_from_json
 
 EDITION = 2  # of the words; statements that name none are of before
@@ -132,7 +132,7 @@ class Facts:
     """What the sentences of a statement follow from: all of it stands in the statement. `part`: of the rows that were
     read; `one_release`: a statement of counts, and no model; `public_rows`: whether owners were asked about coordinates
     of public rows; `queried`: whether rows came by a query, and `reasoned`: one that a steward answers for by a reason;
-    `versions`: of dpserve and of OpenDP.
+    `versions`: of dpserve, and of OpenDP, "" where it is not named: it drew noise wider than 64 bits up to version 0.1.
     """
 
     plan: Plan
@@ -275,21 +275,21 @@ def together_of(facts: Facts) -> dict[str, str] | None:
 
 
 def library_of(facts: Facts) -> list[str]:
-    """Name who draws each run of the plan."""
+    """Name who draws each run of the plan. OpenDP drew wide noise for those who named its version."""
     own, opendp = f"dpserve {facts.versions[0]}", f"opendp {facts.versions[1]}"
-    found = []
+    named, found = bool(facts.versions[1]), []
     for release, _ in facts.plan.runs:
-        drawn = draws_by_opendp(release)
+        wide = is_wide(release)
         if facts.trust == "local":
             found.append("dpserve: integer coins from the operating system, by each owner's program")
         elif facts.trust == "two-aggregators":
-            found.append(
-                f"{'opendp' if drawn else 'dpserve: exact sampler'}, the whole noise by each of two aggregators"
-            )
-        elif drawn is None:
-            found.append(f"{own}: exact samplers; {opendp} for Laplace scales above 2^48 and Gaussian ones above 2^55")
+            drawer = "opendp" if wide and named else "dpserve: exact sampler"
+            found.append(f"{drawer}, the whole noise by each of two aggregators")
+        elif wide is None:
+            wider = f"; {opendp} for Laplace scales above 2^48 and Gaussian ones above 2^55" if named else ""
+            found.append(f"{own}: exact samplers{wider}")
         else:
-            found.append(f"{opendp}, asked by {own}" if drawn else f"{own}: exact sampler")
+            found.append(f"{opendp}, asked by {own}" if wide and named else f"{own}: exact sampler")
     return found
 
 

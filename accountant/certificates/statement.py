@@ -249,7 +249,7 @@ def implementation() -> tuple[tuple[str, str], ...]:
     return (
         ("dpserve", own),
         ("python", platform.python_version()),
-        *((name, version(name)) for name in ("numpy", "opendp")),
+        ("numpy", version("numpy")),
         ("environment", hashlib.sha256("\n".join(installed).encode()).hexdigest()),
         ("floats", "statistics are integers; samplers are exact; the one scale is rounded towards more noise"),
     )

@@ -1,6 +1,5 @@
-"""The only place where noise exists. Price and draw read one number. Samplers are exact, over OS entropy: randomized
-responses, and noise wider than 64 bits hold, are OpenDP's (`accountant.privacy.drawing` decides); all else is a few
-lines of our own, of uniform numbers with as many bits as tell.
+"""The only place where noise exists. Price and draw read one number. Samplers are exact, over OS entropy, of uniform
+numbers with as many bits as tell.
 
 Every mechanism takes exact integers (fixed-point statistics) and the query's integer sensitivity, so no float order
 and no float rounding can betray a row. Floating point appears once, in the scale, and is rounded towards more noise.
@@ -12,22 +11,22 @@ import os
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
-from decimal import Decimal, localcontext
+from decimal import Decimal
 from fractions import Fraction
-from functools import cache, cached_property, lru_cache, partial
-from math import ceil, nextafter
+from functools import cached_property, partial
+from math import ceil
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.errors import InputError
 from accountant.noise.exact_weights import (
     LEAST,
     NEAR,
     Numbers,
     block_ends,
     block_sums,
+    divisor,
     gap_sums,
     place,
     rough_weights,
@@ -35,18 +34,15 @@ from accountant.noise.exact_weights import (
     weight,
     width_of,
 )
-from accountant.noise.noise_buffer import Adding
-from accountant.privacy.drawing import is_drawn_by_opendp, scale_of
+from accountant.noise.noise_buffer import LARGEST, Adding
+from accountant.privacy.drawing import WIDEST_GAUSSIAN, WIDEST_LAPLACE, scale_of
 from accountant.privacy.events import BoundedRange, Gaussian, PureDp, SimpleEvent
 from accountant.privacy.selection import Distribution, Poisson
 from accountant.system.lazy_import import later
 
-domains, metrics = later("opendp.domains"), later("opendp.metrics")
-measurements, mod = later("opendp.measurements"), later("opendp.mod")  # a rehearsal draws nothing
 compiled = later("accountant.noise.compiled_weights")
 
 Integers = NDArray[np.int64]
-MAX_CATEGORIES = 2**16
 AT_ONCE = 1 << 15  # candidates: what they need stays near the processor
 
 
@@ -142,8 +138,8 @@ class DiscreteLaplace(_PureMechanism, Adding):
     def draw(self, values: Integers, sensitivity: int) -> Integers:
         """The noisy integers, of the shape (len(values),)."""
         scale, values = scale_of(sensitivity, self.epsilon), np.ascontiguousarray(values, np.int64)
-        if is_drawn_by_opendp(self.name, scale):
-            return np.asarray(_laplace(scale)(values), np.int64)
+        if scale > WIDEST_LAPLACE:
+            return _add_wide_noise(values, scale, 1)
         return self.added(values, scale, lambda count: _noise(scale, count, 1))
 
 
@@ -167,33 +163,9 @@ class DiscreteGaussian(Adding):
     def draw(self, values: Integers, sensitivity: int) -> Integers:
         """The noisy integers, of the shape (len(values),)."""
         scale, values = scale_of(sensitivity, self.noise_multiplier, 1), np.ascontiguousarray(values, np.int64)
-        if is_drawn_by_opendp(self.name, scale):
-            return np.asarray(_gaussian(scale)(values), np.int64)
+        if scale > WIDEST_GAUSSIAN:
+            return _add_wide_noise(values, scale)
         return self.added(values, scale, lambda count: _noise(scale, count))
-
-
-@dataclass(frozen=True)
-class RandomizedResponse(_PureMechanism):
-    """Each value, a category from 0 to categories - 1, is kept with chance e^epsilon / (e^epsilon + categories - 1),
-    rounded down, and is else one of the others. epsilon-DP where at most one value is replaced (Warner 1965).
-    """
-
-    name: ClassVar[str] = "randomized-response"
-    norm: ClassVar[str] = "replacement"
-    categories: int
-
-    def __post_init__(self) -> None:
-        if not 2 <= self.categories <= MAX_CATEGORIES:
-            raise InputError(f"categories={self.categories}: must be from 2 to {MAX_CATEGORIES}")
-
-    def draw(self, values: Integers, sensitivity: int) -> Integers:
-        """The answers, of the shape of `values`. InputError where `sensitivity` is not 1 or a value is no category."""
-        if sensitivity != 1:
-            raise InputError(f"sensitivity={sensitivity}: must be 1, as many values as a unit may replace")
-        if values.size and not 0 <= values.min() <= values.max() < self.categories:
-            raise InputError(f"values: must be categories from 0 to {self.categories - 1}")
-        answer = _randomized_response(self.categories, _keep(self.epsilon, self.categories))
-        return np.array([answer(int(value)) for value in values.ravel()], np.int64).reshape(values.shape)
 
 
 def _select(values: Integers, scale: float) -> Integers:
@@ -264,6 +236,25 @@ def _noise(scale: float, count: int, *power: int) -> Integers:
     return found[:count]
 
 
+def _add_wide_noise(values: Integers, scale: float, *power: int) -> Integers:
+    """Add noise wider than `_noise` has room for, clamped to 64 bits: (len(values),)."""
+    noisy = (value + _wide_noise(scale, *power) for value in values.tolist())
+    return np.array([min(max(each, -LARGEST - 1), LARGEST) for each in noisy], np.int64)
+
+
+def _wide_noise(scale: float, *power: int) -> int:
+    """Draw one number as `_noise` does, in integers of any size."""
+    width, square = width_of(scale), 1 if power else 2
+    block: int
+    while True:
+        (block,) = _blocks(np.frombuffer(os.urandom(8), np.uint64), scale, *power).tolist()
+        first = width * block
+        size, negative = first + secrets.randbelow(width), secrets.randbits(1)
+        kept = partial(weight, size**square - first**square, divisor(scale, square))
+        if _coin(int.from_bytes(os.urandom(8), "big"), Fraction(0), Fraction(1), kept) and (size or not negative):
+            return -size if negative else size
+
+
 def _blocks(uniform: NDArray[np.uint64], scale: float, *power: int) -> Integers:
     """The block of sizes in which each number falls, by inversion; more bits of it are drawn where 64 do not tell."""
     ended, holds = block_ends(scale, *power)
@@ -329,37 +320,6 @@ def _draw(slope: Fraction, offset: Fraction, shift: int) -> int:
         bits, uniform = bits + 64, uniform << 64 | int.from_bytes(os.urandom(8), "big")
         found = place(*run_sums(slope, offset, shift, bits), uniform, bits)
     return found
-
-
-def _keep(epsilon: Decimal, categories: int) -> float:
-    """The largest float that is at most e^epsilon / (e^epsilon + categories - 1)."""
-    with localcontext(prec=60):
-        weight = epsilon.exp()
-        exact = Fraction(weight / (weight + categories - 1)) * (1 - Fraction(1, 10**50))
-    near = float(exact)
-    return near if Fraction(near) <= exact else nextafter(near, 0.0)
-
-
-@cache
-def _integers() -> Any:
-    mod.enable_features("contrib")  # OpenDP's word for parts whose proof documents are public but not yet vetted
-    return domains.vector_domain(domains.atom_domain(T="i64"))
-
-
-@lru_cache(maxsize=256)
-def _laplace(scale: float) -> Any:
-    return measurements.make_laplace(_integers(), metrics.l1_distance(T="i64"), scale=scale)
-
-
-@lru_cache(maxsize=256)
-def _gaussian(scale: float) -> Any:
-    return measurements.make_gaussian(_integers(), metrics.l2_distance(T="f64"), scale=scale)
-
-
-@lru_cache(maxsize=256)
-def _randomized_response(categories: int, keep: float) -> Any:
-    _integers()
-    return measurements.make_randomized_response(list(range(categories)), keep, T="i64")
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ class Adding:
         return Ahead()
 
     def added(self, values: Integers, scale: float, draw: Draw) -> Integers:
-        """`values` and noise of this scale, clamped, as OpenDP clamps: what is made of a release."""
+        """`values` and noise of this scale, clamped: what is made of a release."""
         noise = self.ahead.take(values.size, scale, draw)
         total = values + noise
         wrapped = ((values ^ total) & (noise ^ total)) < 0

@@ -7,29 +7,28 @@ it follows by symmetry, to the right it only falls. In e^x it is convex, so chor
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
 from fractions import Fraction
 from functools import lru_cache
-from math import ceil, exp, expm1, frexp, log1p, sqrt
+from math import ceil, exp, expm1, frexp, log1p, sqrt, tanh
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.privacy import adaptive_rules
 from accountant.privacy.events import Event
 from accountant.privacy.renyi import compose_grid, epsilon_at
 
 Events = tuple[tuple[Event, int], ...]
 Floats = NDArray[np.float64]
+Left = tuple[Floats, Floats, NDArray[np.intp]]
 
 FINENESS = (512, 384, 256, 192, 128, 96, 64, 56, 48, 40, 32, 24, 20, 16, 12, 10, 8, 6, 4, 3)  # steps to a typical span
 MOST_WORK = 15_000_000  # inner operations; the finest grid that needs no more is taken
-FEW, FEW_PASSES = 24, 12_000  # boards that a process plays before it loads the compiled rules, and their passes
 WIDEST = 100  # of one release's epsilon
 TAIL = 1000  # the grid ends where Renyi DP gives delta / TAIL
 SLACK = 1e-9  # floating point of reading the result: relative in delta, absolute in epsilon
+STEP_SLACK = 1e-14  # floating point of one release: relative
 
 
 @dataclass(frozen=True)
@@ -116,35 +115,72 @@ def _short(step: Fraction) -> Fraction:
     return ceil(step / unit) * unit
 
 
-_PLAYED = [0]  # boards, of this process
-
-
-def load_rules() -> None:
-    """From here on every board of this process, and of its forks, is played by the compiled rules. Raises where they
-    cannot be loaded, and boards are played as before.
-    """
-    from accountant.privacy import adaptive_compiled  # loads numba
-
-    for rule in (adaptive_compiled.bounded, adaptive_compiled.pure):
-        rule(np.zeros(9), 1, 1.0, 1)
-
-
 def play(board: Board) -> Floats:
-    """V after every release, at 0, step, .., size * step.
-
-    The first few boards of a process by numpy, which takes nine times as long for each: a verifier plays one or two,
-    and to load the compiled rules takes as long as a dozen, unless something compiled is there already. Both are the
-    same operations.
-    """
-    bounded, pure = adaptive_rules.bounded, adaptive_rules.pure
-    _PLAYED[0] += 1
-    machine_code = sys.modules.get("accountant.system.numba_cache")  # not to be loaded by asking
-    compiled = machine_code is not None and machine_code.CodeFiles.loaded
-    if compiled or _PLAYED[0] > FEW or sum(count * steps for _, steps, count in board.moves) > FEW_PASSES:
-        from accountant.privacy import adaptive_compiled  # loads numba
-
-        bounded, pure = adaptive_compiled.bounded, adaptive_compiled.pure
+    """Compute V after every release, at 0, step, .., size * step."""
     values = np.zeros(board.size + 1)
     for is_bounded, steps, count in board.moves:
         values = (bounded if is_bounded else pure)(values, steps, board.step, count)
     return values
+
+
+def _left(steps: int, step: float) -> Left:
+    """Compute 1 - e^-x, e^-x and the place of V(x) for each V(-x), at x = steps h .. h."""
+    places = np.arange(steps, 0, -1)
+    more, share = ([each(-i * step) for i in places.tolist()] for each in (expm1, exp))
+    return -np.array(more), np.array(share), places
+
+
+def _widen(values: Floats, left: Left) -> Floats:
+    """Extend values at 0.. to -steps..: V(-x) = 1 - e^-x + e^-x V(x) to the left, the last value to the right."""
+    more, share, places = left
+    return np.concatenate((more + share * values.take(places, mode="clip"), values))
+
+
+def bounded(values: Floats, steps: int, step: float, count: int) -> Floats:
+    """Play `count` releases whose losses lie in [t - e, t], e = steps * step, at the worst t each time.
+
+    Between two grid points t the worst exceeds both ends by at most `rise` times `bend` (the proof's c2). Every t is a
+    row of the same values, shifted: all of them are asked at once, in buffers that are made once.
+    """
+    size, out, whole, grown = values.size, values.copy(), expm1(steps * step), exp(step)
+    moves, places, left = range(1, steps + 1), size + steps + 1, _left(steps + 1, step)
+    high = np.array([exp(j * step) * expm1((steps - j) * step) / whole for j in moves])[:, np.newaxis]
+    low = np.array([expm1(j * step) / whole for j in moves])[:, np.newaxis]
+    rise = np.array([exp((j - 1) * step) * tanh(step / 4) / whole for j in moves])[:, np.newaxis]
+    # bend[i] = e^h (V(x - h) - V(x - h + e)) - (V(x) - V(x + e)) at x = (i - steps) h, rounded up; not below 0
+    wide, bend, spare = np.empty(places + 2 * steps + 2), np.empty(places), np.empty(places)
+    near, far, bent = _shifted(wide, steps, size), _shifted(wide[steps:], steps, size), _shifted(bend, steps, size)
+    here, top, most = np.empty((steps + 1, size)), np.empty((steps, size)), spare[:size]
+    last, now = here[:-1], here[1:]
+    for _ in range(count):
+        wide[: steps + 1 + size] = _widen(out, left)
+        wide[steps + 1 + size :] = out[-1]
+        np.subtract(wide[:places], wide[steps : steps + places], out=bend)
+        np.multiply(bend, grown, out=bend)
+        np.subtract(wide[1 : 1 + places], wide[1 + steps : 1 + steps + places], out=spare)
+        np.maximum(np.subtract(bend, spare, out=bend), 0.0, out=bend)
+        np.add(bend, np.multiply(wide[:places], 1e-15 * grown, out=spare), out=bend)
+        here[0] = out
+        np.multiply(near, high, out=now)
+        np.add(now, np.multiply(far, low, out=top), out=now)
+        np.maximum(last, now, out=top)
+        np.add(top, np.multiply(bent, rise, out=now), out=top)
+        np.maximum(out, np.maximum.reduce(top, axis=0, out=most), out=out)
+        np.minimum(np.multiply(out, 1 + STEP_SLACK, out=out), 1.0, out=out)
+    return out
+
+
+def _shifted(values: Floats, steps: int, size: int) -> Floats:
+    """View `values` in rows: row j - 1 has `size` of them from place steps + 1 - j on, for j = 1..steps."""
+    stride = values.strides[0]
+    return np.lib.stride_tricks.as_strided(values[steps:], (steps, size), (-stride, stride), writeable=False)
+
+
+def pure(values: Floats, steps: int, step: float, count: int) -> Floats:
+    """Play `count` randomized responses of e = steps * step, the worst of the e-DP releases."""
+    size, out, yes, left = values.size, values, 1 / (1 + exp(-steps * step)), _left(steps, step)
+    for _ in range(count):
+        wide = np.concatenate((_widen(out, left), np.full(steps, out[-1])))
+        out = yes * wide[:size] + exp(-steps * step) * yes * wide[2 * steps : 2 * steps + size]
+        out = np.minimum(1.0, out * (1 + STEP_SLACK))
+    return out

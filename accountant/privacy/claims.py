@@ -66,7 +66,7 @@ def _gaussian_claim(plan: Plan, delta: Decimal) -> Claim | None:
 
 
 def _adaptive_claim(plan: Plan, delta: Decimal) -> Claim | None:
-    from accountant.privacy import adaptive  # loads a compiler, which most commands do without
+    from accountant.privacy import adaptive  # loads numpy
 
     epsilon = adaptive.epsilon_of(plan.events, delta)
     return None if epsilon is None else Claim(epsilon, delta, None, ADAPTIVE)

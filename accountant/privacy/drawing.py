@@ -1,7 +1,6 @@
-"""Who draws a release: dpserve's own exact samplers, or OpenDP.
+"""The scale of a draw: one number for the mechanism that draws and for whoever words a certificate.
 
-`accountant.noise.mechanisms` asks this module before it draws, and certificates ask it to name who drew: one answer for
-both. It imports no sampler, so verifiers can ask it too.
+It imports no sampler, so verifiers can ask it too.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from types import MappingProxyType
 from accountant.errors import InputError
 from accountant.privacy.events import Gaussian, Release, RepeatAndSelect
 
-WIDEST_GAUSSIAN, WIDEST_LAPLACE = 2.0**55, 2.0**48  # scales of our own noise: 64 bits hold its sizes
-OWN_UP_TO: Mapping[str, float] = MappingProxyType(  # by mechanism, the largest scale that dpserve draws itself
+WIDEST_GAUSSIAN, WIDEST_LAPLACE = 2.0**55, 2.0**48  # scales up to which 64 bits hold the sizes of noise
+WIDEST: Mapping[str, float] = MappingProxyType(  # by mechanism
     {
         "exponential": inf,
         "exponential-per-row": inf,
@@ -25,21 +24,10 @@ OWN_UP_TO: Mapping[str, float] = MappingProxyType(  # by mechanism, the largest 
         "permute-and-flip-per-row": inf,
         "discrete-laplace": WIDEST_LAPLACE,
         "discrete-gaussian": WIDEST_GAUSSIAN,
-        "randomized-response": 0.0,
         "one-of-k": inf,
     }
 )
 SELECTION = "private-selection"  # a random number of runs; the plan does not say by which mechanisms each run draws
-
-
-def is_drawn_by_opendp(mechanism: str, scale: float) -> bool:
-    """Tell whether OpenDP draws for this mechanism at this scale.
-
-    InputError where nobody is known to draw for it.
-    """
-    if mechanism not in OWN_UP_TO:
-        raise InputError(f"mechanism={mechanism:.80}: nobody is known to draw for it; name who does in OWN_UP_TO")
-    return scale > OWN_UP_TO[mechanism]
 
 
 @lru_cache(maxsize=256)
@@ -54,16 +42,20 @@ def round_up(exact: Fraction) -> float:
     return near if Fraction(near) >= exact else nextafter(near, inf)
 
 
-def draws_by_opendp(release: Release) -> bool | None:
-    """Tell whether OpenDP draws this release; None of a private selection, whose runs may differ.
+def is_wide(release: Release) -> bool | None:
+    """Tell whether its noise is wider than 64 bits hold; None of a private selection, whose runs may differ.
 
     InputError where nobody is known to draw for its mechanism.
     """
     if release.mechanism == SELECTION:
         return None
     event = release.event
-    if isinstance(event, Gaussian):
-        return is_drawn_by_opendp(release.mechanism, scale_of(release.sensitivity, event.noise_multiplier, 1))
     if isinstance(event, RepeatAndSelect):
         raise InputError(f"mechanism={release.mechanism:.80}: a choice among runs is made by {SELECTION}")
-    return is_drawn_by_opendp(release.mechanism, scale_of(release.sensitivity, event.epsilon))
+    if release.mechanism not in WIDEST:
+        raise InputError(f"mechanism={release.mechanism:.80}: nobody is known to draw for it; name it in WIDEST")
+    if isinstance(event, Gaussian):
+        scale = scale_of(release.sensitivity, event.noise_multiplier, 1)
+    else:
+        scale = scale_of(release.sensitivity, event.epsilon)
+    return scale > WIDEST[release.mechanism]

@@ -183,7 +183,7 @@ def _squared_mu(plan: Plan) -> Fraction | None:
 
 def _adaptive_delta(plan: Plan, epsilon: float, delta: float) -> float:
     """On the accountant's step, over a wider grid. Both are public choices: the bound holds whatever they are."""
-    from accountant.privacy.adaptive import board_of  # loads a compiler
+    from accountant.privacy.adaptive import board_of  # loads numpy
 
     board = board_of(plan.events, delta)
     return 1.0 if board is None else adaptive_delta(plan.events, epsilon, board.step, board.size + board.size // 8)

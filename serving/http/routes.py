@@ -30,7 +30,7 @@ from accountant.formats.canonical import whole_number
 from accountant.system import traces
 from serving.http import cookies, headers, rights
 from serving.process.config.limits import meter
-from serving.process.prices import PriceRequest
+from serving.process.prices import REQUEST, PriceRequest, run_for_request
 from serving.process.state import ServingState
 from serving.process.tokens import bearer, digest
 from serving.process.watch.access_log import ABOUT, ASKING, trail
@@ -38,8 +38,7 @@ from serving.process.watch.metrics import count_request, known_method, route_of
 from serving.wire import work_time
 from serving.wire.errors import ClientGone, NotReady, TakesTooLong, Unauthorized, error_response, in_protocol
 from serving.wire.request_bodies import let_go
-from training.planning.price_cache import WHERE
-from training.planning.price_calculation import while_wanted
+from training.planning.price_engine import ENGINE, run_while_wanted
 
 LOG = logging.getLogger("dpserve.serving")
 
@@ -190,7 +189,7 @@ async def with_prices(request: Request, work: Callable[..., T], *arguments: Any)
             pass
         given_up.set()
 
-    WHERE.set(PriceRequest(access(request).principal, given_up, while_wanted))
+    request.scope[REQUEST] = PriceRequest(access(request).principal, given_up, run_while_wanted)
     gone = asyncio.create_task(until_gone())
     try:
         return await in_thread(work, *arguments, limiter=PRICING)
@@ -207,6 +206,7 @@ class Doors:
 
     def __init__(self, app: ASGIApp, ours: Starlette) -> None:
         self.app, self.ours = app, ours
+        ENGINE.run = run_for_request  # whoever serves has prices worked out beside
         self._named = {
             (method, route.path): route
             for route in ours.routes

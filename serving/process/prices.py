@@ -12,6 +12,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from serving.process.watch.access_log import ASKING
 from serving.process.workers.price_desk import BUSY, FAILED, SOCKET, address
 from serving.wire.errors import ClientGone, NotReady, TooManyRequests
 
@@ -20,19 +21,27 @@ HERE = threading.Lock()  # where no desk answers: one at a time, or all threads 
 MOST_HERE = 8  # who wait for that
 WAITING_HERE = threading.Semaphore(MOST_HERE)
 SEND_SECONDS = 1.0
+REQUEST = "dpserve.prices"  # of the scope of a request that needs prices: its `PriceRequest`
+
+
+def run_for_request(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Work a price out in the turn of the request that this thread answers; here, where there is none."""
+    run = (ASKING.get() or {}).get(REQUEST)
+    return function(*arguments) if run is None else run(function, *arguments)
 
 
 class PriceRequest:
-    """What a request has worked out: for `caller`, until `given_up` is set."""
+    """Works prices out for one request: for `caller`, until `given_up` is set."""
 
-    def __init__(self, caller: str, given_up: threading.Event, work_out: Callable[..., Any]) -> None:
-        """`work_out`: where no desk answers, calls what comes second with what follows, while the first does not
-        raise."""
+    def __init__(self, caller: str, given_up: threading.Event, run_while_wanted: Callable[..., Any]) -> None:
+        """`run_while_wanted`: where no desk answers, calls what comes second with what follows, while the first does
+        not raise.
+        """
         self._caller, self._given_up = hashlib.sha256(caller.encode()).digest(), given_up
-        self._work_out = work_out
+        self._run_while_wanted = run_while_wanted
 
     def __call__(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """What it returns or raises. ClientGone where the request was given up meanwhile.
+        """Return or raise what the function does. ClientGone where the request was given up meanwhile.
 
         Raises:
             TooManyRequests: the caller, or all callers together, wait for too many prices.
@@ -75,7 +84,7 @@ class PriceRequest:
                 self._check()
             try:
                 self._check()
-                return self._work_out(self._check, function, *arguments)
+                return self._run_while_wanted(self._check, function, *arguments)
             finally:
                 HERE.release()
         finally:

@@ -4,6 +4,7 @@ the part has bits. Power 2 is the Gaussian's, 1 is Laplace's."""
 
 from __future__ import annotations
 
+import itertools
 from bisect import bisect_right
 from collections import Counter
 from decimal import Decimal, localcontext
@@ -239,26 +240,64 @@ def test_as_many_as_asked_for_however_few_are_kept(monkeypatch):
     assert mechanisms._noise(50.0, 0).shape == (0,)
 
 
-def test_noise_beyond_64_bits_is_drawn_by_opendp(monkeypatch):
-    """Sizes of our own fit 64 bits up to 8 scales and far beyond; wider noise is OpenDP's, which clamps."""
-    asked = []
-    monkeypatch.setattr(mechanisms, "_gaussian", lambda scale: asked.append(scale) or (lambda values: values))
-    draw = DiscreteGaussian(Decimal(2)).draw
-    draw(np.zeros(3, np.int64), 1 << 54)
-    assert asked == []
-    draw(np.zeros(3, np.int64), (1 << 54) + 1)
-    assert asked == [2.0**55 + 2**3]
+@POWERS
+@pytest.mark.parametrize("scale", [0.4, 3.0, 100.7, 2.0**56 * 1.37, 2.0**300])
+def test_wide_noise_has_the_same_law(monkeypatch, scale, power):
+    """A block by inversion, any place in it, a sign, and the chance that the block lacks: as of the others, above."""
+    width, ended, coins = exact_weights.width_of(scale), ends(scale, power), []
+
+    def coin(uniform, low, high, chance):
+        coins.append((uniform, low, high, *chance(200)))
+        return True
+
+    monkeypatch.setattr(mechanisms, "_coin", coin)
+    for turn in (ALL * k // 9 for k in range(9)):
+        block = bisect_right(ended, Fraction(2 * turn + 1, 2 * ALL))
+        for place, negative in itertools.product({0, width // 3, width - 1}, (0, 1)):
+            first, size = width * block, width * block + place
+            words = [turn.to_bytes(8, "little"), bytes(8)]  # for the block, and for the coin
+            monkeypatch.setattr(mechanisms.os, "urandom", lambda count, words=words: words.pop(0)[:count])
+            monkeypatch.setattr(mechanisms.secrets, "randbelow", lambda bound, place=place: place % bound)
+            monkeypatch.setattr(mechanisms.secrets, "randbits", lambda bits, sign=negative: sign)
+            if not size and negative:  # a zero is kept with one sign alone
+                with pytest.raises(IndexError):
+                    mechanisms._wide_noise(scale, *law_of(power))
+            else:
+                assert mechanisms._wide_noise(scale, *law_of(power)) == (-size if negative else size)
+            uniform, low, high, least, most = coins.pop()
+            assert (uniform, low, high, words) == (0, 0, 1, [])
+            assert least <= exact(size**power - first**power, scale, power) <= most
+            assert most - least <= Fraction(1, 2**200)
 
 
-def test_laplace_noise_beyond_64_bits_is_drawn_by_opendp(monkeypatch):
-    """Sizes of our own fit 64 bits up to scales of 2^48, with room for 2^15 of them; and sums are clamped."""
-    asked = []
-    monkeypatch.setattr(mechanisms, "_laplace", lambda scale: asked.append(scale) or (lambda values: values))
-    draw = DiscreteLaplace(Decimal("0.5")).draw
+@pytest.mark.statistical
+@POWERS
+def test_wide_noise_is_spread_as_it_should(power):
+    """False alarm: 1e-6."""
+    scale, count = 2.3, 20_000
+    drawn = Counter(mechanisms._wide_noise(scale, *law_of(power)) for _ in range(count))
+    sizes = range(-7, 8)
+    chances = np.array([float(exact(abs(size) ** power, scale, power)) for size in range(-80, 81)])
+    law = chances / chances.sum() * count
+    seen = [drawn[size] for size in sizes]
+    expected = [law[size + 80] for size in sizes]
+    assert chisquare([*seen, count - sum(seen)], [*expected, count - sum(expected)]).pvalue > 1e-6
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "limit"), [(DiscreteGaussian(Decimal(2)), 1 << 54), (DiscreteLaplace(Decimal("0.5")), 1 << 47)]
+)
+def test_noise_beyond_64_bits_is_drawn_in_larger_integers(monkeypatch, mechanism, limit):
+    """Sizes of the others fit 64 bits with room: 2^8 scales of the Gaussian, 2^15 of Laplace; and sums are clamped."""
+    asked, real = [], mechanisms._wide_noise
+    monkeypatch.setattr(mechanisms, "_wide_noise", lambda *law: asked.append(law) or real(*law))
     most = np.iinfo(np.int64).max
-    drawn = draw(np.array([most, -most] * 40), 1 << 47)
-    assert asked == []
-    assert {-most - 1, most} <= set(drawn.tolist())  # 40 of one sign: 2^-39
-    assert np.all((drawn > 0) == (np.arange(80) % 2 == 0))
-    draw(np.zeros(3, np.int64), (1 << 47) + 1)
-    assert asked == [2.0**48 + 2]
+    values = np.array([most, -most] * 40)
+    for sensitivity in (limit, 16 * limit):
+        drawn = mechanism.draw(values, sensitivity)
+        assert len(asked) == (0 if sensitivity == limit else 80)
+        assert {-most - 1, most} <= set(drawn.tolist())  # 40 of one sign: 2^-39
+        assert drawn.dtype == np.int64
+    asked.clear()
+    assert mechanism.draw(np.zeros(3, np.int64), limit + 16).shape == (3,)
+    assert {scale for scale, *_ in asked} == {float(2 * limit + 32)}

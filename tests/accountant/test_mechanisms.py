@@ -15,20 +15,17 @@ from math import inf, nextafter
 
 import numpy as np
 import pytest
-from bare_draws import bare_draws
 from exact_laws import exponential_law, permute_and_flip_law
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from accountant.errors import InputError
 from accountant.noise import mechanisms
 from accountant.noise.mechanisms import (
     DiscreteGaussian,
     DiscreteLaplace,
     ExponentialSelection,
     PermuteAndFlip,
-    RandomizedResponse,
 )
 from accountant.privacy.events import BoundedRange, Gaussian, PureDp
 
@@ -165,70 +162,6 @@ def test_price_and_draw_read_one_number(kind, event, norm):
     assert kind.norm == norm
     assert len(fields(kind)) == 1
     assert kind.__dataclass_params__.frozen
-
-
-@pytest.mark.statistical
-@pytest.mark.parametrize("categories", [2, 5])
-def test_law_of_randomized_response(categories):
-    """False alarm: 1e-6."""
-    with bare_draws():
-        drawn = RandomizedResponse(EPSILON, categories).draw(np.full(DRAWS, 1, dtype=np.int64), 1)
-
-    def law(factor):
-        weights = [np.exp(float(EPSILON) * factor) if k == 1 else 1.0 for k in range(categories)]
-        return {k: weight / sum(weights) for k, weight in enumerate(weights)}
-
-    assert_right_scale_only(Counter(drawn.tolist()), law)
-
-
-@given(st.integers(1, 100 * 10**9), st.sampled_from([2, 3, 100, 2**16]))
-def test_the_chance_of_the_truth_is_never_rounded_up(units, categories):
-    """exp by its series in fractions: the float lies at or below, and the next one above."""
-    epsilon = Decimal(units) / 10**9
-    keep = mechanisms._keep(epsilon, categories)
-    weight, term = Fraction(1), Fraction(1)
-    for k in range(1, 60):  # e^(epsilon / 1024), then squared ten times
-        term = term * Fraction(epsilon) / (1024 * k)
-        weight += term
-    for _ in range(10):
-        weight = Fraction(int(weight * weight * 10**80), 10**80)
-    exact = weight / (weight + categories - 1)
-    assert Fraction(keep) <= exact
-    assert Fraction(nextafter(keep, 1.0)) > exact * (1 - Fraction(1, 10**40))
-    assert 1 / categories <= keep < 1
-
-
-def test_randomized_response_keeps_its_domain_and_shape():
-    mechanism = RandomizedResponse(Decimal("0.5"), 3)
-    assert mechanism.event == PureDp(Decimal("0.5"))
-    assert mechanism.norm == "replacement"
-    drawn = mechanism.draw(np.array([[0, 1], [2, 2]]), 1)
-    assert drawn.shape == (2, 2)
-    assert set(drawn.ravel().tolist()) <= {0, 1, 2}
-    assert mechanism.draw(np.zeros(0, np.int64), 1).size == 0
-    for bad in ([3], [-1]):
-        with pytest.raises(InputError, match="categories"):
-            mechanism.draw(np.array(bad), 1)
-    with pytest.raises(InputError, match="sensitivity=2"):
-        mechanism.draw(np.array([0]), 2)
-    for categories in (0, 1, 2**16 + 1):
-        with pytest.raises(InputError, match="categories"):
-            RandomizedResponse(Decimal(1), categories)
-
-
-@pytest.mark.parametrize("kind", [ExponentialSelection, DiscreteLaplace, DiscreteGaussian, RandomizedResponse])
-def test_draws_without_the_wrapper_are_of_the_same_kind(kind):
-    """As the helper draws, whose law is held against the exact one above: what leaves no choice comes out alike."""
-    sizes = {DiscreteGaussian: "0.01", ExponentialSelection: "1000"}
-    mechanism = kind(Decimal(sizes.get(kind, "100")), *[5] * (kind is RandomizedResponse))
-    values = np.array([3, 0, 4, 1, 2])[::-1]  # not contiguous
-    wrapped = mechanism.draw(values, 1)
-    with bare_draws():
-        bare = mechanism.draw(values, 1)
-    assert type(bare) is type(wrapped)
-    assert np.asarray(bare).dtype == np.asarray(wrapped).dtype
-    assert np.array_equal(bare, wrapped)
-    assert np.array_equal(bare, 2 if kind is ExponentialSelection else values)
 
 
 def test_numpy_seed_has_no_say():

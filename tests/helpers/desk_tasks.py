@@ -7,7 +7,6 @@ import signal
 import time
 
 from accountant.errors import BudgetRefused
-from accountant.privacy import adaptive, adaptive_rules
 from serving.process.workers.price_desk import MEMORY_BYTES
 
 
@@ -26,9 +25,3 @@ def too_large() -> int:
 
 def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
-
-
-def board_without_numpy() -> float:
-    """A board of the claims, by the compiled rules alone."""
-    adaptive_rules.bounded = adaptive_rules.pure = None  # type: ignore[assignment]
-    return float(adaptive.play(adaptive.Board(0.01, 100, ((True, 5, 3),)))[0])

@@ -70,16 +70,12 @@ def install() -> None:
     def noised(self, values, sensitivity):
         return (number(values) + np.arange(np.size(values), dtype=np.int64) * 31).reshape(np.shape(values)) % 997 - 400
 
-    def answered(self, values, sensitivity):
-        return (number(values) + np.arange(values.size)).reshape(values.shape) % self.categories
-
     for kind in (mechanisms.ExponentialSelection, mechanisms.PermuteAndFlip):
         kind.draw = selected
     for kind in (mechanisms.ExponentialSelections, mechanisms.PermuteAndFlips):
         kind.draw = selected_each
     for kind in (mechanisms.DiscreteLaplace, mechanisms.DiscreteGaussian):
         kind.draw = noised
-    mechanisms.RandomizedResponse.draw = answered
     mechanisms.draw_runs = lambda distribution: 3
     real = private_keys.KeyStore.mac
     private_keys.KeyStore.mac = lambda self: Named(real(self))

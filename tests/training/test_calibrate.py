@@ -114,11 +114,7 @@ def test_within_cheap_bounds_it_finds_what_costs_no_more_and_asks_no_dear_one(tr
     target, public = Budget.of("0.5", "0.000001"), public_of(Relation.ADD_REMOVE)
     recipe = calibrate(learner, public, target)
     trials.clear()
-    before = module.WITHIN.set(CHEAP_BOUNDS)
-    try:
-        floor = calibrate(learner, public, target)
-    finally:
-        module.WITHIN.reset(before)
+    floor = calibrate(learner, public, target, within=CHEAP_BOUNDS)
     assert trials == []
     assert floor.claim == claim(floor.plan, target.delta, CHEAP_BOUNDS)
     assert Decimal("0.4999") < floor.claim.epsilon <= target.epsilon

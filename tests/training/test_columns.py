@@ -29,7 +29,7 @@ from training.learners import LEARNERS
 from training.learners.boosting.lazybb import LazyBB
 from training.learners.docs import learners_to_json
 from training.measuring.worth.evaluate import AskedWorth, check_fits
-from training.planning import plans, price_calculation
+from training.planning import plans, price_engine
 from training.planning.plans import Asked
 from training.rows.cluster.driver import manifest
 from training.rows.schema.schema import parse_schema, schema_of
@@ -257,12 +257,12 @@ def test_all_runs_of_a_tuned_job_read_the_same(home):
 def test_names_and_plan_share_the_room_of_an_entry(monkeypatch):
     text = canonical.encode({"features": "age,colour"}).decode()
     public = Public.of(parse_schema(SCHEMA.encode()), Relation.ADD_REMOVE, Budget.of("1", "1e-6"), False)
-    plan = price_calculation.offer("lazybb", text, public).recipe.plan
-    monkeypatch.setattr(price_calculation, "MOST_PLAN", len(canonical.encode(plan.to_json())) + len(text))
-    price_calculation.offer("lazybb", text, public)
-    monkeypatch.setattr(price_calculation, "MOST_PLAN", price_calculation.MOST_PLAN - 1)
+    plan = price_engine.offer("lazybb", text, public).recipe.plan
+    monkeypatch.setattr(price_engine, "MAX_PLAN_BYTES", len(canonical.encode(plan.to_json())) + len(text))
+    price_engine.offer("lazybb", text, public)
+    monkeypatch.setattr(price_engine, "MAX_PLAN_BYTES", price_engine.MAX_PLAN_BYTES - 1)
     with pytest.raises(InputError, match="an entry of the ledger does not hold them"):
-        price_calculation.offer("lazybb", text, public)
+        price_engine.offer("lazybb", text, public)
 
 
 @pytest.mark.parametrize("frame", [True, False], ids=["a frame", "an array"])

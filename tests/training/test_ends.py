@@ -27,7 +27,7 @@ from training.learners.boosting.bdpe import SplitRisks
 from training.learners.forest import _logit
 from training.planning import plans
 from training.planning.plans import Asked
-from training.planning.price_calculation import offer
+from training.planning.price_engine import offer
 from training.rows.partitions import rows as rows_module
 from training.rows.partitions.rows import FEW_ROWS, MOST_ROWS
 from training.rows.schema.schema import parse_schema

@@ -38,7 +38,7 @@ from models.store.loading import load_verified
 from training.datasets.datasets import register
 from training.jobs import job, queue
 from training.learners import LEARNERS
-from training.planning import plans, price_cache
+from training.planning import plans, price_engine
 from training.planning.job_views import dataset_to_json, job_to_json
 from training.planning.plans import Asked
 from training.rows.schema.schema import schema_of
@@ -144,7 +144,7 @@ def test_a_job_beyond_the_budget_is_refused_with_what_would_fit(adult):
 
 def test_far_too_much_is_refused_in_the_same_words_as_after_the_whole_search(adult, monkeypatch):
     searched, said = [], []
-    monkeypatch.setattr(plans, "offer_for", lambda *asked: (searched.append(asked), price_cache.offer_for(*asked))[1])
+    monkeypatch.setattr(plans, "offer_for", lambda *asked: (searched.append(asked), price_engine.offer_for(*asked))[1])
     for far, searches in ((plans.FAR, 0), (10**9, 1)):
         monkeypatch.setattr(plans, "FAR", far)
         with pytest.raises(BudgetRefused) as refused:

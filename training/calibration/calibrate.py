@@ -33,9 +33,6 @@ DIGIT = 1e-6  # that claims are rounded up to
 # Called before each rehearsal and each claim: raises where nobody waits for what they are made for any more.
 STILL_WANTED: ContextVar[Callable[[], None]] = ContextVar("dpserve.still_wanted", default=lambda: None)
 
-# The bounds that a calibration may claim by. With fewer than all of them, what it finds costs no more than the job.
-WITHIN: ContextVar[tuple[str, ...]] = ContextVar("dpserve.within", default=BOUNDS)
-
 
 class Trial(Protocol):
     """A recipe at so many nano-units, its claim by these of `BOUNDS`."""
@@ -51,12 +48,21 @@ def rehearse(learner: Rehearsable, public: Public, unit: Decimal) -> Plan:
     return rehearsal.plan
 
 
-def calibrate(learner: Rehearsable, public: Public, target: Budget, guess: Decimal | None = None) -> Recipe:
-    """Recipe with the largest unit whose claim at target.delta is at most target.epsilon, nearly: by the
-    bounds that are cheap, and from there upwards by all of them. With a `guess`, in few trials from
-    there. InputError where no unit fits, or what fits has a claim of 0.
+def calibrate(
+    learner: Rehearsable,
+    public: Public,
+    target: Budget,
+    guess: Decimal | None = None,
+    within: tuple[str, ...] = BOUNDS,
+) -> Recipe:
+    """Find the largest unit whose claim at target.delta is at most target.epsilon, nearly.
+
+    The bounds that are cheap are asked first, and from there upwards all of them. InputError where no unit fits, or
+    what fits has a claim of 0.
+
+    guess: a unit to begin at, which saves trials.
+    within: the bounds to claim by. With fewer than all of them, what is found costs no more than the job.
     """
-    within = WITHIN.get()
 
     @lru_cache(maxsize=2)  # the last cheap trial is the first of the others
     def rehearsed(unit: int) -> tuple[Rehearsal, Plan, Any]:

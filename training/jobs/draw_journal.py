@@ -212,7 +212,7 @@ def boot() -> str:
 def code() -> str:
     """sha256 of what plays a plan: our own sources, and the versions of what they compute with."""
     digest = hashlib.sha256()
-    for each in ("numpy", "numba", "opendp"):
+    for each in ("numpy", "numba"):
         digest.update(f"{each} {version(each)}\n".encode())
     for path in sorted(path for room in ("accountant", "models", "training") for path in (ROOMS / room).rglob("*.py")):
         digest.update(f"{path.relative_to(ROOMS)}\n".encode())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import ClassVar
 
+from accountant.privacy.claims import BOUNDS
 from models.forms.ensemble import Ensemble
 from training.learners import LEARNERS
 from training.learners.base.private_learner import PrivateClassifier, PrivateLearner, PrivateRegressor
@@ -28,9 +29,9 @@ class AutoLearner(PrivateLearner):
         """InputError where no learner takes such a job."""
         choose(public)
 
-    def recipe(self, public: Public) -> Recipe:
-        """The chosen learner's."""
-        return _chosen(public).recipe(public)
+    def recipe(self, public: Public, bounds: tuple[str, ...] = BOUNDS) -> Recipe:
+        """Return the chosen learner's."""
+        return _chosen(public).recipe(public, bounds)
 
     def rounds_for(self, public: Public) -> int:
         """The chosen learner's."""

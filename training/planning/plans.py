@@ -26,7 +26,7 @@ from training.learners.choice import choose
 from training.learners.expected import Expected, expected
 from training.learners.job_words import AUTO, CHOSEN, CLOSES, chosen_to_json, window_to_json
 from training.learners.parameters import learner_of, stored
-from training.planning.price_cache import fit_for, floor_for, known_references, offer_for, references_for, telling
+from training.planning.price_engine import fit_for, floor_for, known_references, offer_for, references_for
 from training.rows.partitions.rows import MOST_ROWS, most_rows_of
 from training.rows.schema.schema import Schema, schema_of, which_target
 from training.session.learner import Learner, Recipe
@@ -209,15 +209,13 @@ def jobs_left(home: Home, dataset: Dataset) -> dict[str, int]:
     can learn, the dearest's. Of a dataset that has grown: on the block that `left` speaks of.
     """
     dataset = roomiest(dataset)
-    with telling(home):
-        return _counted(dataset, [references_for(public) for public in _references(home, dataset)])
+    return _counted(dataset, [references_for(public) for public in _references(home, dataset)])
 
 
 def known_jobs_left(home: Home, dataset: Dataset) -> dict[str, int] | None:
     """The same where it was asked for before, at once; None else. It changes with every job: the prices do not."""
     dataset = roomiest(dataset)
-    with telling(home):
-        known = [known_references(public) for public in _references(home, dataset)]
+    known = [known_references(public) for public in _references(home, dataset)]
     priced = [each for each in known if each is not None]
     return _counted(dataset, priced) if len(priced) == len(known) else None
 

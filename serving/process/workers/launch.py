@@ -39,7 +39,7 @@ SERVICE = "serving.service:DpserveService"
 OURS = (
     SERVICE.partition(":")[0],
     "training.jobs.queue",
-    "training.planning.price_calculation",
+    "training.planning.price_engine",
     "training.datasets.drafts.steps",
     "serving.cli.app",
 )
@@ -104,7 +104,7 @@ def load() -> None:
     with loading():
         for name in (*OURS, *OTHERS):
             import_module(name)
-        import_module("training.planning.price_calculation").warm()
+        import_module("training.planning.price_engine").warm()
 
 
 def server_environment(base: Mapping[str, str], home: Path, port: int, workers: int | None) -> dict[str, str]:

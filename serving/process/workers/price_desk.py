@@ -39,7 +39,6 @@ MOST = 64  # of all
 AT_ONCE = max(2, processors() // 2)  # forks; a single caller has one, so a second one is there for the others
 MEMORY_BYTES = 2 << 30  # that a fork may take beside what it begins with
 CALLER_BYTES = 32  # a digest
-MANY = 4  # prices, after which the desk loads what makes each of the next ones take a third of the time
 LOOK_SECONDS = 1.0
 GO, BUSY, DONE, FAILED = "go", "busy", "done", "failed"
 
@@ -74,7 +73,6 @@ class Desk:
         self._running: list[Asked] = []
         self._turns = Counter[bytes]()  # when each caller last had one
         self._clock = 0
-        self._prepared = False
         self._selector.register(listener, selectors.EVENT_READ)
 
     def work(self, parent: int) -> None:
@@ -140,15 +138,6 @@ class Desk:
         self._running.remove(asked)
         if not any(each.caller == asked.caller for each in self._waiting) and len(self._turns) > MOST:
             del self._turns[asked.caller]
-        if self._clock >= MANY and not self._prepared and not self._waiting and not self._running:
-            self._prepared = True
-            try:
-                with loading():
-                    import_module(
-                        "training.planning.price_calculation"
-                    ).warm_for_many()  # forks begin with what is loaded here
-            except Exception:  # a compiler that finds no folder to keep its code in, say: prices go on, slower
-                LOG.warning("prices stay slow: what makes them quick cannot be loaded", exc_info=True)
 
     def _forget(self, asked: Asked, keep: bool = False) -> None:
         self._selector.unregister(asked.wire)
@@ -200,7 +189,7 @@ def main(place: Path, parent: int) -> None:
     place.unlink(missing_ok=True)
     began = time.monotonic()
     with loading():
-        import_module("training.planning.price_calculation").warm()
+        import_module("training.planning.price_engine").warm()
     with socket.socket(socket.AF_UNIX) as listener:
         with address(place) as near:
             listener.bind(near)

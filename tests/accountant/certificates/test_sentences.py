@@ -11,7 +11,6 @@ import subprocess
 import sys
 from dataclasses import replace
 from decimal import Decimal
-from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -29,9 +28,9 @@ from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.records import OWNER, Unit
 from accountant.ledger.families.schema_profiles import SchemaProfile
 from accountant.ledger.families.windows import Block
-from accountant.noise.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialSelection, RandomizedResponse
+from accountant.noise.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialSelection
 from accountant.privacy.budget import Budget, Relation
-from accountant.privacy.drawing import OWN_UP_TO, draws_by_opendp, is_drawn_by_opendp
+from accountant.privacy.drawing import is_wide
 from accountant.privacy.events import BoundedRange, Gaussian, Plan, PureDp, Release, RepeatAndSelect
 from accountant.privacy.selection import Poisson
 from models.store.loading import sentences_of
@@ -121,7 +120,7 @@ def test_each_combination_says_what_its_plan_did(asked, rows, profiles):
     assert (found["notCovered"][0] == sentences.PUBLIC_SCHEMA) == (not profiles)
     assert found["dataset"]["growth"] == {"state": growth, "promise": sentences.GROWTH[growth]}
     assert all("exact sampler" in run["library"] for run in found["mechanisms"])
-    assert ("opendp" in json.dumps(found["mechanisms"])) == (asked == "tuned")  # whose runs may be of any scale
+    assert "opendp" not in json.dumps([found["mechanisms"], found["implementation"]])
     assert ("together" in found["dataset"]) == bool(profiles)
     sentences.check(found)
 
@@ -251,30 +250,36 @@ def test_a_purpose_that_is_not_on_the_list_is_refused():
     assert {kind_of(purpose + end) for purpose in PURPOSES for end in ("", WEIGHING, each)} < set(ReleaseKind)
 
 
-def test_who_draws_is_named_by_who_draws(monkeypatch):
-    """OpenDP is called exactly where its name is told: on both sides of each limit."""
-    from accountant.noise import mechanisms
-
-    asked = []
-    for name in ("_laplace", "_gaussian", "_randomized_response"):
-        monkeypatch.setattr(mechanisms, name, lambda *scale: asked.append(scale) or (lambda values: values))
-    import numpy as np
-
-    zeros = np.zeros(2, np.int64)
+def test_who_draws_is_named_by_who_draws():
+    """Certificates that name OpenDP's version were issued when it drew what is wider than 64 bits: on both sides."""
     laplace, gaussian = DiscreteLaplace(Decimal(1)), DiscreteGaussian(Decimal(2))
-    for mechanism, sensitivity in (
-        (laplace, 1), (laplace, 2**48), (laplace, 2**48 + 1), (gaussian, 1), (gaussian, 2**54), (gaussian, 2**54 + 16),
-        (ExponentialSelection(Decimal(1)), 2**60), (RandomizedResponse(Decimal(1), 2), 1),
+    for mechanism, sensitivity, wide in (
+        (laplace, 1, False), (laplace, 2**48, False), (laplace, 2**48 + 1, True), (gaussian, 1, False),
+        (gaussian, 2**54, False), (gaussian, 2**54 + 16, True), (ExponentialSelection(Decimal(1)), 2**60, False),
     ):  # fmt: skip
-        asked.clear()
-        mechanism.draw(zeros, sensitivity)
         release = Release("count rows per bin", mechanism.name, mechanism.norm, sensitivity, mechanism.event)
-        assert draws_by_opendp(release) is bool(asked)
-        number = release.event.noise_multiplier if isinstance(release.event, Gaussian) else 1 / release.event.epsilon
-        limit = OWN_UP_TO[mechanism.name]
-        assert bool(asked) == (limit == 0 or (limit < 2.0**60 and Fraction(sensitivity) * Fraction(number) > limit))
+        assert is_wide(release) is wide
+        own, other = "dpserve 0.2.0: exact sampler", "opendp 0.16.0, asked by dpserve 0.2.0"
+        for opendp, drawer in (("", own), ("0.16.0", other)):
+            facts = sentences.facts_of(stated(Plan.of([release]), DATASETS["records"][0]))
+            facts = replace(facts, versions=("0.2.0", opendp))
+            assert sentences.library_of(facts) == [drawer if wide else own]
     with pytest.raises(InputError, match="nobody is known to draw"):
-        is_drawn_by_opendp("a new one", 1.0)
+        is_wide(Release("count rows per bin", "a new one", "l1", 1, PureDp(Decimal(1))))
+
+
+def test_tuned_certificates_that_name_opendp_verify():
+    plan, about = Plan.of(PLANS["tuned"]), DATASETS["records"][0]
+    before = stated(plan, about)
+    own = f"dpserve {before['implementation']['dpserve']}: exact samplers"
+    assert before["mechanisms"][-1]["library"] == own
+    before["implementation"]["opendp"] = "0.16.0"
+    with pytest.raises(CertificateInvalid):
+        entered(before, plan, about)
+    for run in before["mechanisms"]:
+        if run["library"] == own:
+            run["library"] += "; opendp 0.16.0 for Laplace scales above 2^48 and Gaussian ones above 2^55"
+    entered(before, plan, about)
 
 
 def test_owners_are_told_of_public_rows_only_where_there_are_some():

@@ -27,8 +27,8 @@ from serving.cli.app import app, run
 from serving.cli.train import parameters
 from training.jobs.job import submit
 from training.kinds import job_steps
-from training.planning import price_cache
 from training.planning.plans import Asked
+from training.planning.price_engine import ENGINE
 from training.session.session import Rehearsal
 
 pytestmark = pytest.mark.slow
@@ -168,8 +168,7 @@ def test_dataset_show_has_the_keys_programs_rely_on(home, said):
     assert {line["quota"] for line in body.pop("quotas")} <= {None}
     assert body.pop("forecast").keys() == {"share_per_day", "days_left", "used_up_on"}
     assert said("dataset", "list")[1] == {"datasets": [body]}
-    shutil.rmtree(home / "prices")
-    forget()
+    ENGINE.forget()
     assert said("dataset", "list")[1] == {"datasets": [body]}  # worked out again, for programs
 
 
@@ -639,7 +638,6 @@ def test_light_commands_stay_light(home):
         ("ledger audit", {"sklearn", "bentoml", "pyarrow", "opendp", "numba", "scipy", "onnx"}),
         (f"verify {home / 'models' / 'adult' / '1'}", {"sklearn", "bentoml", "pyarrow", "opendp", "numba", "scipy"}),
         ("plan adult --learner lazybb --epsilon 0.2", light | {"scipy", "vl_convert", "training.jobs.job"}),
-        ("plan adult --learner lazybb --epsilon 0.2", light | {"scipy", "training.planning.price_calculation"}),
         ("; ".join(f"plan adult --learner {name} --epsilon 0.2" for name in ("lazybb-tree", "ebm", "forest")), light),
         ("dataset show adult; plan adult --learner lazybb --epsilon 50", light),
         ("learner list", {"sklearn", "bentoml"}),
@@ -681,46 +679,26 @@ def test_commands_that_compute_nothing_load_no_compiler_and_no_learner(home, wor
     assert done.stdout.splitlines()[-1] == "set()"
 
 
-def test_a_price_that_was_told_is_told_again_without_a_rehearsal(home, said, monkeypatch):
-    """What is kept is public and is never charged: a lie in it is told at most, and a spoilt file is passed over."""
+def test_a_price_is_worked_out_once_in_a_process(home, said, monkeypatch):
+    """And nothing of it outlives the process: the next one says the same, and leaves no file in the home."""
     rehearsed = []
     monkeypatch.setattr(Rehearsal, "__init__", lambda self, *given: rehearsed.append(given) or BLANK(self, *given))
-    asked = ("plan", "adult", "--learner", "lazybb", "--set", "rounds=7", "--epsilon")
-    for epsilon, most in (("0.21", 2), ("50", 12)):
-        forget()
-        _, first, _ = said(*asked, epsilon)
-        assert 0 < len(rehearsed) <= most
-        forget()
+    plan = ("plan", "adult", "--learner", "lazybb", "--set", "rounds=7", "--epsilon")
+    for words, most in (((*plan, "0.21"), 2), ((*plan, "50"), 12), (("dataset", "show", "adult"), 40)):
+        ENGINE.forget()
         rehearsed.clear()
-        assert said(*asked, epsilon)[1] == first
+        _, first, _ = said(*words)
+        assert 0 < len(rehearsed) <= most
+        rehearsed.clear()
+        assert said(*words)[1] == first
         assert not rehearsed
-    _, shown, _ = said("dataset", "show", "adult")
-    rehearsed.clear()
-    forget()
-    assert said("dataset", "show", "adult")[1] == shown
-    assert not rehearsed
-    for kept in (home / "prices").iterdir():
-        assert stat.S_IMODE(kept.stat().st_mode) == 0o600
-        kept.write_bytes(kept.read_bytes().replace(b"0.21", b"0.01"))
-    forget()
-    assert said(*asked, "0.21")[1]["epsilon"] == "0.21"
-    assert rehearsed
-    rehearsed.clear()
-    forget()
-    _, trained, _ = said("train", *asked[1:], "0.21")
-    assert rehearsed
-    assert trained["epsilon"] == "0.21"
-    forget()
-    assert said(*asked, "0.21")[1]["left"]["jobs"] < said(*asked, "0.11")[1]["left"]["jobs"]
+        ENGINE.forget()
+        assert said(*words)[1] == first
+        assert rehearsed
+    assert not (home / "prices").exists()
 
 
 BLANK = Rehearsal.__init__
-
-
-def forget():
-    """As a new process: nothing is remembered but what is kept."""
-    for remembered in (price_cache._told, price_cache._worked_out, price_cache._kept_before):
-        remembered.cache_clear()
 
 
 @pytest.mark.parametrize(

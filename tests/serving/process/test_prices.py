@@ -13,7 +13,7 @@ from contextlib import suppress
 
 import psutil
 import pytest
-from desk_tasks import board_without_numpy, die, refuse, too_large, wait
+from desk_tasks import die, refuse, too_large, wait
 from small_home import ROOT, until
 
 from accountant.errors import BudgetRefused, InputError
@@ -22,9 +22,9 @@ from accountant.privacy.budget import Budget, Relation
 from models.features.features import BooleanFeature
 from serving.process import prices
 from serving.process.prices import PriceRequest
-from serving.process.workers.price_desk import MANY, MOST, MOST_OF_ONE, SOCKET, address
+from serving.process.workers.price_desk import MOST, MOST_OF_ONE, SOCKET, address
 from serving.wire.errors import ClientGone, NotReady, TooManyRequests
-from training.planning.price_calculation import offer, while_wanted
+from training.planning.price_engine import offer, run_while_wanted
 from training.session.session import Public
 from training.tuning.tune import Tuning, tuned_of
 
@@ -72,7 +72,7 @@ def listens(place):
 def ask(desk):
     """Asks in threads of its own; what still runs at the end is given up."""
     given_up, threads = threading.Event(), ThreadPoolExecutor(MOST + 20)
-    yield lambda caller, *what: threads.submit(PriceRequest(caller, given_up, while_wanted), *what)
+    yield lambda caller, *what: threads.submit(PriceRequest(caller, given_up, run_while_wanted), *what)
     given_up.set()
     threads.shutdown()
     until(lambda: not desk.children(), "nothing goes on for nobody")
@@ -87,37 +87,6 @@ def test_it_is_worked_out_elsewhere_one_after_the_other(ask, desk):
     found = [ask("a", wait, 0.0).result() for _ in range(3)]
     assert len({os.getpid(), desk.pid, *found}) == 5
     assert psutil.Process().nice() < desk.nice()
-
-
-@pytest.mark.slow
-def test_after_a_few_prices_the_desk_has_the_compiler_for_the_next_ones(ask, desk):
-    for _ in range(MANY):
-        ask("a", wait, 0.0).result()
-    until(lambda: any("llvmlite" in each.path for each in desk.memory_maps()), "it is loaded")
-    assert ask("a", board_without_numpy).result() > 0
-
-
-@pytest.mark.slow
-def test_a_desk_that_cannot_load_what_makes_prices_quick_goes_on(tmp_path):
-    """The compiler has no folder to keep its code in: every fork still answers, by the slow rules."""
-    place = tmp_path / "prices"
-    code = "import sys; from training import work_out; work_out.warm_for_many = lambda: 1 / 0; "
-    code += "from pathlib import Path; from serving.process.workers.price_desk import main; "
-    code += "main(Path(sys.argv[1]), int(sys.argv[2]))"
-    path = f"{ROOT}:{ROOT / 'tests' / 'helpers'}"
-    command = [sys.executable, "-c", code, str(place), str(os.getpid())]
-    with pytest.MonkeyPatch.context() as patch, (tmp_path / "log").open("wb") as log:
-        process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}, cwd=ROOT, stdout=log, stderr=log)
-        patch.setenv(SOCKET, str(place))
-        until(lambda: listens(place), "the desk listens")
-        asked = PriceRequest("a", threading.Event(), while_wanted)
-        found = [asked(wait, 0.0) for _ in range(MANY)]
-        until(lambda: "ZeroDivisionError" in (tmp_path / "log").read_text(), "it says so in the log")
-        found.append(asked(wait, 0.0))
-        assert process.poll() is None
-        process.kill()
-        process.wait()
-    assert os.getpid() not in found
 
 
 def test_errors_come_back_as_they_were_raised(ask):
@@ -165,7 +134,7 @@ def test_all_callers_together_are_bounded_as_well(ask):
 def test_what_nobody_waits_for_ends(desk):
     for given_up_while in ("it runs", "it waits"):
         given_up, threads = threading.Event(), ThreadPoolExecutor(2)
-        found = [threads.submit(PriceRequest("gone", given_up, while_wanted), wait, LONG) for _ in range(2)]
+        found = [threads.submit(PriceRequest("gone", given_up, run_while_wanted), wait, LONG) for _ in range(2)]
         forks(desk, 1)
         given_up.set()
         for each in found:
@@ -182,7 +151,7 @@ def test_without_a_desk_what_is_given_up_ends_as_well(monkeypatch):
     tuned = tuned_of("ebm", None, Tuning({"epochs": [*range(4001, 4065)]}), pure=False)
     asked = canonical.encode(dict(tuned.stored())).decode()
     with ThreadPoolExecutor(1) as threads:
-        found = threads.submit(PriceRequest("a", given_up, while_wanted), offer, "ebm", asked, PUBLIC)
+        found = threads.submit(PriceRequest("a", given_up, run_while_wanted), offer, "ebm", asked, PUBLIC)
         time.sleep(1)
         assert prices.HERE.locked()
         assert not found.done()
@@ -205,13 +174,14 @@ def test_a_desk_that_is_not_there_leaves_one_at_a_time_to_this_process(monkeypat
         time.sleep(0.02)
         together.pop()
 
-    found = [threads.submit(PriceRequest("a", given_up, while_wanted), work) for _ in range(prices.MOST_HERE)]
+    found = [threads.submit(PriceRequest("a", given_up, run_while_wanted), work) for _ in range(prices.MOST_HERE)]
     assert [each.result() for each in found] == [None] * prices.MOST_HERE
     assert max(most) == 1
     with prices.HERE:
-        waiting = [threads.submit(PriceRequest("a", given_up, while_wanted), work) for _ in range(prices.MOST_HERE)]
+        waiting = [threads.submit(PriceRequest("a", given_up, run_while_wanted), work) for _ in range(prices.MOST_HERE)]
         until(lambda: prices.WAITING_HERE._value == 0, "all of them wait")
-        until(lambda: refused(threads.submit(PriceRequest("b", given_up, while_wanted), work)), "nobody else may wait")
+        other = PriceRequest("b", given_up, run_while_wanted)
+        until(lambda: refused(threads.submit(other, work)), "nobody else may wait")
         given_up.set()
         for each in waiting:
             with pytest.raises(ClientGone):

@@ -12,7 +12,6 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from bare_draws import bare_draws
 from exact_laws import log_sum, neighbours, public_of, rows_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -171,8 +170,7 @@ def test_what_is_played_follows_the_exact_law(monkeypatch):
     run, owners, first = law_of_one_run(best, rows, len(DATA))
     law = np.exp(law_of_the_best(job.distribution, run))
     none, law = law[0], law[1:].reshape(run.shape)
-    with bare_draws():
-        seen = [best.play(rows, lambda done, total: None) for _ in range(draws)]
+    seen = [best.play(rows, lambda done, total: None) for _ in range(draws)]
     counts = Counter(outcome.setting for outcome in seen)
     chances = np.array([none, *(law[owners == index].sum() for index in (0, 1))])
     assert chisquare([counts[key] for key in (None, 0, 1)], chances / chances.sum() * draws).pvalue > 1e-6

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from accountant.errors import BudgetRefused, InputError
 from accountant.privacy.budget import Budget, Relation, parse_relation
-from accountant.privacy.claims import Claim
+from accountant.privacy.claims import BOUNDS, Claim
 from accountant.system.lazy_import import later
 from models.features.features import RawColumns
 from models.features.reading import ALL
@@ -98,11 +98,14 @@ class PrivateLearner(Shown, Estimator, ABC):
     def rounds_for(self, public: Public) -> int:
         """Rounds of the plan, by the parameters or the public rule."""
 
-    def recipe(self, public: Public) -> Recipe:
-        """Check, rehearse and calibrate to the public budget. A plan whose model could not be exported is refused."""
+    def recipe(self, public: Public, bounds: tuple[str, ...] = BOUNDS) -> Recipe:
+        """Check, rehearse and calibrate to the public budget. A plan whose model could not be exported is refused.
+
+        `bounds`: those that a claim may come from.
+        """
         self.check(public)
         try:
-            recipe = calibrate(self, public, public.budget, self.guess(public))
+            recipe = calibrate(self, public, public.budget, self.guess(public), bounds)
         except InputError as error:
             raise too_many_rounds(self, public) or error from None
         check_exportable(self, public, recipe.blank)

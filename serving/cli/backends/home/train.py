@@ -10,15 +10,13 @@ from models.store.bundle import ModelStore
 from serving.cli.terminal import allowed, awaits, this_user
 from training.planning import plans
 from training.planning.plans import Asked
-from training.planning.price_cache import telling
 from training.tuning.tune import Tuning
 
 
 def planned(asked: Mapping[str, Any]) -> dict[str, Any]:
     """A job's price; spends nothing."""
     job_asked, home = _asked(asked), Home.open()
-    with telling(home):
-        plan = plans.plan(home, job_asked, this_user(), _promotes(home, job_asked))
+    plan = plans.plan(home, job_asked, this_user(), _promotes(home, job_asked))
     if job_asked.evaluate is None:
         return plan.to_json()
     from training.measuring.worth.evaluate import price_following  # as below

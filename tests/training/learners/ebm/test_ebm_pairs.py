@@ -13,7 +13,6 @@ from unittest.mock import patch
 import numpy as np
 import pyarrow as pa
 import pytest
-from bare_draws import bare_draws
 from draws import ALARM, refuted
 
 from accountant.errors import InputError, PlanMismatch
@@ -194,8 +193,7 @@ def test_the_claim_of_the_real_score_stands_and_a_factor_of_two_is_seen(relation
         for _ in range(RUNS):
             rehearsal.release(query, DiscreteLaplace(epsilon))
         session = Session(public, Decimal(1), rehearsal.plan, rows)
-        with bare_draws():
-            told = sum(session.release(query, DiscreteLaplace(epsilon))[0] > middle for _ in range(RUNS))
+        told = sum(session.release(query, DiscreteLaplace(epsilon))[0] > middle for _ in range(RUNS))
         return told
 
     found = [seen(rows, Decimal(1)) for rows in sides]

@@ -13,7 +13,6 @@ from itertools import combinations_with_replacement, product
 
 import numpy as np
 import pytest
-from bare_draws import bare_draws
 from exact_laws import BOOLEAN
 from scipy.stats import beta
 
@@ -236,8 +235,7 @@ def count_event(kind: str, relation: Relation, extra, fault: bool) -> int:
         plan, rows, seen = rehearse(learner, public, UNIT_OF_LONG), rows_of(kind, [*crowd(kind), *extra]), 0
         for _ in range(RUNS):
             session = Recording(public, UNIT_OF_LONG, plan, rows)
-            with bare_draws():
-                learner.learn(session)
+            learner.learn(session)
             session.close()
             seen += session.seen > middle
     return seen

@@ -1,0 +1,117 @@
+"""Compiled code that is kept: never that of other sources, never another function's or other types'."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numba
+import numpy as np
+import pytest
+from numba.core import event
+
+from accountant.system import numba_cache
+from accountant.system.numba_cache import COMPILED, FOLDER, LOCK, NUMBERS, ROOT, FolderLock, folder_name, make_folder
+from training.rows import kernels
+
+TRY_LOCK = "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'a'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+
+
+def is_free(folder: Path) -> bool:
+    """Whether another process may compile into it now."""
+    done = subprocess.run([sys.executable, "-c", TRY_LOCK, folder / LOCK], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 or "BlockingIOError" in done.stderr
+    return done.returncode == 0
+
+
+@pytest.fixture
+def sources(tmp_path):
+    """The sources of what is compiled, at another place."""
+    for pattern in COMPILED + NUMBERS:
+        for path in ROOT.glob(pattern):
+            copy = tmp_path / "sources" / path.relative_to(ROOT)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, copy)
+    return tmp_path / "sources"
+
+
+def test_a_change_of_any_source_gives_another_folder(sources):
+    names = {folder_name(sources)}
+    paths = sorted(path for path in sources.rglob("*.py"))
+    assert len(paths) > 8
+    for path in paths:
+        path.write_text(path.read_text("utf-8") + "#")
+        names.add(folder_name(sources))
+    assert len(names) == len(paths) + 1
+    assert folder_name(ROOT) not in names
+
+
+def test_what_earlier_sources_left_goes_and_nothing_else(sources, tmp_path):
+    base = tmp_path / "cache"
+    first = make_folder(sources, base)
+    elsewhere = make_folder(ROOT, base)
+    (first / "code").write_text("old")
+    assert make_folder(sources, base) == first
+    assert (first / "code").exists()
+    (sources / NUMBERS[0]).write_text("")
+    second = make_folder(sources, base)
+    assert sorted(base.iterdir()) == sorted([elsewhere, second])
+
+
+def test_without_a_place_to_write_nothing_is_kept(sources, tmp_path):
+    (tmp_path / "file").write_text("")
+    assert make_folder(sources, tmp_path / "file", tmp_path / "cache").parent == tmp_path / "cache"
+    assert make_folder(sources, tmp_path / "file") is None
+
+
+def test_whoever_compiles_holds_the_folder_against_other_processes():
+    """From before the index is read until code and index are written; and it is free before and afterwards."""
+    seen = []
+
+    class Look(event.Listener):
+        def on_start(self, event):
+            seen.append(is_free(FOLDER))
+
+        on_end = on_start
+
+    @numba_cache.njit()
+    def doubled(x):
+        return 2 * x
+
+    assert is_free(FOLDER)
+    with event.install_listener("numba:compile", Look()):
+        assert doubled(2) == 4
+        assert doubled(np.float64(0.5)) == 1
+    assert seen == [False] * 4
+    assert is_free(FOLDER)
+
+
+def test_threads_of_a_process_hold_it_together(tmp_path):
+    lock = FolderLock(tmp_path)
+    for step, free in ((lock.on_start, False), (lock.on_start, False), (lock.on_end, False), (lock.on_end, True)):
+        step(None)
+        assert is_free(tmp_path) == free
+
+
+def test_only_what_is_ours_is_kept_there():
+    assert Path(kernels.trees.descend.stats.cache_path).parent == FOLDER
+    assert str(FOLDER) != numba.config.CACHE_DIR
+
+
+def test_everything_that_is_compiled_is_kept_so():
+    """A compiled function in another file, or one that takes numbers from another, is found here."""
+    files = [path for room in ("accountant", "training", "models", "serving") for path in (ROOT / room).rglob("*.py")]
+    compiled = {path for path in files if re.search("^@njit|^@numba", path.read_text("utf-8"), re.M)}
+    assert compiled == {path for pattern in COMPILED for path in ROOT.glob(pattern)} - {Path(kernels.__file__)}
+    asked = {
+        name
+        for path in compiled
+        for name in re.findall(r"^from ((?:accountant|training)[.\w]*)", path.read_text(), re.M)
+    }
+    known = {
+        ROOT / f"{name.replace('.', '/')}.py" for name in asked - {"accountant.system.numba_cache", kernels.__name__}
+    }
+    assert known <= {ROOT / path for path in NUMBERS}

@@ -1,0 +1,210 @@
+"""The price engine: what a job costs, worked out from public numbers alone and remembered by this process.
+
+A price takes up to some tenths of a second of arithmetic. A command works it out at once. A server, which others wait
+for, sets `ENGINE.run` once, to hand prices to a process beside it: whatever is handed over is frozen, and the functions
+are those of this module. Nothing here is believed where money is: the ledger prices a plan itself.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import replace
+from decimal import Decimal
+from threading import Lock
+from typing import Any
+
+from accountant.errors import InputError
+from accountant.formats import canonical
+from accountant.ledger.families.families import Dataset
+from accountant.ledger.families.records import Request
+from accountant.privacy.budget import Budget
+from accountant.privacy.claims import CHEAP_BOUNDS, claim
+from accountant.privacy.events import BoundedRange, Plan, Release
+from training.calibration.calibrate import STILL_WANTED
+from training.calibration.plan_warnings import warnings_of
+from training.calibration.would_fit import would_fit, would_fit_by_unit
+from training.learners import LEARNERS
+from training.learners.job_words import AUTO, CHOSEN
+from training.learners.parameters import learner_of, stored
+from training.session.learner import Learner, Offer, Recipe
+from training.session.session import Public
+from training.tuning.tune import Tuned, fits_of
+
+MAX_PLAN_BYTES = canonical.ENTRY_LIMIT - 4096  # the rest of the entry says who asks for what
+MAX_REMEMBERED = 1024
+UNKNOWN = object()
+
+
+def run_at_once(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Work it out in this thread."""
+    return function(*arguments)
+
+
+class PriceEngine:
+    """A bounded memory of prices, and the one door to where they are worked out.
+
+    run: calls a function with its arguments, here or elsewhere.
+    """
+
+    def __init__(self) -> None:
+        self.run: Callable[..., Any] = run_at_once
+        self._prices: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
+        self._lock = Lock()
+
+    def price(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Return what `function` gives for these hashable arguments. What it raises is not remembered."""
+        found = self.recall(function, *arguments)
+        if found is not UNKNOWN:
+            return found
+        found = self.run(function, *arguments)
+        with self._lock:
+            self._prices[(function, *arguments)] = found
+            while len(self._prices) > MAX_REMEMBERED:
+                self._prices.popitem(last=False)
+        return found
+
+    def recall(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Return what was worked out before, or UNKNOWN."""
+        key = (function, *arguments)
+        with self._lock:
+            if key in self._prices:
+                self._prices.move_to_end(key)
+            return self._prices.get(key, UNKNOWN)
+
+    def forget(self) -> None:
+        """Empty the memory, as in a new process."""
+        with self._lock:
+            self._prices.clear()
+
+
+ENGINE = PriceEngine()
+
+
+def offer_for(request: Request, public: Public) -> Offer:
+    """Price the job of a request. InputError where what is asked for cannot be."""
+    found: Offer = ENGINE.price(offer, request.learner, _text(request), public)
+    return found
+
+
+def floor_for(request: Request, public: Public) -> Recipe:
+    """Price the same by the bounds that are cheap: what is asked for costs as much, or more. InputError as `offer_for`.
+
+    `request`: not of a tuned job.
+    """
+    found: Recipe = ENGINE.price(floor, request.learner, _text(request), public)
+    return found
+
+
+def fit_for(request: Request, public: Public, dataset: Dataset, unit: Decimal) -> dict[str, str] | None:
+    """Find the largest budget at this delta that this learner could still get, for a refusal; None if there is none.
+
+    `unit`: of what was refused.
+    """
+    found: dict[str, str] | None = ENGINE.price(fit, request.learner, _text(request), public, dataset, unit)
+    return found
+
+
+def references_for(public: Public) -> dict[str, Recipe]:
+    """Price every learner by its defaults, of those that are for this target and have a plan so cheap. No recipe
+    depends on what the target is called, so targets of one kind are priced once.
+    """
+    found: dict[str, Recipe] = ENGINE.price(references, *_alike(public))
+    return found
+
+
+def known_references(public: Public) -> dict[str, Recipe] | None:
+    """Return what `references_for` gave this process before; None where it gave nothing yet."""
+    found = ENGINE.recall(references, *_alike(public))
+    return None if found is UNKNOWN else found
+
+
+def _alike(public: Public) -> tuple[tuple[str, ...], Public]:
+    classes = public.classes and tuple(map(str, range(len(public.classes))))
+    return tuple(LEARNERS), replace(public, target="", classes=classes)
+
+
+def _text(request: Request) -> str:
+    return canonical.encode(dict(request.parameters)).decode()
+
+
+def offer(learner: str, parameters: str, public: Public) -> Offer:
+    """Work out `offer_for`. `parameters`: canonical JSON."""
+    fits = _learner(learner, parameters)
+    recipe = fits.recipe(public)
+    if (size := len(canonical.encode(recipe.plan.to_json(), 1 << 24)) + len(parameters)) > MAX_PLAN_BYTES:
+        raise InputError(
+            f"learner {learner}: its {len(recipe.plan)} releases differ so much that an entry of the ledger does "
+            f"not hold them ({size} bytes, at most {MAX_PLAN_BYTES}); ask for fewer rounds, or less depth"
+        )
+    if isinstance(fits, Tuned):
+        return Offer(recipe, tuning=fits.to_json(public, recipe.unit))
+    return Offer(recipe, tuple(warnings_of(fits, public, recipe)))
+
+
+def floor(learner: str, parameters: str, public: Public) -> Recipe:
+    """Work out `floor_for`. `parameters`: canonical JSON."""
+    fits: Any = _learner(learner, parameters)
+    found: Recipe = fits.recipe(public, CHEAP_BOUNDS)
+    return found
+
+
+def fit(name: str, parameters: str, public: Public, dataset: Dataset, unit: Decimal) -> dict[str, str] | None:
+    """Work out `fit_for`. What was left to `auto` may get another learner where it asks for less."""
+    learner = _learner(name, parameters, at_any=True)
+    if any(family.whole for family in dataset.families):
+        return None
+    total = min(family.budget.epsilon for family in dataset.own)
+    whole = replace(public, budget=Budget(total, public.budget.delta))
+    try:
+        if total < public.budget.epsilon and dataset.has_whole:
+            recipe = learner.recipe(whole)
+            if dataset.gives_whole(recipe.claim, dataset.costs(recipe.plan)):
+                return whole.budget.to_json()
+    except InputError:  # no plan is so cheap
+        pass
+
+    def admits(plan: Plan) -> bool:
+        return dataset.refusing(dataset.costs(plan)) is None
+
+    if isinstance(learner, Tuned):
+        epsilon = would_fit_by_unit(learner, public, admits, learner.guess(public))
+    else:
+        epsilon = would_fit(learner, public, admits, unit)
+    return None if epsilon is None else Budget(epsilon, public.budget.delta).to_json()
+
+
+def references(learners: tuple[str, ...], public: Public) -> dict[str, Recipe]:
+    """Work out `references_for`."""
+    found = {}
+    for name in learners:
+        if name == AUTO:  # which is one of the others
+            continue
+        try:
+            found[name] = LEARNERS[name]().recipe(public)
+        except InputError:
+            continue
+    return found
+
+
+def _learner(name: str, parameters: str, at_any: bool = False) -> Learner | Tuned:
+    """`at_any`: as it was asked for, at whatever budget: by `auto`, where that chose it and no parameter was given."""
+    given: Any = canonical.decode_canonical(parameters.encode())
+    if at_any and given.pop(CHOSEN, None) is not None and given == stored(learner_of(name)):
+        return LEARNERS[AUTO]()
+    return fits_of(name, given)
+
+
+def run_while_wanted(check: Callable[[], None], function: Callable[..., Any], *arguments: Any) -> Any:
+    """Work it out in this thread until `check` raises: it is called before each rehearsal and each claim."""
+    before = STILL_WANTED.set(check)
+    try:
+        return function(*arguments)
+    finally:
+        STILL_WANTED.reset(before)
+
+
+def warm() -> None:
+    """Load what a price takes, and what that loads at its first."""
+    assert all(LEARNERS.values())
+    claim(Plan.of([Release("warm", "none", "range", 1, BoundedRange(Decimal("0.01")))] * 8), Decimal("0.000001"))
