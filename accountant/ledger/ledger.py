@@ -23,7 +23,7 @@ from accountant.keys import key_rows
 from accountant.keys.private_keys import KeyStore
 from accountant.keys.trust import public_pem
 from accountant.ledger import derived_entries, evaluations, family_changes, job_rows
-from accountant.ledger.admission import judge_beforehand, reserve
+from accountant.ledger.admission import price_job, reserve
 from accountant.ledger.families import block_rows
 from accountant.ledger.families.families import Dataset, Started
 from accountant.ledger.families.family_rows import after, member, quotas
@@ -206,16 +206,16 @@ class Ledger:
             UnknownName: no such dataset.
         """
         check_key(key)
-        judge_beforehand(request, plan, evaluation)
+        priced = price_job(request, unit, plan)
+        following = None if evaluation is None else price_job(*evaluation)
         with self.log.writing() as writer:
             known = find_job(writer.connection, by, key, request) if key is not None else None
             if known:
                 return known
-            job = reserve(writer, request, unit, plan, by, key, owner, lease, promotes)
-            if evaluation is not None:
-                asked, its_unit, its_plan = evaluation
-                asked = replace(asked, kind=Evaluation(job.seq))
-                reserve(writer, asked, its_unit, its_plan, by, None, None, 0.0, promotes, follows=True)
+            job = reserve(writer, priced, by, key, owner, lease, promotes)
+            if following is not None:
+                following = replace(following, request=replace(following.request, kind=Evaluation(job.seq)))
+                reserve(writer, following, by, None, None, 0.0, promotes, follows=True)
             return job
 
     def start(self, seq: int, owner: str, lease: float) -> Started:

@@ -34,6 +34,11 @@ class Claim:
     order: float | None
     bound: str
 
+    @property
+    def exact_order(self) -> Decimal | None:
+        """The order as entries state it."""
+        return None if self.order is None else Decimal(repr(self.order))
+
 
 @lru_cache(maxsize=4096)
 def claim(plan: Plan, delta: Decimal, bounds: tuple[str, ...] = BOUNDS) -> Claim:

@@ -84,8 +84,8 @@ def _judge_job(content: bytes, orders: tuple[Decimal, ...]) -> tuple[Budget, int
 
 
 def judge_price(plan: Plan, stored: Any, orders: tuple[Decimal, ...]) -> Figures:
-    """The price that an entry states for `plan`. LedgerInvalid unless it has a figure for each of `orders` and no
-    others, each at least what the definitions give."""
+    """Read and judge the price that an entry states for `plan`. LedgerInvalid unless it has a figure for each of
+    `orders` and no others, each at least what the definitions give."""
     require(isinstance(stored, dict) and stored.keys() == {"pure", "unbounded", "rdp"}, "price: must have three parts")
     spelled, unbounded = tuple(map(decimal_string, orders)), stored["unbounded"]
     require(isinstance(stored["rdp"], dict) and stored["rdp"].keys() == {*spelled}, "price: must be at every order")
@@ -95,13 +95,18 @@ def judge_price(plan: Plan, stored: Any, orders: tuple[Decimal, ...]) -> Figures
         unbounded,
         tuple(_read_nano(stored["rdp"][order], order) for order in spelled),
     )
-    least = least_renyi(plan, tuple(map(float, orders)))
-    for order, figure, low in zip(spelled, figures.rdp, least, strict=True):
-        require(low <= figure, f"price: at order {order} is below what the definitions give")
-    whole = pure_sum(plan)
-    covered = bool(unbounded) or (whole is not None and whole <= figures.pure)
-    require(covered, "price: the pure sum is below what the definitions give")
+    require_price(plan, figures, orders)
     return figures
+
+
+def require_price(plan: Plan, figures: Figures, orders: tuple[Decimal, ...]) -> None:
+    """Raise LedgerInvalid unless each figure is at least what the definitions give for `plan`."""
+    least = least_renyi(plan, tuple(map(float, orders)))
+    for order, figure, low in zip(orders, figures.rdp, least, strict=True):
+        require(low <= figure, f"price: at order {decimal_string(order)} is below what the definitions give")
+    whole = pure_sum(plan)
+    covered = bool(figures.unbounded) or (whole is not None and whole <= figures.pure)
+    require(covered, "price: the pure sum is below what the definitions give")
 
 
 def _read_nano(text: Any, what: str) -> int:
@@ -135,21 +140,24 @@ def least_renyi(plan: Plan, orders: tuple[float, ...]) -> tuple[float, ...]:
 
 
 def judge_claim(plan: Plan, asked: Budget, stored: Any) -> None:
-    """The stored claim is within what was `asked`, and no less than the plan comes to by the bound that it names.
-    LedgerInvalid where it is not so.
+    """Read and judge a stored claim. LedgerInvalid unless it is within what was `asked`, and no less than the plan
+    comes to by the bound that it names.
     """
     shape = isinstance(stored, dict) and stored.keys() == {"epsilon", "delta", "order", "bound"}
     require(shape, "claim: must be an epsilon, a delta, an order and a bound")
     epsilon, order = parse_decimal(stored["epsilon"]), stored["order"]
     require(decimal_string(epsilon) == stored["epsilon"], "claim: epsilon must be in its one spelling")
     require(stored["delta"] == decimal_string(asked.delta), "claim: delta must be the one asked for")
+    require_claim(plan, asked, stored["bound"], None if order is None else parse_decimal(order), epsilon)
+
+
+def require_claim(plan: Plan, asked: Budget, bound: Any, order: Decimal | None, epsilon: Decimal) -> None:
+    """Raise LedgerInvalid unless the plan comes to at most `epsilon` by that bound, and this is within `asked`."""
     require(epsilon <= asked.epsilon, f"claim: epsilon {epsilon} is above the {asked.epsilon} asked for")
-    bound = stored["bound"]
     require(bound in KNOWN, f"claim: bound={bound!r:.60} is not known")
     require((bound == RENYI) == (order is not None), "claim: an order stands beside a Renyi bound, and no other")
     require(
-        holds(plan, bound, None if order is None else parse_decimal(order), epsilon, asked.delta),
-        f"claim: epsilon {epsilon} is below what the definitions give",
+        holds(plan, bound, order, epsilon, asked.delta), f"claim: epsilon {epsilon} is below what the definitions give"
     )
 
 

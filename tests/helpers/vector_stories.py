@@ -7,9 +7,10 @@ To add a kind of entry: let a story write it. A test names the kinds that no sto
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from decimal import Decimal
+from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -18,6 +19,7 @@ from ledgers import advance, hexes, plan, registration, request, reserve
 from accountant.access import grants, key_life, tokens
 from accountant.access.grants import Grant
 from accountant.audit.repair import repair
+from accountant.errors import LedgerInvalid
 from accountant.home import Home
 from accountant.ledger import block_appending, campaigns, evaluations, model_names
 from accountant.ledger.block_appending import NewBlock
@@ -405,21 +407,15 @@ def priced(factor: Decimal | int, sound: bool = True) -> ExitStack:
     """While it lasts, jobs are charged their price times `factor`; unless `sound`, nobody judges them beforehand."""
     from accountant.ledger import admission
     from accountant.ledger.families.families import Dataset
+    from accountant.privacy.claims import Price
 
-    honest, stack = Dataset.price_to_json, ExitStack()
+    honest, stack = Dataset.price, ExitStack()
 
-    def other(dataset: Dataset, what: Plan) -> dict[str, Any]:
-        stated = honest(dataset, what)
-        scaled = {order: text(Decimal(figure) * factor) for order, figure in stated["rdp"].items()}
-        return {**stated, "pure": text(Decimal(stated["pure"]) * factor), "rdp": scaled}
+    def other(dataset: Dataset, what: Plan) -> Price:
+        cost = honest(dataset, what)
+        return Price(round(cost.pure * factor), cost.unbounded, tuple(round(figure * factor) for figure in cost.rdp))
 
-    stack.enter_context(mock.patch.object(Dataset, "price_to_json", other))
+    stack.enter_context(mock.patch.object(Dataset, "price", other))
     if not sound:
-        stack.enter_context(mock.patch.object(admission, "require_sound", return_value=None))
+        stack.enter_context(mock.patch.object(admission, "judging", partial(suppress, LedgerInvalid)))
     return stack
-
-
-def text(figure: Decimal) -> str:
-    from accountant.formats.canonical import decimal_string
-
-    return decimal_string(figure.quantize(Decimal("0.000000001")))

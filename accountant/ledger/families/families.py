@@ -20,7 +20,7 @@ from accountant.ledger.families.windows import Block, Window
 from accountant.privacy.budget import Budget, Relation
 from accountant.privacy.claims import Claim, Price, price
 from accountant.privacy.events import Plan
-from accountant.privacy.filter import Filter, price_from_json, price_to_json
+from accountant.privacy.filter import Filter, price_from_json
 
 EVERYBODY = "*"
 REPORT = "one-of-k"  # what alone may be asked of owners, or, where shares are: the one noisy sum
@@ -252,13 +252,12 @@ class Dataset:
         return tuple(sorted({order for family in self.families for order in family.filter.orders}))
 
     def costs(self, plan: Plan) -> tuple[Price, ...]:
-        """The plan's price in each family's orders."""
-        known = {orders: price(plan, orders) for orders in {family.filter.orders for family in self.families}}
-        return tuple(known[family.filter.orders] for family in self.families)
+        """Price the plan in each family's orders."""
+        return self.costs_of(price(plan, self.orders))
 
-    def price_to_json(self, plan: Plan) -> dict[str, Any]:
-        """The plan's price as its entry states it: at every order that one of the families adds up. InputError where it
-        asks owners for anything but their reports, or rows for reports.
+    def price(self, plan: Plan) -> Price:
+        """Price the plan at every order that one of the families adds up. InputError where it asks owners for anything
+        but their reports, or rows for reports.
         """
         remote = self.registration.unit.remote
         asked = [(release.mechanism, release.purpose, count) for release, count in plan.runs]
@@ -269,10 +268,18 @@ class Dataset:
         if wrong:
             said = "its rows stay with their owners; open a campaign to ask them" if remote else "reports are of owners"
             raise InputError(f"dataset={self.registration.name}: {said}")
-        return price_to_json(price(plan, self.orders), self.orders)
+        return price(plan, self.orders)
+
+    def costs_of(self, cost: Price) -> tuple[Price, ...]:
+        """Read a price at all of `orders` in each family's own."""
+        known = dict(zip(self.orders, cost.rdp, strict=True))
+        return tuple(
+            Price(cost.pure, cost.unbounded, tuple(known[order] for order in family.filter.orders))
+            for family in self.families
+        )
 
     def costs_from_json(self, body: dict[str, Any]) -> tuple[Price, ...]:
-        """The price that an entry states, in each family's orders: the inverse of `price_to_json`."""
+        """Read the price that an entry states, in each family's orders."""
         known = {orders: price_from_json(body, orders) for orders in {each.filter.orders for each in self.families}}
         return tuple(known[family.filter.orders] for family in self.families)
 

@@ -344,11 +344,11 @@ def reservation_fields(
     whole: bool,
     bound: int | None,
 ) -> dict[str, Any]:
-    """What a `reserved` entry says; `cost` is the plan's price as `Dataset.price_to_json` gives it, `whole`: whether
+    """What a `reserved` entry says; `cost` is the plan's price as it is stored, `whole`: whether
     the job takes the whole total, which the entries of others do not speak of; `bound`: by which reservation the
     model's name is, None where no model is made.
     """
-    order = None if claimed.order is None else canonical.decimal_string(Decimal(repr(claimed.order)))
+    order = None if claimed.exact_order is None else canonical.decimal_string(claimed.exact_order)
     return {
         **request.to_json(),
         "unit": canonical.decimal_string(unit),
