@@ -71,4 +71,4 @@ class Audited(Asking):
 
     def bundle(self, reference: str) -> bytes:
         """All files of a model as a zip file, the exact bytes that the service has verified."""
-        return self._transport.answer("GET", f"/v1/models/{segment(reference)}/bundle").content
+        return self._transport.answer("GET", f"/v1/models/{segment('model', reference)}/bundle").content

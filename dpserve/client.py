@@ -87,7 +87,7 @@ class Client(Measured, Edited, Explaining, Audited, Scheduled):
         Raises:
             UnknownName: No such dataset.
         """
-        return Dataset.of(self._get(f"/v1/datasets/{segment(name)}"))
+        return Dataset.of(self._get(f"/v1/datasets/{segment('dataset', name)}"))
 
     def plan(self, dataset: str, learner: str = "auto", epsilon: Number | None = None, **more: Any) -> Plan:
         """Price a job; spends nothing.
@@ -255,12 +255,12 @@ class Client(Measured, Edited, Explaining, Audited, Scheduled):
 
     def model(self, reference: str) -> Json:
         """Features, classes or range, certificate. `adult`, `adult@champion` or `adult@2`."""
-        body: Json = self._get(f"/v1/models/{segment(reference)}")
+        body: Json = self._get(f"/v1/models/{segment('model', reference)}")
         return body
 
     def certificate(self, reference: str) -> Json:
         """Envelope, proof and statement: with the model's file and the pinned keys, all that a verifier needs."""
-        body: Json = self._get(f"/v1/models/{segment(reference)}/certificate")
+        body: Json = self._get(f"/v1/models/{segment('model', reference)}/certificate")
         return body
 
     def predict(self, model: str, records: Sequence[Record]) -> Predictions:
@@ -297,15 +297,15 @@ class Client(Measured, Edited, Explaining, Audited, Scheduled):
         """Let the name alone mean this version from now on. `replaces`: the one that it meant before. `if_better`:
         only where a statement shows it; `although_not_better`: also where it is not shown to beat a constant answer.
         """
-        return self._place(f"{segment(name)}/champion", {"version": version, "reason": reason, **flags})
+        return self._place(f"{segment('model', name)}/champion", {"version": version, "reason": reason, **flags})
 
     def retire(self, reference: str, reason: str) -> Json:
         """Serve `name@version` no more; its files and its certificate stay."""
-        return self._place(f"{segment(reference)}/retire", {"reason": reason})
+        return self._place(f"{segment('model', reference)}/retire", {"reason": reason})
 
     def restore(self, reference: str, reason: str) -> Json:
         """Serve a retired `name@version` again."""
-        return self._place(f"{segment(reference)}/restore", {"reason": reason})
+        return self._place(f"{segment('model', reference)}/restore", {"reason": reason})
 
     def _place(self, path: str, body: Json) -> Json:
         placed: Json = self._transport.ask("POST", f"/v1/models/{path}", again=False, body=body)
@@ -319,13 +319,13 @@ class Client(Measured, Edited, Explaining, Audited, Scheduled):
 
     def campaign(self, name: str) -> Json:
         """One of them, with what its owners fetch."""
-        found: Json = self._get(f"/v1/campaigns/{segment(name)}")
+        found: Json = self._get(f"/v1/campaigns/{segment('campaign', name)}")
         return found
 
     def change_campaign(self, name: str, act: str, reason: str | None = None) -> Json:
         """`next` ends the turn that is being asked, `close` learns from what came, `give-up` ends it for a `reason`."""
         body = {} if reason is None else {"reason": reason}
-        path = f"/v1/campaigns/{segment(name)}/{segment(act)}"
+        path = f"/v1/campaigns/{segment('campaign', name)}/{segment('act', act)}"
         changed: Json = self._transport.ask("POST", path, again=False, body=body)
         return changed
 

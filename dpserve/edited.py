@@ -20,7 +20,7 @@ class Edited(Asking):
             BadInput: The model has no curves, or no such one.
         """
         query = {"feature": feature, "class": None if label is None else str(label)}
-        found: Json = self._get(f"/v1/models/{segment(reference)}/curve", **query)
+        found: Json = self._get(f"/v1/models/{segment('model', reference)}/curve", **query)
         return found
 
     def edit(
@@ -51,6 +51,6 @@ class Edited(Asking):
         """
         body: Json = {"edits": [dict(each) for each in edits], "promote": promote, "dry_run": dry_run}
         body = {**body, **{key: each for key, each in (("reason", reason), ("entry", entry)) if each is not None}}
-        path = f"/v1/models/{segment(reference)}/edits"
+        path = f"/v1/models/{segment('model', reference)}/edits"
         made: Json = self._transport.ask("POST", path, again=dry_run, body=body)
         return made

@@ -38,5 +38,5 @@ class Scheduled(Asking):
 
     def remove_schedule(self, name: str) -> Json:
         """Forget one; what it asked for before stays."""
-        gone: Json = self._transport.ask("DELETE", f"/v1/schedules/{segment(name)}", again=False)
+        gone: Json = self._transport.ask("DELETE", f"/v1/schedules/{segment('schedule', name)}", again=False)
         return gone

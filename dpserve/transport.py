@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import httpx
 
-from dpserve.errors import ServiceError, Unavailable, error_of
+from dpserve.errors import ServiceError, Unavailable, UnknownName, error_of
 from dpserve.types import Json
 
 AGAIN = frozenset({429, 502, 503, 504})
@@ -105,10 +105,21 @@ def bare(token: str) -> str:
     return found
 
 
-def segment(name: str) -> str:
-    """One segment of a path, whatever stands in it."""
-    if not isinstance(name, str) or name in ("", ".", ".."):
-        raise ValueError(f"name={name!r}: is no name")
+def segment(what: str, name: str) -> str:
+    """Return a name as one segment of a path.
+
+    Args:
+        what: The name's kind, for the message: `dataset`, `model`.
+        name: The name.
+
+    Raises:
+        UnknownName: No path leads to such a name, so nothing can be called that; the service is not asked.
+        ValueError: It is no text.
+    """
+    if not isinstance(name, str):
+        raise ValueError(f"{what}={name!r}: is no name")
+    if name in ("", ".", "..") or "/" in name:
+        raise UnknownName(404, "unknown_name", f"{what}={name}: no such {what}", {what: name})
     return quote(name, safe="@")
 
 

@@ -173,19 +173,18 @@ serving: accountant(access) training(learners) serving(http pages pages/parts pr
     process/workers rest wire)
 serving/cli: accountant(. access audit certificates formats home keys ledger ledger/families log privacy store system)
     models(profile store worth) training(datasets datasets/drafts jobs learners planning) serving(cli/backends
-    pages/parts process process/config process/watch process/workers)
-serving/cli/backends: accountant(.) serving(process/workers)
+    cli/backends/home cli/backends/server pages/parts process process/config process/watch process/workers)
+serving/cli/backends: accountant(. access) models(worth) training(rows/tables)
 serving/cli/backends/home: accountant(. access audit certificates home keys ledger ledger/families log system)
-    models(edit profile store worth) training(finish jobs measuring/profile measuring/worth planning tuning)
-    local(campaign) serving(cli cli/released process/watch)
-serving/cli/backends/server: accountant(. access audit certificates keys log system) models(features profile store
-    worth) training(datasets rows/tables) serving(cli cli/backends cli/released) dpserve(.)
+    models(profile store worth) training(jobs measuring/profile measuring/worth planning) local(campaign)
+    serving(cli/backends process/watch)
+serving/cli/backends/server: accountant(. access audit certificates keys log privacy system) models(features profile
+    store worth) training(datasets rows/tables) serving(cli/backends) dpserve(.)
 serving/cli/data: accountant(. certificates home ledger/families privacy) models(profile) training(datasets
     datasets/drafts datasets/growing measuring/profile rows/schema rows/tables) serving(cli cli/backends)
 serving/cli/local: accountant(. home keys system) models(store) local(aggregator campaign owner) serving(cli
     cli/backends)
-serving/cli/released: accountant(. system) models(edit explain features forms store worth) training(rows/tables)
-    serving(cli cli/backends)
+serving/cli/released: accountant(. system) models(edit explain features forms store worth) serving(cli cli/backends)
 serving/http: accountant(. access formats home ledger/families system) training(planning) serving(process
     process/config process/watch wire)
 serving/pages: accountant(. access audit certificates formats home ledger ledger/families log privacy store)
@@ -201,8 +200,9 @@ serving/process/watch: accountant(. audit home ledger ledger/families log system
 serving/process/workers: accountant(. home system) training(datasets/drafts) serving(process/config process/watch
     wire)
 serving/rest: accountant(. access formats home ledger ledger/families log privacy store) models(edit explain features
-    forms onnx parts store worth) training(datasets/drafts finish jobs learners measuring/profile measuring/worth
-    planning rows/schema tuning) local(campaign reports) serving(http process process/config process/watch wire)
+    forms onnx parts store worth) training(datasets datasets/drafts finish jobs learners measuring/profile
+    measuring/worth planning rows/schema tuning) local(campaign reports) serving(http process process/config
+    process/watch wire)
 serving/wire: accountant(. formats system) models(features)
 dpserve:
 """

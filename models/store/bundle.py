@@ -62,6 +62,23 @@ def read_bundle(directory: Path) -> Bundle:
         os.close(folder)
 
 
+def check_reference(reference: str) -> None:
+    """Raise InputError unless it is `adult`, `adult@champion` or `adult@2`."""
+    name, at, version = reference.partition("@")
+    if not NAME.fullmatch(name):
+        raise InputError(f"model={name[:80]!r}: must match {NAME.pattern}")
+    if at and version != CHAMPION and not VERSION.fullmatch(version):
+        raise InputError(f"version={version[:80]!r}: must be a whole number from 1, or {CHAMPION}")
+
+
+def check_numbered(reference: str) -> None:
+    """Raise InputError unless it is `adult@2`."""
+    check_reference(reference)
+    name, _, version = reference.partition("@")
+    if version in ("", CHAMPION):
+        raise InputError(f"model={reference}: say which version, for instance {name}@2")
+
+
 class ModelStore:
     """root/<name>/<version>/ holds a bundle; versions count 1, 2, ...; root/<name>/champion holds a version's number,
     and until one was promoted is not there; root/<name>/<version>.retired says that this one is not served.
@@ -117,7 +134,7 @@ class ModelStore:
         """Versions of a model, ascending; UnknownName when it has none."""
         versions = _versions(self._home(name))
         if not versions:
-            raise UnknownName(f"model={name!r}: there is no such model")
+            raise UnknownName(f"model={name!r}: there is no such model", model=name)
         return versions
 
     def champion(self, name: str) -> int | None:
@@ -135,8 +152,8 @@ class ModelStore:
 
     def resolve(self, reference: str) -> Path:
         """`adult`, `adult@champion` or `adult@2` -> the folder of that bundle; UnknownName when there is none."""
+        check_reference(reference)
         name, at, version = reference.partition("@")
-        self._home(name)
         if not at or version == CHAMPION:
             champion = self.champion(name)
             if champion is None:
@@ -145,15 +162,13 @@ class ModelStore:
         return self._version(name, version)
 
     def _home(self, name: str) -> Path:
-        if not NAME.fullmatch(name):
-            raise InputError(f"model={name[:80]!r}: must match {NAME.pattern}")
+        check_reference(name)
         return self.root / name
 
     def _version(self, name: str, version: str) -> Path:
-        if not VERSION.fullmatch(version):
-            raise InputError(f"version={version[:80]!r}: must be a whole number from 1, or {CHAMPION}")
         if int(version) not in self.versions(name):
-            raise UnknownName(f"model={name}@{version}: there is no such version")
+            reference = f"{name}@{version}"
+            raise UnknownName(f"model={reference!r}: there is no such version", model=reference)
         return self._home(name) / version
 
     def _number(self, home: Path, staged: Path) -> int:

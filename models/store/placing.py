@@ -11,7 +11,7 @@ from typing import Any
 from accountant.errors import CertificateRevoked, InputError, VerificationError, WrongState
 from accountant.home import Home
 from accountant.ledger.model_names import PROMOTED, RESTORED, RETIRED, newest_promotion, record
-from models.store.bundle import CHAMPION, ModelStore
+from models.store.bundle import ModelStore, check_numbered
 from models.store.decisions import alone, carry_out, deciding
 from models.store.loading import load_of_home
 from models.store.standing import Standing, way_out
@@ -48,10 +48,7 @@ def promote(
     WrongState where it is champion, and as `require_worth` has it; raises as `load_of_home`."""
     if if_better and although_not_better:
         raise InputError("if_better, although_not_better: choose one")
-    if reference.partition("@")[2] in ("", CHAMPION):
-        raise InputError(
-            f"model={reference[:80]}: say which version, for instance {reference.partition('@')[0][:64]}@2"
-        )
+    check_numbered(reference)
     name, version = _version(home, reference)
     with alone(home, name):
         if version in ModelStore(home.models).retired(name):

@@ -70,8 +70,8 @@ TREE: Nodes = {
         "Audit the ledger now, every so often, and when it was asked for at the server.",
         instead="dpserve ledger audit audits the server from here",
     ),
-    "login": Leaf("backends.server.login:login", "Ask a server from now on.", NOTHING),
-    "logout": Leaf("backends.server.login:logout", "Ask no server any more: its token is removed from here.", NOTHING),
+    "login": Leaf("login:login", "Ask a server from now on.", NOTHING),
+    "logout": Leaf("login:logout", "Ask no server any more: the token is removed from this computer.", NOTHING),
     "config": Leaf("server:config", "Print every setting that is in force, and where it came from.", needs=NOTHING),
     "dataset": Branch(
         "Register datasets, and see what is left of their budgets.",

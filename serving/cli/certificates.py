@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from accountant.certificates.policy import Policy, read_policy
 from accountant.certificates.worth import Worth
 from accountant.errors import InputError, ModelInvalid, VerificationError
 from accountant.formats.canonical import decimal_string
+from accountant.home import TRUST, place
 from accountant.keys import dsse
 from accountant.keys.trust import PublicKeys
 from accountant.privacy.budget import exact_decimal
@@ -28,7 +30,8 @@ from models.store.bundle import write_bundle
 from models.store.loading import load_verified, unvouched
 from models.worth.card import with_worth
 from models.worth.stated import check
-from serving.cli.backends.choice import server, side
+from serving.cli.backend import backend
+from serving.cli.backends.choice import server_address
 from serving.cli.history import Look
 from serving.cli.terminal import Json, busy, paint, show
 
@@ -45,7 +48,7 @@ Verified = Annotated[
     Path,
     typer.Argument(
         help="A model's folder, its .onnx, or a statement of worth or a profile (.dsse.json), its proof beside; or "
-        "the name of a model of the server that DPSERVE_URL names."
+        "the name of a model of this home, or of the server that is asked."
     ),
 ]
 OwnPolicy = Annotated[
@@ -80,7 +83,8 @@ def verify(
     The ledger's checkpoint is kept; another history of the same ledger, whenever it comes, is exit code 4. An older or
     a newer checkpoint is no fault: that it belongs to the same history is proved by --consistency, or said to be open.
 
-    A model of a server is fetched, and verified here by the keys that were pinned (--trust, or on first use).
+    The name of a model means that of this home; of a server it is fetched, and verified here by the keys that were
+    pinned (--trust, or on first use).
 
     Every sentence of the certificate is derived again from its plan; where an older one signs a sentence that its plan
     contradicts, both are said.
@@ -92,7 +96,7 @@ def verify(
     dpserve verify adult-model --trust trust.json
     dpserve verify adult-model --trust trust.json --policy policy.json --certificate
     """
-    asks = trust is None or (server() is not None and not path.exists())
+    asks = trust is None or _is_name(path)
     admitted, look = _policy(policy, largest_epsilon), Look(witnesses, consistency, asks)
     try:
         if path.name.endswith(".dsse.json"):
@@ -133,13 +137,13 @@ def _policy(path: Path | None, largest_epsilon: str | None) -> Policy:
 def _verify(
     path: Path, trust: PublicKeys, policy: Policy, look: Look
 ) -> tuple[Certificate, list[str], dict[str, Any], str]:
-    """The certificate, and what of the folder it does not vouch for; of a single file nothing else is looked at. What
-    is neither is the name of a model of the server, which is fetched. And what `look` says of the ledger.
+    """The certificate, and what of the folder it does not vouch for; of a single file nothing else is looked at. The
+    files of a model that is named are copied first. And what `look` says of the ledger.
     """
-    if server() is not None and not path.exists():
+    if _is_name(path):
         with TemporaryDirectory() as folder:
-            write_bundle(fetched := Path(folder) / "model", side("released").files(str(path)))
-            return _verify(fetched, trust, policy, look)
+            write_bundle(copied := Path(folder) / "model", backend().bundles.read(str(path)))
+            return _verify(copied, trust, policy, look)
     if path.is_dir():
         loaded, stated = load_verified(path, trust, policy), sorted(path.glob("worth-*.dsse.json"))
         found = [_worth_of(each, trust, loaded.bundle.onnx) for each in stated]
@@ -152,6 +156,13 @@ def _verify(
     verified = certificates.verify(envelope, proof.decode("utf-8", "replace"), onnx, trust, policy)
     runtime.OnnxModel(onnx)  # the graph holds allowed operators alone, and opens
     return verified, [], *look.at(path, trust)
+
+
+def _is_name(path: Path) -> bool:
+    """Return whether it is no file, but may be the name of a model of the server or of a home that is there."""
+    if path.exists() or len(path.parts) > 1 or path.suffix in (".onnx", ".json"):
+        return False
+    return server_address() is not None or (place(os.environ)[0] / TRUST).exists()
 
 
 def _worth_of(path: Path, trust: PublicKeys, model: bytes | None = None) -> Worth:
@@ -219,8 +230,7 @@ def trusted(trust: Path | None) -> PublicKeys:
     """The pinned keys: of this file; else of the home, or those that were pinned for the server. InputError where they
     cannot be read."""
     if trust is None:
-        found: PublicKeys = side("trust").keys()
-        return found
+        return backend().ledger.trusted_keys()
     try:
         return PublicKeys.from_json(trust.read_bytes())
     except OSError as error:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from accountant.errors import DpserveError
-from serving.cli.backends.choice import server
+from serving.cli.backends.choice import server_address
 
 # Their names alone: importing the learners takes a second or more, and a person waits at the key.
 NAMES = ("auto", "bdpe", "ebm", "forest", "lazybb", "lazybb-tree")
@@ -23,7 +23,9 @@ def _completing(names: Callable[[Path, str], Iterable[str]]) -> Completion:
         try:
             from accountant.home import place  # loads the ledger, which only who presses Tab waits for
 
-            known = () if server() is not None else names(*place(os.environ))  # a server is not asked at each key
+            known = (
+                () if server_address() is not None else names(*place(os.environ))
+            )  # a server is not asked at each key
             return sorted(name for name in known if name.startswith(incomplete))
         except (DpserveError, OSError):  # whoever presses Tab asked for names, and not for what is wrong
             return []

@@ -13,9 +13,10 @@ from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.left import blocks_words, left_words, windows_words
 from accountant.ledger.families.row_queries import RowQuery
 from accountant.privacy.budget import exact_decimal
-from serving.cli.backends.choice import side
+from serving.cli.backend import backend
+from serving.cli.backends.user import allowed, this_user
 from serving.cli.complete import Name
-from serving.cli.terminal import Json, aligned, allowed, busy, note, show, this_user
+from serving.cli.terminal import Json, aligned, busy, note, show
 from training.planning.job_views import dataset_to_json
 
 LISTED = 12  # blocks in a line of text
@@ -164,13 +165,15 @@ def list_datasets(json: Json = False) -> None:
     \b
     dpserve dataset list
     """
-    bodies, families = side("datasets").listed(json)
+    datasets = backend().datasets
+    if json:
+        return show(True, {"datasets": datasets.list_all()}, "")
     rows = [("FAMILY", "DATASETS", "RELATION", "TOTAL", "LEFT")]
-    for body in families:
+    for body in datasets.list_families():
         total = f"epsilon {body['epsilon']}, delta {body['delta']}"
         members = ", ".join(body["datasets"])
         rows.append((body["name"], members, body["relation"], total, left_words(body["budget"]["left"])))
-    show(json, {"datasets": bodies}, aligned(rows))
+    return show(False, {}, aligned(rows))
 
 
 def show_dataset(name: Name, json: Json = False) -> None:
@@ -180,7 +183,7 @@ def show_dataset(name: Name, json: Json = False) -> None:
     dpserve dataset show adult
     """
     with busy("pricing a job of each learner"):
-        body = side("datasets").shown(name)
+        body = backend().datasets.get(name)
     show(json, body, dataset_text(body))
 
 

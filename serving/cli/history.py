@@ -14,7 +14,8 @@ from accountant.log.proofs import PROOF_LIMIT, parse_proof
 from accountant.log.seen_checkpoints import Growth, Prover, SeenCheckpoints, Standing, read_growth
 from accountant.log.witness_policy import read_witness_policy
 from accountant.system.files import read_beginning
-from serving.cli.backends.choice import config_folder, side
+from serving.cli.backend import backend
+from serving.cli.backends.choice import config_folder
 
 FILE_LIMIT = 65_536  # bytes of a consistency proof
 PROOF = ".tlog-proof"
@@ -50,7 +51,7 @@ class Look:
         """
         policy = None if self.witnesses is None else read_witness_policy(self.witnesses)
         seen, growth = SeenCheckpoints(config_folder() / "checkpoints", policy), _read(self.consistency)
-        asked: Prover | None = partial(side("trust").growth, keys.origin) if self.asks else None
+        asked: Prover | None = partial(backend().ledger.prove_growth, keys.origin) if self.asks else None
         found: dict[str, Any] = {}
         line = ""
         for at, file in enumerate(_proofs(path)):

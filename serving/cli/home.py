@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from accountant.home import Home
-from serving.cli.terminal import Json, allowed, show, this_user
+from serving.cli.backends.user import allowed, this_user
+from serving.cli.terminal import Json, show
 
 
 def repair(

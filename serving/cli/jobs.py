@@ -8,7 +8,7 @@ import typer
 
 from accountant.errors import JobFailed
 from accountant.ledger.families.left import left_words
-from serving.cli.backends.choice import side
+from serving.cli.backend import backend
 from serving.cli.complete import DATASETS
 from serving.cli.terminal import Json, aligned, note, rounds, show
 from training.learners.job_words import closing
@@ -29,7 +29,7 @@ def list_jobs(
     \b
     dpserve job list --dataset adult --state issued
     """
-    body = side("jobs").listed(dataset, state, after, limit)
+    body = backend().jobs.list_page(dataset, state, after, limit)
     rows = [tuple(line[name] for name in COLUMNS) for line in body["jobs"]]
     show(json, body, aligned([tuple(name.upper() for name in COLUMNS), *rows]))
     if body["next"] is not None:
@@ -42,7 +42,7 @@ def show_job(number: Number, json: Json = False) -> None:
     \b
     dpserve job show 12
     """
-    body = side("jobs").job(number)
+    body = backend().jobs.get(number)
     show(json, body, _text(body))
 
 
@@ -53,7 +53,7 @@ def watch(number: Number, json: Json = False) -> None:
     dpserve job watch 12
     """
     with rounds(f"job {number}") as progress:
-        body = side("jobs").watched(number, progress)
+        body = backend().jobs.watch(number, progress)
     show(json, body, _text(body))
     if body["state"] == "burned":
         raise typer.Exit(JobFailed.exit_code)
@@ -65,7 +65,7 @@ def cancel(number: Number, json: Json = False) -> None:
     \b
     dpserve job cancel 12
     """
-    body = side("jobs").cancelled(number)
+    body = backend().jobs.cancel(number)
     show(json, body, _text(body))
 
 

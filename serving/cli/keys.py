@@ -19,8 +19,9 @@ from models.store.bundle import ModelStore, read_bundle
 from models.store.placing import answering
 from models.store.renewal import renew_proofs
 from models.store.standing import way_out
+from serving.cli.backends.user import allowed, this_user
 from serving.cli.placing import nothing_served
-from serving.cli.terminal import Json, aligned, allowed, note, show, this_user
+from serving.cli.terminal import Json, aligned, note, show
 
 NEW_PASSPHRASE = "DPSERVE_NEW_KEY_PASSPHRASE"
 

@@ -25,7 +25,7 @@ from accountant.log.entries import Entry
 from accountant.log.notes import parse_checkpoint
 from accountant.log.seen_checkpoints import read_note
 from accountant.log.witness_policy import WitnessPolicy, read_witness_policy
-from serving.cli.backends.choice import side
+from serving.cli.backend import backend
 from serving.cli.terminal import Json, aligned, busy, paint, rounds, show
 
 Policy = Annotated[Path | None, typer.Option(help="Whose cosignatures count; DPSERVE_WITNESS_POLICY when left out.")]
@@ -68,7 +68,7 @@ def checkpoint(json: Json = False) -> None:
     \b
     dpserve ledger checkpoint > checkpoint.txt
     """
-    text = side("ledger").checkpoint()
+    text = backend().ledger.checkpoint()
     head = parse_checkpoint(text)
     show(json, {"checkpoint": text, "size": head.size, "root": encode_base64(head.root)}, text.rstrip("\n"))
 
@@ -141,7 +141,7 @@ def export_ledger(out: Annotated[Path, typer.Option(help="A new folder.")], json
     dpserve ledger export --out ledger-files
     """
     with busy("writing the ledger"):
-        count = side("ledger").exported(out)
+        count = backend().ledger.export(out)
     show(json, {"entries": count, "out": str(out)}, f"{count} entries written to {out}")
 
 
@@ -223,7 +223,7 @@ def _audit(
         report, notes = _audit_folder(folder, keys, notes)
     else:
         with rounds("audit") as progress:
-            report, notes, keys = side("ledger").audited(notes, trust, progress)
+            report, notes, keys = backend().ledger.audit(notes, trust, progress)
     if policy is None:
         return report, None
     size, problems = judge(notes, policy, keys)

@@ -11,7 +11,7 @@ from accountant.errors import InputError
 from accountant.ledger.families.left import left_words
 from accountant.system.lazy_import import later
 from models.worth.words import short_figure, short_worth
-from serving.cli.backends.choice import side
+from serving.cli.backend import backend
 from serving.cli.complete import DATASETS, MODELS, Blocks, Labels, Model, labelled
 from serving.cli.terminal import Json, aligned, busy, check_out, note, rounds, show
 
@@ -33,7 +33,7 @@ def list_models(json: Json = False) -> None:
     dpserve model list
     """
     with busy("looking at the models"):
-        versions = side("models").listed()
+        versions = backend().models.list_all()
     rows = [("MODEL", "STATE", "EPSILON", "DELTA", "RELATION", "WORTH"), *map(_row, versions)]
     show(json, {"models": versions}, aligned(rows))
 
@@ -63,7 +63,7 @@ def predict(
     dpserve predict visits --data new.csv --schema new.yaml --out predictions.csv
     """
     with rounds(f"predicting with {name}") as progress:
-        body = side("models").predicted(name, data, schema, out, progress)
+        body = backend().models.predict(name, data, schema, out, progress)
     said = f"{body['target']} of {body['records']} records predicted with {body['model']}, written to {out}"
     show(json, body, said)
 
@@ -132,20 +132,20 @@ def evaluate(
     more |= {"blocks": blocks, **labelled(label)}
     asked = {"model": name, "dataset": dataset, "epsilon": epsilon, **more}
     if plan:
-        body = side("worth").planned_evaluation(asked)
+        body = backend().measurements.plan_evaluation(asked)
         price = f"epsilon {body['epsilon']}, delta {body['delta']}, on {body['part']} rows"
         known = "" if body["known"] is None else f"; job {body['known']} has measured this: its statement is given"
         left = left_words(body["left"], "evaluation")
         return show(json, body, aligned([("price", f"{price}{known}"), ("left after it", left)]))
     with busy(f"evaluating {name} on {dataset}"):
-        body = side("worth").evaluated(asked, idempotency_key, out)
+        body = backend().measurements.evaluate(asked, idempotency_key, out)
     show(json, body, worth_text(body["worth"]))
     note(f"statement {body['statement']}; left {left_words(body['left'], 'evaluation')}")
 
 
 def _evaluate_rows(name: str, data: Path, schema: Path | None, out: Path | None, public: bool, json: bool) -> None:
     with busy(f"evaluating {name} on {data.name}"):
-        found = side("worth").evaluated_on_rows(name, data, schema, out, public)
+        found = backend().measurements.evaluate_rows(name, data, schema, out, public)
     rows = [("FIGURE", "VALUE"), *((each["metric"], short_figure(each["value"])) for each in found.metrics)]
     show(json, {**found.body, "out": None if out is None else str(out)}, "\n".join([*found.facts, "", aligned(rows)]))
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from accountant.errors import DpserveError
 from accountant.home import Home, place
-from serving.cli.backends.choice import Server, server
+from serving.cli.backends.choice import ServerAddress, server_address
 from serving.cli.hints import with_step
 from serving.cli.terminal import aligned, paint, show
 from serving.process.config.startup import HOST, PORT
@@ -42,7 +42,7 @@ def show_version(json: bool) -> None:
 
 def show_next(json: bool) -> None:
     """`dpserve` alone: how far this home is, and the commands that lead on."""
-    asked = server()
+    asked = server_address()
     if asked is not None:
         return _show_server(asked, json)
     home = standing()
@@ -53,7 +53,7 @@ def show_next(json: bool) -> None:
     show(json, body, _page(home, steps))
 
 
-def _show_server(asked: Server, json: bool) -> None:
+def _show_server(asked: ServerAddress, json: bool) -> None:
     """Where commands ask a server: which, and what leads on. It is not asked: this alone must never fail."""
     body: dict[str, Any] = {
         "home": None,

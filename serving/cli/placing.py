@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from serving.cli.backends.choice import side
+from serving.cli.backend import backend
 from serving.cli.complete import Model
 from serving.cli.terminal import Json, note, show
 
@@ -61,7 +61,7 @@ def restore(name: Model, why: Why, by: By = None, json: Json = False) -> None:
 
 
 def _place(act: str, name: str, why: str, by: str | None, json: bool, text: str, **flags: bool) -> None:
-    done = side("placing").placed(act, name, why, by, flags)
+    done = backend().models.place(act, name, why, by, flags)
     instead = f", in place of {done['replaces']}" if done["replaces"] else ""
     shown = "" if done["worth"] is None else f"; the statement of entry {done['worth']} speaks for it"
     said = f"{text.format(model=done['model'], instead=instead)}; entry {done['entry']} of the ledger says so{shown}"

@@ -6,7 +6,6 @@ the words say, and never say more.
 
 from __future__ import annotations
 
-import getpass
 import json
 import os
 import re
@@ -15,16 +14,12 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
+from typing import Annotated, Any, Literal, TextIO
 
 import typer
 
 from accountant.errors import InputError
 from accountant.system.printable import printable_json, printable_lines
-
-if TYPE_CHECKING:
-    from accountant.access.grants import Access
-    from accountant.home import Home
 
 PATIENCE = 0.5  # seconds that a person waits without asking whether anything happens
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
@@ -111,16 +106,6 @@ def busy(label: str) -> Iterator[None]:
         spinner.join()
 
 
-def awaits(asked: Mapping[str, Any]) -> None:
-    """Say that a worker runs what names labels, and which."""
-    if asked.get("labels"):
-        from accountant.ledger.families.records import check_labels  # help does without what it loads
-
-        check_labels(asked["labels"])
-        flags = " ".join(f"--label {each}" for each in asked["labels"])
-        note(f"once admitted, it waits in the queue for a worker that has its labels: dpserve worker {flags}")
-
-
 def check_out(out: Path | None, suffixes: Sequence[str]) -> None:
     """InputError unless a report can be written to `out`: asked before anything is charged for what stands in it."""
     if out is None:
@@ -129,26 +114,6 @@ def check_out(out: Path | None, suffixes: Sequence[str]) -> None:
         raise InputError(f"out={out.name}: must end in {', '.join(suffixes)}")
     if out.is_dir() or not os.access(out if out.exists() else out.parent, os.W_OK):
         raise InputError(f"out={out}: cannot be written; name a file in a folder that is there and that you may write")
-
-
-def this_user() -> str:
-    """Who the ledger says asked for a job on this command line."""
-    try:
-        return f"cli:{getpass.getuser()}"
-    except (KeyError, OSError):  # a container whose user has no name
-        return f"cli:uid-{os.getuid()}"
-
-
-def allowed(home: Home, *scopes: str, **on: str | None) -> Access:
-    """What who sits here may do. Forbidden unless one of `scopes` is held on what is named: `dataset=`, `family=` or
-    `model=`; on everything, where nothing is. Whoever holds the keys may do all, while no grant ever named them.
-    """
-    from accountant.access.grants import access_of  # loads the ledger, and help waits for nothing
-
-    access = access_of(home.ledger, this_user(), operator=True)
-    if scopes:
-        access.require(*scopes, **on)
-    return access
 
 
 def require_end(once: bool, json: bool) -> None:

@@ -14,9 +14,10 @@ from accountant.access.grants import Grant
 from accountant.access.tokens import SCOPES, Limits, own_principal, revoke
 from accountant.errors import InputError
 from accountant.home import Home
-from serving.cli.backends.choice import side
+from serving.cli.backend import backend
+from serving.cli.backends.user import allowed, this_user
 from serving.cli.complete import DATASETS
-from serving.cli.terminal import Json, aligned, allowed, note, show, this_user
+from serving.cli.terminal import Json, aligned, note, show
 from serving.process.tokens import new_token
 from serving.process.watch.trail_lines import lines
 
@@ -105,7 +106,7 @@ def list_tokens(json: Json = False) -> None:
     \b
     dpserve token list
     """
-    issued = side("grants").tokens()
+    issued = backend().grants.list_tokens()
     rows = [("NAME", "PRINCIPAL", "SCOPES", "LIMITS", "STATE")]
     for token in issued:
         state = "good" if token["revoked"] is None else "revoked"
@@ -132,7 +133,7 @@ def add_grant(
     dpserve grant add --principal token:shop --scope predict --model adult --expires 2027-01-31
     """
     wanted = partial(_grants, scopes=scope or [], dataset=dataset, family=family, model=model, expires=expires)
-    added = side("grants").added(principal, wanted)
+    added = backend().grants.add(principal, wanted)
     lines = [f"entry {grant['grant']}: {grant['principal']} may {grant['scope']} on {_on(grant)}" for grant in added]
     show(json, {"grants": added}, "\n".join(lines))
 
@@ -152,7 +153,7 @@ def revoke_grant(
     \b
     dpserve grant revoke 17 --reason "left the team"
     """
-    stopped, ended = side("grants").revoked(grant, reason)
+    stopped, ended = backend().grants.revoke(grant, reason)
     show(json, {**stopped, **ended}, f"grant {grant} revoked, entry {ended['revoked']}")
     stops = stopped["stops"]
     if stops["tokens"]:
@@ -171,7 +172,7 @@ def list_grants(
     \b
     dpserve grant list
     """
-    found, time = side("grants").listed(principal), grants.now()
+    found, time = backend().grants.list_all(principal), grants.now()
     rows = [("GRANT", "PRINCIPAL", "SCOPE", "ON", "STATE")]
     for grant in found:
         ended = grant["revoked"] is not None or (grant["expires"] is not None and grant["expires"] <= time)

@@ -9,7 +9,7 @@ import typer
 from accountant.errors import InputError, UnknownName
 from accountant.ledger.families.left import left_words
 from models.worth.words import short_worth
-from serving.cli.backends.choice import side
+from serving.cli.backend import backend
 from serving.cli.complete import LEARNERS, Blocks, Labels, Name, labelled
 from serving.cli.terminal import Json, aligned, busy, rounds, show
 from training.learners.job_words import AUTO, closing
@@ -54,7 +54,7 @@ def plan(
         name, learner, epsilon, delta=delta, parameters=parameters(set), model=model, target=target, blocks=blocks
     )
     with busy("pricing"):
-        body = side("train").planned(asked | {"evaluate": evaluate})
+        body = backend().jobs.plan(asked | {"evaluate": evaluate})
     then = body.get("evaluation")
     instead = f", in place of {body['replaces']}" if body["replaces"] else ""
     lines = [
@@ -101,7 +101,7 @@ def train(
     )
     asked |= {"promote": promote, "evaluate": evaluate, **labelled(label)}
     with rounds(f"{learner} on {name}") as progress:
-        body = side("train").trained(asked, idempotency_key, progress)
+        body = backend().jobs.train(asked, idempotency_key, progress)
     certificate = body["certificate"] or {}
     lines = [
         ("job", f"{body['job']}: {body['state']}"),
@@ -135,7 +135,7 @@ def _asked(dataset: str, learner: str, epsilon: str, **more: Any) -> dict[str, A
 
 def _version(body: dict[str, Any]) -> str:
     """Which one it is, how it stands, and what leads on."""
-    own, champion = f"{body['model']}@{body['version']}", side("train").champion(body["model"])
+    own, champion = f"{body['model']}@{body['version']}", backend().models.champion(body["model"])
     if body["version_state"] == "champion":
         instead = f", in place of {body['replaces']}" if body["replaces"] else ""
         return f"{own}, champion: it answers to {body['model']}{instead}"
@@ -209,10 +209,10 @@ def tune(
     )
     asked |= {"tuning": tuning, "promote": promote, **labelled(label)}
     if plan:
-        body = side("train").planned(asked)
+        body = backend().jobs.plan(asked)
         return show(json, body, _planned(body))
     with rounds(f"tuning {learner} on {name}") as progress:
-        body = side("train").trained(asked, idempotency_key, progress)
+        body = backend().jobs.train(asked, idempotency_key, progress)
     show(json, body, _tuned(body))
 
 

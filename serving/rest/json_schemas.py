@@ -247,10 +247,16 @@ WORTH = record(
     {"against": _OTHER, "seen_by_bins": array(COUNT)},
     says="what a model was measured to be worth, by a signed statement",
 )
+WRITTEN = record({"decimal": TEXT, "dates": array(TEXT), "true": array(TEXT), "false": array(TEXT)})
+FORMAT = record(
+    {"form": record({"delimiter": TEXT, "encoding": TEXT}), "columns": table(WRITTEN)},
+    says="how the files of its dataset are written, as its schema says; of columns those not written as usual",
+)
 MODEL = record(
     {
         "model": TEXT, "name": TEXT, "version": COUNT, "target": TEXT, "classes": array(LABEL),
         "target_range": maybe(array(REAL)), "features": array(FEATURE), "certificate": CERTIFICATE,
+        "format": {**maybe(FORMAT), "description": "null: as files usually are, or the schema is not here"},
         "worth": array(WORTH), "since": array(TEXT),
     }
 )  # fmt: skip

@@ -16,6 +16,7 @@ from starlette.responses import Response
 from accountant.access.grants import Access
 from accountant.access.tokens import SCOPES
 from accountant.errors import InputError
+from accountant.home import Home
 from models.onnx.runtime import columns_from_records
 from models.store.since import growth_since
 from models.worth.statements import mark, worths
@@ -30,6 +31,7 @@ from serving.wire.quick_json import quick_json
 from serving.wire.request_bodies import JSON, check_fields, known_query, query_text, read_body
 from serving.wire.tables_out import Source, table_answer
 from serving.wire.work_time import check_time, in_turn
+from training.datasets.described import format_to_json, written_as
 
 PREDICT_BYTES = 16 << 20
 RECORDS = 20_000
@@ -181,11 +183,21 @@ async def list_models(request: Request) -> Response:
 
 
 async def show_model(request: Request) -> Response:
-    """One model: its features, classes, certificate, and what it was measured to be worth."""
+    """One model: its features, classes, certificate, the format of its dataset's files, and what it is worth."""
     served, home = await served_model(request), state(request).home
-    found = await in_thread(worths, home, served.verified.certificate.issued)
-    since = await in_thread(growth_since, home.ledger, served.verified.certificate)
-    return json_response(_description(served) | {"worth": found, "since": list(since)})
+    return json_response(_description(served) | await in_thread(_known_of, home, served))
+
+
+def _known_of(home: Home, served: Served) -> dict[str, Any]:
+    """Return what this home knows of a model beside its files."""
+    certificate = served.verified.certificate
+    dataset = certificate.form.dataset
+    schema = written_as(home, dataset.name, dataset.schema_digest, None)
+    return {
+        "format": format_to_json(schema, [feature.name for feature in served.verified.ensemble.features]),
+        "worth": worths(home, certificate.issued),
+        "since": list(growth_since(home.ledger, certificate)),
+    }
 
 
 async def show_certificate(request: Request) -> Response:

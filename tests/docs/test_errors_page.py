@@ -17,8 +17,8 @@ from accountant.errors import DpserveError, InputError, VerificationError
 from dpserve import ServiceError
 from serving.cli import next as next_step
 from serving.cli.app import run
-from serving.cli.backends.choice import Server
-from serving.cli.backends.server.asking import _as_ours
+from serving.cli.backends.choice import ServerAddress
+from serving.cli.backends.server.connection import error_of_home
 from serving.pages.parts import static_files
 from serving.wire.errors import error_response
 
@@ -124,9 +124,9 @@ def test_what_the_servers_own_parts_refuse():
 
 def test_a_code_that_another_server_told_is_no_kind_of_error_here():
     """The page is made of all kinds that this process has: one made for each strange answer would stand on it."""
-    before, to = reference.errors(), Server("https://elsewhere", None, None, "a test")
+    before, to = reference.errors(), ServerAddress("https://elsewhere", None, None, "a test")
     for status, code, kind in ((302, "redirected", InputError), (500, "http_error", DpserveError)):
-        told = _as_ours(ServiceError(status, code, "so it said"), to)
+        told = error_of_home(ServiceError(status, code, "so it said"), to)
         assert (type(told), told.to_json()["error"]["code"], kind.code == code) == (kind, code, False)
     assert reference.errors() == before
 

@@ -256,13 +256,13 @@ def test_what_is_refused(server, service):
     for call in (
         lambda: service.job(999),
         lambda: service.dataset("no/such name"),
+        lambda: service.dataset(".."),
         lambda: service.model("../keys"),
         lambda: service.plan("adult", "nope", 1),
     ):
         with pytest.raises(refused.UnknownName):
             call()
     for wrong, says in (
-        (lambda: service.dataset(".."), "is no name"),
         (lambda: service.model(None), "is no name"),
         (lambda: service.job("nope"), "number='nope': must be a whole number"),
         (lambda: service.predict("adult", [{**records(1)[0], "age": float("nan")}]), "None says"),

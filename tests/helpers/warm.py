@@ -38,7 +38,7 @@ MODULES = (
     "accountant.store.postgres_timeout",
     "alembic.command",
     "serving.cli.datasets",
-    "serving.cli.backends.home.train",
+    "serving.cli.backends.home.jobs",
     "serving.cli.server",
     "serving.cli.train",
     "training.measuring.worth.public_rows",

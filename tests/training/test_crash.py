@@ -22,7 +22,7 @@ from accountant.system.files import holding, open_directory
 from models.store import placing
 from models.store.bundle import ModelStore
 from models.store.decisions import BEGUN
-from serving.cli.backends.home.ledger import audited
+from serving.cli.backends.home.ledger import HomeLedger
 from training.datasets.datasets import register
 from training.finish.lease import this_process
 from training.jobs import job
@@ -212,7 +212,7 @@ def test_a_decision_that_is_killed_after_its_entry_is_done_by_whoever_recovers_o
         if how == "recovers":
             job.recover(opened)
         elif how == "audits":
-            assert audited([], None, lambda *_: None)[0].problems == ()
+            assert HomeLedger().audit([], None, lambda *_: None)[0].problems == ()
         else:
             placing.retire(opened, "adult@2", "old", "me")
         store = ModelStore(opened.models)

@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
+from accountant.errors import InputError
 from accountant.home import Home
 from training.datasets.datasets import schema_bytes
 from training.rows.schema.schema import Schema, parse_schema, schema_of
+from training.rows.schema.written import PLAIN, Form, Written
+
+
+@dataclass(frozen=True)
+class _Format:
+    """`format` of GET /v1/models/{name}: how files are cut, and the columns that are not written as usual."""
+
+    form: Form = PLAIN
+    columns: Mapping[str, Written] = field(default_factory=dict)
 
 
 def written_as(home: Home, dataset: str, digest: str, said: Path | None) -> Schema | None:
@@ -24,3 +39,24 @@ def written_as(home: Home, dataset: str, digest: str, said: Path | None) -> Sche
 def read_schema(path: Path) -> Schema:
     """The schema in a file."""
     return parse_schema(schema_bytes(path))
+
+
+def format_to_json(schema: Schema | None, columns: Collection[str]) -> dict[str, Any] | None:
+    """Return how files with these columns are written: `form`, and of `columns` those not written as usual; None: as
+    files usually are. It is part of the schema, so public.
+    """
+    if schema is None:
+        return None
+    written = {name: each for name, each in schema.written.items() if name in columns}
+    return asdict(_Format(schema.form, written))
+
+
+def format_from_json(body: Any) -> Schema | None:
+    """Return a schema that says how files are written, and nothing else, from `format_to_json`. Raises InputError."""
+    if body is None:
+        return None
+    try:
+        read = TypeAdapter(_Format).validate_python(body)
+    except ValidationError:
+        raise InputError("format: is none that this version of dpserve reads; name a schema with --schema") from None
+    return Schema((), 1, (), (), "", form=read.form, written=read.columns)

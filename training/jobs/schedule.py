@@ -132,7 +132,7 @@ def remove_as(home: Home, name: str, access: Access) -> Schedule:
     """
     found = next((each for each in seen(home, access) if each.name == name), None)
     if found is None:
-        raise UnknownName(f"schedule={name[:64]}: no such schedule")
+        raise UnknownName(f"schedule={name[:64]}: no such schedule", schedule=name[:64])
     if not access.owns(found.by) and not access.may("steward", dataset=found.asked["dataset"]):
         raise Forbidden(f"schedule={name}: is another's; its owner or a steward of {found.asked['dataset']} removes it")
     return remove(home, name)
@@ -143,7 +143,7 @@ def remove(home: Home, name: str) -> Schedule:
     with locked(home.path / LOCK):
         known = _read(home)
         if name not in known:
-            raise UnknownName(f"schedule={name}: no such schedule")
+            raise UnknownName(f"schedule={name}: no such schedule", schedule=name)
         gone = known.pop(name)
         _write(home, known)
     return gone

@@ -1,1 +1,1 @@
-"""Whom a command asks: the home of this machine, or a server."""
+"""What commands ask: a home of this machine, or a server. `abstract.Backend` says what either can do."""

@@ -12,9 +12,10 @@ from accountant.ledger.families.records import NewPeople, Why, said_ids
 from accountant.ledger.families.row_queries import RowQuery
 from accountant.ledger.families.windows import Period
 from accountant.privacy.budget import exact_decimal
+from serving.cli.backends.user import allowed, this_user
 from serving.cli.complete import Name
 from serving.cli.datasets import DistinctIds, OnePerson, QueryReason, show_as_is
-from serving.cli.terminal import Json, allowed, busy, this_user
+from serving.cli.terminal import Json, busy
 
 
 def append(

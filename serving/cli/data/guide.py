@@ -18,7 +18,8 @@ from accountant.errors import InputError
 from accountant.home import Home
 from accountant.privacy.budget import Budget
 from serving.cli import datasets, train
-from serving.cli.terminal import Json, aligned, allowed, busy
+from serving.cli.backends.user import allowed
+from serving.cli.terminal import Json, aligned, busy
 from training.datasets.drafts.columns import (
     ColumnAnswer,
     ColumnGroup,

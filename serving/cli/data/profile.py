@@ -10,7 +10,7 @@ import typer
 from accountant.errors import InputError
 from accountant.ledger.families.left import left_words
 from models.profile import report
-from serving.cli.backends.choice import side
+from serving.cli.backend import backend
 from serving.cli.complete import DATASETS, Blocks, Labels, labelled
 from serving.cli.terminal import Json, aligned, busy, check_out, note, show
 
@@ -57,9 +57,9 @@ def profile(
     asked = {"dataset": name, "epsilon": epsilon, "delta": delta, "part": part, "blocks": blocks}
     asked_for = {**asked, "columns": tuple(columns or ()), "pairs": tuple(together), **labelled(label)}
     if plan:
-        return _show_plan(side("worth").planned_profile(asked_for), json)
+        return _show_plan(backend().measurements.plan_profile(asked_for), json)
     with busy(f"counting the rows of {name}"):
-        body = side("worth").profiled(asked_for, idempotency_key, out)
+        body = backend().measurements.profile(asked_for, idempotency_key, out)
     found = body["profile"]
     rows = [("COLUMN", "TYPE", "FIGURE", "MISSING")]
     rows += [(column["name"], *report.summary(column)) for column in found["columns"]]

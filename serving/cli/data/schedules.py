@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from serving.cli.backends.choice import side
+from serving.cli.backend import backend
 from serving.cli.complete import DATASETS, LEARNERS, Blocks, Labels, labelled
 from serving.cli.terminal import Json, aligned, busy, show
 
@@ -38,7 +38,7 @@ def add(
     asked: dict[str, Any] = {"dataset": dataset, "learner": learner, "epsilon": epsilon, "delta": delta, "model": model}
     asked |= {"target": target, "promote": promote, "blocks": blocks, **labelled(label)}
     with busy("pricing"):
-        body = side("schedules").added(name, every, start, asked)
+        body = backend().schedules.add(name, every, start, asked)
     show(json, body, aligned([("schedule", name), ("asks", _asks(body)), ("lasts", _lasts(body))]))
 
 
@@ -48,7 +48,7 @@ def list_schedules(json: Json = False) -> None:
     \b
     dpserve schedule list
     """
-    bodies = side("schedules").listed()
+    bodies = backend().schedules.list_all()
     rows = [("SCHEDULE", "ASKS", "LAST JOB", "LASTS")]
     rows += [(each["name"], _asks(each), str((each["last"] or {}).get("job", "none")), _lasts(each)) for each in bodies]
     show(json, {"schedules": bodies}, aligned(rows))
@@ -60,7 +60,7 @@ def remove(name: Name, json: Json = False) -> None:
     \b
     dpserve schedule remove weekly
     """
-    gone = side("schedules").removed(name)
+    gone = backend().schedules.remove(name)
     show(json, {"name": gone, "removed": True}, f"removed {gone}")
 
 

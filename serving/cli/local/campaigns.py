@@ -12,8 +12,9 @@ from accountant.home import Home
 from accountant.system.files import PRIVATE, write_new
 from local.campaign import campaigns, shared_campaigns
 from local.campaign.defining import Asked
-from serving.cli.backends.choice import side
-from serving.cli.terminal import Json, aligned, allowed, note, show, this_user
+from serving.cli.backend import backend
+from serving.cli.backends.user import allowed, this_user
+from serving.cli.terminal import Json, aligned, note, show
 
 _TURN = "{turn} of {turns}: {turn_reports} reports, at least {turn_least} are needed"
 FAR = ("has not spoken", "has opened its shares", "has answered")
@@ -106,7 +107,7 @@ def end_turn(name: Name, json: Json = False) -> None:
     \b
     dpserve campaign next survey
     """
-    _tell(side("campaigns").changed(name, "next", None), json)
+    _tell(backend().campaigns.change(name, "next", None), json)
 
 
 def give_up(
@@ -119,7 +120,7 @@ def give_up(
     \b
     dpserve campaign give-up survey --reason "an aggregator is gone for good"
     """
-    _tell(side("campaigns").changed(name, "give-up", reason), json)
+    _tell(backend().campaigns.change(name, "give-up", reason), json)
 
 
 def close(name: Name, json: Json = False) -> None:
@@ -128,7 +129,7 @@ def close(name: Name, json: Json = False) -> None:
     \b
     dpserve campaign close survey
     """
-    _tell(side("campaigns").changed(name, "close", None), json)
+    _tell(backend().campaigns.change(name, "close", None), json)
 
 
 def show_campaign(
@@ -141,8 +142,8 @@ def show_campaign(
     dpserve campaign show survey
     """
     if name is not None:
-        return _tell(side("campaigns").shown(name), json)
-    found = side("campaigns").listed()
+        return _tell(backend().campaigns.get(name), json)
+    found = backend().campaigns.list_all()
     rows = [("CAMPAIGN", "STATE", "LEARNER", "EPSILON", "REPORTS", "OF AT LEAST", "MODEL")]
     keys = ("campaign", "state", "learner", "epsilon", "reports", "least", "model")
     rows += [tuple(str(each[key]) for key in keys) for each in found]  # type: ignore[misc]

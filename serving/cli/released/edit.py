@@ -14,13 +14,14 @@ from models.edit.changes import bins_of, changes
 from models.edit.curves import Curves, class_of, curves_of, to_curves
 from models.edit.edit_list import edit_all, read_edits
 from models.edit.editing import EditNote
-from serving.cli.backends.choice import side
+from serving.cli.backend import backend
+from serving.cli.backends.user import this_user
 from serving.cli.complete import Model
-from serving.cli.released.opened import open_model
-from serving.cli.terminal import Json, aligned, show, this_user
+from serving.cli.terminal import Json, aligned, show
 from serving.cli.tree import from_fields
 
 FREE = "costs no privacy: the numbers were released already"
+DRY_RUN = "a dry run"  # the reason of an edit that is not kept
 ROWS = 40  # changed bins that are printed; --json has all
 
 
@@ -85,9 +86,10 @@ def edit(asked: Edit) -> None:
     dpserve model edit adult --feature age --show
     dpserve model edit adult --feature age --monotone increasing --why "risk does not fall with age"
     dpserve model edit adult --feature hours --set "..10=-0.5" --set "missing=0" --why "too few records"
-    dpserve model edit adult --file edits.yaml --why "review of 3 May" --dry-run
+    dpserve model edit adult --file edits.yaml --dry-run
     """
-    opened = open_model(asked.name)
+    bundles = backend().bundles
+    opened = bundles.open(asked.name)
     base, released = opened.reference, opened.verified
     before = to_curves(released.ensemble)
     if asked.show_bins:
@@ -95,16 +97,16 @@ def edit(asked: Edit) -> None:
     steps = asked.steps()
     if asked.file is not None and (steps or asked.feature or asked.class_):
         raise InputError("file: stands in place of --feature, --class and their edits")
-    if asked.why is None:
+    if asked.why is None and not asked.dry_run:
         raise InputError("why: must be said, it stays in the model permanently")
     edits = steps if asked.file is None else read_edits(asked.file)
-    after = edit_all(before, edits, EditNote(asked.by or this_user(), asked.why))
+    after = edit_all(before, edits, EditNote(asked.by or this_user(), asked.why or DRY_RUN))
     body: dict[str, Any] = {"base": base, "edits": [done.to_json() for done in after.edits[len(before.edits) :]]}
     body |= {"changed": list(changes(before, after)), "epsilon_spent": "0"}
     if asked.dry_run:
         text = (*_text(body), FREE, "dry run: nothing was written")
         return show(asked.json, {**body, "model": None}, "\n".join(text))
-    body |= side("edits").made(opened, edits, asked.why, asked.by, asked.promote)
+    body |= bundles.edit(opened, edits, asked.why or "", asked.by, asked.promote)
     body["champion"] = asked.promote
     state = "champion now" if asked.promote else f"a candidate; dpserve model promote {body['model']}"
     show(asked.json, body, "\n".join((*_text(body), FREE, f"{base} -> {body['model']} ({state})")))

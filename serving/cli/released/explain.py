@@ -15,9 +15,9 @@ from models.explain.explain import logits, spoken_for, unit
 from models.explain.picture import picture
 from models.features.features import RawColumns
 from models.forms.ensemble import Ensemble, Summary
+from serving.cli.backend import backend
 from serving.cli.certificates import certificate_line
 from serving.cli.complete import Model
-from serving.cli.released.opened import open_model
 from serving.cli.terminal import Json, aligned, show
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def explain(
         raise InputError("data, compare: choose one")
     if compare is not None:
         return _compare(name, compare, out, json)
-    opened = open_model(name)
+    opened = backend().bundles.open(name)
     verified = opened.verified
     record = None if data is None or row is None else _record(data, row, verified.ensemble)
     if out is not None:
@@ -85,7 +85,8 @@ def _account(ensemble: Ensemble, record: RawColumns) -> Summary:
 
 
 def _compare(name: str, other: str, out: Path | None, json: bool) -> None:
-    opened = [open_model(name), open_model(other)]
+    bundles = backend().bundles
+    opened = [bundles.open(name), bundles.open(other)]
     names = opened[0].reference, opened[1].reference
     comparison = compare_models(opened[0].verified.ensemble, opened[1].verified.ensemble, names)
     if out is not None:

@@ -13,10 +13,9 @@ from accountant.system.files import PUBLIC, write_new
 from models.features.features import number_text
 from models.store.bundle import FILES, write_bundle
 from models.worth.words import short_worth
-from serving.cli.backends.choice import side
+from serving.cli.backend import backend
 from serving.cli.certificates import card_with, certificate_json, certificate_line, show_page, show_record
 from serving.cli.complete import Model
-from serving.cli.released.opened import open_model
 from serving.cli.terminal import Json, aligned, show
 
 
@@ -44,17 +43,18 @@ def show_model(
         raise InputError("certificate, registry: choose one")
     if out is not None and not (certificate or registry):
         raise InputError("out: goes with --certificate or --registry")
-    opened = open_model(name)
+    bundles = backend().bundles
+    opened = bundles.open(name)
     verified = opened.verified
     if certificate:
-        return show_page(verified.certificate, out, json, side("released").grown_since(opened))
+        return show_page(verified.certificate, out, json, bundles.growth_since(opened))
     if registry:
         return show_record(verified.certificate, out, json)
     ensemble = verified.ensemble
     features = [feature.to_json() for feature in ensemble.features]
     body: dict[str, Any] = {"model": opened.reference, "target": ensemble.target, "classes": list(ensemble.classes)}
     body["target_range"] = ensemble.target_range
-    claim, found = certificate_json(verified.certificate), side("released").worths_of(opened)
+    claim, found = certificate_json(verified.certificate), bundles.statements(opened)
     ends = ensemble.target_range
     interval = f"a number from {number_text(ends[0])} to {number_text(ends[1])}" if ends else ""
     lines = [
@@ -82,11 +82,12 @@ def export(
     \b
     dpserve model export adult --out adult-model
     """
-    opened = open_model(name)
+    bundles = backend().bundles
+    opened = bundles.open(name)
     opened.verified.runtime  # noqa: B018 - ModelInvalid: no model travels that does not open
-    bundle = side("released").witnessed(opened) if witnessed else opened.verified.travelling
+    bundle = bundles.with_witnessed_proof(opened) if witnessed else opened.verified.travelling
     out.absolute().parent.mkdir(parents=True, exist_ok=True)
-    stated, signed = [], side("released").statements(opened)
+    stated, signed = [], bundles.signed_statements(opened)
     card = card_with(bundle.card, [envelope for _, envelope, _ in signed])
     write_bundle(out.absolute(), replace(bundle, card=card))
     for job, envelope, proof in signed:

@@ -20,7 +20,7 @@ from accountant.ledger.families.records import Why
 from accountant.ledger.model_names import owned_by
 from models.store.bundle import ModelStore
 from serving.cli.app import run
-from serving.cli.terminal import this_user
+from serving.cli.backends.user import this_user
 
 PAGE, EXPLANATIONS = ((ledgers.ROOT / "docs" / name).read_text() for name in ("editing.md", "explanations.md"))
 COLLEGE = ("--feature", "education", "--set", "Bachelors, Masters=0.5")
@@ -196,9 +196,9 @@ def test_the_owner_of_a_name_edits_it_with_train_and_promotes_it_with_promote(ho
     ledger = Home.open(ledgers.place(home)).ledger
     owner = owned_by(ledger, "adult")
     for module in (
-        "backends.home.edits",
+        "backends.home.bundles",
         "released.edit",
-        "terminal",
+        "backends.user",
     ):
         monkeypatch.setattr(f"serving.cli.{module}.this_user", lambda: owner)
     grants.add(ledger, [Grant(owner, "train", "dataset", "adult")], "test")

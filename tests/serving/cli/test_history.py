@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 from ledgers import copy, place, prepared
@@ -14,7 +15,9 @@ from accountant.home import Home
 from accountant.log.notes import parse_checkpoint
 from dpserve import ServiceError
 from serving.cli.app import run
-from serving.cli.backends.server import pins
+from serving.cli.backends.choice import server_address
+from serving.cli.backends.server.pins import TRIES, Pins
+from serving.cli.terminal import note
 from training.jobs import job
 from training.planning.plans import Asked
 
@@ -59,6 +62,11 @@ def laptop(tmp_path, monkeypatch):
     return tmp_path / "config" / "dpserve"
 
 
+def pins(**named):
+    """What a new command knows of the server that the environment names."""
+    return Pins(replace(server_address(), **named), note)
+
+
 @pytest.fixture(autouse=True)
 def _helpers(monkeypatch):
     monkeypatch.syspath_prepend("tests/accountant/log")
@@ -66,32 +74,21 @@ def _helpers(monkeypatch):
 
 def test_a_server_must_continue_what_was_seen_of_it(laptop, capsys):
     office, other = ledger(20), ledger(20, fork=5)
-    pins.pinned(Service(office, 8))
+    pins().check(Service(office, 8))
     assert "was not seen here before; its checkpoint of 8 entries is kept" in capsys.readouterr().err
     same = Service(office, 8)
-    pins.pinned(same)
-    pins.pinned(same)
-    assert same.asked == 1  # one contact, one question
-    pins.pinned(Service(office, 13))
+    command = pins()
+    command.check(same)
+    command.check(same)
+    assert same.asked == 1  # one command, one question
+    pins().check(Service(office, 13))
     for liar in (Service(office, 8), Service(other, 13), Service(other, 20), Service(office, 20, proves=False)):
         with pytest.raises(OtherHistory):
-            pins.pinned(liar)
-    kept = pins.seen_checkpoints().read(office.trust)
+            pins().check(liar)
+    kept = pins().seen().read(office.trust)
     assert (kept.head.size, kept.note) == (13, office.checkpoint(13))
-    pins.pinned(Service(office, 20))
+    pins().check(Service(office, 20))
     assert laptop.stat().st_mode & 0o077 == 0
-
-
-def test_what_an_earlier_version_kept_still_counts(laptop):
-    office, other = ledger(20), ledger(20, fork=5)
-    folder = pins.place()
-    folder.mkdir(parents=True)
-    (folder / "trust.json").write_bytes(office.trust.to_json())
-    (folder / "checkpoint").write_text(office.checkpoint(9))
-    for liar in (Service(other, 13), Service(office, 8)):
-        with pytest.raises(OtherHistory):
-            pins.pinned(liar)
-    pins.pinned(Service(office, 13))
 
 
 def test_witnesses_that_are_named_are_asked_for(laptop, tmp_path, monkeypatch):
@@ -101,39 +98,39 @@ def test_witnesses_that_are_named_are_asked_for(laptop, tmp_path, monkeypatch):
         policies[number] = tmp_path / f"{number}.policy"
         policies[number].write_text(f"witness w {cosigner(number)}\nquorum w\n")
     with pytest.raises(LedgerInvalid, match="quorum"):
-        pins.pinned(Service(office, 8), witnesses=policies[32])
-    pins.pinned(Service(office, 8), witnesses=policies[31])
+        pins(witnesses=policies[32]).check(Service(office, 8))
+    pins(witnesses=policies[31]).check(Service(office, 8))
     monkeypatch.setenv("DPSERVE_WITNESS_POLICY", str(policies[32]))
     with pytest.raises(LedgerInvalid, match="quorum"):
-        pins.pinned(Service(office, 8))
+        pins().check(Service(office, 8))
     monkeypatch.setenv("DPSERVE_WITNESS_POLICY", str(policies[31]))
-    pins.pinned(Service(office, 13))
-    pins.pinned(Service(office, 9))  # witnesses may be behind what was seen, if it is the same history
-    assert pins.seen_checkpoints().read(office.trust).head.size == 13
+    pins().check(Service(office, 13))
+    pins().check(Service(office, 9))  # witnesses may be behind what was seen, if it is the same history
+    assert pins().seen().read(office.trust).head.size == 13
     with pytest.raises(OtherHistory):
-        pins.pinned(Service(ledger(20, fork=3), 9))
+        pins().check(Service(ledger(20, fork=3), 9))
 
 
 def test_a_ledger_that_always_grows_is_asked_again_and_not_for_ever(laptop, monkeypatch):
     office = ledger(40)
-    pins.pinned(Service(office, 8))
+    pins().check(Service(office, 8))
 
     class Racing(Service):
         def checkpoint(self, witnessed=False):
             self.asked += 1
             self.size += 1
-            pins.seen_checkpoints().advance(office.checkpoint(self.size + 1), office.trust, self.between(self.size + 1))
+            pins().seen().advance(office.checkpoint(self.size + 1), office.trust, self.between(self.size + 1))
             return office.checkpoint(self.size)
 
         def between(self, later):
             from accountant.log.seen_checkpoints import read_growth
 
-            return read_growth(self.consistency(pins.seen_checkpoints().read(office.trust).head.size, later))
+            return read_growth(self.consistency(pins().seen().read(office.trust).head.size, later))
 
     racing = Racing(office, 8)
     with pytest.raises(LedgerUnavailable, match="grew at each"):
-        pins.pinned(racing)
-    assert racing.asked == pins.TRIES
+        pins().check(racing)
+    assert racing.asked == TRIES
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from accountant.audit.audit import audit_home
 from accountant.home import Home
 from serving.app import DOORS
 from serving.cli.app import run
-from serving.cli.terminal import this_user
+from serving.cli.backends.user import this_user
 from serving.process.tokens import new_token
 
 WORTH, PROFILE = "/v1/evaluations", "/v1/profiles"

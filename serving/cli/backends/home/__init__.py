@@ -1,1 +1,1 @@
-"""What commands do where the home is on this machine. `serving.cli.backends.server` asks a server for the same."""
+"""What commands do with a home on this machine, by topic."""

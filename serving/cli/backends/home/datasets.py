@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from accountant.home import Home
 from accountant.ledger.families.left import families_of
+from serving.cli.backends.abstract import Body, Datasets
 from training.planning.job_views import dataset_to_json, family_to_json
 
 
-def listed(detail: bool) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Every dataset, where there is `detail` with what still fits; and every family."""
-    home = Home.open()
-    found = home.ledger.datasets()
-    bodies = [dataset_to_json(home, dataset, detail=False) for dataset in found] if detail else []
-    return bodies, [family_to_json(each) for each in families_of(found)]
+class HomeDatasets(Datasets):
+    """As `Datasets` says, with the files of the home."""
 
+    def list_all(self) -> list[Body]:
+        """Return every dataset."""
+        home = Home.open()
+        return [dataset_to_json(home, dataset, detail=False) for dataset in home.ledger.datasets()]
 
-def shown(name: str) -> dict[str, Any]:
-    """One dataset, with quotas and what still fits."""
-    home = Home.open()
-    return dataset_to_json(home, home.ledger.dataset(name))
+    def list_families(self) -> list[Body]:
+        """Return every family."""
+        return [family_to_json(family) for family in families_of(Home.open().ledger.datasets())]
+
+    def get(self, name: str) -> Body:
+        """Return one dataset."""
+        home = Home.open()
+        return dataset_to_json(home, home.ledger.dataset(name))

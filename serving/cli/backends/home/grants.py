@@ -3,44 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from accountant.access import grants
 from accountant.access.grants import Grant
-from accountant.access.tokens import acting_for
-from accountant.access.tokens import tokens as tokens_of
+from accountant.access.tokens import acting_for, tokens
 from accountant.home import Home
 from accountant.ledger.families.records import Why
-from serving.cli.terminal import allowed, this_user
+from serving.cli.backends.abstract import Body, Grants
+from serving.cli.backends.user import allowed, this_user
 
 
-def listed(principal: str | None) -> list[dict[str, Any]]:
-    """Every grant there ever was, or those of one principal."""
-    home = Home.open()
-    whom = None if principal is None else _whom(home, principal)
-    return [grant.to_json() for grant in grants.grants(home.ledger) if whom in (None, grant.principal)]
+class HomeGrants(Grants):
+    """As `Grants` says, with the ledger of the home."""
+
+    def list_all(self, principal: str | None) -> list[Body]:
+        """Return every grant, or those of one principal."""
+        home = Home.open()
+        wanted = None if principal is None else _full_name(home, principal)
+        return [grant.to_json() for grant in grants.grants(home.ledger) if wanted in (None, grant.principal)]
+
+    def add(self, principal: str, make: Callable[[str], list[Grant]]) -> list[Body]:
+        """Enter grants."""
+        home = Home.open()
+        allowed(home, "admin")
+        return [grant.to_json() for grant in grants.add(home.ledger, make(_full_name(home, principal)), this_user())]
+
+    def revoke(self, number: int, reason: str) -> tuple[Body, Body]:
+        """End a grant."""
+        home = Home.open()
+        allowed(home, "admin")
+        stops = grants.stops(home.ledger, number)
+        return stops.to_json(), grants.revoke(home.ledger, number, Why(this_user(), reason)).to_json()
+
+    def list_tokens(self) -> list[Body]:
+        """Return every token without its secret."""
+        return [token.to_json() for token in tokens(Home.open().ledger)]
 
 
-def added(principal: str, wanted: Callable[[str], list[Grant]]) -> list[dict[str, Any]]:
-    """What is `wanted` of a principal, entered."""
-    home = Home.open()
-    allowed(home, "admin")
-    whom = _whom(home, principal)
-    return [grant.to_json() for grant in grants.add(home.ledger, wanted(whom), this_user())]
-
-
-def revoked(grant: int, reason: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A grant with what stops with it, and as it is ended."""
-    home = Home.open()
-    allowed(home, "admin")
-    stopped = grants.stops(home.ledger, grant)
-    return stopped.to_json(), grants.revoke(home.ledger, grant, Why(this_user(), reason)).to_json()
-
-
-def tokens() -> list[dict[str, Any]]:
-    """Every token there ever was, but for the token itself."""
-    return [token.to_json() for token in tokens_of(Home.open().ledger)]
-
-
-def _whom(home: Home, text: str) -> str:
-    return acting_for({token.principal for token in tokens_of(home.ledger, good=True)}, text)
+def _full_name(home: Home, principal: str) -> str:
+    return acting_for({token.principal for token in tokens(home.ledger, good=True)}, principal)

@@ -1,53 +1,92 @@
-"""Jobs of a home: what may be seen, watched and given back."""
+"""Training jobs of a home: priced, charged and run in this process."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from accountant.errors import Forbidden
 from accountant.home import Home
 from accountant.ledger.families.records import PUBLIC_STATES
 from accountant.system.lazy_import import later
-from serving.cli.terminal import allowed, this_user
+from serving.cli.backends.abstract import Body, Jobs, Note, Progress, Request
+from serving.cli.backends.home.labels import note_labels
+from serving.cli.backends.user import allowed, this_user
 from training.planning.job_views import job_to_json, jobs_to_json
 
+if TYPE_CHECKING:
+    from training.jobs import job
+    from training.measuring.worth import evaluate
+    from training.planning import plans
+    from training.tuning import tune
+else:  # what prices, fits and certifies; a list of jobs does without
+    job, plans = later("training.jobs.job"), later("training.planning.plans")
+    evaluate, tune = later("training.measuring.worth.evaluate"), later("training.tuning.tune")
+
 LOOK_SECONDS = 0.5
-running = later("training.jobs.job")  # most commands on jobs run none
 
 
-def listed(dataset: str | None, state: str | None, after: int | None, limit: int) -> dict[str, Any]:
-    """Jobs, the newest first, a page of them."""
-    home = Home.open()
-    return jobs_to_json(home, dataset, state, after, limit, allowed(home))
+class HomeJobs(Jobs):
+    """As `Jobs` says, with the rows and the ledger of the home."""
+
+    def __init__(self, note: Note) -> None:
+        self.note = note
+
+    def plan(self, request: Request) -> Body:
+        """Return the price of a job."""
+        asked, home = _asked(request), Home.open()
+        plan = plans.plan(home, asked, this_user(), _may_promote(home, asked))
+        if asked.evaluate is None:
+            return plan.to_json()
+        return plan.to_json() | evaluate.price_following(home, plan.request, asked.evaluate, this_user())
+
+    def train(self, request: Request, key: str | None, progress: Progress) -> Body:
+        """Run a job to its end."""
+        asked, home = _asked(request), Home.open()
+        promotes = _may_promote(home, asked)
+        job.recover(home)
+        note_labels(self.note, request)
+        return job.train(home, asked, by=this_user(), key=key, progress=progress, promotes=promotes)
+
+    def list_page(self, dataset: str | None, state: str | None, after: int | None, limit: int) -> Body:
+        """Return a page of jobs, the newest first."""
+        home = Home.open()
+        return jobs_to_json(home, dataset, state, after, limit, allowed(home))
+
+    def get(self, number: int) -> Body:
+        """Return one job."""
+        return _job(Home.open(), number)
+
+    def watch(self, number: int, progress: Progress) -> Body:
+        """Wait until a job is over."""
+        home = Home.open()
+        while PUBLIC_STATES[(body := _job(home, number))["state"]].open:
+            progress(body["progress"]["done"], body["progress"]["total"])
+            time.sleep(LOOK_SECONDS)
+        return body
+
+    def cancel(self, number: int) -> Body:
+        """Give back what a job reserved."""
+        home = Home.open()
+        if not allowed(home).may_cancel(home.ledger.job(number)):
+            raise Forbidden(f"job {number}: {this_user()} may not cancel it: it is another's, and no grant names it")
+        job.cancel(home, number)
+        return _job(home, number)
 
 
-def job(number: int) -> dict[str, Any]:
-    """One job."""
-    return _job(Home.open(), number)
-
-
-def watched(number: int, progress: Callable[[int, int], None]) -> dict[str, Any]:
-    """A job, once it is over, whatever came of it."""
-    home = Home.open()
-    while PUBLIC_STATES[(body := _job(home, number))["state"]].open:
-        progress(body["progress"]["done"], body["progress"]["total"])
-        time.sleep(LOOK_SECONDS)
-    return body
-
-
-def cancelled(number: int) -> dict[str, Any]:
-    """A job whose reservation is given back. WrongState once it has started."""
-    home = Home.open()
-    if not allowed(home).may_cancel(home.ledger.job(number)):
-        raise Forbidden(f"job {number}: {this_user()} may not cancel it: it is another's, and no grant names it")
-    running.cancel(home, number)
-    return _job(home, number)
-
-
-def _job(home: Home, number: int) -> dict[str, Any]:
-    found = home.ledger.job(number)
-    if not allowed(home).may_see(found):
+def _job(home: Home, number: int) -> Body:
+    record = home.ledger.job(number)
+    if not allowed(home).may_see(record):
         raise Forbidden(f"job {number}: {this_user()} may not see it: it is another's, and no grant names it")
-    return job_to_json(home, found)
+    return job_to_json(home, record)
+
+
+def _asked(request: Request) -> plans.Asked:
+    tuning = request.get("tuning")
+    grid = None if tuning is None else tune.Tuning(tuning["grid"], tuning["runs"])
+    return plans.Asked(**{**request, "tuning": grid})
+
+
+def _may_promote(home: Home, asked: plans.Asked) -> bool:
+    """Return whether the user may promote versions of the model. Raises Forbidden where they may not train it."""
+    return allowed(home, "train", dataset=asked.dataset).may("promote", model=asked.model or asked.dataset)

@@ -1,1 +1,1 @@
-"""What commands do by asking a server: no rows and no home are here. `serving.cli.backends.home` has both."""
+"""What commands do by asking a server over REST, by topic. Neither rows nor a home are on this machine."""

@@ -1,27 +1,33 @@
-"""Campaigns at a server: how far they are, and what ends their turns or them."""
+"""Campaigns at a server."""
 
 from __future__ import annotations
 
-from typing import Any
+from accountant.privacy.budget import check_name
+from serving.cli.backends.abstract import Body, Campaigns
+from serving.cli.backends.server.connection import Connection
 
-from serving.cli.backends.server.asking import asking
-
-OFFERED = ("envelope", "proof", "ensemble", "ensemble_proof", "answer_proofs", "consistency")  # for owners
-
-
-def listed() -> list[dict[str, Any]]:
-    """Every campaign, by name."""
-    with asking() as service:
-        return [dict(each) for each in service.campaigns()]
+FOR_OWNERS = ("envelope", "proof", "ensemble", "ensemble_proof", "answer_proofs", "consistency")
 
 
-def shown(name: str) -> dict[str, Any]:
-    """How far one is."""
-    with asking() as service:
-        return {key: value for key, value in service.campaign(name).items() if key not in OFFERED}
+class ServerCampaigns(Campaigns):
+    """As `Campaigns` says, over REST."""
 
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
 
-def changed(name: str, act: str, reason: str | None) -> dict[str, Any]:
-    """`next`, `close` or `give-up`; how far it is then."""
-    with asking() as service:
-        return dict(service.change_campaign(name, act, reason))
+    def list_all(self) -> list[Body]:
+        """Return the state of each."""
+        with self.connection.asking() as service:
+            return [dict(body) for body in service.campaigns()]
+
+    def get(self, name: str) -> Body:
+        """Return the state of one, without what only owners need."""
+        check_name("campaign", name)
+        with self.connection.asking() as service:
+            return {key: value for key, value in service.campaign(name).items() if key not in FOR_OWNERS}
+
+    def change(self, name: str, act: str, reason: str | None) -> Body:
+        """End a turn or a campaign."""
+        check_name("campaign", name)
+        with self.connection.asking() as service:
+            return dict(service.change_campaign(name, act, reason))

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from serving.cli.backends.server.asking import asking
-
-
-def listed(detail: bool) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Every dataset, where there is `detail` with what still fits; and every family."""
-    with asking() as service:
-        bodies = [dict(each.raw) for each in service.datasets()] if detail else []
-        return bodies, [dict(each.raw) for each in service.families()]
+from serving.cli.backends.abstract import Body, Datasets
+from serving.cli.backends.server.connection import Connection
 
 
-def shown(name: str) -> dict[str, Any]:
-    """One dataset, with quotas and what still fits."""
-    with asking() as service:
-        return dict(service.dataset(name).raw)
+class ServerDatasets(Datasets):
+    """As `Datasets` says, over REST."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+    def list_all(self) -> list[Body]:
+        """Return every dataset."""
+        with self.connection.asking() as service:
+            return [dict(dataset.raw) for dataset in service.datasets()]
+
+    def list_families(self) -> list[Body]:
+        """Return every family."""
+        with self.connection.asking() as service:
+            return [dict(family.raw) for family in service.families()]
+
+    def get(self, name: str) -> Body:
+        """Return one dataset."""
+        with self.connection.asking() as service:
+            return dict(service.dataset(name).raw)

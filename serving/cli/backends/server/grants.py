@@ -3,39 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from accountant.access.grants import Grant
 from accountant.access.tokens import acting_for
 from dpserve import Client
-from serving.cli.backends.server.asking import asking
+from serving.cli.backends.abstract import Body, Grants
+from serving.cli.backends.server.connection import Connection
 
 
-def listed(principal: str | None) -> list[dict[str, Any]]:
-    """Every grant there ever was, or those of one principal."""
-    with asking() as service:
-        whom = None if principal is None else _whom(service, principal)
-        return [dict(grant.raw) for grant in service.grants(whom)]
+class ServerGrants(Grants):
+    """As `Grants` says, over REST."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+    def list_all(self, principal: str | None) -> list[Body]:
+        """Return every grant, or those of one principal."""
+        with self.connection.asking() as service:
+            wanted = None if principal is None else _full_name(service, principal)
+            return [dict(grant.raw) for grant in service.grants(wanted)]
+
+    def add(self, principal: str, make: Callable[[str], list[Grant]]) -> list[Body]:
+        """Enter grants."""
+        with self.connection.asking() as service:
+            grants = make(_full_name(service, principal))
+            return [dict(service.add_grant(g.principal, g.scope, g.on, expires=g.expires).raw) for g in grants]
+
+    def revoke(self, number: int, reason: str) -> tuple[Body, Body]:
+        """End a grant."""
+        with self.connection.asking() as service:
+            return dict(service.grant(number).raw), dict(service.revoke_grant(number, reason).raw)
+
+    def list_tokens(self) -> list[Body]:
+        """Return every token without its secret."""
+        with self.connection.asking() as service:
+            return [dict(token) for token in service.tokens()]
 
 
-def added(principal: str, wanted: Callable[[str], list[Grant]]) -> list[dict[str, Any]]:
-    """What is `wanted` of a principal, entered."""
-    with asking() as service:
-        found = wanted(_whom(service, principal))
-        return [dict(service.add_grant(g.principal, g.scope, g.on, expires=g.expires).raw) for g in found]
-
-
-def revoked(grant: int, reason: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A grant with what stops with it, and as it is ended."""
-    with asking() as service:
-        return dict(service.grant(grant).raw), dict(service.revoke_grant(grant, reason).raw)
-
-
-def tokens() -> list[dict[str, Any]]:
-    """Every token there ever was, but for the token itself."""
-    with asking() as service:
-        return [dict(token) for token in service.tokens()]
-
-
-def _whom(service: Client, text: str) -> str:
-    return acting_for({token["principal"] for token in service.tokens() if token["revoked"] is None}, text)
+def _full_name(service: Client, principal: str) -> str:
+    good = {token["principal"] for token in service.tokens() if token["revoked"] is None}
+    return acting_for(good, principal)

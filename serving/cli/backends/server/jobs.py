@@ -1,34 +1,78 @@
-"""Jobs at a server: listed, watched by its stream, given back."""
+"""Training jobs at a server, whose worker learns; their progress is streamed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
-from serving.cli.backends.server.asking import asking
+from accountant.system.lazy_import import later
+from dpserve import Client
+from serving.cli.backends.abstract import Body, Jobs, Progress, Request, without_defaults
+from serving.cli.backends.server.connection import Connection
 
+if TYPE_CHECKING:
+    from serving.cli.backends.server import statements
+else:
+    statements = later("serving.cli.backends.server.statements")  # most commands on jobs verify none
 
-def listed(dataset: str | None, state: str | None, after: int | None, limit: int) -> dict[str, Any]:
-    """Jobs, the newest first, a page of them."""
-    with asking() as service:
-        return dict(service.page_of_jobs(dataset, state, after, limit))
-
-
-def job(number: int) -> dict[str, Any]:
-    """One job."""
-    with asking() as service:
-        return dict(service.job(number).raw)
+PAGE = 200  # jobs that a server gives at once
 
 
-def watched(number: int, progress: Callable[[int, int], None]) -> dict[str, Any]:
-    """A job, once it is over, whatever came of it."""
-    with asking() as service:
-        for found in service.events(number):
-            progress(found.done, found.total)
-        return dict(found.raw)
+class ServerJobs(Jobs):
+    """As `Jobs` says, over REST."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+    def plan(self, request: Request) -> Body:
+        """Return the price of a job."""
+        with self.connection.asking() as service:
+            return dict(service.plan(**without_defaults(request)).raw)
+
+    def train(self, request: Request, key: str | None, progress: Progress) -> Body:
+        """Submit a job, and wait for it and for the evaluation that was asked for with it."""
+        with self.connection.asking() as service:
+            model = request.get("model") or request["dataset"]
+            before = champion_of(service, model)
+            submitted = service.submit(**without_defaults(request), idempotency_key=key)
+            body = self.connection.finished(service, submitted.number, progress)
+            then = body.get("evaluation")
+            if then is not None:
+                evaluated = self.connection.finished(service, then["job"])
+                keys = self.connection.trusted_keys(service)
+                _, worth = statements.verified_worth(service.evaluation(then["job"]), keys)
+                body["evaluated"] = {**evaluated, "worth": worth}
+            after = champion_of(service, model)
+        return {**body, "replaces": before and f"{model}@{before}" if before != after else None}
+
+    def list_page(self, dataset: str | None, state: str | None, after: int | None, limit: int) -> Body:
+        """Return a page of jobs, the newest first, fetched in as many pages of the server as it takes."""
+        jobs: list[Body] = []
+        with self.connection.asking() as service:
+            while True:
+                page = service.page_of_jobs(dataset, state, after, min(PAGE, limit - len(jobs)))
+                jobs += page["jobs"]
+                after = page["next"]
+                if after is None or len(jobs) >= limit:
+                    return {**page, "jobs": jobs}
+
+    def get(self, number: int) -> Body:
+        """Return one job."""
+        with self.connection.asking() as service:
+            return dict(service.job(number).raw)
+
+    def watch(self, number: int, progress: Progress) -> Body:
+        """Wait until a job is over."""
+        with self.connection.asking() as service:
+            for job in service.events(number):
+                progress(job.done, job.total)
+            return dict(job.raw)
+
+    def cancel(self, number: int) -> Body:
+        """Give back what a job reserved."""
+        with self.connection.asking() as service:
+            return dict(service.cancel(number).raw)
 
 
-def cancelled(number: int) -> dict[str, Any]:
-    """A job whose reservation is given back. WrongState once it has started."""
-    with asking() as service:
-        return dict(service.cancel(number).raw)
+def champion_of(service: Client, name: str) -> int | None:
+    """Return the version that answers to a model's name; None where none does."""
+    return next((model.version for model in service.models() if model.name == name and model.champion), None)

@@ -1,8 +1,8 @@
-"""Models of a server: all of them, and predictions, which travel as Arrow."""
+"""Released models of a server: all of them, predictions, which travel as Arrow, and which version answers to a name."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,12 @@ from pyarrow import ipc
 
 from dpserve import Client
 from models.features.features import BooleanFeature, CategoricalFeature, Feature, RawColumns, feature_from_json
+from models.store.bundle import check_numbered, check_reference
 from models.worth.statements import judged
-from serving.cli.backends.server.asking import asking
-from training.datasets.described import read_schema
+from serving.cli.backends.abstract import Body, Models, Progress
+from serving.cli.backends.server.connection import Connection, refuse_by
+from serving.cli.backends.server.jobs import champion_of
+from training.datasets.described import format_from_json, read_schema
 from training.rows.tables.row_files import read_columns, write_predictions
 
 RECORDS = 10_000  # in a request; a server takes twice as many
@@ -23,39 +26,55 @@ CELLS = 1_000_000  # in a request
 STREAM = "application/vnd.apache.arrow.stream"
 
 
-def listed() -> list[dict[str, Any]]:
-    """Every version, with the statement of worth that it is judged by, as the server says."""
-    with asking() as service:
-        versions = [dict(each.raw) for each in service.models()]
-        for line in versions:
-            measured = line.get("better") is not None
-            found = judged(service.model(line["model"])["worth"]) if measured and line["verified"] else None
-            line["worth"] = [] if found is None else [found]
-        return versions
+class ServerModels(Models):
+    """As `Models` says, over REST."""
 
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
 
-def predicted(
-    name: str, data: Path, schema: Path | None, out: Path, progress: Callable[[int, int | None], None]
-) -> dict[str, Any]:
-    """Every row of a file, written as `schema` says, predicted in its order into another; what was done."""
-    with asking() as service:
-        told = service.model(name)
-        features = [feature_from_json(each) for each in told["features"]]
-        most = max(1, min(RECORDS, CELLS // max(1, len(features))))
-        batches = read_columns(data, features, None if schema is None else read_schema(schema))
-        answers = _answers(service, told["model"], features, batches, most, progress)
-        count = write_predictions(out, told["classes"], answers)
-    return {"model": told["model"], "target": told["target"], "records": count, "out": str(out)}
+    def list_all(self) -> list[Body]:
+        """Return every version, with the statement of worth that it is judged by, as the server says."""
+        with self.connection.asking() as service:
+            versions = [dict(model.raw) for model in service.models()]
+            for line in versions:
+                measured = line["better"] is not None and line["verified"]
+                worth = judged(service.model(line["model"])["worth"]) if measured else None
+                line["worth"] = [] if worth is None else [worth]
+            return versions
+
+    def champion(self, name: str) -> int | None:
+        """Return the version that answers to a name."""
+        with self.connection.asking() as service:
+            return champion_of(service, name)
+
+    def predict(self, name: str, data: Path, schema: Path | None, out: Path, progress: Progress) -> Body:
+        """Predict a file at the server. It is read here, as the server says that the model's dataset is written."""
+        check_reference(name)
+        with self.connection.asking() as service:
+            model = service.model(name)
+            features = [feature_from_json(body) for body in model["features"]]
+            form = format_from_json(model["format"]) if schema is None else read_schema(schema)
+            answers = _answers(service, model["model"], features, read_columns(data, features, form), progress)
+            count = write_predictions(out, model["classes"], answers)
+        return {"model": model["model"], "target": model["target"], "records": count, "out": str(out)}
+
+    def place(self, act: str, name: str, reason: str, by: str | None, flags: Mapping[str, bool]) -> Body:
+        """Promote, retire or restore a version."""
+        refuse_by(by)
+        check_reference(name)
+        model, _, version = name.partition("@")
+        with self.connection.asking() as service:
+            if act != "promote":
+                return dict((service.retire if act == "retire" else service.restore)(name, reason))
+            check_numbered(name)
+            return dict(service.promote(model, int(version), reason, **flags))
 
 
 def _answers(
-    service: Client,
-    model: str,
-    features: Sequence[Feature],
-    batches: Iterator[RawColumns],
-    most: int,
-    progress: Callable[[int, int | None], None],
+    service: Client, model: str, features: Sequence[Feature], batches: Iterator[RawColumns], progress: Progress
 ) -> Iterator[tuple[NDArray[Any], NDArray[np.float32]]]:
+    """Yield labels (n,) and probabilities (n, classes) of each request."""
+    most = max(1, min(RECORDS, CELLS // max(1, len(features))))
     done = 0
     for columns in batches:
         arrays = [_as_arrow(feature, np.asarray(columns[feature.name])) for feature in features]
@@ -72,7 +91,7 @@ def _answers(
 
 
 def _as_arrow(feature: Feature, values: NDArray[Any]) -> pa.Array:
-    """A column as the server takes it: texts, booleans or numbers; NaN and the empty text are missing."""
+    """Return a column as the server takes it: texts, booleans or numbers; NaN and the empty text are missing."""
     if isinstance(feature, CategoricalFeature):
         return pa.array(values.tolist(), pa.string())
     if isinstance(feature, BooleanFeature):

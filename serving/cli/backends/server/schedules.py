@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from serving.cli.backends.server.asking import asking
+from serving.cli.backends.abstract import Body, Request, Schedules, without_defaults
+from serving.cli.backends.server.connection import Connection
 
 
-def added(name: str, every: str, start: str | None, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Enter one; how long it can be kept."""
-    with asking() as service:
-        given = {key: value for key, value in asked.items() if value is not None}
-        return dict(service.add_schedule(name, every=every, start=start, **given))
+class ServerSchedules(Schedules):
+    """As `Schedules` says, over REST."""
 
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
 
-def listed() -> list[dict[str, Any]]:
-    """Their own, and those on datasets that they audit or are steward of."""
-    with asking() as service:
-        return [dict(each) for each in service.schedules()]
+    def add(self, name: str, every: str, start: str | None, request: Request) -> Body:
+        """Enter a schedule."""
+        with self.connection.asking() as service:
+            return dict(service.add_schedule(name, every=every, start=start, **without_defaults(request)))
 
+    def list_all(self) -> list[Body]:
+        """Return the schedules that the user may see."""
+        with self.connection.asking() as service:
+            return [dict(body) for body in service.schedules()]
 
-def removed(name: str) -> str:
-    """Forget one; its name."""
-    with asking() as service:
-        return str(service.remove_schedule(name)["name"])
+    def remove(self, name: str) -> str:
+        """Remove a schedule."""
+        with self.connection.asking() as service:
+            return str(service.remove_schedule(name)["name"])

@@ -14,10 +14,10 @@ import typer
 from accountant.errors import InputError
 from accountant.keys.trust import PublicKeys
 from accountant.system.files import PRIVATE, replace_file
-from serving.cli.backends.choice import AUTHORITY, LOGIN, TOKEN, Server, config_folder
-from serving.cli.backends.server.asking import connected
-from serving.cli.backends.server.pins import names, pinned
-from serving.cli.terminal import Json, aligned, show
+from serving.cli.backends.choice import AUTHORITY, LOGIN, TOKEN, WITNESSES, ServerAddress, config_folder
+from serving.cli.backends.server.connection import Connection
+from serving.cli.backends.server.pins import key_names
+from serving.cli.terminal import Json, aligned, note, show
 
 
 def login(
@@ -47,13 +47,15 @@ def login(
     token = os.environ.get(TOKEN) or (getpass.getpass("Token: ") if sys.stdin.isatty() else sys.stdin.readline())
     kept = {"url": url, "token": token.strip()} | ({"authority": str(Path(authority).absolute())} if authority else {})
     kept |= {"witnesses": str(witnesses.absolute())} if witnesses else {}
-    with connected(Server(url, kept["token"], kept.get("authority"), "dpserve login")) as service:
-        keys = pinned(service, url, given, witnesses)  # the token is tried before anything of it is kept
+    policy = kept.get("witnesses") or os.environ.get(WITNESSES)
+    connection = Connection(ServerAddress(url, kept["token"], authority, "dpserve login", policy), note)
+    with connection.connected() as service:
+        keys = connection.pins.check(service, given)  # the token is tried before anything of it is kept
     folder = config_folder()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     replace_file(folder / LOGIN, as_text(kept).encode(), PRIVATE)
-    lines = [("server", url), *(("key", name) for name in names(keys)), ("kept in", folder / LOGIN)]
-    show(json, {"url": url, "keys": names(keys), "file": str(folder / LOGIN)}, aligned(lines))
+    lines = [("server", url), *(("key", name) for name in key_names(keys)), ("kept in", folder / LOGIN)]
+    show(json, {"url": url, "keys": key_names(keys), "file": str(folder / LOGIN)}, aligned(lines))
 
 
 def logout(json: Json = False) -> None:

@@ -1,4 +1,4 @@
-"""Reports of a model's worth, written to a file."""
+"""Write a report of a model's worth to a file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from models.worth.report import Report
 
 
 def write_report(found: Report, out: Path) -> None:
-    """By the file's ending: a page, for programs, or a table."""
+    """Write a page, JSON or a table, by the ending of `out`."""
     if out.suffix == ".parquet":
         from training.rows.tables.row_files import write_figures  # loads what writes tables
 

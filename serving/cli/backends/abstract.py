@@ -1,0 +1,407 @@
+"""The interface between the commands and what they ask: `Backend`, of a home or of a server.
+
+Each method is stated once, here. `backends.home` does it with the files of this machine, `backends.server` by asking
+over REST; both return the same keys and raise the same errors, so that texts, JSON and exit codes do not depend on
+where a command runs. `serving.cli.backend.backend` chooses one.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from accountant.access.grants import Grant
+    from accountant.audit.tree_of_entries import Report as AuditReport
+    from accountant.keys.trust import PublicKeys
+    from accountant.log.seen_checkpoints import Growth
+    from models.store.bundle import Bundle
+    from models.store.loading import VerifiedModel
+    from models.worth.report import Report
+
+Body: TypeAlias = dict[str, Any]  # one JSON object, with the keys of the REST answer
+Request: TypeAlias = Mapping[str, Any]  # a request with the keys of its REST body
+Progress: TypeAlias = "Callable[[int, int | None], None]"  # takes what is done, and the total or None
+Note: TypeAlias = Callable[[str], None]  # prints a line for people
+
+
+def without_defaults(request: Request) -> Body:
+    """Return the keys that were given; what was left out has its default where the request is read."""
+    return {key: value for key, value in request.items() if value is not None and value != {} and value is not False}
+
+
+@dataclass(frozen=True)
+class OpenedModel:
+    """A model that was verified on this machine. Its graph is opened when it is first used.
+
+    reference: `name@version`.
+    folder: Where its files are; None where they were fetched from a server.
+    verified: The model and its certificate.
+    """
+
+    reference: str
+    folder: str | None
+    verified: VerifiedModel
+
+
+class Campaigns(ABC):
+    """Campaigns among owners who keep their rows."""
+
+    @abstractmethod
+    def list_all(self) -> list[Body]:
+        """Return the state of every campaign, by name."""
+
+    @abstractmethod
+    def get(self, name: str) -> Body:
+        """Return the state of one campaign. Raises UnknownName."""
+
+    @abstractmethod
+    def change(self, name: str, act: str, reason: str | None) -> Body:
+        """End a turn or a campaign, and return its state.
+
+        Args:
+            name: The campaign.
+            act: `next` ends the turn, `close` learns from what came, `give-up` ends the campaign without a model.
+            reason: Why; needed by `give-up` alone.
+        """
+
+
+class Datasets(ABC):
+    """Datasets and their budgets."""
+
+    @abstractmethod
+    def list_all(self) -> list[Body]:
+        """Return every dataset with what is left of its budget."""
+
+    @abstractmethod
+    def list_families(self) -> list[Body]:
+        """Return every family: its datasets, and the one budget that they share."""
+
+    @abstractmethod
+    def get(self, name: str) -> Body:
+        """Return one dataset with its quotas and what still fits. Raises UnknownName."""
+
+
+class Grants(ABC):
+    """Grants and tokens."""
+
+    @abstractmethod
+    def list_all(self, principal: str | None) -> list[Body]:
+        """Return every grant there ever was, or those of one principal."""
+
+    @abstractmethod
+    def add(self, principal: str, make: Callable[[str], list[Grant]]) -> list[Body]:
+        """Enter grants, and return them.
+
+        Args:
+            principal: Who gets them: a principal, or the name of a token.
+            make: Returns the grants, of the principal's full name.
+        """
+
+    @abstractmethod
+    def revoke(self, number: int, reason: str) -> tuple[Body, Body]:
+        """End a grant. Returns it as it was, with what stops with it, and as it is now."""
+
+    @abstractmethod
+    def list_tokens(self) -> list[Body]:
+        """Return every token there ever was, without its secret."""
+
+
+class Jobs(ABC):
+    """Training jobs: price, run, watch, cancel."""
+
+    @abstractmethod
+    def plan(self, request: Request) -> Body:
+        """Return the price of a job and what would be left. Spends nothing.
+
+        Args:
+            request: The keys of POST /v1/plans; None stands for the default.
+
+        Raises:
+            BudgetRefused: It would not be admitted; `would_fit` says what would.
+        """
+
+    @abstractmethod
+    def train(self, request: Request, key: str | None, progress: Progress) -> Body:
+        """Run a job to its end, and return it with the version that it `replaces`.
+
+        Args:
+            request: The keys of POST /v1/jobs.
+            key: The same key gives the same job, and spends once.
+            progress: Called with releases done and in all, which say nothing of the rows.
+
+        Raises:
+            BudgetRefused: It does not fit; nothing was spent.
+            JobFailed: It had started, and its budget is spent.
+        """
+
+    @abstractmethod
+    def list_page(self, dataset: str | None, state: str | None, after: int | None, limit: int) -> Body:
+        """Return at most `limit` jobs, the newest first: `jobs`, and `next`, after which the rest goes on.
+
+        Args:
+            dataset: Only of this dataset.
+            state: Only in this state.
+            after: Go on after the job of this number.
+            limit: At least 1.
+        """
+
+    @abstractmethod
+    def get(self, number: int) -> Body:
+        """Return one job. Raises UnknownName; Forbidden where it is another's."""
+
+    @abstractmethod
+    def watch(self, number: int, progress: Progress) -> Body:
+        """Wait until a job is over, and return it, whatever came of it."""
+
+    @abstractmethod
+    def cancel(self, number: int) -> Body:
+        """Give back what a job reserved, and return it. Raises WrongState once it has started."""
+
+
+class Measurements(ABC):
+    """Evaluations of models and profiles of datasets: jobs that end in a signed statement."""
+
+    @abstractmethod
+    def plan_evaluation(self, request: Request) -> Body:
+        """Return the price of an evaluation. Spends nothing.
+
+        Args:
+            request: The keys of POST /v1/plans/evaluations.
+        """
+
+    @abstractmethod
+    def evaluate(self, request: Request, key: str | None, out: Path | None) -> Body:
+        """Run an evaluation to its end, and return its job with the figures (`worth`) and the place of its `statement`.
+
+        Args:
+            request: The keys of POST /v1/evaluations.
+            key: The same key gives the same job, and spends once.
+            out: A report to write.
+        """
+
+    @abstractmethod
+    def evaluate_rows(self, name: str, data: Path, schema: Path | None, out: Path | None, public: bool) -> Report:
+        """Evaluate a model for nothing on rows that are nobody's secret.
+
+        Args:
+            name: The model.
+            data: The file of rows, with the target.
+            schema: How the file is written; as the model's dataset when left out.
+            out: A report to write.
+            public: The user says that the rows are public, though they are few.
+
+        Raises:
+            InputError: The rows stand in a registered dataset; or a server is asked, which takes no rows.
+        """
+
+    @abstractmethod
+    def plan_profile(self, request: Request) -> Body:
+        """Return the price of a profile. Spends nothing.
+
+        Args:
+            request: The keys of POST /v1/plans/profiles.
+        """
+
+    @abstractmethod
+    def profile(self, request: Request, key: str | None, out: Path | None) -> Body:
+        """Run a profile to its end, and return its job with the counts (`profile`) and the place of its `statement`.
+
+        Args:
+            request: The keys of POST /v1/profiles.
+            key: The same key gives the same job, and spends once.
+            out: A report to write.
+        """
+
+
+class Models(ABC):
+    """The list of released models, predictions, and which version answers to a name."""
+
+    @abstractmethod
+    def list_all(self) -> list[Body]:
+        """Return every version, with the statements of `worth` that it is judged by: one or none."""
+
+    @abstractmethod
+    def champion(self, name: str) -> int | None:
+        """Return the version that answers to a model's name; None where none does."""
+
+    @abstractmethod
+    def predict(self, name: str, data: Path, schema: Path | None, out: Path, progress: Progress) -> Body:
+        """Predict every row of a file, in its order, into another; return `model`, `target`, `records` and `out`.
+
+        Args:
+            name: The model.
+            data: The file of rows.
+            schema: How the file is written; as the model's dataset when left out.
+            out: The file to write.
+            progress: Called with the number of records done.
+        """
+
+    @abstractmethod
+    def place(self, act: str, name: str, reason: str, by: str | None, flags: Mapping[str, bool]) -> Body:
+        """Promote, retire or restore a version.
+
+        Args:
+            act: `promote`, `retire` or `restore`.
+            name: `name@version`.
+            reason: It stays in the ledger.
+            by: Who decides; the user when left out. A server takes it from the token.
+            flags: Of `promote`: `if_better`, `although_not_better`.
+        """
+
+
+class Bundles(ABC):
+    """The files of one released model, each opened and verified on this machine."""
+
+    @abstractmethod
+    def open(self, name: str) -> OpenedModel:
+        """Return a verified model. Raises UnknownName or VerificationError; never warns."""
+
+    @abstractmethod
+    def read(self, name: str) -> Bundle:
+        """Return the files of a model, not verified."""
+
+    @abstractmethod
+    def with_witnessed_proof(self, model: OpenedModel) -> Bundle:
+        """Return its files with a proof against the checkpoint that witnesses cosigned. InputError at a server."""
+
+    @abstractmethod
+    def growth_since(self, model: OpenedModel) -> Sequence[str]:
+        """Return sentences on how its dataset grew since its certificate was issued; none where it did not."""
+
+    @abstractmethod
+    def statements(self, model: OpenedModel) -> list[Body]:
+        """Return what it was measured to be worth, the newest first."""
+
+    @abstractmethod
+    def signed_statements(self, model: OpenedModel) -> list[tuple[int, bytes, bytes]]:
+        """Return the same as it was signed: the job's number, the envelope and the proof of each."""
+
+    @abstractmethod
+    def edit(self, base: OpenedModel, edits: Sequence[Any], reason: str, by: str | None, promote: bool) -> Body:
+        """Certify an edited model, and return the new version (`model`) and its `edits`.
+
+        Args:
+            base: The model that is edited.
+            edits: As in the file of `dpserve model edit --file`.
+            reason: It stays in the model, its certificate and the ledger.
+            by: Who edits; the user when left out. A server takes it from the token.
+            promote: Make it champion at once.
+        """
+
+
+class Schedules(ABC):
+    """The same job once a period."""
+
+    @abstractmethod
+    def add(self, name: str, every: str, start: str | None, request: Request) -> Body:
+        """Enter a schedule, and return it with how long it can be kept.
+
+        Args:
+            name: The schedule's name.
+            every: `hour`, `day` or `week`.
+            start: When the first period begins, UTC; now when left out.
+            request: The job, with keys of POST /v1/schedules.
+        """
+
+    @abstractmethod
+    def list_all(self) -> list[Body]:
+        """Return the user's own schedules, and those on datasets of which the user is auditor or steward."""
+
+    @abstractmethod
+    def remove(self, name: str) -> str:
+        """Remove a schedule, and return its name."""
+
+
+class Ledger(ABC):
+    """The ledger, and the keys that sign it."""
+
+    @abstractmethod
+    def audit(
+        self, seen: list[str], trust: Path | None, progress: Progress
+    ) -> tuple[AuditReport, list[str], PublicKeys]:
+        """Judge every entry here, whoever keeps the ledger.
+
+        Args:
+            seen: Checkpoints that were kept from before.
+            trust: The file of pinned keys; those of the home, or those pinned for the server, when left out.
+            progress: Called with the number of entries done.
+
+        Returns:
+            The report, the checkpoints that the ledger was held against, and the keys that it was judged by.
+        """
+
+    @abstractmethod
+    def export(self, out: Path) -> int:
+        """Write the whole ledger into a new folder; return the number of entries."""
+
+    @abstractmethod
+    def checkpoint(self) -> str:
+        """Return the newest signed tree head."""
+
+    @abstractmethod
+    def trusted_keys(self) -> PublicKeys:
+        """Return the home's own public keys, or those pinned for the server. Raises InputError."""
+
+    @abstractmethod
+    def prove_growth(self, origin: str, earlier: int, later: int) -> Growth | None:
+        """Return a proof that the tree of `later` entries begins with that of `earlier`; None where there is none."""
+
+
+class Backend(ABC):
+    """What a command asks, by topic.
+
+    Args:
+        note: Prints a line for the user, on stderr.
+    """
+
+    def __init__(self, note: Note) -> None:
+        self.note = note
+
+    @property
+    @abstractmethod
+    def bundles(self) -> Bundles:
+        """The files of one model."""
+
+    @property
+    @abstractmethod
+    def campaigns(self) -> Campaigns:
+        """Campaigns among owners."""
+
+    @property
+    @abstractmethod
+    def datasets(self) -> Datasets:
+        """Datasets and budgets."""
+
+    @property
+    @abstractmethod
+    def grants(self) -> Grants:
+        """Grants and tokens."""
+
+    @property
+    @abstractmethod
+    def jobs(self) -> Jobs:
+        """Training jobs."""
+
+    @property
+    @abstractmethod
+    def ledger(self) -> Ledger:
+        """The ledger and its keys."""
+
+    @property
+    @abstractmethod
+    def measurements(self) -> Measurements:
+        """Evaluations and profiles."""
+
+    @property
+    @abstractmethod
+    def models(self) -> Models:
+        """Released models."""
+
+    @property
+    @abstractmethod
+    def schedules(self) -> Schedules:
+        """Jobs once a period."""

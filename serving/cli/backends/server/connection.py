@@ -1,0 +1,139 @@
+"""A connection to a server: https, with a token that goes nowhere else. Its refusals become our errors.
+
+What a server refuses is raised as the very error that a home would raise, so that hints, JSON and exit codes are the
+same.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from ipaddress import ip_address
+from traceback import format_exception
+from urllib.parse import urlsplit
+
+from accountant import errors
+from accountant.errors import DpserveError, Forbidden, InputError, JobFailed
+from accountant.keys.trust import PublicKeys
+from dpserve import Client, ServiceError
+from dpserve.transport import bare
+from serving.cli.backends.abstract import Body, Note, Progress
+from serving.cli.backends.choice import AUTHORITY, PLAIN, TOKEN, URL, ServerAddress
+from serving.cli.backends.server.pins import Pins
+
+RETRIES = 3  # somebody sits and waits
+KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, DpserveError)]
+BY_CODE = {kind.code: kind for kind in KINDS} | {"job_burned": JobFailed, "job_released": errors.WrongState}
+TRY_LATER = (408, 429)
+
+
+class Connection:
+    """Asks one server for one command.
+
+    Args:
+        address: The server.
+        note: Prints a line for the user.
+    """
+
+    def __init__(self, address: ServerAddress, note: Note) -> None:
+        self.address = address
+        self.note = note
+        self.pins = Pins(address, note)
+
+    @contextmanager
+    def asking(self) -> Iterator[Client]:
+        """Open a client. Where keys of the server were pinned, they must be the same, and its ledger must continue what
+        was seen of it.
+
+        Raises:
+            DpserveError: What the server refuses, as a home would raise it.
+            KeyInvalid, OtherHistory: It is not the server whose keys were pinned.
+        """
+        with self.connected() as service:
+            if self.pins.exist():
+                self.pins.check(service)  # before anything of it is believed
+            yield service
+
+    @contextmanager
+    def connected(self) -> Iterator[Client]:
+        """Open a client, as `asking`, without a look at pinned keys. Raises InputError where its address or its token
+        cannot be used.
+        """
+        address = self.address
+        check_address(address.url)
+        if not address.token:
+            raise InputError(f"{TOKEN}: must be set for {address.url}, or log in: dpserve login {address.url}")
+        try:
+            bare(address.token)
+        except ValueError as error:
+            raise InputError(f"{TOKEN}: {error}") from None
+        try:
+            trust = ssl.create_default_context(cafile=address.authority) if address.authority else True
+        except OSError as error:  # ssl's own among them
+            raise InputError(
+                f"{AUTHORITY}={address.authority}: cannot be read as certificates ({type(error).__name__})"
+            ) from None
+        plain = urlsplit(address.url).scheme == "http"  # which passes no proxy: it would read the token
+        try:
+            with Client(address.url, address.token, retries=RETRIES, trust_env=not plain, verify=trust) as service:
+                yield service
+        except ServiceError as error:
+            raise error_of_home(error, address) from None
+
+    def trusted_keys(self, service: Client) -> PublicKeys:
+        """Return the keys to check by: those that were pinned, on first use those that the server names."""
+        return self.pins.check(service)
+
+    def finished(self, service: Client, number: int, progress: Progress = lambda done, total: None) -> Body:
+        """Wait for a job that ends well, and return it. Raises JobFailed. Who interrupts stops waiting, not the job."""
+        try:
+            return dict(service.wait(number, progress).raw)
+        except KeyboardInterrupt:
+            self.note(f"job {number} goes on at the server: dpserve job watch {number}; dpserve job cancel {number}")
+            raise
+
+
+def refuse_by(by: str | None) -> None:
+    """Raise InputError where the user names who acts: the token says it."""
+    if by is not None:
+        raise InputError("by: a server enters whom the token acts for; leave it out")
+
+
+def check_address(url: str) -> None:
+    """Raise InputError unless it is https without a name or a password in it, or plain http to this machine alone."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        raise InputError(f"{URL}={parts.hostname or url[:80]!r}: must be an address like https://dp.example.org")
+    if "@" in parts.netloc:
+        raise InputError(f"{URL}: must not hold a name or a password; the token comes from {TOKEN} or dpserve login")
+    here = parts.hostname == "localhost"
+    with suppress(ValueError):
+        here = ip_address(parts.hostname).is_loopback
+    if parts.scheme == "http" and not here and os.environ.get(PLAIN) != "1":
+        raise InputError(
+            f"{URL}={url}: by http anybody on the way could read the token; use https, or set {PLAIN}=1 where the "
+            "network is yours alone"
+        )
+
+
+def error_of_home(error: ServiceError, address: ServerAddress) -> DpserveError:
+    """Return the error that a home would have raised; one of the same exit code where only a server has it."""
+    message = error.message
+    if error.status == 0 and error.code == "unreachable":
+        message = f"{address.url}: {message}"
+        if any("CERTIFICATE_VERIFY_FAILED" in line for line in format_exception(error)):
+            message = f"{address.url}: its certificate is not one to trust; {AUTHORITY} names the file of its authority"
+    if error.status == 401:
+        message = f"{address.url}: the token is not good there (any more); dpserve login {address.url}"
+    usual = (
+        Forbidden
+        if error.status in (401, 403)
+        else InputError
+        if 300 <= error.status < 500 and error.status not in TRY_LATER
+        else DpserveError
+    )
+    ours = BY_CODE.get(error.code, usual)(message)
+    ours.code, ours.details = error.code, error.details
+    return ours

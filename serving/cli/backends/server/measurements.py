@@ -1,0 +1,58 @@
+"""Evaluations and profiles at a server, whose worker measures; what it states is verified here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from accountant.errors import InputError
+from models.profile import report as profile_report
+from models.worth.report import Report
+from models.worth.stated import report_of
+from serving.cli.backends.abstract import Body, Measurements, Request
+from serving.cli.backends.reports import write_report
+from serving.cli.backends.server.connection import Connection
+from serving.cli.backends.server.statements import verified_profile, verified_worth
+
+
+class ServerMeasurements(Measurements):
+    """As `Measurements` says, over REST."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+    def plan_evaluation(self, request: Request) -> Body:
+        """Return the price of an evaluation."""
+        with self.connection.asking() as service:
+            return dict(service.plan_evaluation(**request))
+
+    def evaluate(self, request: Request, key: str | None, out: Path | None) -> Body:
+        """Run an evaluation to its end, and verify its statement."""
+        with self.connection.asking() as service:
+            answer = service.evaluate(**request, idempotency_key=key)
+            statement, worth = verified_worth(answer, self.connection.trusted_keys(service))
+            job = dict(service.job(answer["job"]).raw)
+        if out is not None:
+            write_report(report_of(worth, statement.form.claim.unit.contributions), out)
+        return job | {"worth": worth, "statement": f"/v1/evaluations/{answer['job']}"}
+
+    def evaluate_rows(self, name: str, data: Path, schema: Path | None, out: Path | None, public: bool) -> Report:
+        """Refuse: a server takes no rows, and here nobody can tell whether they stand in one of its datasets."""
+        raise InputError(
+            "data: works where the home is, which makes sure that the rows stand in no dataset; evaluate by --dataset, "
+            "or dpserve predict and compare yourself"
+        )
+
+    def plan_profile(self, request: Request) -> Body:
+        """Return the price of a profile."""
+        with self.connection.asking() as service:
+            return dict(service.plan_profile(**request))
+
+    def profile(self, request: Request, key: str | None, out: Path | None) -> Body:
+        """Run a profile to its end, and verify its statement."""
+        with self.connection.asking() as service:
+            answer = service.profile(**request, idempotency_key=key)
+            _, profile = verified_profile(answer, self.connection.trusted_keys(service))
+            job = dict(service.job(answer["job"]).raw)
+        if out is not None:
+            profile_report.write(profile, out)
+        return job | {"profile": profile, "statement": f"/v1/profiles/{answer['job']}"}

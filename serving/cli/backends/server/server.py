@@ -1,0 +1,89 @@
+"""The backend of a server: a thin layer on `dpserve.Client`. Each topic is loaded when a command first uses it."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from serving.cli.backends.abstract import Backend, Note
+from serving.cli.backends.choice import ServerAddress
+from serving.cli.backends.server.connection import Connection
+
+if TYPE_CHECKING:
+    from serving.cli.backends import abstract
+
+
+class ServerBackend(Backend):
+    """The server that DPSERVE_URL or `dpserve login` names. What it signs is verified on this machine.
+
+    Args:
+        address: The server.
+        note: Prints a line for the user.
+    """
+
+    def __init__(self, address: ServerAddress, note: Note) -> None:
+        super().__init__(note)
+        self.connection = Connection(address, note)
+
+    @cached_property
+    def bundles(self) -> abstract.Bundles:
+        """The files of one model."""
+        from serving.cli.backends.server.bundles import ServerBundles
+
+        return ServerBundles(self.connection)
+
+    @cached_property
+    def campaigns(self) -> abstract.Campaigns:
+        """Campaigns among owners."""
+        from serving.cli.backends.server.campaigns import ServerCampaigns
+
+        return ServerCampaigns(self.connection)
+
+    @cached_property
+    def datasets(self) -> abstract.Datasets:
+        """Datasets and budgets."""
+        from serving.cli.backends.server.datasets import ServerDatasets
+
+        return ServerDatasets(self.connection)
+
+    @cached_property
+    def grants(self) -> abstract.Grants:
+        """Grants and tokens."""
+        from serving.cli.backends.server.grants import ServerGrants
+
+        return ServerGrants(self.connection)
+
+    @cached_property
+    def jobs(self) -> abstract.Jobs:
+        """Training jobs."""
+        from serving.cli.backends.server.jobs import ServerJobs
+
+        return ServerJobs(self.connection)
+
+    @cached_property
+    def ledger(self) -> abstract.Ledger:
+        """The ledger and its keys."""
+        from serving.cli.backends.server.ledger import ServerLedger
+
+        return ServerLedger(self.connection)
+
+    @cached_property
+    def measurements(self) -> abstract.Measurements:
+        """Evaluations and profiles."""
+        from serving.cli.backends.server.measurements import ServerMeasurements
+
+        return ServerMeasurements(self.connection)
+
+    @cached_property
+    def models(self) -> abstract.Models:
+        """Released models."""
+        from serving.cli.backends.server.models import ServerModels
+
+        return ServerModels(self.connection)
+
+    @cached_property
+    def schedules(self) -> abstract.Schedules:
+        """Jobs once a period."""
+        from serving.cli.backends.server.schedules import ServerSchedules
+
+        return ServerSchedules(self.connection)
