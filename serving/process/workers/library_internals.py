@@ -28,7 +28,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from serving.process.watch.logs import set_up
 from serving.wire.request_bodies import WHOLE
 
-LIBRARIES = {"bentoml": "1.4.39", "kantoku": "0.18.3", "tornado": "6.6.1", "uvicorn": "0.54.0"}
+LIBRARIES = {"bentoml": "1.4.40", "kantoku": "0.18.3", "tornado": "6.6.1", "uvicorn": "0.54.0"}
 
 # How often the supervisor looks whether a worker died. BentoML says 10 seconds: for as long a server of two workers
 # would answer with one.
