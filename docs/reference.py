@@ -378,7 +378,17 @@ def _reach(door: Door, scope: str) -> str:
 
 CODE: tuple[Any, ...] = (Client, PrivateClassifier, PrivateRegressor, Account, Session, Ledger, verify, audit_home)
 PARTS = ("dpserve.", "training.learners.")  # of a door's bases, those whose methods are for who calls it
-PLATFORMS = {"check", "learn", "rounds_for", "recipe", "guess", "declared", "get_metadata_routing"}  # of a learner
+# Methods of a learner that are for the platform.
+PLATFORMS = {
+    "check",
+    "learn",
+    "rounds_for",
+    "recipe",
+    "guess",
+    "declared",
+    "public_facts",
+    "get_metadata_routing",
+}  # of a learner
 SECTION = re.compile(r"^(Args|Returns|Raises):\n", re.M)
 
 

@@ -17,7 +17,8 @@ import hypothesis
 import psutil
 import pytest
 import warm
-from postgres import begun, ledger_url  # noqa: F401  fixtures for every file: a database of either kind
+from homes import home  # noqa: F401  fixtures for every file: a home,
+from postgres import begun, ledger_url  # noqa: F401  and a database of either kind
 
 STORE = Path(__file__).parent / "accountant" / "store"
 NO_SKIP = os.environ.get("DPSERVE_NO_SKIP") == "1"

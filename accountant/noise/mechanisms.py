@@ -93,7 +93,7 @@ class ExponentialSelection(_RangeMechanism):
     """The exponential mechanism: index h with P(h) ~ exp(epsilon * values[h] / sensitivity).
 
     `sensitivity` is the range over neighbours, max_h dq - min_h dq. Bounded range of `epsilon` (Durfee and Rogers
-    2019), so epsilon-DP and much cheaper than that when composed. Drawn by `_select`.
+    2019), so epsilon-DP and much cheaper than that when composed. Drawn by `select_by_inversion`.
     """
 
     name: ClassVar[str] = "exponential"
@@ -101,7 +101,8 @@ class ExponentialSelection(_RangeMechanism):
 
     def draw(self, values: Integers, sensitivity: int) -> int:
         """The index, from 0 to len(values) - 1."""
-        return int(_select(np.ascontiguousarray(values, np.int64)[None], scale_of(sensitivity, self.epsilon))[0])
+        row = np.ascontiguousarray(values, np.int64)[None]
+        return int(select_by_inversion(row, scale_of(sensitivity, self.epsilon))[0])
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ class PermuteAndFlip(_PureMechanism):
         values = np.ascontiguousarray(values, np.int64)
         below = (values.max() - values).view(np.uint64)  # the difference of 64-bit integers never overflows so
         scale, some = scale_of(sensitivity, self.epsilon), range(0, below.size, AT_ONCE)
-        heads = np.concatenate([at + np.flatnonzero(_coins(below[at : at + AT_ONCE], scale)) for at in some])
+        heads = np.concatenate([at + np.flatnonzero(flip_coins(below[at : at + AT_ONCE], scale)) for at in some])
         return int(heads[secrets.randbelow(heads.size)])
 
 
@@ -140,7 +141,7 @@ class DiscreteLaplace(_PureMechanism, Adding):
         scale, values = scale_of(sensitivity, self.epsilon), np.ascontiguousarray(values, np.int64)
         if scale > WIDEST_LAPLACE:
             return _add_wide_noise(values, scale, 1)
-        return self.added(values, scale, lambda count: _noise(scale, count, 1))
+        return self.added(values, scale, lambda count: sample_noise(scale, count, 1))
 
 
 @dataclass(frozen=True)
@@ -165,11 +166,11 @@ class DiscreteGaussian(Adding):
         scale, values = scale_of(sensitivity, self.noise_multiplier, 1), np.ascontiguousarray(values, np.int64)
         if scale > WIDEST_GAUSSIAN:
             return _add_wide_noise(values, scale)
-        return self.added(values, scale, lambda count: _noise(scale, count))
+        return self.added(values, scale, lambda count: sample_noise(scale, count))
 
 
-def _select(values: Integers, scale: float) -> Integers:
-    """The exponential mechanism in every row of `values` (rows, candidates), P(h) ~ exp(values[h] / scale): (rows,).
+def select_by_inversion(values: Integers, scale: float) -> Integers:
+    """Choose a candidate in every row of `values` (rows, candidates), P(h) ~ exp(values[h] / scale). Return (rows,).
 
     By inversion: a uniform number in [0, 1) falls among the weights, laid side by side, where it falls. 64 bits of it
     and rough bounds of the sums nearly always tell; if not, sums in integers of 128 bits, and more bits of the same
@@ -192,12 +193,12 @@ def _chosen(values: Integers, scale: float) -> Integers:
     sure = (found == 0) | (sums[rows, found - 1] * (1 + slack) + size * LEAST <= bottom)
     for row in np.flatnonzero(~sure):
         below = (values[row].max() - values[row]).view(np.uint64)  # the difference of int64s never overflows so
-        found[row] = _exactly(below, scale, int(uniform[row]))
+        found[row] = select_by_digits(below, scale, int(uniform[row]))
     return found
 
 
-def _exactly(below: NDArray[np.uint64], scale: float, uniform: int) -> int:
-    """Among weights exp(-below / scale), where the number falls that begins with the 64 bits of `uniform`."""
+def select_by_digits(below: NDArray[np.uint64], scale: float, uniform: int) -> int:
+    """Return where a number falls among weights exp(-below / scale). It begins with the 64 bits of `uniform`."""
     bits: int = 64
     sums: tuple[Numbers, Numbers, int] = compiled.wide_sums(below, scale)
     while (found := place(*sums, uniform, bits)) is None:
@@ -207,8 +208,8 @@ def _exactly(below: NDArray[np.uint64], scale: float, uniform: int) -> int:
     return found
 
 
-def _noise(scale: float, count: int, *power: int) -> Integers:
-    """Independent integers, P(z) ~ exp(-e(z)), e(z) = z^2 / (2 scale^2), or, by power 1, |z| / scale: (count,).
+def sample_noise(scale: float, count: int, *power: int) -> Integers:
+    """Draw (count,) independent integers, P(z) ~ exp(-e(z)), e(z) = z^2 / (2 scale^2), or, by power 1, |z| / scale.
 
     By rejection: a size |z| is in a block with the chance of exp(-e(first)), its place there has chance 1 / width; it
     is kept with chance exp(e(first) - e(z)), and so is its sign, but for that of a zero. All three are exact
@@ -219,17 +220,17 @@ def _noise(scale: float, count: int, *power: int) -> Integers:
     while found.size < count:
         asked = (count - found.size) * 9 // 8 + 8
         words = np.frombuffer(os.urandom(16 * asked), np.uint64)
-        first = width * _blocks(words[:asked], scale, *power)
+        first = width * find_blocks(words[:asked], scale, *power)
         inside, negative = (words[asked:] & np.uint64(width - 1)).view(np.int64), words[asked:] >> np.uint64(63) > 0
         size = first + inside
         if power:
-            kept = _coins(inside, scale)
+            kept = flip_coins(inside, scale)
         else:
 
             def chance(i: int, bits: int, first: Integers = first, size: Integers = size) -> tuple[Fraction, Fraction]:
                 return weight(int(size[i]) ** 2 - int(first[i]) ** 2, 2 * Fraction(scale) ** 2, bits)
 
-            kept = _coins(inside * (first + size.astype(np.float64)), 2 * scale * scale, chance)
+            kept = flip_coins(inside * (first + size.astype(np.float64)), 2 * scale * scale, chance)
         kept &= ~negative | (size > 0)
         some = np.where(negative, -size, size)[kept]
         found = np.concatenate([found, some]) if found.size else some
@@ -237,17 +238,17 @@ def _noise(scale: float, count: int, *power: int) -> Integers:
 
 
 def _add_wide_noise(values: Integers, scale: float, *power: int) -> Integers:
-    """Add noise wider than `_noise` has room for, clamped to 64 bits: (len(values),)."""
-    noisy = (value + _wide_noise(scale, *power) for value in values.tolist())
+    """Add noise wider than `sample_noise` has room for, clamped to 64 bits: (len(values),)."""
+    noisy = (value + sample_wide_noise(scale, *power) for value in values.tolist())
     return np.array([min(max(each, -LARGEST - 1), LARGEST) for each in noisy], np.int64)
 
 
-def _wide_noise(scale: float, *power: int) -> int:
-    """Draw one number as `_noise` does, in integers of any size."""
+def sample_wide_noise(scale: float, *power: int) -> int:
+    """Draw one number as `sample_noise` does, in integers of any size."""
     width, square = width_of(scale), 1 if power else 2
     block: int
     while True:
-        (block,) = _blocks(np.frombuffer(os.urandom(8), np.uint64), scale, *power).tolist()
+        (block,) = find_blocks(np.frombuffer(os.urandom(8), np.uint64), scale, *power).tolist()
         first = width * block
         size, negative = first + secrets.randbelow(width), secrets.randbits(1)
         kept = partial(weight, size**square - first**square, divisor(scale, square))
@@ -255,8 +256,8 @@ def _wide_noise(scale: float, *power: int) -> int:
             return -size if negative else size
 
 
-def _blocks(uniform: NDArray[np.uint64], scale: float, *power: int) -> Integers:
-    """The block of sizes in which each number falls, by inversion; more bits of it are drawn where 64 do not tell."""
+def find_blocks(uniform: NDArray[np.uint64], scale: float, *power: int) -> Integers:
+    """Find the block of sizes in which each number falls, by inversion. Draw more bits of it where 64 do not tell."""
     ended, holds = block_ends(scale, *power)
     found: Integers = ended.searchsorted(uniform)
     for i in (uniform >= holds[found]).nonzero()[0]:
@@ -268,11 +269,11 @@ def _blocks(uniform: NDArray[np.uint64], scale: float, *power: int) -> Integers:
     return found
 
 
-def _coins(
+def flip_coins(
     below: NDArray[Any], scale: float, chance: Callable[[int, int], tuple[Fraction, Fraction]] | None = None
 ) -> NDArray[np.bool_]:
-    """Independent exact coins, each true with chance exp(-below / scale), in a time that hardly depends on `below`:
-    one in 1e8 needs more than 64 bits and the rough bounds of its chance.
+    """Flip independent exact coins, each true with chance exp(-below / scale). The time hardly depends on `below`: one
+    in 1e8 needs more than 64 bits and the rough bounds of its chance.
 
     `chance(i, bits)`: that of coin i, between two numbers closer than 2^-bits, where `below` and `scale` are floats
     near the true ones (a 2^-50th of their size).
@@ -335,7 +336,7 @@ class ExponentialSelections(_RangeMechanism):
 
     def draw(self, values: Integers, sensitivity: int) -> Integers:
         """The indices, of the shape (rows,)."""
-        return _select(np.ascontiguousarray(values, np.int64), scale_of(sensitivity, self.epsilon))
+        return select_by_inversion(np.ascontiguousarray(values, np.int64), scale_of(sensitivity, self.epsilon))
 
 
 @dataclass(frozen=True)

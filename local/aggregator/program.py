@@ -59,20 +59,20 @@ def answer(settings: Settings, name: str, token: str, wait: float = 600.0) -> Li
         if line.held is None:
             collect(settings, store, definition, at, token)
         own = store.owners(definition)
-        held = store.hold(definition, lambda: _sign(settings, held_payload(definition, at, own)))
+        held = store.hold(definition, lambda: sign_payload(settings, held_payload(definition, at, own)))
         own = read_held(definition, at, held)  # what was said before a crash holds
         both = own & agreed(settings, definition, at, token, held, wait)
         if both.sum() < definition.least:
             raise InputError(f"campaign={name}: both hold shares of {both.sum()} owners; it wants {definition.least}")
-        store.answer(definition, both, lambda total: _sign(settings, noisy(definition, at, both, total)))
+        store.answer(definition, both, lambda total: sign_payload(settings, noisy(definition, at, both, total)))
     digest, body = store.mark(definition), next(each.answer for each in store.lines() if each.name == name) or b""
     if at not in logged:
-        _tell(settings, name, DIGEST, token, _sign(settings, digest_payload(definition, at, body)))
+        tell_other(settings, name, DIGEST, token, sign_payload(settings, digest_payload(definition, at, body)))
         _, logged = fetch_campaign(settings, name, lambda offer: believed(settings, offer, name))
     if at not in logged:
         raise LedgerInvalid(f"campaign={name}: the log does not hold your answer's digest; the answer was not sent")
     check_restored(definition, digest, logged[at])
-    _tell(settings, name, SUM, token, body)
+    tell_other(settings, name, SUM, token, body)
     store.confirm(definition)
     return next(each for each in store.lines() if each.name == name)
 
@@ -124,7 +124,7 @@ def agreed(settings: Settings, definition: SharedDefinition, at: int, token: str
     """Say whose shares opened, and wait for the other's word."""
     until = time.monotonic() + wait
     while True:
-        other = _tell(settings, definition.campaign, HELD, token, held).get("other")
+        other = tell_other(settings, definition.campaign, HELD, token, held).get("other")
         if other is not None:
             return read_held(definition, 1 - at, str(other).encode())
         if time.monotonic() > until:
@@ -149,7 +149,8 @@ def told(settings: Settings) -> dict[str, Any]:
     return {"campaigns": [{key: getattr(line, key) for key in keys} for line in lines]}
 
 
-def _tell(settings: Settings, name: str, what: str, token: str, envelope: bytes) -> dict[str, Any]:
+def tell_other(settings: Settings, name: str, what: str, token: str, envelope: bytes) -> dict[str, Any]:
+    """Send `what`, one of the three words about a campaign, to the server. Return its answer."""
     return ask(settings, "POST", f"{_path(name)}/{what}", token.encode() + b"\n" + envelope, BYTES)
 
 
@@ -157,5 +158,6 @@ def _path(name: str) -> str:
     return f"/v1/campaigns/{quote(name, safe='')}"
 
 
-def _sign(settings: Settings, payload: bytes) -> bytes:
+def sign_payload(settings: Settings, payload: bytes) -> bytes:
+    """Return a DSSE envelope of the payload, signed with the key of the settings."""
     return dsse.sign(payload, SigningKey.of(settings.sign).signer)

@@ -38,7 +38,7 @@ def ends(gaps, scale, digits=120):
 
 
 def chosen(gaps, scale):
-    return int(mechanisms._select(-np.array([gaps], np.int64), scale)[0])
+    return int(mechanisms.select_by_inversion(-np.array([gaps], np.int64), scale)[0])
 
 
 @pytest.mark.statistical
@@ -93,11 +93,11 @@ def test_rough_bounds_and_digits_choose_the_same(gaps, uniform):
     below = np.array([0, *gaps], np.uint64)
     with pytest.MonkeyPatch.context() as patched:
         fixed(patched, [uniform, 0, 0])
-        assert chosen(below, 100.0) == mechanisms._exactly(below, 100.0, uniform)
+        assert chosen(below, 100.0) == mechanisms.select_by_digits(below, 100.0, uniform)
 
 
 def test_what_floats_tell_asks_for_no_digits(monkeypatch):
-    monkeypatch.setattr(mechanisms, "_exactly", None)
+    monkeypatch.setattr(mechanisms, "select_by_digits", None)
     fixed(monkeypatch, [2**63])
     assert chosen([0, *[161] * 5000], 10.0) == 0
 
@@ -109,7 +109,7 @@ def test_among_a_million_as_good_floats_tell_nearly_always(monkeypatch):
     for h in (0, 1023, 1024, 77_777, count - 1):
         fixed(monkeypatch, [int(Fraction(10_000 * h + 1, 10_000 * count) * 2**64)])
         with monkeypatch.context() as patched:
-            patched.setattr(mechanisms, "_exactly", None)
+            patched.setattr(mechanisms, "select_by_digits", None)
             assert chosen(gaps, 10.0) == h
 
 
@@ -167,7 +167,7 @@ def test_on_either_side_of_every_boundary_of_many_different_gaps(monkeypatch, sc
         for words, expected in (([turn - 1, 0], h), ([turn + 1, 0], h + 1), (near[0], h), (near[1], h + 1)):
             if words[1] < 2**64:
                 fixed(monkeypatch, words)
-                assert mechanisms._exactly(below, scale, mechanisms.os.urandom(8) and words[0]) == expected
+                assert mechanisms.select_by_digits(below, scale, mechanisms.os.urandom(8) and words[0]) == expected
 
 
 @pytest.mark.statistical
@@ -175,8 +175,8 @@ def test_the_law_where_floats_do_not_tell(monkeypatch):
     """Every draw goes through the integers; in rows and alone. False alarm: below 1e-6."""
     monkeypatch.setattr(compiled_weights, "off", lambda size: 0.45)
     monkeypatch.setattr(mechanisms, "gap_sums", None)
-    asked, real = [], mechanisms._exactly
-    monkeypatch.setattr(mechanisms, "_exactly", lambda *given: asked.append(1) or real(*given))
+    asked, real = [], mechanisms.select_by_digits
+    monkeypatch.setattr(mechanisms, "select_by_digits", lambda *given: asked.append(1) or real(*given))
     values = np.array([-300, 7, 0, 12, -14, 3, 12, 20, 5, -30, 8])
     expected = np.exp((values - values.max()) / 10)
     drawn = ExponentialSelections(Decimal(1)).draw(np.stack([values] * 3 * DRAWS), 10)
@@ -306,7 +306,7 @@ def test_each_of_the_coins_turns_at_its_exact_chance(monkeypatch, gap):
     for uniform, expected in ((0, True), (turn - close - 1, True), (turn + close + 1, False), (2**64 - 1, False)):
         words = np.array([2**64 - 1, uniform], np.uint64).tobytes()
         monkeypatch.setattr(mechanisms.os, "urandom", lambda size, words=words: words if size == 16 else bytes(size))
-        assert mechanisms._coins(np.array([0, gap], np.uint64), 10.0).tolist() == [True, expected]
+        assert mechanisms.flip_coins(np.array([0, gap], np.uint64), 10.0).tolist() == [True, expected]
 
 
 def test_coins_ask_for_more_bits_until_they_tell(monkeypatch):
@@ -315,7 +315,7 @@ def test_coins_ask_for_more_bits_until_they_tell(monkeypatch):
         words = [np.array([exact >> 128], np.uint64).tobytes(), (exact >> 64 & 2**64 - 1).to_bytes(8, "big")]
         words.append(last.to_bytes(8, "big"))
         monkeypatch.setattr(mechanisms.os, "urandom", lambda size, words=words: words.pop(0))
-        assert mechanisms._coins(np.array([7], np.uint64), 10.0).tolist() == [expected]
+        assert mechanisms.flip_coins(np.array([7], np.uint64), 10.0).tolist() == [expected]
         assert not words
 
 

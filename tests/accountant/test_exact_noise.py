@@ -72,9 +72,9 @@ def test_a_number_falls_into_its_block(monkeypatch, scale, power):
     for block, end in [*enumerate(exactly[:-1])][::every]:
         turn = int(end * ALL)
         near = [u for u in (turn - 9, turn - 2, turn - 1, turn, turn + 1, turn + 2, turn + 9) if 0 <= u < ALL]
-        found = mechanisms._blocks(np.array(near, np.uint64), scale, *law_of(power)).tolist()
+        found = mechanisms.find_blocks(np.array(near, np.uint64), scale, *law_of(power)).tolist()
         assert found == [bisect_right(exactly, Fraction(2 * u + 1, 2 * ALL)) for u in near], block
-    assert mechanisms._blocks(np.array([0], np.uint64), scale, *law_of(power)).tolist() == [0]
+    assert mechanisms.find_blocks(np.array([0], np.uint64), scale, *law_of(power)).tolist() == [0]
 
 
 @POWERS
@@ -84,7 +84,7 @@ def test_a_block_asks_for_more_bits_until_they_tell(monkeypatch, last, expected,
     end = int(ends(100.7, power)[2] * 2**192)
     left = [(end >> 64 & (ALL - 1)).to_bytes(8, "big"), last.to_bytes(8, "big")]
     monkeypatch.setattr(mechanisms.os, "urandom", lambda size: left.pop(0))
-    found = mechanisms._blocks(np.array([end >> 128], np.uint64), 100.7, *law_of(power))
+    found = mechanisms.find_blocks(np.array([end >> 128], np.uint64), 100.7, *law_of(power))
     assert found.tolist() == [expected]
     assert left == []
 
@@ -102,7 +102,7 @@ def test_a_size_is_kept_with_the_chance_that_its_block_lacks(monkeypatch, scale)
     asked = count * 9 // 8 + 8
     turns = [ALL * k // asked for k in range(asked)]
     inside = [(k * 0x9E3779B97F4A7C15 % ALL) for k in range(asked)]
-    blocks = mechanisms._blocks(np.array(turns, np.uint64), scale).tolist()
+    blocks = mechanisms.find_blocks(np.array(turns, np.uint64), scale).tolist()
     seen = []
 
     def coins(below, twice, chance):
@@ -116,9 +116,9 @@ def test_a_size_is_kept_with_the_chance_that_its_block_lacks(monkeypatch, scale)
         seen.append(asked)
         return np.ones(asked, np.bool_)
 
-    monkeypatch.setattr(mechanisms, "_coins", coins)
+    monkeypatch.setattr(mechanisms, "flip_coins", coins)
     words(monkeypatch, turns, inside)
-    drawn = mechanisms._noise(scale, count).tolist()
+    drawn = mechanisms.sample_noise(scale, count).tolist()
     sizes = [width * block + place % width for block, place in zip(blocks, inside, strict=True)]
     signed = [-size if place >> 63 else size for size, place in zip(sizes, inside, strict=True)]
     assert drawn == [z for z, place in zip(signed, inside, strict=True) if z or not place >> 63][:count]
@@ -132,7 +132,7 @@ def test_a_size_of_laplace_noise_is_kept_with_the_chance_that_its_block_lacks(mo
     asked = count * 9 // 8 + 8
     turns = [ALL * k // asked for k in range(asked)]
     inside = [(k * 0x9E3779B97F4A7C15 % ALL) for k in range(asked)]
-    blocks = mechanisms._blocks(np.array(turns, np.uint64), scale, 1).tolist()
+    blocks = mechanisms.find_blocks(np.array(turns, np.uint64), scale, 1).tolist()
     seen = []
 
     def coins(below, over):
@@ -141,9 +141,9 @@ def test_a_size_of_laplace_noise_is_kept_with_the_chance_that_its_block_lacks(mo
         seen.append(asked)
         return np.ones(asked, np.bool_)
 
-    monkeypatch.setattr(mechanisms, "_coins", coins)
+    monkeypatch.setattr(mechanisms, "flip_coins", coins)
     words(monkeypatch, turns, inside)
-    drawn = mechanisms._noise(scale, count, 1).tolist()
+    drawn = mechanisms.sample_noise(scale, count, 1).tolist()
     sizes = [width * block + place % width for block, place in zip(blocks, inside, strict=True)]
     signed = [-size if place >> 63 else size for size, place in zip(sizes, inside, strict=True)]
     assert drawn == [z for z, place in zip(signed, inside, strict=True) if z or not place >> 63][:count]
@@ -177,7 +177,7 @@ def p_value(drawn: np.ndarray, scale: float, power: int = 2) -> float:
 @pytest.mark.parametrize("scale", [0.6, 3.0, 40.0, 700.0])
 def test_the_law_of_what_is_drawn(scale, power):
     """A scale that is off by a twelfth is seen: missing it is less likely than 1e-9. False alarm: 1e-6."""
-    drawn = mechanisms._noise(scale, 60_000, *law_of(power))
+    drawn = mechanisms.sample_noise(scale, 60_000, *law_of(power))
     assert p_value(drawn, scale, power) > 1e-6
     assert p_value(drawn, scale * 1.08, power) < 1e-6
     assert p_value(drawn, scale / 1.08, power) < 1e-6
@@ -202,11 +202,11 @@ def test_the_law_of_what_is_added_release_by_release(mechanism):
 @pytest.mark.parametrize("fault", ["no coin", "a negative zero", "blocks of another scale", "one sign"])
 def test_faults_are_seen(monkeypatch, fault, power):
     """Missing one of them is less likely than 1e-9."""
-    coins, ends_of, frombuffer = mechanisms._coins, mechanisms.block_ends, np.frombuffer
+    coins, ends_of, frombuffer = mechanisms.flip_coins, mechanisms.block_ends, np.frombuffer
     if fault == "no coin":  # 64 has blocks of 8: what a coin takes is little, and seen
-        monkeypatch.setattr(mechanisms, "_coins", lambda below, *_: np.ones(below.size, np.bool_))
+        monkeypatch.setattr(mechanisms, "flip_coins", lambda below, *_: np.ones(below.size, np.bool_))
     elif fault == "a negative zero":
-        monkeypatch.setattr(mechanisms, "_coins", lambda *given: coins(*given).astype(np.int64).view(Anyway))
+        monkeypatch.setattr(mechanisms, "flip_coins", lambda *given: coins(*given).astype(np.int64).view(Anyway))
     elif fault == "blocks of another scale":
         monkeypatch.setattr(mechanisms, "block_ends", lambda scale, *law: ends_of(scale * 1.5, *law))
     else:
@@ -214,7 +214,7 @@ def test_faults_are_seen(monkeypatch, fault, power):
             mechanisms.np, "frombuffer", lambda data, kind: frombuffer(data, kind) & np.uint64(ALL // 2 - 1)
         )
     scale = 0.6 if fault == "a negative zero" else 64.0
-    assert p_value(mechanisms._noise(scale, 400_000, *law_of(power)), scale, power) < 1e-6
+    assert p_value(mechanisms.sample_noise(scale, 400_000, *law_of(power)), scale, power) < 1e-6
 
 
 class Anyway(np.ndarray):
@@ -230,14 +230,14 @@ def test_what_floats_tell_asks_for_no_digits(monkeypatch, power):
     exact_weights.block_ends(50.0, *law_of(power))
     monkeypatch.setattr(mechanisms, "weight", None)
     monkeypatch.setattr(mechanisms, "block_sums", None)
-    assert mechanisms._noise(50.0, 1000, *law_of(power)).size == 1000
+    assert mechanisms.sample_noise(50.0, 1000, *law_of(power)).size == 1000
 
 
 def test_as_many_as_asked_for_however_few_are_kept(monkeypatch):
     """Nine of ten are rejected: it goes on until there are enough."""
-    monkeypatch.setattr(mechanisms, "_coins", lambda below, *_: np.arange(below.size) % 10 == 0)
-    assert mechanisms._noise(50.0, 1000).shape == (1000,)
-    assert mechanisms._noise(50.0, 0).shape == (0,)
+    monkeypatch.setattr(mechanisms, "flip_coins", lambda below, *_: np.arange(below.size) % 10 == 0)
+    assert mechanisms.sample_noise(50.0, 1000).shape == (1000,)
+    assert mechanisms.sample_noise(50.0, 0).shape == (0,)
 
 
 @POWERS
@@ -261,9 +261,9 @@ def test_wide_noise_has_the_same_law(monkeypatch, scale, power):
             monkeypatch.setattr(mechanisms.secrets, "randbits", lambda bits, sign=negative: sign)
             if not size and negative:  # a zero is kept with one sign alone
                 with pytest.raises(IndexError):
-                    mechanisms._wide_noise(scale, *law_of(power))
+                    mechanisms.sample_wide_noise(scale, *law_of(power))
             else:
-                assert mechanisms._wide_noise(scale, *law_of(power)) == (-size if negative else size)
+                assert mechanisms.sample_wide_noise(scale, *law_of(power)) == (-size if negative else size)
             uniform, low, high, least, most = coins.pop()
             assert (uniform, low, high, words) == (0, 0, 1, [])
             assert least <= exact(size**power - first**power, scale, power) <= most
@@ -275,7 +275,7 @@ def test_wide_noise_has_the_same_law(monkeypatch, scale, power):
 def test_wide_noise_is_spread_as_it_should(power):
     """False alarm: 1e-6."""
     scale, count = 2.3, 20_000
-    drawn = Counter(mechanisms._wide_noise(scale, *law_of(power)) for _ in range(count))
+    drawn = Counter(mechanisms.sample_wide_noise(scale, *law_of(power)) for _ in range(count))
     sizes = range(-7, 8)
     chances = np.array([float(exact(abs(size) ** power, scale, power)) for size in range(-80, 81)])
     law = chances / chances.sum() * count
@@ -289,8 +289,8 @@ def test_wide_noise_is_spread_as_it_should(power):
 )
 def test_noise_beyond_64_bits_is_drawn_in_larger_integers(monkeypatch, mechanism, limit):
     """Sizes of the others fit 64 bits with room: 2^8 scales of the Gaussian, 2^15 of Laplace; and sums are clamped."""
-    asked, real = [], mechanisms._wide_noise
-    monkeypatch.setattr(mechanisms, "_wide_noise", lambda *law: asked.append(law) or real(*law))
+    asked, real = [], mechanisms.sample_wide_noise
+    monkeypatch.setattr(mechanisms, "sample_wide_noise", lambda *law: asked.append(law) or real(*law))
     most = np.iinfo(np.int64).max
     values = np.array([most, -most] * 40)
     for sensitivity in (limit, 16 * limit):

@@ -9,17 +9,14 @@ from pathlib import Path
 
 import ledgers
 import pytest
-from ledgers import copy, filled, place
+from ledgers import place
 
 from accountant.audit.audit import audit_home
 from accountant.errors import InputError, KeyInvalid, LedgerInvalid
 from accountant.home import Home, settings
 from accountant.keys.trust import PublicKeys
 
-
-@pytest.fixture
-def home(tmp_path) -> Path:
-    return copy(filled(), tmp_path / "home")
+pytestmark = pytest.mark.home("filled", folder=True)
 
 
 def content(folder: Path) -> dict[str, bytes]:

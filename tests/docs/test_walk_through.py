@@ -46,9 +46,9 @@ AUDIT, WITNESSES = ("set -eu\n" + "\n".join(steps) for steps in (STEPS, commands
 @lru_cache
 def _desk() -> Path:
     """What the auditor is given: a bundle, an export, tiles, the keys by another way; and what they kept."""
-    desk = ledgers._scratch() / "desk"
+    desk = ledgers.scratch() / "desk"
     desk.mkdir()
-    home = Home.open(place(ledgers.copy(ledgers.trained(), ledgers._scratch() / "audited")))
+    home = Home.open(place(ledgers.copy(ledgers.trained(), ledgers.scratch() / "audited")))
     (desk / "kept.checkpoint").write_text(home.ledger.log.checkpoint())
     for name in ("a", "b", "c"):
         tokens.create(home.ledger, name, ["audit"], ledgers.hexes(name))
@@ -107,10 +107,10 @@ def resumed(step: int, steps: list[str]) -> str:
 @lru_cache
 def _found_sound() -> tuple[Path, ...]:
     """The sound desk as each step of the page finds it: every step is begun anew, and stops at nothing."""
-    desks = [ledgers.copy(_desk(), ledgers._scratch() / "step0")]
+    desks = [ledgers.copy(_desk(), ledgers.scratch() / "step0")]
     (desks[0] / "variables").touch()
     for step, text in enumerate(STEPS):
-        desks.append(ledgers.copy(desks[-1], ledgers._scratch() / f"step{step + 1}"))
+        desks.append(ledgers.copy(desks[-1], ledgers.scratch() / f"step{step + 1}"))
         found = follow(desks[-1], resumed(step, [text, "set | grep '^[a-z_]*=' > variables"]))
         assert found.returncode == 0, found.stderr
     return tuple(desks)
@@ -201,7 +201,7 @@ def test_it_stops_at_what_is_not(tmp_path, what):
 
 def test_it_finds_a_rewritten_ledger_by_what_was_kept(desk, tmp_path):
     """All signed anew: without the kept checkpoint the forged files pass."""
-    home = Home.open(place(ledgers.copy(ledgers._scratch() / "audited", tmp_path / "home")))
+    home = Home.open(place(ledgers.copy(ledgers.scratch() / "audited", tmp_path / "home")))
     home = rewritten(home, 12)
     kept = stored_proofs.consistency(home.ledger.log.database, KEPT)
     for name in ("ledger", "tiles"):

@@ -13,16 +13,13 @@ import httpx
 import numpy as np
 import pytest
 from notebooks import play
-from small_home import ROOT, environment, records, serving, until, write_files
+from small_home import ROOT, adult_home, environment, records, serving, until
 
-from accountant.home import Home
 from accountant.ledger.entry_search import dataset_names
-from accountant.privacy.budget import Budget, Relation
 from dpserve import Client, ServiceError
 from dpserve import errors as refused
 from dpserve.curves import curves_of
 from dpserve.types import Explanation
-from training.datasets.datasets import register
 from training.jobs import job
 from training.planning.plans import Asked
 
@@ -34,10 +31,7 @@ FEW = {"rounds": 5}
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("client")
-    files = write_files(folder / "files")
-    home = Home.init({"DPSERVE_HOME": str(folder / "home")})
-    data, schema = files / "rows.parquet", files / "schema.yaml"
-    register(home, "adult", data, schema, Budget.of(4, "1e-5"), Relation.ADD_REMOVE, None)
+    home = adult_home(folder, 4)
     job.train(home, Asked("adult", "lazybb", "0.5", parameters=FEW), by="test")
     job.train(home, Asked("adult", "ebm", "0.5", parameters={"epochs": 2}, model="curves"), by="test")
     with serving(home.path, workers=1) as found:

@@ -28,8 +28,10 @@ def arm(step: str) -> None:
     elif step == "drawn":  # within the transaction, after the noise was drawn
         program.noisy = lambda *given: (really_noisy(*given), die())[0]
     elif step in ("committed", "entered"):  # before its digest is told of; once that stands in the log
-        really_tell, last = program._tell, {"committed": "digest", "entered": "sum"}[step]
-        program._tell = lambda own, name, what, *rest: die() if what == last else really_tell(own, name, what, *rest)
+        really_tell, last = program.tell_other, {"committed": "digest", "entered": "sum"}[step]
+        program.tell_other = lambda own, name, what, *rest: (
+            die() if what == last else really_tell(own, name, what, *rest)
+        )
     elif step == "delivered":
         own.confirm = die
 

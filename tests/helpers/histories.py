@@ -26,7 +26,7 @@ def grown(home: Home, entries: int) -> Home:
 
 @lru_cache
 def _prepared(entries: int) -> Path:
-    home = new_home(ledgers._scratch() / (f"history {entries}"), entries)
+    home = new_home(ledgers.scratch() / (f"history {entries}"), entries)
     home.ledger.log.database.close()
     return home.path
 

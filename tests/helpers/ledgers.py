@@ -109,7 +109,7 @@ def fill(home: Home) -> Home:
 
 
 @lru_cache
-def _scratch() -> Path:
+def scratch() -> Path:
     scratch = Path(tempfile.mkdtemp(prefix="dpserve-ledgers-"))
     atexit.register(shutil.rmtree, scratch, ignore_errors=True)
     return scratch
@@ -118,8 +118,8 @@ def _scratch() -> Path:
 @lru_cache
 def filled() -> Path:
     """A home with `fill`, to copy."""
-    fill(Home.init(place(_scratch() / "filled")))
-    return _scratch() / "filled"
+    fill(Home.init(place(scratch() / "filled")))
+    return scratch() / "filled"
 
 
 def copy(home: Path, to: Path) -> Path:
@@ -132,18 +132,18 @@ def prepared() -> Path:
     """A home with real rows registered and nothing spent, to copy."""
     import pyarrow.parquet as pq
 
-    files = _scratch() / "files"
+    files = scratch() / "files"
     files.mkdir()
     pq.write_table(pq.read_table(EXAMPLES / "adult_train.parquet").slice(0, SMALL_ROWS), files / "rows.parquet")
     schema = (EXAMPLES / "adult.schema.yaml").read_text().replace("records: 32561", f"records: {SMALL_ROWS}")
     (files / "schema.yaml").write_text(schema)
-    return _registered(_scratch() / "prepared")
+    return _registered(scratch() / "prepared")
 
 
 def _registered(folder: Path) -> Path:
     from training.datasets.datasets import register
 
-    home, files = Home.init(place(folder)), _scratch() / "files"
+    home, files = Home.init(place(folder)), scratch() / "files"
     register(home, "adult", files / "rows.parquet", files / "schema.yaml", TOTAL, Relation.ADD_REMOVE, None)
     home.ledger.log.database.close()
     return home.path
@@ -155,7 +155,7 @@ def prepared_on_postgresql() -> Path:
     import postgres
 
     prepared()  # the files
-    folder = _scratch() / "prepared-on-postgresql"
+    folder = scratch() / "prepared-on-postgresql"
     folder.mkdir()
     (folder / "database.url").write_text(postgres.server().fresh())
     return _registered(folder)
@@ -180,7 +180,7 @@ def begun(to: Path, first: Registration | None = None, kind: str = "sqlite") -> 
     if key not in _begun:
         import postgres
 
-        folder = _scratch() / f"begun{len(_begun)}"
+        folder = scratch() / f"begun{len(_begun)}"
         folder.mkdir()
         if kind == "postgresql":
             (folder / "database.url").write_text(postgres.server().fresh())
@@ -198,7 +198,7 @@ def trained() -> Path:
     from training.jobs import job
     from training.planning.plans import Asked
 
-    home = Home.open(place(copy(prepared(), _scratch() / "trained")))
+    home = Home.open(place(copy(prepared(), scratch() / "trained")))
     for epsilon in ("0.5", "0.25"):
         job.train(home, Asked("adult", "lazybb", epsilon, parameters={"rounds": 8}), by="test")
     home.ledger.log.database.close()
@@ -216,9 +216,9 @@ def play_a_job() -> None:
         job.train(home, Asked("adult", "lazybb", "0.05", parameters={"rounds": 8}), by="test")
         assert audit_home(home, bundles(home.path)).ok
         home.ledger.log.database.close()
-    shutil.rmtree(_scratch())
+    shutil.rmtree(scratch())
     prepared.cache_clear()
-    _scratch.cache_clear()
+    scratch.cache_clear()
 
 
 def bundles(home: Path) -> list[tuple[str, bytes, bytes, bytes]]:

@@ -36,7 +36,7 @@ def quarter_steps(monkeypatch) -> None:
 
 @lru_cache
 def home() -> Path:
-    folder = ledgers._scratch() / "long"
+    folder = ledgers.scratch() / "long"
     make(folder, COUNT)
     return folder
 
@@ -44,7 +44,7 @@ def home() -> Path:
 @lru_cache
 def evidence() -> tuple[list[bytes], list[tuple[int, str]], PublicKeys]:
     """Entries, checkpoints and keys of the long ledger."""
-    connection = ledgers.raw(ledgers.copy(home(), ledgers._scratch() / "read"))
+    connection = ledgers.raw(ledgers.copy(home(), ledgers.scratch() / "read"))
     bodies = [body for (body,) in connection.execute("SELECT body FROM entry ORDER BY seq")]
     filed = connection.execute("SELECT size, note FROM checkpoint ORDER BY size").fetchall()
     return bodies, filed, PublicKeys.from_json((home() / "trust.json").read_bytes())

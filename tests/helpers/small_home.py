@@ -23,6 +23,7 @@ import warm
 
 from accountant.access.tokens import SCOPES
 from accountant.home import Home
+from accountant.privacy.budget import Budget, Relation
 from serving.process.tokens import new_token
 
 Process = subprocess.Popen[bytes] | warm.Popen
@@ -39,6 +40,16 @@ def write_files(folder: Path) -> Path:
     text = (DATA / "adult.schema.yaml").read_text()
     (folder / "schema.yaml").write_text(text.replace("records: 32561", f"records: {ROWS}"))
     return folder
+
+
+def adult_home(folder: Path, epsilon: int) -> Home:
+    """Make `folder`/home with those rows registered as `adult`, of this epsilon and a delta of 1e-5."""
+    from training.datasets.datasets import register
+
+    files, home = write_files(folder / "files"), Home.init({"DPSERVE_HOME": str(folder / "home")})
+    total = Budget.of(epsilon, "1e-5")
+    register(home, "adult", files / "rows.parquet", files / "schema.yaml", total, Relation.ADD_REMOVE, None)
+    return home
 
 
 def records(count: int) -> list[dict[str, Any]]:

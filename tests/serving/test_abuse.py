@@ -17,17 +17,14 @@ from pathlib import Path
 
 import httpx
 import pytest
-from small_home import SCOPES, client, records, serving, until, write_files
+from small_home import SCOPES, adult_home, client, records, serving, until
 
 from accountant.access import tokens
 from accountant.errors import LedgerInvalid
-from accountant.home import Home
-from accountant.privacy.budget import Budget, Relation
 from models.store.bundle import FILES
 from serving.app import DOORS
 from serving.process.tokens import new_token
 from serving.process.workers.library_internals import HEAD_BYTES, HEAD_FIELDS
-from training.datasets.datasets import register
 from training.jobs import job
 from training.planning.plans import Asked
 
@@ -42,10 +39,7 @@ SHORT_JOB = {"dataset": "adult", "learner": "lazybb", "epsilon": "0.1", "paramet
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("abused")
-    files = write_files(folder / "files")
-    home = Home.init({"DPSERVE_HOME": str(folder / "home")})
-    data, schema = files / "rows.parquet", files / "schema.yaml"
-    register(home, "adult", data, schema, Budget.of(20, "1e-5"), Relation.ADD_REMOVE, None)
+    home = adult_home(folder, 20)
     for model in ("adult", "spare"):
         job.train(home, Asked("adult", "lazybb", "0.5", parameters={"rounds": 5}, model=model), by="test")
     with serving(home.path, workers=1) as found:

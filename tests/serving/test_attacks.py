@@ -12,13 +12,10 @@ from contextlib import closing
 from decimal import Decimal
 
 import pytest
-from small_home import serving, until, write_files
+from small_home import adult_home, serving, until
 
 from accountant.access import key_life
 from accountant.audit.audit import audit_place
-from accountant.home import Home
-from accountant.privacy.budget import Budget, Relation
-from training.datasets.datasets import register
 from training.jobs import job
 from training.planning.plans import Asked
 
@@ -32,10 +29,7 @@ EVIL = "dps_" + "e" * 43
 def server(tmp_path_factory):
     """One dataset of epsilon 1, and a champion that took .6 of it."""
     folder = tmp_path_factory.mktemp("attacks")
-    files = write_files(folder / "files")
-    home = Home.init({"DPSERVE_HOME": str(folder / "home")})
-    data, schema = files / "rows.parquet", files / "schema.yaml"
-    register(home, "adult", data, schema, Budget.of(1, "1e-5"), Relation.ADD_REMOVE, None)
+    home = adult_home(folder, 1)
     unused = sql(home.path, "SELECT used, reserved FROM family")[0]
     job.train(home, Asked("adult", "lazybb", "0.6", parameters=FEW), by="steward")
     with serving(home.path, workers=1) as found:

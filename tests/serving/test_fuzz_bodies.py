@@ -14,11 +14,8 @@ import httpx
 import psutil
 import pytest
 from body_fuzzer import Fuzzer
-from small_home import serving, write_files
+from small_home import adult_home, serving
 
-from accountant.home import Home
-from accountant.privacy.budget import Budget, Relation
-from training.datasets.datasets import register
 from training.jobs import job
 from training.planning.plans import Asked
 
@@ -33,10 +30,7 @@ REFUSED = {200, 400, 404, 408, 413, 415, 422, 429, 504}
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("fuzzed")
-    files = write_files(folder / "files")
-    home = Home.init({"DPSERVE_HOME": str(folder / "home")})
-    data, schema = files / "rows.parquet", files / "schema.yaml"
-    register(home, "adult", data, schema, Budget.of(20, "1e-5"), Relation.ADD_REMOVE, None)
+    home = adult_home(folder, 20)
     job.train(home, Asked("adult", "lazybb", "0.5", parameters={"rounds": 5}), by="test")
     with serving(home.path, workers=1) as found:
         yield found

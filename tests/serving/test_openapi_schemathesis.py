@@ -13,14 +13,11 @@ import jsonschema
 import pytest
 import requests
 from hypothesis import HealthCheck, Phase, given, settings
-from small_home import SCOPES, records, serving, write_files
+from small_home import SCOPES, adult_home, records, serving
 
-from accountant.home import Home
-from accountant.privacy.budget import Budget, Relation
 from serving.app import DOORS
 from serving.rest.json_schemas import codes
 from serving.rest.openapi import MEANINGS, openapi
-from training.datasets.datasets import register
 from training.jobs import job
 from training.planning.plans import Asked
 
@@ -112,10 +109,7 @@ LABELS = {f"{door.method} {door.path}": door for door in DOORS if not door.hidde
 def server(tmp_path_factory):
     """Without a process that trains: what is submitted stays in the queue and costs nothing here."""
     folder = tmp_path_factory.mktemp("described")
-    files = write_files(folder / "files")
-    home = Home.init({"DPSERVE_HOME": str(folder / "home")})
-    data, schema = files / "rows.parquet", files / "schema.yaml"
-    register(home, "adult", data, schema, Budget.of(100, "1e-5"), Relation.ADD_REMOVE, None)
+    home = adult_home(folder, 100)
     for learner, model in (("lazybb", "adult"), ("lazybb-tree", "tree")):
         job.train(home, Asked("adult", learner, "0.5", parameters={"rounds": 5}, model=model), by="test")
     with serving(home.path, workers=1, DPSERVE_JOB_WORKERS="0") as found:

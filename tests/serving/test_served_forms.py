@@ -4,7 +4,6 @@ that spends a little on nothing and returns what the test wants."""
 from __future__ import annotations
 
 import json
-import shutil
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +27,8 @@ from training.datasets.datasets import register
 from training.jobs import job
 from training.learners import LEARNERS
 from training.planning.plans import Asked
+
+pytestmark = pytest.mark.home("made")
 
 SCHEMA = """
 target: {{name: sort, classes: {classes}}}
@@ -82,13 +83,6 @@ def made(tmp_path_factory):
             )
             job.train(home, Asked(name, Released.name, "0.5", "0.001"), by="test")
     return home
-
-
-@pytest.fixture
-def home(made, tmp_path, monkeypatch):
-    shutil.copytree(made.path, tmp_path / "home")
-    monkeypatch.setenv("DPSERVE_HOME", str(tmp_path / "home"))
-    return Home.open({"DPSERVE_HOME": str(tmp_path / "home")})
 
 
 @pytest.mark.parametrize("name", FORMS)

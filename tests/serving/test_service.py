@@ -20,6 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from small_home import (
     ROOT,
     SCOPES,
+    adult_home,
     client,
     environment,
     free_port,
@@ -62,10 +63,7 @@ BIG = b'{"model": "' + b"a" * (17 << 20) + b'"}'
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("served")
-    files = write_files(folder / "files")
-    home = Home.init({"DPSERVE_HOME": str(folder / "home")})
-    data, schema = files / "rows.parquet", files / "schema.yaml"
-    register(home, "adult", data, schema, Budget.of(20, "1e-5"), Relation.ADD_REMOVE, None)
+    home = adult_home(folder, 20)
     for model in ("adult", "spare"):
         job.train(home, Asked("adult", "lazybb", "0.5", parameters={"rounds": 10}, model=model), by="test")
     with serving(home.path) as found:

@@ -22,15 +22,12 @@ import pytest
 from charged import check_charged
 from moved_clock import MovedClock
 from noted_draws import drawn
-from small_home import client, records, serving, until, write_files
+from small_home import adult_home, client, records, serving, until
 
 from accountant.audit.audit import audit_home
-from accountant.home import Home
-from accountant.privacy.budget import Budget, Relation
 from accountant.privacy.claims import Price
 from serving.process.tokens import new_token
 from serving.rest.event_stream import MOST_OF_ONE
-from training.datasets.datasets import register
 from training.finish.lease import this_process
 from training.jobs import job
 from training.planning.plans import Asked, plan
@@ -53,10 +50,7 @@ ENDLESS = {"dataset": "adult", "learner": "ebm", "epsilon": "1", "tuning": {"gri
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("starved")
-    files = write_files(folder / "files")
-    home = Home.init({"DPSERVE_HOME": str(folder / "home")})
-    data, schema = files / "rows.parquet", files / "schema.yaml"
-    register(home, "adult", data, schema, Budget.of(20, "1e-5"), Relation.ADD_REMOVE, None)
+    home = adult_home(folder, 20)
     job.train(home, Asked("adult", "lazybb", "0.5", parameters={"rounds": 5}), by="test")
     clock = MovedClock(folder)
     environment = {**noted_draws.environment(folder), **clock.environment}

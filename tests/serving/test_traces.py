@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from in_process import Site
-from ledgers import named, prepared, trained
+from ledgers import named, trained
 from small_home import dpserve, free_port, records, until
 
 from accountant.errors import InputError
@@ -25,6 +25,8 @@ from serving.rest import drafts, jobs, models
 from training.jobs import job, job_traces
 from training.kinds import training_steps
 from training.planning.plans import Asked
+
+pytestmark = pytest.mark.home("prepared")
 
 TRACE, CALLER = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 BODY = {"dataset": "adult", "learner": "lazybb", "epsilon": "0.1", "parameters": {"rounds": 4}, "model": "secretive"}
@@ -120,12 +122,6 @@ def receiver(monkeypatch):
         traces.stop()
     monkeypatch.undo()
     traces.stop()
-
-
-@pytest.fixture
-def home(tmp_path, monkeypatch):
-    with named(prepared(), tmp_path / "home", monkeypatch) as found:
-        yield found
 
 
 @pytest.fixture

@@ -18,13 +18,10 @@ import tritonclient.http as triton
 import tritonclient.http.aio as triton_aio
 from pages import ROOT, blocks
 from pyarrow import ipc
-from small_home import DATA, dpserve, records, serving, until, write_files
+from small_home import DATA, adult_home, dpserve, records, serving, until
 from tritonclient.utils import InferenceServerException
 
 from accountant.audit.audit import audit_home
-from accountant.home import Home
-from accountant.privacy.budget import Budget, Relation
-from training.datasets.datasets import register
 from training.jobs import job
 from training.planning.plans import Asked
 
@@ -38,10 +35,7 @@ STREAM = "application/vnd.apache.arrow.stream"
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("v2")
-    files = write_files(folder / "files")
-    home = Home.init({"DPSERVE_HOME": str(folder / "home")})
-    data, schema = files / "rows.parquet", files / "schema.yaml"
-    register(home, "adult", data, schema, Budget.of(20, "1e-5"), Relation.ADD_REMOVE, None)
+    home = adult_home(folder, 20)
     for _ in range(2):
         job.train(
             home, Asked("adult", "lazybb", "0.5", parameters={"rounds": 10}, model="adult", promote=True), by="test"

@@ -35,6 +35,8 @@ from training.kinds import job_steps
 from training.planning.job_views import job_to_json
 from training.planning.plans import Asked
 
+pytestmark = pytest.mark.home("prepared", folder=True)
+
 ASKED = Asked("adult", "lazybb", "0.05", parameters={"rounds": 8})
 IN_A_NAMESPACE = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
 
@@ -44,11 +46,6 @@ def namespaces_can_be_made() -> bool:
 
 
 namespaces = pytest.mark.skipif(not namespaces_can_be_made(), reason="no process namespaces can be made here")
-
-
-@pytest.fixture
-def home(tmp_path) -> Path:
-    return copy(prepared(), tmp_path / "home")
 
 
 @pytest.fixture

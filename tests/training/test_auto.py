@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from dataclasses import replace
 from decimal import Decimal
 
@@ -32,6 +31,8 @@ from training.planning.job_views import dataset_to_json
 from training.planning.plans import Asked
 from training.session.session import Public
 from training.tuning.tune import Tuning
+
+pytestmark = pytest.mark.home("made")
 
 ROWS = 600
 SCHEMA = """\
@@ -76,13 +77,6 @@ def made(tmp_path_factory):
     for target in WHICH:
         job.train(home, Asked("d", "auto", "0.9", model=target, target=target), by="test", key=target)
     return home
-
-
-@pytest.fixture
-def home(made, tmp_path, monkeypatch):
-    shutil.copytree(made.path, tmp_path / "home")
-    monkeypatch.setenv("DPSERVE_HOME", str(tmp_path / "home"))
-    return Home.open({"DPSERVE_HOME": str(tmp_path / "home")})
 
 
 # ---- the rule --------------------------------------------------------------------------------------------------------

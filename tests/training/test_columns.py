@@ -118,7 +118,7 @@ def test_what_are_no_names_is_refused_by_every_estimator(word, bad):
     schema = parse_schema(SCHEMA.encode())
     for learner in LEARNERS.values():
         with pytest.raises(InputError, match=f"{word}=.*: must be names"):
-            learner(schema=schema, **{word: bad})._public()
+            learner(schema=schema, **{word: bad}).public_facts()
 
 
 @pytest.mark.parametrize(("given", "says"), WRONG.values(), ids=WRONG)

@@ -30,7 +30,7 @@ from training.planning import plans
 from training.planning.job_views import job_to_json
 from training.planning.plans import Asked
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.home("prepared", folder=True)]
 
 ASKED = Asked("adult", "lazybb", "0.05", parameters={"rounds": 8})
 KILLS = int(os.environ.get("ROBUST_KILLS", "24"))  # the long form: 600
@@ -42,11 +42,6 @@ def driver():
     driver = Driver()
     yield driver
     driver.close()
-
-
-@pytest.fixture
-def home(tmp_path) -> Path:
-    return copy(prepared(), tmp_path / "home")
 
 
 def drawn(home: Path) -> int:

@@ -39,7 +39,7 @@ SCHEMA = (
 RESUMED = """
 import os, sys
 from accountant.home import Home
-from training import job
+from training.jobs import job
 job.run(Home.open(), int(sys.argv[1]), progress=lambda done, total: os.kill(os.getpid(), 9) if done == 3 else None)
 """
 

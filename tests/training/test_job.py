@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from ledgers import begun
 from small_home import until
 
 from accountant.errors import (
@@ -58,11 +57,6 @@ def files(tmp_path_factory) -> Path:
     text = (EXAMPLES / "adult.schema.yaml").read_text()
     (folder / "schema.yaml").write_text(text.replace("records: 32561", f"records: {ROWS}"))
     return folder
-
-
-@pytest.fixture
-def home(tmp_path) -> Home:
-    return begun(tmp_path / "home")
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ import sys
 from pathlib import Path
 from accountant.privacy.budget import Budget, Relation
 from accountant.home import Home
-from training import job
+from training.jobs import job
 from training.planning.plans import Asked
 from training.datasets.datasets import register
 from training.learners.boosting.lazybb import LazyBB  # what is else loaded with the first job and the first rows

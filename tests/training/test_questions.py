@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import shutil
 from dataclasses import astuple, replace
 from pathlib import Path
 
@@ -46,6 +45,8 @@ from training.planning.plans import Asked, public_of
 from training.rows.schema.schema import schema_of
 from training.session.session import Public
 
+pytestmark = pytest.mark.home("made")
+
 ROWS, TOTAL = 600, Budget.of("4", "1e-5")
 SCHEMA = """\
 targets:
@@ -81,13 +82,6 @@ def made(tmp_path_factory):
     for target, learner in LEARNERS.items():
         job.train(home, Asked("d", learner, "1", model=target, target=target), by="test", key=f"key-{target}")
     return home
-
-
-@pytest.fixture
-def home(made, tmp_path, monkeypatch):
-    shutil.copytree(made.path, tmp_path / "home")
-    monkeypatch.setenv("DPSERVE_HOME", str(tmp_path / "home"))
-    return Home.open({"DPSERVE_HOME": str(tmp_path / "home")})
 
 
 @pytest.mark.slow

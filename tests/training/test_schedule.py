@@ -7,7 +7,7 @@ import sys
 import time
 
 import pytest
-from ledgers import copy, hexes, place, prepared
+from ledgers import hexes
 from small_home import environment, until
 
 from accountant.audit.audit import audit_home
@@ -19,15 +19,11 @@ from accountant.ledger.families.records import PUBLIC_STATES
 from training.jobs import queue, schedule
 from training.jobs.schedule import add, described, lasts, moment, remove, schedules, submit_due
 
+pytestmark = pytest.mark.home("prepared")
+
 OPEN = [state for state, of in PUBLIC_STATES.items() if of.open]
 WEEK = schedule.PERIODS["week"]
 ASKED = {"dataset": "adult", "learner": "lazybb", "epsilon": "1", "parameters": {"rounds": 8}, "blocks": "last:2"}
-
-
-@pytest.fixture
-def home(tmp_path) -> Home:
-    """Adult, of a total of epsilon 3; its blocks have no rows, for no job is run."""
-    return Home.open(place(copy(prepared(), tmp_path / "home")))
 
 
 def begin(home: Home, *about: object, **more: object) -> schedule.Schedule:

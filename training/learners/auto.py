@@ -49,7 +49,7 @@ class AutoLearner(PrivateLearner):
     def choice_(self) -> Choice:
         """Which learner it was, and why."""
         self._released()
-        return choose(self._public(self.schema_))
+        return choose(self.public_facts(self.schema_))
 
 
 class AutoClassifier(AutoLearner, PrivateClassifier):

@@ -11,7 +11,7 @@ from pathlib import Path
 import ledgers
 import pytest
 from audited import COUNT, KINDS, LEAVES, report, trust
-from ledgers import bundles, changed, copy, filled, place, prepared, raw
+from ledgers import bundles, changed, copy, place, prepared, raw
 
 from accountant.audit.audit import audit, audit_home, audit_place
 from accountant.audit.tree_of_entries import Tree
@@ -32,10 +32,7 @@ from serving.cli.app import run
 from training.jobs import job
 from training.planning.plans import Asked
 
-
-@pytest.fixture
-def home(tmp_path) -> Path:
-    return copy(filled(), tmp_path / "home")
+pytestmark = pytest.mark.home("filled", folder=True)
 
 
 def test_the_ledger_holds_every_type_of_entry_and_is_sound(home):

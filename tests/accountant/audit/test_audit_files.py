@@ -9,7 +9,7 @@ import ledgers
 import pytest
 from audited import COUNT, LEAVES, report, trust
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from ledgers import bodies, changed, copy, filled, place, raw, rewrite
+from ledgers import bodies, changed, copy, place, raw, rewrite
 from trusts import audit_models
 
 from accountant.audit.audit import audit_home
@@ -19,10 +19,7 @@ from accountant.home import Home
 from accountant.keys.private_keys import KeyStore
 from accountant.keys.trust import PublicKeys, public_pem
 
-
-@pytest.fixture
-def home(tmp_path) -> Path:
-    return copy(filled(), tmp_path / "home")
+pytestmark = pytest.mark.home("filled", folder=True)
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import json
 import math
 from contextlib import suppress
 from decimal import Decimal
-from pathlib import Path
 
 import ledgers
 import pytest
@@ -27,10 +26,7 @@ from accountant.privacy.events import BoundedRange, Gaussian, PureDp
 from accountant.privacy.renyi import rdp_nano
 from accountant.privacy.second_opinion import renyi
 
-
-@pytest.fixture
-def home(tmp_path) -> Path:
-    return copy(filled(), tmp_path / "home")
+pytestmark = pytest.mark.home("filled", folder=True)
 
 
 def first_of(kind: str, **fields) -> int:

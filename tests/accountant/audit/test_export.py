@@ -32,9 +32,9 @@ SIZE = 40
 
 @lru_cache
 def _exported() -> tuple[Path, PublicKeys]:
-    home = copied(SIZE, ledgers._scratch() / "home of the export")
-    export(home, ledgers._scratch() / "export")
-    return ledgers._scratch() / "export", pinned(home)
+    home = copied(SIZE, ledgers.scratch() / "home of the export")
+    export(home, ledgers.scratch() / "export")
+    return ledgers.scratch() / "export", pinned(home)
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ import re
 from decimal import Decimal
 from html.parser import HTMLParser
 
-import ledgers
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,6 +31,8 @@ from accountant.ledger.families.records import Unit
 from accountant.privacy.budget import Budget, Relation
 from accountant.privacy.events import PureDp
 from serving.cli.app import run
+
+pytestmark = pytest.mark.home("trained", folder=True)
 
 HALF = {"what": plan(PureDp(Decimal("0.05")), 10), "about": dataset(budget=Budget.of("3")), "delta": "0"}
 
@@ -202,13 +203,6 @@ def test_every_form_says_the_same():
 
 
 # ---- the command
-
-
-@pytest.fixture
-def home(tmp_path, monkeypatch):
-    path = ledgers.copy(ledgers.trained(), tmp_path / "home")
-    monkeypatch.setenv("DPSERVE_HOME", str(path))
-    return path
 
 
 def test_command_prints_the_page(home, capsys):

@@ -40,11 +40,6 @@ ROLES = ("issuer", "log")
 
 
 @pytest.fixture
-def home(tmp_path) -> Home:
-    return Home.init(place(tmp_path / "home"))
-
-
-@pytest.fixture
 def trained(tmp_path) -> Home:
     """With two certified models."""
     return Home.open(place(copy(ledgers.trained(), tmp_path / "trained")))
@@ -543,7 +538,7 @@ def test_the_index_has_a_row_for_every_key(home):
 APPENDS = """
 import sys
 import ledgers
-from accountant.ledger import key_life, tokens
+from accountant.access import key_life, tokens
 from accountant.home import Home
 from pathlib import Path
 home = Home.open(ledgers.place(Path(sys.argv[1])))

@@ -222,13 +222,6 @@ def test_one_job_is_what_reserve_admits_on_several_families(totals, jobs, quota,
         shutil.rmtree(folder)
 
 
-@pytest.fixture
-def home(tmp_path) -> Home:
-    home = Home.init(place(tmp_path / "home"))
-    yield home
-    home.ledger.log.database.close()
-
-
 def register(home: Home, total: str, person: str | None = None, **changes) -> None:
     about = registration("g", Budget.of(total, "0.000001"), unit=Unit() if person is None else PEOPLE)
     people = None if person is None else Budget.of(person, "0.000001")

@@ -9,13 +9,7 @@ import pytest
 from accountant.access import grants, tokens
 from accountant.access.grants import Access
 from accountant.errors import InputError, NameTaken, UnknownName
-from accountant.home import Home
 from serving.process.tokens import bearer, digest, good_bearers, new_token
-
-
-@pytest.fixture
-def home(tmp_path):
-    return Home.init({"DPSERVE_HOME": str(tmp_path / "home")})
 
 
 def test_token_is_known_by_its_hash_alone(home):

@@ -333,7 +333,7 @@ def test_training_at_the_total_ends_and_verifies(tmp_path, learner, monkeypatch,
     from training.datasets.datasets import register
 
     prepared()
-    files = ledgers._scratch() / "files"
+    files = ledgers.scratch() / "files"
     home = Home.init(place(tmp_path / "home"))
     budget, who = Budget.of("0.1", "0.000001"), ledgers.Relation.ADD_REMOVE
     register(home, "adult", files / "rows.parquet", files / "schema.yaml", budget, who, None)

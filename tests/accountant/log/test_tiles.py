@@ -37,8 +37,8 @@ def home(tmp_path) -> Home:
 
 @lru_cache
 def _exported() -> tuple[Path, Home]:
-    folder = ledgers._scratch() / "tiles of a history"
-    home = copied(SIZE, ledgers._scratch() / "history of the tiles")
+    folder = ledgers.scratch() / "tiles of a history"
+    home = copied(SIZE, ledgers.scratch() / "history of the tiles")
     export_tiles(home, folder)
     return folder, home
 

@@ -352,10 +352,10 @@ def test_what_aggregators_refuse_and_are_refused(place, census, tmp_path):
         say(SUM, here)
     with pytest.raises(CertificateInvalid):  # of another campaign
         say(SUM, answered[0].answer)
-    other = program._sign(settings, held_payload(asked, 0, np.ones(6, bool)))
+    other = program.sign_payload(settings, held_payload(asked, 0, np.ones(6, bool)))
     with pytest.raises(IdempotencyConflict):  # another word than before
         say(HELD, other)
-    nobody = program._sign(read_settings(place.whom[1]), held_payload(asked, 1, np.zeros(6, bool)))
+    nobody = program.sign_payload(read_settings(place.whom[1]), held_payload(asked, 1, np.zeros(6, bool)))
     say(HELD, nobody, 1)
     with pytest.raises(InputError, match="both hold shares of 0"):  # below what was declared: no sum is drawn
         program.answer(settings, "quiet", token, 1)
@@ -371,12 +371,12 @@ def test_sums_of_different_owners_are_no_model(place, census):
     for at, mask in ((0, [1, 1, 1, 1, 0, 0]), (1, [1, 1, 1, 0, 0, 0])):
         share = NoisySum(np.array(mask, bool), np.zeros(asked.layout.numbers, np.uint64))
         settings, token = read_settings(place.whom[at]), shared_campaigns.token(place.home, "torn", at).encode()
-        body = program._sign(settings, sum_payload(asked, at, share))
+        body = program.sign_payload(settings, sum_payload(asked, at, share))
         with pytest.raises(WrongState, match="digest"):  # which comes first
             shared_campaigns.say(place.home, "torn", SUM, token + b"\n" + body)
-        word = program._sign(settings, digest_payload(asked, at, body))
+        word = program.sign_payload(settings, digest_payload(asked, at, body))
         shared_campaigns.say(place.home, "torn", DIGEST, token + b"\n" + word)
-        other = program._sign(settings, digest_payload(asked, at, body + b"x"))
+        other = program.sign_payload(settings, digest_payload(asked, at, body + b"x"))
         with pytest.raises(IdempotencyConflict):
             shared_campaigns.say(place.home, "torn", DIGEST, token + b"\n" + other)
         shared_campaigns.say(place.home, "torn", SUM, token + b"\n" + body)

@@ -36,6 +36,8 @@ from serving.cli.app import run
 from serving.rest import edits as doors
 from serving.rest import models
 
+pytestmark = pytest.mark.home("made", folder=True)
+
 NOTE = EditNote("ann", "a review", "2026-05-03T10:00:00Z")
 VOTES = (Vote("above", 0, 1, 3, 0), Vote("is", 1, 0, 2, 1), Vote("is", 2, 1, 1, 2), Vote("always", 0, 0, 2, 2))
 
@@ -143,13 +145,6 @@ def made(tmp_path_factory) -> Path:
     three_classes.train(home, folder)
     home.ledger.log.database.close()
     return home.path
-
-
-@pytest.fixture
-def home(made, tmp_path, monkeypatch) -> Path:
-    path = ledgers.copy(made, tmp_path / "home")
-    monkeypatch.setenv("DPSERVE_HOME", str(path))
-    return path
 
 
 @pytest.mark.slow

@@ -43,6 +43,8 @@ from training.finish import derive as deriving
 from training.finish import release
 from training.finish.derive import derive
 
+pytestmark = pytest.mark.home("trained")
+
 NOTE = EditNote("ann", "a review", "2026-05-03T10:00:00Z")
 WHY = Why("ann", "a review")
 
@@ -57,11 +59,6 @@ def opened(path: Path) -> Home:
 
 def load(home: Home, version: int) -> VerifiedModel:
     return load_of_home(home, ModelStore(home.models).resolve(f"adult@{version}"), "adult")
-
-
-@pytest.fixture
-def home(tmp_path) -> Home:
-    return opened(copy(ledgers.trained(), tmp_path / "home"))
 
 
 @pytest.fixture(scope="module")

@@ -31,7 +31,7 @@ from training.planning.plans import Asked
 from training.planning.price_engine import ENGINE
 from training.session.session import Rehearsal
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.home("made", folder=True)]
 
 TRAIN = ("train", "adult", "--learner", "lazybb", "--set", "rounds=5")
 
@@ -50,15 +50,6 @@ def made(tmp_path_factory, files):
         assert run(["init"]) == 0
         assert run(registering(files)) == 0
         assert run([*TRAIN, "--epsilon", "0.5"]) == 0
-    return path
-
-
-@pytest.fixture
-def home(made, tmp_path, monkeypatch):
-    """A copy of it, which a test may use and spoil."""
-    path = tmp_path / "home"
-    shutil.copytree(made, path)
-    monkeypatch.setenv("DPSERVE_HOME", str(path))
     return path
 
 

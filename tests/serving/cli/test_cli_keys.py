@@ -10,7 +10,6 @@ import ledgers
 import pytest
 from cryptography.hazmat.primitives import serialization as pkix
 from cryptography.hazmat.primitives.asymmetric import ec
-from ledgers import copy
 
 from accountant.home import Home
 from accountant.keys.key_files import PASSPHRASE_VARIABLE
@@ -18,12 +17,7 @@ from accountant.keys.trust import PublicKeys
 from serving.cli.app import run
 from serving.cli.keys import NEW_PASSPHRASE
 
-
-@pytest.fixture
-def home(tmp_path, monkeypatch):
-    """With two certified models."""
-    monkeypatch.setenv("DPSERVE_HOME", str(copy(ledgers.trained(), tmp_path / "home")))
-    return tmp_path / "home"
+pytestmark = pytest.mark.home("trained", folder=True)
 
 
 @pytest.fixture

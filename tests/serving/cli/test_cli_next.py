@@ -27,7 +27,7 @@ from training.jobs.job import submit
 from training.learners import LEARNERS as KNOWN
 from training.planning.plans import Asked
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.home("made", folder=True)]
 
 FEW = {"rounds": 5}
 
@@ -46,14 +46,6 @@ def made(tmp_path_factory, files):
         patch.setenv("DPSERVE_HOME", str(path))
         assert run(["init"]) == 0
         assert run(["dataset", "register", "adult", *words, "--delta", "1e-5"]) == 0
-    return path
-
-
-@pytest.fixture
-def home(made, tmp_path, monkeypatch):
-    path = tmp_path / "home"
-    shutil.copytree(made, path)
-    monkeypatch.setenv("DPSERVE_HOME", str(path))
     return path
 
 
@@ -350,8 +342,7 @@ def test_help_loads_the_module_of_no_command():
     look = "import sys; from serving.cli.app import run; run(['--help']); "
     look += "print(sorted(m for m in sys.modules if m.startswith('serving.cli.')), 'sqlalchemy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", look], cwd=ROOT, capture_output=True, text=True, check=True)
-    loaded = ["app", "backends", "backends.choice", "hints", "terminal", "tree"]
-    loaded = [f"serving.cli.{name}" for name in loaded]
+    loaded = [f"serving.cli.{name}" for name in ("app", "backends", "backends.choice", "hints", "terminal", "tree")]
     assert done.stdout.splitlines()[-1] == f"{loaded} False"
 
 

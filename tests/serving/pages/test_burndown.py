@@ -8,16 +8,12 @@ import ledgers
 import pytest
 
 from accountant.errors import LedgerInvalid, UnknownName
-from accountant.home import Home
 from accountant.ledger.families import family_rows
 from accountant.privacy.events import PureDp
 from accountant.privacy.filter import price_from_json
 from serving.pages.parts.burndown import burndown, by_model
 
-
-@pytest.fixture
-def home(tmp_path):
-    return Home.open(ledgers.place(ledgers.copy(ledgers.filled(), tmp_path / "home")))
+pytestmark = pytest.mark.home("filled")
 
 
 def by_hand(home, name):

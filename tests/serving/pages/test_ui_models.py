@@ -21,10 +21,9 @@ from additive_models import CLASSES, NUMBER
 from browser import as_new, chromium, new_page, no_faults, no_serious_findings, no_sideways_scroll, sign_in, signed_in
 from offices import Office
 from playwright.sync_api import expect
-from small_home import dpserve, records, serving, until, write_files
+from small_home import adult_home, dpserve, records, serving, until
 
 from accountant.access import key_life
-from accountant.home import Home
 from accountant.privacy.budget import Budget, Relation
 from models.features.features import NumericFeature
 from models.forms.trees import TreeEnsemble
@@ -61,10 +60,7 @@ MANY = VotingEnsemble(
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ui-models")
-    files = write_files(folder / "files")
-    home = Home.init({"DPSERVE_HOME": str(folder / "home")})
-    data, schema = files / "rows.parquet", files / "schema.yaml"
-    register(home, "adult", data, schema, Budget.of(20, "1e-5"), Relation.ADD_REMOVE, None)
+    home = adult_home(folder, 20)
     for name, (learner, delta, parameters) in [("adult", LEARNERS["adult"]), *LEARNERS.items()]:
         job.train(home, Asked("adult", learner, "0.5", delta=delta, parameters=parameters, model=name), by="ui-test")
     three_classes.train(home, folder)

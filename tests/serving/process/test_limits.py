@@ -22,7 +22,6 @@ from accountant.audit import audit
 from accountant.audit.replay import Replay
 from accountant.errors import InputError, LedgerInvalid
 from accountant.formats import canonical
-from accountant.home import Home
 from accountant.store.store import checkpoints, leaves
 from serving.http.routes import Door
 from serving.process.config.limits import DAY, Meter
@@ -30,11 +29,6 @@ from serving.process.tokens import new_token
 from serving.wire.errors import NotReady, TooManyRequests
 
 MORNING = 20_000 * DAY + 6 * 3600
-
-
-@pytest.fixture
-def home(tmp_path):
-    return Home.init({"DPSERVE_HOME": str(tmp_path / "home")})
 
 
 # What the ledger says

@@ -6,11 +6,9 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from ledgers import copy, filled, place
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import update
 
-from accountant.home import Home
 from accountant.ledger.families.left import describe_budget
 from accountant.ledger.families.records import PUBLIC_STATES, State
 from accountant.ledger.job_counts import JobFigures, queue
@@ -18,12 +16,7 @@ from accountant.store.tables import job_table
 from serving.process.watch import audit_runs
 from serving.process.watch.metrics import REQUESTS, AuditGauges, LedgerGauges, ServingGauges, count_request, render
 
-
-@pytest.fixture
-def home(tmp_path):
-    found = Home.open(place(copy(filled(), tmp_path / "home")))
-    yield found
-    found.ledger.log.database.close()
+pytestmark = pytest.mark.home("filled")
 
 
 def counted_again(home):

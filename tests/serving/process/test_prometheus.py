@@ -11,12 +11,9 @@ from dataclasses import dataclass
 import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from small_home import ROOT, client, free_port, serving, until, write_files
+from small_home import ROOT, adult_home, client, free_port, serving, until
 
-from accountant.home import Home
 from accountant.log.last_seen import HighWater
-from accountant.privacy.budget import Budget, Relation
-from training.datasets.datasets import register
 from training.jobs import job
 from training.planning.plans import Asked
 
@@ -106,10 +103,7 @@ class Watched:
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory):
     folder = tmp_path_factory.mktemp("watched")
-    files = write_files(folder / "files")
-    home = Home.init({"DPSERVE_HOME": str(folder / "home")})
-    data, schema = files / "rows.parquet", files / "schema.yaml"
-    register(home, "adult", data, schema, Budget.of(2, "1e-5"), Relation.ADD_REMOVE, None)
+    home = adult_home(folder, 2)
     job.train(home, Asked("adult", "lazybb", "0.5", parameters={"rounds": 10}, model="adult"), by="test")
     with serving(home.path, DPSERVE_AUDIT_SECONDS="3600") as server:
         port = free_port()

@@ -25,6 +25,8 @@ from training.datasets.datasets import register
 from training.jobs import job
 from training.planning.plans import Asked
 
+pytestmark = pytest.mark.home("trained")
+
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
@@ -36,13 +38,6 @@ def trained(tmp_path_factory):
     for model in ("adult", "adult", "other"):
         job.train(home, Asked("adult", "lazybb", "0.3", parameters={"rounds": 5}, model=model, promote=True), by="test")
     return home
-
-
-@pytest.fixture
-def home(trained, tmp_path):
-    """A copy that a test may spoil."""
-    shutil.copytree(trained.path, tmp_path / "home")
-    return Home.open({"DPSERVE_HOME": str(tmp_path / "home")})
 
 
 @pytest.fixture

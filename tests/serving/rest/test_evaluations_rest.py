@@ -29,7 +29,7 @@ from training.planning.plans import Asked
 @pytest.mark.slow
 def test_an_evaluation_from_the_request_to_the_statement(tmp_path):
     ledgers.prepared()  # the files
-    files = ledgers._scratch() / "files"
+    files = ledgers.scratch() / "files"
     rooms = (evaluations, jobs, models, placing, operations, pages, job_pages)
     with site_at(tmp_path / "home", [door for room in rooms for door in room.DOORS]) as site:
         home: Home = site.home

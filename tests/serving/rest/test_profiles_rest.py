@@ -24,7 +24,7 @@ from training.jobs import queue
 @pytest.mark.slow
 def test_a_profile_from_the_request_to_the_statement(tmp_path):
     ledgers.prepared()  # the files
-    files = ledgers._scratch() / "files"
+    files = ledgers.scratch() / "files"
     doors = (*profiles.DOORS, *jobs.DOORS, *pages.DOORS, *datasets.DOORS, *job_pages.DOORS)
     with site_at(tmp_path / "home", doors) as site:
         home: Home = site.home

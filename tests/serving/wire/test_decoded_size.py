@@ -13,11 +13,10 @@ import hostile_bodies
 import numpy as np
 import pyarrow as pa
 import pytest
-from small_home import ROOT, environment, write_files
+from small_home import ROOT, adult_home, environment
 
 from accountant.errors import InputError
 from accountant.home import Home
-from accountant.privacy.budget import Budget, Relation
 from models.features.features import CategoricalFeature
 from serving.process.tokens import new_token
 from serving.wire import request_bodies, work_time
@@ -25,7 +24,6 @@ from serving.wire.bounds import DEEP, TEXT_BYTES, check_answer, check_cells, che
 from serving.wire.errors import TakesTooLong, TooLarge, TooManyRequests
 from serving.wire.tables_in import columns_of
 from serving.wire.work_time import check_time, in_turn
-from training.datasets.datasets import register
 from training.jobs import job
 from training.planning.plans import Asked
 
@@ -35,11 +33,7 @@ ROOM = 900 << 20  # bytes of address space, reserved or used, beside what the pr
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
     folder = tmp_path_factory.mktemp("decoded")
-    files = write_files(folder / "files")
-    home = Home.init({"DPSERVE_HOME": str(folder / "home")})
-    register(
-        home, "adult", files / "rows.parquet", files / "schema.yaml", Budget.of(20, "1e-5"), Relation.ADD_REMOVE, None
-    )
+    home = adult_home(folder, 20)
     job.train(home, Asked("adult", "ebm", "0.5"), by="test")  # which reads every column, so that each reaches the model
     return home
 

@@ -9,7 +9,6 @@ import pytest
 import yaml
 
 from accountant.errors import InputError, UnknownName, WrongState
-from accountant.home import Home
 from training.datasets.drafts import steps
 from training.datasets.drafts.columns import ColumnAnswer, parse_target, unit_of
 from training.datasets.drafts.drafts import (
@@ -37,11 +36,6 @@ ANSWERS = [
 SCHEMA = "target: {name: ill, classes: [no, yes]}\n".replace("no,", '"no",').replace("yes]", '"yes"]') + (
     "records: 3\nfeatures: {age: {type: numeric, range: [0, 120]}}\nignore: [person_id, city, born]\n"
 )
-
-
-@pytest.fixture
-def home(tmp_path):
-    return Home.init({"DPSERVE_HOME": str(tmp_path / "home")})
 
 
 @pytest.fixture

@@ -39,7 +39,7 @@ def scores_of_fits(runs: int, **parameters):
     """Scores of the test rows from `runs` fits on one calibrated plan."""
     schema, rows, columns, _ = adult()
     learner = LazyBB(schema=schema, **parameters)
-    public = learner._public()
+    public = learner.public_facts()
     recipe = learner.recipe(public)
     for _ in range(runs):
         session = Session(public, recipe.unit, recipe.plan, rows)

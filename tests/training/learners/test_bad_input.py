@@ -24,6 +24,7 @@ from models.parts.votes import Vote
 from training.calibration.calibrate import rehearse
 from training.calibration.plan_warnings import check_exportable, warnings_of
 from training.learners import LEARNERS, LazyBB
+from training.learners.base.private_learner import PrivateClassifier
 from training.notebook import Account, Columns, PublicWarning, uniform_schema
 from training.rows.partitions.rows import Rows
 from training.rows.schema.schema import parse_schema
@@ -35,6 +36,7 @@ EVERY = pytest.mark.parametrize("kind", LEARNERS.values(), ids=LEARNERS)
 QUICK = pytest.mark.usefixtures("quick_auto")
 BOTH = pytest.mark.parametrize("relation", ["add-remove", "replace-one"])
 ROWS = 200
+ITS_OWN = {"check", "guess", "learn", "recipe", "rounds_for"}  # what a learner may do otherwise than its base class
 RULE = Columns(low=0, high=1, classes=["no", "yes"], records=ROWS)
 
 
@@ -60,6 +62,14 @@ def refused(learner, X, y, error, said):
         learner.fit(X, y)
     assert not hasattr(learner, "recipe_")
     assert learner.account.fits == 0
+
+
+def test_rows_labels_and_budgets_are_checked_by_the_base_class_alone():
+    """So what it refuses, every learner refuses: the tests below that name LazyBB hold for all."""
+    base = {name for kind in (PrivateClassifier, *PrivateClassifier.__mro__[1:-1]) for name in vars(kind)}
+    for kind in LEARNERS.values():
+        own = {name for above in kind.__mro__[: kind.__mro__.index(PrivateClassifier)] for name in vars(above)}
+        assert {name for name in own & base if not name.startswith(("__", "_abc"))} <= ITS_OWN, kind
 
 
 # ---- rows ------------------------------------------------------------------------------------------------------------
@@ -115,13 +125,11 @@ def test_one_and_two_rows_are_fitted_and_drowned(kind, relation, rows):
     assert model.predict_proba(X).sum(axis=1) == pytest.approx(1)
 
 
-@EVERY
-@BOTH
-def test_no_rows_are_refused(kind, relation):
+def test_no_rows_are_refused():
     X, y = data()
-    refused(make(kind, relation=relation), X[:0], y[:0], ValueError, "0 sample")
-    refused(make(kind, relation=relation), {"a": pa.array([], pa.float64())}, [], DataError, "at least one")
-    refused(make(kind, relation=relation), X[:, :0], y, ValueError, "0 feature")
+    refused(make(LazyBB), X[:0], y[:0], ValueError, "0 sample")
+    refused(make(LazyBB), {"a": pa.array([], pa.float64())}, [], DataError, "at least one")
+    refused(make(LazyBB), X[:, :0], y, ValueError, "0 feature")
 
 
 @EVERY
@@ -167,12 +175,11 @@ WRONG_X = {
 }
 
 
-@EVERY
 @pytest.mark.parametrize("case", WRONG_X.values(), ids=WRONG_X)
-def test_an_x_that_is_no_table_of_numbers_is_refused(kind, case):
+def test_an_x_that_is_no_table_of_numbers_is_refused(case):
     change, said = case
     X, y = data()
-    learner = make(kind)
+    learner = make(LazyBB)
     with pytest.raises((ValueError, TypeError), match=said) as caught:
         learner.fit(change(X), y)
     assert "0.6369616873214543" not in str(caught.value)  # the first number of X
@@ -197,28 +204,22 @@ WRONG_Y = {
 }
 
 
-@EVERY
-@BOTH
 @pytest.mark.parametrize("case", WRONG_Y.values(), ids=WRONG_Y)
-def test_labels_that_were_not_declared_are_refused(kind, relation, case):
+def test_labels_that_were_not_declared_are_refused(case):
     change, said = case
     X, y = data()
-    refused(make(kind, relation=relation), X, change(y), ValueError, said)
+    refused(make(LazyBB), X, change(y), ValueError, said)
 
 
-@EVERY
-@QUICK
 @pytest.mark.parametrize("form", [pa.array, lambda y: pa.chunked_array([y[:9], y[9:]]), list, np.ndarray.tolist])
-def test_labels_come_in_every_form(kind, form):
+def test_labels_come_in_every_form(form):
     X, y = data()
-    assert (small(kind).fit(X, form(y)).predict(X) == y).mean() > 0.7
+    assert (small(LazyBB).fit(X, form(y)).predict(X) == y).mean() > 0.7
 
 
-@EVERY
-@QUICK
-def test_records_to_predict_that_do_not_fit_are_refused(kind):
+def test_records_to_predict_that_do_not_fit_are_refused():
     X, y = data()
-    model = small(kind).fit(X, y)
+    model = small(LazyBB).fit(X, y)
     for wrong, said in ((X[:, :2], "X has 2 features"), (X.T, "X has 200 features"), ({"x0": X[:, 0]}, "'x1', 'x2'")):
         for method in (model.predict, model.predict_proba, model.decision_function):
             with pytest.raises(ValueError, match=said):
@@ -237,11 +238,10 @@ NUMBERS = [
 ]
 
 
-@EVERY
 @pytest.mark.parametrize("bad", NUMBERS, ids=repr)
-def test_parameters_that_are_no_budget_are_refused(kind, bad):
+def test_parameters_that_are_no_budget_are_refused(bad):
     (name,) = bad
-    learner = make(kind, **bad)
+    learner = make(LazyBB, **bad)
     with pytest.raises(DpserveError, match=name):
         learner.fit(*data())
     assert learner.account.fits == 0
@@ -251,7 +251,7 @@ def test_parameters_that_are_no_budget_are_refused(kind, bad):
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), True, "text", -1, [], {}, None], ids=repr)
 def test_no_parameter_of_a_learner_takes_what_it_does_not_declare(kind, bad):
     """A number, a truth value or a word, each alone: `check` refuses anything else, and names it."""
-    public = make(kind, schema=uniform_schema(3, 0, 1, ["no", "yes"], ROWS))._public()
+    public = make(kind, schema=uniform_schema(3, 0, 1, ["no", "yes"], ROWS)).public_facts()
     own = {key: value for key, value in kind().get_params().items() if key not in kind_free(kind)}
     for key, value in own.items():
         fine = (bad is None and value is None) or (isinstance(bad, bool) and isinstance(value, bool))
@@ -265,10 +265,9 @@ def kind_free(kind) -> set[str]:
     return {"schema", "epsilon", "delta", "relation", "account", "features", "without"}
 
 
-@EVERY
-def test_a_schema_of_one_value_is_refused(kind):
+def test_a_schema_of_one_value_is_refused():
     with pytest.raises(SchemaError, match="low must be below high"):
-        make(kind, schema=replace(RULE, low=1)).fit(*data())
+        make(LazyBB, schema=replace(RULE, low=1)).fit(*data())
 
 
 @pytest.mark.parametrize("low", ["no", "'x'", ".nan", ".inf", "null"])
@@ -298,7 +297,7 @@ def test_more_rounds_than_the_budget_can_carry_names_how_many_it_can(kind, relat
     most = caught.value.details["largest"]
     assert 1 <= most < 1100
     assert f"at most {most}" in str(caught.value)
-    public = make(kind, schema=uniform_schema(3, 0, 1, ["no", "yes"], ROWS), **poor)._public()
+    public = make(kind, schema=uniform_schema(3, 0, 1, ["no", "yes"], ROWS), **poor).public_facts()
     prices = [claim(rehearse(make(kind, rounds=each), public, from_nano(1)), Decimal(0)) for each in (most, most + 1)]
     assert prices[0].epsilon <= Decimal("0.000001") < prices[1].epsilon
 
@@ -307,7 +306,9 @@ def test_more_rounds_than_the_budget_can_carry_names_how_many_it_can(kind, relat
 @BOTH
 def test_rounds_that_drown_the_signal_give_a_public_warning(kind, relation):
     """It names how many could be of use. So many give no warning, and one more does; and rows have no say in it."""
-    public = make(kind, epsilon="1", schema=uniform_schema(3, 0, 1, ["no", "yes"], ROWS), relation=relation)._public()
+    public = make(
+        kind, epsilon="1", schema=uniform_schema(3, 0, 1, ["no", "yes"], ROWS), relation=relation
+    ).public_facts()
 
     def said(rounds):
         learner = make(kind, rounds=rounds)
@@ -329,13 +330,13 @@ def test_rounds_that_drown_the_signal_give_a_public_warning(kind, relation):
 def test_defaults_give_no_warning(kind, relation):
     schema = uniform_schema(3, 0, 1, ["no", "yes"], 1000)
     learner = make(kind, epsilon="1", schema=schema, relation=relation)
-    assert warnings_of(learner, learner._public(), learner.recipe(learner._public())) == []
+    assert warnings_of(learner, learner.public_facts(), learner.recipe(learner.public_facts())) == []
 
 
 def test_the_chance_in_the_warning_is_that_of_the_mechanism():
     """A perfect rule against others at chance, by the mechanism itself: their scores differ by n * range / 2."""
     learner = make(LazyBB, rounds=300, epsilon="0.1", schema=uniform_schema(3, 0, 1, ["no", "yes"], 100))
-    public = learner._public()
+    public = learner.public_facts()
     recipe = learner.recipe(public)
     (text,) = warnings_of(learner, public, recipe)
     size = int(text.split("out of ")[1].split(" ")[0])
@@ -346,7 +347,7 @@ def test_the_chance_in_the_warning_is_that_of_the_mechanism():
 
 @ROUNDS
 def test_a_hundred_thousand_rounds_are_named_where_they_are_refused(kind):
-    public = make(kind, schema=uniform_schema(3, 0, 1, ["no", "yes"], ROWS))._public()
+    public = make(kind, schema=uniform_schema(3, 0, 1, ["no", "yes"], ROWS)).public_facts()
     with pytest.raises(InputError, match="rounds=1000000: must be a whole number between 1 and"):
         make(kind, rounds=1_000_000).check(public)
     with contextlib.suppress(InputError):  # refused as well, or exact: the next test
@@ -379,7 +380,7 @@ def test_a_model_that_could_not_be_exported_is_refused_before_it_is_paid_for(mon
 
 def test_what_can_be_exported_passes():
     learner = make(LazyBB, schema=uniform_schema(3, 0, 1, ["no", "yes"], ROWS))
-    public = learner._public()
+    public = learner.public_facts()
     check_exportable(learner, public, learner.learn(Rehearsal(public, learner.recipe(public).unit)))
     with warnings.catch_warnings():
         warnings.simplefilter("error")

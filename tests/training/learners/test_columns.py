@@ -67,7 +67,7 @@ def test_a_wrong_rule_is_refused_like_a_wrong_file(bad, said):
 def test_a_rule_has_no_schema_before_it_sees_columns():
     kind = next(iter(LEARNERS.values()))
     with pytest.raises(InputError, match="rule.schema"):
-        kind(schema=Columns(0, 1, [0, 1]))._public()
+        kind(schema=Columns(0, 1, [0, 1])).public_facts()
 
 
 @pytest.mark.slow

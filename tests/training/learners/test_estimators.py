@@ -57,8 +57,8 @@ def make(kind, **parameters):
 def of_many(kind) -> bool:
     """Whether the learner takes more than two classes."""
     try:
-        kind(schema=uniform_schema(1, 0, 1, [0, 1, 2], 9))._public()
-        kind().check(kind(schema=uniform_schema(1, 0, 1, [0, 1, 2], 9))._public())
+        kind(schema=uniform_schema(1, 0, 1, [0, 1, 2], 9)).public_facts()
+        kind().check(kind(schema=uniform_schema(1, 0, 1, [0, 1, 2], 9)).public_facts())
     except InputError:
         return False
     return True

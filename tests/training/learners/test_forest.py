@@ -167,7 +167,7 @@ def test_a_tree_costs_one_release_and_spent_is_what_was_rehearsed(leaf, delta, r
     X, y = slanted()
     learner = make(trees=9, depth=3, leaf=leaf, delta=delta, relation=relation).fit(X, y)
     recipe = learner.recipe_
-    assert recipe.plan == rehearse(learner, learner._public(), recipe.unit)
+    assert recipe.plan == rehearse(learner, learner.public_facts(), recipe.unit)
     assert len(recipe.plan) == 9 == len(learner.ensemble_.trees)
     assert 1.9 < recipe.claim.epsilon <= 2
 

@@ -61,7 +61,7 @@ def test_fit_releases_a_model_within_its_budget(kind, relation, delta):
     assert recipe.claim.epsilon >= Decimal("0.97") * 2
     assert recipe.claim.delta == Decimal(delta)
     assert recipe.claim == claim(recipe.plan, Decimal(delta))
-    assert recipe.plan == rehearse(learner, learner._public(), recipe.unit)
+    assert recipe.plan == rehearse(learner, learner.public_facts(), recipe.unit)
 
 
 @EVERY

@@ -162,7 +162,9 @@ def test_replace_one_takes_the_public_count(kind):
         make(kind, schema=schema, relation="replace-one").fit(X, y)
     assert "600" not in str(caught.value)
     rule = Columns(0, 1, target_range=(5, 25))
-    assert make(kind, schema=rule, relation="replace-one").fit(X, y)._public(rule.schema(["a"], 600)).records == 600
+    assert (
+        make(kind, schema=rule, relation="replace-one").fit(X, y).public_facts(rule.schema(["a"], 600)).records == 600
+    )
 
 
 @EVERY

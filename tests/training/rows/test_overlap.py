@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from ledgers import EXAMPLES, begun, bodies, changed, place
+from ledgers import EXAMPLES, bodies, changed, place
 from stores import at
 
 from accountant.audit.audit import audit_home
@@ -274,11 +274,6 @@ def test_ids_are_compared_under_any_name():
 
 
 # ---- the steward -----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def home(tmp_path) -> Home:
-    return begun(tmp_path / "home")
 
 
 def put(home, name, table, suffix=".parquet", bins=32, target="x0", unit=None, ignore=(), comment="", **how):

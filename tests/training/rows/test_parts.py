@@ -6,7 +6,6 @@ import json
 from collections import Counter
 from decimal import Decimal
 
-import ledgers
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accountant.errors import DataError, InputError
-from accountant.home import Home
 from accountant.ledger.families.left import describe_budget
 from accountant.ledger.families.records import HOLDOUT, Unit
 from accountant.privacy.budget import Budget, Relation
@@ -139,11 +137,6 @@ def write(folder, rows, schema=SCHEMA):
     pq.write_table(pa.table(table), folder / "rows.parquet")
     (folder / "schema.yaml").write_bytes(schema)
     return folder / "rows.parquet", folder / "schema.yaml"
-
-
-@pytest.fixture
-def home(tmp_path):
-    return Home.init(ledgers.place(tmp_path / "home"))
 
 
 def entered(home, folder, rows, name="people", unit="who", families=(), **more):

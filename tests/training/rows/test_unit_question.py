@@ -7,11 +7,10 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from ledgers import EXAMPLES, begun
+from ledgers import EXAMPLES
 
 from accountant.audit.audit import audit_home
 from accountant.errors import DataError, InputError
-from accountant.home import Home
 from accountant.privacy.budget import Budget, Relation
 from training.datasets.datasets import register
 from training.datasets.drafts.proposal import SchemaProposal
@@ -20,11 +19,6 @@ from training.rows.people.id_words import names_people
 ROWS = 400
 TOTAL = Budget.of("1", "1e-6")
 IDS = [f"p{row // 3}" for row in range(ROWS)]
-
-
-@pytest.fixture
-def home(tmp_path) -> Home:
-    return begun(tmp_path / "home")
 
 
 def register_table(home, columns, name="d", ignore=(), features="", unit=None, suffix=".parquet", **how):

@@ -224,8 +224,8 @@ def left_behind(home: Home) -> list[str]:
 KILLED = """
 import os, signal, sys
 from accountant.home import Home
-from training import job
-from training import plans
+from training.jobs import job
+from training.planning import plans
 from training.planning.plans import Asked
 from training.tuning.tune import Tuning
 from training.tuning import selecting, tune

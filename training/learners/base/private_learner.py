@@ -144,7 +144,7 @@ class PrivateLearner(Shown, Estimator, ABC):
         with frames.value_errors():
             table = frames.table_from(X, rule, who)
             schema = self._schema(table)
-            public = self._public(schema)
+            public = self.public_facts(schema)
             self.check(public)
             read = schema.reading(self.features, self.without)
             return schema, public, data.rows_of(read, table, self._answers(y, schema), public.relation)
@@ -246,7 +246,11 @@ class PrivateLearner(Shown, Estimator, ABC):
         public_count = len(table) if self.relation == Relation.REPLACE_ONE else None
         return rule.schema(table.column_names, public_count)
 
-    def _public(self, schema: Schema | None = None) -> Public:
+    def public_facts(self, schema: Schema | None = None) -> Public:
+        """Return what anybody may know of a fit: the schema as it is read, the relation and the budget. Reads no row.
+
+        InputError where a parameter is no budget or no relation.
+        """
         schema, budget = schema or self._schema(), Budget.of(str(self.epsilon), str(self.delta))
         budget.check_delta(schema.records)
         read = schema.reading(self.features, self.without)

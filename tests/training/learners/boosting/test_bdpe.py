@@ -325,10 +325,10 @@ def test_spent_is_what_was_rehearsed(shape, relation, delta):
     X, y = slanted()
     learner = make(**{"rounds": 4, **shape}, delta=delta, relation=relation)
     learner.fit(X, y)
-    assert learner.recipe_.plan == rehearse(learner, learner._public(), learner.recipe_.unit)
+    assert learner.recipe_.plan == rehearse(learner, learner.public_facts(), learner.recipe_.unit)
     assert 1.9 < learner.recipe_.claim.epsilon <= 2
     assert len(learner.ensemble_.trees) == learner.rounds
-    depth = learner.depth or bdpe.depth_of(learner._public())
+    depth = learner.depth or bdpe.depth_of(learner.public_facts())
     assert len(learner.recipe_.plan) == learner.rounds * (depth + 1)
 
 

@@ -1,0 +1,35 @@
+"""The home of a test: a fixture of every file, imported by `conftest.py`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import ledgers
+import pytest
+
+from accountant.home import Home
+
+GIVEN = ("filled", "prepared", "trained")  # functions of `ledgers` that return the folder of a home
+
+
+@pytest.fixture
+def home(request, tmp_path, monkeypatch):
+    """Yield a home of this test alone, which `DPSERVE_HOME` names: an empty one, or a copy of what the file's
+    `pytestmark = pytest.mark.home(NAME)` names, one of GIVEN or a fixture of the file.
+
+    With `folder=True` it is the path of the copy, which nobody has opened.
+    """
+    path, mark = tmp_path / "home", request.node.get_closest_marker("home")
+    monkeypatch.setenv("DPSERVE_HOME", str(path))
+    if mark is None:
+        opened = ledgers.begun(path)
+    else:
+        (name,) = mark.args
+        made = getattr(ledgers, name)() if name in GIVEN else request.getfixturevalue(name)
+        ledgers.copy(made if isinstance(made, Path) else made.path, path)
+        if mark.kwargs.get("folder"):
+            yield path
+            return
+        opened = Home.open(ledgers.place(path))
+    yield opened
+    opened.ledger.log.database.close()
