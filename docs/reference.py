@@ -232,7 +232,7 @@ def _learner(name: str, kind: type[Any]) -> str:
         if each.name not in ("self", *shared)
     ]
     parameters = table(("parameter", "default", "kind"), rows) if rows else ""
-    return f"## {name}\n\n`from training.learners import {kind.__name__}`\n\n{prose(says)}{parameters}"
+    return f"## {name}\n\n`from dpserve.learners import {kind.__name__}`\n\n{prose(says)}{parameters}"
 
 
 OUTSIDE = (  # of the tree: what the edges say by themselves
@@ -397,7 +397,7 @@ def python() -> str:
     names = ", ".join(f"`{each}`" for each in sorted({kind.__name__ for kind in LEARNERS.values()}))
     intro = (
         "What programs call, from the code: the [client](../client.md) of a service; the [estimators](../notebook.md), "
-        f"which `training.learners` has by name ({names} and the regressors), with the methods of the two bases shown "
+        f"which `dpserve.learners` has by name ({names} and the regressors), with the methods of the two bases shown "
         "here; and, for who builds on the platform itself, the doors of the rooms.\n\n"
     )
     return f"# Python\n\n{intro}" + "".join(map(_code, CODE))

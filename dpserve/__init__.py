@@ -1,4 +1,4 @@
-"""The client of a dpserve service: `dpserve.client`. It needs httpx alone, and none of the rooms that it talks to."""
+"""The client of a dpserve service, `dpserve.client`, which needs httpx alone; and `dpserve.learners` for notebooks."""
 
 from dpserve.client import Client
 from dpserve.errors import ServiceError

@@ -1,7 +1,6 @@
 """What a notebook needs beside the learners: a budget for many fits, schemas in a line, and how far scikit-learn goes.
 
-from training.learners import LazyBB
-from training.notebook import Account, Columns
+from dpserve.learners import Account, Columns, LazyBB
 
 account = Account(epsilon=3)
 model = LazyBB(schema=Columns(low=0, high=1, classes=["no", "yes"]), epsilon="0.5", account=account)
