@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from demo import DATA, dpserve, require, say, server
 from sklearn.metrics import roc_auc_score
 
-from local.campaign.asking import BYTES, pinned
+from local.campaign.asking import BYTES, read_pinned_keys
 from local.campaign.asking import ask as ask_service
 from local.owner import program
 from local.owner.own_rows import open_table
@@ -91,7 +91,7 @@ def shared(home: Path, url: str, folders: list[Path], rows: pa.Table) -> None:
         dpserve("owner", "answer", "census", "--invitation", invitations[number], "--settings", own, show=number == 0)
     place = read_settings(home / "owner-0" / "owner.toml")
     offer = ask_service(place, "GET", "/v1/campaigns/census")
-    definition = program.verify_offer(offer, pinned(place), "census").definition
+    definition = program.verify_offer(offer, read_pinned_keys(place), "census").definition
     for number in range(SMALLER):
         pyarrow.csv.write_csv(rows.slice(number * FEW, FEW), home / "few.csv")
         task, few = read_task(definition, OWNERS + number), open_table(home / "few.csv")

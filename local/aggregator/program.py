@@ -25,7 +25,7 @@ from local.campaign.asking import (
     ask,
     believe_history,
     fetch_campaign,
-    pinned,
+    read_pinned_keys,
     reading,
     verify_answers,
     verify_offer,
@@ -47,7 +47,7 @@ def answer(settings: Settings, name: str, token: str, wait: float = 600.0) -> Li
         aggregator has not spoken within `wait` seconds; do the same again. WrongState: it was answered before, with
         what this ledger does not hold, for it was restored from a backup.
     """
-    definition, logged = fetch_campaign(settings, name, lambda offer: believed(settings, offer, name))
+    definition, logged = fetch_campaign(settings, name, lambda offer: verify_history(settings, offer, name))
     if not isinstance(definition, SharedDefinition):
         raise InputError(f"campaign={name}: asks for reports, and has no aggregators")
     settings.policy.check(definition)
@@ -58,40 +58,40 @@ def answer(settings: Settings, name: str, token: str, wait: float = 600.0) -> Li
     if line.answer is None:
         if line.held is None:
             collect(settings, store, definition, at, token)
-        own = store.owners(definition)
-        held = store.hold(definition, lambda: sign_payload(settings, held_payload(definition, at, own)))
-        own = read_held(definition, at, held)  # what was said before a crash holds
-        both = own & agreed(settings, definition, at, token, held, wait)
+        owners = store.owners(definition)
+        word = store.hold(definition, lambda: sign_payload(settings, held_payload(definition, at, owners)))
+        owners = read_held(definition, at, word)  # what was said before a crash holds
+        both = owners & agree_on_owners(settings, definition, at, token, word, wait)
         if both.sum() < definition.least:
             raise InputError(f"campaign={name}: both hold shares of {both.sum()} owners; it wants {definition.least}")
         store.answer(definition, both, lambda total: sign_payload(settings, noisy(definition, at, both, total)))
-    digest, body = store.mark(definition), next(each.answer for each in store.lines() if each.name == name) or b""
+    digest, body = store.mark(definition), next(stored.answer for stored in store.lines() if stored.name == name) or b""
     if at not in logged:
         tell_other(settings, name, DIGEST, token, sign_payload(settings, digest_payload(definition, at, body)))
-        _, logged = fetch_campaign(settings, name, lambda offer: believed(settings, offer, name))
+        _, logged = fetch_campaign(settings, name, lambda offer: verify_history(settings, offer, name))
     if at not in logged:
         raise LedgerInvalid(f"campaign={name}: the log does not hold your answer's digest; the answer was not sent")
     check_restored(definition, digest, logged[at])
     tell_other(settings, name, SUM, token, body)
     store.confirm(definition)
-    return next(each for each in store.lines() if each.name == name)
+    return next(stored for stored in store.lines() if stored.name == name)
 
 
-def believed(settings: Settings, offer: dict[str, Any], name: str) -> tuple[Question, dict[int, str]]:
-    """The definition of a signed offer whose log continues what was seen here; and by the aggregator's number the
-    sha256 of the answer that this log holds of it. OtherHistory where it does not continue.
+def verify_history(settings: Settings, offer: dict[str, Any], name: str) -> tuple[Question, dict[int, str]]:
+    """Return the definition of a signed offer whose log continues what was seen here, and the sha256 of each answer
+    that the log holds, by the aggregator's number. OtherHistory where it does not continue.
     """
-    trust = pinned(settings)
+    trust = read_pinned_keys(settings)
     verified = verify_offer(offer, trust, name)
     believe_history(settings, offer, verified, trust)
     return verified.definition, verify_answers(offer, trust, verified)
 
 
 def place(settings: Settings, definition: SharedDefinition) -> int:
-    """Which of the two this one is. InputError where it is neither."""
-    own = settings.public("own").fingerprint
-    for at, each in enumerate(definition.aggregators):
-        if each.fingerprint == own:
+    """Return which of the two this one is. InputError where it is neither."""
+    fingerprint = settings.public("own").fingerprint
+    for at, aggregator in enumerate(definition.aggregators):
+        if aggregator.fingerprint == fingerprint:
             return at
     raise InputError(f"campaign={definition.campaign}: names two other aggregators")
 
@@ -103,7 +103,7 @@ def collect(settings: Settings, store: AggregatorStore, definition: SharedDefini
         body = encode({"token": token, "after": after})
         answered = ask(settings, "POST", f"{_path(definition.campaign)}/collect", body)
         with reading("shares"):
-            page = [(int(each["owner"]), decode_base64(str(each["sealed"]))) for each in answered["shares"]]
+            page = [(int(part["owner"]), decode_base64(str(part["sealed"]))) for part in answered["shares"]]
         if not page:
             return
         opened = []
@@ -120,20 +120,22 @@ def collect(settings: Settings, store: AggregatorStore, definition: SharedDefini
         store.add(definition, opened)
 
 
-def agreed(settings: Settings, definition: SharedDefinition, at: int, token: str, held: bytes, wait: float) -> Owners:
+def agree_on_owners(
+    settings: Settings, definition: SharedDefinition, at: int, token: str, held: bytes, wait: float
+) -> Owners:
     """Say whose shares opened, and wait for the other's word."""
     until = time.monotonic() + wait
     while True:
-        other = tell_other(settings, definition.campaign, HELD, token, held).get("other")
-        if other is not None:
-            return read_held(definition, 1 - at, str(other).encode())
+        word = tell_other(settings, definition.campaign, HELD, token, held).get("other")
+        if word is not None:
+            return read_held(definition, 1 - at, str(word).encode())
         if time.monotonic() > until:
             raise LedgerUnavailable(f"campaign={definition.campaign}: the other aggregator has not spoken; try again")
         time.sleep(POLL)
 
 
 def noisy(definition: SharedDefinition, at: int, owners: Owners, total: Share) -> bytes:
-    """The statement of `total` with the whole noise of the campaign's claim."""
+    """Return the statement of `total` with the whole noise of the campaign's claim."""
     ((release, _),) = definition.plan.runs
     mechanism = DiscreteGaussian(definition.noise_multiplier)
     if mechanism.event != release.event:  # price and draw are one number
@@ -142,8 +144,8 @@ def noisy(definition: SharedDefinition, at: int, owners: Owners, total: Share) -
     return sum_payload(definition, at, NoisySum(owners, total + noise.view(np.uint64)))
 
 
-def told(settings: Settings) -> dict[str, Any]:
-    """What was answered, for who runs it."""
+def summarize(settings: Settings) -> dict[str, Any]:
+    """Return what was answered, for the operator."""
     lines = AggregatorStore(settings.ledger).lines()
     keys = ("name", "definition", "epsilon", "delta", "charged", "owners", "sent")
     return {"campaigns": [{key: getattr(line, key) for key in keys} for line in lines]}

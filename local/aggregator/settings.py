@@ -30,7 +30,7 @@ from accountant.privacy.budget import exact_decimal
 from accountant.system.files import PRIVATE, read_beginning, write_new
 from local.campaign.asking import seen_beside
 from local.reports.shared import Aggregator, SharedDefinition
-from local.reports.toml import only
+from local.reports.toml import check_settings
 
 SETTINGS, PUBLIC, SEAL, SIGN, LEDGER = "aggregator.toml", "aggregator.json", "seal.pem", "sign.pem", "aggregator.db"
 TEMPLATE = """\
@@ -53,8 +53,8 @@ class Policy:
     least_owners: int
 
     def check(self, definition: SharedDefinition) -> None:
-        """BudgetRefused where the campaign's noise would be less than the policy asks for; InputError where its sum may
-        be of too few.
+        """Raise BudgetRefused where the campaign's noise would be less than the policy asks for; InputError where its
+        sum may be of too few.
         """
         for name in ("epsilon", "delta"):
             most = getattr(self, f"largest_{name}")
@@ -97,13 +97,15 @@ class Settings:
         return key
 
     def public(self, name: str) -> Aggregator:
-        """Its public half."""
+        """Return the public half of its keys."""
         keys = (self.seal.public_key(), self.sign.public_key())
         return Aggregator(name, *(key.public_bytes_raw().hex() for key in keys))
 
 
-def found(folder: Path, name: str, url: str) -> Aggregator:
-    """A new folder with keys and settings; `aggregator.json` is what is public of it. InputError where it is there."""
+def create_folder(folder: Path, name: str, url: str) -> Aggregator:
+    """Create a folder with keys and settings; `aggregator.json` is what is public of it. InputError where it is
+    there.
+    """
     if folder.exists() and any(folder.iterdir()):
         raise InputError(f"folder={folder}: has files in it; an aggregator needs one of its own")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -118,21 +120,23 @@ def found(folder: Path, name: str, url: str) -> Aggregator:
 
 
 def read_settings(folder: Path) -> Settings:
-    """InputError where the folder has no settings, or they say something that is not understood."""
+    """Read aggregator.toml. InputError where the folder has no settings, or they say something that is not
+    understood.
+    """
     path = folder / SETTINGS
     try:
         raw = tomllib.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: cannot be read as TOML ({type(error).__name__})") from None
-    top = only(raw, {"url": str, "trust": str, "policy": dict}, {"ca": str, "witnesses": str})
-    asked = only(top["policy"], {"largest_epsilon": str, "largest_delta": str, "least_owners": int}, {})
-    epsilon, delta = (exact_decimal(name, asked[name]) for name in ("largest_epsilon", "largest_delta"))
+    top = check_settings(raw, {"url": str, "trust": str, "policy": dict}, {"ca": str, "witnesses": str})
+    limits = check_settings(top["policy"], {"largest_epsilon": str, "largest_delta": str, "least_owners": int}, {})
+    epsilon, delta = (exact_decimal(name, limits[name]) for name in ("largest_epsilon", "largest_delta"))
     if not top["url"].startswith(("https://", "http://127.0.0.1", "http://localhost")):
         raise InputError(f"url={top['url']:.80}: must be https, or this machine")
     ca = folder / top["ca"] if "ca" in top else None
-    policy = Policy(epsilon, delta, asked["least_owners"])
-    seen = seen_beside(folder / LEDGER, folder / top["witnesses"] if "witnesses" in top else None)
-    return Settings(folder, top["url"].rstrip("/"), folder / top["trust"], ca, policy, seen)
+    policy = Policy(epsilon, delta, limits["least_owners"])
+    checkpoints = seen_beside(folder / LEDGER, folder / top["witnesses"] if "witnesses" in top else None)
+    return Settings(folder, top["url"].rstrip("/"), folder / top["trust"], ca, policy, checkpoints)
 
 
 def _private(path: Path) -> object:

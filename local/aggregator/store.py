@@ -67,7 +67,9 @@ class AggregatorStore:
         return writing(self._path, _TABLES, f"ledger={self._path}")
 
     def begin(self, definition: SharedDefinition) -> Line:
-        """The campaign's line, a new one where there is none; WrongState where another campaign had this name."""
+        """Return the campaign's line, a new one where there is none; WrongState where another campaign had this
+        name.
+        """
         about = (definition.digest, definition.campaign, *map(decimal_string, (definition.epsilon, definition.delta)))
         with self._writing() as connection:
             for line in _lines(connection):
@@ -87,14 +89,16 @@ class AggregatorStore:
                 raise WrongState(f"campaign={definition.campaign}: it was said whose shares opened; none is added")
             for owner, share in found:
                 key = (definition.digest, owner)
-                known = connection.execute("SELECT share FROM share WHERE definition = ? AND owner = ?", key).fetchone()
-                if known is not None and known[0] != share:
+                stored = connection.execute(
+                    "SELECT share FROM share WHERE definition = ? AND owner = ?", key
+                ).fetchone()
+                if stored is not None and stored[0] != share:
                     raise IdempotencyConflict(f"owner {owner}: a second share of one owner; one counts")
-                if known is None:
+                if stored is None:
                     connection.execute("INSERT INTO share VALUES (?, ?, ?)", (*key, share))
 
     def owners(self, definition: SharedDefinition) -> Owners:
-        """Whose shares are here (owners,)."""
+        """Return whose shares are here (owners,)."""
         mask = np.zeros(definition.owners, bool)
         with self._writing() as connection:
             for (owner,) in connection.execute("SELECT owner FROM share WHERE definition = ?", (definition.digest,)):
@@ -102,21 +106,21 @@ class AggregatorStore:
         return mask
 
     def hold(self, definition: SharedDefinition, sign: Callable[[], bytes]) -> bytes:
-        """The word on whose shares opened: the stored one, else what `sign` gives."""
+        """Return the word on whose shares opened: the stored one, else what `sign` gives."""
         with self._writing() as connection:
             known = _line(connection, definition).held
-            held = sign() if known is None else known
-            connection.execute("UPDATE campaign SET held = ? WHERE definition = ?", (held, definition.digest))
-            return held
+            word = sign() if known is None else known
+            connection.execute("UPDATE campaign SET held = ? WHERE definition = ?", (word, definition.digest))
+            return word
 
     def answer(self, definition: SharedDefinition, owners: Owners, draw: Callable[[Share], bytes]) -> bytes:
-        """The stored answer; else charge, draw and store. `draw` is given the sum of these owners' shares."""
+        """Return the stored answer; else charge, draw and store. `draw` is given the sum of these owners' shares."""
         with self._writing() as connection:
             known = _line(connection, definition).answer
             if known is not None:
                 return known
-            here = (int(owners.sum()), definition.digest)
-            connection.execute("UPDATE campaign SET charged = datetime('now'), owners = ? WHERE definition = ?", here)
+            opened = (int(owners.sum()), definition.digest)
+            connection.execute("UPDATE campaign SET charged = datetime('now'), owners = ? WHERE definition = ?", opened)
             total = np.zeros(definition.layout.numbers, np.uint64)
             for owner in np.flatnonzero(owners):
                 key = (definition.digest, int(owner))
@@ -153,8 +157,8 @@ class AggregatorStore:
         return [line.decode("ascii") for line in lines if len(line) == 129]
 
     def confirm(self, definition: SharedDefinition) -> None:
-        """The platform has the answer; shares are needed no more. They are overwritten in the file, and the log of what
-        was written to it before is emptied.
+        """Note that the platform has the answer; shares are needed no more. They are overwritten in the file, and the
+        log of what was written to it before is emptied.
         """
         with self._writing() as connection:
             connection.execute("UPDATE campaign SET sent = datetime('now') WHERE definition = ?", (definition.digest,))
@@ -162,7 +166,7 @@ class AggregatorStore:
         empty_log(self._path, f"ledger={self._path}")
 
     def lines(self) -> list[Line]:
-        """Every campaign, the oldest first."""
+        """Return every campaign, the oldest first."""
         with self._writing() as connection:
             return _lines(connection)
 

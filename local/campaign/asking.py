@@ -35,7 +35,7 @@ from local.reports.question import Question
 from local.turns.definition import BoostedDefinition
 from local.turns.so_far import NOTHING
 
-MOST_ANSWER = 1 << 21
+MAX_ANSWER = 1 << 21
 SECONDS = 20.0  # for the whole of an answer, connecting included
 TRIES = 5  # another process of the same owner may have seen more between the question and the answer
 T = TypeVar("T")
@@ -63,15 +63,15 @@ class Place(Protocol):
 
 
 def seen_beside(ledger: Path, witnesses: Path | None) -> SeenCheckpoints:
-    """What is kept in the folder beside an owner's, or an aggregator's, ledger. InputError where the file of the
-    witnesses (a tlog-policy) cannot be read.
+    """Open the checkpoints in the folder beside an owner's, or an aggregator's, ledger. InputError where the file of
+    the witnesses (a tlog-policy) cannot be read.
     """
     policy = None if witnesses is None else read_witness_policy(witnesses)
     return SeenCheckpoints(ledger.with_name(f"{ledger.name}.checkpoints"), policy)
 
 
-def pinned(place: Place) -> PublicKeys:
-    """The keys that are believed. KeyInvalid where they cannot be read."""
+def read_pinned_keys(place: Place) -> PublicKeys:
+    """Read the keys that are believed. KeyInvalid where they cannot be read."""
     try:
         return PublicKeys.from_json(place.trust.read_bytes())
     except OSError:
@@ -92,11 +92,11 @@ class Verified:
 
 
 def verify_offer(offer: dict[str, Any], trust: PublicKeys, name: str) -> Verified:
-    """The definition, once issuer, log and entry agree on it; CertificateInvalid, LedgerInvalid, KeyInvalid else,
-    whatever was sent.
+    """Return the definition, once issuer, log and entry agree on it; CertificateInvalid, LedgerInvalid, KeyInvalid
+    else, whatever was sent.
     """
     with reading("campaign"):
-        return _verified(offer, trust, name)
+        return _verify(offer, trust, name)
 
 
 @contextmanager
@@ -115,7 +115,7 @@ def fetch_campaign(place: Place, name: str, act: Callable[[dict[str, Any]], T]) 
 
     Where `act` raises OtherHistory, and another process of the same owner has seen more meanwhile, it is asked again.
     """
-    trust = pinned(place)
+    trust = read_pinned_keys(place)
     for _ in range(TRIES):
         before = place.seen.read(trust)
         query = {} if before is None else {"seen": str(before.head.size)}
@@ -137,7 +137,7 @@ def believe_history(place: Place, offer: dict[str, Any], verified: Verified, tru
     place.seen.advance(verified.note, trust, read_growth(offer.get("consistency")), least)
 
 
-def _verified(offer: dict[str, Any], trust: PublicKeys, name: str) -> Verified:
+def _verify(offer: dict[str, Any], trust: PublicKeys, name: str) -> Verified:
     envelope, text = offer.get("envelope"), offer.get("proof")
     if not (isinstance(envelope, str) and isinstance(text, str)):
         raise CertificateInvalid("campaign: came without an envelope and a proof")
@@ -145,7 +145,7 @@ def _verified(offer: dict[str, Any], trust: PublicKeys, name: str) -> Verified:
     if parsed.extra is None:
         raise CertificateInvalid("proof: must carry the entry's bytes")
     payload = dsse.verify(envelope.encode(), trust.issuer_keys(parsed.index))
-    entry = _entry(text, trust)
+    entry = _entry_of_proof(text, trust)
     if (entry.get("type"), entry.get("definition")) != ("campaign-opened", hashlib.sha256(payload).hexdigest()):
         raise CertificateInvalid(f"entry {parsed.index}: does not open this campaign")
     definition = question_from_payload(payload)
@@ -154,8 +154,8 @@ def _verified(offer: dict[str, Any], trust: PublicKeys, name: str) -> Verified:
     return Verified(definition, parsed.checkpoint_note)
 
 
-def _entry(text: str, trust: PublicKeys) -> dict[str, Any]:
-    """The entry that a proof shows to stand in the pinned log. LedgerInvalid, KeyInvalid else."""
+def _entry_of_proof(text: str, trust: PublicKeys) -> dict[str, Any]:
+    """Return the entry that a proof shows to stand in the pinned log. LedgerInvalid, KeyInvalid else."""
     parsed = proofs.parse_proof(text)
     if parsed.extra is None:
         raise CertificateInvalid("proof: must carry the entry's bytes")
@@ -166,15 +166,15 @@ def _entry(text: str, trust: PublicKeys) -> dict[str, Any]:
 
 
 def verify_turn(offer: dict[str, Any], trust: PublicKeys, definition: BoostedDefinition, owner: int) -> bytes:
-    """What was published before this owner's turn, once the log shows that it is what the turn before has left.
+    """Return what was published before this owner's turn, once the log shows that it is what the turn before has left.
 
     WrongState where another turn is being asked; CertificateInvalid, LedgerInvalid, KeyInvalid where it is not in the
     log, or not of this campaign and turn.
     """
-    turn, asked = definition.turn_of(owner), offer.get("turn")
-    if asked != turn:
+    turn, due = definition.turn_of(owner), offer.get("turn")
+    if due != turn:
         raise WrongState(
-            f"campaign={definition.campaign}: is at turn {asked!r:.20} of {definition.turns}, and yours is {turn}; "
+            f"campaign={definition.campaign}: is at turn {due!r:.20} of {definition.turns}, and yours is {turn}; "
             "nothing was drawn"
         )
     if turn == 1:
@@ -185,33 +185,35 @@ def verify_turn(offer: dict[str, Any], trust: PublicKeys, definition: BoostedDef
     if proofs.parse_proof(text).checkpoint_note != proofs.parse_proof(str(offer.get("proof"))).checkpoint_note:
         raise CertificateInvalid("proof: must be of the checkpoint that the campaign's is of")
     with reading("proof"):
-        entry = _entry(text, trust)
-    found = hashlib.sha256(document.encode()).hexdigest()
-    said = [entry.get(name) for name in ("type", "definition", "round", "ensemble")]
-    if said != ["campaign-round", definition.digest, turn - 1, found]:
+        entry = _entry_of_proof(text, trust)
+    digest = hashlib.sha256(document.encode()).hexdigest()
+    logged = [entry.get(name) for name in ("type", "definition", "round", "ensemble")]
+    if logged != ["campaign-round", definition.digest, turn - 1, digest]:
         raise CertificateInvalid(f"campaign={definition.campaign}: the log does not say that turn {turn - 1} left this")
     return document.encode()
 
 
 def verify_answers(offer: dict[str, Any], trust: PublicKeys, verified: Verified) -> dict[int, str]:
-    """By the aggregator's number, from 0: the sha256 in hex of the answer that the log holds of it, for this campaign.
+    """Return the sha256 in hex of each answer that the log holds for this campaign, by the aggregator's number from 0.
 
     CertificateInvalid, LedgerInvalid, KeyInvalid where what was sent is not in the log that the campaign was shown in.
     """
-    found = {}
+    digests = {}
     with reading("answers"):
         for text in offer.get("answer_proofs", []):
-            entry = _entry(text, trust)
+            entry = _entry_of_proof(text, trust)
             if proofs.parse_proof(text).checkpoint_note != verified.note:
                 raise CertificateInvalid("proof: must be of the checkpoint that the campaign's is of")
             if (entry.get("type"), entry.get("definition")) != ("campaign-answered", verified.definition.digest):
                 raise CertificateInvalid("answer: the log's entry is not of this campaign")
-            found[exact_integer(entry["aggregator"], "aggregator") - 1] = exact_text(entry["answer"], "answer")
-    return found
+            digests[exact_integer(entry["aggregator"], "aggregator") - 1] = exact_text(entry["answer"], "answer")
+    return digests
 
 
 def ask(settings: Place, method: str, path: str, body: bytes | None = None, kind: str = JSON) -> dict[str, Any]:
-    """One request; the JSON object that came back. LedgerUnavailable where none did; else what the service refused."""
+    """Send one request; return the JSON object that came back. LedgerUnavailable where none did; else what the service
+    refused.
+    """
     place, context = urlsplit(settings.url), None
     try:
         if place.scheme == "https":
@@ -221,22 +223,22 @@ def ask(settings: Place, method: str, path: str, body: bytes | None = None, kind
     try:
         reply = exchange(
             place, method, place.path + path, body, {"Content-Type": kind, "Connection": "close"}, SECONDS,
-            MOST_ANSWER, context,
+            MAX_ANSWER, context,
         )  # fmt: skip
     except LedgerUnavailable as error:
         raise LedgerUnavailable(f"{settings.url}: {error.message}; try again") from None
     try:
-        found = json.loads(reply.body)
+        answer = json.loads(reply.body)
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+        answer = None
+    if not isinstance(answer, dict):
         raise LedgerUnavailable(f"{settings.url}: answered {reply.status} with what is no JSON object")
     if not 200 <= reply.status < 300:
-        said = found.get("error", {})
-        refused = said.get("message", "no reason") if isinstance(said, dict) else "no reason"
-        what = LedgerUnavailable if reply.status >= 500 else Refused
-        raise what(f"{settings.url}: refused with {reply.status}: {printable(str(refused)[:200])}")
-    return found
+        problem = answer.get("error", {})
+        refused = problem.get("message", "no reason") if isinstance(problem, dict) else "no reason"
+        kind_of_error = LedgerUnavailable if reply.status >= 500 else Refused
+        raise kind_of_error(f"{settings.url}: refused with {reply.status}: {printable(str(refused)[:200])}")
+    return answer
 
 
 class Refused(DpserveError):

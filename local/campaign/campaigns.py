@@ -28,12 +28,12 @@ from accountant.system.files import PRIVATE, replace_file
 from local.campaign.defining import Asked, define
 from local.campaign.questions import question_from_payload
 from local.reports.definition import Definition
-from local.reports.learning import learn
+from local.reports.learning import learn_from_reports
 from local.reports.question import Question
 from local.reports.report_store import ReportStore
 from local.reports.shared import AGGREGATORS, SharedDefinition
 from local.reports.shared_learning import learn_shared
-from local.reports.sums import HELD, SUM, total_of
+from local.reports.sums import HELD, SUM, add_answers
 from local.turns import turns
 from local.turns.definition import BoostedDefinition
 from models.forms.ensemble import Ensemble
@@ -112,12 +112,14 @@ class Campaign:
 
 
 def folder_of(home: Home, name: str) -> Path:
-    """Of one campaign."""
+    """Return the folder of one campaign."""
     return home.path / "campaigns" / check_name("campaign", name)
 
 
 def load(home: Home, name: str) -> Campaign:
-    """UnknownName where there is none of this name, or its opening was cut before anybody was asked."""
+    """Open a campaign. UnknownName where there is none of this name, or its opening was cut before anybody was
+    asked.
+    """
     folder = folder_of(home, name)
     try:
         envelope, job = (folder / ENVELOPE).read_bytes(), int(json.loads((folder / JOB).read_bytes())["job"])
@@ -127,22 +129,22 @@ def load(home: Home, name: str) -> Campaign:
 
 
 def names(home: Home) -> list[str]:
-    """Every campaign's name, in order."""
+    """Return every campaign's name, in order."""
     folder = home.path / "campaigns"
-    return sorted(each.parent.name for each in folder.glob(f"*/{JOB}")) if folder.exists() else []
+    return sorted(path.parent.name for path in folder.glob(f"*/{JOB}")) if folder.exists() else []
 
 
 def state(home: Home, name: str) -> dict[str, Any]:
-    """How far it is: all of it public, for who answers and when is not protected."""
+    """Return how far it is: all of it public, for who answers and when is not protected."""
     campaign = load(home, name)
     opened = campaigns.entry_of(home.ledger, campaign.job, campaigns.OPENED)
     closed = campaigns.entry_of(home.ledger, campaign.job, campaigns.CLOSED)
     job, definition = home.ledger.job(campaign.job), campaign.definition
     turn = turns.state_of(home, campaign.job, definition, campaign.reports)
-    said = "unopened" if opened is None else "open" if closed is None else job.public_state
+    public_state = "unopened" if opened is None else "open" if closed is None else job.public_state
     return {
         "campaign": name,
-        "state": said if job.state is not State.BURNED else "burned",
+        "state": public_state if job.state is not State.BURNED else "burned",
         "population": definition.population,
         "learner": definition.learner,
         "epsilon": decimal_string(definition.epsilon),
@@ -163,38 +165,49 @@ def state(home: Home, name: str) -> dict[str, Any]:
 
 
 def _aggregators(campaign: Campaign) -> list[dict[str, Any]]:
-    """The two, and how far each is; none where reports are asked for."""
+    """Return both aggregators, and how far each is; none where reports are asked for."""
     if not isinstance(campaign.definition, SharedDefinition):
         return []
-    held, answered = (campaign.reports.said(what) for what in (HELD, SUM))
+    with_shares, answered = (campaign.reports.said(kind) for kind in (HELD, SUM))
     return [
-        {"name": each.name, "fingerprint": each.fingerprint, "opened": at in held, "answered": at in answered}
-        for at, each in enumerate(campaign.definition.aggregators)
+        {
+            "name": aggregator.name,
+            "fingerprint": aggregator.fingerprint,
+            "opened": at in with_shares,
+            "answered": at in answered,
+        }
+        for at, aggregator in enumerate(campaign.definition.aggregators)
     ]
 
 
 def offer(home: Home, name: str, seen: int = 0, witnessed: bool = False) -> dict[str, Any]:
-    """What an owner fetches: the envelope over the definition, the proof that it is in the log, and how far it is. A
-    turn whose end was cut by a crash ends here first.
+    """Return what an owner fetches: the envelope over the definition, the proof that it is in the log, and how far it
+    is. A turn whose end was cut by a crash ends here first.
 
     All proofs are of one checkpoint: the newest, or, `witnessed`, the newest that witnesses cosigned. `consistency` is
     the proof between it and the first `seen` entries of the log; None where there are fewer, or `seen` is 0.
     """
-    asked = load(home, name)
-    if turns.is_cut(home, asked.job, asked.definition, asked.reports):
+    cut = load(home, name)
+    if turns.is_cut(home, cut.job, cut.definition, cut.reports):
         with suppress(BlockingIOError):  # it is no crash: somebody is at it
-            _end(home, name, asked, lambda: turns.is_cut(home, asked.job, asked.definition, asked.reports), wait=False)
-    known, campaign, published = state(home, name), load(home, name), None
-    if known["opened"] is None:
+            _end(
+                home,
+                name,
+                cut,
+                lambda: turns.is_cut(home, cut.job, cut.definition, cut.reports),
+                wait=False,
+            )
+    public, campaign, published = state(home, name), load(home, name), None
+    if public["opened"] is None:
         raise UnknownName(f"campaign={name}: was never opened", campaign=name)
     before = turns.ALL_AT_ONCE
-    if known["turns"]:
-        before, published = turns.offered(home, folder_of(home, name), campaign.job)
+    if public["turns"]:
+        before, published = turns.offer_turn(home, folder_of(home, name), campaign.job)
     answered = campaigns.answers_of(home.ledger, campaign.job)
-    leaves = [known["opened"], *answered, *([] if published is None else [published])]
+    leaves = [public["opened"], *answered, *([] if published is None else [published])]
     proofs, growth = stored_proofs.offered(home.ledger.log.database, home.path, leaves, seen, witnessed)
     return {
-        **known,
+        **public,
         **before,
         "envelope": campaign.envelope.decode("ascii"),
         "proof": proofs[0],
@@ -205,18 +218,20 @@ def offer(home: Home, name: str, seen: int = 0, witnessed: bool = False) -> dict
 
 
 def invitation(home: Home, name: str, owner: int) -> str:
-    """What lets one owner report, once: `dpi_<number>_<mac>`. To be given to that owner alone."""
+    """Return what lets one owner report, once: `dpi_<number>_<mac>`. To be given to that owner alone."""
     mac = home.keys.commitment([b"invitation", name.encode(), str(owner).encode()])
     return f"{PREFIX}_{owner}_{mac[:40]}"
 
 
 def invitations(home: Home, name: str) -> list[str]:
-    """Of every owner of the campaign, by number."""
+    """Return the invitation of every owner of the campaign, by number."""
     return [invitation(home, name, owner) for owner in range(load(home, name).definition.owners)]
 
 
 def invited_owner(home: Home, name: str, invited: str) -> tuple[Campaign, int]:
-    """The open campaign, and whose invitation it is. NotInvited for a stranger; WrongState before it is opened."""
+    """Return the open campaign, and whose invitation it is. NotInvited for a stranger; WrongState before it is
+    opened.
+    """
     campaign = load(home, name)
     _, _, rest = invited.partition("_")
     number = rest.partition("_")[0]
@@ -289,7 +304,7 @@ def give_up(home: Home, name: str, by: str, reason: str) -> dict[str, Any]:
 
 
 def change(home: Home, name: str, act: str, by: str, reason: str | None = None) -> dict[str, Any]:
-    """`next`, `close` or `give-up` a campaign, the last for a reason; what `state` says then. Raises as they do."""
+    """Do `next`, `close` or `give-up`, the last for a reason; return what `state` says then. Raises as they do."""
     if act == "give-up":
         return give_up(home, name, by, reason or "")
     return (end_turn if act == "next" else close)(home, name)
@@ -324,7 +339,7 @@ def close(home: Home, name: str) -> dict[str, Any]:
                 if count >= definition.least and len(campaign.reports.said(SUM)) < AGGREGATORS:
                     return state(home, name)
                 if count >= definition.least:
-                    total, count = total_of(definition, campaign.reports.said(SUM))
+                    total, count = add_answers(definition, campaign.reports.said(SUM))
             if count < definition.least:
                 home.ledger.burn(job.seq, TOO_FEW)
                 raise JobFailed(
@@ -335,8 +350,8 @@ def close(home: Home, name: str) -> dict[str, Any]:
             if isinstance(definition, SharedDefinition):
                 model: Ensemble = learn_shared(definition, total, count)
             elif isinstance(definition, BoostedDefinition):
-                found = turns.last_model(home, folder_of(home, name), campaign.job, definition)
-                if found is None:
+                last_model = turns.last_model(home, folder_of(home, name), campaign.job, definition)
+                if last_model is None:
                     home.ledger.burn(job.seq, NOTHING_LEARNT)
                     raise JobFailed(
                         f"campaign={name}: no turn has found a vote that is right more often than not beyond the "
@@ -344,10 +359,10 @@ def close(home: Home, name: str) -> dict[str, Any]:
                         "epsilon",
                         job=job.seq,
                     )
-                model = found
+                model = last_model
             else:
                 assert isinstance(definition, Definition)
-                model = learn(definition, *campaign.reports.all())
+                model = learn_from_reports(definition, *campaign.reports.all())
             home.ledger.commit(job.seq, keep(home, job.seq, model))
         finish(home, job.seq)
     return state(home, name)

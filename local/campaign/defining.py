@@ -57,8 +57,8 @@ class Asked:
 
 
 def define(home: Home, dataset: Dataset, asked: Asked) -> Question:
-    """What all owners will be asked. Spends nothing. InputError where learner, population and what was given do not go
-    together.
+    """Define what all owners will be asked. Spends nothing. InputError where learner, population and what was given do
+    not go together.
     """
     if asked.learner not in LEARNERS:
         raise InputError(f"learner={asked.learner!r:.60}: owners are asked by one of {', '.join(LEARNERS)}")
@@ -75,9 +75,9 @@ def define(home: Home, dataset: Dataset, asked: Asked) -> Question:
     if asked.aggregators:
         raise InputError(f"aggregators: {asked.learner} needs none")
     in_turns = asked.learner in BOOSTED_LEARNERS and (asked.learner != "local-lr" or asked.rounds is not None)
-    found = (_define_turns if in_turns else _define_reports)(home, schema, asked)
-    found.check_affordable()
-    return found
+    question = (_define_turns if in_turns else _define_reports)(home, schema, asked)
+    question.check_affordable()
+    return question
 
 
 def _seed(home: Home, asked: Asked, digest: str) -> str:
@@ -117,13 +117,13 @@ def _define_turns(home: Home, schema: Schema, asked: Asked) -> BoostedDefinition
 def basis_for(
     learner: str, features: tuple[Feature, ...], codes: list[Any] | None, owners: int, epsilon: float
 ) -> Stumps | Lines:
-    """What owners are asked about, so many in each round: a public rule of the codes of public rows, if there are any,
-    else of the schema alone.
+    """Choose what owners are asked about, so many in each round, by a public rule of the codes of public rows, if there
+    are any, else of the schema alone.
     """
     if learner not in OWN:
         return tests_for(features, codes)
-    known = plain_coordinates(features) if codes is None else coordinates_for(features, codes, owners, epsilon)
-    return Lines(known, OWN[learner], radius_for(known, codes))
+    coordinates = plain_coordinates(features) if codes is None else coordinates_for(features, codes, owners, epsilon)
+    return Lines(coordinates, OWN[learner], radius_for(coordinates, codes))
 
 
 def _define_shares(dataset: Dataset, schema: Schema, asked: Asked) -> SharedDefinition:
@@ -142,7 +142,7 @@ def _define_shares(dataset: Dataset, schema: Schema, asked: Asked) -> SharedDefi
 
 
 def read_aggregator(path: Path) -> Aggregator:
-    """From the public file of one, as `dpserve aggregator init` writes it. InputError where it is none."""
+    """Read the public file of one, as `dpserve aggregator init` writes it. InputError where it is none."""
     try:
         return aggregator_from_json(decode(path.read_bytes()))
     except OSError:
@@ -150,11 +150,13 @@ def read_aggregator(path: Path) -> Aggregator:
 
 
 def public_codes(schema: Schema, path: Path) -> tuple[list[Any], str]:
-    """Codes (features, n) of unlabelled public rows, and the file's sha256. InputError where it has the target."""
+    """Return the codes (features, n) of unlabelled public rows, and the file's sha256. InputError where it has the
+    target.
+    """
     if schema.target in column_types(path):
         raise InputError(f"public_rows={path.name}: has the target {schema.target!r}; public rows are without labels")
     parts = [encode_columns(schema.features, columns) for columns in read_columns(path, schema.features)]
-    codes = [np.concatenate(each) for each in zip(*parts, strict=True)]
+    codes = [np.concatenate(batches) for batches in zip(*parts, strict=True)]
     if not codes or len(codes[0]) < 2:
         raise InputError(f"public_rows={path.name}: must have at least two rows")
     return codes, hashlib.sha256(path.read_bytes()).hexdigest()

@@ -21,7 +21,7 @@ _KINDS: dict[str, type[definition.Definition] | type[BoostedDefinition] | type[s
 
 @lru_cache(maxsize=16)
 def question_from_payload(payload: bytes) -> Question:
-    """Inverse of `Question.payload`, strict. CertificateInvalid names the first thing wrong."""
+    """Read a `Question.payload`, strictly. CertificateInvalid names the first thing wrong."""
     try:
         top = exact_object(
             canonical.decode_canonical(payload, LIMIT), ("_type", "subject", "predicateType", "predicate"), "statement"
@@ -30,9 +30,9 @@ def question_from_payload(payload: bytes) -> Question:
         if top["_type"] != STATEMENT_TYPE or kind is None:
             raise InputError(f"predicateType={top['predicateType']!r:.80}: must be one of {', '.join(_KINDS)}")
         body = exact_object(top["predicate"], (*COMMON, *kind.OWN), "campaign")
-        found: Question = kind.of(common_from_json(body), body)
+        question: Question = kind.of(common_from_json(body), body)
     except Exception as error:  # of a stranger's making: whatever is wrong with it, it is no definition
         raise CertificateInvalid(f"campaign: not a definition ({error!s:.200})") from error
-    if found.payload != payload:
+    if question.payload != payload:
         raise CertificateInvalid("campaign: not in the one spelling of its definition")
-    return found
+    return question

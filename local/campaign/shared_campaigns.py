@@ -21,8 +21,8 @@ PREFIX = "dpa"
 PAGE = 1 << 20  # bytes of sealed shares in one answer
 
 
-def token(home: Home, name: str, aggregator: int) -> str:
-    """What lets one aggregator fetch its shares and answer: `dpa_<1 or 2>_<mac>`. For that aggregator alone."""
+def token_for(home: Home, name: str, aggregator: int) -> str:
+    """Return what lets one aggregator fetch its shares and answer: `dpa_<1 or 2>_<mac>`. For that aggregator alone."""
     mac = home.keys.commitment([b"aggregator", name.encode(), str(aggregator).encode()])
     return f"{PREFIX}_{aggregator + 1}_{mac[:40]}"
 
@@ -46,8 +46,8 @@ def receive_shares(home: Home, name: str, body: bytes) -> dict[str, Any]:
 
 
 def collect(home: Home, name: str, shown: str, after: int) -> dict[str, Any]:
-    """An aggregator's next sealed shares, of owners beyond `after`; once the campaign is closed. NotInvited for a
-    stranger.
+    """Return an aggregator's next sealed shares, of owners beyond `after`; once the campaign is closed. NotInvited for
+    a stranger.
     """
     campaign, at = _aggregator(home, name, shown)
     if not -1 <= after < campaign.definition.owners:
@@ -55,9 +55,9 @@ def collect(home: Home, name: str, shown: str, after: int) -> dict[str, Any]:
     if not campaign.reports.is_closed():
         raise WrongState(f"campaign={name}: is open; shares are handed out once it is closed")
     size = _definition(campaign).share_bytes
-    found = campaign.reports.after(after, AGGREGATORS * PAGE)
+    reports = campaign.reports.after(after, AGGREGATORS * PAGE)
     part = slice(at * size, (at + 1) * size)
-    return {"shares": [{"owner": owner, "sealed": encode_base64(value[part])} for owner, value in found]}
+    return {"shares": [{"owner": owner, "sealed": encode_base64(value[part])} for owner, value in reports]}
 
 
 def say(home: Home, name: str, what: str, body: bytes) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def say(home: Home, name: str, what: str, body: bytes) -> dict[str, Any]:
     campaign, at = _aggregator(home, name, shown[:80].decode("ascii", "replace"))
     definition = _definition(campaign)
     read = {HELD: read_held, DIGEST: read_digest, SUM: read_sum}[what]
-    found = read(definition, at, envelope)
+    content = read(definition, at, envelope)
     if what == SUM and envelope not in campaign.reports.said(SUM).values():
         entered = campaign.reports.said(DIGEST).get(at)
         if entered is None or read_digest(definition, at, entered) != hashlib.sha256(envelope).hexdigest():
@@ -81,9 +81,9 @@ def say(home: Home, name: str, what: str, body: bytes) -> dict[str, Any]:
         raise WrongState(f"campaign={name}: is over; nothing is learnt from it any more")
     campaign.reports.say(at, what, envelope)
     if what == DIGEST:
-        campaigns.enter_answer(home.ledger, campaign.job, definition.digest, at + 1, str(found))
-    other = campaign.reports.said(HELD).get(1 - at)
-    return {"campaign": name, "other": None if other is None else other.decode("ascii")}
+        campaigns.enter_answer(home.ledger, campaign.job, definition.digest, at + 1, str(content))
+    other_envelope = campaign.reports.said(HELD).get(1 - at)
+    return {"campaign": name, "other": None if other_envelope is None else other_envelope.decode("ascii")}
 
 
 def _definition(campaign: Campaign) -> SharedDefinition:
@@ -96,6 +96,6 @@ def _aggregator(home: Home, name: str, shown: str) -> tuple[Campaign, int]:
     campaign = load(home, name)
     _definition(campaign)
     for at in range(AGGREGATORS):
-        if hmac.compare_digest(token(home, name, at).encode(), shown.encode()):
+        if hmac.compare_digest(token_for(home, name, at).encode(), shown.encode()):
             return campaign, at
     raise NotInvited(f"campaign={name}: this token is not of one of its aggregators", campaign=name)

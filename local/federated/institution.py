@@ -13,7 +13,7 @@ from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 
 from accountant.system.printable import printable
-from local.campaign.asking import pinned
+from local.campaign.asking import read_pinned_keys
 from local.federated.words import ANSWER, BODY, CAMPAIGN, INVITATION, OFFER, SEEN, SETTINGS, SIZE, TAKEN, WITNESSED
 from local.owner import program
 from local.owner.own_ledger import OwnLedger
@@ -28,7 +28,7 @@ class Institution(Executor):
     """
 
     def execute(self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal) -> Shareable:
-        """The stored bytes of this campaign's one report; or that there is none."""
+        """Return the stored bytes of this campaign's one report; or that there is none."""
         if task_name not in (SEEN, ANSWER, TAKEN):
             return make_reply(ReturnCode.TASK_UNKNOWN)
         place = Path(fl_ctx.get_engine().get_workspace().get_site_config_dir())
@@ -36,14 +36,17 @@ class Institution(Executor):
         try:
             settings = read_settings(place / SETTINGS)
             if task_name == SEEN:
-                seen = settings.seen.read(pinned(settings))
-                reply[SIZE], reply[WITNESSED] = 0 if seen is None else seen.head.size, bool(settings.seen.witnesses)
+                checkpoints = settings.seen.read(read_pinned_keys(settings))
+                reply[SIZE], reply[WITNESSED] = (
+                    0 if checkpoints is None else checkpoints.head.size,
+                    bool(settings.seen.witnesses),
+                )
                 return reply
             if task_name == TAKEN:
                 OwnLedger(settings.ledger).confirm(name)
                 return reply
             offer, invitation = shareable.get(OFFER), str(shareable.get(INVITATION))
-            line = program.prepared(settings, offer if isinstance(offer, dict) else {}, name, invitation)
+            line = program.prepare(settings, offer if isinstance(offer, dict) else {}, name, invitation)
             reply[BODY] = line.body
             self.log_info(fl_ctx, f"campaign {name}: answered; {printable(program.words(line))}")
         except Exception as error:  # whatever a job brings, its reply is the same

@@ -42,15 +42,15 @@ def guard(site: Path) -> None:
         version = permissions["format_version"]
     except (OSError, ValueError, KeyError):
         raise InputError(f"site={site.name}: has no local/{RESOURCES}.default of NVFlare 2.9; provision it") from None
-    kept = [each for each in resources.get("components", []) if each.get("id") != LOGS]
+    allowed_components = [component for component in resources.get("components", []) if component.get("id") != LOGS]
     allowed = {"class_allow_list": [ASKING, INSTITUTION], "class_list_enforcement_mode": "enforce"}
-    _write(local / RESOURCES, resources | allowed | {"components": kept, "allow_log_streaming": False})
+    _write(local / RESOURCES, resources | allowed | {"components": allowed_components, "allow_log_streaming": False})
     _write(local / AUTHORIZATION, {"format_version": version, "permissions": ROLES})
 
 
 def write_job(folder: Path, campaign: str, sites: Sequence[str], seconds: int = 60) -> None:
-    """A job of configuration alone. The sites' places in the list are their numbers as owners. InputError where the
-    folder is there, or sites are not different ones.
+    """Write a job of configuration alone. The sites' places in the list are their numbers as owners. InputError where
+    the folder is there, or sites are not different ones.
     """
     if folder.exists():
         raise InputError(f"out={folder.name}: is there already")

@@ -75,9 +75,9 @@ def found_owner(path: Path, new: NewOwner) -> dict[str, Any]:
 
 
 def check_rows(path: Path) -> dict[str, Any]:
-    """What the rows hold for the pinned question: how many there are, how many have an answer that fits, which columns
-    are missing, and why the file cannot be read, if it cannot. InputError where nothing is pinned, or the file cannot
-    be opened.
+    """Report what the rows hold for the pinned question: how many there are, how many have an answer that fits, which
+    columns are missing, and why the file cannot be read, if it cannot. InputError where nothing is pinned, or the file
+    cannot be opened.
     """
     settings = read_settings(path)
     pinned = settings.policy.question
@@ -95,5 +95,5 @@ def check_rows(path: Path) -> dict[str, Any]:
 
 
 def _text(value: Any) -> str:
-    """As TOML writes it, which is as JSON does."""
+    """Spell a value as TOML does, which is as JSON does."""
     return json.dumps(value, ensure_ascii=False)

@@ -59,29 +59,29 @@ class OwnLedger:
     def size_seen(self, origin: str) -> int:
         """Return the entries of a log that a ledger of commit 44b969b noted, which kept no checkpoint; else 0."""
         with self._writing() as connection:
-            found = connection.execute("SELECT size FROM seen WHERE origin = ?", (origin,)).fetchone()
-            return int(found[0]) if found else 0
+            row = connection.execute("SELECT size FROM seen WHERE origin = ?", (origin,)).fetchone()
+            return int(row[0]) if row else 0
 
     def serve(self, origin: str, definition: Question) -> None:
         """Remember what a campaign's name stands for in this log. OtherHistory where it stood for something else, also
         where that was never answered.
         """
         with self._writing() as connection:
-            asked = (origin, definition.campaign)
-            connection.execute("INSERT OR IGNORE INTO served VALUES (?, ?, ?)", (*asked, definition.digest))
-            found = connection.execute("SELECT definition FROM served WHERE origin = ? AND campaign = ?", asked)
-            known = found.fetchone()[0]
-        if known != definition.digest:
+            key = (origin, definition.campaign)
+            connection.execute("INSERT OR IGNORE INTO served VALUES (?, ?, ?)", (*key, definition.digest))
+            rows = connection.execute("SELECT definition FROM served WHERE origin = ? AND campaign = ?", key)
+            first = rows.fetchone()[0]
+        if first != definition.digest:
             raise OtherHistory(
                 f"campaign={definition.campaign}: asks something else (definition {definition.digest}) than when you "
-                f"were shown it first (definition {known}); nothing was drawn or sent. Tell the other owners, and who "
+                f"were shown it first (definition {first}); nothing was drawn or sent. Tell the other owners, and who "
                 "audits the platform"
             )
 
     def report(
         self, definition: Question, total: Decimal, draw: Callable[[], bytes], total_delta: Decimal = Decimal(0)
     ) -> Sent:
-        """The stored report of this campaign; else check, draw and store.
+        """Return the stored report of this campaign; else check, draw and store.
 
         BudgetRefused where all reports together would cost more than `total` and `total_delta`; WrongState where a
         campaign of this name asked something else before.
@@ -94,11 +94,11 @@ class OwnLedger:
                         raise WrongState(f"campaign={line.campaign}: asks something else than when you answered it")
                     return line
             for name, most in (("epsilon", total), ("delta", total_delta)):
-                asked, spent = getattr(definition, name), sum((getattr(line, name) for line in lines), Decimal(0))
-                if spent + asked > most:
+                price, spent = getattr(definition, name), sum((getattr(line, name) for line in lines), Decimal(0))
+                if spent + price > most:
                     raise BudgetRefused(
-                        f"{name}={asked}: you have spent {spent} of {most}; nothing was drawn or sent",
-                        asked=decimal_string(asked), spent=decimal_string(spent), total=decimal_string(most),
+                        f"{name}={price}: you have spent {spent} of {most}; nothing was drawn or sent",
+                        asked=decimal_string(price), spent=decimal_string(spent), total=decimal_string(most),
                     )  # fmt: skip
             about = (definition.campaign, definition.digest, decimal_string(definition.epsilon), definition.learner)
             connection.execute(
@@ -113,15 +113,15 @@ class OwnLedger:
             connection.execute("UPDATE report SET sent = datetime('now') WHERE campaign = ?", (campaign,))
 
     def lines(self) -> list[Sent]:
-        """Every report that was ever drawn, the oldest first."""
+        """Return every report that was ever drawn, the oldest first."""
         with self._writing() as connection:
             return _lines(connection)
 
 
 def _lines(connection: sqlite3.Connection) -> list[Sent]:
     columns = "campaign, definition, epsilon, learner, drawn, body, sent, delta"
-    found = connection.execute(f"SELECT {columns} FROM report ORDER BY rowid").fetchall()
+    rows = connection.execute(f"SELECT {columns} FROM report ORDER BY rowid").fetchall()
     return [
         Sent(name, digest, Decimal(epsilon), learner, drawn, body, sent, Decimal(delta))
-        for name, digest, epsilon, learner, drawn, body, sent, delta in found
+        for name, digest, epsilon, learner, drawn, body, sent, delta in rows
     ]

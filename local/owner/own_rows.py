@@ -27,9 +27,9 @@ from models.features.features import CalendarFeature, CategoricalFeature, Codes,
 Floats = NDArray[np.float64]
 Fits = NDArray[np.bool_]
 Reader = Callable[[str], float]
-MOST_BYTES = 1 << 28
-MOST_CELLS = 1 << 24  # numbers that an owner's rows become at once, for any campaign: 128 MB
-FEWEST_ROWS = 32  # that every campaign takes, however wide it is
+MAX_BYTES = 1 << 28
+MAX_CELLS = 1 << 24  # numbers that an owner's rows become at once, for any campaign: 128 MB
+MIN_ROWS = 32  # that every campaign takes, however wide it is
 TRUTHS = dict.fromkeys(("true", "1", "yes"), 1.0) | dict.fromkeys(("false", "0", "no"), 0.0)
 MISSING = {"", "na", "nan", "null"}
 
@@ -62,7 +62,7 @@ class FittedRows:
 
 
 def open_table(path: Path) -> OwnTable:
-    """The whole file. What is in it never raises: a file that is no table counts as one of no rows.
+    """Read the whole file. What is in it never raises: a file that is no table counts as one of no rows.
 
     InputError where it cannot be opened; so this is called before a campaign is looked at.
     """
@@ -72,32 +72,35 @@ def open_table(path: Path) -> OwnTable:
         if not path.is_file():
             raise InputError(f"rows={path}: is no file; name one in your settings")
         with path.open("rb") as file:
-            raw = file.read(MOST_BYTES + 1)
+            raw = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise InputError(f"rows={path}: cannot be opened ({type(error).__name__})") from None
-    if len(raw) > MOST_BYTES:
-        return OwnTable({}, 0, f"more than {MOST_BYTES} bytes")
+    if len(raw) > MAX_BYTES:
+        return OwnTable({}, 0, f"more than {MAX_BYTES} bytes")
     try:
         return _parquet(raw) if path.suffix == ".parquet" else _csv(raw)
     except Exception as error:  # whatever a file may hold, its owner answers; only the owner is told (`owner check`)
         return OwnTable({}, 0, f"cannot be read as a table ({type(error).__name__})")
 
 
-def most_rows(definition: Question) -> int:
-    """So many rows of an owner count at most, the first ones: public, so that memory is bounded whoever asks."""
-    return max(FEWEST_ROWS, MOST_CELLS // definition.row_numbers)
+def max_rows(definition: Question) -> int:
+    """Return how many rows of an owner count at most, the first ones: public, so that memory is bounded whoever
+    asks.
+    """
+    return max(MIN_ROWS, MAX_CELLS // definition.row_numbers)
 
 
 def fit_rows(table: OwnTable, definition: Question) -> FittedRows:
-    """The owner's rows as the campaign asks for them. Never raises, whatever the rows are; a column that is not there
-    fits no row. Each cell is read alone: the time follows from how many rows there are, and hardly from what they say.
+    """Encode the owner's rows as the campaign asks for them. Never raises, whatever the rows are; a column that is not
+    there fits no row. Each cell is read alone: the time follows from how many rows there are, and hardly from what they
+    say.
     """
-    count = min(max(table.rows, 1), most_rows(definition))
+    count = min(max(table.rows, 1), max_rows(definition))
     blank = [""] * count
 
     def column(name: str) -> tuple[list[str], bool]:
-        found = table.columns.get(name)
-        return (blank, False) if not found else (found[:count], True)
+        cells = table.columns.get(name)
+        return (blank, False) if not cells else (cells[:count], True)
 
     texts, there = column(definition.target)
     bounded = getattr(definition, "bounded", None)
@@ -106,61 +109,63 @@ def fit_rows(table: OwnTable, definition: Question) -> FittedRows:
     codes = []
     for feature in definition.features:
         texts, there = column(feature.name)
-        found, good = _codes(feature, texts)
+        column_codes, good = _codes(feature, texts)
         fits &= good & there
-        codes.append(found)
+        codes.append(column_codes)
     return FittedRows(codes, np.where(fits[:, np.newaxis], answers, 0.0), fits)
 
 
 def labels(answers: Sequence[str], classes: Sequence[str]) -> tuple[Floats, Fits]:
-    """Each answer as its class's corner (n, K - 1), of two classes -1 of the first and 1 of the second, and 0 where it
-    is of none of them; and which are of one (n,).
+    """Encode each answer as its class's corner (n, K - 1), of two classes -1 of the first and 1 of the second, and 0
+    where it is of none of them; and which are of one (n,).
     """
     table = np.concatenate([corners(len(classes)), np.zeros((1, len(classes) - 1))])
     places = {label: at for at, label in enumerate(classes)}
-    found = np.array([places.get(answer, len(classes)) for answer in answers], np.int64)
-    return table[found], found < len(classes)
+    positions = np.array([places.get(answer, len(classes)) for answer in answers], np.int64)
+    return table[positions], positions < len(classes)
 
 
 def numbers(answers: Sequence[str], ends: tuple[float, float]) -> tuple[Floats, Fits]:
-    """Each answer's place (n, 1) in [-1, 1] of its public range, else the nearer end, and 0 where it is no number; and
-    which are numbers (n,).
+    """Encode each answer as its place (n, 1) in [-1, 1] of its public range, else the nearer end, and 0 where it is no
+    number; and which are numbers (n,).
     """
-    found, _ = _read(answers, float)
-    fits, (low, high) = ~np.isnan(found), ends
-    within = np.clip(np.where(fits, found, low), low, high)
+    values, _ = _read_cells(answers, float)
+    fits, (low, high) = ~np.isnan(values), ends
+    within = np.clip(np.where(fits, values, low), low, high)
     places = np.clip((within - low) / (high - low) * 2 - 1, -1, 1)
     return np.where(fits & np.isfinite(places), places, 0.0)[:, np.newaxis], fits & np.isfinite(places)
 
 
 def _codes(feature: Feature, texts: list[str]) -> tuple[Codes, Fits]:
-    """The codes (n,) of a column, and which cells are of its type (n,); a missing one is, by a code of its own."""
+    """Return the codes (n,) of a column, and which cells are of its type (n,); a missing one is, by a code of its
+    own.
+    """
     if isinstance(feature, CategoricalFeature):
         return feature.encode(np.array(texts, dtype=object)), np.ones(len(texts), bool)
     if isinstance(feature, CalendarFeature):
         kind = feature.kind
-        found, fits = _read(texts, lambda text: number_of(kind, text))
+        values, fits = _read_cells(texts, lambda text: number_of(kind, text))
     elif isinstance(feature, NumericFeature):
-        found, fits = _read(texts, float)
+        values, fits = _read_cells(texts, float)
     else:
-        found, fits = _read([text.lower() for text in texts], TRUTHS.__getitem__)
-    return feature.encode(found), fits
+        values, fits = _read_cells([text.lower() for text in texts], TRUTHS.__getitem__)
+    return feature.encode(values), fits
 
 
-def _read(texts: Sequence[str], one: Reader) -> tuple[Floats, Fits]:
-    """A number (n,) of each text, NaN where it is missing or none; and which are missing or one (n,)."""
-    found, fits = np.full(len(texts), nan), np.ones(len(texts), bool)
+def _read_cells(texts: Sequence[str], one: Reader) -> tuple[Floats, Fits]:
+    """Return a number (n,) of each text, NaN where it is missing or none; and which are missing or one (n,)."""
+    values, fits = np.full(len(texts), nan), np.ones(len(texts), bool)
     for at, text in enumerate(texts):
-        known = text.strip()
-        if known.lower() in MISSING:
+        cell = text.strip()
+        if cell.lower() in MISSING:
             continue
         try:
-            found[at] = one(known)
+            values[at] = one(cell)
         except (ValueError, OverflowError, LookupError):
             fits[at] = False
         else:
-            fits[at] = not isnan(found[at])
-    return found, fits
+            fits[at] = not isnan(values[at])
+    return values, fits
 
 
 def _csv(raw: bytes) -> OwnTable:

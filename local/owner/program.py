@@ -21,7 +21,7 @@ from local.campaign.asking import (
     ask,
     believe_history,
     fetch_campaign,
-    pinned,
+    read_pinned_keys,
     verify_offer,
     verify_turn,
 )
@@ -32,7 +32,7 @@ from local.owner.settings import Settings
 from local.turns.definition import BoostedDefinition
 from local.turns.so_far import NOTHING
 
-__all__ = ["Refused", "answer", "prepared", "said", "told", "verify_offer", "words"]
+__all__ = ["Refused", "answer", "number_of_report", "prepare", "summarize", "verify_offer", "words"]
 
 
 def answer(settings: Settings, name: str, invitation: str) -> Sent:
@@ -44,27 +44,27 @@ def answer(settings: Settings, name: str, invitation: str) -> Sent:
     """
     _number(invitation)
     table = own_table(settings, name)
-    line = fetch_campaign(settings, name, lambda offer: prepared(settings, offer, name, invitation, table))
-    what, kind = ("shares", BYTES) if line.delta else ("reports", JSON)
-    ask(settings, "POST", f"/v1/campaigns/{quote(name, safe='')}/{what}", line.body, kind)
+    line = fetch_campaign(settings, name, lambda offer: prepare(settings, offer, name, invitation, table))
+    door, kind = ("shares", BYTES) if line.delta else ("reports", JSON)
+    ask(settings, "POST", f"/v1/campaigns/{quote(name, safe='')}/{door}", line.body, kind)
     ledger = OwnLedger(settings.ledger)
     ledger.confirm(name)
-    return next(each for each in ledger.lines() if each.campaign == name)
+    return next(report for report in ledger.lines() if report.campaign == name)
 
 
 def own_table(settings: Settings, name: str) -> OwnTable | None:
-    """The owner's rows, read before the campaign is looked at; None where it was answered before. InputError where the
+    """Read the owner's rows before the campaign is looked at; None where it was answered before. InputError where the
     file cannot be opened: nobody was asked, and nobody was told.
     """
     answered = any(line.campaign == name for line in OwnLedger(settings.ledger).lines())
     return None if answered else open_table(settings.rows)
 
 
-def prepared(
+def prepare(
     settings: Settings, offer: dict[str, Any], name: str, invitation: str, table: OwnTable | None = None
 ) -> Sent:
-    """The line of the ledger whose bytes answer this offer, however it came: verified, held against the policy, charged
-    and drawn; or stored before. It returns a whole number of `settings.pace` seconds after it began.
+    """Prepare the line of the ledger whose bytes answer this offer, however it came: verified, held against the policy,
+    charged and drawn; or stored before. It returns a whole number of `settings.pace` seconds after it began.
 
     Nothing that it raises follows from what the rows say: they are looked at where nothing can be refused any more.
 
@@ -81,7 +81,7 @@ def prepared(
             was drawn.
     """
     began = time.monotonic()
-    number, trust = _number(invitation), pinned(settings)
+    number, trust = _number(invitation), read_pinned_keys(settings)
     rows = table or own_table(settings, name) or OwnTable({}, 0)
     verified = verify_offer(offer, trust, name)
     definition, ledger = verified.definition, OwnLedger(settings.ledger)
@@ -91,32 +91,34 @@ def prepared(
     if number >= definition.owners:
         raise InputError(f"invitation: is of owner {number}; the campaign has {definition.owners}")
 
-    def drawn() -> bytes:
+    def draw_body() -> bytes:
         published = NOTHING
         if isinstance(definition, BoostedDefinition):
             published = verify_turn(offer, trust, definition, number)
         return body_of(read_task(definition, number, published), invitation, rows)
 
-    line = ledger.report(definition, settings.policy.total, drawn, settings.policy.total_delta)
+    line = ledger.report(definition, settings.policy.total, draw_body, settings.policy.total_delta)
     time.sleep(-(time.monotonic() - began) % settings.pace)  # how long rows took is not to be seen
     return line
 
 
 def _number(invitation: str) -> int:
-    """Whose it is. InputError where it is no invitation."""
+    """Return whose invitation it is. InputError where it is no invitation."""
     parts = invitation.split("_")
     if len(parts) != 3 or parts[0] != "dpi" or not parts[1].isdecimal() or len(parts[1]) > 8:
         raise InputError("invitation: must be like dpi_17_0123abcd")
     return int(parts[1])
 
 
-def said(line: Sent) -> int | None:
-    """What a report said: the place of one of the owner's vectors. None: it was two shares, of which each is noise."""
+def number_of_report(line: Sent) -> int | None:
+    """Return what a report said: the place of one of the owner's vectors. None: it was two shares, of which each is
+    noise.
+    """
     return None if line.delta else int(json.loads(line.body)["report"])
 
 
 def words(line: Sent) -> str:
-    """What was sent and what it cost, in plain words."""
+    """Say what was sent and what it cost, in plain words."""
     if line.delta:
         return (
             f"You answered the campaign {line.campaign} with two shares of what your rows come to, sealed to one "
@@ -128,14 +130,14 @@ def words(line: Sent) -> str:
             f"{line.sent or 'not yet'}."
         )
     return (
-        f"You answered the campaign {line.campaign} with the number {said(line)}, drawn at random: whatever your rows "
-        f"say, no number is more than e^{decimal_string(line.epsilon)} times as likely as with any other rows. It cost "
+        f"You answered the campaign {line.campaign} with the number {number_of_report(line)}, drawn at random: "
+        f"whatever your rows say, no number is more than e^{decimal_string(line.epsilon)} times as likely as with any other rows. It cost "
         f"epsilon {decimal_string(line.epsilon)} of your own budget, once; sent {line.sent or 'not yet'}."
     )
 
 
-def told(settings: Settings) -> dict[str, Any]:
-    """What was sent and what it cost, for the owner."""
+def summarize(settings: Settings) -> dict[str, Any]:
+    """Return what was sent and what it cost, for the owner."""
     lines = OwnLedger(settings.ledger).lines()
     spent = sum(line.epsilon for line in lines)
     return {

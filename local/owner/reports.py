@@ -36,8 +36,8 @@ class Task:
 
 
 def read_task(definition: Question, owner: int, document: bytes = NOTHING) -> Task:
-    """The task of one owner. InputError where `document`, what was published before the owner's turn, is not good for
-    that turn: decided before a row is looked at.
+    """Return the task of one owner. InputError where `document`, what was published before the owner's turn, is not
+    good for that turn: decided before a row is looked at.
     """
     if not isinstance(definition, BoostedDefinition):
         return Task(definition, owner)
@@ -47,7 +47,9 @@ def read_task(definition: Question, owner: int, document: bytes = NOTHING) -> Ta
 
 
 def draw(task: Task, table: OwnTable) -> int:
-    """One report of all of the owner's rows: the index of one of its vectors. Exactly epsilon-DP whatever the rows."""
+    """Draw one report of all of the owner's rows: the index of one of its vectors. Exactly epsilon-DP whatever the
+    rows.
+    """
     definition = task.definition
     assert isinstance(definition, Definition | BoostedDefinition)
     mechanism = definition.mechanism
@@ -61,7 +63,7 @@ def draw(task: Task, table: OwnTable) -> int:
 
 
 def share(task: Task, table: OwnTable) -> bytes:
-    """What all of the owner's rows come to, in two shares, each sealed to one aggregator: the first's, then the
+    """Split what all of the owner's rows come to into two shares, each sealed to one aggregator: the first's, then the
     second's.
 
     Either share alone is uniform. Nothing is drawn that protects both together: that is the aggregators' noise. No
@@ -82,19 +84,21 @@ def share(task: Task, table: OwnTable) -> bytes:
 
 
 def body_of(task: Task, invitation: str, table: OwnTable) -> bytes:
-    """What is sent: drawn, or split, anew. To be stored before it is sent, and then never made again."""
+    """Make what is sent: drawn, or split, anew. To be stored before it is sent, and then never made again."""
     if isinstance(task.definition, SharedDefinition):
         return invitation.encode() + b"\n" + share(task, table)
     return encode({"invitation": invitation, "report": draw(task, table)})
 
 
 def _scores(task: Task, table: OwnTable) -> NDArray[np.int64]:
-    """Scores (1, candidates) of the owner's public vectors."""
+    """Return the scores (1, candidates) of the owner's public vectors."""
     definition, rows, number = task.definition, fit_rows(table, task.definition), np.array([task.owner])
     if isinstance(definition, BoostedDefinition):
         turn = definition.turn_of(task.owner)
         return scores_in(definition, turn, rows.codes, rows.answers, rows.count, task.so_far, number, rows.fits)
     assert isinstance(definition, Definition)
-    own = own_vectors(definition.learner, definition.coordinates.of(rows.codes), rows.answers, rows.count, rows.fits)
-    vectors = directions(bytes.fromhex(definition.seed), number, definition.candidates, own.shape[1])
-    return scores(vectors, own)
+    vectors_of_owner = own_vectors(
+        definition.learner, definition.coordinates.of(rows.codes), rows.answers, rows.count, rows.fits
+    )
+    vectors = directions(bytes.fromhex(definition.seed), number, definition.candidates, vectors_of_owner.shape[1])
+    return scores(vectors, vectors_of_owner)

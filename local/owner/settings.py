@@ -45,7 +45,7 @@ from local.campaign.asking import seen_beside
 from local.campaign.questions import LEARNERS
 from local.reports.question import Question
 from local.reports.shared import SharedDefinition
-from local.reports.toml import Kind, only
+from local.reports.toml import Kind, check_settings
 from local.turns.definition import BoostedDefinition
 from models.features.features import NumericFeature
 
@@ -65,7 +65,7 @@ class Pinned:
     range: tuple[float, float] | None = None
 
     def check(self, definition: Question) -> None:
-        """InputError where a campaign asks for anything else. It looks at the definition alone."""
+        """Raise InputError where a campaign asks for anything else. It looks at the definition alone."""
         if definition.target != self.target:
             raise InputError(f"target={definition.target!r:.80}: you answer about {self.target!r} alone")
         if set(definition.classes) != set(self.classes):
@@ -73,9 +73,9 @@ class Pinned:
         ends = getattr(definition, "bounded", None)
         if ends is not None and (self.range is None or not self.range[0] <= ends[0] < ends[1] <= self.range[1]):
             raise InputError(f"range={list(ends)}: is not within yours, {self.range}")
-        others = [feature.name for feature in definition.features if feature.name not in self.features]
-        if others:
-            raise InputError(f"features={others!s:.200}: you answer about {list(self.features)} alone")
+        more_features = [feature.name for feature in definition.features if feature.name not in self.features]
+        if more_features:
+            raise InputError(f"features={more_features!s:.200}: you answer about {list(self.features)} alone")
 
 
 @dataclass(frozen=True)
@@ -98,8 +98,8 @@ class Policy:
     question: Pinned | None = None
 
     def check(self, definition: Question) -> None:
-        """InputError names the first thing that this owner does not agree to; BudgetRefused where it is epsilon. It is
-        decided by the campaign's definition and the owner's settings, never by rows.
+        """Raise InputError for the first thing that this owner does not agree to, BudgetRefused where it is epsilon. It
+        is decided by the campaign's definition and the owner's settings, never by rows.
         """
         if self.question is None:
             raise InputError(
@@ -117,8 +117,8 @@ class Policy:
         if definition.learner not in self.learners:
             raise InputError(f"learner={definition.learner}: your policy allows {', '.join(self.learners)}")
         if isinstance(definition, SharedDefinition):
-            asked = {each.fingerprint for each in definition.aggregators}
-            if not asked & set(self.aggregators):
+            fingerprints = {aggregator.fingerprint for aggregator in definition.aggregators}
+            if not fingerprints & set(self.aggregators):
                 raise InputError("aggregators: your policy names neither of the two that the campaign has")
         if definition.owners < self.least_owners:
             raise InputError(f"owners={definition.owners}: your policy wants at least {self.least_owners}")
@@ -149,9 +149,9 @@ class Settings:
 
 
 def read_settings(path: Path) -> Settings:
-    """InputError where the file is not there, or says something that is not understood."""
+    """Read owner.toml. InputError where the file is not there, or says something that is not understood."""
     try:
-        found = tomllib.loads(path.read_text("utf-8"))
+        raw = tomllib.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: cannot be read as TOML ({type(error).__name__})") from None
     needed: dict[str, Kind] = {"url": str, "trust": str, "rows": str, "ledger": str, "policy": dict}
@@ -162,8 +162,8 @@ def read_settings(path: Path) -> Settings:
         "question": dict,
         "pace_seconds": (int, float),
     }
-    top = only(found, needed, optional)
-    policy = only(
+    top = check_settings(raw, needed, optional)
+    policy = check_settings(
         top["policy"],
         {"total_epsilon": str, "largest_epsilon": str},
         {
@@ -187,19 +187,19 @@ def read_settings(path: Path) -> Settings:
     if not 0 < pace <= SLOWEST:
         raise InputError(f"pace_seconds={pace}: must be above 0 and at most {SLOWEST:.0f}")
     pins = pinned_from_toml(top["question"]) if "question" in top else None
-    more: dict[str, Any] = {name: tuple(it) if isinstance(it, list) else it for name, it in policy.items()}
+    values: dict[str, Any] = {name: tuple(it) if isinstance(it, list) else it for name, it in policy.items()}
     paths = {name: path.parent / top[name] for name in ("trust", "rows", "ledger")}
     ca = path.parent / top["ca"] if "ca" in top else None
     if not top["url"].startswith(("https://", "http://127.0.0.1", "http://localhost")):
         raise InputError(f"url={top['url']:.80}: must be https, or this machine")
-    policies = Policy(total, largest, ranges=ranges, question=pins, **more)
-    seen = seen_beside(paths["ledger"], path.parent / top["witnesses"] if "witnesses" in top else None)
-    return Settings(top["url"].rstrip("/"), ca=ca, policy=policies, seen=seen, pace=pace, **paths)
+    policies = Policy(total, largest, ranges=ranges, question=pins, **values)
+    checkpoints = seen_beside(paths["ledger"], path.parent / top["witnesses"] if "witnesses" in top else None)
+    return Settings(top["url"].rstrip("/"), ca=ca, policy=policies, seen=checkpoints, pace=pace, **paths)
 
 
-def pinned_from_toml(found: dict[str, Any]) -> Pinned:
-    """What a [question] in owner.toml says; InputError where it leaves something open."""
-    about = only(found, {"target": str, "features": list}, {"classes": list, "range": list})
+def pinned_from_toml(raw: dict[str, Any]) -> Pinned:
+    """Read a [question] of owner.toml; InputError where it leaves something open."""
+    about = check_settings(raw, {"target": str, "features": list}, {"classes": list, "range": list})
     if ("classes" in about) == ("range" in about):
         raise InputError("question: must have classes, the words of the target, or range, the ends of its numbers")
     classes, features = about.get("classes", []), about["features"]
@@ -215,7 +215,7 @@ def pinned_from_toml(found: dict[str, Any]) -> Pinned:
 
 
 def _ends(name: str, ends: Any) -> tuple[float, float]:
-    """InputError unless they are the finite lower and higher end of a range."""
+    """Read the ends of a range. InputError unless they are the finite lower and higher end of a range."""
     numbers = isinstance(ends, list) and len(ends) == 2 and all(type(end) in (int, float) for end in ends)
     if not numbers or not all(map(isfinite, ends)) or not ends[0] < ends[1]:
         raise InputError(f"{name}: must be [low, high], two numbers of which the first is the smaller")

@@ -19,13 +19,13 @@ from models.features.features import CategoricalFeature, Feature, NumericFeature
 
 Floats = NDArray[np.float64]
 GRID = 2**20  # weights and offsets are whole multiples of 1 / GRID
-MOST_NUMBERS = 1 << 23  # in the tables of all codes: 64 MB
+MAX_NUMBERS = 1 << 23  # in the tables of all codes: 64 MB
 FLAT = 1e-3  # of the largest variance: directions in which public rows hardly differ say nothing
 
 
 def embedding(feature: Feature) -> Floats:
-    """Numbers (codes, width) of a feature's codes: of a number, its bin's place in [-1, 1], missing in the middle; of a
-    category, one of each code; of a truth, -1, 1 or, missing, 0.
+    """Return numbers (codes, width) for a feature's codes: of a number, its bin's place in [-1, 1], missing in the
+    middle; of a category, one of each code; of a truth, -1, 1 or, missing, 0.
     """
     if isinstance(feature, CategoricalFeature):
         return np.eye(feature.bins)
@@ -35,7 +35,7 @@ def embedding(feature: Feature) -> Floats:
 
 
 def embedding_width(feature: Feature) -> int:
-    """How many numbers `embedding` gives each code, without making them."""
+    """Return how many numbers `embedding` gives each code, without making them."""
     return feature.bins if isinstance(feature, CategoricalFeature) else 1
 
 
@@ -53,8 +53,8 @@ class Coordinates:
             raise InputError(f"coordinates: must be {widths} rows of as many numbers as the offset has, at least one")
         if any(type(value) is not int for row in (*self.weights, self.offset) for value in row):
             raise InputError("coordinates: must be integers")
-        if sum(feature.bins for feature in self.features) * self.size > MOST_NUMBERS:
-            raise InputError(f"coordinates: too many codes and directions; at most {MOST_NUMBERS} numbers in all")
+        if sum(feature.bins for feature in self.features) * self.size > MAX_NUMBERS:
+            raise InputError(f"coordinates: too many codes and directions; at most {MAX_NUMBERS} numbers in all")
 
     @property
     def size(self) -> int:
@@ -78,36 +78,36 @@ class Coordinates:
         return np.array(self.offset, np.float64) / GRID
 
     def of(self, codes: Sequence[NDArray[Any]]) -> Floats:
-        """z (n, size) of rows given by their codes, one array (n,) a feature."""
+        """Return z (n, size) of rows given by their codes, one array (n,) a feature."""
         total = np.tile(-self.shift, (len(codes[0]), 1))
         for table, code in zip(self.tables, codes, strict=True):
             total += table[code]
         return total
 
     def to_json(self) -> dict[str, Any]:
-        """Integers alone. Inverse: `coordinates_from_json`."""
+        """Return the integers, for a statement. Inverse: `coordinates_from_json`."""
         return {"weights": [list(row) for row in self.weights], "offset": list(self.offset)}
 
 
 def coordinates_from_json(features: tuple[Feature, ...], body: Any) -> Coordinates:
-    """Inverse of `Coordinates.to_json`; InputError for anything else."""
-    found: Mapping[str, Any] = exact_object(body, ("weights", "offset"), "coordinates")
-    if not all(isinstance(found[name], list) for name in found) or not all(
-        isinstance(row, list) for row in found["weights"]
+    """Read what `Coordinates.to_json` wrote. InputError for anything else."""
+    fields: Mapping[str, Any] = exact_object(body, ("weights", "offset"), "coordinates")
+    if not all(isinstance(fields[name], list) for name in fields) or not all(
+        isinstance(row, list) for row in fields["weights"]
     ):
         raise InputError("coordinates: must be lists of integers")
-    return Coordinates(features, tuple(map(tuple, found["weights"])), tuple(found["offset"]))
+    return Coordinates(features, tuple(map(tuple, fields["weights"])), tuple(fields["offset"]))
 
 
-def whitened(features: tuple[Feature, ...], codes: Sequence[NDArray[Any]], most: int) -> Coordinates:
-    """The `most` directions in which public rows differ most, each of variance 1 among them and of mean 0.
+def whitened_coordinates(features: tuple[Feature, ...], codes: Sequence[NDArray[Any]], most: int) -> Coordinates:
+    """Find the `most` directions in which public rows differ most, each of variance 1 among them and of mean 0.
 
     Numbers are scaled to variance 1 before, so that no unit of measurement decides. InputError where no direction is
     left.
     """
     raw = np.concatenate([embedding(f)[code] for f, code in zip(features, codes, strict=True)], axis=1)
     width = [embedding(f).shape[1] for f in features]
-    numeric = np.repeat([one == 1 for one in width], width)
+    numeric = np.repeat([numbers == 1 for numbers in width], width)
     mean, spread = raw.mean(axis=0), raw.std(axis=0)
     scale = np.where(numeric & (spread > 0), 1 / np.where(spread > 0, spread, 1.0), 1.0)
     values, vectors = np.linalg.eigh(np.cov(((raw - mean) * scale).T).reshape(len(scale), len(scale)))

@@ -17,32 +17,32 @@ from numpy.typing import NDArray
 from accountant.errors import InputError
 
 Floats = NDArray[np.float64]
-MOST_CLASSES = 32
+MAX_CLASSES = 32
 
 
-@lru_cache(maxsize=MOST_CLASSES)
+@lru_cache(maxsize=MAX_CLASSES)
 def corners(classes: int) -> Floats:
-    """Unit vectors (K, K - 1) whose sum is 0, in the classes' order. Not to be written to."""
-    found = np.zeros((classes, classes - 1))
+    """Return unit vectors (K, K - 1) whose sum is 0, in the classes' order. Not to be written to."""
+    vectors = np.zeros((classes, classes - 1))
     for at in range(classes - 1):
         after = classes - 1 - at
         height = sqrt(classes * after / ((classes - 1) * (after + 1)))
-        found[at, at], found[at + 1 :, at] = -height, height / after
-    found.setflags(write=False)
-    return found
+        vectors[at, at], vectors[at + 1 :, at] = -height, height / after
+    vectors.setflags(write=False)
+    return vectors
 
 
 def check_classes(learner: str, classes: Sequence[object]) -> None:
-    """InputError unless owners can be asked to tell so many apart."""
-    if not 2 <= len(classes) <= MOST_CLASSES:
-        raise InputError(f"classes={list(classes)!s:.200}: {learner} tells from 2 to {MOST_CLASSES} classes apart")
+    """Raise InputError unless owners can be asked to tell so many apart."""
+    if not 2 <= len(classes) <= MAX_CLASSES:
+        raise InputError(f"classes={list(classes)!s:.200}: {learner} tells from 2 to {MAX_CLASSES} classes apart")
 
 
-def together(values: Floats, y: Floats) -> Floats:
-    """Every number of `values` (n, D) times every number of a label's corner (n, K - 1): (n, D (K - 1))."""
+def multiply_by_corners(values: Floats, y: Floats) -> Floats:
+    """Multiply every number of `values` (n, D) times every number of a label's corner (n, K - 1): (n, D (K - 1))."""
     return np.asarray((values[:, :, np.newaxis] * y[:, np.newaxis, :]).reshape(len(values), -1))
 
 
-def standing(y: Floats) -> Floats:
-    """Labels as corners (n, K - 1); of two classes (n,) will do."""
+def as_corners(y: Floats) -> Floats:
+    """Return labels as corners (n, K - 1); of two classes (n,) will do."""
     return y.reshape(len(y), -1)

@@ -22,9 +22,9 @@ from local.reports.question import Question
 
 PURPOSE = "one report of one owner"
 LEARNERS = ("local-linear", "local-lr")
-MOST_DIMENSION = 1 << 16  # of an owner's vector
-MOST_REGRESSION = 1 << 10  # of an own regression, which solves for all of it at once
-MOST_WORK = 1 << 22  # numbers in all of an owner's public vectors: a fraction of a second, whoever asks
+MAX_DIMENSION = 1 << 16  # of an owner's vector
+MAX_REGRESSION = 1 << 10  # of an own regression, which solves for all of it at once
+MAX_WORK = 1 << 22  # numbers in all of an owner's public vectors: a fraction of a second, whoever asks
 
 
 class Reports(Question):
@@ -43,17 +43,17 @@ class Reports(Question):
         if not re.fullmatch(r"[0-9a-f]{64}", self.seed) or not re.fullmatch(r"([0-9a-f]{64})?", self.public_rows):
             raise InputError("seed, public_rows: must be 64 hexadecimal digits each")
         self.mechanism.event  # noqa: B018  # its parameters are checked as it is made
-        if self.dimension > MOST_DIMENSION or self.dimension * self.candidates > MOST_WORK:
+        if self.dimension > MAX_DIMENSION or self.dimension * self.candidates > MAX_WORK:
             raise InputError(
                 f"candidates={self.candidates}: of {self.dimension} numbers each are too many to ask an owner "
-                f"about; at most {MOST_DIMENSION} numbers, and {MOST_WORK} in all"
+                f"about; at most {MAX_DIMENSION} numbers, and {MAX_WORK} in all"
             )
 
     def check_affordable(self) -> None:
-        """InputError where an own regression has more numbers than a device solves for in a second."""
-        if self.learner == "local-lr" and self.dimension > MOST_REGRESSION:
+        """Raise InputError where an owner's regression has more numbers than a device solves for in a second."""
+        if self.learner == "local-lr" and self.dimension > MAX_REGRESSION:
             raise InputError(
-                f"learner=local-lr: a regression of {self.dimension} numbers; at most {MOST_REGRESSION}: name fewer "
+                f"learner=local-lr: a regression of {self.dimension} numbers; at most {MAX_REGRESSION}: name fewer "
                 "features or classes, give public rows, or ask by local-linear"
             )
 
@@ -87,8 +87,8 @@ class Reports(Question):
     @property
     def parameters(self) -> dict[str, str | int | bool | None]:
         """What the reservation, and so the certificate, says of it."""
-        own = {"public_rows": self.public_rows or None, "candidates": self.candidates, "favoured": self.favoured}
-        return {**super().parameters, **own}
+        parameters = {"public_rows": self.public_rows or None, "candidates": self.candidates, "favoured": self.favoured}
+        return {**super().parameters, **parameters}
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class Definition(Reports):
 
     @classmethod
     def of(cls, common: dict[str, Any], body: Mapping[str, Any]) -> Definition:
-        """From what every campaign says, and the fields of its own."""
+        """Make the definition from what every campaign says and the fields of its own."""
         return cls(
             **common,
             seed=str(body["seed"]),

@@ -21,14 +21,16 @@ STEPS = 20_000  # of the angle, in the integral of `gains`
 
 @lru_cache(maxsize=1)
 def quantiles() -> NDArray[np.float32]:
-    """Standard normal quantiles at the middles of 2^16 equal shares, on a grid of 2^-12: (65536,)."""
+    """Return standard normal quantiles at the middles of 2^16 equal shares, on a grid of 2^-12: (65536,)."""
     upper = [NormalDist().inv_cdf(0.5 + (at + 0.5) / 2**16) for at in range(2**15)]
     half = np.rint(np.array(upper) * 4096).astype(np.float32)
     return np.asarray(np.concatenate([-half[::-1], half]), np.float32)
 
 
 def directions(seed: bytes, owners: NDArray[np.int64], candidates: int, dimension: int) -> NDArray[np.float32]:
-    """Unit vectors (owners, candidates, dimension), independent and uniform: SHAKE-256 of the seed and each number."""
+    """Derive unit vectors (owners, candidates, dimension), independent and uniform: SHAKE-256 of the seed and each
+    number.
+    """
     return _unit(_places(seed, owners, candidates, dimension))
 
 
@@ -45,14 +47,17 @@ def _unit(places: NDArray[np.uint16]) -> NDArray[np.float32]:
 
 
 def scores(vectors: NDArray[np.float32], own: Floats) -> NDArray[np.int64]:
-    """How near each vector is to its owner's own (owners, dimension), of length at most 1: integers (owners, K)."""
-    near = np.einsum("nkd,nd->nk", vectors, own.astype(np.float32))
-    return np.asarray(np.rint(near * SCALE), np.int64)
+    """Score how near each vector is to its owner's own (owners, dimension), of length at most 1: integers (owners,
+    K).
+    """
+    cosines = np.einsum("nkd,nd->nk", vectors, own.astype(np.float32))
+    return np.asarray(np.rint(cosines * SCALE), np.int64)
 
 
 @lru_cache(maxsize=64)
 def gains(dimension: int, candidates: int, epsilon: float) -> Floats:
-    """For m = 1 .. K - 1: the mean of the reported vector along a unit vector of the owner's, whatever that one is.
+    """Return, for m = 1 .. K - 1, the mean of the reported vector along a unit vector of the owner's, whatever that one
+    is.
 
     The cosine t of a uniform direction has density ~ (1 - t^2)^((D - 3) / 2); the m nearest of K have together the
     mean cosine K times the integral of t over P(fewer than m of K - 1 others are nearer).
@@ -71,14 +76,14 @@ def gains(dimension: int, candidates: int, epsilon: float) -> Floats:
 
 
 def best_favoured(dimension: int, candidates: int, epsilon: float) -> int:
-    """The m of the largest gain: public, for it depends on nothing else."""
+    """Return the m of the largest gain: public, for it depends on nothing else."""
     return int(gains(dimension, candidates, epsilon).argmax()) + 1
 
 
 def mean_of_reports(
     seed: bytes, owners: NDArray[np.int64], reports: NDArray[np.int64], candidates: int, dimension: int, gain: float
 ) -> Floats:
-    """An unbiased estimate (dimension,) of the mean of the owners' own vectors."""
+    """Estimate, without bias, the mean (dimension,) of the owners' own vectors."""
     total = np.zeros(dimension)
     for start in range(0, len(owners), CHUNK):
         part = slice(start, start + CHUNK)

@@ -27,9 +27,9 @@ Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 GRID = 1 << 10  # an owner's numbers are whole multiples of 1 / GRID
 LABEL = 2  # an answer counts as so many rows: the sums of answers are few, and worth more than their share of the noise
-LEAST, MOST = 2, 64  # groups of one feature
+MIN_GROUPS, MAX_GROUPS = 2, 64  # groups of one feature
 CHUNK = 1 << 12  # rows that are counted at once
-MOST_NUMBERS = 1 << 16  # of one share: half a megabyte
+MAX_NUMBERS = 1 << 16  # of one share: half a megabyte
 
 
 @dataclass(frozen=True)
@@ -43,17 +43,17 @@ class Groups:
     wide: int = 1  # numbers of an answer
 
     def __post_init__(self) -> None:
-        if not LEAST <= self.most <= MOST:
-            raise InputError(f"groups={self.most}: must be from {LEAST} to {MOST}")
-        if len(self.features) < 1 or self.numbers > MOST_NUMBERS:
-            raise InputError(f"groups={self.most}: {self.numbers} numbers in a share; at most {MOST_NUMBERS}")
+        if not MIN_GROUPS <= self.most <= MAX_GROUPS:
+            raise InputError(f"groups={self.most}: must be from {MIN_GROUPS} to {MAX_GROUPS}")
+        if len(self.features) < 1 or self.numbers > MAX_NUMBERS:
+            raise InputError(f"groups={self.most}: {self.numbers} numbers in a share; at most {MAX_NUMBERS}")
 
     @cached_property
     def tables(self) -> tuple[Integers, ...]:
         """For every feature the place (codes,) of each code's group, from 0 to size - 1."""
         tables, start = [], 0
         for feature in self.features:
-            table = _groups(feature, self.most)
+            table = _group_of_codes(feature, self.most)
             tables.append(start + table)
             start += int(table.max()) + 1
         return tuple(tables)
@@ -73,7 +73,7 @@ class Groups:
     @property
     def numbers(self) -> int:
         """In one owner's statistic: pairs, groups, and the answers of groups."""
-        widths = [len(set(_groups(feature, self.most))) for feature in self.features]
+        widths = [len(set(_group_of_codes(feature, self.most))) for feature in self.features]
         return (sum(widths) ** 2 - sum(width**2 for width in widths)) // 2 + (1 + self.wide) * sum(widths)
 
     @property
@@ -86,7 +86,7 @@ class Groups:
     def statistic(
         self, codes: Sequence[NDArray[Any]], answers: Floats, fits: NDArray[np.bool_] | None = None
     ) -> Integers:
-        """What one owner's rows come to: (numbers,), integers: the mean over the rows that fit; zeros where none does.
+        """Sum up one owner's rows as integers (numbers,): the mean over the rows that fit; zeros where none does.
 
         Args:
             codes: of the rows, one array (n,) a feature; n at least 1.
@@ -97,20 +97,22 @@ class Groups:
         rows, size = len(answers), self.size
         count = np.ones(rows, bool) if fits is None else fits
         together, sums = np.zeros((size, size)), np.zeros((size, self.wide))
-        label = whole_answers(answers.reshape(rows, self.wide)) * LABEL
+        label = round_answers(answers.reshape(rows, self.wide)) * LABEL
         for start in range(0, rows, CHUNK):
             part = slice(start, start + CHUNK)
             places = np.stack([table[code[part]] for table, code in zip(self.tables, codes, strict=True)], axis=1)
-            held = np.zeros((len(places), size))
-            held[np.arange(len(places))[:, np.newaxis], places] = count[part, np.newaxis]
-            together += held.T @ held  # sums of ones: floats hold them exactly
-            sums += held.T @ label[part]
-        whole = np.concatenate([GRID * together[self.pairs], GRID * np.diag(together), sums.ravel()]).astype(np.int64)
-        return np.asarray(np.sign(whole) * (np.abs(whole) // max(1, int(count.sum()))), np.int64)
+            members = np.zeros((len(places), size))
+            members[np.arange(len(places))[:, np.newaxis], places] = count[part, np.newaxis]
+            together += members.T @ members  # sums of ones: floats hold them exactly
+            sums += members.T @ label[part]
+        sums_of_rows = np.concatenate([GRID * together[self.pairs], GRID * np.diag(together), sums.ravel()]).astype(
+            np.int64
+        )
+        return np.asarray(np.sign(sums_of_rows) * (np.abs(sums_of_rows) // max(1, int(count.sum()))), np.int64)
 
     def moments(self, total: Floats) -> tuple[Floats, Floats]:
-        """Of a sum (numbers,) of statistics, in rows: counts (size, size), those of one feature on the diagonal, and
-        the sums of answers (size, wide).
+        """Split a sum (numbers,) of statistics, in rows, into counts (size, size), those of one feature on the
+        diagonal, and the sums of answers (size, wide).
         """
         size, (first, second) = self.size, self.pairs
         counts = np.zeros((size, size))
@@ -119,20 +121,20 @@ class Groups:
         return counts, total[len(first) + size :].reshape(size, self.wide) / (GRID * LABEL)
 
 
-def whole_answers(answers: Floats) -> Floats:
-    """Answers (n, wide) in units of 1 / GRID, whole: a number's nearest, within its range; a corner's cut towards 0.
-    InputError where one is longer than GRID, compared in integers.
+def round_answers(answers: Floats) -> Floats:
+    """Return answers (n, wide) in units of 1 / GRID, whole: a number's nearest, within its range; a corner's cut
+    towards 0. InputError where one is longer than GRID, compared in integers.
     """
     if answers.shape[1] == 1:
         return np.asarray(np.clip(np.rint(answers * GRID), -GRID, GRID))
-    found = np.trunc(answers * GRID)
-    if not (np.square(found.astype(np.int64)).sum(axis=1) <= GRID**2).all():
+    numbers = np.trunc(answers * GRID)
+    if not (np.square(numbers.astype(np.int64)).sum(axis=1) <= GRID**2).all():
         raise InputError("answers: must be of length 1 at most")
-    return found
+    return numbers
 
 
-def _groups(feature: Feature, most: int) -> Integers:
-    """The group (codes,) of each code, from 0."""
+def _group_of_codes(feature: Feature, most: int) -> Integers:
+    """Return the group (codes,) of each code, from 0."""
     codes = np.arange(feature.bins)
     if feature.bins <= most:
         return codes

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from local.reports.coordinates import Coordinates, whitened
+from local.reports.coordinates import Coordinates, whitened_coordinates
 from local.reports.corners import corners
 from local.reports.definition import Definition
 from local.reports.directions import best_favoured, gains, mean_of_reports
@@ -26,7 +26,8 @@ PER_SIGNAL = 1.0
 
 
 def directions_for(owners: int, epsilon: float) -> int:
-    """How many public directions so many reports can tell apart: a public rule, the fourth root of owners epsilon^2.
+    """Return how many public directions so many reports can tell apart: a public rule, the fourth root of owners
+    epsilon^2.
 
     An estimate of D numbers from n reports has an error of about D / (epsilon sqrt(n)) a number; further directions are
     worth their error only as it falls.
@@ -35,29 +36,29 @@ def directions_for(owners: int, epsilon: float) -> int:
 
 
 def coordinates_for(features: Any, codes: Any, owners: int, epsilon: float) -> Coordinates:
-    """The coordinates of a campaign: by the rule, from the codes of unlabelled public rows."""
-    return whitened(features, codes, directions_for(owners, epsilon))
+    """Choose the coordinates of a campaign by the rule, from the codes of unlabelled public rows."""
+    return whitened_coordinates(features, codes, directions_for(owners, epsilon))
 
 
 def favoured_for(coordinates: Coordinates, epsilon: float, classes: int = 2) -> int:
-    """The m of the least variance."""
+    """Return the m of the least variance."""
     return best_favoured((coordinates.size + 1) * (classes - 1), CANDIDATES, epsilon)
 
 
-def direction_of(definition: Definition, owners: NDArray[np.int64], reports: NDArray[np.int64]) -> Floats:
-    """The unbiased estimate (dimension,) of the mean of the owners' own vectors."""
+def estimate_direction(definition: Definition, owners: NDArray[np.int64], reports: NDArray[np.int64]) -> Floats:
+    """Estimate, without bias, the mean (dimension,) of the owners' own vectors."""
     gain = gains(definition.dimension, definition.candidates, float(definition.epsilon))[definition.favoured - 1]
     seed = bytes.fromhex(definition.seed)
     return mean_of_reports(seed, owners, reports, definition.candidates, definition.dimension, float(gain))
 
 
-def learn(definition: Definition, owners: NDArray[np.int64], reports: NDArray[np.int64]) -> Ensemble:
-    """The model of these reports (n,), drawn by the owners of these numbers (n,)."""
-    return ensemble_of(definition, direction_of(definition, owners, reports))
+def learn_from_reports(definition: Definition, owners: NDArray[np.int64], reports: NDArray[np.int64]) -> Ensemble:
+    """Learn a model from reports (n,) that were drawn by the owners of these numbers (n,)."""
+    return ensemble_of(definition, estimate_direction(definition, owners, reports))
 
 
 def ensemble_of(definition: Definition, along: Floats) -> Ensemble:
-    """The linear score z . along[:-1] + along[-1] as a sum over features, for each class along its corner.
+    """Spell the linear score z . along[:-1] + along[-1] as a sum over features, for each class along its corner.
 
     The lengths of own vectors were forgotten, so the score has the right direction but a guessed unit: that of owners
     of one row each. Ranks and labels do not depend on it; probabilities are as sure as that guess.
@@ -71,7 +72,7 @@ def ensemble_of(definition: Definition, along: Floats) -> Ensemble:
 
 
 def additive_of(definition: Question, terms: Sequence[Floats], constant: Floats, unit: float | None = None) -> Ensemble:
-    """f = E[y | x], y a label's corner, as a sum over features, released in integers: of two classes, or a number, one
+    """Release f = E[y | x], y a label's corner, as a sum over features, in integers: of two classes, or a number, one
     score; of more, one score a class, along its corner.
 
     Args:

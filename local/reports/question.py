@@ -20,7 +20,7 @@ from models.features.features import Feature, feature_from_json
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 LIMIT = 1 << 19
-MOST_OWNERS = 10**7
+MAX_OWNERS = 10**7
 _TEXTS = ("campaign", "population", "model", "learner", "epsilon", "target", "features")
 _COUNTS = ("owners", "least")
 COMMON = (*_TEXTS, *_COUNTS, "classes")
@@ -49,8 +49,8 @@ class Question(ABC):
     def __post_init__(self) -> None:
         check_name("campaign", self.campaign)
         check_name("model", self.model)
-        if not 1 <= self.least <= self.owners <= MOST_OWNERS:
-            raise InputError(f"least={self.least}: must be from 1 to the {self.owners} owners, at most {MOST_OWNERS}")
+        if not 1 <= self.least <= self.owners <= MAX_OWNERS:
+            raise InputError(f"least={self.least}: must be from 1 to the {self.owners} owners, at most {MAX_OWNERS}")
         if len(set(self.classes)) != len(self.classes):
             raise InputError(f"classes={list(self.classes)!s:.200}: must be different")
         names = [feature.name for feature in self.features]
@@ -58,12 +58,12 @@ class Question(ABC):
             raise InputError("features, target: must be different columns, at least one feature")
 
     def check_affordable(self) -> None:  # noqa: B027  # where a kind says nothing, it is
-        """InputError where answering would take an owner too long. Asked of what is opened and what is accepted, and
-        not of what an older version has opened.
+        """Raise InputError where answering would take an owner too long. Asked of what is opened and what is accepted,
+        and not of what an older version has opened.
         """
 
     def check_learner(self, known: tuple[str, ...]) -> None:
-        """InputError where the learner is none of `known`."""
+        """Raise InputError where the learner is none of `known`."""
         if self.learner not in known:
             raise InputError(f"learner={self.learner!r:.60}: must be one of {', '.join(known)}")
 
@@ -124,7 +124,9 @@ class Question(ABC):
 
 
 def common_from_json(body: Mapping[str, JSON]) -> dict[str, Any]:
-    """The fields that every campaign has, of a statement's predicate; InputError and its like where one is wrong."""
+    """Read the fields that every campaign has from a statement's predicate; InputError and its like where one is
+    wrong.
+    """
     texts: dict[str, Any] = {name: exact_text(body[name], name) for name in _TEXTS}
     counts: dict[str, Any] = {name: exact_integer(body[name], name) for name in _COUNTS}
     classes = body["classes"]
@@ -133,7 +135,7 @@ def common_from_json(body: Mapping[str, JSON]) -> dict[str, Any]:
     return {
         **texts,
         **counts,
-        "features": tuple(feature_from_json(each) for each in json.loads(texts["features"])),
+        "features": tuple(feature_from_json(feature) for feature in json.loads(texts["features"])),
         "epsilon": parse_decimal(texts["epsilon"]),
         "classes": tuple(exact_text(label, "class") for label in classes),
     }

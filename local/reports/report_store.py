@@ -34,69 +34,71 @@ class ReportStore:
         return writing(self._path, _TABLES, "reports")
 
     def create(self) -> None:
-        """The empty file. Nothing where it is there."""
+        """Create the empty file, unless it is there."""
         with self._writing():
             pass
 
     def add(self, owner: int, value: int | bytes, turn: int = 1) -> bool:
-        """Whether it is new. IdempotencyConflict where this owner reported something else; WrongState once closed, and
-        where `turn`, the owner's, is over or has not come.
+        """Add a report; return whether it is new. IdempotencyConflict where this owner reported something else;
+        WrongState once closed, and where `turn`, the owner's, is over or has not come.
         """
         with self._writing() as connection:
-            known = connection.execute("SELECT value FROM report WHERE owner = ?", (owner,)).fetchone()
-            if known is not None and known[0] != value:
+            stored = connection.execute("SELECT value FROM report WHERE owner = ?", (owner,)).fetchone()
+            if stored is not None and stored[0] != value:
                 raise IdempotencyConflict(f"owner {owner}: has reported already, and something else; one report counts")
-            if known is None:
+            if stored is None:
                 if connection.execute("SELECT 1 FROM closed").fetchone():
                     raise WrongState("campaign: is closed; no report counts any more")
-                due = _ended(connection) + 1
+                due = _last_ended_turn(connection) + 1
                 if turn != due:
                     raise WrongState(f"campaign: is at turn {due}; a report of turn {turn} does not count now")
                 connection.execute("INSERT INTO report VALUES (?, ?)", (owner, value))
-            return known is None
+            return stored is None
 
     def close(self) -> None:
-        """From here on nothing is added."""
+        """Close the store: from here on nothing is added."""
         with self._writing() as connection:
             connection.execute("INSERT INTO closed SELECT datetime('now') WHERE NOT EXISTS (SELECT 1 FROM closed)")
 
     def end(self, turn: int) -> None:
-        """From here on no report of this turn is added. Nothing where it has ended before."""
+        """End a turn: from here on no report of it is added. Do nothing where it has ended before."""
         with self._writing() as connection:
             connection.execute("INSERT OR IGNORE INTO ended SELECT ?, count(*) FROM report", (turn,))
 
     def due(self) -> int:
-        """The turn of which reports are taken, from 1."""
+        """Return the turn whose reports are taken, from 1."""
         with self._writing() as connection:
-            return _ended(connection) + 1
+            return _last_ended_turn(connection) + 1
 
     def since_turn(self) -> int:
-        """How many have reported since the last turn ended."""
+        """Return how many have reported since the last turn ended."""
         with self._writing() as connection:
-            known = "SELECT coalesce(max(reports), 0) FROM ended"
-            return int(connection.execute(f"SELECT count(*) - ({known}) FROM report").fetchone()[0])
+            before = "SELECT coalesce(max(reports), 0) FROM ended"
+            return int(connection.execute(f"SELECT count(*) - ({before}) FROM report").fetchone()[0])
 
     def count(self) -> int:
-        """How many have reported."""
+        """Return how many have reported."""
         with self._writing() as connection:
             return int(connection.execute("SELECT count(*) FROM report").fetchone()[0])
 
     def all(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Owners (n,) in order, and their reports (n,)."""
+        """Return owners (n,) in order, and their reports (n,)."""
         with self._writing() as connection:
-            found = connection.execute("SELECT owner, value FROM report ORDER BY owner").fetchall()
-        pairs = np.array(found, np.int64).reshape(-1, 2)
+            rows = connection.execute("SELECT owner, value FROM report ORDER BY owner").fetchall()
+        pairs = np.array(rows, np.int64).reshape(-1, 2)
         return pairs[:, 0], pairs[:, 1]
 
     def after(self, owner: int, most: int) -> list[tuple[int, bytes]]:
-        """The next reports of owners beyond this number, in order: as many as have `most` bytes, at least one."""
-        found: list[tuple[int, bytes]] = []
+        """Return the next reports of owners beyond this number, in order: as many as have `most` bytes, at least
+        one.
+        """
+        reports: list[tuple[int, bytes]] = []
         with self._writing() as connection:
             for number, value in connection.execute("SELECT * FROM report WHERE owner > ? ORDER BY owner", (owner,)):
-                if found and (len(found) + 1) * len(value) > most:
+                if reports and (len(reports) + 1) * len(value) > most:
                     break
-                found.append((number, value))
-        return found
+                reports.append((number, value))
+        return reports
 
     def say(self, aggregator: int, what: str, envelope: bytes) -> None:
         """Keep what an aggregator says; IdempotencyConflict where it said something else before. WrongState before the
@@ -106,22 +108,22 @@ class ReportStore:
             if not connection.execute("SELECT 1 FROM closed").fetchone():
                 raise WrongState("campaign: is open; aggregators speak once it is closed")
             key = (aggregator, what)
-            known = connection.execute("SELECT envelope FROM said WHERE aggregator = ? AND what = ?", key).fetchone()
-            if known is not None and known[0] != envelope:
+            stored = connection.execute("SELECT envelope FROM said WHERE aggregator = ? AND what = ?", key).fetchone()
+            if stored is not None and stored[0] != envelope:
                 raise IdempotencyConflict(f"aggregator {aggregator + 1}: has said something else before")
-            if known is None:
+            if stored is None:
                 connection.execute("INSERT INTO said VALUES (?, ?, ?)", (*key, envelope))
 
     def said(self, what: str) -> dict[int, bytes]:
-        """By the aggregator's number."""
+        """Return what aggregators sent of this kind, by the aggregator's number."""
         with self._writing() as connection:
             return dict(connection.execute("SELECT aggregator, envelope FROM said WHERE what = ?", (what,)).fetchall())
 
     def is_closed(self) -> bool:
-        """Whether nothing is added any more."""
+        """Return whether nothing is added any more."""
         with self._writing() as connection:
             return connection.execute("SELECT 1 FROM closed").fetchone() is not None
 
 
-def _ended(connection: sqlite3.Connection) -> int:
+def _last_ended_turn(connection: sqlite3.Connection) -> int:
     return int(connection.execute("SELECT coalesce(max(turn), 0) FROM ended").fetchone()[0])

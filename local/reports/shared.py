@@ -32,11 +32,11 @@ from local.reports.question import Question
 
 SHARED_LEARNERS = ("shared-additive",)
 AGGREGATORS = 2
-MOST_BYTES = 1 << 20  # of one request, and of a signed statement: what the platform reads
+MAX_BYTES = 1 << 20  # of one request, and of a signed statement: what the platform reads
 ROOM = 1 << 12  # of that, for all but owners, shares and numbers
 FINEST = Decimal("0.000001")  # of the noise multiplier
 WIDEST = Decimal(10**6)
-MOST_END = 1e300  # of a number's range: the difference of two ends is finite
+MAX_END = 1e300  # of a number's range: the difference of two ends is finite
 
 
 @dataclass(frozen=True)
@@ -67,14 +67,14 @@ class Aggregator:
         return {fingerprint(key): key}
 
     def to_json(self) -> dict[str, str]:
-        """Inverse: `aggregator_from_json`."""
+        """Return the public keys as JSON. Inverse: `aggregator_from_json`."""
         return {"name": self.name, "seal": self.seal, "sign": self.sign}
 
 
 def aggregator_from_json(body: Any) -> Aggregator:
-    """Inverse of `Aggregator.to_json`; InputError for anything else."""
-    found = exact_object(body, ("name", "seal", "sign"), "aggregator")
-    return Aggregator(*(exact_text(found[name], name) for name in ("name", "seal", "sign")))
+    """Read what `Aggregator.to_json` wrote. InputError for anything else."""
+    fields = exact_object(body, ("name", "seal", "sign"), "aggregator")
+    return Aggregator(*(exact_text(fields[name], name) for name in ("name", "seal", "sign")))
 
 
 @dataclass(frozen=True)
@@ -99,9 +99,9 @@ class SharedDefinition(Question):
             check_classes(self.learner, self.classes)
         elif self.classes:
             raise InputError("classes, bounded: a target has one of them")
-        if self.bounded is not None and not -MOST_END <= self.bounded[0] < self.bounded[1] <= MOST_END:
-            raise InputError(f"bounded: must be the lower end and the higher one, finite, within {MOST_END:g}")
-        keys = {key for each in self.aggregators for key in (each.seal, each.sign)}
+        if self.bounded is not None and not -MAX_END <= self.bounded[0] < self.bounded[1] <= MAX_END:
+            raise InputError(f"bounded: must be the lower end and the higher one, finite, within {MAX_END:g}")
+        keys = {key for aggregator in self.aggregators for key in (aggregator.seal, aggregator.sign)}
         if len(self.aggregators) != AGGREGATORS or len(keys) != 2 * AGGREGATORS:
             raise InputError("aggregators: must be two, each with keys of its own")
         if not self.delta > 0:
@@ -109,10 +109,10 @@ class SharedDefinition(Question):
         costs = gdp.epsilon_of(self.plan, self.delta)
         if costs is None or costs > self.epsilon:
             raise InputError(f"noise_multiplier={self.noise_multiplier}: costs {costs}, more than {self.epsilon}")
-        if self.largest > MOST_BYTES:  # nobody could answer it, and every owner would be charged for trying
+        if self.largest > MAX_BYTES:  # nobody could answer it, and every owner would be charged for trying
             raise InputError(
                 f"groups={self.groups}, owners={self.owners}: the largest answer would have {self.largest} bytes; at "
-                f"most {MOST_BYTES}: ask for fewer groups, or fewer owners"
+                f"most {MAX_BYTES}: ask for fewer groups, or fewer owners"
             )
 
     @property
@@ -135,8 +135,8 @@ class SharedDefinition(Question):
         """Bytes of the largest that is sent, at most: an owner's two shares; or a sum with a bit for every owner, in
         base64 within a statement, in base64 within its envelope.
         """
-        said = (self.owners // 8 + 8 * self.layout.numbers) * 16 // 9
-        return max(AGGREGATORS * self.share_bytes, said) + ROOM
+        answer = (self.owners // 8 + 8 * self.layout.numbers) * 16 // 9
+        return max(AGGREGATORS * self.share_bytes, answer) + ROOM
 
     @property
     def row_numbers(self) -> int:
@@ -149,7 +149,7 @@ class SharedDefinition(Question):
         return plan_of(self.layout, self.noise_multiplier)
 
     def about(self, owner: int, aggregator: int) -> bytes:
-        """What a sealed share is bound to: it opens for this campaign, owner and aggregator alone."""
+        """Return what a sealed share is bound to: it opens for this campaign, owner and aggregator alone."""
         return f"dpserve share {self.digest} {owner} {aggregator}".encode()
 
     @property
@@ -160,18 +160,20 @@ class SharedDefinition(Question):
             "groups": self.groups,
             "noise_multiplier": canonical.decimal_string(self.noise_multiplier),
             "bounded": json.dumps(self.bounded),
-            "aggregators": [dict(each.to_json()) for each in self.aggregators],
+            "aggregators": [dict(aggregator.to_json()) for aggregator in self.aggregators],
         }
 
     @property
     def parameters(self) -> dict[str, str | int | bool | None]:
         """What the reservation, and so the certificate, says of it."""
-        named = {f"aggregator_{at + 1}": each.fingerprint for at, each in enumerate(self.aggregators)}
-        return {**super().parameters, "groups": self.groups, "numbers": self.layout.numbers, **named}
+        fingerprints = {
+            f"aggregator_{at + 1}": aggregator.fingerprint for at, aggregator in enumerate(self.aggregators)
+        }
+        return {**super().parameters, "groups": self.groups, "numbers": self.layout.numbers, **fingerprints}
 
     @classmethod
     def of(cls, common: dict[str, Any], body: Mapping[str, Any]) -> SharedDefinition:
-        """From what every campaign says, and the fields of its own."""
+        """Make the definition from what every campaign says and the fields of its own."""
         ends = json.loads(exact_text(body["bounded"], "bounded"))
         if ends is not None and not (type(ends) is list and len(ends) == 2 and {*map(type, ends)} <= {int, float}):
             raise InputError("bounded: must be null, or the lower end and the higher one")
@@ -186,13 +188,13 @@ class SharedDefinition(Question):
 
 
 def plan_of(layout: Groups, noise_multiplier: Decimal) -> Plan:
-    """One discrete Gaussian of this width on the whole sum."""
+    """Plan one discrete Gaussian of this width on the whole sum."""
     noise = Gaussian(noise_multiplier)
     return Plan.of([Release(*SHARED, "l2", layout.sensitivity, noise)])
 
 
 def multiplier_for(layout: Groups, budget: Budget) -> Decimal:
-    """The smallest noise multiplier, of six digits, that the budget gives. InputError where delta is 0."""
+    """Find the smallest noise multiplier, of six digits, within the budget. InputError where delta is 0."""
     if not budget.delta > 0:
         raise InputError(f"delta={budget.delta}: must be above 0, for the noise is Gaussian")
     low, high = 0, int(WIDEST / FINEST)
@@ -203,8 +205,8 @@ def multiplier_for(layout: Groups, budget: Budget) -> Decimal:
     return high * FINEST
 
 
-def check_aggregators(found: Sequence[Aggregator]) -> tuple[Aggregator, ...]:
-    """InputError unless there are two."""
-    if len(found) != AGGREGATORS:
-        raise InputError(f"aggregators: {len(found)}; two are asked, of whom one must be honest")
-    return tuple(found)
+def check_aggregators(aggregators: Sequence[Aggregator]) -> tuple[Aggregator, ...]:
+    """Raise InputError unless there are two."""
+    if len(aggregators) != AGGREGATORS:
+        raise InputError(f"aggregators: {len(aggregators)}; two are asked, of whom one must be honest")
+    return tuple(aggregators)

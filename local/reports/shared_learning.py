@@ -18,15 +18,15 @@ COARSE, FINE, ENOUGH = 8, 16, 12_000
 
 
 def groups_for(owners: int, epsilon: float) -> int:
-    """At most so many groups of a feature: a public rule. Finer ones need more owners than noise hides."""
+    """Return how many groups a feature has at most: a public rule. Finer ones need more owners than noise hides."""
     return FINE if owners * epsilon >= ENOUGH else COARSE
 
 
 def learn_shared(definition: SharedDefinition, total: NDArray[np.int64], owners: int) -> Ensemble:
-    """The model of the noisy sum (numbers,) of so many owners' statistics."""
+    """Learn a model from the noisy sum (numbers,) of so many owners' statistics."""
     groups = definition.layout
     noise = sqrt(AGGREGATORS) * float(definition.noise_multiplier) * groups.sensitivity
-    constant, weights = solved(groups, total.astype(np.float64), owners, noise)
+    constant, weights = solve_groups(groups, total.astype(np.float64), owners, noise)
     ends = definition.bounded
     return additive_of(
         definition, [weights[table] for table in groups.tables], constant,
@@ -34,9 +34,9 @@ def learn_shared(definition: SharedDefinition, total: NDArray[np.int64], owners:
     )  # fmt: skip
 
 
-def solved(groups: Groups, total: Floats, owners: int, noise: float) -> tuple[Floats, Floats]:
-    """The constant (wide,) and the weights (size, wide) of each group: of the score that is nearest to the answers, in
-    [-1, 1] or labels' corners.
+def solve_groups(groups: Groups, total: Floats, owners: int, noise: float) -> tuple[Floats, Floats]:
+    """Solve for the constant (wide,) and the weights (size, wide) of each group: of the score that is nearest to the
+    answers, in [-1, 1] or labels' corners.
 
     Args:
         total: the noisy sum (numbers,) of the statistics.
@@ -44,12 +44,12 @@ def solved(groups: Groups, total: Floats, owners: int, noise: float) -> tuple[Fl
         noise: standard deviation of each of its numbers.
     """
     counts, answers = groups.moments(total)
-    held = np.diag(counts).copy()
+    sizes = np.diag(counts).copy()
     features = len(groups.features)
     mean = answers.sum(axis=0) / (features * owners)
-    wanted = answers - np.outer(held, mean)
-    centred = counts - np.outer(held, held) / owners
+    wanted = answers - np.outer(sizes, mean)
+    centred = counts - np.outer(sizes, sizes) / owners
     values, vectors = np.linalg.eigh(centred)
     ridge = RIDGE * noise / GRID * sqrt(groups.size)
     weights = vectors @ ((vectors.T @ wanted) / (np.maximum(values, 0) + ridge + 1e-9)[:, np.newaxis])
-    return mean - held @ weights / owners, weights
+    return mean - sizes @ weights / owners, weights

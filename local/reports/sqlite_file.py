@@ -12,8 +12,8 @@ from accountant.errors import LedgerUnavailable
 
 @contextmanager
 def writing(path: Path, tables: str, what: str) -> Iterator[sqlite3.Connection]:
-    """One transaction, alone: committed at the end, and nothing of it where anything is raised. The file is made where
-    it is not there, for its owner alone.
+    """Run one transaction, alone: committed at the end, and nothing of it where anything is raised. The file is made
+    where it is not there, for its owner alone.
 
     Args:
         tables: SQL that is run first; it must leave what is there as it is.

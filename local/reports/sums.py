@@ -39,39 +39,41 @@ class NoisySum:
 
 
 def held_payload(definition: SharedDefinition, aggregator: int, owners: Owners) -> bytes:
-    """The statement that the shares of these owners (owners,) opened."""
+    """Return the statement that the shares of these owners (owners,) opened."""
     return _payload(definition, aggregator, HELD, {"owners": _bits(owners)})
 
 
-def sum_payload(definition: SharedDefinition, aggregator: int, found: NoisySum) -> bytes:
-    """The statement of a noisy sum."""
-    own = {"owners": _bits(found.owners), "share": encode_base64(shares.to_bytes(found.share))}
-    return _payload(definition, aggregator, SUM, own)
+def sum_payload(definition: SharedDefinition, aggregator: int, answer: NoisySum) -> bytes:
+    """Return the statement of a noisy sum."""
+    fields = {"owners": _bits(answer.owners), "share": encode_base64(shares.to_bytes(answer.share))}
+    return _payload(definition, aggregator, SUM, fields)
 
 
 def digest_payload(definition: SharedDefinition, aggregator: int, answer: bytes) -> bytes:
-    """The statement that this signed answer, and no other, will be sent: it is in the log before the answer leaves."""
+    """Return the statement that this signed answer, and no other, will be sent: it is in the log before the answer
+    leaves.
+    """
     return _payload(definition, aggregator, DIGEST, {"answer": hashlib.sha256(answer).hexdigest()})
 
 
 def read_digest(definition: SharedDefinition, aggregator: int, envelope: bytes) -> str:
-    """The sha256 in hex of the answer that an aggregator will send; CertificateInvalid where that one has not signed
-    it, or not of this campaign.
+    """Read the sha256 in hex of the answer that an aggregator will send; CertificateInvalid where that one has not
+    signed it, or not of this campaign.
     """
-    answer = str(_read(definition, aggregator, DIGEST, envelope, ("answer",))["answer"])
+    answer = str(_read_statement(definition, aggregator, DIGEST, envelope, ("answer",))["answer"])
     if not re.fullmatch(r"[0-9a-f]{64}", answer):
         raise CertificateInvalid("digest: must be 64 hexadecimal digits")
     return answer
 
 
 def read_held(definition: SharedDefinition, aggregator: int, envelope: bytes) -> Owners:
-    """Whose shares opened; CertificateInvalid where that aggregator has not signed it, or not of this campaign."""
-    return _owners(definition, _read(definition, aggregator, HELD, envelope, ("owners",)))
+    """Read whose shares opened; CertificateInvalid where that aggregator has not signed it, or not of this campaign."""
+    return _owners(definition, _read_statement(definition, aggregator, HELD, envelope, ("owners",)))
 
 
 def read_sum(definition: SharedDefinition, aggregator: int, envelope: bytes) -> NoisySum:
-    """An aggregator's answer; CertificateInvalid where it has not signed it, or not of this campaign."""
-    body = _read(definition, aggregator, SUM, envelope, ("owners", "share"))
+    """Read an aggregator's answer; CertificateInvalid where it has not signed it, or not of this campaign."""
+    body = _read_statement(definition, aggregator, SUM, envelope, ("owners", "share"))
     try:
         share = shares.from_bytes(decode_base64(exact_text(body["share"], "share")))
     except InputError as error:
@@ -81,15 +83,15 @@ def read_sum(definition: SharedDefinition, aggregator: int, envelope: bytes) -> 
     return NoisySum(_owners(definition, body), share)
 
 
-def total_of(definition: SharedDefinition, said: Mapping[int, bytes]) -> tuple[NDArray[np.int64], int]:
-    """The noisy sum (numbers,) of the statistics, with the noise of both; and of how many owners.
+def add_answers(definition: SharedDefinition, answers: Mapping[int, bytes]) -> tuple[NDArray[np.int64], int]:
+    """Add the answers of both: the noisy sum (numbers,) of the statistics, and of how many owners it is.
 
     WrongState where an aggregator has not answered; CertificateInvalid where the two speak of different owners.
     """
-    missing = [at + 1 for at in range(AGGREGATORS) if at not in said]
+    missing = [at + 1 for at in range(AGGREGATORS) if at not in answers]
     if missing:
         raise WrongState(f"campaign={definition.campaign}: aggregator {missing[0]} has not answered", missing=missing)
-    first, second = (read_sum(definition, at, said[at]) for at in range(AGGREGATORS))
+    first, second = (read_sum(definition, at, answers[at]) for at in range(AGGREGATORS))
     if not np.array_equal(first.owners, second.owners):
         raise CertificateInvalid("sums: the two aggregators speak of different owners")
     return shares.joined(first.share, second.share), int(first.owners.sum())
@@ -107,7 +109,7 @@ def _payload(definition: SharedDefinition, aggregator: int, what: str, own: dict
     return canonical.encode({**head, "predicate": body}, LIMIT)
 
 
-def _read(
+def _read_statement(
     definition: SharedDefinition, aggregator: int, what: str, envelope: bytes, fields: tuple[str, ...]
 ) -> dict[str, Any]:
     payload = dsse.verify(envelope, definition.aggregators[aggregator].signers)

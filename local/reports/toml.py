@@ -10,13 +10,15 @@ from accountant.errors import InputError
 Kind = type | tuple[type, ...]
 
 
-def only(found: dict[str, Any], needed: Mapping[str, Kind], optional: Mapping[str, Kind]) -> dict[str, Any]:
-    """All of `needed`, and nothing beside `optional`, each of its type or of one of its types; InputError else."""
-    known = {**needed, **optional}
-    for name in sorted(needed.keys() - found.keys()):
+def check_settings(
+    settings: dict[str, Any], needed: Mapping[str, Kind], optional: Mapping[str, Kind]
+) -> dict[str, Any]:
+    """Require all of `needed` and nothing beside `optional`, each of its type or one of its types. InputError else."""
+    kinds_by_name = {**needed, **optional}
+    for name in sorted(needed.keys() - settings.keys()):
         raise InputError(f"{name}: is missing")
-    for name, value in found.items():
-        kinds = known.get(name, ())
+    for name, value in settings.items():
+        kinds = kinds_by_name.get(name, ())
         if type(value) not in (kinds if isinstance(kinds, tuple) else (kinds,)):
-            raise InputError(f"{name}: is not a setting, or not of its type; there are {sorted(known)}")
-    return dict(found)
+            raise InputError(f"{name}: is not a setting, or not of its type; there are {sorted(kinds_by_name)}")
+    return dict(settings)

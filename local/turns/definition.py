@@ -20,9 +20,9 @@ from local.turns.stumps import Stumps, stumps_from_json
 
 OWN = {"local-ncc": "centroids", "local-lr": "regression"}  # of learners of lines
 BOOSTED_LEARNERS = ("local-ncc", "local-stump", "local-lr")  # the last one by rounds; without, it asks all at once
-MOST_ROUNDS = 256
+MAX_ROUNDS = 256
 SEATS = 8  # of a round of lines: seven owners learn, the eighth weighs
-MOST_NUMBERS = 150_000  # of all lines together: what is published stays below what an owner reads
+MAX_NUMBERS = 150_000  # of all lines together: what is published stays below what an owner reads
 
 
 @dataclass(frozen=True)
@@ -45,19 +45,15 @@ class BoostedDefinition(Reports):
         self.check_learner(BOOSTED_LEARNERS)
         super().__post_init__()
         least = self.rounds * self.seats
-        if not 1 <= self.rounds <= MOST_ROUNDS or self.owners < least:
-            raise InputError(
-                f"rounds={self.rounds}: must be from 1 to {MOST_ROUNDS}, and have {self.seats} owners each"
-            )
+        if not 1 <= self.rounds <= MAX_ROUNDS or self.owners < least:
+            raise InputError(f"rounds={self.rounds}: must be from 1 to {MAX_ROUNDS}, and have {self.seats} owners each")
         self.basis.check(self.features)
         wanted = None if isinstance(self.basis, Stumps) else self.basis.own
         if OWN.get(self.learner) != wanted:
             raise InputError(f"basis: is not what {self.learner} asks about")
         sums = 1 if self.wide == 1 else len(self.classes)
-        if wanted is not None and self.rounds * sums * sum(feature.bins for feature in self.features) > MOST_NUMBERS:
-            raise InputError(
-                f"rounds={self.rounds}: lines of so many codes are too many; at most {MOST_NUMBERS} in all"
-            )
+        if wanted is not None and self.rounds * sums * sum(feature.bins for feature in self.features) > MAX_NUMBERS:
+            raise InputError(f"rounds={self.rounds}: lines of so many codes are too many; at most {MAX_NUMBERS} in all")
 
     @property
     def turns(self) -> int:
@@ -75,29 +71,29 @@ class BoostedDefinition(Reports):
         return 1 if self.steps == 1 else SEATS
 
     def weighs(self, turn: int) -> bool:
-        """Whether owners of a turn say how often the newest voter is right, and not what the next one is."""
+        """Return whether owners of a turn say how often the newest voter is right, and not what the next one is."""
         return self.steps == 2 and turn % 2 == 0
 
     def turns_of(self, owners: NDArray[np.int64]) -> NDArray[np.int64]:
-        """From 1, (n,): the one turn in which each of these owners is asked."""
+        """Return the one turn, from 1, in which each of these owners (n,) is asked."""
         place = owners % (self.rounds * self.seats)
         turns = place // self.seats * self.steps + 1 + (self.steps - 1) * (place % self.seats == SEATS - 1)
         return np.asarray(turns, np.int64)
 
     def turn_of(self, owner: int) -> int:
-        """From 1: the one turn in which this owner is asked."""
+        """Return the one turn, from 1, in which this owner is asked."""
         return int(self.turns_of(np.array([owner]))[0])
 
     def asked_in(self, turn: int) -> int:
-        """How many owners are asked in a turn."""
+        """Return how many owners are asked in a turn."""
         return int(np.count_nonzero(self.turns_of(np.arange(self.owners)) == turn))
 
-    def settled(self, turn: int) -> int:
-        """The last turn, up to this one, after which every voter has been weighed; 0 where there is none."""
+    def last_settled(self, turn: int) -> int:
+        """Return the last turn, up to this one, after which every voter has been weighed; 0 where there is none."""
         return turn - turn % self.steps
 
     def least_in(self, turn: int) -> int:
-        """Below so many reports of a turn it cannot end: its share of `least`, one at least."""
+        """Return how few reports of a turn can end it: its share of `least`, one at least."""
         return max(1, self.asked_in(turn) * self.least // self.owners)
 
     @property
@@ -106,18 +102,18 @@ class BoostedDefinition(Reports):
         return self.basis.dimension(self.wide)
 
     def mechanism_in(self, turn: int) -> OneOfK:
-        """What an owner of a turn draws by; of the same price whatever the turn is."""
+        """Return what an owner of a turn draws by. Its price is the same in every turn."""
         return OneOfK(self.epsilon, 2, 1) if self.weighs(turn) else self.mechanism
 
     @property
     def parameters(self) -> dict[str, str | int | bool | None]:
         """What the reservation, and so the certificate, says of it."""
-        own = {"rounds": self.rounds, "turns": self.turns, "dimension": self.dimension}
-        return {**super().parameters, **own}
+        parameters = {"rounds": self.rounds, "turns": self.turns, "dimension": self.dimension}
+        return {**super().parameters, **parameters}
 
     @classmethod
     def of(cls, common: dict[str, Any], body: Mapping[str, Any]) -> BoostedDefinition:
-        """From what every campaign says, and the fields of its own."""
+        """Make the definition from what every campaign says and the fields of its own."""
         return cls(
             **common,
             seed=str(body["seed"]),

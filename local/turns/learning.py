@@ -30,18 +30,18 @@ UNKNOWN = 1  # the weight of a line that was not weighed yet
 
 
 def ensemble_of(definition: BoostedDefinition, so_far: SoFar) -> Ensemble:
-    """The model of these voters: the answer is the class of the highest F, and log odds are 2 F."""
+    """Make the model of these voters: the answer is the class of the highest F, and log odds are 2 F."""
     head, link = (definition.features, definition.target, definition.classes), 2 / UNIT
     if isinstance(definition.basis, Lines):
-        return LineEnsemble(*head, tuple(each for each in so_far.voters if isinstance(each, Line | Choice)), link)
-    votes = [each.votes() if isinstance(each, Stump) else (each,) for each in so_far.voters]
+        return LineEnsemble(*head, tuple(voter for voter in so_far.voters if isinstance(voter, Line | Choice)), link)
+    votes = [voter.votes() if isinstance(voter, Stump) else (voter,) for voter in so_far.voters]
     return VotingEnsemble(*head, tuple(vote for of in votes for vote in of if isinstance(vote, Vote)), link)
 
 
 def next_document(
     definition: BoostedDefinition, turn: int, document: bytes, owners: NDArray[np.int64], reports: NDArray[np.int64]
 ) -> bytes:
-    """What is published after a turn: the ensemble.json so far, by whose digest the log and the auditor go.
+    """Make what is published after a turn: the ensemble.json so far, by whose digest the log and the auditor go.
 
     Args:
         document: what was published before it.
@@ -53,22 +53,24 @@ def next_document(
     classes = len(definition.classes)
     so_far, basis = read_so_far(document, definition.features, definition.classes), definition.basis
     if definition.weighs(turn):
-        so_far = so_far.weighed(alpha_of(definition, turn, reports))
+        so_far = so_far.with_alpha(alpha_of(definition, turn, reports))
     else:
         mean, deviation = mean_of(definition, owners, reports)
-        found: tuple[Voter, ...]
+        voters: tuple[Voter, ...]
         if isinstance(basis, Lines):
-            found = (basis.line_of(mean, UNKNOWN, classes),)
+            voters = (basis.line_of(mean, UNKNOWN, classes),)
         else:
-            found = next_votes(basis, mean, deviation) if classes == 2 else next_stumps(basis, mean, deviation, classes)
-        so_far = replace(so_far, voters=(*so_far.voters, *found))
+            voters = (
+                next_votes(basis, mean, deviation) if classes == 2 else next_stumps(basis, mean, deviation, classes)
+            )
+        so_far = replace(so_far, voters=(*so_far.voters, *voters))
     return ensemble_bytes(ensemble_of(definition, so_far))
 
 
 def mean_of(
     definition: BoostedDefinition, owners: NDArray[np.int64], reports: NDArray[np.int64]
 ) -> tuple[Floats, float]:
-    """The unbiased estimate (dimension,) of the mean of own vectors, and the deviation of its noise, a number."""
+    """Estimate the mean (dimension,) of own vectors without bias, and the deviation of its noise."""
     dimension, candidates = definition.dimension, definition.candidates
     gain = float(gains(dimension, candidates, float(definition.epsilon))[definition.favoured - 1])
     mean = mean_of_reports(bytes.fromhex(definition.seed), owners, reports, candidates, dimension, gain)
@@ -85,18 +87,18 @@ def half_log_odds(edge: float, classes: int) -> float:
 
 
 def alpha_of(definition: BoostedDefinition, turn: int, reports: NDArray[np.int64]) -> float:
-    """The alpha of the newest line, at most CAP; 0 where it is not right more often than a guess is.
+    """Return the alpha of the newest line, at most CAP; 0 where it is not right more often than a guess is.
 
     A report is 1 with chance (1 + (2 r - 1) (high - low) / (high + low)) / 2 of the mechanism's two weights, on the
     average, r how often the line is right in the weights.
     """
     high, low = definition.mechanism_in(turn).weights
-    right, wide = (1 + (2 * float(reports.mean()) - 1) * (high + low) / (high - low)) / 2, definition.wide
-    return half_log_odds(((wide + 1) * right - 1) / wide, wide + 1)
+    share_right, wide = (1 + (2 * float(reports.mean()) - 1) * (high + low) / (high - low)) / 2, definition.wide
+    return half_log_odds(((wide + 1) * share_right - 1) / wide, wide + 1)
 
 
 def next_votes(basis: Stumps, mean: Floats, deviation: float) -> tuple[Vote, ...]:
-    """The best stumps of two classes by the mean (dimension,) of own vectors; none where noise hides all.
+    """Find the best stumps of two classes by the mean (dimension,) of own vectors; none where noise hides all.
 
     The mean is how far each vote is right in the weights so far, its edge, over the root of the dimension; alpha is
     after one deviation of the noise, which the choice of the best favours.
@@ -111,7 +113,7 @@ def next_votes(basis: Stumps, mean: Floats, deviation: float) -> tuple[Vote, ...
 
 
 def next_stumps(basis: Stumps, mean: Floats, deviation: float, classes: int) -> tuple[Stump, ...]:
-    """The same of three classes or more: of each test the class to vote for where it holds, and elsewhere.
+    """Do the same for three classes or more: of each test the class to vote for where it holds, and elsewhere.
 
     Of the mean, q_0 is of everybody and q_j of a test, over the root of how many these are. A stump for class a where
     test j holds and b elsewhere has the edge ((q_0 + q_j) . a + (q_0 - q_j) . b) / 2, a and b corners, and, whatever

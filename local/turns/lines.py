@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from accountant.errors import InputError
 from accountant.formats.canonical import JSON, exact_integer, exact_object
 from local.reports.coordinates import GRID, Coordinates, coordinates_from_json, embedding_width
-from local.reports.corners import corners, together
-from local.reports.statistics import regression
+from local.reports.corners import corners, multiply_by_corners
+from local.reports.statistics import fit_regression
 from local.turns.weights import Floats, Owned
 from models.features.features import Feature, NumericFeature
 from models.parts.lines import LARGEST, Choice, Line
@@ -35,7 +35,7 @@ class Lines:
     radius: int
 
     def dimension(self, wide: int) -> int:
-        """Of an owner's own vector, where a label is of so many numbers."""
+        """Return how many numbers an owner's own vector has, where a label is of so many numbers."""
         size = self.coordinates.size
         return size + (size + 1) * wide if self.own == "centroids" else (size + 1) * wide
 
@@ -45,27 +45,28 @@ class Lines:
         return LEAST_ROWS[self.own]
 
     def check(self, features: Sequence[Feature]) -> None:
-        """InputError where it is not of these features, or asks for what is not known."""
+        """Raise InputError where it is not of these features, or asks for what is not known."""
         if self.own not in LEAST_ROWS or not 0 < self.radius < 1 << 40 or self.coordinates.features != tuple(features):
             raise InputError(f"basis: own must be one of {', '.join(LEAST_ROWS)}, its radius above 0")
 
     def vectors(self, features: Sequence[Feature], codes: Sequence[NDArray[Any]], of: Owned) -> Floats:
-        """Own vectors (owners, dimension), in the weights; of lengths that are cut to 1 later."""
+        """Compute own vectors (owners, dimension), in the weights; of lengths that are cut to 1 later."""
         z = self.coordinates.of(codes)
         if self.own == "centroids":
-            both = [of.total(together(z, of.y)), PLAIN * of.total(z), PLAIN * of.total(of.y)]
+            both = [of.total(multiply_by_corners(z, of.y)), PLAIN * of.total(z), PLAIN * of.total(of.y)]
             return np.concatenate(both, axis=1) * GRID / self.radius
-        known, ends = np.concatenate([z, np.ones((len(z), 1))], axis=1), np.cumsum(of.rows)
-        found = []
+        columns, ends = np.concatenate([z, np.ones((len(z), 1))], axis=1), np.cumsum(of.rows)
+        vectors = []
         for end, n, size, fitting in zip(ends, of.rows, of.size, of.fitting, strict=True):
-            here = slice(end - n, end)
-            theta = regression(known[here], of.y[here], of.share[here] * fitting)
+            own_rows = slice(end - n, end)
+            theta = fit_regression(columns[own_rows], of.y[own_rows], of.share[own_rows] * fitting)
             length = float(np.linalg.norm(theta))
-            found.append(size * theta / (length if isfinite(length) and length > 0 else 1.0))
-        return np.array(found)
+            vectors.append(size * theta / (length if isfinite(length) and length > 0 else 1.0))
+        return np.array(vectors)
 
     def line_of(self, mean: Floats, weight: int, classes: int = 2) -> Line | Choice:
-        """The voter of this mean (dimension,) of own vectors: the nearest centroid, or the class in the mean direction.
+        """Make the voter of this mean (dimension,) of own vectors: the nearest centroid, or the class in the mean
+        direction.
 
         Its integers are as fine as exported models add exactly.
         """
@@ -74,8 +75,8 @@ class Lines:
         if self.own == "centroids":
             sums = mean * self.radius / GRID
             turned, plain = sums[: size * wide].reshape(size, wide) @ table, sums[size * wide :][:size] / PLAIN
-            held = np.clip(1 + wide * (sums[-wide:] / PLAIN @ table), 1 - FURTHEST, 1 + wide * FURTHEST)
-            along = (plain[:, np.newaxis] + wide * turned) / held  # centroids (size, classes)
+            counts = np.clip(1 + wide * (sums[-wide:] / PLAIN @ table), 1 - FURTHEST, 1 + wide * FURTHEST)
+            along = (plain[:, np.newaxis] + wide * turned) / counts  # centroids (size, classes)
             shift = -np.square(along).sum(axis=0) / 2
         else:
             along, shift = mean.reshape(size + 1, wide)[:-1] @ table, mean.reshape(size + 1, wide)[-1] @ table
@@ -91,27 +92,27 @@ class Lines:
         return Line(weight, start[0], lines[0]) if classes == 2 else Choice(weight, start, lines)
 
     def to_json(self) -> dict[str, JSON]:
-        """Inverse: `lines_from_json`."""
+        """Return the basis as JSON. Inverse: `lines_from_json`."""
         return {**self.coordinates.to_json(), "own": self.own, "radius": self.radius}
 
 
 def lines_from_json(features: tuple[Feature, ...], body: Any) -> Lines:
-    """Inverse of `Lines.to_json`; InputError for anything else."""
-    found: Mapping[str, Any] = exact_object(body, ("weights", "offset", "own", "radius"), "basis")
-    coordinates = coordinates_from_json(features, {name: found[name] for name in ("weights", "offset")})
-    return Lines(coordinates, str(found["own"]), exact_integer(found["radius"], "radius"))
+    """Read what `Lines.to_json` wrote. InputError for anything else."""
+    fields: Mapping[str, Any] = exact_object(body, ("weights", "offset", "own", "radius"), "basis")
+    coordinates = coordinates_from_json(features, {name: fields[name] for name in ("weights", "offset")})
+    return Lines(coordinates, str(fields["own"]), exact_integer(fields["radius"], "radius"))
 
 
 def plain_coordinates(features: Sequence[Feature]) -> Coordinates:
-    """Every number of the features' embeddings by itself: from the schema alone."""
+    """Take every number of the features' embeddings by itself: from the schema alone."""
     widths = sum(map(embedding_width, features))
     weights = GRID * np.eye(widths, dtype=np.int64)
     return Coordinates(tuple(features), tuple(tuple(map(int, row)) for row in weights), (0,) * widths)
 
 
 def radius_for(coordinates: Coordinates, codes: Sequence[NDArray[Any]] | None) -> int:
-    """A public length for `centroids`: the median of one public row; without these, of a row whose numbers are uniform
-    in their ranges.
+    """Choose a public length for `centroids`: the median of one public row; without these, of a row whose numbers are
+    uniform in their ranges.
     """
     if codes is None:
         parts = (1 / 3 if isinstance(feature, NumericFeature) else 1.0 for feature in coordinates.features)

@@ -13,15 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountant.errors import InputError
-from local.reports.corners import standing
+from local.reports.corners import as_corners
 from local.reports.directions import directions, scores
 from local.turns.definition import BoostedDefinition
 from local.turns.so_far import SoFar, sides
-from local.turns.weights import Floats, coins, directed, owned
+from local.turns.weights import Floats, coins, turn_into_directions, weigh_rows
 
 
 def check_turn(definition: BoostedDefinition, turn: int, so_far: SoFar) -> None:
-    """InputError where a turn that weighs has no voter to weigh. Public: no owner's row has a part in it."""
+    """Raise InputError where a turn that weighs has no voter to weigh. Public: no owner's row has a part in it."""
     if definition.weighs(turn) and not so_far.voters:
         raise InputError(f"turn {turn}: has no voter to weigh")
 
@@ -30,8 +30,8 @@ def scores_in(
     definition: BoostedDefinition, turn: int, codes: Sequence[NDArray[Any]], y: Floats, rows: NDArray[np.int64],
     so_far: SoFar, owners: NDArray[np.int64], fits: NDArray[np.bool_] | None = None,
 ) -> NDArray[np.int64]:  # fmt: skip
-    """Scores (owners, K) of owners of these numbers (owners,), who hold `rows` (owners,) rows each, one by one; of an
-    owner of whose rows too few fit those of no rows.
+    """Compute the scores (owners, K) of owners of these numbers (owners,), who hold `rows` (owners,) rows each, one by
+    one; of an owner of whose rows too few fit those of no rows.
 
     Where a turn learns, the scores are how near each of an owner's public vectors is to its own. Where it weighs, they
     are 0 and 1: whether the newest voter is right on the owner's rows, by a public coin of its share of them.
@@ -42,13 +42,13 @@ def scores_in(
         so_far: what was published before the turn; `check_turn` has found it good for that.
         fits: which rows count (n,); None: all of them.
     """
-    features, seed, y, wide = definition.features, bytes.fromhex(definition.seed), standing(y), definition.wide
+    features, seed, y, wide = definition.features, bytes.fromhex(definition.seed), as_corners(y), definition.wide
     coin, weighs = coins(seed, owners), definition.weighs(turn)
-    known = so_far.before_last() if weighs else so_far
-    of = owned(y, rows, known.margins(features, codes), known.log_mass, definition.basis.least_rows, fits)
+    voters = so_far.before_last() if weighs else so_far
+    of = weigh_rows(y, rows, voters.margins(features, codes), voters.log_mass, definition.basis.least_rows, fits)
     if weighs:
         edge = of.total((y * sides(so_far.voters[-1], features, codes, wide + 1)).sum(axis=1))
-        right = coin < (1 + wide * edge) / (wide + 1)
-        return np.stack([~right, right], axis=1).astype(np.int64)
-    own = directed(definition.basis.vectors(features, codes, of), coin)
-    return scores(directions(seed, owners, definition.candidates, definition.dimension), own)
+        is_right = coin < (1 + wide * edge) / (wide + 1)
+        return np.stack([~is_right, is_right], axis=1).astype(np.int64)
+    vectors = turn_into_directions(definition.basis.vectors(features, codes, of), coin)
+    return scores(directions(seed, owners, definition.candidates, definition.dimension), vectors)

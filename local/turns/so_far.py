@@ -23,7 +23,7 @@ from models.parts.votes import Test, Vote, holds
 Floats = NDArray[np.float64]
 UNIT = 1024  # of a weight: a voter of so much has an alpha of 1
 HEAVIEST = 1 << 31  # of a voter's weight; an alpha is at most 1
-MOST_VOTERS = 1 << 12
+MAX_VOTERS = 1 << 12
 NOTHING = b""
 
 
@@ -41,7 +41,9 @@ class Stump:
     fails: int
 
     def votes(self) -> tuple[Vote, ...]:
-        """As the voting form has it, which adds a vote where a test holds and takes as much away where it does not."""
+        """Return the votes of the voting form, which adds a vote where a test holds and takes as much away where it
+        does not.
+        """
         asks, half = (self.test, self.feature, self.code), self.weight // 2
         return (
             Vote(*asks, half, self.holds),
@@ -74,8 +76,8 @@ class SoFar:
         return float(np.sum(parts))
 
     def margins(self, features: Sequence[Feature], codes: Sequence[NDArray[Any]]) -> Floats:
-        """F (n, K - 1) of codes, one array (n,) a feature: the product with a class's corner is how far that class is
-        above the mean of all, as a logarithm; of two classes F is above 0 for the second.
+        """Compute F (n, K - 1) of codes, one array (n,) a feature: the product with a class's corner is how far that
+        class is above the mean of all, as a logarithm; of two classes F is above 0 for the second.
         """
         total = np.zeros((len(codes[0]), self.classes - 1))
         for voter in self.voters:
@@ -84,18 +86,20 @@ class SoFar:
         return total
 
     def before_last(self) -> SoFar:
-        """Without the newest, of which it is not known yet what it is worth."""
+        """Return the ensemble without the newest voter, whose worth is not known yet."""
         return replace(self, voters=self.voters[:-1])
 
-    def weighed(self, alpha: float) -> SoFar:
-        """With this alpha for the newest, which has to be a line; without it where that comes to nothing."""
+    def with_alpha(self, alpha: float) -> SoFar:
+        """Return the ensemble with this alpha for the newest voter, a line; without that voter where it comes to
+        nothing.
+        """
         weight, last = round(alpha * UNIT), self.voters[-1]
-        kept = [replace(last, weight=weight)] if weight > 0 else []
-        return replace(self, voters=(*self.voters[:-1], *kept))
+        newest = [replace(last, weight=weight)] if weight > 0 else []
+        return replace(self, voters=(*self.voters[:-1], *newest))
 
 
 def sides(voter: Voter, features: Sequence[Feature], codes: Sequence[NDArray[Any]], classes: int = 2) -> Floats:
-    """Corners (n, K - 1) of the classes that a voter says, where its weight is above 0: +-1 of two."""
+    """Return the corners (n, K - 1) of the classes that a voter says, where its weight is above 0: +-1 of two."""
     if isinstance(voter, Choice):
         return corners(classes)[voter.chosen(codes)]
     if isinstance(voter, Stump):
@@ -108,7 +112,7 @@ def sides(voter: Voter, features: Sequence[Feature], codes: Sequence[NDArray[Any
 
 
 def read_so_far(document: bytes, features: Sequence[Feature], classes: Sequence[object] = ("", "")) -> SoFar:
-    """Of an ensemble.json of votes or lines for these classes. InputError where it is none."""
+    """Read an ensemble.json of votes or lines for these classes. InputError where it is none."""
     count = len(classes)
     if document == NOTHING:
         return SoFar((), count)
@@ -119,38 +123,40 @@ def read_so_far(document: bytes, features: Sequence[Feature], classes: Sequence[
         if len(body["classes"]) != count:
             raise InputError(f"ensemble: must tell {count} classes apart")
         if body["type"] == "lines":
-            return _checked(SoFar(tuple(line_from_json(each, features, count) for each in body["lines"]), count))
+            return _check_weights(SoFar(tuple(line_from_json(line, features, count) for line in body["lines"]), count))
         if body["type"] != "voting":
             raise InputError("ensemble: must be of votes or lines")
-        votes = [Vote(*each) for each in body["votes"]]
+        votes = [Vote(*line) for line in body["votes"]]
         for vote in votes:
             numbers = vote.feature, vote.code, vote.weight, vote.output
-            known = all(type(each) is int for each in numbers) and vote.test in ("above", "is", "always")
-            known = known and 0 <= vote.output < (1 if count == 2 else count)
-            if not (known and 0 <= vote.feature < len(features) and 0 <= vote.code < features[vote.feature].bins):
+            is_valid = all(type(line) is int for line in numbers) and vote.test in ("above", "is", "always")
+            is_valid = is_valid and 0 <= vote.output < (1 if count == 2 else count)
+            if not (is_valid and 0 <= vote.feature < len(features) and 0 <= vote.code < features[vote.feature].bins):
                 raise InputError("ensemble: has a vote that is none")
-        return _checked(SoFar(tuple(votes if count == 2 else _stumps(votes)), count))
+        return _check_weights(SoFar(tuple(votes if count == 2 else _stumps_of_votes(votes)), count))
     except InputError:
         raise
     except Exception as error:  # of a stranger's making, read before any row is looked at
         raise InputError(f"ensemble: cannot be read ({type(error).__name__})") from None
 
 
-def _checked(found: SoFar) -> SoFar:
-    """InputError where a voter weighs more than any ever does: its logarithms stay finite for all owners' rows."""
-    if any(abs(voter.weight) > HEAVIEST for voter in found.voters) or len(found.voters) > MOST_VOTERS:
-        raise InputError(f"ensemble: has a voter that weighs more than {HEAVIEST}, or more than {MOST_VOTERS} voters")
-    return found
+def _check_weights(so_far: SoFar) -> SoFar:
+    """Raise InputError where a voter weighs more than any ever does: its logarithms stay finite for all owners'
+    rows.
+    """
+    if any(abs(voter.weight) > HEAVIEST for voter in so_far.voters) or len(so_far.voters) > MAX_VOTERS:
+        raise InputError(f"ensemble: has a voter that weighs more than {HEAVIEST}, or more than {MAX_VOTERS} voters")
+    return so_far
 
 
-def _stumps(votes: list[Vote]) -> list[Stump]:
-    """The stumps of which these are the votes; InputError where they are of none."""
-    found = []
+def _stumps_of_votes(votes: list[Vote]) -> list[Stump]:
+    """Return the stumps that these votes are made of; InputError where they are of none."""
+    stumps = []
     for start in range(0, len(votes), 4):
-        first, *others = votes[start : start + 4]
-        fails = others[0].output if others else 0
+        first, *rest = votes[start : start + 4]
+        fails = rest[0].output if rest else 0
         stump = Stump(first.test, first.feature, first.code, 2 * first.weight, first.output, fails)
-        if list(stump.votes()) != [first, *others] or stump.weight <= 0:
+        if list(stump.votes()) != [first, *rest] or stump.weight <= 0:
             raise InputError("ensemble: has votes that are no stump's")
-        found.append(stump)
-    return found
+        stumps.append(stump)
+    return stumps

@@ -29,27 +29,27 @@ ALL_AT_ONCE: dict[str, Any] = {"ensemble": None}
 
 
 def turn_of(home: Home, job: int) -> int:
-    """The turn whose owners are asked; one more than there are, once all have ended."""
+    """Return the turn whose owners are asked; one more than there are, once all have ended."""
     return len(entries.rounds_of(home.ledger, job)) + 1
 
 
 def document_after(folder: Path, turn: int) -> bytes:
-    """What was published after a turn; NOTHING after turn 0."""
+    """Read what was published after a turn; NOTHING after turn 0."""
     return (folder / "turns" / f"{turn}.json").read_bytes() if turn else NOTHING
 
 
-def of_turn(
+def reports_of_turn(
     definition: BoostedDefinition, reports: ReportStore, turn: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The owners (n,) of a turn who have answered, and their reports (n,)."""
+    """Return the owners (n,) of a turn who have answered, and their reports (n,)."""
     owners, values = reports.all()
-    here = definition.turns_of(owners) == turn
-    return owners[here], values[here]
+    of_this_turn = definition.turns_of(owners) == turn
+    return owners[of_this_turn], values[of_this_turn]
 
 
-def offered(home: Home, folder: Path, job: int) -> tuple[dict[str, Any], int | None]:
-    """What the owners of the turn have to know: the turn and what was published before it; and the entry that says so,
-    None before the first has ended.
+def offer_turn(home: Home, folder: Path, job: int) -> tuple[dict[str, Any], int | None]:
+    """Return what the owners of the turn have to know: the turn and what was published before it; and the entry that
+    says so, None before the first has ended.
     """
     ended = entries.rounds_of(home.ledger, job)
     if not ended:
@@ -58,7 +58,9 @@ def offered(home: Home, folder: Path, job: int) -> tuple[dict[str, Any], int | N
 
 
 def state_of(home: Home, job: int, definition: Question, reports: ReportStore) -> dict[str, Any]:
-    """The turn that is being asked, of how many, and how many of its owners have answered; of no turns, 0 of each."""
+    """Return the turn that is being asked, of how many, and how many of its owners have answered; of no turns, 0 of
+    each.
+    """
     if not isinstance(definition, BoostedDefinition):
         return {"rounds": 0, "turns": 0, "turn": 0, "turn_reports": 0, "turn_least": 0}
     turn = min(turn_of(home, job), definition.turns)
@@ -66,19 +68,19 @@ def state_of(home: Home, job: int, definition: Question, reports: ReportStore) -
         "rounds": definition.rounds,
         "turns": definition.turns,
         "turn": turn,
-        "turn_reports": len(of_turn(definition, reports, turn)[0]),
+        "turn_reports": len(reports_of_turn(definition, reports, turn)[0]),
         "turn_least": definition.least_in(turn),
     }
 
 
 def is_full(definition: BoostedDefinition, reports: ReportStore) -> bool:
-    """Whether every owner of the turn has answered."""
+    """Return whether every owner of the turn has answered."""
     turn = reports.due()
     return turn <= definition.turns and reports.since_turn() >= definition.asked_in(turn)
 
 
 def is_cut(home: Home, job: int, definition: Question, reports: ReportStore) -> bool:
-    """Whether somebody began to end a turn, and has not: another process is at it, or was killed."""
+    """Return whether somebody began to end a turn, and has not: another process is at it, or was killed."""
     return isinstance(definition, BoostedDefinition) and reports.due() > turn_of(home, job)
 
 
@@ -87,13 +89,13 @@ def end_last(home: Home, folder: Path, job: int, definition: BoostedDefinition, 
     turn = turn_of(home, job)
     if turn > definition.turns or entries.entry_of(home.ledger, job, entries.CLOSED) is not None:
         return
-    if len(of_turn(definition, reports, turn)[0]) >= definition.least_in(turn):
+    if len(reports_of_turn(definition, reports, turn)[0]) >= definition.least_in(turn):
         end_turn(home, folder, job, definition, reports)
 
 
 def last_model(home: Home, folder: Path, job: int, definition: BoostedDefinition) -> Ensemble | None:
-    """What was published when the last voter had been weighed, to be released; None where nothing was learnt."""
-    document = document_after(folder, definition.settled(turn_of(home, job) - 1))
+    """Return what was published when the last voter had been weighed, to be released; None where nothing was learnt."""
+    document = document_after(folder, definition.last_settled(turn_of(home, job) - 1))
     if not read_so_far(document, definition.features, definition.classes).voters:
         return None
     return ensemble_from_bytes(document)
@@ -107,14 +109,14 @@ def end_turn(home: Home, folder: Path, job: int, definition: BoostedDefinition, 
     turn = turn_of(home, job)
     if turn > definition.turns:
         raise WrongState(f"campaign={definition.campaign}: all its {definition.turns} turns are over; close it")
-    count, least = len(of_turn(definition, reports, turn)[0]), definition.least_in(turn)
+    count, least = len(reports_of_turn(definition, reports, turn)[0]), definition.least_in(turn)
     if count < least:
         raise WrongState(
             f"campaign={definition.campaign}: {count} owners have answered in turn {turn}, and it needs {least}; wait, "
             "close it, or give it up"
         )
     reports.end(turn)
-    owners, values = of_turn(definition, reports, turn)
+    owners, values = reports_of_turn(definition, reports, turn)
     document = next_document(definition, turn, document_after(folder, turn - 1), owners, values)
     (folder / "turns").mkdir(mode=0o700, exist_ok=True)
     replace_file(folder / "turns" / f"{turn}.json", document, PRIVATE, alone=True)

@@ -32,13 +32,13 @@ class Owned:
     fitting: Floats
 
     def total(self, values: Floats) -> Floats:
-        """Sums (owners, ...) of each owner's `values` (n, ...) in their shares, times the owner's size."""
+        """Return the sums (owners, ...) of each owner's `values` (n, ...) in their shares, times the owner's size."""
         spread = self.share.reshape(-1, *[1] * (values.ndim - 1))
         sums = np.add.reduceat(values * spread, _starts(self.rows), axis=0)
         return np.asarray(sums * self.size.reshape(-1, *[1] * (values.ndim - 1)), np.float64)
 
 
-def owned(
+def weigh_rows(
     y: Floats, rows: NDArray[np.int64], margins: Floats, log_mass: float, least: int = 1,
     fits: NDArray[np.bool_] | None = None,
 ) -> Owned:  # fmt: skip
@@ -52,9 +52,9 @@ def owned(
     """
     counts = np.ones(len(y)) if fits is None else fits.astype(np.float64)
     weight = counts * np.exp(np.clip(-(y * margins).sum(axis=1) - log_mass, -STEEPEST, STEEPEST))
-    whole, fitting = np.add.reduceat(weight, _starts(rows)), np.add.reduceat(counts, _starts(rows))
-    size = np.where(fitting >= least, np.minimum(whole / np.maximum(fitting, 1.0), 1.0), 0.0)
-    return Owned(y, rows, weight / np.repeat(np.where(whole > 0, whole, 1.0), rows), size, fitting)
+    totals, fitting = np.add.reduceat(weight, _starts(rows)), np.add.reduceat(counts, _starts(rows))
+    size = np.where(fitting >= least, np.minimum(totals / np.maximum(fitting, 1.0), 1.0), 0.0)
+    return Owned(y, rows, weight / np.repeat(np.where(totals > 0, totals, 1.0), rows), size, fitting)
 
 
 def _starts(rows: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -62,18 +62,18 @@ def _starts(rows: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def coins(seed: bytes, owners: NDArray[np.int64]) -> Floats:
-    """A public number of [0, 1) for each owner (owners,), the same on every machine; of multiples of 2^-53."""
+    """Derive a public number of [0, 1) for each owner (owners,), the same on every machine; of multiples of 2^-53."""
     heads = [hashlib.sha256(seed + b" coin " + int(owner).to_bytes(8, "big")).digest()[:8] for owner in owners]
     return (np.frombuffer(b"".join(heads), ">u8") >> np.uint64(11)).astype(np.float64) / 2**53
 
 
-def directed(vectors: Floats, coin: Floats) -> Floats:
-    """Vectors (owners, D) of lengths L at most 1 -> unit vectors: the same way where the coin is below (1 + L) / 2,
-    else the opposite. On the average over coins they are the vectors themselves, lengths included. Longer ones are cut
-    to 1; what is not finite is 0.
+def turn_into_directions(vectors: Floats, coin: Floats) -> Floats:
+    """Turn vectors (owners, D) of lengths L at most 1 into unit vectors: the same way where the coin is below (1 + L) /
+    2, else the opposite. On the average over coins they are the vectors themselves, lengths included. Longer ones are
+    cut to 1; what is not finite is 0.
     """
-    known = np.clip(np.where(np.isfinite(vectors), vectors, 0.0), -LONGEST, LONGEST)
-    length = np.linalg.norm(known, axis=1)
+    finite = np.clip(np.where(np.isfinite(vectors), vectors, 0.0), -LONGEST, LONGEST)
+    length = np.linalg.norm(finite, axis=1)
     safe = np.where(np.isfinite(length) & (length > 0), length, 1.0)
     side = np.where(coin < (1 + np.minimum(safe, 1.0)) / 2, 1.0, -1.0)
-    return np.asarray(known / safe[:, np.newaxis] * side[:, np.newaxis], np.float64)
+    return np.asarray(finite / safe[:, np.newaxis] * side[:, np.newaxis], np.float64)

@@ -29,7 +29,7 @@ from local.reports.coordinates import Coordinates
 from local.reports.definition import Definition
 from local.reports.directions import directions, gains, scores
 from local.reports.groups import Groups
-from local.reports.learning import CANDIDATES, coordinates_for, ensemble_of, favoured_for, learn
+from local.reports.learning import CANDIDATES, coordinates_for, ensemble_of, favoured_for, learn_from_reports
 from local.reports.shared import Aggregator, SharedDefinition, multiplier_for
 from local.reports.shared_learning import groups_for, learn_shared
 from local.reports.statistics import own_vectors
@@ -103,7 +103,7 @@ def _synthetic_run(
     definition = defined(learner, coordinates, epsilon, owners, ("a", "b"))
     z = coordinates.of([code[held] for code in codes])
     own = own_vectors(learner, z, y[held].astype(float), np.full(owners, each))
-    model = learn(definition, np.arange(owners), simulate(definition, own))
+    model = learn_from_reports(definition, np.arange(owners), simulate(definition, own))
     answers = model.coded_scores([code[test] for code in codes])[:, 0]
     return float(np.mean((answers > 0) != (y[test] > 0)))
 
@@ -131,7 +131,7 @@ def adult(runs: int) -> None:
             definition = defined("local-linear", coordinates, epsilon, len(held), schema.classes)
             own = own_vectors("local-linear", coordinates.of([code[held] for code in codes]),
                               np.where(labels[held], 1.0, -1.0), np.ones(len(held), np.int64))  # fmt: skip
-            model = learn(definition, np.arange(len(held)), simulate(definition, own))
+            model = learn_from_reports(definition, np.arange(len(held)), simulate(definition, own))
             found.append(roc_auc_score(truth, model.coded_scores(held_out)[:, 0]))
             exact = roc_auc_score(truth, ensemble_of(definition, own.mean(axis=0)).coded_scores(held_out)[:, 0])
         print(f"adult local-linear epsilon {epsilon}: AUROC {np.mean(found):.3f} +- {np.std(found):.3f}; "
@@ -185,7 +185,7 @@ def million() -> None:
     own = own_vectors("local-linear", rng.standard_normal((owners, coordinates.size)), rng.choice([-1.0, 1.0], owners),
                       np.ones(owners, np.int64))  # fmt: skip
     start = time.perf_counter()
-    learn(definition, np.arange(owners), simulate(definition, own))
+    learn_from_reports(definition, np.arange(owners), simulate(definition, own))
     took, most = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(f"1e6 owners: {took:.0f} s, {most:.2f} GB at most, {coordinates.size} directions")
 

@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from accountant.noise.mechanisms import DiscreteGaussian
 from accountant.privacy.budget import Budget
 from local.reports.groups import GRID, LABEL, Groups
-from local.reports.learning import coordinates_for, learn
+from local.reports.learning import coordinates_for, learn_from_reports
 from local.reports.shared import AGGREGATORS, Aggregator, SharedDefinition, multiplier_for
 from local.reports.shared_learning import groups_for, learn_shared
 from local.reports.statistics import own_vectors
@@ -55,7 +55,7 @@ def one_round(data: LocalSet, learner: str, rows: int, each: int, epsilon: float
     definition = defined(learner, coordinates, epsilon, owners, ("a", "b"))
     z = coordinates.of(codes_of(features, X))
     own = own_vectors(learner, z, y.astype(np.float64), np.full(owners, each))
-    return error_of(learn(definition, np.arange(owners), simulate(definition, own)), features, data)
+    return error_of(learn_from_reports(definition, np.arange(owners), simulate(definition, own)), features, data)
 
 
 def summed(layout: Groups, codes: list[NDArray[np.uint16]], y: Floats, each: int) -> NDArray[np.int64]:

@@ -31,7 +31,7 @@ from local.reports.corners import corners
 from local.reports.definition import Definition
 from local.reports.directions import best_favoured
 from local.reports.groups import Groups
-from local.reports.learning import CANDIDATES, coordinates_for, favoured_for, learn
+from local.reports.learning import CANDIDATES, coordinates_for, favoured_for, learn_from_reports
 from local.reports.shared import Aggregator, SharedDefinition, multiplier_for
 from local.reports.shared_learning import groups_for, learn_shared
 from local.reports.statistics import own_vectors
@@ -155,7 +155,7 @@ def in_one_round(
         coordinates, "0" * 64, np.random.bytes(32).hex(), CANDIDATES, favoured_for(coordinates, epsilon, 3),
     )  # fmt: skip
     own = own_vectors("local-linear", coordinates.of(codes), y, np.ones(len(y), np.int64))
-    return learn(definition, np.arange(len(y)), one_round(definition, own))
+    return learn_from_reports(definition, np.arange(len(y)), one_round(definition, own))
 
 
 def in_shares(features: tuple[Feature, ...], codes: Codes, y: NDArray[np.float64], epsilon: float) -> Ensemble:

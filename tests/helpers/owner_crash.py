@@ -41,4 +41,4 @@ def arm(step: str) -> None:
 
 if __name__ == "__main__":
     arm(sys.argv[1])
-    print(program.said(program.answer(read_settings(Path(sys.argv[2])), *sys.argv[3:])))
+    print(program.number_of_report(program.answer(read_settings(Path(sys.argv[2])), *sys.argv[3:])))

@@ -326,7 +326,7 @@ class Story:
             self.ask(None, "POST", "/v1/campaigns/census/shares", body, headers=sent)
         self.ask("train", "POST", "/v1/campaigns/census/close", {})
         with ThreadPoolExecutor(2) as both:
-            tokens = [shared_campaigns.token(self.home, "census", at) for at in (0, 1)]
+            tokens = [shared_campaigns.token_for(self.home, "census", at) for at in (0, 1)]
             answers = [
                 both.submit(aggregator.answer, read_aggregator(place), "census", token, 20)
                 for place, token in zip(whom, tokens, strict=True)

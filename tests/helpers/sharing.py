@@ -9,7 +9,7 @@ import owners
 
 from accountant.home import Home
 from accountant.noise import shares
-from local.aggregator.settings import PUBLIC, found
+from local.aggregator.settings import PUBLIC, create_folder
 from local.campaign import campaigns, shared_campaigns
 from local.campaign.defining import Asked
 from local.owner.own_rows import labels
@@ -34,7 +34,7 @@ def aggregators(folder: Path, home: Home, url: str, ca: Path | None = None) -> t
     """The folders of two, who agree to what the tests ask."""
     made = []
     for name in ("first", "second"):
-        found(folder / name, name, url)
+        create_folder(folder / name, name, url)
         line = "" if ca is None else f'ca = "{ca}"\n'
         text = POLICY.format(url=url, trust=home.path / "trust.json", ca=line)
         (folder / name / "aggregator.toml").write_text(text)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from local.aggregator import program
-from local.aggregator.settings import PUBLIC, SETTINGS, found, read_settings
+from local.aggregator.settings import PUBLIC, SETTINGS, create_folder, read_settings
 from serving.cli.terminal import Json, aligned, note, show
 
 Folder = Annotated[Path, typer.Option("--folder", help="Your folder, as `dpserve aggregator init` made it.")]
@@ -26,7 +26,7 @@ def init(
     \b
     dpserve aggregator init aggregator --name "Statistics office" --url https://campaigns.example
     """
-    public = found(folder, name, url)
+    public = create_folder(folder, name, url)
     body = {**public.to_json(), "fingerprint": public.fingerprint, "public": str(folder / PUBLIC)}
     show(json, body, f"aggregator {name}: fingerprint {public.fingerprint}, public keys in {folder / PUBLIC}")
     note(f"Put the pinned keys of who asks beside {SETTINGS} as trust.json, and say in it what you agree to.")
@@ -62,7 +62,7 @@ def show_aggregator(folder: Folder = HERE, json: Json = False) -> None:
     \b
     dpserve aggregator show --folder aggregator
     """
-    body = program.told(read_settings(folder))
+    body = program.summarize(read_settings(folder))
     rows = [("CAMPAIGN", "EPSILON", "DELTA", "OWNERS", "CHARGED", "SENT")]
     keys = ("name", "epsilon", "delta", "owners", "charged", "sent")
     rows += [tuple(str(each[key] or "not yet") for key in keys) for each in body["campaigns"]]  # type: ignore[misc]

@@ -94,7 +94,7 @@ def open_campaign(
         this_user(),
     )  # fmt: skip
     write_new(invitations, "".join(f"{each}\n" for each in campaigns.invitations(home, name)).encode(), PRIVATE)
-    tokens = [shared_campaigns.token(home, name, at) for at in range(len(body["aggregators"]))]
+    tokens = [shared_campaigns.token_for(home, name, at) for at in range(len(body["aggregators"]))]
     _tell({**body, **({"tokens": tokens} if tokens else {})}, json)
     for each, one in zip(body["aggregators"], tokens, strict=True):
         note(f"For aggregator {each['name']} alone: {one}")

@@ -74,8 +74,8 @@ def answer(
     own = read_settings(settings)
     line = program.answer(own, campaign, invitation)
     body = {"campaign": line.campaign, "epsilon": str(line.epsilon), "delta": str(line.delta), "sent": line.sent,
-            "report": program.said(line)}  # fmt: skip
-    show(json, {**body, **program.told(own)}, program.words(line))
+            "report": program.number_of_report(line)}  # fmt: skip
+    show(json, {**body, **program.summarize(own)}, program.words(line))
 
 
 def show_owner(settings: Settings = HERE, json: Json = False) -> None:
@@ -84,7 +84,7 @@ def show_owner(settings: Settings = HERE, json: Json = False) -> None:
     \b
     dpserve owner show --settings owner.toml
     """
-    body = program.told(read_settings(settings))
+    body = program.summarize(read_settings(settings))
     rows = [("CAMPAIGN", "LEARNER", "EPSILON", "DELTA", "DRAWN", "SENT")]
     rows += [(each["campaign"], each["learner"], each["epsilon"], each["delta"], each["drawn"],
               each["sent"] or "not confirmed") for each in body["reports"]]  # fmt: skip
@@ -111,7 +111,7 @@ def verify_model(
     own = read_settings(settings)
     certificate = load_verified(path, PublicKeys.from_json(own.trust.read_bytes())).certificate
     digest = certificate.form.public.hyperparameters.get("definition")
-    known = [each for each in program.told(own)["reports"] if each["definition"] == digest]
+    known = [each for each in program.summarize(own)["reports"] if each["definition"] == digest]
     if not known:
         raise CertificateInvalid(f"model {certificate.model}: is of no campaign that you have answered")
     if str(certificate.epsilon) != known[0]["epsilon"]:

@@ -46,7 +46,7 @@ from accountant.formats.canonical import decode
 from accountant.home import Home
 from accountant.ledger.families.records import request_from_entry
 from local.aggregator import program
-from local.aggregator.settings import found, read_settings
+from local.aggregator.settings import create_folder, read_settings
 from local.aggregator.store import AggregatorStore
 from local.campaign import campaigns, shared_campaigns
 from local.campaign.asking import Refused
@@ -111,7 +111,7 @@ class Place:
         found: list[object] = [None, None]
 
         def one(at: int) -> None:
-            token = shared_campaigns.token(self.home, name, at)
+            token = shared_campaigns.token_for(self.home, name, at)
             try:
                 found[at] = program.answer(read_settings(self.whom[at]), name, token, 20)
             except Exception as error:  # the test looks at it
@@ -157,7 +157,7 @@ def census(place):
     again = owner_program.answer(settings, "census", invitation)
     assert (again.body, again.drawn) == (line.body, line.drawn)
     assert "two shares" in owner_program.words(line)
-    assert owner_program.told(settings)["spent_delta"] == "0.00001"
+    assert owner_program.summarize(settings)["spent_delta"] == "0.00001"
     assert campaigns.close(place.home, "census")["state"] == "started"
     return definition, place.answer("census")
 
@@ -237,7 +237,7 @@ def crashes(place):
 def test_killed_at_any_step_at_most_one_sum_leaves(place, crashes, step):
     name = f"cut-{step}"
     definition = crashes[name]
-    first, second = (shared_campaigns.token(place.home, name, at) for at in (0, 1))
+    first, second = (shared_campaigns.token_for(place.home, name, at) for at in (0, 1))
     script = [sys.executable, str(ROOT / "tests/helpers/aggregator_crash.py"), step, str(place.whom[0]), name, first]
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests/helpers'}"}
     other = threading.Thread(target=program.answer, args=(read_settings(place.whom[1]), name, second, 60))
@@ -315,7 +315,7 @@ def test_what_owners_are_refused(place, census):
 def test_what_aggregators_refuse_and_are_refused(place, census, tmp_path):
     _, answered = census
     asked = sharing.asking(place.folder, place.home, place.whom, 6, 2, "quiet", epsilon="1")
-    token = shared_campaigns.token(place.home, "quiet", 0)
+    token = shared_campaigns.token_for(place.home, "quiet", 0)
     settings = read_settings(place.whom[0])
     with pytest.raises(Refused, match="is open"):
         program.answer(settings, "quiet", token, 1)
@@ -337,13 +337,13 @@ def test_what_aggregators_refuse_and_are_refused(place, census, tmp_path):
         replace(settings.policy, largest_epsilon=Decimal("0.5")).check(asked)
     with pytest.raises(InputError, match="wants at least"):
         replace(settings.policy, least_owners=3).check(asked)
-    found(tmp_path / "third", "third", place.url)
+    create_folder(tmp_path / "third", "third", place.url)
     with pytest.raises(InputError, match="two other"):
         program.place(read_settings(tmp_path / "third"), asked)
     with pytest.raises(InputError, match="of its own"):
-        found(tmp_path / "third", "third", place.url)
+        create_folder(tmp_path / "third", "third", place.url)
     say = lambda what, body, at=0: shared_campaigns.say(  # noqa: E731
-        place.home, "quiet", what, shared_campaigns.token(place.home, "quiet", at).encode() + b"\n" + body
+        place.home, "quiet", what, shared_campaigns.token_for(place.home, "quiet", at).encode() + b"\n" + body
     )
     here = campaigns.load(place.home, "quiet").reports.said(HELD)[0]
     with pytest.raises(CertificateInvalid):  # the first's word from the second's mouth
@@ -370,7 +370,7 @@ def test_sums_of_different_owners_are_no_model(place, census):
     campaigns.close(place.home, "torn")
     for at, mask in ((0, [1, 1, 1, 1, 0, 0]), (1, [1, 1, 1, 0, 0, 0])):
         share = NoisySum(np.array(mask, bool), np.zeros(asked.layout.numbers, np.uint64))
-        settings, token = read_settings(place.whom[at]), shared_campaigns.token(place.home, "torn", at).encode()
+        settings, token = read_settings(place.whom[at]), shared_campaigns.token_for(place.home, "torn", at).encode()
         body = program.sign_payload(settings, sum_payload(asked, at, share))
         with pytest.raises(WrongState, match="digest"):  # which comes first
             shared_campaigns.say(place.home, "torn", SUM, token + b"\n" + body)
@@ -403,7 +403,7 @@ def test_an_aggregator_that_was_restored_answers_no_second_time(place, small, mo
     name, definition, backup = small
     first, _ = place.answer(name)
     assert campaigns.load(place.home, name).reports.said(SUM)[0] == first.answer
-    settings, token = read_settings(place.whom[0]), shared_campaigns.token(place.home, name, 0)
+    settings, token = read_settings(place.whom[0]), shared_campaigns.token_for(place.home, name, 0)
     newest = settings.ledger.read_bytes()
 
     shutil.copy(backup / "aggregator.db", settings.ledger)  # the note beside it is newer
@@ -444,7 +444,7 @@ def heard(place, name: str) -> str:
 def test_shares_leave_no_byte_in_the_folder(place, small):
     """Neither in the table nor in what was written ahead of it, while another connection is open."""
     (name, definition, _), settings = small, read_settings(place.whom[0])
-    token, second = (shared_campaigns.token(place.home, name, at) for at in (0, 1))
+    token, second = (shared_campaigns.token_for(place.home, name, at) for at in (0, 1))
     other = threading.Thread(target=program.answer, args=(read_settings(place.whom[1]), name, second, 30))
     other.start()
     AggregatorStore(settings.ledger).lines()

@@ -19,8 +19,8 @@ from accountant.privacy import gdp
 from accountant.privacy.budget import Budget
 from local.owner.own_rows import numbers
 from local.reports.corners import corners
-from local.reports.groups import GRID, Groups, whole_answers
-from local.reports.shared import MOST_BYTES, ROOM, Aggregator, SharedDefinition, multiplier_for, plan_of
+from local.reports.groups import GRID, Groups, round_answers
+from local.reports.shared import MAX_BYTES, ROOM, Aggregator, SharedDefinition, multiplier_for, plan_of
 from local.reports.shared_learning import groups_for, learn_shared
 from local.reports.sums import LIMIT, NoisySum, sum_payload
 from models.features.features import BooleanFeature, CategoricalFeature, NumericFeature
@@ -87,7 +87,7 @@ def test_of_more_classes_no_owner_is_longer_either_and_sums_are_theirs():
     for classes in (3, 32):
         layout, table = Groups(FEATURES, 4, classes - 1), corners(classes)
         assert layout.sensitivity == Groups(FEATURES, 4).sensitivity
-        assert (np.square(whole_answers(table).astype(np.int64)).sum(axis=1) <= GRID**2).all()
+        assert (np.square(round_answers(table).astype(np.int64)).sum(axis=1) <= GRID**2).all()
         longest = 0
         for rows in (1, 1, 2, 7, 500):
             for labels in (np.zeros(rows, int), np.full(rows, classes - 1), rng.integers(0, classes, rows)):
@@ -137,13 +137,13 @@ def test_noise_of_one_aggregator_is_what_the_claim_needs():
 
 def test_what_nobody_could_send_is_not_asked_for():
     """The largest answer of a campaign that is allowed is read by the platform; of a larger one there is none."""
-    assert MOST_BYTES == CONTROL_BYTES == ENVELOPE_LIMIT == LIMIT
+    assert MAX_BYTES == CONTROL_BYTES == ENVELOPE_LIMIT == LIMIT
     wide = tuple(NumericFeature(f"x{at}", tuple(map(float, range(20)))) for at in range(23))
     for features, owners in ((FEATURES, 4_500_000), (wide[:22], 800_000)):
         found = replace(definition(features, groups=16), owners=owners)
         total = NoisySum(np.ones(owners, bool), shares.split(np.arange(found.layout.numbers), 1 << 40)[0])
         envelope = len(encode_base64(sum_payload(found, 1, total))) + 512  # keyid, signature, names
-        assert found.largest - 2 * ROOM <= envelope <= found.largest <= MOST_BYTES
+        assert found.largest - 2 * ROOM <= envelope <= found.largest <= MAX_BYTES
         with pytest.raises(InputError, match="fewer owners"):
             replace(found, owners=owners + 500_000)
     with pytest.raises(InputError, match="fewer groups"):  # two shares alone

@@ -157,7 +157,7 @@ def lines(home, folder):
     everybody = owners.people(OWNERS)
     definition = campaigns.load(home, "lines").definition
     assert [definition.asked_in(turn) for turn in (1, 2, 3, 4)] == [525, 75, 525, 75]
-    assert [definition.settled(turn) for turn in (1, 2, 3, 4)] == [0, 2, 2, 4]
+    assert [definition.last_settled(turn) for turn in (1, 2, 3, 4)] == [0, 2, 2, 4]
     for turn in (1, 2, 3):
         assert owners.answer_turn(home, "lines", everybody) == turn
     return campaigns.close(home, "lines")

@@ -13,7 +13,7 @@ from scipy.stats import beta
 
 from accountant.errors import InputError
 from accountant.noise.one_of_k import OneOfK
-from local.reports.coordinates import Coordinates, whitened
+from local.reports.coordinates import Coordinates, whitened_coordinates
 from local.reports.corners import check_classes, corners
 from local.reports.directions import SCALE, directions, gains, mean_of_reports, scores
 from local.reports.learning import directions_for
@@ -36,7 +36,7 @@ CANDIDATES = 64
 def coordinates() -> Coordinates:
     rng = np.random.default_rng(0)
     columns = {"a": rng.standard_normal(200), "c": rng.choice(["u", "v"], 200)}
-    return whitened(FEATURES, encode_columns(FEATURES, columns), 3)
+    return whitened_coordinates(FEATURES, encode_columns(FEATURES, columns), 3)
 
 
 def whole(learner: str, a: list[float], c: list[str], labels: list[int], classes: int = 2) -> list[int]:
@@ -140,21 +140,21 @@ def test_number_of_directions_is_a_public_rule():
 def test_public_coins_keep_lengths_on_the_average():
     """The mean of 200,000 directed vectors is the vector, length and all, within 6 deviations."""
     own = np.tile([0.3, 0.0, -0.4], (200_000, 1))
-    turned = weights.directed(own, weights.coins(SEED, np.arange(len(own))))
+    turned = weights.turn_into_directions(own, weights.coins(SEED, np.arange(len(own))))
     assert np.allclose(np.linalg.norm(turned, axis=1), 1)
     assert np.abs(turned.mean(axis=0) - own[0]).max() < 6 / np.sqrt(len(own))
     odd = np.array([[np.nan, 1, 0], [0, 0, 0], [np.inf, 0, 0], [3, 4, 0], [1e300, 1e300, 0]])
-    assert np.isfinite(weights.directed(odd, np.zeros(5))).all()
-    assert np.linalg.norm(weights.directed(odd, np.full(5, 0.9)), axis=1).max() < 1 + 1e-9
+    assert np.isfinite(weights.turn_into_directions(odd, np.zeros(5))).all()
+    assert np.linalg.norm(weights.turn_into_directions(odd, np.full(5, 0.9)), axis=1).max() < 1 + 1e-9
 
 
 def test_rows_weigh_as_adaboost_has_it_and_no_owner_more_than_one():
-    of = weights.owned(np.array([[1.0], [-1], [1]]), np.array([2, 1]), np.array([[1.0], [1], [-1]]), 0.0)
+    of = weights.weigh_rows(np.array([[1.0], [-1], [1]]), np.array([2, 1]), np.array([[1.0], [1], [-1]]), 0.0)
     assert np.allclose(of.share, [np.exp(-1) / (np.exp(-1) + np.exp(1)), np.exp(1) / (np.exp(-1) + np.exp(1)), 1.0])
     assert np.allclose(of.size, [1.0, 1.0])
-    calm = weights.owned(np.ones((1, 1)), np.array([1]), np.ones((1, 1)), -0.25)
+    calm = weights.weigh_rows(np.ones((1, 1)), np.array([1]), np.ones((1, 1)), -0.25)
     assert np.allclose(calm.size, np.exp(-0.75))
-    assert 0 < weights.owned(np.ones((1, 1)), np.array([1]), np.full((1, 1), 1e9), 0.0).size[0] < 1e-9
+    assert 0 < weights.weigh_rows(np.ones((1, 1)), np.array([1]), np.full((1, 1), 1e9), 0.0).size[0] < 1e-9
     half = SoFar((Vote("is", 1, 0, 512),)).log_mass
     assert np.isclose(half, np.log(1 / np.cosh(0.5)))
     three, alpha = SoFar((Stump("is", 1, 0, 512, 2, 0),), 3), 1.0  # SAMME: a row told apart wrongly weighs e^alpha more
@@ -183,7 +183,7 @@ def test_the_best_stumps_of_three_classes_are_found():
     rng, basis = np.random.default_rng(1), stumps.tests_for(FEATURES, None)
     codes = [rng.integers(0, 33, 3000), rng.integers(0, 2, 3000)]
     labels = np.where(codes[0] > 20, 2, np.where(rng.random(3000) < 0.3, 1, codes[1] % 2))
-    of = weights.owned(corners(3)[labels], np.array([3000]), np.zeros((3000, 2)), 0.0)
+    of = weights.weigh_rows(corners(3)[labels], np.array([3000]), np.zeros((3000, 2)), 0.0)
     (first, second) = next_stumps(basis, basis.vectors(FEATURES, codes, of)[0], 0.0, 3)
     right = {}
     for test, at, code in basis.tests:

@@ -160,23 +160,23 @@ def test_every_owner_answers_every_campaign_and_is_charged(asked):
         heads, words = set(), set()
         for what, raw in {**FILES, **fuzzed(12)}.items():
             settings = asked.settings(what, raw, asked.answers(name))
-            line = program.prepared(settings, offer, name, invitation)
+            line = program.prepare(settings, offer, name, invitation)
             (stored,) = OwnLedger(settings.ledger).lines()
             assert stored.body == line.body
             assert (stored.epsilon, stored.delta) == (definition.epsilon, definition.delta), what
-            words.add(program.words(line).replace(f"number {program.said(line)},", "number N,"))
+            words.add(program.words(line).replace(f"number {program.number_of_report(line)},", "number N,"))
             if isinstance(definition, SharedDefinition):
                 heads.add(len(line.body))
                 assert len(line.body) == len(invitation) + 1 + 2 * definition.share_bytes
             else:
                 most = 2 if name == "weighs" else definition.candidates
-                assert 0 <= program.said(line) < most
-                heads.add(line.body.replace(str(program.said(line)).encode() + b"}", b"N}"))
+                assert 0 <= program.number_of_report(line) < most
+                heads.add(line.body.replace(str(program.number_of_report(line)).encode() + b"}", b"N}"))
         assert len(heads) == len(words) == 1, name
         if isinstance(definition, SharedDefinition):
             shared_campaigns.receive_shares(asked.home, name, line.body)
         else:
-            campaigns.receive(asked.home, name, invitation, program.said(line))
+            campaigns.receive(asked.home, name, invitation, program.number_of_report(line))
         assert campaigns.state(asked.home, name)["reports"] >= 1
 
 
@@ -196,7 +196,7 @@ def test_silence_tells_no_secret(asked, tmp_path):
         offer = campaigns.offer(asked.home, name)
         for secret in range(16):
             settings = asked.settings("rows.csv", f"a,answer\n1,{codes[secret]}\n".encode(), f"classes = {classes}")
-            line = program.prepared(settings, offer, name, campaigns.invitation(asked.home, name, secret))
+            line = program.prepare(settings, offer, name, campaigns.invitation(asked.home, name, secret))
             answered[bit, secret] = line.epsilon == Decimal("0.001")
             spent[secret] += float(line.epsilon)
     assert answered.all()
@@ -314,7 +314,7 @@ def test_an_answer_comes_at_a_public_time(asked, monkeypatch):
         began = now[0]
         monkeypatch.setattr(program, "body_of", lambda *given, took=took: (wait(took), real(*given))[1])
         settings = replace(asked.settings("rows.csv", GOOD.encode(), asked.answers("linear")), pace=1.0)
-        program.prepared(settings, offer, "linear", invitation)
+        program.prepare(settings, offer, "linear", invitation)
         assert now[0] - began == pytest.approx(comes)
 
 
@@ -334,13 +334,13 @@ def test_what_may_be_asked_is_pinned_and_refused_without_a_row(asked, monkeypatc
         text = path.read_text().replace('target = "answer"', target).replace('["a", "b", "c"]', features)
         path.write_text(text)
         with pytest.raises(InputError, match="alone"):
-            program.prepared(read_settings(path), offer, "linear", campaigns.invitation(asked.home, "linear", 0))
+            program.prepare(read_settings(path), offer, "linear", campaigns.invitation(asked.home, "linear", 0))
         assert OwnLedger(settings.ledger).lines() == []
     bare = path.read_text()
     path.write_text(bare[: bare.index("[question]")] + bare[bare.index("[policy]") :])
     with pytest.raises(InputError, match="dpserve owner init"):
-        program.prepared(read_settings(path), offer, "linear", campaigns.invitation(asked.home, "linear", 0))
-    assert program.told(read_settings(path))["spent"] == "0"  # an older file still shows what was sent
+        program.prepare(read_settings(path), offer, "linear", campaigns.invitation(asked.home, "linear", 0))
+    assert program.summarize(read_settings(path))["spent"] == "0"  # an older file still shows what was sent
     number = asked.definition("number")
     for ends, fine in (((0.0, 10.0), True), ((-1.0, 99.0), True), ((1.0, 10.0), False), ((0.0, 9.0), False)):
         question = Pinned("answer", (), ("a", "b", "c"), ends)
@@ -395,14 +395,14 @@ def test_a_new_file_is_written_and_says_what_the_rows_hold(tmp_path):
 def test_memory_for_rows_is_bounded_by_the_campaign_alone(asked):
     for name in asked.names:
         definition = asked.definition(name)
-        most = own_rows.most_rows(definition)
-        assert most * definition.row_numbers <= own_rows.MOST_CELLS
+        most = own_rows.max_rows(definition)
+        assert most * definition.row_numbers <= own_rows.MAX_CELLS
         assert most > 10_000
     wide = replace(asked.definition("linear"), candidates=2, favoured=1)
     table = own_rows.OwnTable({"a": ["1"] * 50, "b": ["1"] * 50, "c": ["u"] * 50, "answer": ["yes"] * 50}, 50)
     assert len(own_rows.fit_rows(table, wide).fits) == 50
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(own_rows, "MOST_CELLS", 40 * wide.row_numbers)
+        patch.setattr(own_rows, "MAX_CELLS", 40 * wide.row_numbers)
         assert len(own_rows.fit_rows(table, wide).fits) == 40
     assert isinstance(wide, Definition)
     assert isinstance(asked.definition("ncc"), BoostedDefinition)

@@ -72,7 +72,7 @@ def answer(settings: Settings, home: Home, name: str, number: int = 0, **changes
     seen = settings.seen.read(home.trust)
     size = 0 if seen is None else seen.head.size
     offer = campaigns.offer(home, name, size, settings.seen.witnesses is not None) | changes
-    return program.prepared(settings, offer, name, campaigns.invitation(home, name, number))
+    return program.prepare(settings, offer, name, campaigns.invitation(home, name, number))
 
 
 def early(home: Home) -> tuple[int, str]:
@@ -187,10 +187,10 @@ def test_an_aggregator_goes_by_what_it_has_seen(homes, tmp_path):
     first, second = homes
     settings = owner(tmp_path, first)
     offer = campaigns.offer(first, "survey")
-    assert aggregator.believed(settings, offer, "survey")[0].epsilon == 1
+    assert aggregator.verify_history(settings, offer, "survey")[0].epsilon == 1
     seen = settings.seen.read(first.trust).head.size
     with pytest.raises(OtherHistory):
-        aggregator.believed(settings, campaigns.offer(second, "more", seen), "more")
+        aggregator.verify_history(settings, campaigns.offer(second, "more", seen), "more")
 
 
 def test_who_has_seen_more_meanwhile_is_asked_again(homes, tmp_path, monkeypatch):
@@ -209,7 +209,7 @@ def test_who_has_seen_more_meanwhile_is_asked_again(homes, tmp_path, monkeypatch
         return offer
 
     def act(offer):
-        return program.prepared(settings, offer, "before", campaigns.invitation(first, "before", 0))
+        return program.prepare(settings, offer, "before", campaigns.invitation(first, "before", 0))
 
     monkeypatch.setattr(asking, "ask", platform)
     assert asking.fetch_campaign(settings, "before", act).campaign == "before"

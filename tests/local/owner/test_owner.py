@@ -102,7 +102,7 @@ def place(tmp_path_factory):
 def answered(place: Place, number: int, name: str = "survey", toml: str = TOML, of: int = 0) -> int:
     """Of the owner of that number, whose own ledger is the one of `of + number`: a test has owners of its own."""
     settings = read_settings(place.owner(of + number, toml))
-    return program.said(program.answer(settings, name, place.invitation(number, name)))
+    return program.number_of_report(program.answer(settings, name, place.invitation(number, name)))
 
 
 def test_owner_answers_once_and_is_told_what_it_cost(place):
@@ -112,11 +112,11 @@ def test_owner_answers_once_and_is_told_what_it_cost(place):
     assert (again.body, again.drawn) == (line.body, line.drawn)
     assert len(line.body) < 120  # the report itself is one number below 64; the rest is the invitation
     assert "epsilon 2 of your own budget" in program.words(line)
-    told = program.told(settings)
+    told = program.summarize(settings)
     assert (told["spent"], told["total"], len(told["reports"])) == ("2", "3", 1)
     assert place.home.path.joinpath("campaigns/survey/reports.db").exists()
     found, values = campaigns.load(place.home, "survey").reports.all()
-    assert dict(zip(found.tolist(), values.tolist(), strict=True))[0] == program.said(line)
+    assert dict(zip(found.tolist(), values.tolist(), strict=True))[0] == program.number_of_report(line)
 
 
 @pytest.mark.parametrize("step", owner_crash.STEPS)
@@ -133,7 +133,7 @@ def test_killed_at_any_step_at_most_one_report_is_drawn(place, step):
     line = program.answer(read_settings(toml), "survey", place.invitation(number))
     assert [line.body] == ([stored[0].body] if stored else [line.body])
     found, values = campaigns.load(place.home, "survey").reports.all()
-    assert dict(zip(found.tolist(), values.tolist(), strict=True))[number] == program.said(line)
+    assert dict(zip(found.tolist(), values.tolist(), strict=True))[number] == program.number_of_report(line)
 
 
 def test_owners_are_asked_in_turns_and_go_by_what_the_log_holds(place):
@@ -142,7 +142,7 @@ def test_owners_are_asked_in_turns_and_go_by_what_the_log_holds(place):
 
     def answer(number: int, toml: str = allows) -> int:
         settings = read_settings(place.owner(30 + number, toml, rows=3))
-        return program.said(program.answer(settings, "turns", place.invitation(number, "turns")))
+        return program.number_of_report(program.answer(settings, "turns", place.invitation(number, "turns")))
 
     def drawn(number: int) -> int:
         return len(OwnLedger(place.folder / f"owner-{30 + number}" / "owner.db").lines())
@@ -176,7 +176,7 @@ def test_owners_are_asked_in_turns_and_go_by_what_the_log_holds(place):
         answer(number)
         assert drawn(number) == 1
     settings = read_settings(place.owner(31, allows, rows=3))
-    assert program.told(settings)["spent"] == "1"
+    assert program.summarize(settings)["spent"] == "1"
     done = campaigns.close(place.home, "turns")
     assert (done["state"], done["reports"]) == ("issued", 9)
 
@@ -203,7 +203,7 @@ def test_owners_of_three_classes_answer_over_https(place):
                 if turns > 1 and definition.turn_of(number) != turn:
                     continue
                 settings = read_settings(place.owner(50 + number, allows, rows=5, classes=3))
-                said = program.said(program.answer(settings, name, place.invitation(number, name)))
+                said = program.number_of_report(program.answer(settings, name, place.invitation(number, name)))
                 assert 0 <= said < (2 if name == "lines3" and turn == 2 else 64)
             if turn < turns:
                 campaigns.end_turn(place.home, name)
@@ -214,9 +214,9 @@ def test_owners_of_three_classes_answer_over_https(place):
     wrong = place.owner(50, allows)
     (wrong.parent / "rows.csv").write_text("a,b,c,answer\n1,2,u,perhaps\n")
     owners.asking(place.folder, place.home, OWNERS, 4, "again3", classes="3")
-    spent = program.told(read_settings(wrong))["spent"]
+    spent = program.summarize(read_settings(wrong))["spent"]
     program.answer(read_settings(wrong), "again3", place.invitation(0, "again3"))  # and nobody sees that it is another
-    assert float(program.told(read_settings(wrong))["spent"]) > float(spent)
+    assert float(program.summarize(read_settings(wrong))["spent"]) > float(spent)
     for name in ("stumps3", "lines3", "again3"):
         campaigns.give_up(place.home, name, "steward", "the test is over")
     assert audit_home(place.home).ok
@@ -247,7 +247,7 @@ def test_a_file_that_cannot_be_opened_is_found_before_anybody_is_asked(place):
     assert OwnLedger(toml.parent / "owner.db").lines() == []
     (toml.parent / "rows.csv").write_text("a,b,c,answer\n,nan,w,yes\n,nan,w,no\n,nan,w,yes\n")
     line = program.answer(away, "survey", place.invitation(9))
-    assert 0 <= program.said(line) < 64
+    assert 0 <= program.number_of_report(line) < 64
     (toml.parent / "rows.csv").unlink()  # what was drawn is sent again without the rows
     assert program.answer(away, "survey", place.invitation(9)).body == line.body
 
