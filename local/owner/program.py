@@ -131,8 +131,9 @@ def words(line: Sent) -> str:
         )
     return (
         f"You answered the campaign {line.campaign} with the number {number_of_report(line)}, drawn at random: "
-        f"whatever your rows say, no number is more than e^{decimal_string(line.epsilon)} times as likely as with any other rows. It cost "
-        f"epsilon {decimal_string(line.epsilon)} of your own budget, once; sent {line.sent or 'not yet'}."
+        "whatever your rows say, no number is more than "
+        f"e^{decimal_string(line.epsilon)} times as likely as with any other rows. It cost epsilon "
+        f"{decimal_string(line.epsilon)} of your own budget, once; sent {line.sent or 'not yet'}."
     )
 
 

@@ -140,7 +140,7 @@ def test_a_close_that_is_cut_goes_on_from_where_it_was(home, folder, closed, mon
     def cut(*given: object) -> None:
         raise KeyboardInterrupt
 
-    for step in ("learn", "keep", "finish"):
+    for step in ("learn_from_reports", "keep", "finish"):
         with monkeypatch.context() as patch:
             patch.setattr(campaigns, step, cut)
             with pytest.raises(KeyboardInterrupt):
