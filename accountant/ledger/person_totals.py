@@ -5,6 +5,7 @@ account that has used what was used before it (docs/privacy/blocks.md).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -61,7 +62,7 @@ def found_person_total(writer: Writer, dataset: Dataset, epsilon: Decimal, why: 
         **({} if why is None else {"reason": why.reason, "by": why.by}),
     )  # fmt: skip
     for account, sums in zip(accounts, carried, strict=True):
-        _put(writer.connection, account.but(block=None, person=True).account, seq, sums)
+        _put(writer.connection, replace(account, block=None, person=True).account, seq, sums)
 
 
 def _account(writer: Writer, dataset: Dataset, part: str | None, analyst: str | None = None) -> Family:

@@ -116,13 +116,13 @@ def _slots(
         slots |= dict.fromkeys(numbers, seq)
         charged |= dict.fromkeys(names, seq)
         if _TYPE.last_text(body) in _RARE:
-            slots[_before(seq)], rare = rare, seq
+            slots[rare_number(seq)], rare = rare, seq
     return {**slots, RAREST: rare}, charged  # the chain's end last: who is cut off before it has changed nothing
 
 
-def _before(rare: int) -> int:
-    """Under which number the rare entry before this one is kept: it begins nothing that has parts."""
-    return account_number(rare, "before")
+def rare_number(rare: int) -> int:
+    """Number the slot that holds the rare entry before this one: that of a part, which a rare entry has none of."""
+    return 2 * rare + 1
 
 
 def signed_entries(
@@ -186,7 +186,7 @@ class Newest:
             seen = 0
         rare = self.of([RAREST])[0] if seen else 0
         while rare >= max(seen, 1):  # of a process that was cut off before the head
-            (rare,) = self.of([_before(rare)])
+            (rare,) = self.of([rare_number(rare)])
         found = _slots(signed_entries(connection, seen, size, root), rare)
         if not seen:
             self.path.unlink(missing_ok=True)
@@ -211,7 +211,7 @@ class Newest:
         found = []
         while newest > max(known, 0):
             found.append(newest)
-            (newest,) = self.of([_before(newest)])
+            (newest,) = self.of([rare_number(newest)])
         return found[::-1]
 
     def of(self, numbers: Sequence[int]) -> list[int]:

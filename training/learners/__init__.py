@@ -1,7 +1,6 @@
 """The learners. Being listed here gives a learner the command line, REST, the dashboard and every contract test.
 
-A learner's module is loaded when it is first looked up, and scikit-learn with it, which takes a second: who lists
-datasets or asks for help needs the names alone.
+A learner's module is loaded when it is first looked up: who lists datasets or asks for help needs the names alone.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, TypeAlias
 
-from sqlalchemy import Connection, Dialect, Update, bindparam, insert, select, update
+from sqlalchemy import Connection, bindparam, insert, select, update
 
 from accountant.errors import InputError, LedgerInvalid, WrongState
 from accountant.formats.canonical import CanonicalError, parse_decimal
@@ -212,7 +212,7 @@ def _person(connection: Connection, dataset: Dataset, analyst: str | None, signe
     design = person_filter(first, value)
     quota = first.quota and replace(first.quota, filter=design.part(first.quota.share))
     largest = parse_decimal(value["largest"]) if "carried" in value else design.budget.epsilon
-    base = first.but(filter=design, before=largest, quota=quota, person=True)
+    base = replace(first, filter=design, before=largest, quota=quota, person=True)
     return _stood(connection, base, [(None, seq, base.account)], analyst, signed, carried_sums(value, first.part))
 
 
@@ -273,7 +273,7 @@ def _stood(
                 raise mismatch(f"account of {called}", entry or seq)
             if analyst is not None and own != _said_spent(signed, charged[number], number, analyst, before):
                 raise mismatch(f"analyst {analyst} on {called}", seq)
-        found.append(first.but(seq=seq, block=block, **alike[said]))
+        found.append(replace(first, seq=seq, block=block, **alike[said]))
     return tuple(found)
 
 
@@ -335,24 +335,9 @@ def put(connection: Connection, families: Sequence[Family], lines: Sequence[Mapp
             known.append({"at": at, "who": who, "used": spent})
         else:
             new.append({"family": at, "name": who, "share": None, "used": spent})
-    _execute(connection, _PUT, rows)
-    _execute(connection, _PUT_ANALYST, known)
-    if new:
-        connection.execute(_NEW_ANALYST, new)
-
-
-def _execute(connection: Connection, statement: Update, rows: Sequence[dict[str, Any]]) -> None:
-    """An update of texts for each of these rows, as the driver takes it: a row less dear than by `execute`."""
-    if rows:
-        text, places = driven(statement, connection.dialect, tuple(rows[0]))
-        connection.exec_driver_sql(text, rows if places is None else [tuple(row[at] for at in places) for row in rows])
-
-
-@lru_cache(maxsize=32)
-def driven(statement: Update, dialect: Dialect, names: tuple[str, ...]) -> tuple[str, tuple[str, ...] | None]:
-    """A statement with values of these names as the database's driver has it, and in which places they stand."""
-    compiled = statement.compile(dialect=dialect, column_keys=[*names])
-    return str(compiled), None if compiled.positiontup is None else tuple(compiled.positiontup)
+    for statement, values in ((_PUT, rows), (_PUT_ANALYST, known), (_NEW_ANALYST, new)):
+        if values:
+            connection.execute(statement, values)
 
 
 def together(families: Iterable[Family], lines: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

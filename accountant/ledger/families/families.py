@@ -88,12 +88,6 @@ class Family:
         """What its sums are kept under: the family's identity, or that of its holdout's or a block's account."""
         return account_of(self.identity, self.part, self.block, self.person)
 
-    def but(self, **changes: Any) -> Family:
-        """As `replace`, without what that costs, which a window of many blocks would feel."""
-        made = object.__new__(Family)
-        made.__dict__.update(self.__dict__, **changes)
-        return made
-
     @property
     def budget(self) -> Budget:
         """The total in force."""

@@ -295,17 +295,16 @@ def found_family(connection: Connection, identity: str, seq: int, design: Filter
 def after(
     families: Sequence[Family], costs: Iterable[Price], sign: int = 1, whole: int | None = None
 ) -> list[dict[str, Any]]:
-    """What an entry says that charges each family its cost, gives it back (`sign` -1), or begins to spend it (0): what
-    the rows of the family, and of who is charged, say after it, so that one that is set back is told from it
-    (`accountant.log.newest`). `whole`: the job that takes the whole total; where it is given back, nothing is used, and
-    the family is open again.
+    """Return the lines of an entry that charges each family its cost, gives it back (`sign` -1), or begins to spend it
+    (0): the balances of the family, and of who is charged, after it.
+
+    `whole`: the job that takes the whole total; where it is given back, nothing is used, and the family is open again.
     """
-    costs = tuple(costs)  # `moved` knows objects by their identity, which is theirs while they are there
-    lines, known = [], dict[tuple[int, int, int], tuple[Price, dict[str, Any]]]()
+    lines, known = [], dict[Any, tuple[Price, dict[str, Any]]]()
 
     def moved(price: Price, cost: Price, sign: int, orders: tuple[Decimal, ...]) -> tuple[Price, dict[str, Any]]:
-        """What a price comes to, and how that is spelt: once for all blocks that have the same."""
-        same = id(price), id(cost), sign
+        """Change a price, and spell it: once for all blocks that have the same."""
+        same = price, cost, sign, orders
         if same not in known:
             new = price + cost if sign > 0 else price - cost if sign else price
             known[same] = new, spelt(new, orders)

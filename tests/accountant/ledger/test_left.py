@@ -338,7 +338,7 @@ def test_thousands_of_blocks_take_as_long_as_few(home):
     many = replace(
         dataset,
         last=20_000,
-        families=tuple(dataset.families[1].but(block=number) for number in range(1, 20_001)),
+        families=tuple(replace(dataset.families[1], block=number) for number in range(1, 20_001)),
         blocks=tuple(replace(dataset.blocks[1], number=number) for number in range(1, 20_001)),
     )
     assert left(many).window == (20_000, 20_000)
