@@ -23,7 +23,7 @@ FEDERATED := .venv-federated
 STORES := .venv-stores
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 LOCK := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --quiet \
-	--no-header --no-annotate --no-emit-index-url --no-emit-find-links
+	--no-header --no-annotate --no-emit-index-url --no-emit-find-links --no-emit-package dpserve-verify
 
 .PHONY: help install demo demo-local test wheel-test image-test federated-test stores-test lint lint-deploy format serve bench bench-utility bench-serving wheel docs lock clean
 
@@ -164,15 +164,15 @@ define install_from
 	@$(PIP) install --progress-bar off --require-hashes -r $(1) \
 		2> >(sed '/^WARNING: Location .* is ignored/d' >&2) \
 		| while read -r word _; do case $$word in Collecting) printf .;; Installing) printf ' unpacking ';; esac; done
-	@$(PIP) install --quiet --no-deps --no-build-isolation -e .
+	@$(PIP) install --quiet --no-deps --no-build-isolation -e verify -e .
 	@echo done
 endef
 
-$(VENV)/run.stamp: $(BIN)/python requirements/run.txt pyproject.toml
+$(VENV)/run.stamp: $(BIN)/python requirements/run.txt pyproject.toml verify/pyproject.toml
 	$(call install_from,requirements/run.txt)
 	@touch $@
 
 # The development set holds everything that the other one does, at the same versions.
-$(VENV)/dev.stamp: $(BIN)/python requirements/dev.txt pyproject.toml
+$(VENV)/dev.stamp: $(BIN)/python requirements/dev.txt pyproject.toml verify/pyproject.toml
 	$(call install_from,requirements/dev.txt)
 	@touch $(VENV)/run.stamp $@

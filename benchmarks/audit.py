@@ -34,8 +34,8 @@ def audit_database(home: Path) -> int:
 
 
 def audit_files(home: Path) -> int:
-    from accountant.audit.export import audit_export
-    from accountant.keys.trust import PublicKeys
+    from dpserve_verify.audit.exports import audit_export
+    from dpserve_verify.keys.trust import PublicKeys
 
     trust = PublicKeys.from_json((home / "trust.json").read_bytes())
     return _sound(audit_export(home.with_name(home.name + ".export"), trust))
@@ -43,9 +43,9 @@ def audit_files(home: Path) -> int:
 
 def rebuild(home: Path) -> int:
     """The tree alone: every leaf hashed, every root."""
-    from accountant.audit.tree_of_entries import Tree
     from accountant.home import place
     from accountant.store.store import Store, leaves
+    from dpserve_verify.audit.tree_of_entries import Tree
 
     tree = Tree()
     with Store(place(_place(home))[1]).reading() as connection:

@@ -39,8 +39,8 @@ from accountant.access import grants
 from accountant.access.grants import Grant
 from accountant.home import Home
 from accountant.ledger.families.records import NewPeople, State
-from accountant.privacy.budget import Budget, Relation
 from benchmarks import made_ledger
+from dpserve_verify.privacy.budget import Budget, Relation
 from models.store.bundle import ModelStore
 from serving.process.tokens import new_token
 from training.datasets.datasets import register

@@ -64,7 +64,7 @@ def new_home(folder: Path, url: str) -> Any:
     import ledgers
 
     from accountant.home import Home
-    from accountant.privacy.budget import Budget
+    from dpserve_verify.privacy.budget import Budget
 
     home = Home.init(ledgers.place(folder) | {"DPSERVE_LEDGER_URL": url})
     home.ledger.register(ledgers.registration(budget=Budget.of("100", "0.000001")))
@@ -90,7 +90,7 @@ def urls(folder: Path, names: list[str]) -> Iterator[tuple[str, str]]:
 def reserve(home: Any, number: int) -> None:
     import ledgers
 
-    from accountant.privacy.events import PureDp
+    from dpserve_verify.privacy.events import PureDp
 
     plan = ledgers.plan(PureDp(Decimal("0.0005")), 3)
     ledgers.reserve(home.ledger, ledgers.request(epsilon="0.01", number=number), plan, key=f"{os.getpid()} {number}")
@@ -100,9 +100,9 @@ def fill(home: Any, entries: int) -> None:
     """Bring a SQLite ledger to so many entries that its key signed, with their subtrees and a job for every four: bytes
     that no admission reads, in a tree that is right.
     """
-    from accountant.formats import merkle
-    from accountant.formats.merkle import leaf_hash, new_nodes
-    from accountant.log import notes
+    from dpserve_verify.formats import merkle
+    from dpserve_verify.formats.merkle import leaf_hash, new_nodes
+    from dpserve_verify.log import notes
 
     with closing(sqlite3.connect(home.path / "ledger.db", isolation_level=None)) as connection:
         connection.execute("PRAGMA synchronous=OFF")

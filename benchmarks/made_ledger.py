@@ -22,16 +22,17 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from accountant import home
-from accountant.formats import canonical, merkle
 from accountant.home import Home
-from accountant.keys import verifier_keys
 from accountant.ledger.families.family_rows import load, price_text
 from accountant.ledger.families.records import Registration, Request, Unit
-from accountant.log import notes
 from accountant.log.last_seen import HighWater
-from accountant.privacy.budget import Budget, Relation
-from accountant.privacy.claims import Price, price
-from accountant.privacy.events import BoundedRange, Gaussian, Plan, PureDp, Release
+from accountant.privacy.claims import price
+from dpserve_verify.formats import canonical, merkle
+from dpserve_verify.keys import verifier_keys
+from dpserve_verify.log import notes
+from dpserve_verify.privacy.budget import Budget, Relation
+from dpserve_verify.privacy.events import BoundedRange, Gaussian, Plan, PureDp, Release
+from dpserve_verify.privacy.filter import Price
 
 TOTAL, ASKED = Budget.of("3", "0.000001"), Budget.of("0.5", "0.000001")
 JOBS_PER_DATASET, IN_FLIGHT, PLANS = 250, 7, 48

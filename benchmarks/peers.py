@@ -19,8 +19,8 @@ import yaml
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from accountant.errors import InputError
-from accountant.privacy.budget import Budget, Relation
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import Budget, Relation
 from models.features.features import CategoricalFeature, Feature, NumericFeature
 from training.learners import LEARNERS
 from training.rows.schema.schema import Schema, parse_schema

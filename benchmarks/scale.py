@@ -107,7 +107,7 @@ def one_peer(folder: Path, what: str) -> Line:
 def one(folder: Path, what: str, seconds: float = 0.01) -> Line:
     """In a process of its own, whose home is below `folder`."""
     from accountant.home import Home
-    from accountant.privacy.budget import Budget, Relation
+    from dpserve_verify.privacy.budget import Budget, Relation
     from training.datasets.datasets import register
     from training.jobs import job
     from training.planning.plans import Asked

@@ -28,7 +28,7 @@ class Body:
 def make_home(folder: Path) -> str:
     """A home with Adult and a model by its defaults -> a token that predicts."""
     from accountant.home import Home
-    from accountant.privacy.budget import Budget, Relation
+    from dpserve_verify.privacy.budget import Budget, Relation
     from serving.process.tokens import new_token
     from training.datasets.datasets import register
     from training.jobs import job

@@ -165,7 +165,7 @@ def one_fit(learner: str, name: str) -> Line:
 def one_file(_: str, name: str) -> Line:
     """Register a Parquet file and train on it by the defaults: all of it in this process, rows on disk."""
     from accountant.home import Home
-    from accountant.privacy.budget import Budget, Relation
+    from dpserve_verify.privacy.budget import Budget, Relation
     from training.datasets.datasets import register
     from training.jobs import job
     from training.planning.plans import Asked

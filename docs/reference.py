@@ -21,12 +21,12 @@ import typer.main
 
 from accountant.access.tokens import SCOPES
 from accountant.audit.audit import audit_home
-from accountant.certificates.certificate import verify
-from accountant.errors import DpserveError
 from accountant.home import Home
 from accountant.ledger.job_counts import JobFigures
 from accountant.ledger.ledger import Ledger
 from dpserve import Client
+from dpserve_verify.certificates.certificate import verify
+from dpserve_verify.errors import DpserveError
 from local.campaign.asking import Refused
 from serving.app import DOORS
 from serving.cli.app import app

@@ -29,6 +29,7 @@ MACHINE = re.compile(r"(?<![\w.])/(work|farm)/")
 
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 PROJECT = PYPROJECT["project"]
+VERIFIER = tomllib.loads((ROOT / "verify" / "pyproject.toml").read_text("utf-8"))
 
 
 def unfit(text: str) -> list[str]:
@@ -91,6 +92,39 @@ def wheel(tmp_path_factory):
         yield opened
 
 
+@pytest.fixture(scope="module")
+def small_wheel(tmp_path_factory):
+    """The verifier's wheel, as `make wheel` builds it."""
+    source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("small")
+    shutil.copy(ROOT / "LICENSE", source)
+    for folder in ("verify", "dpserve_verify"):
+        shutil.copytree(
+            ROOT / folder, source / folder, ignore=shutil.ignore_patterns("__pycache__", "build", "*.egg-info")
+        )
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(source / "verify")]
+    done = subprocess.run(build, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return next(out.glob("*.whl"))
+
+
+def test_both_distributions_have_one_version():
+    small = VERIFIER["project"]
+    assert small["version"] == PROJECT["version"]
+    assert f"{small['name']}=={small['version']}" in PROJECT["dependencies"]
+    assert [Requirement(line).name for line in small["dependencies"]] == ["cryptography"]
+
+
+def test_the_small_wheel_holds_the_verifier_alone(small_wheel):
+    there = {path.relative_to(ROOT).as_posix() for path in tracked()}
+    with zipfile.ZipFile(small_wheel) as opened:
+        names = set(opened.namelist())
+    info = f"dpserve_verify-{PROJECT['version']}.dist-info"
+    assert f"{info}/licenses/LICENSE" in names
+    assert {name for name in names if not name.startswith(info)} == {
+        name for name in there if name.startswith("dpserve_verify/")
+    }
+
+
 @pytest.mark.slow
 def test_wheel_holds_the_four_rooms_and_nothing_else(wheel):
     top = {name.partition("/")[0] for name in wheel.namelist()}
@@ -113,13 +147,15 @@ def test_every_folder_of_code_is_a_listed_package():
     code = [path.relative_to(ROOT) for path in tracked() if path.suffix == ".py"]
     folders = {path.parent for path in code if path.parts[0] in ROOMS}
     assert {".".join(folder.parts) for folder in folders} == set(PYPROJECT["tool"]["setuptools"]["packages"])
+    small = {path.parent for path in code if path.parts[0] == "dpserve_verify"}
+    assert {".".join(folder.parts) for folder in small} == set(VERIFIER["tool"]["setuptools"]["packages"])
     assert [folder.as_posix() for folder in folders if folder / "__init__.py" not in code] == []
 
 
 def test_wheel_says_what_it_is(wheel):
     info = f"dpserve-{PROJECT['version']}.dist-info"
     said = HeaderParser().parsestr(wheel.read(f"{info}/METADATA").decode())
-    assert "Private :: Do Not Upload" in said.get_all("Classifier", [])
+    assert not any(line.startswith("Private") for line in said.get_all("Classifier", []))
     assert said["Requires-Python"] == "<3.14,>=3.11"
     assert said["License-Expression"] == "Apache-2.0"
     assert "dpserve = serving.cli.app:main" in wheel.read(f"{info}/entry_points.txt").decode()
@@ -127,12 +163,14 @@ def test_wheel_says_what_it_is(wheel):
 
 
 @pytest.mark.slow
-def test_wheel_works_in_a_venv_of_its_own(wheel, tmp_path):
+def test_wheel_works_in_a_venv_of_its_own(wheel, small_wheel, tmp_path):
     """As pip installs it, beside the dependencies that are here: from help to a certified model, no source near."""
     place, env = tmp_path / "venv", {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(place)], check=True)
     put = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(place / "bin" / "python")]
-    subprocess.run([*put, "install", "--quiet", "--no-index", "--no-deps", wheel.filename], check=True, env=env)
+    subprocess.run(
+        [*put, "install", "--quiet", "--no-index", "--no-deps", str(small_wheel), wheel.filename], check=True, env=env
+    )
     (inside,) = place.glob("lib/python3*/site-packages")
     (inside / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")  # ours are no part of it
     env |= {"DPSERVE_HOME": str(tmp_path / "home"), "XDG_CONFIG_HOME": str(tmp_path / "config")}
@@ -232,6 +270,7 @@ def test_lock_satisfies_the_project(lock, extras, python):
     """The lock is no older than pyproject.toml; `make lock` mends it."""
     chosen = versions((ROOT / lock).read_text("utf-8"), python)
     asked = PROJECT["dependencies"] + [line for extra in extras for line in PROJECT["optional-dependencies"][extra]]
+    asked = [line for line in asked if not line.startswith("dpserve-verify")]  # of this repository
     there = environment_of(python)
     lines = [line for line in map(Requirement, asked) if not line.marker or line.marker.evaluate(there)]
     wrong = [line for line in lines if chosen.get(canonicalize_name(line.name)) not in line.specifier]
@@ -247,7 +286,8 @@ def test_no_accelerator_packages_are_locked():
 
 def test_bento_takes_the_rooms_and_the_lock():
     bento = yaml.safe_load((ROOT / "bentofile.yaml").read_text("utf-8"))
-    assert {f"{room}/" for room in ROOMS if room != "dpserve"} <= set(bento["include"])  # a server needs no client
+    rooms = {f"{room}/" for room in (*ROOMS, "dpserve_verify") if room != "dpserve"}  # a server needs no client
+    assert rooms <= set(bento["include"])
     assert bento["python"] == {"requirements_txt": LOCKS[2], "lock_packages": False}
     module, name = bento["service"].split(":")
     assert re.search(rf"^(class )?{name}\b", (ROOT / f"{module.replace('.', '/')}.py").read_text("utf-8"), re.M)

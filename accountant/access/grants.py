@@ -15,15 +15,17 @@ from functools import cached_property
 from sqlalchemy import ColumnElement, Connection, insert, select, update
 
 from accountant.access.tokens import SCOPES, Token, check_principal, sound_tokens
-from accountant.errors import Forbidden, InputError, LedgerInvalid, UnknownName
+from accountant.errors import Forbidden, UnknownName
 from accountant.ledger import job_rows
 from accountant.ledger.families.family_rows import family_names, load
 from accountant.ledger.families.records import Job, SeenJobs, State, Why
 from accountant.ledger.ledger import Ledger
-from accountant.log.entries import Signed, read_entry
+from accountant.log.entries import Signed
 from accountant.log.newest import account_number
-from accountant.privacy.budget import check_name
 from accountant.store.tables import grant_table, token_table
+from dpserve_verify.errors import InputError, LedgerInvalid
+from dpserve_verify.log.entry import read_entry
+from dpserve_verify.privacy.budget import check_name
 
 EVERYTHING = "everything"
 KINDS = ("family", "dataset", "model")

@@ -10,16 +10,19 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
-from accountant.errors import InputError, UnknownName, WrongState
-from accountant.keys import dsse, key_exchange, key_rows
+from accountant.errors import UnknownName, WrongState
+from accountant.keys import key_exchange, key_rows
 from accountant.keys.key_files import in_keys
 from accountant.keys.key_rows import KeyRow
 from accountant.keys.private_keys import SigningKey
-from accountant.keys.trust import ROLES, Role, public_pem
 from accountant.ledger.families.records import CERTIFYING, Why
-from accountant.log.entries import Writer, read_entry
+from accountant.log.entries import Writer
 from accountant.store.store import body_at, size
 from accountant.system.lazy_import import later
+from dpserve_verify.errors import InputError
+from dpserve_verify.keys import dsse
+from dpserve_verify.keys.trust import ROLES, Role, public_pem
+from dpserve_verify.log.entry import read_entry
 
 if TYPE_CHECKING:
     from accountant.keys import signers

@@ -14,13 +14,14 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, insert, select, update
 
-from accountant.errors import InputError, LedgerInvalid, NameTaken, UnknownName
-from accountant.formats.canonical_bytes import Key
+from accountant.errors import NameTaken, UnknownName
 from accountant.ledger.ledger import Ledger
 from accountant.log.entries import Signed
 from accountant.log.newest import account_number
-from accountant.privacy.budget import check_name
 from accountant.store.tables import entry_table, token_table
+from dpserve_verify.errors import InputError, LedgerInvalid
+from dpserve_verify.formats.canonical_bytes import Key
+from dpserve_verify.privacy.budget import check_name
 
 SCOPES = ("predict", "train", "evaluate", "promote", "audit", "steward", "admin")
 MOST_REQUESTS = 10**9

@@ -1,4 +1,4 @@
-"""The ledger as a folder of tiles (`accountant.log.tiles`): written once, then grown by what is new."""
+"""The ledger as a folder of tiles (`dpserve_verify.log.tiles`): written once, then grown by what is new."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from pathlib import Path
 
 from sqlalchemy import Connection, select
 
-from accountant.errors import InputError, LedgerInvalid
-from accountant.formats import merkle
 from accountant.home import Home
-from accountant.keys.trust import PublicKeys
-from accountant.log.collect import WITNESSED, kept, newest
-from accountant.log.notes import parse_checkpoint, verify_checkpoint
-from accountant.log.seen_checkpoints import read_note, verify_head
-from accountant.log.tiles import CHECKPOINT, HEIGHT, WIDTH, pack, tile_path, tiles_of
+from accountant.log.collect import newest
 from accountant.store import store
 from accountant.store.tables import entry_table, node_table
-from accountant.system.files import PUBLIC, holding, open_directory, replace_file, sync_directory
+from dpserve_verify.errors import InputError, LedgerInvalid
+from dpserve_verify.formats import merkle
+from dpserve_verify.keys.trust import PublicKeys
+from dpserve_verify.log.notes import parse_checkpoint, verify_checkpoint
+from dpserve_verify.log.seen_checkpoints import read_note, verify_head
+from dpserve_verify.log.tiles import CHECKPOINT, HEIGHT, WIDTH, pack, tile_path, tiles_of
+from dpserve_verify.log.witnessed import WITNESSED, kept
+from dpserve_verify.system.files import PUBLIC, holding, open_directory, replace_file, sync_directory
 
 
 def export_tiles(home: Home, directory: Path) -> int:

@@ -10,8 +10,6 @@ from typing import Any, TypeAlias
 
 from sqlalchemy import Connection, Table, select
 
-from accountant.audit.replay import Replay
-from accountant.formats.canonical import decimal_string
 from accountant.log.entries import dumps
 from accountant.store.store import stream
 from accountant.store.tables import (
@@ -25,6 +23,8 @@ from accountant.store.tables import (
     revoked_table,
     token_table,
 )
+from dpserve_verify.audit.replay import Replay
+from dpserve_verify.formats.canonical import decimal_string
 
 Row: TypeAlias = tuple[Any, ...]
 

@@ -1,8 +1,8 @@
 """Put a home right whose accounts an earlier version left wrong: jobs that were reserved before their dataset grew had
 stepped by the accounts of every block, so that sums fell below zero, or people were read who were not charged.
 
-What is wrong follows from the entries (`accountant.audit.replay_repair`); the sums of the auditor become those of the
-index, each job is charged to every block that it read, and signed entries say so with a reason.
+What is wrong follows from the entries (`dpserve_verify.audit.replay_repair`); the sums of the auditor become those
+of the index, each job is charged to every block that it read, and signed entries say so with a reason.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import shutil
 
 from sqlalchemy import delete, insert, update
 
-from accountant.audit.replay import Replay
-from accountant.audit.replay_budget import FamilyState
-from accountant.errors import InputError, LedgerInvalid
 from accountant.home import Home
 from accountant.log.entries import Writer, dumps
 from accountant.store.store import leaves
 from accountant.store.tables import analyst_table, family_table
+from dpserve_verify.audit.replay import Replay
+from dpserve_verify.audit.replay_budget import FamilyState
+from dpserve_verify.errors import InputError, LedgerInvalid
 
 
 def repair(home: Home, reason: str, by: str) -> list[str]:

@@ -11,37 +11,26 @@ import marshal
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from types import TracebackType
-from typing import NamedTuple
+from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from accountant.audit import signature_worker
-from accountant.errors import DpserveError
-from accountant.keys.verifier_keys import key_id
 from accountant.system.processors import processors
-
-KeyAt = Callable[[int], Ed25519PublicKey]
-"""The log's key for the checkpoint of a size. A key holds for one unbroken range of sizes."""
+from dpserve_verify.audit.checkpoints import Checked, KeyAt
+from dpserve_verify.errors import DpserveError
+from dpserve_verify.keys.verifier_keys import key_id
 
 CHUNK = 1000
 FEW = 4  # chunks that are verified faster than a process starts
 AHEAD = 48  # chunks under way: what helpers work on while the reader is busy elsewhere, as with a new kind of plan
 PIPE = 1 << 20  # bytes
 MOST_HELPERS = 2  # reading an entry takes about as long as half a signature
-
-
-class Checked(NamedTuple):
-    """A filed checkpoint; `key` is the one that its signature is known to be good by, where it is."""
-
-    size: int
-    note: str
-    key: Ed25519PublicKey | None
 
 
 class Signatures:
@@ -61,7 +50,7 @@ class Signatures:
     def __enter__(self) -> Signatures:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *error: Any) -> None:
         for helper in self._helpers:
             helper.end()
 

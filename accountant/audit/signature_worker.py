@@ -1,8 +1,8 @@
 """Signatures of plain checkpoints by the thousand, in a process of its own or not: yes, or "somebody must look closer".
 
-A yes means what `accountant.log.notes.verify_checkpoint` means. Libsodium verifies in half the time that OpenSSL takes,
-and refuses all that OpenSSL refuses (tests/accountant/audit/test_audit_signatures.py). Imports nothing of ours: as a
-program it reads chunks from standard input and ends with it, so it never outlives who asked.
+A yes means what `dpserve_verify.log.notes.verify_checkpoint` means. Libsodium verifies in half the time that OpenSSL
+takes, and refuses all that OpenSSL refuses (tests/accountant/audit/test_audit_signatures.py). Imports nothing of ours:
+as a program it reads chunks from standard input and ends with it, so it never outlives who asked.
 """
 
 from __future__ import annotations

@@ -12,10 +12,10 @@ from typing import Any
 
 import yaml
 
-from accountant.certificates.certificate import Certificate
-from accountant.certificates.plain_words import bound_of, event_text
-from accountant.certificates.predicate import BooleanDomain, CategoricalDomain, Domain, Predicate
-from accountant.formats.canonical import encode_base64
+from dpserve_verify.certificates.certificate import Certificate
+from dpserve_verify.certificates.plain_words import bound_of, event_text
+from dpserve_verify.certificates.predicate import BooleanDomain, CategoricalDomain, Domain, Predicate
+from dpserve_verify.formats.canonical import encode_base64
 
 FILL_IN = "to be filled in by the publisher"
 UNKNOWN_DATE = "1900-01-01"

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from accountant.certificates.predicate import STATEMENT_LIMIT, read_statement
 from accountant.certificates.statement import listed
-from accountant.formats import canonical
+from dpserve_verify.certificates.predicate import STATEMENT_LIMIT, read_statement
+from dpserve_verify.formats import canonical
 
 
 @dataclass(frozen=True)
@@ -41,14 +41,3 @@ def statement_of(
     subject = {**body["subject"][0], "digest": {"sha256": sha256}}
     changed = {**body, "subject": [subject], "predicate": {**body["predicate"], "public": public}}
     return canonical.encode(changed, STATEMENT_LIMIT)
-
-
-def same_promise(derived: Mapping[str, Any], base: Mapping[str, Any]) -> bool:
-    """Whether two predicates differ in nothing but what an edit may change: the numbers, and what is said of it."""
-
-    def kept(predicate: Mapping[str, Any]) -> dict[str, Any]:
-        own = ("ensemble", "supersedes", "edits")
-        public = {name: value for name, value in predicate["public"].items() if name not in own}
-        return {**predicate, "public": public}
-
-    return kept(derived) == kept(base)

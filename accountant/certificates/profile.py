@@ -10,11 +10,14 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, StringConstraints
-
-from accountant.certificates import sentences
-from accountant.certificates.certificate import digest, in_log, recompute
-from accountant.certificates.predicate import (
+from accountant.certificates.statement import claim_to_json, counted_rows, implementation
+from accountant.certificates.worth import Whole
+from accountant.ledger.families.families import Dataset
+from accountant.ledger.families.records import Request
+from accountant.privacy.claims import claim
+from dpserve_verify.certificates import sentences
+from dpserve_verify.certificates.certificate import digest, in_log, recompute
+from dpserve_verify.certificates.predicate import (
     GROWTH,
     QUERIES,
     REFINED,
@@ -26,7 +29,6 @@ from accountant.certificates.predicate import (
     ClaimForm,
     Count,
     Figure,
-    Form,
     GrowthForm,
     Hex,
     LedgerForm,
@@ -39,25 +41,21 @@ from accountant.certificates.predicate import (
     TogetherForm,
     read_as,
 )
-from accountant.certificates.statement import claim_to_json, counted_rows, implementation
-from accountant.certificates.worth import Whole
-from accountant.errors import CertificateInvalid
-from accountant.formats import canonical
-from accountant.keys import dsse
-from accountant.keys.trust import PublicKeys
-from accountant.ledger.families.families import Dataset
-from accountant.ledger.families.records import Request
-from accountant.log import proofs
-from accountant.privacy.claims import claim
-from accountant.privacy.events import Plan
+from dpserve_verify.errors import CertificateInvalid
+from dpserve_verify.formats import canonical, forms
+from dpserve_verify.formats.forms import Form, Limits, stated
+from dpserve_verify.keys import dsse
+from dpserve_verify.keys.trust import PublicKeys
+from dpserve_verify.log import proofs
+from dpserve_verify.privacy.events import Plan
 
 PROFILE_TYPE = "https://dpserve/dataset-profile/v1"
 METHOD = (
     "each interval holds what a test of the noisy counts does not refuse: figures of the rows themselves, numbers "
     "outside a column's ends taken as the nearer end; only the noise is left to chance"
 )
-Real = Annotated[str, StringConstraints(pattern=r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?(e[+-]?[0-9]+)?$", max_length=30)]
-Told = Annotated[list[Real | None], Field(min_length=3, max_length=3, description="value, low end, high end")]
+Real = Annotated[str, Limits(pattern=r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?(e[+-]?[0-9]+)?$", longest=30)]
+Told = Annotated[list[Real | None], Limits(shortest=3, longest=3, about="value, low end, high end")]
 
 
 class TableForm(Form):
@@ -66,12 +64,12 @@ class TableForm(Form):
     dataset: Text
     uuid: Text
     version: Count
-    families: list[Text] = Field(min_length=1, description="whose budgets were charged")
-    part: Literal["holdout", "training", "all"] = Field(
-        description="holdout: kept aside, no learner reads it; training: what learners read; all: none is kept aside"
+    families: list[Text] = stated(about="whose budgets were charged", limits=Limits(shortest=1))
+    part: Literal["holdout", "training", "all"] = stated(
+        about="holdout: kept aside, no learner reads it; training: what learners read; all: none is kept aside"
     )
     commitment: Hex
-    records: Count | None = Field(description="how many rows there are, where that is public; else null")
+    records: Count | None = stated(about="how many rows there are, where that is public; else null")
     queries: list[QueryForm] | None = QUERIES
     refined: list[RefinedForm] | None = REFINED
     together: TogetherForm | None = TOGETHER
@@ -84,20 +82,24 @@ class ColumnForm(Form):
     name: Text
     role: Literal["feature", "target"]
     type: Literal["numeric", "categorical", "boolean"]
-    edges: list[Real] | None = Field(None, description="of a number: ascending; bin j holds edges[j-1] < x <= edges[j]")
-    ends: list[Real] | None = Field(None, min_length=2, max_length=2, description="of a number: the declared range")
-    values: list[Text] | None = Field(None, description="the categories, in the order of their counts")
-    counts: list[Whole] = Field(description="bins or categories, then other values (categorical), then missing ones")
+    edges: list[Real] | None = stated(
+        default=None, about="of a number: ascending; bin j holds edges[j-1] < x <= edges[j]"
+    )
+    ends: list[Real] | None = stated(
+        default=None, about="of a number: the declared range", limits=Limits(shortest=2, longest=2)
+    )
+    values: list[Text] | None = stated(default=None, about="the categories, in the order of their counts")
+    counts: list[Whole] = stated(about="bins or categories, then other values (categorical), then missing ones")
     missing: Told
-    mean: Told | None = Field(None, description="of a number, where it is not missing")
-    quantiles: list[Told] | None = Field(None, description="of a number, at `levels`, where it is not missing")
-    shares: list[Told] | None = Field(None, description="of each category, of all rows, in the order of the counts")
+    mean: Told | None = stated(default=None, about="of a number, where it is not missing")
+    quantiles: list[Told] | None = stated(default=None, about="of a number, at `levels`, where it is not missing")
+    shares: list[Told] | None = stated(default=None, about="of each category, of all rows, in the order of the counts")
 
 
 class PairForm(Form):
     """Two columns together: rows by bin of the first, then of the second, each as in their own counts."""
 
-    columns: list[Text] = Field(min_length=2, max_length=2)
+    columns: list[Text] = stated(limits=Limits(shortest=2, longest=2))
     counts: list[Whole]
 
 
@@ -108,27 +110,27 @@ class ProfilePredicate(Form):
     claim: ClaimForm
     mechanisms: list[MechanismForm]
     accounting: AccountingForm
-    grid: Count = Field(description="the counts are in 1 / grid rows")
-    variance: Real = Field(description="of the noise in each count, in rows squared")
-    columns: list[ColumnForm] = Field(min_length=1)
+    grid: Count = stated(about="the counts are in 1 / grid rows")
+    variance: Real = stated(about="of the noise in each count, in rows squared")
+    columns: list[ColumnForm] = stated(limits=Limits(shortest=1))
     pairs: list[PairForm]
     records: Told
-    level: Figure = Field(description="of each interval")
-    levels: list[Figure] = Field(description="of the quantiles")
+    level: Figure = stated(about="of each interval")
+    levels: list[Figure] = stated(about="of the quantiles")
     method: Text
     randomness: RandomnessForm
     implementation: dict[str, Text]
     ledger: LedgerForm
-    not_covered: list[Text] = Field(alias="notCovered")
+    not_covered: list[Text] = stated(key="notCovered")
     words: Literal[2] | None = WORDS
 
 
 class ProfileStatement(Form):
     """An in-toto Statement v1 about exactly one schema file."""
 
-    type: Literal["https://in-toto.io/Statement/v1"] = Field(alias="_type")
-    subject: list[SubjectForm] = Field(min_length=1, max_length=1)
-    predicate_type: Literal["https://dpserve/dataset-profile/v1"] = Field(alias="predicateType")
+    type: Literal["https://in-toto.io/Statement/v1"] = stated(key="_type")
+    subject: list[SubjectForm] = stated(limits=Limits(shortest=1, longest=1))
+    predicate_type: Literal["https://dpserve/dataset-profile/v1"] = stated(key="predicateType")
     predicate: ProfilePredicate
 
 
@@ -222,7 +224,7 @@ def verify(envelope: bytes, proof: str, trust: PublicKeys) -> Profile:
 def json_schema() -> dict[str, Any]:
     """The published schema of the statement."""
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": f"{PROFILE_TYPE}/schema.json"}
-    return {**head, **ProfileStatement.model_json_schema(by_alias=True)}
+    return {**head, **forms.json_schema(ProfileStatement)}
 
 
 if __name__ == "__main__":

@@ -16,21 +16,21 @@ from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, distributions, version
 from typing import Any
 
-from accountant.certificates import sentences
-from accountant.certificates.predicate import PREDICATE_TYPE, STATEMENT_LIMIT, STATEMENT_TYPE
-from accountant.certificates.sentences import ADVERSARY, CONVERSIONS, PERSON, TOGETHER, TRUST, Growth, Trust
-from accountant.formats import canonical
-from accountant.formats.canonical import decimal_string
-from accountant.keys import dsse
 from accountant.keys.private_keys import KeyStore
 from accountant.ledger.families.families import Dataset, Family
 from accountant.ledger.families.left import epsilon_left
 from accountant.ledger.families.records import Request, Unit
-from accountant.privacy.budget import from_nano
 from accountant.privacy.claims import Claim, claim
-from accountant.privacy.events import Plan
-from accountant.privacy.filter import price_to_json
-from accountant.privacy.renyi import compose_pure, compose_rdp
+from dpserve_verify.certificates import sentences
+from dpserve_verify.certificates.predicate import PREDICATE_TYPE, STATEMENT_LIMIT, STATEMENT_TYPE
+from dpserve_verify.certificates.sentences import ADVERSARY, CONVERSIONS, PERSON, TOGETHER, TRUST, Growth, Trust
+from dpserve_verify.formats import canonical
+from dpserve_verify.formats.canonical import decimal_string
+from dpserve_verify.keys import dsse
+from dpserve_verify.privacy.budget import from_nano
+from dpserve_verify.privacy.events import Plan
+from dpserve_verify.privacy.filter import price_to_json
+from dpserve_verify.privacy.renyi import compose_pure, compose_rdp
 
 LISTED = 1 << 16  # most characters of names and domains; beyond, the schema's digest speaks for them
 

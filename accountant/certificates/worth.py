@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, StringConstraints
-
-from accountant.certificates import sentences
-from accountant.certificates.certificate import digest, in_log, recompute
-from accountant.certificates.predicate import (
+from accountant.certificates.statement import claim_to_json, counted_rows, implementation
+from accountant.ledger.families.families import Dataset
+from accountant.ledger.families.records import Request
+from accountant.privacy.claims import claim
+from dpserve_verify.certificates import sentences
+from dpserve_verify.certificates.certificate import digest, in_log, recompute
+from dpserve_verify.certificates.predicate import (
     GROWTH,
     QUERIES,
     REFINED,
@@ -27,7 +29,6 @@ from accountant.certificates.predicate import (
     ClaimForm,
     Count,
     Figure,
-    Form,
     GrowthForm,
     Hex,
     Index,
@@ -41,17 +42,14 @@ from accountant.certificates.predicate import (
     TogetherForm,
     read_as,
 )
-from accountant.certificates.statement import claim_to_json, counted_rows, implementation
-from accountant.errors import CertificateInvalid
-from accountant.formats import canonical
-from accountant.formats.canonical import decimal_string
-from accountant.keys import dsse
-from accountant.keys.trust import PublicKeys
-from accountant.ledger.families.families import Dataset
-from accountant.ledger.families.records import Request
-from accountant.log import proofs
-from accountant.privacy.claims import claim
-from accountant.privacy.events import Plan
+from dpserve_verify.errors import CertificateInvalid
+from dpserve_verify.formats import canonical, forms
+from dpserve_verify.formats.canonical import decimal_string
+from dpserve_verify.formats.forms import Form, Limits, stated
+from dpserve_verify.keys import dsse
+from dpserve_verify.keys.trust import PublicKeys
+from dpserve_verify.log import proofs
+from dpserve_verify.privacy.events import Plan
 
 WORTH_TYPE = "https://dpserve/model-worth/v1"
 METHOD = (
@@ -63,25 +61,25 @@ AT_ONCE = (
     "; the intervals of one figure hold in all groups at once, and that of a gap, the largest less the smallest, is "
     "what they leave it among the groups it names"
 )
-Number = Annotated[str, StringConstraints(pattern=r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?$", max_length=60)]
-Whole = Annotated[int, Field(ge=-canonical.MAX_INTEGER, le=canonical.MAX_INTEGER)]
+Number = Annotated[str, Limits(pattern=r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?$", longest=60)]
+Whole = Annotated[int, Limits(low=-canonical.MAX_INTEGER, high=canonical.MAX_INTEGER)]
 
 
 class ModelForm(Form):
     """The model that was measured."""
 
     name: Text
-    certificate: Index = Field(description="index of the entry that certifies it")
-    target: Text = Field(description="what it predicts")
-    classes: list[Text] | None = Field(description="null where it answers a number")
-    range: list[Text] | None = Field(None, description="of a number, the ends of its public range")
+    certificate: Index = stated(about="index of the entry that certifies it")
+    target: Text = stated(about="what it predicts")
+    classes: list[Text] | None = stated(about="null where it answers a number")
+    range: list[Text] | None = stated(default=None, about="of a number, the ends of its public range")
 
 
 class OtherForm(ModelForm):
     """The model that it was compared with, on the same rows."""
 
-    sha256: Hex = Field(description="of its file")
-    seen: bool = Field(description="whether it was learnt from rows of this part")
+    sha256: Hex = stated(about="of its file")
+    seen: bool = stated(about="whether it was learnt from rows of this part")
 
 
 class RowsForm(Form):
@@ -90,18 +88,21 @@ class RowsForm(Form):
     dataset: Text
     uuid: Text
     version: Count
-    families: list[Text] = Field(min_length=1, description="whose budgets were charged")
-    part: Literal["holdout", "training", "all"] = Field(
-        description="holdout: kept aside, no learner reads it; training: what learners read; all: none is kept aside"
+    families: list[Text] = stated(about="whose budgets were charged", limits=Limits(shortest=1))
+    part: Literal["holdout", "training", "all"] = stated(
+        about="holdout: kept aside, no learner reads it; training: what learners read; all: none is kept aside"
     )
-    seen: bool = Field(
-        description="whether the model, or the bins it reads, were learnt from rows of this part: it looks better then"
+    seen: bool = stated(
+        about="whether the model, or the bins it reads, were learnt from rows of this part: it looks better then"
     )
-    seen_by_bins: list[Index] | None = Field(
-        None, alias="seenByBins", min_length=1, description="profiles of this part that the model's bins follow from"
+    seen_by_bins: list[Index] | None = stated(
+        default=None,
+        key="seenByBins",
+        about="profiles of this part that the model's bins follow from",
+        limits=Limits(shortest=1),
     )
     commitment: Hex
-    schema_digest: Hex = Field(alias="schema", description="sha256 of the public schema file")
+    schema_digest: Hex = stated(key="schema", about="sha256 of the public schema file")
     queries: list[QueryForm] | None = QUERIES
     refined: list[RefinedForm] | None = REFINED
     together: TogetherForm | None = TOGETHER
@@ -112,10 +113,10 @@ class MetricForm(Form):
     """One figure and its interval."""
 
     metric: Text
-    class_name: Text | None = Field(None, alias="class", description="the class that it speaks of")
-    group: Text | None = Field(None, description="the group that it speaks of")
-    groups: list[Text] | None = Field(None, description="of a gap, the groups that it is the largest one between")
-    value: Number | None = Field(description="null where the counts do not tell")
+    class_name: Text | None = stated(default=None, key="class", about="the class that it speaks of")
+    group: Text | None = stated(default=None, about="the group that it speaks of")
+    groups: list[Text] | None = stated(default=None, about="of a gap, the groups that it is the largest one between")
+    value: Number | None = stated(about="null where the counts do not tell")
     low: Number
     high: Number
 
@@ -124,54 +125,54 @@ class GroupsForm(Form):
     """By which public groups records were counted."""
 
     column: Text
-    names: list[Text] = Field(min_length=1, description="of each group, in the order of the counts")
+    names: list[Text] = stated(about="of each group, in the order of the counts", limits=Limits(shortest=1))
 
 
 class CountsForm(Form):
     """What was released: a count in every cell, with noise."""
 
-    kind: Literal["binary", "classes", "number", "classes-scores", "paired-classes", "paired-number"] = Field(
-        description="binary: true class by bin of chance; classes: true class by answer; number: errors, values; "
+    kind: Literal["binary", "classes", "number", "classes-scores", "paired-classes", "paired-number"] = stated(
+        about="binary: true class by bin of chance; classes: true class by answer; number: errors, values; "
         "classes-scores: that, each class by bin of its chance, and the log loss, in parts; "
         "paired-classes: (wrong, right) by the other's; paired-number: differences of squared errors, the other's"
     )
     rows: Count
     columns: Count
-    link: Text = Field(description="what a score means, as in ensemble.json")
+    link: Text = stated(about="what a score means, as in ensemble.json")
     counts: list[Whole]
-    variance: Figure = Field(description="of the noise in each count")
-    groups: GroupsForm | None = Field(None, description="where each group has a histogram, one after another")
+    variance: Figure = stated(about="of the noise in each count")
+    groups: GroupsForm | None = stated(default=None, about="where each group has a histogram, one after another")
 
 
 class WorthPredicate(Form):
     """What a model is worth."""
 
     model: ModelForm
-    against: OtherForm | None = Field(None, description="the model that it was compared with, where it was")
+    against: OtherForm | None = stated(default=None, about="the model that it was compared with, where it was")
     rows: RowsForm
     claim: ClaimForm
     mechanisms: list[MechanismForm]
     accounting: AccountingForm
     histogram: CountsForm
-    level: Figure = Field(description="of the intervals")
-    metrics: list[MetricForm] = Field(min_length=1)
-    better: bool = Field(
-        description="by the interval: than what it was compared with; else, than a model that always answers the same"
+    level: Figure = stated(about="of the intervals")
+    metrics: list[MetricForm] = stated(limits=Limits(shortest=1))
+    better: bool = stated(
+        about="by the interval: than what it was compared with; else, than a model that always answers the same"
     )
     method: Text
     randomness: RandomnessForm
     implementation: dict[str, Text]
     ledger: LedgerForm
-    not_covered: list[Text] = Field(alias="notCovered")
+    not_covered: list[Text] = stated(key="notCovered")
     words: Literal[2] | None = WORDS
 
 
 class WorthStatement(Form):
     """An in-toto Statement v1 about exactly one ONNX file."""
 
-    type: Literal["https://in-toto.io/Statement/v1"] = Field(alias="_type")
-    subject: list[SubjectForm] = Field(min_length=1, max_length=1)
-    predicate_type: Literal["https://dpserve/model-worth/v1"] = Field(alias="predicateType")
+    type: Literal["https://in-toto.io/Statement/v1"] = stated(key="_type")
+    subject: list[SubjectForm] = stated(limits=Limits(shortest=1, longest=1))
+    predicate_type: Literal["https://dpserve/model-worth/v1"] = stated(key="predicateType")
     predicate: WorthPredicate
 
 
@@ -297,7 +298,7 @@ def figure(value: float) -> str:
 def json_schema() -> dict[str, Any]:
     """The published schema of the statement."""
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": f"{WORTH_TYPE}/schema.json"}
-    return {**head, **WorthStatement.model_json_schema(by_alias=True)}
+    return {**head, **forms.json_schema(WorthStatement)}
 
 
 if __name__ == "__main__":

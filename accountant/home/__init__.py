@@ -10,11 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from accountant.errors import InputError, KeyInvalid, LedgerInvalid
 from accountant.keys import key_exchange, opening
 from accountant.keys.key_files import in_keys
 from accountant.keys.private_keys import KeyStore
-from accountant.keys.trust import PublicKeys
 from accountant.ledger.ledger import Ledger
 from accountant.log.entries import TransparencyLog
 from accountant.log.last_seen import HighWater
@@ -22,8 +20,10 @@ from accountant.store import engines
 from accountant.store.engines import without_secrets
 from accountant.store.job_notifications import Bell
 from accountant.store.store import Store, size
-from accountant.system.files import replace_file
 from accountant.system.lazy_import import later
+from dpserve_verify.errors import InputError, KeyInvalid, LedgerInvalid
+from dpserve_verify.keys.trust import PublicKeys
+from dpserve_verify.system.files import replace_file
 
 if TYPE_CHECKING:
     from accountant.keys import signers

@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from accountant.errors import KeyInvalid
 from accountant.keys.key_files import private_pem, read_file
 from accountant.keys.private_keys import (
     Passphrase,
@@ -23,8 +22,9 @@ from accountant.keys.private_keys import (
     staged,
     write_private,
 )
-from accountant.keys.trust import ROLES, Role, public_pem
-from accountant.system.files import PRIVATE, holding, replace_file, sync_directory, write_new
+from dpserve_verify.errors import KeyInvalid
+from dpserve_verify.keys.trust import ROLES, Role, public_pem
+from dpserve_verify.system.files import PRIVATE, holding, replace_file, sync_directory, write_new
 
 
 @contextmanager

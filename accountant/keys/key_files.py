@@ -10,8 +10,8 @@ from cryptography.hazmat.primitives import serialization as pkix
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from accountant.errors import KeyInvalid
-from accountant.system.files import open_no_link
+from dpserve_verify.errors import KeyInvalid
+from dpserve_verify.system.files import open_no_link
 
 PASSPHRASE_VARIABLE = "DPSERVE_KEY_PASSPHRASE"
 _LIMIT = 16_384

@@ -14,11 +14,11 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from sqlalchemy import Connection, bindparam, insert, select, update
 
-from accountant.errors import KeyInvalid, LedgerInvalid
 from accountant.keys.private_keys import KeyStore
-from accountant.keys.trust import ROLES, IssuerKey, LogKey, PublicKeys, Role, fingerprint, load_public_pem
-from accountant.keys.trust import public_pem as pem_of
 from accountant.store.tables import key_table, revoked_table
+from dpserve_verify.errors import KeyInvalid, LedgerInvalid
+from dpserve_verify.keys.trust import ROLES, IssuerKey, LogKey, PublicKeys, Role, fingerprint, load_public_pem
+from dpserve_verify.keys.trust import public_pem as pem_of
 
 End: TypeAlias = Literal["retired", "compromised"]
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from accountant.errors import KeyInvalid
 from accountant.keys import key_exchange, key_rows
 from accountant.keys.key_files import in_keys
 from accountant.keys.key_files import passphrase_from_environment as passphrase
 from accountant.keys.key_rows import KeyRow
 from accountant.keys.private_keys import KeyStore, SigningKey
-from accountant.keys.trust import ROLES, load_public_pem
 from accountant.store.store import Store
 from accountant.system.lazy_import import later
+from dpserve_verify.errors import KeyInvalid
+from dpserve_verify.keys.trust import ROLES, load_public_pem
 
 if TYPE_CHECKING:
     from accountant.keys import signers

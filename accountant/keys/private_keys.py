@@ -1,4 +1,4 @@
-"""The keys in use. Their public halves, as verifiers pin them, are in `accountant.keys.trust`.
+"""The keys in use. Their public halves, as verifiers pin them, are in `dpserve_verify.keys.trust`.
 
 Two Ed25519 keys: `issuer` signs certificates, `log` signs checkpoints; and `commitment.key`, 32 bytes that key the HMAC
 by which a certificate names a dataset without giving its hash away. The issuer's may be kept elsewhere
@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from accountant.errors import KeyInvalid
 from accountant.keys.key_files import (
     check_owner,
     load_private,
@@ -30,16 +29,17 @@ from accountant.keys.key_files import (
     private_pem,
     read_file,
 )
-from accountant.keys.trust import (
+from accountant.system.lazy_import import later
+from dpserve_verify.errors import KeyInvalid
+from dpserve_verify.keys.trust import (
     ROLES,
     PublicKey,
     Role,
     fingerprint,
     public_pem,
 )
-from accountant.system import files
-from accountant.system.files import PRIVATE, sync_directory, write_new
-from accountant.system.lazy_import import later
+from dpserve_verify.system import files
+from dpserve_verify.system.files import PRIVATE, sync_directory, write_new
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey

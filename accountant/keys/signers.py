@@ -34,10 +34,10 @@ from securesystemslib.signer import (
     VaultSigner,
 )
 
-from accountant.errors import DpserveError, InputError, KeyInvalid
 from accountant.keys.key_files import in_keys, load_private, passphrase_from_environment, read_file
 from accountant.keys.private_keys import SigningKey, crypto_signer
-from accountant.keys.trust import PublicKey, fingerprint, load_public_pem, public_pem
+from dpserve_verify.errors import DpserveError, InputError, KeyInvalid
+from dpserve_verify.keys.trust import PublicKey, fingerprint, load_public_pem, public_pem
 
 PIN_VARIABLE = "DPSERVE_HSM_PIN"
 SCHEMES = ("file", "hsm", "awskms", "gcpkms", "azurekms", "hv")

@@ -14,8 +14,6 @@ from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, select
 
-from accountant.errors import InputError, LedgerInvalid
-from accountant.formats.canonical_bytes import Key
 from accountant.ledger import evaluations, model_names
 from accountant.ledger.families import block_rows
 from accountant.ledger.families.families import Family
@@ -24,13 +22,16 @@ from accountant.ledger.families.job_kinds import KINDS
 from accountant.ledger.families.records import Job, Request, State, charged_window, reservation_fields
 from accountant.ledger.families.refusal import refusal
 from accountant.ledger.job_rows import add_job
-from accountant.log.entries import Writer, read_entry
-from accountant.privacy import soundness
-from accountant.privacy.claims import Claim, Price, claim
-from accountant.privacy.events import Plan
-from accountant.privacy.filter import price_from_json, price_to_json
+from accountant.log.entries import Writer
+from accountant.privacy.claims import Claim, claim
 from accountant.store.store import stream
 from accountant.store.tables import dataset_table, entry_table, job_table
+from dpserve_verify.errors import InputError, LedgerInvalid
+from dpserve_verify.formats.canonical_bytes import Key
+from dpserve_verify.log.entry import read_entry
+from dpserve_verify.privacy import soundness
+from dpserve_verify.privacy.events import Plan
+from dpserve_verify.privacy.filter import Price, price_from_json, price_to_json
 
 # Of a reservation, whose keys stand in this order, only the price and the time are read.
 _PRICE, _TIME = Key("price"), Key("time")

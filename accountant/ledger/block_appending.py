@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, insert, select, update
 
-from accountant.errors import InputError, NameTaken, WrongState
+from accountant.errors import NameTaken, WrongState
 from accountant.ledger.families import block_rows, family_rows
 from accountant.ledger.families.block_rows import known_commitments
 from accountant.ledger.families.families import Dataset, account_of
@@ -19,10 +19,12 @@ from accountant.ledger.families.row_queries import RowQuery
 from accountant.ledger.families.windows import MOST_BLOCKS, Period
 from accountant.ledger.family_changes import parts_of
 from accountant.ledger.person_totals import found_person_total
-from accountant.log.entries import TransparencyLog, Writer, dumps, read_entry
-from accountant.privacy.budget import Relation
+from accountant.log.entries import TransparencyLog, Writer, dumps
 from accountant.store.store import body_at
 from accountant.store.tables import block_table, dataset_table, job_table
+from dpserve_verify.errors import InputError
+from dpserve_verify.log.entry import read_entry
+from dpserve_verify.privacy.budget import Relation
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,11 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 from sqlalchemy import Connection
 
-from accountant.errors import InputError
 from accountant.ledger.ledger import Ledger
-from accountant.log.entries import Entry, read_entry
 from accountant.store.entry_kinds import entry_index
 from accountant.store.store import Store, body_at
+from dpserve_verify.errors import InputError
+from dpserve_verify.log.entry import Entry, read_entry
 
 COMPARED = "rows-compared"
 REGISTER, APPEND, EVALUATE = "register", "append", "evaluate"

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from sqlalchemy import Connection
 
-from accountant.errors import LedgerInvalid, UnknownName, WrongState
+from accountant.errors import UnknownName, WrongState
 from accountant.ledger.families.records import CERTIFYING, Why
-from accountant.log.entries import Entry, Writer, read_entry
+from accountant.log.entries import Writer
 from accountant.store.store import body_at, size
+from dpserve_verify.errors import LedgerInvalid
+from dpserve_verify.log.entry import Entry, read_entry
 
 
 def lineage(connection: Connection, index: int) -> list[Entry]:

@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, Connection, Text, cast, func, select
 
-from accountant.errors import InputError
-from accountant.formats.canonical import spell
 from accountant.ledger.families.family_rows import load
-from accountant.log.entries import Entry, read_entry
 from accountant.store.entry_kinds import KINDS, EntryIndex, entry_index
 from accountant.store.store import Store, body_at, size
 from accountant.store.tables import dataset_table, entry_table, job_table, token_table
+from dpserve_verify.errors import InputError
+from dpserve_verify.formats.canonical import spell
+from dpserve_verify.log.entry import Entry, read_entry
 
 MOST_READ = 250_000  # entries that one question for a text reads: a longer ledger is searched in several
 

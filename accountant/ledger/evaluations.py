@@ -10,16 +10,18 @@ from typing import Any
 
 from sqlalchemy import Connection, select, update
 
-from accountant.errors import InputError, WrongState
+from accountant.errors import WrongState
 from accountant.keys import key_rows
 from accountant.ledger import derived_entries
 from accountant.ledger.families.job_kinds import Evaluation, Profile, kind_of
 from accountant.ledger.families.records import Job, Request, State, request_from_entry
 from accountant.ledger.job_rows import read_job, require_state
 from accountant.ledger.wide_jobs import require_charged_blocks
-from accountant.log.entries import Signed, TransparencyLog, read_entry
+from accountant.log.entries import Signed, TransparencyLog
 from accountant.store.store import Store, body_at, size
 from accountant.store.tables import job_table
+from dpserve_verify.errors import InputError
+from dpserve_verify.log.entry import read_entry
 
 
 def check(signed: Signed, request: Request) -> None:

@@ -12,8 +12,7 @@ from decimal import Decimal
 
 from sqlalchemy import Connection, insert, select, update
 
-from accountant.errors import InputError, NameTaken, WrongState
-from accountant.formats.canonical import decimal_string
+from accountant.errors import NameTaken, WrongState
 from accountant.ledger.families import block_rows
 from accountant.ledger.families.families import Family, account_of
 from accountant.ledger.families.family_rows import (
@@ -28,9 +27,11 @@ from accountant.ledger.families.family_rows import (
 from accountant.ledger.families.records import HOLDOUT, Registration, registration_fields
 from accountant.ledger.refined import require_profiles
 from accountant.log.entries import Writer, dumps
-from accountant.privacy.budget import Budget, Relation, check_name
-from accountant.privacy.filter import Filter
 from accountant.store.tables import dataset_table, family_table
+from dpserve_verify.errors import InputError
+from dpserve_verify.formats.canonical import decimal_string
+from dpserve_verify.privacy.budget import Budget, Relation, check_name
+from dpserve_verify.privacy.filter import Filter
 
 
 def register(writer: Writer, registration: Registration, compared: Collection[str] | None = None) -> None:

@@ -11,8 +11,8 @@ from accountant.ledger.admission import charges
 from accountant.ledger.families.families import Dataset, Family
 from accountant.ledger.families.left import roomiest
 from accountant.ledger.ledger import Ledger
-from accountant.log.entries import read_entry
 from accountant.store.store import body_at
+from dpserve_verify.log.entry import read_entry
 
 WINDOW_DAYS = 30
 MOST_JOBS = 2_000  # the rate of more is known well enough

@@ -15,9 +15,9 @@ from datetime import datetime
 from sqlalchemy import Connection, and_, func, select
 
 from accountant.ledger.families.records import ISSUED, PUBLIC_STATES, State
-from accountant.log.entries import read_entry
 from accountant.store.store import Store, body_at, stream
 from accountant.store.tables import entry_table, job_table
+from dpserve_verify.log.entry import read_entry
 
 AT_ONCE = 500
 Tally = Counter[tuple[str, str, str]]

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, insert, select, update
 
-from accountant.errors import IdempotencyConflict, LedgerInvalid, UnknownName, WrongState
+from accountant.errors import IdempotencyConflict, UnknownName, WrongState
 from accountant.ledger.families import block_rows
 from accountant.ledger.families.families import Started
 from accountant.ledger.families.records import (
@@ -20,13 +20,15 @@ from accountant.ledger.families.records import (
     charged_window,
     request_from_entry,
 )
-from accountant.log.entries import Signed, TransparencyLog, read_entry
+from accountant.log.entries import Signed, TransparencyLog
 from accountant.log.newest import account_number
-from accountant.privacy.events import plan_from_json
 from accountant.store import engines
 from accountant.store.store import Store
 from accountant.store.tables import job_table
 from accountant.system.traces import CURRENT
+from dpserve_verify.errors import LedgerInvalid
+from dpserve_verify.log.entry import read_entry
+from dpserve_verify.privacy.events import plan_from_json
 
 # Built once: building a statement costs more than running it.
 _JOB = select(job_table).where(job_table.c.seq == bindparam("at"))

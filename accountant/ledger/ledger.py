@@ -16,12 +16,9 @@ from typing import Any
 
 from sqlalchemy import bindparam, select, update
 
-from accountant.errors import LedgerInvalid, UnknownName, WrongState
-from accountant.formats.canonical import parse_decimal
-from accountant.formats.merkle import EMPTY_ROOT, leaf_hash
+from accountant.errors import UnknownName, WrongState
 from accountant.keys import key_rows
 from accountant.keys.private_keys import KeyStore
-from accountant.keys.trust import public_pem
 from accountant.ledger import derived_entries, evaluations, family_changes, job_rows
 from accountant.ledger.admission import price_job, reserve
 from accountant.ledger.families import block_rows
@@ -45,13 +42,18 @@ from accountant.ledger.families.windows import Window
 from accountant.ledger.job_rows import find_job, job_of, read_job, require_state
 from accountant.ledger.person_totals import change_person_total
 from accountant.ledger.wide_jobs import require_charged_blocks
-from accountant.log.entries import Entry, TransparencyLog, Writer, read_entry
+from accountant.log.entries import TransparencyLog, Writer
 from accountant.log.last_seen import HighWater
-from accountant.privacy.budget import check_key
-from accountant.privacy.events import Plan, plan_from_json
 from accountant.store import engines
 from accountant.store.store import Store, body_at
 from accountant.store.tables import dataset_table, job_table
+from dpserve_verify.errors import LedgerInvalid
+from dpserve_verify.formats.canonical import parse_decimal
+from dpserve_verify.formats.merkle import EMPTY_ROOT, leaf_hash
+from dpserve_verify.keys.trust import public_pem
+from dpserve_verify.log.entry import Entry, read_entry
+from dpserve_verify.privacy.budget import check_key
+from dpserve_verify.privacy.events import Plan, plan_from_json
 
 FORMAT = "dpserve-ledger/v1"
 

@@ -18,12 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, bindparam, func, select
 
-from accountant.errors import Forbidden, InputError, LedgerInvalid, WrongState
+from accountant.errors import Forbidden, WrongState
 from accountant.ledger.families.records import Job, Request, State, request_from_entry
-from accountant.log.entries import Signed, Writer, read_entry
-from accountant.privacy.budget import check_name
+from accountant.log.entries import Signed, Writer
 from accountant.store.store import body_at, size
 from accountant.store.tables import grant_table, job_table, token_table
+from dpserve_verify.errors import InputError, LedgerInvalid
+from dpserve_verify.log.entry import read_entry
+from dpserve_verify.privacy.budget import check_name
 
 if TYPE_CHECKING:
     from accountant.access.grants import Access

@@ -11,17 +11,17 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select
 
-from accountant.errors import InputError
-from accountant.formats.canonical import decimal_string
 from accountant.ledger.families import block_rows
 from accountant.ledger.families.families import Dataset, Family
 from accountant.ledger.families.family_rows import PERSON, WHOLE, text_of
 from accountant.ledger.families.records import Why
 from accountant.ledger.family_changes import parts_of
 from accountant.log.entries import TransparencyLog, Writer
-from accountant.privacy.budget import Budget
-from accountant.privacy.filter import Filter, price_to_json
 from accountant.store.tables import analyst_table, family_table
+from dpserve_verify.errors import InputError
+from dpserve_verify.formats.canonical import decimal_string
+from dpserve_verify.privacy.budget import Budget
+from dpserve_verify.privacy.filter import Filter, price_to_json
 
 
 def change_person_total(log: TransparencyLog, name: str, epsilon: Decimal, why: Why) -> None:

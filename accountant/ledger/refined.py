@@ -6,11 +6,11 @@ from collections.abc import Collection, Sequence
 
 from sqlalchemy import Connection
 
-from accountant.errors import InputError
 from accountant.ledger.families.family_rows import load
 from accountant.ledger.families.schema_profiles import ALL, HOLDOUT, TRAINING, SchemaProfile
-from accountant.log.entries import read_entry
 from accountant.store.store import body_at, size
+from dpserve_verify.errors import InputError
+from dpserve_verify.log.entry import read_entry
 
 REMEDY = "refine the schema again, from a profile of this ledger (dpserve schema refine)"
 

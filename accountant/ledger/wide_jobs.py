@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, select
 
-from accountant.errors import LedgerInvalid
-from accountant.formats.canonical_bytes import Key
-from accountant.log.entries import read_entry
 from accountant.log.newest import after_of
 from accountant.store.store import body_at
 from accountant.store.tables import block_table, entry_table
+from dpserve_verify.errors import LedgerInvalid
+from dpserve_verify.formats.canonical_bytes import Key
+from dpserve_verify.log.entry import read_entry
 
 _RESERVATION = Key("reservation")
 

@@ -5,7 +5,6 @@ It is kept beside the ledger as `witnessed`, a C2SP note like any checkpoint, wi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -13,21 +12,21 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from accountant.errors import DpserveError, LedgerInvalid
-from accountant.formats import merkle
-from accountant.keys.trust import PublicKeys
-from accountant.log import notes
-from accountant.log.cosignature import cosignatures, require_quorum, with_cosignatures
 from accountant.log.entries import latest_checkpoint
-from accountant.log.notes import Checkpoint, NoteSignature
-from accountant.log.seen_checkpoints import read_note, verify_head
 from accountant.log.witness import SECONDS, address, ask
-from accountant.log.witness_policy import Witness, WitnessPolicy, shown
 from accountant.store import store
 from accountant.store.store import Store
-from accountant.system.files import PUBLIC, replace_file
+from dpserve_verify.errors import LedgerInvalid
+from dpserve_verify.formats import merkle
+from dpserve_verify.keys.trust import PublicKeys
+from dpserve_verify.log import notes
+from dpserve_verify.log.cosignature import cosignatures, require_quorum, with_cosignatures
+from dpserve_verify.log.notes import Checkpoint, NoteSignature
+from dpserve_verify.log.seen_checkpoints import verify_head
+from dpserve_verify.log.witness_policy import Witness, WitnessPolicy, shown
+from dpserve_verify.log.witnessed import WITNESSED, kept
+from dpserve_verify.system.files import PUBLIC, replace_file
 
-WITNESSED = "witnessed"
 MOST_AT_ONCE = 8
 
 
@@ -111,34 +110,9 @@ def keep(home: Path, note: str) -> None:
         replace_file(home / WITNESSED, note.encode(), PUBLIC)
 
 
-def kept(folder: Path) -> str | None:
-    """The cosigned checkpoint in a home, an export or a folder of tiles; None where there is none. Not verified."""
-    file = folder / WITNESSED
-    return read_note(file) if file.exists() else None
-
-
 def newest(home: Path, connection: Connection) -> str:
     """The newest checkpoint, with its cosignatures where it is the one that was cosigned."""
     note, cosigned = latest_checkpoint(connection), kept(home)
     if cosigned is not None and notes.parse_note(cosigned).text == notes.parse_note(note).text:
         return cosigned
     return note
-
-
-def judge(candidates: Sequence[str], policy: WitnessPolicy, trust: PublicKeys) -> tuple[int, list[str]]:
-    """The size of the largest checkpoint among these that meets the policy, and the problem where none does.
-
-    Says nothing of the entries: the audit has to compare the same checkpoints with the tree."""
-    sizes, problems = [], []
-    for note in candidates:
-        try:
-            head = verify_head(note, trust)
-            policy.check_log(trust.origin, trust.log_key_at(head.size))
-            require_quorum(note, policy)
-            sizes.append(head.size)
-        except DpserveError as error:
-            problems.append(error.message)
-    if sizes:
-        return max(sizes), []
-    reasons = "; ".join(dict.fromkeys(problems)) or "there is no checkpoint to look at"
-    return 0, [f"quorum={shown(policy.quorum)}: no checkpoint is vouched for: {reasons}"]

@@ -17,19 +17,20 @@ from typing import TYPE_CHECKING, Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from sqlalchemy import Connection, insert, select
 
-from accountant.errors import LedgerInvalid
-from accountant.formats import canonical, merkle
-from accountant.formats.canonical import Encodable
 from accountant.keys import key_rows
 from accountant.keys.key_rows import KeyRow
 from accountant.keys.private_keys import KeyStore
-from accountant.keys.trust import PublicKeys
-from accountant.log import notes, proofs
 from accountant.log.last_seen import HighWater, LockedMark
 from accountant.log.newest import RAREST, Newest, accounts_of, after_of
 from accountant.store import store
 from accountant.store.store import Store
 from accountant.store.tables import checkpoint_table, entry_table
+from dpserve_verify.errors import LedgerInvalid
+from dpserve_verify.formats import canonical, merkle
+from dpserve_verify.formats.canonical import Encodable
+from dpserve_verify.keys.trust import PublicKeys
+from dpserve_verify.log import notes, proofs
+from dpserve_verify.log.entry import Entry, read_entry
 
 if TYPE_CHECKING:
     from securesystemslib.signer import Signer
@@ -38,26 +39,6 @@ NEWEST = "newest.bin"  # beside the mark
 MOST_KNOWN, MOST_READ = 65_536, 4096
 _COLUMN = json.JSONEncoder(sort_keys=True)
 _NEW_CHECKPOINT = insert(checkpoint_table)  # building a statement costs more than running it
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One leaf: its index, its exact bytes, and what they say."""
-
-    seq: int
-    body: bytes
-    value: dict[str, Any]
-
-
-def read_entry(seq: int, body: bytes) -> Entry:
-    """Exact bytes -> Entry; LedgerInvalid where they are not canonical JSON of an object with a type."""
-    try:
-        value = canonical.decode_canonical(body)
-    except canonical.CanonicalError as error:
-        raise LedgerInvalid(f"entry {seq}: {error.message}", entry=seq) from error
-    if not isinstance(value, dict) or not isinstance(value.get("type"), str):
-        raise LedgerInvalid(f"entry {seq}: must be an object with a type", entry=seq)
-    return Entry(seq, body, value)
 
 
 @dataclass

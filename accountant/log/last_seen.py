@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from accountant.errors import LedgerInvalid, LedgerUnavailable
-from accountant.formats import canonical, merkle
-from accountant.system.files import PRIVATE, holding, replace_file
+from dpserve_verify.errors import LedgerInvalid, LedgerUnavailable
+from dpserve_verify.formats import canonical, merkle
+from dpserve_verify.system.files import PRIVATE, holding, replace_file
 
 SLOT = 4096  # no block of a disk holds a part of both
 BLANK = b" " * (SLOT - 1) + b"\n"

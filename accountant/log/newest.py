@@ -28,13 +28,13 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from accountant.errors import LedgerInvalid, LedgerUnavailable
-from accountant.formats import merkle
-from accountant.formats.canonical_bytes import Key
 from accountant.log.spenders import Spenders, spender
 from accountant.store.store import node_reader, stream
 from accountant.store.tables import entry_table
-from accountant.system.files import PRIVATE
+from dpserve_verify.errors import LedgerInvalid, LedgerUnavailable
+from dpserve_verify.formats import merkle
+from dpserve_verify.formats.canonical_bytes import Key
+from dpserve_verify.system.files import PRIVATE
 
 HEADER = Struct("<8s36s32sq")  # form, start of the machine, root, size
 SLOT = Struct("<q")

@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from struct import Struct
 
-from accountant.system.files import PRIVATE, replace_unsynced
+from dpserve_verify.system.files import PRIVATE, replace_unsynced
 
 PLACE = Struct("<16sq")  # name, entry
 NEAR = 16  # places in which a name may stand

@@ -9,16 +9,18 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from accountant.errors import InputError, LedgerInvalid, WrongState
-from accountant.formats import merkle
-from accountant.formats.canonical import encode_base64
-from accountant.keys.trust import PublicKeys
-from accountant.log import notes, proofs
-from accountant.log.collect import kept, newest
+from accountant.errors import WrongState
+from accountant.log.collect import newest
 from accountant.log.entries import latest_checkpoint
-from accountant.log.seen_checkpoints import verify_head
 from accountant.store import store
 from accountant.store.store import Store
+from dpserve_verify.errors import InputError, LedgerInvalid
+from dpserve_verify.formats import merkle
+from dpserve_verify.formats.canonical import encode_base64
+from dpserve_verify.keys.trust import PublicKeys
+from dpserve_verify.log import notes, proofs
+from dpserve_verify.log.seen_checkpoints import verify_head
+from dpserve_verify.log.witnessed import kept
 
 
 @dataclass(frozen=True)

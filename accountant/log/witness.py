@@ -10,13 +10,13 @@ import re
 from collections.abc import Callable, Sequence
 from urllib.parse import SplitResult, urlsplit
 
-from accountant.errors import InputError, LedgerInvalid, LedgerUnavailable
-from accountant.formats.canonical import encode_base64
-from accountant.formats.merkle import MAX_SIZE
-from accountant.log.cosignature import is_by, verify_cosignature
-from accountant.log.notes import NoteSignature, parse_checkpoint, parse_note
-from accountant.log.witness_policy import Witness, shown
 from accountant.system.bounded_http import SCHEMES, Reply, exchange
+from dpserve_verify.errors import InputError, LedgerInvalid, LedgerUnavailable
+from dpserve_verify.formats.canonical import encode_base64
+from dpserve_verify.formats.merkle import MAX_SIZE
+from dpserve_verify.log.cosignature import is_by, verify_cosignature
+from dpserve_verify.log.notes import NoteSignature, parse_checkpoint, parse_note
+from dpserve_verify.log.witness_policy import Witness, shown
 
 ANSWER_LIMIT = 65_536  # bytes
 SECONDS = 10.0  # for one request and its answer

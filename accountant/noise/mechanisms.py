@@ -35,10 +35,10 @@ from accountant.noise.exact_weights import (
     width_of,
 )
 from accountant.noise.noise_buffer import LARGEST, Adding
-from accountant.privacy.drawing import WIDEST_GAUSSIAN, WIDEST_LAPLACE, scale_of
-from accountant.privacy.events import BoundedRange, Gaussian, PureDp, SimpleEvent
-from accountant.privacy.selection import Distribution, Poisson
 from accountant.system.lazy_import import later
+from dpserve_verify.privacy.drawing import WIDEST_GAUSSIAN, WIDEST_LAPLACE, scale_of
+from dpserve_verify.privacy.events import BoundedRange, Gaussian, PureDp, SimpleEvent
+from dpserve_verify.privacy.selection import Distribution, Poisson
 
 compiled = later("accountant.noise.compiled_weights")
 

@@ -16,8 +16,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.errors import InputError
-from accountant.privacy.events import PureDp
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.events import PureDp
 
 MOST_CANDIDATES, MOST_EPSILON = 1 << 12, 20
 BITS = 62  # of the whole weight: sums of weights stay below 2^63

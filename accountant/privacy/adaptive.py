@@ -7,43 +7,21 @@ it follows by symmetry, to the right it only falls. In e^x it is convex, so chor
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
-from fractions import Fraction
 from functools import lru_cache
-from math import ceil, exp, expm1, frexp, log1p, sqrt, tanh
+from math import exp, expm1, log1p, tanh
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.privacy.events import Event
-from accountant.privacy.renyi import compose_grid, epsilon_at
+from dpserve_verify.privacy.board import Board, Events, board_of
+from dpserve_verify.privacy.renyi import compose_grid, epsilon_at
 
-Events = tuple[tuple[Event, int], ...]
 Floats = NDArray[np.float64]
 Left = tuple[Floats, Floats, NDArray[np.intp]]
 
-FINENESS = (512, 384, 256, 192, 128, 96, 64, 56, 48, 40, 32, 24, 20, 16, 12, 10, 8, 6, 4, 3)  # steps to a typical span
-MOST_WORK = 15_000_000  # inner operations; the finest grid that needs no more is taken
-WIDEST = 100  # of one release's epsilon
-TAIL = 1000  # the grid ends where Renyi DP gives delta / TAIL
 SLACK = 1e-9  # floating point of reading the result: relative in delta, absolute in epsilon
 STEP_SLACK = 1e-14  # floating point of one release: relative
-
-
-@dataclass(frozen=True)
-class Board:
-    """The game on its grid. `moves`: (bounded range?, steps in epsilon, how often), from the last release to the first:
-    the order in which values are computed."""
-
-    step: float
-    size: int
-    moves: tuple[tuple[bool, int, int], ...]
-
-    @property
-    def work(self) -> int:
-        """Inner operations that `play` makes; MOST_WORK is the limit."""
-        return self.size * sum(count * (1 + bounded * steps) for bounded, steps, count in self.moves)
 
 
 @lru_cache(maxsize=4096)
@@ -74,45 +52,6 @@ def delta_of(events: Events, epsilon: float) -> float:
     values, place = play(board), min(epsilon / board.step, board.size - 1.0)
     share = expm1((place - int(place)) * board.step) / expm1(board.step)
     return float((values[int(place)] * (1 - share) + values[int(place) + 1] * share) * (1 + SLACK))
-
-
-@lru_cache(maxsize=256)
-def board_of(events: Events, delta: float) -> Board | None:
-    """The public rule for the grid: the releases that weigh most span a whole number of steps, the finest that is cheap
-    enough, and every epsilon is rounded up to a multiple of the step."""
-    releases = [_Release(event.bounded, Fraction(event.pure or 0), n) for event, n in events]
-    if not releases or not all(0 < each.epsilon <= WIDEST for each in releases):
-        return None
-    main = max(releases, key=lambda each: each.weight)
-    typical = sqrt(sum(each.weight for each in releases) / sum(each.count for each in releases))
-    end = Fraction(max(0.0, min(epsilon_at(order, rdp, delta / TAIL) for order, rdp in compose_grid(events))))
-    total = sum(each.count * each.epsilon for each in releases)
-    for fineness in FINENESS:
-        step = _short(main.epsilon / max(1, round(fineness * float(main.epsilon) / typical)))
-        moves = tuple((each.bounded, ceil(each.epsilon / step), each.count) for each in reversed(releases))
-        whole = sum(steps * count for _, steps, count in moves)  # the pure sum: V is 0 there
-        board = Board(float(step), 1 + (ceil(end / step) if 1.1 * end < total else whole), moves)
-        if board.work <= MOST_WORK:
-            return board
-    return None
-
-
-@dataclass(frozen=True)
-class _Release:
-    bounded: bool
-    epsilon: Fraction
-    count: int
-
-    @property
-    def weight(self) -> Fraction:
-        """Its share of the variance of the losses."""
-        return self.count * (self.epsilon if self.bounded else 2 * self.epsilon) ** 2
-
-
-def _short(step: Fraction) -> Fraction:
-    """`step` rounded up to 24 binary digits: its multiples are then exact floats."""
-    unit = Fraction(2) ** (frexp(float(step))[1] - 24)
-    return ceil(step / unit) * unit
 
 
 def play(board: Board) -> Floats:

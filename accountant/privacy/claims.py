@@ -1,22 +1,22 @@
 """From a plan to its price and its claim.
 
-Two prices for every job (PRIVACY section 2): the pure sum, and Renyi at fixed orders (`accountant.privacy.renyi`). A
-claim (epsilon, delta) speaks of one plan, fixed beforehand, so it may also come from tighter bounds that do not add up:
-`accountant.privacy.gdp` and `accountant.privacy.adaptive`.
+Two prices for every job (PRIVACY section 2): the pure sum, and Renyi at fixed orders (`dpserve_verify.privacy.renyi`).
+A claim (epsilon, delta) speaks of one plan, fixed beforehand, so it may also come from tighter bounds that do not
+add up: `accountant.privacy.gdp` and `accountant.privacy.adaptive`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, Decimal
+from decimal import Decimal
 from functools import lru_cache
-from operator import add
 
 from accountant.privacy import gdp
-from accountant.privacy.budget import from_nano
-from accountant.privacy.events import Plan
-from accountant.privacy.renyi import compose_grid, compose_pure, compose_rdp, epsilon_at
+from dpserve_verify.privacy.budget import from_nano
+from dpserve_verify.privacy.events import Plan
+from dpserve_verify.privacy.filter import Price, round_up
+from dpserve_verify.privacy.renyi import compose_grid, compose_pure, compose_rdp, epsilon_at
 
 PURE, RENYI, GAUSSIAN, ADAPTIVE = "pure", "renyi", "gaussian", "adaptive"
 BOUNDS = (PURE, RENYI, GAUSSIAN, ADAPTIVE)
@@ -78,31 +78,6 @@ def _adaptive_claim(plan: Plan, delta: Decimal) -> Claim | None:
 
 
 _CLAIMS = {PURE: _pure_claim, RENYI: _renyi_claim, GAUSSIAN: _gaussian_claim, ADAPTIVE: _adaptive_claim}
-
-
-def round_up(value: float | Decimal, digits: int = 6) -> Decimal:
-    """`value` rounded up to `digits` decimals."""
-    return Decimal(value).quantize(Decimal(1).scaleb(-digits), rounding=ROUND_CEILING)
-
-
-@dataclass(frozen=True)
-class Price:
-    """What admission adds up: the pure sum, how many jobs have no pure price at all, and one Renyi figure per order
-    of the filter.
-    """
-
-    pure: int
-    unbounded: int
-    rdp: tuple[int, ...]
-
-    def __add__(self, other: Price) -> Price:
-        if len(self.rdp) != len(other.rdp):
-            raise ValueError(f"rdp: {len(self.rdp)} orders and {len(other.rdp)} do not add up")
-        return Price(self.pure + other.pure, self.unbounded + other.unbounded, tuple(map(add, self.rdp, other.rdp)))
-
-    def __sub__(self, other: Price) -> Price:
-        rdp = tuple(a - b for a, b in zip(self.rdp, other.rdp, strict=True))
-        return Price(self.pure - other.pure, self.unbounded - other.unbounded, rdp)
 
 
 def price(plan: Plan, orders: Iterable[Decimal]) -> Price:

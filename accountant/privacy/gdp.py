@@ -12,7 +12,7 @@ from fractions import Fraction
 from functools import lru_cache
 from math import erfc, exp, inf, nextafter, pi, sqrt
 
-from accountant.privacy.events import Plan
+from dpserve_verify.privacy.events import Plan
 
 SLACK = 1e-12  # covers 2^64 numbers drawn (8e-15) and floating point, relative in delta and absolute in epsilon
 FAR = 5.0

@@ -13,11 +13,10 @@ from functools import lru_cache
 from math import sqrt
 from typing import NamedTuple
 
-from accountant.privacy.budget import MAX_EPSILON, NANO, from_nano, nano
-from accountant.privacy.claims import Price
-from accountant.privacy.events import PureDp
-from accountant.privacy.filter import Filter
 from accountant.privacy.gdp import SLACK, delta_of
+from dpserve_verify.privacy.budget import MAX_EPSILON, NANO, from_nano, nano
+from dpserve_verify.privacy.events import PureDp
+from dpserve_verify.privacy.filter import Filter, Price
 
 MOST_RELEASES = 10_000  # of the job: each may cost two nano-units more than its law, for rounding
 ROUNDING = 2 * MOST_RELEASES

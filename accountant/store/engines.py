@@ -16,7 +16,8 @@ from typing import Any, TypeAlias
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
 
-from accountant.errors import DpserveError, InputError, LedgerInvalid, LedgerReplaced, LedgerUnavailable
+from accountant.errors import LedgerReplaced
+from dpserve_verify.errors import DpserveError, InputError, LedgerInvalid, LedgerUnavailable
 
 FORMS = "must be sqlite:///<file> or postgresql+psycopg://<user>:<password>@<host>/<database>"
 LOCK = int.from_bytes(b"dpserve\0")

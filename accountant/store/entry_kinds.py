@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, select
 
-from accountant.errors import LedgerInvalid
-from accountant.formats.canonical_bytes import Key
 from accountant.store.store import Store, body_at, size
 from accountant.store.tables import entry_table
+from dpserve_verify.errors import LedgerInvalid
+from dpserve_verify.formats.canonical_bytes import Key
 
 
 @dataclass(frozen=True)

@@ -24,10 +24,10 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import SQLAlchemyError
 
-from accountant.errors import LedgerInvalid, LedgerUnavailable
-from accountant.formats import merkle
 from accountant.store import engines, migrations
 from accountant.store.tables import checkpoint_table, entry_table, node_table
+from dpserve_verify.errors import LedgerInvalid, LedgerUnavailable
+from dpserve_verify.formats import merkle
 
 # Built once: building a statement costs more than running it.
 _SIZE = select(func.max(entry_table.c.seq))

@@ -15,7 +15,7 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from typing import Any
 from urllib.parse import SplitResult
 
-from accountant.errors import LedgerUnavailable
+from dpserve_verify.errors import LedgerUnavailable
 
 SCHEMES = ("http", "https")
 

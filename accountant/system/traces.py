@@ -19,8 +19,8 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from accountant.errors import InputError
 from accountant.system.lazy_import import later
+from dpserve_verify.errors import InputError
 
 sdk, export, api, resources, finalizers, http = (
     later(name)

@@ -11,13 +11,14 @@ from urllib.parse import quote
 
 import numpy as np
 
-from accountant.errors import InputError, LedgerInvalid, LedgerUnavailable, WrongState
-from accountant.formats.canonical import decode_base64, encode
-from accountant.keys import dsse
+from accountant.errors import WrongState
 from accountant.keys.private_keys import SigningKey
 from accountant.noise import shares
 from accountant.noise.mechanisms import DiscreteGaussian
 from accountant.noise.shares import Share
+from dpserve_verify.errors import InputError, LedgerInvalid, LedgerUnavailable
+from dpserve_verify.formats.canonical import decode_base64, encode
+from dpserve_verify.keys import dsse
 from local.aggregator.settings import Settings
 from local.aggregator.store import AggregatorStore, Line, Owners, check_restored
 from local.campaign.asking import (

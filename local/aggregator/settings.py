@@ -23,11 +23,12 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from accountant.errors import BudgetRefused, InputError, KeyInvalid
-from accountant.formats.canonical import encode
-from accountant.log.seen_checkpoints import SeenCheckpoints
-from accountant.privacy.budget import exact_decimal
-from accountant.system.files import PRIVATE, read_beginning, write_new
+from accountant.errors import BudgetRefused
+from dpserve_verify.errors import InputError, KeyInvalid
+from dpserve_verify.formats.canonical import encode
+from dpserve_verify.log.seen_checkpoints import SeenCheckpoints
+from dpserve_verify.privacy.budget import exact_decimal
+from dpserve_verify.system.files import PRIVATE, read_beginning, write_new
 from local.campaign.asking import seen_beside
 from local.reports.shared import Aggregator, SharedDefinition
 from local.reports.toml import check_settings

@@ -20,10 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountant.errors import IdempotencyConflict, WrongState
-from accountant.formats.canonical import decimal_string
 from accountant.noise import shares
 from accountant.noise.shares import Share
-from accountant.system.files import sync_directory
+from dpserve_verify.formats.canonical import decimal_string
+from dpserve_verify.system.files import sync_directory
 from local.reports.shared import SharedDefinition
 from local.reports.sqlite_file import empty_log, writing
 

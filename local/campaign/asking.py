@@ -12,24 +12,24 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
-from accountant.errors import (
+from accountant.errors import WrongState
+from accountant.system.bounded_http import exchange
+from dpserve_verify.errors import (
     CertificateInvalid,
     DpserveError,
     InputError,
     KeyInvalid,
     LedgerUnavailable,
     OtherHistory,
-    WrongState,
 )
-from accountant.formats.canonical import exact_integer, exact_text
-from accountant.formats.canonical_bytes import decode_entry
-from accountant.keys import dsse
-from accountant.keys.trust import PublicKeys
-from accountant.log import notes, proofs
-from accountant.log.seen_checkpoints import SeenCheckpoints, read_growth
-from accountant.log.witness_policy import read_witness_policy
-from accountant.system.bounded_http import exchange
-from accountant.system.printable import printable
+from dpserve_verify.formats.canonical import exact_integer, exact_text
+from dpserve_verify.formats.canonical_bytes import decode_entry
+from dpserve_verify.keys import dsse
+from dpserve_verify.keys.trust import PublicKeys
+from dpserve_verify.log import notes, proofs
+from dpserve_verify.log.seen_checkpoints import SeenCheckpoints, read_growth
+from dpserve_verify.log.witness_policy import read_witness_policy
+from dpserve_verify.system.printable import printable
 from local.campaign.questions import question_from_payload
 from local.reports.question import Question
 from local.turns.definition import BoostedDefinition

@@ -15,16 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from accountant.access import key_life
-from accountant.errors import InputError, JobFailed, NameTaken, NotInvited, UnknownName, WrongState
-from accountant.formats.canonical import decimal_string
+from accountant.errors import JobFailed, NameTaken, NotInvited, UnknownName, WrongState
 from accountant.home import Home
-from accountant.keys import dsse
 from accountant.ledger import campaigns
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.records import OWNER, Registration, Request, State, Why
 from accountant.log import stored_proofs
-from accountant.privacy.budget import Budget, Relation, check_name
-from accountant.system.files import PRIVATE, replace_file
+from dpserve_verify.errors import InputError
+from dpserve_verify.formats.canonical import decimal_string
+from dpserve_verify.keys import dsse
+from dpserve_verify.privacy.budget import Budget, Relation, check_name
+from dpserve_verify.system.files import PRIVATE, replace_file
 from local.campaign.defining import Asked, define
 from local.campaign.questions import question_from_payload
 from local.reports.definition import Definition

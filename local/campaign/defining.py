@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from accountant.errors import InputError
-from accountant.formats.canonical import decode
 from accountant.home import Home
 from accountant.ledger.families.families import Dataset
-from accountant.privacy.budget import Budget
+from dpserve_verify.errors import InputError
+from dpserve_verify.formats.canonical import decode
+from dpserve_verify.privacy.budget import Budget
 from local.campaign.questions import LEARNERS
 from local.reports.definition import Definition
 from local.reports.directions import best_favoured

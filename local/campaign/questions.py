@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from accountant.errors import CertificateInvalid, InputError
-from accountant.formats import canonical
-from accountant.formats.canonical import exact_object
+from dpserve_verify.errors import CertificateInvalid, InputError
+from dpserve_verify.formats import canonical
+from dpserve_verify.formats.canonical import exact_object
 from local.reports import definition, shared
 from local.reports.question import COMMON, LIMIT, STATEMENT_TYPE, Question, common_from_json
 from local.turns.definition import BOOSTED_LEARNERS, BoostedDefinition

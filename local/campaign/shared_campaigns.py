@@ -9,10 +9,11 @@ import hashlib
 import hmac
 from typing import Any
 
-from accountant.errors import InputError, NotInvited, WrongState
-from accountant.formats.canonical import encode_base64
+from accountant.errors import NotInvited, WrongState
 from accountant.home import Home
 from accountant.ledger import campaigns
+from dpserve_verify.errors import InputError
+from dpserve_verify.formats.canonical import encode_base64
 from local.campaign.campaigns import Campaign, invited_owner, load
 from local.reports.shared import AGGREGATORS, SharedDefinition
 from local.reports.sums import DIGEST, HELD, SUM, read_digest, read_held, read_sum

@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from accountant.errors import DpserveError
+from dpserve_verify.errors import DpserveError
 from local.federated import workspace
 
 

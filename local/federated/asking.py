@@ -11,10 +11,10 @@ from nvflare.apis.impl.controller import Controller
 from nvflare.apis.shareable import Shareable
 from nvflare.apis.signal import Signal
 
-from accountant.errors import DpserveError, InputError
-from accountant.formats.canonical import decode, exact_integer, exact_object, exact_text
 from accountant.home import Home
-from accountant.system.printable import printable
+from dpserve_verify.errors import DpserveError, InputError
+from dpserve_verify.formats.canonical import decode, exact_integer, exact_object, exact_text
+from dpserve_verify.system.printable import printable
 from local.campaign import campaigns, shared_campaigns
 from local.federated.words import ANSWER, BODY, CAMPAIGN, INVITATION, OFFER, SEEN, SIZE, TAKEN, WITNESSED
 

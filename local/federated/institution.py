@@ -12,7 +12,7 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 
-from accountant.system.printable import printable
+from dpserve_verify.system.printable import printable
 from local.campaign.asking import read_pinned_keys
 from local.federated.words import ANSWER, BODY, CAMPAIGN, INVITATION, OFFER, SEEN, SETTINGS, SIZE, TAKEN, WITNESSED
 from local.owner import program

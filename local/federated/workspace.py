@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from accountant.errors import InputError
+from dpserve_verify.errors import InputError
 from local.federated.words import ANSWER, ASKING, INSTITUTION, SEEN, TAKEN
 
 LOGS = "site_log_streamer"

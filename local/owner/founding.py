@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from accountant.errors import InputError
-from accountant.system.files import PRIVATE, write_new
+from dpserve_verify.errors import InputError
+from dpserve_verify.system.files import PRIVATE, write_new
 from local.owner.own_rows import labels, numbers, open_table
 from local.owner.settings import Pinned, read_settings
 

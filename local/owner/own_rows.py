@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.errors import InputError
+from dpserve_verify.errors import InputError
 from local.reports.corners import corners
 from local.reports.question import Question
 from models.features.calendar import number_of

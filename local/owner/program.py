@@ -12,8 +12,8 @@ from decimal import Decimal
 from typing import Any
 from urllib.parse import quote
 
-from accountant.errors import InputError
-from accountant.formats.canonical import decimal_string
+from dpserve_verify.errors import InputError
+from dpserve_verify.formats.canonical import decimal_string
 from local.campaign.asking import (
     BYTES,
     JSON,

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.formats.canonical import encode
 from accountant.noise import shares
+from dpserve_verify.formats.canonical import encode
 from local.owner.own_rows import OwnTable, fit_rows
 from local.reports.definition import Definition
 from local.reports.directions import directions, scores

@@ -38,9 +38,10 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from accountant.errors import BudgetRefused, InputError
-from accountant.log.seen_checkpoints import SeenCheckpoints
-from accountant.privacy.budget import exact_decimal
+from accountant.errors import BudgetRefused
+from dpserve_verify.errors import InputError
+from dpserve_verify.log.seen_checkpoints import SeenCheckpoints
+from dpserve_verify.privacy.budget import exact_decimal
 from local.campaign.asking import seen_beside
 from local.campaign.questions import LEARNERS
 from local.reports.question import Question

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.errors import InputError
-from accountant.formats.canonical import exact_object
+from dpserve_verify.errors import InputError
+from dpserve_verify.formats.canonical import exact_object
 from models.features.features import CategoricalFeature, Feature, NumericFeature
 
 Floats = NDArray[np.float64]

@@ -14,7 +14,7 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.errors import InputError
+from dpserve_verify.errors import InputError
 
 Floats = NDArray[np.float64]
 MAX_CLASSES = 32

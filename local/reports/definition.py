@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from accountant.errors import InputError
-from accountant.formats.canonical import JSON, exact_integer
 from accountant.noise.one_of_k import OneOfK
-from accountant.privacy.events import Plan, Release
+from dpserve_verify.errors import InputError
+from dpserve_verify.formats.canonical import JSON, exact_integer
+from dpserve_verify.privacy.events import Plan, Release
 from local.reports.coordinates import Coordinates, coordinates_from_json
 from local.reports.corners import check_classes
 from local.reports.question import Question

@@ -11,11 +11,11 @@ from decimal import Decimal
 from functools import cached_property
 from typing import Any, ClassVar
 
-from accountant.errors import InputError
-from accountant.formats import canonical
-from accountant.formats.canonical import JSON, exact_integer, exact_text, parse_decimal
-from accountant.privacy.budget import check_name
-from accountant.privacy.events import Plan
+from dpserve_verify.errors import InputError
+from dpserve_verify.formats import canonical
+from dpserve_verify.formats.canonical import JSON, exact_integer, exact_text, parse_decimal
+from dpserve_verify.privacy.budget import check_name
+from dpserve_verify.privacy.events import Plan
 from models.features.features import Feature, feature_from_json
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"

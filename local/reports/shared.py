@@ -17,15 +17,15 @@ from typing import Any, ClassVar
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from accountant.errors import InputError
-from accountant.formats import canonical
-from accountant.formats.canonical import JSON, exact_integer, exact_object, exact_text, parse_decimal
-from accountant.keys.trust import fingerprint
 from accountant.ledger.families.records import SHARED
 from accountant.noise import shares
 from accountant.privacy import gdp
-from accountant.privacy.budget import Budget
-from accountant.privacy.events import Gaussian, Plan, Release
+from dpserve_verify.errors import InputError
+from dpserve_verify.formats import canonical
+from dpserve_verify.formats.canonical import JSON, exact_integer, exact_object, exact_text, parse_decimal
+from dpserve_verify.keys.trust import fingerprint
+from dpserve_verify.privacy.budget import Budget
+from dpserve_verify.privacy.events import Gaussian, Plan, Release
 from local.reports.corners import check_classes
 from local.reports.groups import Groups
 from local.reports.question import Question

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from accountant.errors import LedgerUnavailable
+from dpserve_verify.errors import LedgerUnavailable
 
 
 @contextmanager

@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.errors import CertificateInvalid, InputError, WrongState
-from accountant.formats import canonical
-from accountant.formats.canonical import decode_base64, encode_base64, exact_integer, exact_object, exact_text
-from accountant.keys import dsse
+from accountant.errors import WrongState
 from accountant.noise import shares
 from accountant.noise.shares import Share
+from dpserve_verify.errors import CertificateInvalid, InputError
+from dpserve_verify.formats import canonical
+from dpserve_verify.formats.canonical import decode_base64, encode_base64, exact_integer, exact_object, exact_text
+from dpserve_verify.keys import dsse
 from local.reports.shared import AGGREGATORS, SharedDefinition
 
 HELD, DIGEST, SUM = "held", "digest", "sum"  # in this order

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from accountant.errors import InputError
+from dpserve_verify.errors import InputError
 
 Kind = type | tuple[type, ...]
 

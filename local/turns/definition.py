@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.errors import InputError
-from accountant.formats.canonical import exact_integer
 from accountant.noise.one_of_k import OneOfK
+from dpserve_verify.errors import InputError
+from dpserve_verify.formats.canonical import exact_integer
 from local.reports.definition import Reports
 from local.turns.lines import Lines, lines_from_json
 from local.turns.stumps import Stumps, stumps_from_json

@@ -8,7 +8,7 @@ from math import log1p, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.errors import InputError
+from dpserve_verify.errors import InputError
 from local.reports.corners import corners
 from local.reports.directions import gains, mean_of_reports
 from local.turns.definition import BoostedDefinition

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.errors import InputError
-from accountant.formats.canonical import JSON, exact_integer, exact_object
+from dpserve_verify.errors import InputError
+from dpserve_verify.formats.canonical import JSON, exact_integer, exact_object
 from local.reports.coordinates import GRID, Coordinates, coordinates_from_json, embedding_width
 from local.reports.corners import corners, multiply_by_corners
 from local.reports.statistics import fit_regression

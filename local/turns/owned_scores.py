@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.errors import InputError
+from dpserve_verify.errors import InputError
 from local.reports.corners import as_corners
 from local.reports.directions import directions, scores
 from local.turns.definition import BoostedDefinition

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.errors import InputError
+from dpserve_verify.errors import InputError
 from local.reports.corners import corners
 from models.features.features import Feature
 from models.parts.lines import Choice, Line, line_from_json

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.errors import InputError
-from accountant.formats.canonical import JSON, exact_object
+from dpserve_verify.errors import InputError
+from dpserve_verify.formats.canonical import JSON, exact_object
 from local.reports.corners import multiply_by_corners
 from local.turns.weights import Floats, Owned
 from models.features.features import BooleanFeature, CategoricalFeature, Feature, NumericFeature

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from accountant.errors import WrongState
 from accountant.home import Home
 from accountant.ledger import campaigns as entries
-from accountant.system.files import PRIVATE, replace_file
+from dpserve_verify.system.files import PRIVATE, replace_file
 from local.reports.question import Question
 from local.reports.report_store import ReportStore
 from local.turns.definition import BoostedDefinition

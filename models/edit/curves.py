@@ -11,8 +11,8 @@ from dataclasses import replace
 from math import ceil, log2
 from typing import TypeAlias
 
-from accountant.errors import InputError, ModelInvalid
-from accountant.formats import canonical
+from dpserve_verify.errors import InputError, ModelInvalid
+from dpserve_verify.formats import canonical
 from models.edit.editing import FINEST, to_additive
 from models.forms.additive import AdditiveEnsemble
 from models.forms.classes import HELD, ClassesEnsemble

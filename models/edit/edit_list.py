@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from accountant.errors import InputError
+from dpserve_verify.errors import InputError
 from models.edit import editing
 from models.edit.curves import Curves, class_of, curves_of, put_back
 from models.edit.edit_parts import ALL

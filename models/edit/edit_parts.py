@@ -19,8 +19,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from accountant.errors import InputError
-from accountant.formats import canonical
+from dpserve_verify.errors import InputError
+from dpserve_verify.formats import canonical
 from models.features.calendar import number_of
 from models.features.features import CalendarFeature, CategoricalFeature, Feature, NumericFeature
 

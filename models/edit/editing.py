@@ -24,8 +24,8 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from accountant.errors import InputError, ModelInvalid
-from accountant.formats import canonical
+from dpserve_verify.errors import InputError, ModelInvalid
+from dpserve_verify.formats import canonical
 from models.edit.edit_parts import ALL, Part, bin_text, ordered, part_of, ranges, runs_of
 from models.features.features import Feature
 from models.forms.additive import AdditiveEnsemble

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from accountant.errors import InputError
+from dpserve_verify.errors import InputError
 from models.explain.markdown import plain
 from models.features.features import BooleanFeature, CategoricalFeature, Feature, number_text
 from models.parts.released import Released

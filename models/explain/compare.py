@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.errors import InputError
+from dpserve_verify.errors import InputError
 from models.explain.explain import Bin, errors, places, terms, unit, weights
 from models.explain.html import KEYS, figure, grid, page, paragraph, table
 from models.explain.shapes import compared_panel

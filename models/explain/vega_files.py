@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from accountant.errors import InputError
 from accountant.system.lazy_import import later
+from dpserve_verify.errors import InputError
 
 if TYPE_CHECKING:
     import vl_convert

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from accountant.errors import InputError, ModelInvalid
+from dpserve_verify.errors import InputError, ModelInvalid
 from models.features.calendar import CalendarKind, number_of, text_of
 
 Codes = NDArray[np.uint16]

@@ -10,7 +10,7 @@ from contextlib import suppress
 from difflib import get_close_matches
 from typing import Any
 
-from accountant.errors import InputError
+from dpserve_verify.errors import InputError
 from models.features.features import Feature
 
 READING, ALL = ("features", "without"), "all"

@@ -16,7 +16,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.errors import InputError, ModelInvalid
+from dpserve_verify.errors import InputError, ModelInvalid
 from models.explain.markdown import plain
 from models.explain.page import shape_sections, shapes_page, shapes_svg
 from models.features.features import Feature, RawColumns, number_text

@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.errors import ModelInvalid
+from dpserve_verify.errors import ModelInvalid
 from models.explain.html import table
 from models.explain.markdown import plain
 from models.explain.vega import Poster

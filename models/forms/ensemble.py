@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.errors import InputError
+from dpserve_verify.errors import InputError
 from models.explain.explain import Bin, PairShape, Row, Shape, pair_shapes, shapes, unit, unused_of
 from models.explain.vega import Poster, bar_chart, poster_spec, still_page, to_svg
 from models.explain.vega_parts import SHOWN, WIDTH, Spec, heading

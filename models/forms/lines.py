@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.errors import ModelInvalid
 from accountant.system.lazy_import import later
+from dpserve_verify.errors import ModelInvalid
 from models.explain.markdown import plain
 from models.explain.vega import Poster
 from models.features.features import Feature

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from accountant.errors import ModelInvalid
+from dpserve_verify.errors import ModelInvalid
 from models.forms.additive import AdditiveEnsemble
 from models.forms.classes import ClassesEnsemble
 from models.forms.ensemble import Ensemble

@@ -16,7 +16,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from accountant.errors import ModelInvalid
+from dpserve_verify.errors import ModelInvalid
 from models.explain.explain import Row, shapes, spoken_for
 from models.explain.markdown import plain
 from models.explain.vega import Poster, votes_panel

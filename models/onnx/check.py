@@ -16,7 +16,7 @@ import onnx
 from google.protobuf.message import DecodeError
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
-from accountant.errors import ModelInvalid
+from dpserve_verify.errors import ModelInvalid
 
 MAX_BYTES = 64 << 20
 MAX_NODES = 4096

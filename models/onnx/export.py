@@ -18,7 +18,7 @@ from typing import Protocol
 
 from onnx import TensorProto, ValueInfoProto, helper
 
-from accountant.errors import ModelInvalid
+from dpserve_verify.errors import ModelInvalid
 from models.features.features import CategoricalFeature
 from models.onnx.answers import answers, value
 from models.onnx.check import check_graph

@@ -18,7 +18,7 @@ from skl2onnx import update_registered_converter
 from skl2onnx.common.data_types import DoubleTensorType, FloatTensorType, Int64TensorType, StringTensorType
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
-from accountant.errors import InputError, ModelInvalid
+from dpserve_verify.errors import InputError, ModelInvalid
 from models.features.features import CategoricalFeature, RawColumns
 from models.onnx.export import Exportable, ensemble_graph
 from models.onnx.nodes import ML, Inputs

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.errors import ModelInvalid
 from accountant.system.lazy_import import later
+from dpserve_verify.errors import ModelInvalid
 from models.features.features import MISSING_TEXT
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from onnx import ModelProto, TensorProto
 
-from accountant.errors import InputError, ModelInvalid, RecordError
+from accountant.errors import RecordError
+from dpserve_verify.errors import InputError, ModelInvalid
 from models.features.calendar import EXAMPLES
 from models.features.features import MISSING_TEXT, CalendarFeature, CategoricalFeature, Feature, RawColumns, encodable
 from models.features.text_numbers import NO_TEXTS, Numbers

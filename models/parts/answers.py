@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.errors import ModelInvalid
+from dpserve_verify.errors import ModelInvalid
 from models.features.features import Feature, encodable, feature_from_json
 
 ClassLabel = str | int

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from datetime import datetime
 
-from accountant.errors import InputError, ModelInvalid
-from accountant.formats.canonical import decode_canonical
+from dpserve_verify.errors import InputError, ModelInvalid
+from dpserve_verify.formats.canonical import decode_canonical
 
 MAX_EDIT = 1 << 20  # bytes of what one edit did
 
@@ -14,8 +14,8 @@ MAX_EDIT = 1 << 20  # bytes of what one edit did
 @dataclass(frozen=True)
 class Edit:
     """What a person changed after the release. `at`: ISO time with its zone; `feature`: a feature's name; `what`: a
-    JSON object as canonical text (`accountant.formats.canonical`: sorted keys, no floats). ModelInvalid where it is not
-    so."""
+    JSON object as canonical text (`dpserve_verify.formats.canonical`: sorted keys, no floats). ModelInvalid where it is
+    not so."""
 
     at: str
     by: str

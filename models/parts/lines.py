@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.errors import ModelInvalid
+from dpserve_verify.errors import ModelInvalid
 from models.features.features import Feature
 
 LARGEST = 1 << 24  # no sum reaches it: float32, in which exported models add, holds every integer below

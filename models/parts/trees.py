@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.errors import ModelInvalid
+from dpserve_verify.errors import ModelInvalid
 from models.features.features import Feature, NumericFeature
 from models.parts.votes import describe
 

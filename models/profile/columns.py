@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountant.certificates.profile import ColumnForm
-from accountant.errors import CertificateInvalid, ModelInvalid
+from dpserve_verify.errors import CertificateInvalid, ModelInvalid
 from models.features.features import BooleanFeature, CategoricalFeature, Feature, NumericFeature
 
 Floats = NDArray[np.float64]

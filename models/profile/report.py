@@ -10,7 +10,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from accountant.errors import InputError
+from dpserve_verify.errors import InputError
 from models.explain.html import folded, grid, page, paragraph, table
 from models.profile.columns import labels
 from models.profile.figures import Noise

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountant.certificates.profile import METHOD, Profile
-from accountant.errors import CertificateInvalid
-from accountant.privacy.events import Gaussian, Plan, PureDp, plan_from_json
+from dpserve_verify.certificates.certificate import plan_of
+from dpserve_verify.errors import CertificateInvalid
+from dpserve_verify.privacy.events import Gaussian, Plan, PureDp
 from models.profile.columns import Column, column_of
 from models.profile.figures import Noise, table
 
@@ -57,7 +58,7 @@ def check(profile: Profile) -> None:
     counts += [count for each in form.pairs for count in each.counts]
     lengths = [len(each.counts) for each in form.columns] == [column.bins for column in columns]
     try:
-        plan = plan_from_json([run.model_dump(exclude={"library"}) for run in form.mechanisms])
+        plan = plan_of(form.mechanisms)
         own = figures(columns, pairs, counts, noise_of(plan, form.grid), form.rows.records, form.grid)
     except (ValueError, KeyError, ArithmeticError) as error:
         raise CertificateInvalid(f"counts: are not of the columns' form ({type(error).__name__})") from None

@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from accountant.errors import InputError, ModelInvalid, NameTaken, NothingServed, UnknownName
-from accountant.system.files import PRIVATE, PUBLIC, open_no_link, replace_file, sync_directory, write_new
+from accountant.errors import NameTaken, NothingServed, UnknownName
+from dpserve_verify.errors import InputError, ModelInvalid
+from dpserve_verify.system.files import PRIVATE, PUBLIC, open_no_link, replace_file, sync_directory, write_new
 from models.store.standing import way_out
 
 CHAMPION = "champion"

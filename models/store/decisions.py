@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from accountant.errors import DpserveError, UnknownName
+from accountant.errors import UnknownName
 from accountant.home import Home
 from accountant.ledger.model_names import PROMOTED, RESTORED, RETIRED
-from accountant.system.files import PRIVATE, holding, open_directory, read_beginning, replace_file
+from dpserve_verify.errors import DpserveError
+from dpserve_verify.system.files import PRIVATE, holding, open_directory, read_beginning, replace_file
 from models.store.bundle import ModelStore
 
 LOG = logging.getLogger("dpserve.models")

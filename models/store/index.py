@@ -9,7 +9,8 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from accountant.errors import DpserveError, ModelInvalid, UnknownName
+from accountant.errors import UnknownName
+from dpserve_verify.errors import DpserveError, ModelInvalid
 from models.store.bundle import CHAMPION, NAME, ModelStore
 
 Stamp = tuple[int, int, int, int]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from accountant.certificates.certificate import Certificate
 from accountant.certificates.edited_models import Ancestor
-from accountant.errors import ModelInvalid
 from accountant.ledger.ledger import Ledger
+from dpserve_verify.certificates.certificate import Certificate
+from dpserve_verify.errors import ModelInvalid
 from models.parts.released import Released
 
 
@@ -15,7 +15,7 @@ def check_edits(ensemble: Released, certificate: Certificate) -> None:
     if bool(carried) != bool(certificate.ancestors):
         raise ModelInvalid("ensemble.json: edits stand in a derived model, and in no other")
     listed = certificate.form.public.edits
-    if listed is not None and [edit.model_dump() for edit in listed] != carried:
+    if listed is not None and [edit.to_json() for edit in listed] != carried:
         raise ModelInvalid("ensemble.json: its edits are not those that the certificate lists")
 
 

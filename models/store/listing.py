@@ -16,12 +16,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from accountant.errors import CertificateInvalid, CertificateRevoked, ModelInvalid, VerificationError
-from accountant.formats.canonical import decimal_string
 from accountant.home import Home
-from accountant.keys import dsse
-from accountant.keys.trust import PublicKeys
-from accountant.log import proofs
+from dpserve_verify.errors import CertificateInvalid, CertificateRevoked, ModelInvalid, VerificationError
+from dpserve_verify.formats.canonical import decimal_string
+from dpserve_verify.keys import dsse
+from dpserve_verify.keys.trust import PublicKeys
+from dpserve_verify.log import proofs
 from models.store.bundle import CHAMPION, ModelStore, read_bundle
 from models.store.index import look
 from models.store.standing import Standing, standing

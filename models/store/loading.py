@@ -14,15 +14,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from accountant.certificates.certificate import Certificate, digest, verify
-from accountant.certificates.plain_words import UNSTATED_GROWTH
-from accountant.certificates.policy import Policy
-from accountant.certificates.sentences import GROWTH
-from accountant.errors import CertificateInvalid, ModelInvalid
 from accountant.home import Home
-from accountant.keys import dsse
-from accountant.keys.trust import PublicKeys
 from accountant.system.lazy_import import later
+from dpserve_verify.certificates.certificate import Certificate, digest, verify
+from dpserve_verify.certificates.plain_words import UNSTATED_GROWTH
+from dpserve_verify.certificates.policy import Policy
+from dpserve_verify.certificates.sentences import GROWTH
+from dpserve_verify.errors import CertificateInvalid, ModelInvalid
+from dpserve_verify.keys import dsse
+from dpserve_verify.keys.trust import PublicKeys
 from models.explain.card import model_card
 from models.features.features import CalendarFeature, CategoricalFeature, Feature, NumericFeature
 from models.forms.ensemble import Ensemble

@@ -8,9 +8,10 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from accountant.errors import CertificateRevoked, InputError, VerificationError, WrongState
+from accountant.errors import WrongState
 from accountant.home import Home
 from accountant.ledger.model_names import PROMOTED, RESTORED, RETIRED, newest_promotion, record
+from dpserve_verify.errors import CertificateRevoked, InputError, VerificationError
 from models.store.bundle import ModelStore, check_numbered
 from models.store.decisions import alone, carry_out, deciding
 from models.store.loading import load_of_home

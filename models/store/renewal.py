@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from accountant.errors import KeyInvalid
-from accountant.keys.trust import PublicKeys
-from accountant.log.notes import parse_checkpoint
-from accountant.log.proofs import parse_proof
-from accountant.system.files import PUBLIC, replace_file
+from dpserve_verify.errors import KeyInvalid
+from dpserve_verify.keys.trust import PublicKeys
+from dpserve_verify.log.notes import parse_checkpoint
+from dpserve_verify.log.proofs import parse_proof
+from dpserve_verify.system.files import PUBLIC, replace_file
 from models.store.bundle import ModelStore
 
 PROOF = "model.onnx.tlog-proof"

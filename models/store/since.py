@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from accountant.certificates.certificate import Certificate
 from accountant.errors import UnknownName
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.ledger import Ledger
+from dpserve_verify.certificates.certificate import Certificate
 
 
 def growth_since(ledger: Ledger, certificate: Certificate) -> tuple[str, ...]:

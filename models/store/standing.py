@@ -9,8 +9,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from accountant.errors import LedgerInvalid
-from accountant.log.proofs import parse_proof
+from dpserve_verify.errors import LedgerInvalid
+from dpserve_verify.log.proofs import parse_proof
 
 PROOF = "model.onnx.tlog-proof"
 

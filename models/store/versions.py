@@ -5,9 +5,10 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from accountant.errors import ModelInvalid, UnknownName
+from accountant.errors import UnknownName
 from accountant.home import Home
 from accountant.keys import key_rows
+from dpserve_verify.errors import ModelInvalid
 from models.store.bundle import ModelStore
 from models.store.standing import Standing, entry_of, standing
 

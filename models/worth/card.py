@@ -35,7 +35,7 @@ def with_worth(card: bytes, found: Sequence[WorthPredicate]) -> bytes:
         other = "" if pair is None else f", beside {plain(pair.name)} of entry {pair.certificate}"
         where = f"{plain(form.rows.dataset)}, {form.rows.part} rows{seen}{other}"
         for metric in form.metrics:
-            body = metric.model_dump(by_alias=True, exclude_unset=True)
+            body = metric.to_json()
             if {"class", "group"} & body.keys():
                 continue
             value = "not told" if metric.value is None else short_figure(metric.value)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.errors import InputError
+from dpserve_verify.errors import InputError
 from models.explain.html import ADDRESSES, page, paragraph, table
 from models.explain.vega import FOR, to_svg
 from models.explain.vega_parts import CONFIG

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from accountant.certificates.worth import Worth, WorthPredicate, figure, method_of
-from accountant.errors import CertificateInvalid
+from dpserve_verify.errors import CertificateInvalid
 from models.features.features import Feature
 from models.forms.ensemble import Ensemble
 from models.worth import paired
@@ -97,10 +97,10 @@ def check(worth: Worth) -> None:
     an interval, or that it is better than a constant answer.
     """
     form = worth.form
-    editions = {method_of(form.histogram.model_dump(), edition): edition for edition in (1, 2)}
+    editions = {method_of(form.histogram.to_json(), edition): edition for edition in (1, 2)}
     if form.method not in editions:
         raise CertificateInvalid("method: this version knows another one, and cannot make its figures again")
-    stated = [each.model_dump(by_alias=True, exclude_unset=True) for each in form.metrics]
+    stated = [each.to_json() for each in form.metrics]
     try:
         counts, variance = form.histogram.counts, float(form.histogram.variance)
         own = figures(_layout(form), counts, variance, form.claim.unit.contributions, editions[form.method])

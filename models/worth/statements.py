@@ -7,9 +7,10 @@ from typing import Any
 
 from accountant.certificates import worth
 from accountant.certificates.worth import Worth
-from accountant.errors import UnknownName, VerificationError, WrongState
+from accountant.errors import UnknownName, WrongState
 from accountant.home import Home
 from accountant.ledger import evaluations
+from dpserve_verify.errors import VerificationError
 
 ENVELOPE, PROOF = "worth.dsse.json", "worth.tlog-proof"
 
@@ -55,8 +56,8 @@ def worth_to_json(seq: int, found: Worth) -> dict[str, Any]:
         "delta": form.claim.delta,
         "level": form.level,
         "better": form.better,
-        "metrics": [each.model_dump(by_alias=True, exclude_unset=True) for each in form.metrics],
-        "histogram": form.histogram.model_dump(exclude_none=True),
+        "metrics": [each.to_json() for each in form.metrics],
+        "histogram": form.histogram.to_json(),
     }
 
 

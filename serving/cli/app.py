@@ -20,7 +20,7 @@ import typer
 from typer.exceptions import Abort, TyperException
 from typer.main import get_command
 
-from accountant.errors import DpserveError
+from dpserve_verify.errors import DpserveError
 from serving.cli.backends.choice import Needs
 from serving.cli.hints import with_step
 from serving.cli.terminal import Json, note, paint

@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from accountant.certificates import certificate as certificates
 from accountant.certificates import profile, worth
-from accountant.certificates.certificate import Certificate
 from accountant.certificates.deployments import record, to_yaml
-from accountant.certificates.plain_words import plain, to_html, to_markdown, to_text
-from accountant.certificates.policy import Policy, read_policy
 from accountant.certificates.worth import Worth
-from accountant.errors import InputError, ModelInvalid, VerificationError
-from accountant.formats.canonical import decimal_string
 from accountant.home import TRUST, place
-from accountant.keys import dsse
-from accountant.keys.trust import PublicKeys
-from accountant.privacy.budget import exact_decimal
 from accountant.system.lazy_import import later
+from dpserve_verify.certificates import certificate as certificates
+from dpserve_verify.certificates.certificate import Certificate
+from dpserve_verify.certificates.plain_words import plain, to_html, to_markdown, to_text
+from dpserve_verify.certificates.policy import Policy, read_policy
+from dpserve_verify.errors import InputError, ModelInvalid, VerificationError
+from dpserve_verify.formats.canonical import decimal_string
+from dpserve_verify.keys import dsse
+from dpserve_verify.keys.trust import PublicKeys
+from dpserve_verify.privacy.budget import exact_decimal
 from models.profile.stated import check as check_profile
 from models.store.bundle import write_bundle
 from models.store.loading import load_verified, unvouched

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from accountant.errors import DpserveError
+from dpserve_verify.errors import DpserveError
 from serving.cli.backends.choice import server_address
 
 # Their names alone: importing the learners takes a second or more, and a person waits at the key.

@@ -7,12 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
-from accountant.errors import InputError
 from accountant.home import Home
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.left import blocks_words, left_words, windows_words
 from accountant.ledger.families.row_queries import RowQuery
-from accountant.privacy.budget import exact_decimal
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import exact_decimal
 from serving.cli.backend import backend
 from serving.cli.backends.user import allowed, this_user
 from serving.cli.complete import Name

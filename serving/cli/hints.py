@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from accountant.errors import BudgetRefused, DpserveError
+from accountant.errors import BudgetRefused
+from dpserve_verify.errors import DpserveError
 
 LISTS = {"dataset": "dataset", "learner": "learner", "model": "model", "job": "job", "name": "token"}
 # By words of the message, which say more than its code; nothing where the message leads on by itself.

@@ -7,13 +7,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from accountant.errors import InputError, LedgerUnavailable
-from accountant.formats import canonical
-from accountant.keys.trust import PublicKeys
-from accountant.log.proofs import PROOF_LIMIT, parse_proof
-from accountant.log.seen_checkpoints import Growth, Prover, SeenCheckpoints, Standing, read_growth
-from accountant.log.witness_policy import read_witness_policy
-from accountant.system.files import read_beginning
+from dpserve_verify.errors import InputError, LedgerUnavailable
+from dpserve_verify.formats import canonical
+from dpserve_verify.keys.trust import PublicKeys
+from dpserve_verify.log.proofs import PROOF_LIMIT, parse_proof
+from dpserve_verify.log.seen_checkpoints import Growth, Prover, SeenCheckpoints, Standing, read_growth
+from dpserve_verify.log.witness_policy import read_witness_policy
+from dpserve_verify.system.files import read_beginning
 from serving.cli.backend import backend
 from serving.cli.backends.choice import config_folder
 

@@ -9,12 +9,12 @@ from typing import Annotated, Any
 import typer
 
 from accountant.access import key_life
-from accountant.errors import InputError
 from accountant.home import TRUST, Home
 from accountant.keys import opening
 from accountant.keys.key_files import in_keys
 from accountant.keys.key_rows import KeyRow
-from accountant.log.proofs import parse_proof
+from dpserve_verify.errors import InputError
+from dpserve_verify.log.proofs import parse_proof
 from models.store.bundle import ModelStore, read_bundle
 from models.store.placing import answering
 from models.store.renewal import renew_proofs

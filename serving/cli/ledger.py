@@ -11,20 +11,21 @@ from typing import Annotated, Any
 import typer
 from sqlalchemy import Connection
 
-from accountant.audit.export import ENTRIES, audit_export, vouching
 from accountant.audit.export_tiles import export_tiles
-from accountant.audit.tile_check import audit_tiles
-from accountant.audit.tree_of_entries import Report
-from accountant.errors import InputError, VerificationError
-from accountant.formats.canonical import encode_base64
 from accountant.home import Home, settings
-from accountant.keys.trust import PublicKeys
 from accountant.log import stored_proofs
-from accountant.log.collect import cosign, judge, keep, kept, newest
-from accountant.log.entries import Entry
-from accountant.log.notes import parse_checkpoint
-from accountant.log.seen_checkpoints import read_note
-from accountant.log.witness_policy import WitnessPolicy, read_witness_policy
+from accountant.log.collect import cosign, keep, newest
+from dpserve_verify.audit.exports import ENTRIES, audit_export, vouching
+from dpserve_verify.audit.tile_check import audit_tiles
+from dpserve_verify.audit.tree_of_entries import Report
+from dpserve_verify.errors import InputError, VerificationError
+from dpserve_verify.formats.canonical import encode_base64
+from dpserve_verify.keys.trust import PublicKeys
+from dpserve_verify.log.entry import Entry
+from dpserve_verify.log.notes import parse_checkpoint
+from dpserve_verify.log.seen_checkpoints import read_note
+from dpserve_verify.log.witness_policy import WitnessPolicy, read_witness_policy
+from dpserve_verify.log.witnessed import judge, kept
 from serving.cli.backend import backend
 from serving.cli.terminal import Json, aligned, busy, paint, rounds, show
 

@@ -11,9 +11,9 @@ from typing import Annotated
 
 import typer
 
-from accountant.errors import InputError
-from accountant.keys.trust import PublicKeys
-from accountant.system.files import PRIVATE, replace_file
+from dpserve_verify.errors import InputError
+from dpserve_verify.keys.trust import PublicKeys
+from dpserve_verify.system.files import PRIVATE, replace_file
 from serving.cli.backends.choice import AUTHORITY, LOGIN, TOKEN, WITNESSES, ServerAddress, config_folder
 from serving.cli.backends.server.connection import Connection
 from serving.cli.backends.server.pins import key_names

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from accountant.errors import InputError
 from accountant.ledger.families.left import left_words
 from accountant.system.lazy_import import later
+from dpserve_verify.errors import InputError
 from models.worth.words import short_figure, short_worth
 from serving.cli.backend import backend
 from serving.cli.complete import DATASETS, MODELS, Blocks, Labels, Model, labelled

@@ -10,8 +10,8 @@ from importlib.metadata import version as version_of
 from pathlib import Path
 from typing import Any
 
-from accountant.errors import DpserveError
 from accountant.home import Home, place
+from dpserve_verify.errors import DpserveError
 from serving.cli.backends.choice import ServerAddress, server_address
 from serving.cli.hints import with_step
 from serving.cli.terminal import aligned, paint, show

@@ -14,9 +14,9 @@ from typing import Annotated
 
 import typer
 
-from accountant.errors import DpserveError, VerificationError
 from accountant.home import Home, place
 from accountant.ledger.families.records import check_labels
+from dpserve_verify.errors import DpserveError, VerificationError
 from serving.cli.complete import DATASETS
 from serving.cli.terminal import Json, aligned, note, require_end, show
 from serving.pages.parts import static_files

@@ -18,8 +18,8 @@ from typing import Annotated, Any, Literal, TextIO
 
 import typer
 
-from accountant.errors import InputError
-from accountant.system.printable import printable_json, printable_lines
+from dpserve_verify.errors import InputError
+from dpserve_verify.system.printable import printable_json, printable_lines
 
 PATIENCE = 0.5  # seconds that a person waits without asking whether anything happens
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]

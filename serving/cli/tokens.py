@@ -12,8 +12,8 @@ import typer
 from accountant.access import grants
 from accountant.access.grants import Grant
 from accountant.access.tokens import SCOPES, Limits, own_principal, revoke
-from accountant.errors import InputError
 from accountant.home import Home
+from dpserve_verify.errors import InputError
 from serving.cli.backend import backend
 from serving.cli.backends.user import allowed, this_user
 from serving.cli.complete import DATASETS

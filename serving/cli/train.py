@@ -6,8 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from accountant.errors import InputError, UnknownName
+from accountant.errors import UnknownName
 from accountant.ledger.families.left import left_words
+from dpserve_verify.errors import InputError
 from models.worth.words import short_worth
 from serving.cli.backend import backend
 from serving.cli.complete import LEARNERS, Blocks, Labels, Name, labelled

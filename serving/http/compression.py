@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 
-from accountant.errors import InputError
+from dpserve_verify.errors import InputError
 from serving.wire.errors import TooLarge, WrongMediaType
 
 WINDOWS = {"gzip": 31, "deflate": 15}  # zlib's word for the wrapping

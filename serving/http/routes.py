@@ -26,8 +26,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from accountant.access.grants import Access
 from accountant.access.tokens import Token
 from accountant.errors import UnknownName
-from accountant.formats.canonical import whole_number
 from accountant.system import traces
+from dpserve_verify.formats.canonical import whole_number
 from serving.http import cookies, headers, rights
 from serving.process.config.limits import meter
 from serving.process.prices import REQUEST, PriceRequest, run_for_request

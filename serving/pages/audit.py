@@ -13,10 +13,10 @@ from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from accountant.errors import InputError
-from accountant.formats.canonical import encode_base64
 from accountant.home import Home
-from accountant.log.notes import parse_checkpoint
+from dpserve_verify.errors import InputError
+from dpserve_verify.formats.canonical import encode_base64
+from dpserve_verify.log.notes import parse_checkpoint
 from serving.http.routes import Door, in_thread, state
 from serving.pages.parts.ui import form_fields, page, see_other
 from serving.process.watch import audit_runs

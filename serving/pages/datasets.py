@@ -12,7 +12,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from accountant.access.grants import Access
-from accountant.errors import DpserveError, InputError
 from accountant.home import Home
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.left import describe_accounts, describe_budget
@@ -20,7 +19,8 @@ from accountant.ledger.families.records import HOLDOUT, Unit
 from accountant.ledger.families.windows import MOST_BLOCKS
 from accountant.ledger.forecast import forecast
 from accountant.ledger.ledger import Ledger
-from accountant.privacy.budget import Relation
+from dpserve_verify.errors import DpserveError, InputError
+from dpserve_verify.privacy.budget import Relation
 from serving.http.rights import LISTED, READS, seen_families
 from serving.http.routes import Door, access, in_thread, state, with_prices
 from serving.pages.parts import burndown_chart

@@ -11,9 +11,9 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from accountant.certificates.plain_words import meaning
-from accountant.errors import DpserveError, InputError
-from accountant.privacy.budget import Budget, Relation, parse_relation
+from dpserve_verify.certificates.plain_words import meaning
+from dpserve_verify.errors import DpserveError, InputError
+from dpserve_verify.privacy.budget import Budget, Relation, parse_relation
 from serving.http.routes import Door, access, in_thread, state
 from serving.pages.datasets import every_dataset
 from serving.pages.parts.ui import FORM, form_fields, page, parse_form, see_other

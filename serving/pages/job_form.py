@@ -15,9 +15,10 @@ from typing import Any
 import orjson
 
 from accountant.access.grants import Access
-from accountant.errors import BudgetRefused, Forbidden, IdempotencyConflict, InputError
+from accountant.errors import BudgetRefused, Forbidden, IdempotencyConflict
 from accountant.home import Home
 from accountant.ledger.families.left import describe_budget
+from dpserve_verify.errors import InputError
 from models.features.reading import READING
 from serving.http.routes import in_thread
 from serving.pages.datasets import every_dataset

@@ -11,16 +11,19 @@ from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import Response
 
-from accountant.errors import InputError, UnknownName
-from accountant.formats import merkle
-from accountant.formats.canonical import encode_base64, whole_number
+from accountant.errors import UnknownName
 from accountant.home import Home
 from accountant.ledger.entry_search import Found, Wanted, dataset_names, search
-from accountant.log import notes, stored_proofs
-from accountant.log.entries import Entry, latest_checkpoint, read_entry
-from accountant.log.notes import Checkpoint
+from accountant.log import stored_proofs
+from accountant.log.entries import latest_checkpoint
 from accountant.store.entry_kinds import entry_index
 from accountant.store.store import body_at
+from dpserve_verify.errors import InputError
+from dpserve_verify.formats import merkle
+from dpserve_verify.formats.canonical import encode_base64, whole_number
+from dpserve_verify.log import notes
+from dpserve_verify.log.entry import Entry, read_entry
+from dpserve_verify.log.notes import Checkpoint
 from serving.http.routes import Door, in_thread, state
 from serving.pages.parts.entry_text import LABELS, told
 from serving.pages.parts.ui import page, see_other

@@ -10,9 +10,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from accountant.access.tokens import SCOPES
-from accountant.certificates.plain_words import best_guess, factor, plain
-from accountant.errors import CertificateRevoked, DpserveError, InputError, UnknownName, VerificationError
+from accountant.errors import UnknownName
 from accountant.home import Home
+from dpserve_verify.certificates.plain_words import best_guess, factor, plain
+from dpserve_verify.errors import CertificateRevoked, DpserveError, InputError, VerificationError
 from models.edit.curves import editable
 from models.features.features import CategoricalFeature, Feature, NumericFeature
 from models.parts.answers import before

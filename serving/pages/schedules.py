@@ -9,8 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from accountant.access.grants import Access
-from accountant.errors import DpserveError
 from accountant.home import Home
+from dpserve_verify.errors import DpserveError
 from serving.http.rights import LISTED, NAMED
 from serving.http.routes import Door, access, require_dataset, state, with_prices
 from serving.pages.datasets import every_dataset

@@ -14,11 +14,12 @@ from starlette.responses import Response
 from accountant.access import grants, tokens
 from accountant.access.grants import EVERYTHING, KINDS, Access, Grant
 from accountant.access.tokens import SCOPES, Limits, Token
-from accountant.errors import DpserveError, InputError, NameTaken, UnknownName
-from accountant.formats.canonical import whole_number
+from accountant.errors import NameTaken, UnknownName
 from accountant.home import Home
 from accountant.ledger.families.records import Why
-from accountant.privacy.budget import check_name
+from dpserve_verify.errors import DpserveError, InputError
+from dpserve_verify.formats.canonical import whole_number
+from dpserve_verify.privacy.budget import check_name
 from serving.http.rights import NOTHING
 from serving.http.routes import Door, access, caller, in_thread, path_number, state
 from serving.pages.parts.ui import form_fields, page, see_other

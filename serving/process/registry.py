@@ -20,12 +20,13 @@ from typing import Any
 
 import orjson
 
-from accountant.certificates.certificate import digest
-from accountant.errors import CertificateRevoked, ModelInvalid, NothingServed, UnknownName, VerificationError
-from accountant.formats.canonical import decimal_string, whole_number
+from accountant.errors import NothingServed, UnknownName
 from accountant.home import Home
-from accountant.keys.dsse import parse
-from accountant.keys.trust import PublicKeys
+from dpserve_verify.certificates.certificate import digest
+from dpserve_verify.errors import CertificateRevoked, ModelInvalid, VerificationError
+from dpserve_verify.formats.canonical import decimal_string, whole_number
+from dpserve_verify.keys.dsse import parse
+from dpserve_verify.keys.trust import PublicKeys
 from models.store.bundle import CHAMPION, FILES, ModelStore
 from models.store.index import Shelf, Stamp, look, look_at, stamp_of
 from models.store.listing import Looked, line

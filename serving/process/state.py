@@ -13,9 +13,10 @@ from contextlib import asynccontextmanager, suppress
 
 import anyio
 
-from accountant.errors import DpserveError, LedgerReplaced
+from accountant.errors import LedgerReplaced
 from accountant.home import Home
 from accountant.ledger.job_counts import JobFigures
+from dpserve_verify.errors import DpserveError
 from serving.process.config.settings import ServerSettings
 from serving.process.registry import Registry
 from serving.process.tokens import Bearer, good_bearers

@@ -11,8 +11,8 @@ import yaml
 from starlette.requests import Request
 from starlette.responses import Response
 
-from accountant.errors import InputError
-from accountant.privacy.budget import check_name
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import check_name
 from serving.http.routes import Door, access, in_thread, state
 from serving.process.config.settings import ServerSettings
 from serving.rest import json_schemas

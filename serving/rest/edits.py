@@ -10,8 +10,9 @@ from starlette.responses import Response
 
 from accountant.access.grants import Access
 from accountant.access.tokens import SCOPES
-from accountant.errors import InputError, WrongState
+from accountant.errors import WrongState
 from accountant.ledger.model_names import require_edit
+from dpserve_verify.errors import InputError
 from models.edit.changes import bins_of, changes
 from models.edit.curves import class_of, curves_of, to_curves
 from models.edit.edit_list import edit_all

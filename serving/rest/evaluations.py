@@ -11,7 +11,7 @@ from starlette.responses import Response
 from accountant.access.grants import ASKING, Access
 from accountant.access.tokens import SCOPES
 from accountant.home import Home
-from accountant.privacy.budget import check_key
+from dpserve_verify.privacy.budget import check_key
 from models.worth import statements
 from serving.http.rights import NAMED, require_model, unnamed
 from serving.http.routes import TEXT, Door, access, in_thread, job_number, require_dataset, state

@@ -19,9 +19,9 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from accountant.errors import DpserveError
 from accountant.home import local
 from accountant.ledger.families.records import PUBLIC_STATES
+from dpserve_verify.errors import DpserveError
 from serving.http.routes import in_thread, state
 from serving.process.config.places import Place, take_place
 

@@ -8,7 +8,7 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from accountant.errors import InputError
+from dpserve_verify.errors import InputError
 from models.explain.explain import logits, unit
 from models.onnx.runtime import columns_from_records
 from serving.http.rights import NAMED, allowed

@@ -10,9 +10,9 @@ from starlette.responses import Response
 from accountant.access import grants, tokens
 from accountant.access.grants import EVERYTHING, KINDS, Grant
 from accountant.access.tokens import SCOPES
-from accountant.errors import InputError
 from accountant.ledger.families.records import Why
-from accountant.privacy.budget import check_name
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import check_name
 from serving.http.routes import Door, access, in_thread, path_number, state
 from serving.rest import json_schemas
 from serving.wire.errors import json_response

@@ -14,10 +14,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from accountant.access.grants import ASKING, Access
-from accountant.errors import BudgetRefused, InputError
+from accountant.errors import BudgetRefused
 from accountant.home import Home
 from accountant.ledger.families.records import MOST_LABELS, PUBLIC_STATES
-from accountant.privacy.budget import MAX_KEY, check_key
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import MAX_KEY, check_key
 from models.features.reading import MOST_NAMED
 from serving.http.rights import JOBS, LISTED, NAMED, READS, seen_datasets, seen_families
 from serving.http.routes import (

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from accountant.errors import DpserveError
 from accountant.ledger.families.records import State
-from accountant.privacy.budget import Relation
+from dpserve_verify.errors import DpserveError
+from dpserve_verify.privacy.budget import Relation
 from models.store.standing import Standing
 from serving.wire.errors import HTTP_CODES, status_of
 from serving.wire.field_words import in_words

@@ -8,9 +8,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from accountant.access.tokens import SCOPES
-from accountant.log.collect import kept
 from accountant.log.stored_proofs import consistency, path_to
 from accountant.store.store import checkpoints
+from dpserve_verify.log.witnessed import kept
 from serving.http.rights import NOTHING
 from serving.http.routes import TEXT, Door, Query, in_thread, state
 from serving.rest import json_schemas

@@ -15,8 +15,8 @@ from starlette.responses import Response
 
 from accountant.access.grants import Access
 from accountant.access.tokens import SCOPES
-from accountant.errors import InputError
 from accountant.home import Home
+from dpserve_verify.errors import InputError
 from models.onnx.runtime import columns_from_records
 from models.store.since import growth_since
 from models.worth.statements import mark, worths

@@ -9,9 +9,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from accountant.access.grants import ASKING
-from accountant.errors import InputError
 from accountant.home import Home
-from accountant.privacy.budget import check_key
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import check_key
 from serving.http.rights import NAMED, READS, unnamed
 from serving.http.routes import TEXT, Door, access, in_thread, job_number, require_dataset, state
 from serving.rest import json_schemas

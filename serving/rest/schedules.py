@@ -10,8 +10,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from accountant.access.grants import Access
-from accountant.errors import InputError
 from accountant.home import Home
+from dpserve_verify.errors import InputError
 from serving.http.rights import LISTED, NAMED
 from serving.http.routes import Door, access, require_dataset, state, with_prices
 from serving.rest import json_schemas

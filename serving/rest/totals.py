@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from accountant.home import Home
 from accountant.ledger.families.left import describe_budget
-from accountant.privacy.budget import exact_decimal
+from dpserve_verify.privacy.budget import exact_decimal
 from serving.http.routes import Door, access, in_thread, state
 from serving.rest import json_schemas
 from serving.wire.errors import json_response

@@ -16,8 +16,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from accountant.access.tokens import SCOPES
-from accountant.errors import InputError
-from accountant.formats.canonical import whole_number
+from dpserve_verify.errors import InputError
+from dpserve_verify.formats.canonical import whole_number
 from models.onnx.export import LABEL, NUMBER
 from serving.http.compression import pack, unpack
 from serving.http.rights import LISTED, NOTHING, seen_models

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 from pyarrow import ipc
 
-from accountant.errors import InputError
+from dpserve_verify.errors import InputError
 from serving.wire.errors import TooLarge
 
 FILE_MAGIC = b"ARROW1\0\0"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.errors import InputError
+from dpserve_verify.errors import InputError
 from serving.wire.errors import TooLarge
 
 DEEP = 32  # objects and lists in one another

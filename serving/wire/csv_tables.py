@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.errors import InputError, RecordError
+from accountant.errors import RecordError
+from dpserve_verify.errors import InputError
 from models.features.features import BooleanFeature, CalendarFeature, CategoricalFeature, Feature
 from serving.wire.bounds import CELLS, Room, check_cells
 from serving.wire.errors import TooLarge

@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from accountant import errors
-from accountant.errors import DpserveError
+from dpserve_verify.errors import DpserveError, InputError, LedgerUnavailable, VerificationError
 
 LOG = logging.getLogger("dpserve.serving")
 
@@ -87,7 +87,7 @@ class ClientGone(Exception):
 
 STATUS: dict[type[DpserveError], int] = {
     DpserveError: 500,
-    errors.InputError: 400,
+    InputError: 400,
     errors.AnswerMissing: 422,
     errors.UnknownName: 404,
     errors.NameTaken: 409,
@@ -98,8 +98,8 @@ STATUS: dict[type[DpserveError], int] = {
     errors.BudgetRefused: 403,
     errors.Forbidden: 403,
     errors.NotInvited: 403,
-    errors.VerificationError: 503,
-    errors.LedgerUnavailable: 503,
+    VerificationError: 503,
+    LedgerUnavailable: 503,
     Unauthorized: 401,
     CrossSite: 403,
     TooManyRequests: 429,

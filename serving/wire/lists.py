@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from starlette.requests import Request
 from starlette.responses import Response
 
-from accountant.errors import InputError
+from dpserve_verify.errors import InputError
 from serving.wire.errors import json_response
 
 FORM, FORMS = "form", ("csv", "json")

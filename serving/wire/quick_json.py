@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from accountant.errors import InputError
+from dpserve_verify.errors import InputError
 from serving.wire.bounds import DEEP, check_objects
 from serving.wire.request_bodies import check_keys
 

@@ -13,8 +13,8 @@ import orjson
 from starlette.requests import Request
 from starlette.types import Scope
 
-from accountant.errors import InputError
-from accountant.formats.canonical import whole_number
+from dpserve_verify.errors import InputError
+from dpserve_verify.formats.canonical import whole_number
 from serving.wire.bounds import check_depth
 from serving.wire.errors import ClientGone, SlowBody, TooLarge, TooManyRequests, WrongMediaType
 

@@ -16,8 +16,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyarrow import ipc
 
-from accountant.errors import InputError, RecordError
+from accountant.errors import RecordError
 from accountant.system.numpy_files import literal
+from dpserve_verify.errors import InputError
 from models.features.features import MISSING_TEXT, BooleanFeature, CalendarFeature, CategoricalFeature, Feature
 from models.features.text_numbers import NO_TEXTS, Numbers
 from serving.wire.arrow_messages import check_messages

@@ -15,7 +15,8 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.errors import InputError, RecordError
+from accountant.errors import RecordError
+from dpserve_verify.errors import InputError
 from models.features.features import (
     MISSING_TEXT,
     BooleanFeature,

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 
 import anyio
 
-from accountant.errors import DpserveError
+from dpserve_verify.errors import DpserveError
 from serving.wire.errors import TakesTooLong
 
 WORK_SECONDS = 4.5  # below the service's own timeout, whose answer has another shape

@@ -27,9 +27,9 @@ from numpy.typing import NDArray
 from scipy.stats import ttest_rel
 from sklearn.model_selection import StratifiedKFold
 
-from accountant.privacy.budget import Budget, Relation, from_nano, nano
 from benchmarks.datasets import load, schema_of, with_records
 from benchmarks.lines import append_lines, read_lines
+from dpserve_verify.privacy.budget import Budget, Relation, from_nano, nano
 from training.calibration.calibrate import rehearse
 from training.learners import LEARNERS, CalibratedBoostingClassifier, DPRandomForestClassifier, forest
 from training.learners.base.private_learner import PrivateClassifier

@@ -25,10 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
-from accountant.privacy.budget import Budget, Relation
 from benchmarks import datasets
 from benchmarks.lines import append_lines, read_lines
 from benchmarks.utility import calibration
+from dpserve_verify.privacy.budget import Budget, Relation
 from training.learners import LEARNERS
 from training.learners.choice import choose, mostly_categories
 from training.rows.schema.schema import parse_schema

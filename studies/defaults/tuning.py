@@ -24,8 +24,8 @@ import numpy as np
 import pyarrow as pa
 from sklearn.metrics import roc_auc_score
 
-from accountant.privacy.budget import Budget, Relation
 from benchmarks import datasets
+from dpserve_verify.privacy.budget import Budget, Relation
 from models.forms.ensemble import Ensemble
 from training.learners import PrivateClassifier
 from training.learners.parameters import learner_of

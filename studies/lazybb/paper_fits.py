@@ -32,9 +32,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.privacy.budget import Budget, Relation
 from accountant.privacy.claims import claim
-from accountant.privacy.events import Plan
+from dpserve_verify.privacy.budget import Budget, Relation
+from dpserve_verify.privacy.events import Plan
 from models.forms.trees import TreeEnsemble
 from models.parts.trees import Leaf, Tree, route
 from studies.lazybb.paper_published import RECORDS, Setting

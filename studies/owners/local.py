@@ -23,8 +23,8 @@ from sklearn.metrics import roc_auc_score
 
 from accountant.noise import shares
 from accountant.noise.mechanisms import DiscreteGaussian
-from accountant.privacy.budget import Budget
 from benchmarks.datasets import load, schema_of
+from dpserve_verify.privacy.budget import Budget
 from local.reports.coordinates import Coordinates
 from local.reports.definition import Definition
 from local.reports.directions import directions, gains, scores

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
 from accountant.noise.mechanisms import DiscreteGaussian
-from accountant.privacy.budget import Budget
+from dpserve_verify.privacy.budget import Budget
 from local.reports.groups import GRID, LABEL, Groups
 from local.reports.learning import coordinates_for, learn_from_reports
 from local.reports.shared import AGGREGATORS, Aggregator, SharedDefinition, multiplier_for

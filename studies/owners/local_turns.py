@@ -23,8 +23,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
 from accountant.noise.mechanisms import DiscreteGaussian
-from accountant.privacy.budget import Budget
 from benchmarks.datasets import load, schema_of
+from dpserve_verify.privacy.budget import Budget
 from local.campaign.defining import ROUNDS, basis_for
 from local.reports.coordinates import embedding
 from local.reports.corners import corners

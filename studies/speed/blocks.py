@@ -26,9 +26,9 @@ from typing import Any
 from accountant.home import Home
 from accountant.ledger import block_appending
 from accountant.ledger.block_appending import NewBlock
-from accountant.privacy.budget import Budget
 from benchmarks import cli, dashboard
 from benchmarks.ledger import Figure  # which finds the tests' helpers, too
+from dpserve_verify.privacy.budget import Budget
 
 NAME, PLAIN, WINDOW = "visits", "plain", 52
 BOUND = 3.0  # ms, of a window's admission

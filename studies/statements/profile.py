@@ -19,7 +19,7 @@ import yaml
 from numpy.typing import NDArray
 
 from accountant.home import Home
-from accountant.privacy.budget import Budget, Relation
+from dpserve_verify.privacy.budget import Budget, Relation
 from models.features.features import CategoricalFeature, NumericFeature
 from models.profile.columns import Column
 from models.profile.figures import LEVELS, Noise, table

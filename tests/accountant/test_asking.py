@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 import pytest
 from https import certificate
 
-from accountant.errors import LedgerUnavailable
 from accountant.system.bounded_http import exchange
+from dpserve_verify.errors import LedgerUnavailable
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: Text/Plain; charset=x\r\n"
 

@@ -10,7 +10,7 @@ import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accountant.formats.canonical import (
+from dpserve_verify.formats.canonical import (
     MAX_DEPTH,
     CanonicalError,
     Flat,

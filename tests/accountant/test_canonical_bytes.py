@@ -9,8 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from ledgers import bodies, filled, hexes
 
-from accountant.formats.canonical import CanonicalError, decode, decode_canonical, encode
-from accountant.formats.canonical_bytes import _ISSUED, _STEP, Key, decode_entry
+from dpserve_verify.formats.canonical import CanonicalError, decode, decode_canonical, encode
+from dpserve_verify.formats.canonical_bytes import _ISSUED, _STEP, Key, decode_entry
 
 TIME = "2026-01-31T23:59:59Z"
 STEP = {"reservation": 7, "time": TIME, "type": "started"}

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from ledgers import ROOT
 
-from accountant.system import files
-from accountant.system.files import (
+from dpserve_verify.system import files
+from dpserve_verify.system.files import (
     PRIVATE,
     PUBLIC,
     holding,
@@ -89,7 +89,7 @@ def test_the_umask_takes_rights_away_and_adds_none(tmp_path):
 STEPS = """
 import os, sys
 from pathlib import Path
-from accountant.system.files import PRIVATE, replace_file
+from dpserve_verify.system.files import PRIVATE, replace_file
 
 def told(name, real):
     def call(*arguments, **options):

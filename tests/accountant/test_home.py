@@ -12,9 +12,9 @@ import pytest
 from ledgers import place
 
 from accountant.audit.audit import audit_home
-from accountant.errors import InputError, KeyInvalid, LedgerInvalid
 from accountant.home import Home, settings
-from accountant.keys.trust import PublicKeys
+from dpserve_verify.errors import InputError, KeyInvalid, LedgerInvalid
+from dpserve_verify.keys.trust import PublicKeys
 
 pytestmark = pytest.mark.home("filled", folder=True)
 

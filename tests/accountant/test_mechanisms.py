@@ -27,7 +27,7 @@ from accountant.noise.mechanisms import (
     ExponentialSelection,
     PermuteAndFlip,
 )
-from accountant.privacy.events import BoundedRange, Gaussian, PureDp
+from dpserve_verify.privacy.events import BoundedRange, Gaussian, PureDp
 
 DRAWS = 20_000
 FEW = 6_000

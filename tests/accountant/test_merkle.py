@@ -10,8 +10,9 @@ from multiprocessing import get_context
 
 import pytest
 
-from accountant.errors import LedgerInvalid
-from accountant.formats.merkle import (
+from accountant.log.last_seen import HighWater
+from dpserve_verify.errors import LedgerInvalid
+from dpserve_verify.formats.merkle import (
     EMPTY_ROOT,
     consistency_proof,
     inclusion_proof,
@@ -22,7 +23,6 @@ from accountant.formats.merkle import (
     verify_consistency,
     verify_inclusion,
 )
-from accountant.log.last_seen import HighWater
 
 LARGEST = 130
 

@@ -11,9 +11,9 @@ import pytest
 from one_of_k_law import law
 from scipy.stats import binom
 
-from accountant.errors import InputError
 from accountant.noise.one_of_k import OneOfK
-from accountant.privacy.events import PureDp
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.events import PureDp
 
 SHAPES = [("0.5", 2, 1), ("1", 5, 1), ("2", 8, 3), ("7", 64, 4), ("0.000000001", 64, 30), ("20", 4096, 2000)]
 

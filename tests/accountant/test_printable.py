@@ -6,7 +6,7 @@ import json
 import sys
 import unicodedata
 
-from accountant.system.printable import printable, printable_json, printable_lines
+from dpserve_verify.system.printable import printable, printable_json, printable_lines
 
 
 def test_every_code_point_is_itself_or_spelled_out():

@@ -9,8 +9,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from scipy.stats import binomtest, chi2
 
-from accountant.errors import InputError
 from accountant.noise import shares
+from dpserve_verify.errors import InputError
 
 
 @pytest.mark.parametrize("bits", [3, 5])

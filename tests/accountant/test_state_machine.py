@@ -23,11 +23,13 @@ from accountant.audit.audit import audit_home
 from accountant.errors import BudgetRefused, IdempotencyConflict, WrongState
 from accountant.home import Home
 from accountant.ledger.families.records import Request, Unit
-from accountant.log import last_seen, notes
-from accountant.privacy.budget import Budget, Relation
-from accountant.privacy.claims import Price, claim, price
-from accountant.privacy.events import Plan, Release
+from accountant.log import last_seen
+from accountant.privacy.claims import claim, price
 from accountant.store import store
+from dpserve_verify.log import notes
+from dpserve_verify.privacy.budget import Budget, Relation
+from dpserve_verify.privacy.events import Plan, Release
+from dpserve_verify.privacy.filter import Price
 from training.calibration.calibrate import rehearse
 from training.learners.boosting.lazybb import LazyBB
 from training.rows.partitions.rows import Rows
@@ -269,7 +271,7 @@ def test_a_refund_of_what_was_started_would_be_caught(monkeypatch):
     """The invariant has teeth: a ledger that gives back a burned job's price is found out."""
     from accountant.ledger.families.block_rows import load, put
     from accountant.ledger.ledger import Ledger
-    from accountant.privacy.filter import price_to_json
+    from dpserve_verify.privacy.filter import price_to_json
 
     real = Ledger.burn
 

@@ -12,7 +12,7 @@ from scipy.stats import beta
 from topdown_laws import joint_law
 
 from accountant.noise.mechanisms import ExponentialSelections, PermuteAndFlips
-from accountant.privacy.events import BoundedRange, PureDp
+from dpserve_verify.privacy.events import BoundedRange, PureDp
 
 VALUES = np.array([[0, 8, 3], [5, 0, 0]])
 SENSITIVITY, EPSILON, RUNS, ALARM = 10, Decimal(2), 4000, 1e-6

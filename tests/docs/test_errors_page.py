@@ -13,8 +13,8 @@ import pytest
 import typer
 from starlette.exceptions import HTTPException
 
-from accountant.errors import DpserveError, InputError, VerificationError
 from dpserve import ServiceError
+from dpserve_verify.errors import DpserveError, InputError, VerificationError
 from serving.cli import next as next_step
 from serving.cli.app import run
 from serving.cli.backends.choice import ServerAddress

@@ -17,8 +17,8 @@ from ledgers import place
 
 from accountant.access import tokens
 from accountant.audit.audit import audit_home
-from accountant.errors import LedgerInvalid
 from accountant.home import Home
+from dpserve_verify.errors import LedgerInvalid
 from training.jobs import job
 from training.planning.plans import Asked
 

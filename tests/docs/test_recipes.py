@@ -121,7 +121,11 @@ WALKS = {
     "kind of entry": {
         1: ("accountant/ledger/remarks.py", ("", REMARK)),
         2: ("accountant/store/entry_kinds.py", ("KINDS = {\n", 'KINDS = {\n    "remark": EntryKind(),\n')),
-        3: ("accountant/audit/replay.py", ("    # Kind -> fields", REPLAYED), (TAKEN.partition("\n")[0] + "\n", TAKEN)),
+        3: (
+            "dpserve_verify/audit/replay.py",
+            ("    # Kind -> fields", REPLAYED),
+            (TAKEN.partition("\n")[0] + "\n", TAKEN),
+        ),
         4: ("serving/pages/parts/entry_text.py", ('    "genesis": (', WORDS)),
     },
 }
@@ -189,7 +193,7 @@ def run(house: Path, *words: str) -> None:
 def house(tmp_path_factory):
     """A copy of the house in which all the walks were taken."""
     folder = tmp_path_factory.mktemp("house")
-    for name in (*ROOMS, "tests", "docs"):
+    for name in ("dpserve_verify", *ROOMS, "tests", "docs"):
         unused = ("__pycache__", "node_modules") if name != "docs" else ("__pycache__", "images")
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns(*unused))
     shutil.copy(ROOT / "pyproject.toml", folder)

@@ -21,15 +21,15 @@ from witness_server import Witness
 from accountant.access import tokens
 from accountant.audit.export import export
 from accountant.audit.export_tiles import export_tiles
-from accountant.formats import canonical
 from accountant.home import Home
-from accountant.keys.trust import public_pem
 from accountant.log import stored_proofs
 from accountant.log.collect import cosign
-from accountant.log.witness_policy import parse_policy
-from accountant.privacy.budget import NANO
 from accountant.privacy.claims import ADAPTIVE, GAUSSIAN, PURE, RENYI, claim
-from accountant.privacy.events import BoundedRange, Gaussian, Plan, PureDp
+from dpserve_verify.formats import canonical
+from dpserve_verify.keys.trust import public_pem
+from dpserve_verify.log.witness_policy import parse_policy
+from dpserve_verify.privacy.budget import NANO
+from dpserve_verify.privacy.events import BoundedRange, Gaussian, Plan, PureDp
 
 pytestmark = [pytest.mark.slow, pytest.mark.system("openssl", "jq", "awk")]
 DOCS = ledgers.ROOT / "docs"

@@ -19,9 +19,9 @@ from pathlib import Path
 
 import ledgers
 
-from accountant.errors import DpserveError
 from accountant.home import Home
 from accountant.noise.mechanisms import ExponentialSelection
+from dpserve_verify.errors import DpserveError
 from training.finish import lease
 from training.jobs import job, queue
 from training.planning.plans import Asked

@@ -8,8 +8,8 @@ from pathlib import Path
 from ledgers import bodies, filled, place
 
 from accountant.audit.audit import audit_place
-from accountant.audit.tree_of_entries import Report
-from accountant.keys.trust import PublicKeys
+from dpserve_verify.audit.tree_of_entries import Report
+from dpserve_verify.keys.trust import PublicKeys
 
 LEAVES = bodies(filled())
 COUNT = len(LEAVES)

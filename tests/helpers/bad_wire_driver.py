@@ -14,9 +14,10 @@ from pathlib import Path
 import crash_driver
 import ledgers
 
-from accountant.errors import BudgetRefused, JobFailed, LedgerUnavailable
+from accountant.errors import BudgetRefused, JobFailed
 from accountant.home import Home
 from accountant.store import postgres_timeout
+from dpserve_verify.errors import LedgerUnavailable
 from training.finish.lease import Lease
 from training.jobs import job, queue
 

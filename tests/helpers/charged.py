@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from accountant.home import Home
-from accountant.privacy.claims import Price, price
-from accountant.privacy.events import Plan
+from accountant.privacy.claims import price
+from dpserve_verify.privacy.events import Plan
+from dpserve_verify.privacy.filter import Price
 from training.planning import plans
 from training.planning.plans import Asked
 

@@ -13,7 +13,7 @@ from itertools import combinations_with_replacement
 import numpy as np
 
 from accountant.noise.mechanisms import ExponentialSelection, PermuteAndFlip
-from accountant.privacy.budget import Budget, Relation
+from dpserve_verify.privacy.budget import Budget, Relation
 from models.features.features import BooleanFeature, Feature
 from training.rows.partitions.rows import Rows
 from training.session.session import Public, sensitivity_of

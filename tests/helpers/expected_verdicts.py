@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from accountant.keys.trust import PublicKeys
+from dpserve_verify.keys.trust import PublicKeys
 
 FOLDER = Path(__file__).resolve().parents[1] / "vectors"
 EXPECTED: dict[str, dict[str, Any]] = {

@@ -9,8 +9,8 @@ import ledgers
 
 from accountant.access import tokens
 from accountant.home import Home
-from accountant.keys import verifier_keys
-from accountant.keys.trust import PublicKeys
+from dpserve_verify.keys import verifier_keys
+from dpserve_verify.keys.trust import PublicKeys
 
 
 def new_home(folder: Path, entries: int = 1) -> Home:

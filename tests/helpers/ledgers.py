@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from accountant.access import tokens
-from accountant.formats import canonical, merkle
 from accountant.home import Home
 from accountant.ledger.families.records import Job, Registration, Request, Unit
 from accountant.ledger.ledger import Ledger
-from accountant.log import notes
-from accountant.privacy.budget import Budget, Relation
-from accountant.privacy.events import BoundedRange, Event, Gaussian, Plan, PureDp, Release
 from accountant.store import store, tables
+from dpserve_verify.formats import canonical, merkle
+from dpserve_verify.log import notes
+from dpserve_verify.privacy.budget import Budget, Relation
+from dpserve_verify.privacy.events import BoundedRange, Event, Gaussian, Plan, PureDp, Release
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples" / "data"

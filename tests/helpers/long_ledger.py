@@ -14,13 +14,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from accountant.audit import signature_pool
-from accountant.audit.audit import EVERY, audit
-from accountant.audit.tree_of_entries import Report, Tree
-from accountant.formats.canonical import encode_base64
-from accountant.keys.trust import PublicKeys
-from accountant.keys.verifier_keys import key_id
-from accountant.log.notes import NoteSignature
 from benchmarks.made_ledger import make
+from dpserve_verify.audit.audit import EVERY, audit
+from dpserve_verify.audit.tree_of_entries import Report, Tree
+from dpserve_verify.formats.canonical import encode_base64
+from dpserve_verify.keys.trust import PublicKeys
+from dpserve_verify.keys.verifier_keys import key_id
+from dpserve_verify.log.notes import NoteSignature
 
 COUNT = 2_100  # more than two steps of progress, and twice what is verified without helpers: of quarter steps
 SEED = int.from_bytes(os.urandom(4))
@@ -31,7 +31,7 @@ RNG = np.random.default_rng(SEED)
 def quarter_steps(monkeypatch) -> None:
     """For every test of a file that imports it: what would need four times as many entries happens with these."""
     monkeypatch.setattr("accountant.audit.signature_pool.CHUNK", signature_pool.CHUNK // 4)
-    monkeypatch.setattr("accountant.audit.audit.EVERY", EVERY // 4)
+    monkeypatch.setattr("dpserve_verify.audit.audit.EVERY", EVERY // 4)
 
 
 @lru_cache

@@ -8,9 +8,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.errors import InputError
 from accountant.noise.mechanisms import DiscreteLaplace
-from accountant.privacy.budget import Relation
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import Relation
 from models.forms.additive import AdditiveEnsemble
 from training.learners.base.private_learner import PrivateRegressor
 from training.rows.partitions.partition import TARGET_GRID

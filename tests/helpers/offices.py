@@ -15,19 +15,19 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from ledgers import TOTAL, hexes, plan, request
 from securesystemslib.signer import CryptoSigner, SSlibKey
 
-from accountant.certificates.certificate import digest
 from accountant.certificates.statement import Subject, statement
-from accountant.formats import canonical
-from accountant.keys import dsse, verifier_keys
-from accountant.keys.trust import IssuerKey, PublicKeys, fingerprint, public_pem
 from accountant.ledger.families.families import Dataset, Family
 from accountant.ledger.families.records import Registration, Unit
-from accountant.log import cosignature, notes, proofs
-from accountant.log import witness_policy as quorum
-from accountant.privacy.budget import Budget, Relation
 from accountant.privacy.claims import price
-from accountant.privacy.events import Plan
-from accountant.privacy.filter import Filter
+from dpserve_verify.certificates.certificate import digest
+from dpserve_verify.formats import canonical
+from dpserve_verify.keys import dsse, verifier_keys
+from dpserve_verify.keys.trust import IssuerKey, PublicKeys, fingerprint, public_pem
+from dpserve_verify.log import cosignature, notes, proofs
+from dpserve_verify.log import witness_policy as quorum
+from dpserve_verify.privacy.budget import Budget, Relation
+from dpserve_verify.privacy.events import Plan
+from dpserve_verify.privacy.filter import Filter
 
 ORIGIN = "example.org/ledger"
 TIME = "2025-01-31T12:00:00Z"

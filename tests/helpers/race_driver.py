@@ -16,11 +16,11 @@ from pathlib import Path
 
 import ledgers
 
-from accountant.errors import DpserveError
 from accountant.home import Home
-from accountant.privacy.budget import Budget, Relation
-from accountant.privacy.events import Gaussian, PureDp
 from accountant.store.store import Store
+from dpserve_verify.errors import DpserveError
+from dpserve_verify.privacy.budget import Budget, Relation
+from dpserve_verify.privacy.events import Gaussian, PureDp
 from training.datasets import datasets
 
 PURE = ledgers.plan(PureDp(Decimal("0.1")), 1)

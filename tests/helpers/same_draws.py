@@ -86,7 +86,7 @@ def install() -> None:
 def register(home: str, files: str) -> None:
     from accountant.home import Home
     from accountant.ledger.families.records import NewPeople
-    from accountant.privacy.budget import Budget, Relation
+    from dpserve_verify.privacy.budget import Budget, Relation
     from training.datasets.datasets import register
 
     folder, found = Path(files), Home.open({"DPSERVE_HOME": home})

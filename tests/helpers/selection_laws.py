@@ -11,7 +11,7 @@ import numpy as np
 from exact_laws import law_of, log_sum
 
 from accountant.noise.mechanisms import DiscreteLaplace
-from accountant.privacy.selection import Poisson
+from dpserve_verify.privacy.selection import Poisson
 from training.session.session import sensitivity_of
 from training.tuning.selecting import CorrectRows
 

@@ -23,7 +23,7 @@ import warm
 
 from accountant.access.tokens import SCOPES
 from accountant.home import Home
-from accountant.privacy.budget import Budget, Relation
+from dpserve_verify.privacy.budget import Budget, Relation
 from serving.process.tokens import new_token
 
 Process = subprocess.Popen[bytes] | warm.Popen

@@ -9,7 +9,7 @@ import ledgers
 import pyarrow.parquet as pq
 
 from accountant.home import Home
-from accountant.privacy.budget import Budget, Relation
+from dpserve_verify.privacy.budget import Budget, Relation
 
 KIN = ("Husband", "Not-in-family", "Own-child")
 ROWS = 1500

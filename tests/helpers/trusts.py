@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from accountant.audit.judge_models import Models
-from accountant.audit.replay_keys import KeyRing
-from accountant.audit.tree_of_entries import Findings
 from accountant.keys.private_keys import KeyStore
-from accountant.keys.trust import ROLES, IssuerKey, LogKey, PublicKeys, public_pem
+from dpserve_verify.audit.judge_models import Models
+from dpserve_verify.audit.replay_keys import KeyRing
+from dpserve_verify.audit.tree_of_entries import Findings
+from dpserve_verify.keys.trust import ROLES, IssuerKey, LogKey, PublicKeys, public_pem
 
 
 def public_keys(store: KeyStore, origin: str) -> PublicKeys:

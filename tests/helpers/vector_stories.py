@@ -19,7 +19,6 @@ from ledgers import advance, hexes, plan, registration, request, reserve
 from accountant.access import grants, key_life, tokens
 from accountant.access.grants import Grant
 from accountant.audit.repair import repair
-from accountant.errors import LedgerInvalid
 from accountant.home import Home
 from accountant.ledger import block_appending, campaigns, evaluations, model_names
 from accountant.ledger.block_appending import NewBlock
@@ -29,9 +28,10 @@ from accountant.ledger.families.job_kinds import Evaluation, Profile
 from accountant.ledger.families.records import HOLDOUT, Request, Unit, Why
 from accountant.ledger.families.windows import Period
 from accountant.ledger.person_totals import change_person_total
-from accountant.privacy.budget import Budget, Relation, nano_string
-from accountant.privacy.events import BoundedRange, Gaussian, Plan, PureDp, Release, RepeatAndSelect
-from accountant.privacy.selection import Poisson, geometric
+from dpserve_verify.errors import LedgerInvalid
+from dpserve_verify.privacy.budget import Budget, Relation, nano_string
+from dpserve_verify.privacy.events import BoundedRange, Gaussian, Plan, PureDp, Release, RepeatAndSelect
+from dpserve_verify.privacy.selection import Poisson, geometric
 
 Story = Callable[[Home], None]
 STORIES: dict[str, Story] = {}
@@ -407,7 +407,7 @@ def priced(factor: Decimal | int, sound: bool = True) -> ExitStack:
     """While it lasts, jobs are charged their price times `factor`; unless `sound`, nobody judges them beforehand."""
     from accountant.ledger import admission
     from accountant.ledger.families.families import Dataset
-    from accountant.privacy.claims import Price
+    from dpserve_verify.privacy.filter import Price
 
     honest, stack = Dataset.price, ExitStack()
 

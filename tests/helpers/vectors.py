@@ -37,15 +37,15 @@ from vector_stories import STORIES, priced  # noqa: E402
 from accountant.access import grants  # noqa: E402
 from accountant.audit.export import export  # noqa: E402
 from accountant.audit.export_tiles import export_tiles  # noqa: E402
-from accountant.formats import canonical  # noqa: E402
-from accountant.formats.canonical import decimal_string  # noqa: E402
 from accountant.home import Home  # noqa: E402
-from accountant.keys import dsse  # noqa: E402
-from accountant.keys.trust import PublicKeys  # noqa: E402
 from accountant.ledger import model_names  # noqa: E402
 from accountant.log import entries as log_entries  # noqa: E402
-from accountant.privacy.events import BoundedRange, Gaussian, Plan, PureDp, Release, RepeatAndSelect  # noqa: E402
-from accountant.privacy.selection import geometric  # noqa: E402
+from dpserve_verify.formats import canonical  # noqa: E402
+from dpserve_verify.formats.canonical import decimal_string  # noqa: E402
+from dpserve_verify.keys import dsse  # noqa: E402
+from dpserve_verify.keys.trust import PublicKeys  # noqa: E402
+from dpserve_verify.privacy.events import BoundedRange, Gaussian, Plan, PureDp, Release, RepeatAndSelect  # noqa: E402
+from dpserve_verify.privacy.selection import geometric  # noqa: E402
 
 Leaves = list[bytes]
 SOUND, FORGED = "sound", "forged"

@@ -19,11 +19,11 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from accountant.errors import DpserveError
-from accountant.formats import merkle
-from accountant.formats.canonical import decode_base64, encode_base64
-from accountant.keys import verifier_keys
-from accountant.log import notes
+from dpserve_verify.errors import DpserveError
+from dpserve_verify.formats import merkle
+from dpserve_verify.formats.canonical import decode_base64, encode_base64
+from dpserve_verify.keys import verifier_keys
+from dpserve_verify.log import notes
 
 Answer = tuple[int, str, bytes]
 LINES = "text/plain; charset=utf-8"

@@ -9,7 +9,7 @@ from math import exp, inf, nan
 import numpy as np
 import pytest
 
-from accountant.errors import InputError, ModelInvalid
+from dpserve_verify.errors import InputError, ModelInvalid
 from models.edit.curves import same_but_for_terms
 from models.edit.editing import EditNote, set_value
 from models.explain.card import model_card

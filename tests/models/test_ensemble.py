@@ -8,7 +8,7 @@ from math import exp, inf, nan
 import numpy as np
 import pytest
 
-from accountant.errors import ModelInvalid
+from dpserve_verify.errors import ModelInvalid
 from models.features.features import BooleanFeature, CategoricalFeature, NumericFeature
 from models.forms.registry import ensemble_from_json
 from models.forms.voting import VotingEnsemble

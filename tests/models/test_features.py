@@ -8,7 +8,7 @@ from math import inf, nan, nextafter
 import numpy as np
 import pytest
 
-from accountant.errors import InputError, ModelInvalid
+from dpserve_verify.errors import InputError, ModelInvalid
 from models.features.features import (
     BooleanFeature,
     CategoricalFeature,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from border_columns import borders
 
-from accountant.errors import InputError, ModelInvalid
+from dpserve_verify.errors import InputError, ModelInvalid
 from models.edit.edit_list import edit_all
 from models.edit.editing import EditNote, bin_texts, counts_of, errors_of, values_of
 from models.explain.card import model_card

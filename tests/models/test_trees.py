@@ -17,7 +17,7 @@ import pytest
 from border_columns import borders
 from onnx import TensorProto, helper
 
-from accountant.errors import InputError, ModelInvalid
+from dpserve_verify.errors import InputError, ModelInvalid
 from models.explain.card import model_card
 from models.explain.explain import contributions, shapes
 from models.explain.picture import picture

@@ -20,7 +20,7 @@ import pytest
 from small_home import SCOPES, adult_home, client, records, serving, until
 
 from accountant.access import tokens
-from accountant.errors import LedgerInvalid
+from dpserve_verify.errors import LedgerInvalid
 from models.store.bundle import FILES
 from serving.app import DOORS
 from serving.process.tokens import new_token

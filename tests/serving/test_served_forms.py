@@ -14,7 +14,7 @@ from given_models import Given
 
 from accountant.home import Home
 from accountant.ledger.families.records import NewPeople
-from accountant.privacy.budget import Budget, Relation
+from dpserve_verify.privacy.budget import Budget, Relation
 from models.forms.trees import TreeEnsemble
 from models.forms.voting import VotingEnsemble
 from models.parts.trees import Leaf, Split

@@ -15,7 +15,7 @@ from given_models import Given
 
 from accountant.home import Home
 from accountant.ledger.families.records import NewPeople
-from accountant.privacy.budget import Budget, Relation
+from dpserve_verify.privacy.budget import Budget, Relation
 from models.forms.additive import AdditiveEnsemble
 from models.onnx.runtime import columns_from_records
 from models.store.loading import load_verified

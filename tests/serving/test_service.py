@@ -36,13 +36,13 @@ from starlette.routing import Route
 
 from accountant import errors
 from accountant.access import tokens
-from accountant.certificates.certificate import verify
-from accountant.formats import merkle
-from accountant.formats.canonical import decode_base64
 from accountant.home import Home
 from accountant.log.last_seen import HighWater
-from accountant.log.notes import verify_checkpoint
-from accountant.privacy.budget import Budget, Relation
+from dpserve_verify.certificates.certificate import verify
+from dpserve_verify.formats import merkle
+from dpserve_verify.formats.canonical import decode_base64
+from dpserve_verify.log.notes import verify_checkpoint
+from dpserve_verify.privacy.budget import Budget, Relation
 from models.store.loading import load_verified
 from serving.app import DOORS
 from serving.http.routes import Doors

@@ -25,7 +25,7 @@ from noted_draws import drawn
 from small_home import adult_home, client, records, serving, until
 
 from accountant.audit.audit import audit_home
-from accountant.privacy.claims import Price
+from dpserve_verify.privacy.filter import Price
 from serving.process.tokens import new_token
 from serving.rest.event_stream import MOST_OF_ONE
 from training.finish.lease import this_process

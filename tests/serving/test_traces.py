@@ -16,10 +16,10 @@ from in_process import Site
 from ledgers import named, trained
 from small_home import dpserve, free_port, records, until
 
-from accountant.errors import InputError
 from accountant.home import Home
 from accountant.ledger.entry_search import Wanted, search
 from accountant.system import traces
+from dpserve_verify.errors import InputError
 from serving.process.config.settings import ServerSettings
 from serving.rest import drafts, jobs, models
 from training.jobs import job, job_traces

@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from accountant.privacy.budget import Relation
+from dpserve_verify.privacy.budget import Relation
 from studies.lazybb import paper_fits, paper_other, paper_published
 from studies.lazybb.paper_fits import Cell, paper_round, plan_of, run
 from studies.lazybb.paper_published import SETTINGS, Setting

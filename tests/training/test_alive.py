@@ -26,8 +26,9 @@ from ledgers import copy, place, prepared
 from small_home import until
 
 from accountant.audit.audit import audit_home
-from accountant.errors import JobFailed, LedgerUnavailable, WrongState
+from accountant.errors import JobFailed, WrongState
 from accountant.home import Home
+from dpserve_verify.errors import LedgerUnavailable
 from training.finish import lease
 from training.finish.lease import Lease, lives, this_process
 from training.jobs import job, queue

@@ -12,9 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from accountant.audit.audit import audit_home
-from accountant.errors import BudgetRefused, InputError
+from accountant.errors import BudgetRefused
 from accountant.home import Home
-from accountant.privacy.budget import Budget, Relation
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import Budget, Relation
 from models.features.features import BooleanFeature, CategoricalFeature, NumericFeature
 from models.store.loading import load_verified
 from serving.cli import app
@@ -199,8 +200,8 @@ def test_certificate_and_audit_have_the_class_weights(home):
     assert [release.purpose for release, _ in planned.recipe.plan.runs][-1] == "select a 1-rule by weighted agreement"
     told = job.train(home, asked, by="test", key="weighed")
     found = load_verified(home.models / "w" / "1", home.trust)
-    assert (
-        "each class weighing as much as the others by the declared shares" in found.certificate.form.model_dump_json()
+    assert "each class weighing as much as the others by the declared shares" in json.dumps(
+        found.certificate.form.to_json()
     )
     assert found.certificate.form.public.hyperparameters["balance"] == "1"
     assert told["epsilon"] == "0.2"

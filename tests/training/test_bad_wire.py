@@ -24,9 +24,9 @@ from ledgers import ROOT, place
 from postgres import server
 
 from accountant.audit.audit import audit_home
-from accountant.errors import LedgerUnavailable
 from accountant.home import Home
 from accountant.store import postgres_timeout
+from dpserve_verify.errors import LedgerUnavailable
 from training.finish.lease import Lease
 from training.jobs import job, queue
 

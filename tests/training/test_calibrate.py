@@ -8,8 +8,8 @@ import pytest
 from exact_laws import public_of
 
 from accountant.noise.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialSelection
-from accountant.privacy.budget import NANO, Budget, Relation, from_nano, nano
 from accountant.privacy.claims import ADAPTIVE, CHEAP_BOUNDS, GAUSSIAN, PURE, claim
+from dpserve_verify.privacy.budget import NANO, Budget, Relation, from_nano, nano
 from training.calibration import calibrate as module
 from training.calibration.calibrate import calibrate, rehearse
 

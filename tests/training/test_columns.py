@@ -13,11 +13,12 @@ import pytest
 from small_home import ROOT, write_files
 
 from accountant.access.grants import access_of
-from accountant.errors import BudgetRefused, InputError
-from accountant.formats import canonical
+from accountant.errors import BudgetRefused
 from accountant.home import Home
 from accountant.ledger.families.families import Started
-from accountant.privacy.budget import Budget, Relation
+from dpserve_verify.errors import InputError
+from dpserve_verify.formats import canonical
+from dpserve_verify.privacy.budget import Budget, Relation
 from models.features.reading import MOST_NAMED
 from models.store.loading import load_verified
 from serving.cli.app import run

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from exact_laws import EVERY_ROW, canonical, datasets, public_of, rows_of, transcript_law
 
-from accountant.privacy.budget import NANO, Relation
-from accountant.privacy.renyi import compose_pure
+from dpserve_verify.privacy.budget import NANO, Relation
+from dpserve_verify.privacy.renyi import compose_pure
 from training.calibration.calibrate import rehearse
 from training.learners.boosting.lazybb import LazyBB
 

@@ -15,10 +15,11 @@ from crash_driver import Driver, files
 from ledgers import copy, place, prepared
 
 from accountant.audit.audit import audit_home
-from accountant.errors import InputError, JobFailed, NameTaken, WrongState
+from accountant.errors import JobFailed, NameTaken, WrongState
 from accountant.home import Home
-from accountant.privacy.budget import Relation
-from accountant.system.files import holding, open_directory
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import Relation
+from dpserve_verify.system.files import holding, open_directory
 from models.store import placing
 from models.store.bundle import ModelStore
 from models.store.decisions import BEGUN
@@ -85,7 +86,7 @@ POINTS = {
     "training.session.session:Session.release:after:4": "burned",
     "training.session.session:Session.close:after:1": "burned",
     "training.finish.release:replace_file:before:1": "burned",
-    "accountant.system.files:sync_directory:before:1": "burned",
+    "dpserve_verify.system.files:sync_directory:before:1": "burned",
     "training.kinds.training_steps:keep:after:1": "burned",
     "accountant.ledger.ledger:Ledger.commit:before:1": "burned",
     "accountant.ledger.ledger:Ledger.commit:after:1": "issued",
@@ -120,7 +121,7 @@ POINTS = {
     "accountant.log.last_seen:LockedMark.advance:before:3": "issued",
     "accountant.store.store:Tree.append:after:4": "issued",
     "accountant.log.last_seen:LockedMark.advance:before:4": "issued",
-    "accountant.log.notes:sign_checkpoint:after:4": "issued",
+    "dpserve_verify.log.notes:sign_checkpoint:after:4": "issued",
 }
 
 

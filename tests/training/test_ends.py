@@ -11,9 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from accountant.errors import BudgetRefused, DataError, InputError, LedgerUnavailable, ModelInvalid
+from accountant.errors import BudgetRefused, DataError
 from accountant.home import Home
-from accountant.privacy.budget import Budget, Relation
+from dpserve_verify.errors import InputError, LedgerUnavailable, ModelInvalid
+from dpserve_verify.privacy.budget import Budget, Relation
 from models.forms.registry import ensemble_bytes
 from models.onnx import check
 from models.onnx.check import MAX_NODES

@@ -8,7 +8,7 @@ import ledgers
 import pytest
 
 from accountant.home import Home
-from accountant.privacy.budget import Budget, Relation
+from dpserve_verify.privacy.budget import Budget, Relation
 from models.features.features import BooleanFeature
 from training.learners.expected import expected
 from training.planning import plans

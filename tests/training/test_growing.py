@@ -14,13 +14,14 @@ import pytest
 from ledgers import bundles, place
 
 from accountant.audit.audit import audit_home
-from accountant.errors import BudgetRefused, DataError, InputError, NameTaken
+from accountant.errors import BudgetRefused, DataError, NameTaken
 from accountant.home import Home
 from accountant.ledger import block_appending, comparisons
 from accountant.ledger.families.families import Started
 from accountant.ledger.families.records import NewPeople, Why
 from accountant.ledger.families.windows import Period
-from accountant.privacy.budget import Budget, Relation
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import Budget, Relation
 from models.store.bundle import ModelStore
 from models.store.loading import load_of_home
 from training.datasets import datasets, known_rows

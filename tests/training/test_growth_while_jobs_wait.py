@@ -22,7 +22,7 @@ from ledgers import bundles, place
 from accountant.audit.audit import audit_home
 from accountant.errors import NameTaken
 from accountant.home import Home
-from accountant.privacy.budget import Budget, Relation
+from dpserve_verify.privacy.budget import Budget, Relation
 from training.datasets.datasets import register
 from training.datasets.growing.append import append
 from training.jobs import job, queue

@@ -21,18 +21,16 @@ from accountant.errors import (
     BudgetRefused,
     DataError,
     IdempotencyConflict,
-    InputError,
     JobFailed,
-    LedgerUnavailable,
-    ModelInvalid,
     NameTaken,
     SchemaError,
     UnknownName,
     WrongState,
 )
 from accountant.home import Home
-from accountant.keys import dsse
-from accountant.privacy.budget import Budget, Relation
+from dpserve_verify.errors import InputError, LedgerUnavailable, ModelInvalid
+from dpserve_verify.keys import dsse
+from dpserve_verify.privacy.budget import Budget, Relation
 from models.store.loading import load_verified
 from training.datasets.datasets import register
 from training.jobs import job, queue

@@ -16,12 +16,13 @@ from sqlalchemy import update
 from typer.testing import CliRunner
 
 from accountant.audit.audit import audit_home
-from accountant.errors import IdempotencyConflict, InputError
+from accountant.errors import IdempotencyConflict
 from accountant.home import Home
 from accountant.ledger import job_rows
 from accountant.ledger.families.records import MOST_LABELS, check_labels
 from accountant.ledger.job_counts import queue as queue_now
 from accountant.store.tables import job_table
+from dpserve_verify.errors import InputError
 from serving.cli.app import app
 from serving.pages.parts.entry_text import told
 from serving.process.config.settings import ServerSettings

@@ -23,7 +23,7 @@ CONSTANT = 150 * 10**6
 CHILD = """
 import sys
 from pathlib import Path
-from accountant.privacy.budget import Budget, Relation
+from dpserve_verify.privacy.budget import Budget, Relation
 from accountant.home import Home
 from training.jobs import job
 from training.planning.plans import Asked
@@ -80,7 +80,7 @@ def test_a_fit_takes_less_than_four_times_the_packed_bins_and_a_constant(tmp_pat
 TEXTS = """
 import resource, sys
 from pathlib import Path
-from accountant.privacy.budget import Budget, Relation
+from dpserve_verify.privacy.budget import Budget, Relation
 from accountant.home import Home
 from training.datasets.datasets import register
 from training.rows.kernels import votes, words

@@ -16,11 +16,12 @@ import pytest
 from ledgers import place
 
 from accountant.audit.audit import audit_home
-from accountant.errors import BudgetRefused, InputError, LedgerUnavailable
+from accountant.errors import BudgetRefused
 from accountant.home import Home
 from accountant.ledger.families.families import Started
 from accountant.ledger.families.records import NewPeople, Why
-from accountant.privacy.budget import Budget
+from dpserve_verify.errors import InputError, LedgerUnavailable
+from dpserve_verify.privacy.budget import Budget
 from models.store.bundle import ModelStore
 from models.store.loading import load_of_home
 from serving.cli.app import run

@@ -15,18 +15,19 @@ import pyarrow.parquet as pq
 import pytest
 
 from accountant.access.grants import access_of
-from accountant.audit.replay import Replay
-from accountant.certificates.certificate import digest
-from accountant.certificates.plain_words import plain, to_text
 from accountant.certificates.statement import sign
-from accountant.errors import IdempotencyConflict, InputError, LedgerInvalid, ModelInvalid
-from accountant.formats import canonical
+from accountant.errors import IdempotencyConflict
 from accountant.home import Home
-from accountant.keys import dsse
 from accountant.ledger.families.records import NewPeople
-from accountant.privacy.budget import Budget, Relation
 from dpserve.client import _request
 from dpserve.types import Dataset, Job, Plan
+from dpserve_verify.audit.replay import Replay
+from dpserve_verify.certificates.certificate import digest
+from dpserve_verify.certificates.plain_words import plain, to_text
+from dpserve_verify.errors import InputError, LedgerInvalid, ModelInvalid
+from dpserve_verify.formats import canonical
+from dpserve_verify.keys import dsse
+from dpserve_verify.privacy.budget import Budget, Relation
 from models.store.bundle import FILES
 from models.store.loading import load_verified
 from serving.cli.app import run

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from accountant.errors import InputError
-from accountant.formats import canonical
-from accountant.privacy.budget import Budget, Relation
 from accountant.privacy.claims import price
+from dpserve_verify.errors import InputError
+from dpserve_verify.formats import canonical
+from dpserve_verify.privacy.budget import Budget, Relation
 from models.features.features import BooleanFeature, CategoricalFeature, NumericFeature
 from training.learners import LEARNERS
 from training.session.session import Public

@@ -15,10 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 from mean_by_bin import MeanByBin
 
-from accountant.errors import DataError, InputError, SchemaError
+from accountant.errors import DataError, SchemaError
 from accountant.home import Home
 from accountant.ledger.families.records import NewPeople, Unit
-from accountant.privacy.budget import Budget, Relation
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import Budget, Relation
 from models.parts.votes import Vote
 from models.store.loading import load_verified
 from serving.cli.app import run

@@ -17,10 +17,11 @@ from crash_driver import ASKED, Driver
 from ledgers import copy, place, prepared
 
 from accountant.audit.audit import audit_home
-from accountant.errors import InputError, JobFailed
+from accountant.errors import JobFailed
 from accountant.home import Home
 from accountant.ledger.job_rows import MOST_RESUMED
 from accountant.noise import mechanisms
+from dpserve_verify.errors import InputError
 from training.jobs import draw_journal, job
 from training.jobs.draw_journal import Answers
 from training.kinds import training_steps

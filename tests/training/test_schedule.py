@@ -11,11 +11,12 @@ from ledgers import hexes
 from small_home import environment, until
 
 from accountant.audit.audit import audit_home
-from accountant.errors import BudgetRefused, InputError, NameTaken, UnknownName
+from accountant.errors import BudgetRefused, NameTaken, UnknownName
 from accountant.home import Home
 from accountant.ledger import block_appending
 from accountant.ledger.block_appending import NewBlock
 from accountant.ledger.families.records import PUBLIC_STATES
+from dpserve_verify.errors import InputError
 from training.jobs import queue, schedule
 from training.jobs.schedule import add, described, lasts, moment, remove, schedules, submit_due
 

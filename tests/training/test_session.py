@@ -12,11 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 from exact_laws import public_of, rows_of
 
-from accountant.errors import InputError, PlanMismatch
+from accountant.errors import PlanMismatch
 from accountant.noise.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialSelection, PermuteAndFlip
-from accountant.privacy.budget import Budget, Relation, from_nano, nano
 from accountant.privacy.claims import claim
-from accountant.privacy.events import Plan
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import Budget, Relation, from_nano, nano
+from dpserve_verify.privacy.events import Plan
 from training.calibration.calibrate import calibrate, rehearse
 from training.learners.boosting.lazybb import LazyBB
 from training.rows.schema.schema import parse_schema

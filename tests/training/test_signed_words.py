@@ -16,15 +16,15 @@ from offices import Office
 from offices import dataset as office_dataset
 
 from accountant.audit.audit import audit_home
-from accountant.certificates import sentences
-from accountant.certificates.plain_words import UNSTATED_GROWTH, meaning, plain, to_text
-from accountant.certificates.predicate import read_statement
-from accountant.certificates.releases import kind_of
-from accountant.errors import InputError
 from accountant.home import Home
 from accountant.ledger.families.records import Unit, Why
 from accountant.ledger.person_totals import change_person_total
-from accountant.privacy.budget import Budget, Relation
+from dpserve_verify.certificates import sentences
+from dpserve_verify.certificates.plain_words import UNSTATED_GROWTH, meaning, plain, to_text
+from dpserve_verify.certificates.predicate import read_statement
+from dpserve_verify.certificates.releases import kind_of
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import Budget, Relation
 from models.store.loading import card_of
 from models.store.since import bound_now, growth_since
 from training.datasets.datasets import register

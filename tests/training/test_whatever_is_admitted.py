@@ -19,10 +19,11 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from accountant.certificates import certificate
-from accountant.errors import BudgetRefused, InputError
+from accountant.errors import BudgetRefused
 from accountant.home import Home
-from accountant.privacy.budget import Budget, Relation
+from dpserve_verify.certificates import certificate
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import Budget, Relation
 from models.store.loading import load_verified
 from training.datasets.datasets import register
 from training.jobs import job

@@ -10,10 +10,10 @@ from types import SimpleNamespace
 import pytest
 
 from accountant.noise.mechanisms import ExponentialSelection
-from accountant.privacy.budget import Budget, Relation, from_nano
 from accountant.privacy.claims import price
-from accountant.privacy.filter import Filter
 from accountant.privacy.one_job import room
+from dpserve_verify.privacy.budget import Budget, Relation, from_nano
+from dpserve_verify.privacy.filter import Filter
 from models.features.features import BooleanFeature
 from training.calibration import would_fit as module
 from training.calibration.calibrate import calibrate

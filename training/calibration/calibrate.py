@@ -17,10 +17,10 @@ from itertools import count
 from math import ceil, log
 from typing import Any, Protocol
 
-from accountant.errors import InputError
-from accountant.privacy.budget import MAX_EPSILON, Budget, from_nano, nano
 from accountant.privacy.claims import BOUNDS, CHEAP_BOUNDS, PURE, claim
-from accountant.privacy.events import MAX_NOISE, Event, Gaussian, Plan, RepeatAndSelect, SimpleEvent
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import MAX_EPSILON, Budget, from_nano, nano
+from dpserve_verify.privacy.events import MAX_NOISE, Event, Gaussian, Plan, RepeatAndSelect, SimpleEvent
 from training.session.learner import Recipe, Rehearsable
 from training.session.session import Public, Rehearsal
 

@@ -21,11 +21,11 @@ from decimal import Decimal
 from math import ceil, exp, log, sqrt
 from typing import TYPE_CHECKING
 
-from accountant.errors import InputError, ModelInvalid
-from accountant.privacy.budget import from_nano, nano
 from accountant.privacy.claims import claim
-from accountant.privacy.events import Plan
 from accountant.system.lazy_import import later
+from dpserve_verify.errors import InputError, ModelInvalid
+from dpserve_verify.privacy.budget import from_nano, nano
+from dpserve_verify.privacy.events import Plan
 from models.features.features import CategoricalFeature, Feature
 from models.forms.ensemble import Ensemble
 from models.forms.registry import ensemble_bytes

@@ -7,10 +7,10 @@ from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 
-from accountant.errors import InputError
-from accountant.privacy.budget import Budget, from_nano, nano
 from accountant.privacy.claims import claim
-from accountant.privacy.events import Plan
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import Budget, from_nano, nano
+from dpserve_verify.privacy.events import Plan
 from training.calibration.calibrate import grown, rehearse
 from training.session.learner import Rehearsable
 from training.session.session import Public

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from accountant.errors import InputError, NameTaken, WrongState
+from accountant.errors import NameTaken, WrongState
 from accountant.home import Home
 from accountant.ledger.comparisons import (
     APPEND,
@@ -23,6 +23,7 @@ from accountant.ledger.comparisons import (
     require_answers_left,
 )
 from accountant.ledger.families.families import Dataset
+from dpserve_verify.errors import InputError
 from training.datasets.overlap import LEAST_PEOPLE, SKETCH, Scan, Sketch
 
 if TYPE_CHECKING:

@@ -20,15 +20,16 @@ from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
-from accountant.errors import DataError, InputError, JobFailed, LedgerUnavailable, NameTaken, SchemaError, WrongState
+from accountant.errors import DataError, JobFailed, NameTaken, SchemaError, WrongState
 from accountant.home import Home
 from accountant.ledger.comparisons import REGISTER
 from accountant.ledger.families.families import Dataset, Started
 from accountant.ledger.families.records import HOLDOUT, RECORD, NewPeople, Registration, Unit
 from accountant.ledger.families.row_queries import RowQuery
-from accountant.privacy.budget import Budget, Relation, check_name
-from accountant.system.files import PRIVATE, locked, replace_unsynced, replacing, sync_directory, sync_file
 from accountant.system.numpy_files import mapped
+from dpserve_verify.errors import InputError, LedgerUnavailable
+from dpserve_verify.privacy.budget import Budget, Relation, check_name
+from dpserve_verify.system.files import PRIVATE, locked, replace_unsynced, replacing, sync_directory, sync_file
 from training.datasets.copy_guard import LOCK, Asker, Guard, found_copies
 from training.datasets.known_rows import sketches
 from training.datasets.overlap import SKETCH, Scan, Sketch

@@ -9,8 +9,8 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from accountant.errors import InputError
 from accountant.home import Home
+from dpserve_verify.errors import InputError
 from training.datasets.datasets import schema_bytes
 from training.rows.schema.schema import Schema, parse_schema, schema_of
 from training.rows.schema.written import PLAIN, Form, Written

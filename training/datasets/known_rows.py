@@ -8,7 +8,7 @@ from pathlib import Path
 from accountant.errors import DataError
 from accountant.home import Home
 from accountant.ledger.families.families import Dataset
-from accountant.system.files import locked
+from dpserve_verify.system.files import locked
 from models.features.features import Feature
 from training.datasets.copy_guard import LOCK, Guard
 from training.datasets.overlap import LEAST_PEOPLE, SKETCH, Scan, Sketch, merged

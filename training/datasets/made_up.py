@@ -16,8 +16,8 @@ import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from accountant.errors import InputError
-from accountant.system.files import replacing
+from dpserve_verify.errors import InputError
+from dpserve_verify.system.files import replacing
 from models.features.features import BooleanFeature, CalendarFeature, CategoricalFeature, Feature, NumericFeature
 from training.rows.schema.schema import Schema, Target
 from training.rows.sources.cells import as_written

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from accountant.errors import InputError
 from accountant.home import Home
+from dpserve_verify.errors import InputError
 from training.datasets.described import read_schema
 from training.rows.sources import remote, sql
 from training.rows.sources.catalogs import Catalog

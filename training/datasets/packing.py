@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from accountant.errors import DataError
 from accountant.ledger.families.records import HOLDOUT, RECORD, Unit
-from accountant.system.files import replacing
+from dpserve_verify.system.files import replacing
 from models.features.features import NumericFeature
 from training.rows.packed.cells import spans_of
 from training.rows.packed.growing import Growing, chosen

@@ -18,9 +18,10 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from accountant.errors import DataError, InputError
+from accountant.errors import DataError
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.records import RECORD, Unit
+from dpserve_verify.errors import InputError
 from models.features.features import BooleanFeature, CalendarFeature, CategoricalFeature, NumericFeature
 from training.datasets.overlap import People, Sketch
 from training.rows.people.id_words import is_id, names_people

@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from accountant.access import key_life
-from accountant.certificates import certificate
 from accountant.certificates.edited_models import statement_of
-from accountant.errors import InputError, ModelInvalid, WrongState
+from accountant.errors import WrongState
 from accountant.home import Home
-from accountant.keys import dsse
 from accountant.ledger.families.records import Why
-from accountant.system.files import PRIVATE, replace_file
+from dpserve_verify.certificates import certificate
+from dpserve_verify.errors import InputError, ModelInvalid
+from dpserve_verify.keys import dsse
+from dpserve_verify.system.files import PRIVATE, replace_file
 from models.edit.curves import Curves, same_but_for_terms, to_curves
 from models.forms.registry import ensemble_bytes, ensemble_from_bytes
 from models.onnx.export import to_onnx

@@ -13,9 +13,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import ClassVar
 
-from accountant.errors import DpserveError, LedgerUnavailable, WrongState
+from accountant.errors import WrongState
 from accountant.ledger.families.records import Holding
 from accountant.ledger.ledger import Ledger
+from dpserve_verify.errors import DpserveError, LedgerUnavailable
 
 PROC = Path("/proc")
 GRACE_SECONDS = 20.0  # from the first look that finds a lease run out to the burning; a living owner renews in between

@@ -14,14 +14,15 @@ from pathlib import Path
 
 from accountant.access import key_life
 from accountant.certificates import statement
-from accountant.certificates.certificate import digest, verify
-from accountant.errors import JobFailed, ModelInvalid
+from accountant.errors import JobFailed
 from accountant.home import Home
-from accountant.keys import dsse
 from accountant.ledger import model_names
 from accountant.ledger.families.records import Job, request_from_entry
-from accountant.privacy.events import plan_from_json
-from accountant.system.files import PRIVATE, locked, replace_file, sync_directory
+from dpserve_verify.certificates.certificate import digest, verify
+from dpserve_verify.errors import ModelInvalid
+from dpserve_verify.keys import dsse
+from dpserve_verify.privacy.events import plan_from_json
+from dpserve_verify.system.files import PRIVATE, locked, replace_file, sync_directory
 from models.forms.ensemble import Ensemble
 from models.forms.registry import ensemble_bytes, ensemble_from_bytes
 from models.onnx.export import to_onnx

@@ -24,9 +24,9 @@ from typing import Any
 
 import numpy as np
 
-from accountant.errors import InputError
 from accountant.home import Home, settings
-from accountant.system.files import PRIVATE
+from dpserve_verify.errors import InputError
+from dpserve_verify.system.files import PRIVATE
 
 FILE = "answers"
 SETTING = "DPSERVE_RESUME"

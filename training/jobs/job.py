@@ -14,18 +14,13 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-from accountant.errors import (
-    DpserveError,
-    JobFailed,
-    LedgerUnavailable,
-    PlanMismatch,
-    WrongState,
-)
+from accountant.errors import JobFailed, PlanMismatch, WrongState
 from accountant.home import Home
 from accountant.ledger.families.families import Started
 from accountant.ledger.families.records import PUBLIC_STATES, Holding, Job, State
 from accountant.ledger.job_rows import resume
-from accountant.privacy.budget import check_key
+from dpserve_verify.errors import DpserveError, LedgerUnavailable
+from dpserve_verify.privacy.budget import check_key
 from models.store.decisions import finish_decisions
 from models.store.versions import champion_of
 from training.datasets.datasets import require_rows

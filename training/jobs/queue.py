@@ -11,9 +11,10 @@ import threading
 import time
 from collections.abc import Collection
 
-from accountant.errors import DpserveError, InputError, LedgerUnavailable, WrongState
+from accountant.errors import WrongState
 from accountant.home import Home
 from accountant.ledger.job_rows import leave_beyond
+from dpserve_verify.errors import DpserveError, InputError, LedgerUnavailable
 from training.datasets.datasets import require_rows
 from training.jobs import job
 from training.jobs.schedule import submit_due

@@ -18,20 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from accountant.access.grants import Access, access_of
-from accountant.errors import (
-    BudgetRefused,
-    Forbidden,
-    IdempotencyConflict,
-    InputError,
-    NameTaken,
-    UnknownName,
-    WrongState,
-)
+from accountant.errors import BudgetRefused, Forbidden, IdempotencyConflict, NameTaken, UnknownName, WrongState
 from accountant.home import Home
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.windows import ALL
-from accountant.privacy.budget import check_name
-from accountant.system.files import PRIVATE, locked, replace_file
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import check_name
+from dpserve_verify.system.files import PRIVATE, locked, replace_file
 from training.jobs import job
 from training.planning.plans import Asked, Planned, plan
 

@@ -10,7 +10,7 @@ import numpy as np
 from accountant.certificates import worth
 from accountant.certificates.worth import Measured
 from accountant.home import Home
-from accountant.privacy.events import Plan, PureDp, plan_from_json
+from dpserve_verify.privacy.events import Plan, PureDp, plan_from_json
 from models.worth.stated import LEVEL, check, figures, histogram_form, is_better, model_form
 from models.worth.statements import ENVELOPE, PROOF, statement_of, worth_to_json
 from training.kinds.job_steps import Learn

@@ -9,8 +9,8 @@ from accountant.certificates import profile as profiles
 from accountant.certificates.profile import Counted
 from accountant.home import Home
 from accountant.ledger.families.families import Started
-from accountant.privacy.budget import Relation
-from accountant.privacy.events import plan_from_json
+from dpserve_verify.privacy.budget import Relation
+from dpserve_verify.privacy.events import plan_from_json
 from models.profile.stated import check, figures, noise_of
 from training.kinds.job_steps import Learn
 from training.kinds.stated_steps import StatedSteps

@@ -15,14 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountant.access import key_life
-from accountant.certificates.certificate import digest
-from accountant.errors import BudgetRefused, JobFailed, LedgerInvalid
+from accountant.errors import BudgetRefused, JobFailed
 from accountant.home import Home
-from accountant.keys import dsse
 from accountant.ledger import evaluations
 from accountant.ledger.families.records import Job
-from accountant.system.files import PRIVATE, replace_file, sync_directory
 from accountant.system.traces import span
+from dpserve_verify.certificates.certificate import digest
+from dpserve_verify.errors import LedgerInvalid
+from dpserve_verify.keys import dsse
+from dpserve_verify.system.files import PRIVATE, replace_file, sync_directory
 from training.datasets.datasets import require_rows
 from training.finish.lease import Lease, this_process
 from training.finish.release import alone, discard, sign

@@ -9,8 +9,8 @@ from pathlib import Path
 from accountant.errors import BudgetRefused, IdempotencyConflict
 from accountant.home import Home
 from accountant.ledger.families.records import Job
-from accountant.privacy.budget import Budget
 from accountant.system.traces import span
+from dpserve_verify.privacy.budget import Budget
 from models.forms.ensemble import Ensemble
 from training.datasets.datasets import require_rows
 from training.finish.lease import Lease, this_process

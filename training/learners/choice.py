@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from accountant.errors import InputError
+from dpserve_verify.errors import InputError
 from models.features.features import CategoricalFeature, Feature
 from training.learners import LEARNERS
 from training.learners.boosting.defaults import strength

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from accountant.errors import InputError
+from dpserve_verify.errors import InputError
 from models.forms.trees import TreeEnsemble
 from training.learners.base.checks import check_whole, check_word
 from training.learners.base.class_weights import check_balance, class_weights

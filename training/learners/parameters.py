@@ -9,9 +9,10 @@ from decimal import Decimal
 from inspect import signature
 from typing import Any
 
-from accountant.errors import InputError, UnknownName
-from accountant.formats.canonical import decimal_string
-from accountant.privacy.budget import exact_decimal
+from accountant.errors import UnknownName
+from dpserve_verify.errors import InputError
+from dpserve_verify.formats.canonical import decimal_string
+from dpserve_verify.privacy.budget import exact_decimal
 from training.learners import LEARNERS
 from training.session.learner import Learner
 

@@ -1,7 +1,7 @@
 """One budget for many fits in a notebook: every fit is charged before it draws, and what does not fit is refused.
 
-The arithmetic is the ledger's (`accountant.privacy.filter`); the memory is this process's alone. An auditor who was not
-there needs `dpserve train` and its ledger.
+The arithmetic is the ledger's (`dpserve_verify.privacy.filter`); the memory is this process's alone. An auditor who
+was not there needs `dpserve train` and its ledger.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from threading import Lock
 from typing import Any
 from weakref import WeakSet
 
-from accountant.errors import BudgetRefused, InputError
-from accountant.formats.canonical import decimal_string
+from accountant.errors import BudgetRefused
 from accountant.ledger.families.left import left_to_json, left_words
-from accountant.privacy.budget import Budget, Relation, parse_relation
 from accountant.privacy.claims import price
-from accountant.privacy.events import Plan
-from accountant.privacy.filter import Filter
 from accountant.privacy.one_job import OneJob, one_job, room
+from dpserve_verify.errors import InputError
+from dpserve_verify.formats.canonical import decimal_string
+from dpserve_verify.privacy.budget import Budget, Relation, parse_relation
+from dpserve_verify.privacy.events import Plan
+from dpserve_verify.privacy.filter import Filter
 from training.rows.tables.selections import MADE, Selection
 
 OTHER_ROWS = (

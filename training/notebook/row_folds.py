@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import BaseCrossValidator
 
-from accountant.errors import InputError
+from dpserve_verify.errors import InputError
 from training.rows.people.fingerprints import mix
 from training.rows.tables.selections import FOLDS, MADE, By, Origin, Selection, row_words
 

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from accountant.errors import InputError
 from accountant.noise.mechanisms import Mechanism
+from dpserve_verify.errors import InputError
 from training.learners.base.private_learner import PrivateLearner
 from training.rows.partitions.rows import Rows
 from training.rows.tables.data import columns_of

@@ -7,8 +7,6 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from accountant.access.grants import ASKING, Access
-from accountant.errors import InputError
-from accountant.formats.canonical import decimal_string
 from accountant.home import Home
 from accountant.ledger import evaluations
 from accountant.ledger.families.families import Dataset
@@ -17,6 +15,8 @@ from accountant.ledger.families.left import FamilyRow, describe_accounts, descri
 from accountant.ledger.families.records import HOLDOUT, ISSUED, PUBLIC_STATES, WAITING, Job, State
 from accountant.ledger.forecast import forecast
 from accountant.system.lazy_import import later
+from dpserve_verify.errors import InputError
+from dpserve_verify.formats.canonical import decimal_string
 from models.store.standing import Standing
 from models.store.versions import champion_of, versions_by_entry
 from training.learners.job_words import TUNING, chosen_to_json

@@ -7,9 +7,6 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
-from accountant.certificates.releases import kinds_of
-from accountant.errors import InputError
-from accountant.formats.canonical import decimal_string
 from accountant.home import Home
 from accountant.ledger import model_names
 from accountant.ledger.families.block_rows import require_window
@@ -17,8 +14,11 @@ from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.left import left, roomiest
 from accountant.ledger.families.records import Request, check_labels
 from accountant.ledger.families.refusal import refusal
-from accountant.privacy.budget import Budget, Relation, check_name, from_nano, nano
-from accountant.privacy.claims import Price
+from dpserve_verify.certificates.releases import kinds_of
+from dpserve_verify.errors import InputError
+from dpserve_verify.formats.canonical import decimal_string
+from dpserve_verify.privacy.budget import Budget, Relation, check_name, from_nano, nano
+from dpserve_verify.privacy.filter import Price
 from models.store.standing import Standing
 from models.store.versions import champion_of
 from training.learners import LEARNERS

@@ -14,13 +14,13 @@ from decimal import Decimal
 from threading import Lock
 from typing import Any
 
-from accountant.errors import InputError
-from accountant.formats import canonical
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.records import Request
-from accountant.privacy.budget import Budget
 from accountant.privacy.claims import CHEAP_BOUNDS, claim
-from accountant.privacy.events import BoundedRange, Plan, Release
+from dpserve_verify.errors import InputError
+from dpserve_verify.formats import canonical
+from dpserve_verify.privacy.budget import Budget
+from dpserve_verify.privacy.events import BoundedRange, Plan, Release
 from training.calibration.calibrate import STILL_WANTED
 from training.calibration.plan_warnings import warnings_of
 from training.calibration.would_fit import would_fit, would_fit_by_unit

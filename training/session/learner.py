@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from accountant.privacy.claims import Claim
-from accountant.privacy.events import Plan
+from dpserve_verify.privacy.events import Plan
 
 if TYPE_CHECKING:
     from models.forms.ensemble import Ensemble

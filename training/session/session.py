@@ -14,10 +14,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.errors import InputError, PlanMismatch
+from accountant.errors import PlanMismatch
 from accountant.noise.mechanisms import ExponentialSelection, Mechanism, PermuteAndFlip
-from accountant.privacy.budget import Budget, Relation
-from accountant.privacy.events import Plan, Release
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import Budget, Relation
+from dpserve_verify.privacy.events import Plan, Release
 from models.features.features import Feature
 from models.parts.answers import ClassLabel
 from training.rows.packed.cells import Span, spans_of

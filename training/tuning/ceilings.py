@@ -13,11 +13,20 @@ from fractions import Fraction
 from math import ceil, inf, isqrt
 from typing import assert_never
 
-from accountant.errors import InputError
 from accountant.noise.mechanisms import DiscreteGaussian, DiscreteLaplace
-from accountant.privacy.budget import MAX_EPSILON, NANO, from_nano, nano
-from accountant.privacy.events import MAX_COUNT, MAX_NOISE, BoundedRange, Event, Gaussian, Plan, PureDp, RepeatAndSelect
-from accountant.privacy.renyi import compose_pure
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import MAX_EPSILON, NANO, from_nano, nano
+from dpserve_verify.privacy.events import (
+    MAX_COUNT,
+    MAX_NOISE,
+    BoundedRange,
+    Event,
+    Gaussian,
+    Plan,
+    PureDp,
+    RepeatAndSelect,
+)
+from dpserve_verify.privacy.renyi import compose_pure
 
 Score = DiscreteLaplace | DiscreteGaussian
 Load = Fraction | float

@@ -18,11 +18,11 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.errors import InputError
 from accountant.noise.mechanisms import ExponentialSelection, draw_runs
-from accountant.privacy.budget import MAX_EPSILON, Relation, from_nano, nano
-from accountant.privacy.events import Plan, PureDp, Release, RepeatAndSelect, SimpleEvent
-from accountant.privacy.selection import Distribution, Poisson
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import MAX_EPSILON, Relation, from_nano, nano
+from dpserve_verify.privacy.events import Plan, PureDp, Release, RepeatAndSelect, SimpleEvent
+from dpserve_verify.privacy.selection import Distribution, Poisson
 from models.forms.ensemble import Ensemble
 from models.parts.answers import labels_of
 from training.calibration.calibrate import rehearse

@@ -15,13 +15,13 @@ from math import log
 from pathlib import Path
 from typing import Any
 
-from accountant.errors import InputError
-from accountant.formats import canonical
-from accountant.formats.canonical import decimal_string
 from accountant.home import Home
-from accountant.privacy.budget import Budget, exact_decimal, from_nano, nano
-from accountant.privacy.selection import Distribution, Poisson, distribution_from_json, logarithmic
-from accountant.system.files import PRIVATE, partial_of, replace_file
+from dpserve_verify.errors import InputError
+from dpserve_verify.formats import canonical
+from dpserve_verify.formats.canonical import decimal_string
+from dpserve_verify.privacy.budget import Budget, exact_decimal, from_nano, nano
+from dpserve_verify.privacy.selection import Distribution, Poisson, distribution_from_json, logarithmic
+from dpserve_verify.system.files import PRIVATE, partial_of, replace_file
 from models.features.reading import READING
 from training.calibration.calibrate import calibrate, rehearse
 from training.calibration.plan_warnings import check_exportable

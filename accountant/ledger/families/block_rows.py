@@ -10,21 +10,22 @@ from typing import Any, TypeAlias
 
 from sqlalchemy import Connection, bindparam, insert, select, update
 
-from accountant.errors import InputError, LedgerInvalid, WrongState
-from accountant.formats.canonical import CanonicalError, parse_decimal
+from accountant.errors import WrongState
 from accountant.ledger.families import family_rows
 from accountant.ledger.families.families import Dataset, Family, Spent, Whole, account_of
 from accountant.ledger.families.family_rows import PERSON, WHOLE, mismatch, text_of
 from accountant.ledger.families.records import Request, charged_window
 from accountant.ledger.families.row_queries import RowQuery
 from accountant.ledger.families.windows import SAY_BLOCKS, Block, Period, Window, window_of
-from accountant.log.entries import Signed, read_entry
+from accountant.log.entries import Signed
 from accountant.log.newest import account_number
-from accountant.privacy.budget import Budget
-from accountant.privacy.claims import Price
-from accountant.privacy.filter import Filter, price_from_json, price_to_json
 from accountant.store.store import body_at
 from accountant.store.tables import analyst_table, block_table, dataset_table, entry_table, family_table
+from dpserve_verify.errors import InputError, LedgerInvalid
+from dpserve_verify.formats.canonical import CanonicalError, parse_decimal
+from dpserve_verify.log.entry import read_entry
+from dpserve_verify.privacy.budget import Budget
+from dpserve_verify.privacy.filter import Filter, Price, price_from_json, price_to_json
 
 # Built once: building a statement costs more than running it. A parameter that is a column's name is a value to set.
 _BLOCKS = (

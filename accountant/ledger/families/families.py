@@ -14,13 +14,13 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
-from accountant.errors import InputError
 from accountant.ledger.families.records import SHARED, Registration, Request, Unit
 from accountant.ledger.families.windows import Block, Window
-from accountant.privacy.budget import Budget, Relation
-from accountant.privacy.claims import Claim, Price, price
-from accountant.privacy.events import Plan
-from accountant.privacy.filter import Filter, price_from_json
+from accountant.privacy.claims import Claim, price
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import Budget, Relation
+from dpserve_verify.privacy.events import Plan
+from dpserve_verify.privacy.filter import Filter, Price, price_from_json
 
 EVERYBODY = "*"
 REPORT = "one-of-k"  # what alone may be asked of owners, or, where shares are: the one noisy sum

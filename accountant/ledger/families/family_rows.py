@@ -10,19 +10,20 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, func, insert, select, update
 
-from accountant.errors import InputError, LedgerInvalid, UnknownName
-from accountant.formats.canonical import Flat, parse_decimal
+from accountant.errors import UnknownName
 from accountant.ledger.families.families import EVERYBODY, Dataset, Family, Quota, Spent, Whole, account_of
 from accountant.ledger.families.records import NewPeople, Registration, Unit
 from accountant.ledger.families.row_queries import RowQuery
 from accountant.ledger.families.schema_profiles import profiles_from_entry
-from accountant.log.entries import Signed, dumps, read_entry
+from accountant.log.entries import Signed, dumps
 from accountant.log.newest import account_number
-from accountant.privacy.budget import Budget, Relation
-from accountant.privacy.claims import Price
-from accountant.privacy.filter import Filter, price_from_json, price_to_json
 from accountant.store.store import body_at
 from accountant.store.tables import analyst_table, block_table, dataset_table, entry_table, family_table
+from dpserve_verify.errors import InputError, LedgerInvalid
+from dpserve_verify.formats.canonical import Flat, parse_decimal
+from dpserve_verify.log.entry import read_entry
+from dpserve_verify.privacy.budget import Budget, Relation
+from dpserve_verify.privacy.filter import Filter, Price, price_from_json, price_to_json
 
 PERSON = "person-total"  # the kind of the entry that founds the account of one person over all blocks
 WHOLE = "whole"  # beside the sums of a family's row: the job that took the whole total

@@ -1,6 +1,7 @@
 """The kinds of jobs: what a `reserved` entry says of each, what it may ask, and which entry ends it.
 
-A new kind is one class here and its line in KINDS. The auditor reads kinds by itself (accountant.audit.replay_kinds).
+A new kind is one class here and its line in KINDS. The auditor reads kinds by itself
+(dpserve_verify.audit.replay_kinds).
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, Self
 
-from accountant.errors import InputError
-from accountant.privacy.budget import check_name
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import check_name
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,12 @@ from decimal import Decimal
 from math import floor
 from typing import Any, NamedTuple
 
-from accountant.formats.canonical import decimal_string
 from accountant.ledger.families.families import Dataset, Family
 from accountant.ledger.families.windows import ALL, Window, window_words
-from accountant.privacy.budget import Budget
-from accountant.privacy.claims import Price
-from accountant.privacy.filter import price_to_json
 from accountant.privacy.one_job import OneJob, Room, one_job, room
+from dpserve_verify.formats.canonical import decimal_string
+from dpserve_verify.privacy.budget import Budget
+from dpserve_verify.privacy.filter import Price, price_to_json
 
 FAMILY, BLOCK, PERSON, QUOTA, ROWS = "family", "block", "person", "quota", "rows"
 ROOMIEST, NEWEST = "roomiest", "newest"  # windows of a dataset that has grown; ALL is the third

@@ -10,15 +10,15 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from accountant.errors import InputError
-from accountant.formats import canonical
 from accountant.ledger.families.job_kinds import TRAINING, JobKind, kind_of
 from accountant.ledger.families.row_queries import RowQuery
 from accountant.ledger.families.schema_profiles import SchemaProfile
 from accountant.ledger.families.windows import Window
-from accountant.privacy.budget import Budget, Relation, check_name
 from accountant.privacy.claims import Claim
-from accountant.privacy.events import Plan
+from dpserve_verify.errors import InputError
+from dpserve_verify.formats import canonical
+from dpserve_verify.privacy.budget import Budget, Relation, check_name
+from dpserve_verify.privacy.events import Plan
 
 MOST_CONTRIBUTIONS = 10_000
 LONGEST_REASON, LONGEST_NAME = 500, 200  # characters

@@ -9,8 +9,7 @@ from accountant.errors import BudgetRefused
 from accountant.ledger.families.families import Dataset, Family
 from accountant.ledger.families.left import describe_accounts, left_of, left_words
 from accountant.ledger.families.records import Request
-from accountant.privacy.claims import Price
-from accountant.privacy.filter import price_to_json
+from dpserve_verify.privacy.filter import Price, price_to_json
 
 
 def refusal(

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from accountant.errors import InputError
+from dpserve_verify.errors import InputError
 
 LONGEST = 200  # characters of a reason
 _DIGEST = re.compile("[0-9a-f]{64}")

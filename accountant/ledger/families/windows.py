@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import date
 from typing import TypeAlias
 
-from accountant.errors import InputError
 from accountant.ledger.families.row_queries import RowQuery
+from dpserve_verify.errors import InputError
 
 Window: TypeAlias = tuple[int, int]
 """The first and the last block of it, from 1."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, inspect, text
 
-from accountant.errors import InputError
+from dpserve_verify.errors import InputError
 
 if TYPE_CHECKING:
     from alembic.config import Config

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from accountant.access.grants import Grant
-    from accountant.audit.tree_of_entries import Report as AuditReport
-    from accountant.keys.trust import PublicKeys
-    from accountant.log.seen_checkpoints import Growth
+    from dpserve_verify.audit.tree_of_entries import Report as AuditReport
+    from dpserve_verify.keys.trust import PublicKeys
+    from dpserve_verify.log.seen_checkpoints import Growth
     from models.store.bundle import Bundle
     from models.store.loading import VerifiedModel
     from models.worth.report import Report

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from accountant.errors import InputError
+from dpserve_verify.errors import InputError
 
 URL, TOKEN, AUTHORITY, PLAIN = "DPSERVE_URL", "DPSERVE_TOKEN", "DPSERVE_CA", "DPSERVE_PLAIN_HTTP"
 WITNESSES = "DPSERVE_WITNESS_POLICY"

@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-from accountant.errors import InputError
 from accountant.home import Home
 from accountant.ledger.families.records import NewPeople, Why, said_ids
 from accountant.ledger.families.row_queries import RowQuery
 from accountant.ledger.families.windows import Period
-from accountant.privacy.budget import exact_decimal
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import exact_decimal
 from serving.cli.backends.user import allowed, this_user
 from serving.cli.complete import Name
 from serving.cli.datasets import DistinctIds, OnePerson, QueryReason, show_as_is

@@ -13,10 +13,10 @@ from typing import Annotated, Any, TypeVar
 import typer
 import yaml
 
-from accountant.certificates.plain_words import meaning
-from accountant.errors import InputError
 from accountant.home import Home
-from accountant.privacy.budget import Budget
+from dpserve_verify.certificates.plain_words import meaning
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import Budget
 from serving.cli import datasets, train
 from serving.cli.backends.user import allowed
 from serving.cli.terminal import Json, aligned, busy

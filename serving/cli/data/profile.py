@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from accountant.errors import InputError
 from accountant.ledger.families.left import left_words
+from dpserve_verify.errors import InputError
 from models.profile import report
 from serving.cli.backend import backend
 from serving.cli.complete import DATASETS, Blocks, Labels, labelled

@@ -9,8 +9,8 @@ import typer
 
 from accountant.certificates import profile as profiles
 from accountant.certificates.profile import Profile
-from accountant.errors import InputError
 from accountant.home import Home
+from dpserve_verify.errors import InputError
 from models.profile.stated import check
 from serving.cli.certificates import PROFILE_SUFFIX, proof_beside, trusted
 from serving.cli.data.schema import SchemaFile, schema_bytes

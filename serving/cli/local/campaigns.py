@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from accountant.errors import InputError
 from accountant.home import Home
-from accountant.system.files import PRIVATE, write_new
+from dpserve_verify.errors import InputError
+from dpserve_verify.system.files import PRIVATE, write_new
 from local.campaign import campaigns, shared_campaigns
 from local.campaign.defining import Asked
 from serving.cli.backend import backend

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from accountant.errors import CertificateInvalid
+from dpserve_verify.errors import CertificateInvalid
 from local.owner import program
 from local.owner.founding import NewOwner, check_rows, found_owner
 from local.owner.settings import Pinned, read_settings
@@ -105,7 +105,7 @@ def verify_model(
     \b
     dpserve owner verify survey-model --settings owner.toml
     """
-    from accountant.keys.trust import PublicKeys  # these load what serves models, which answering does without
+    from dpserve_verify.keys.trust import PublicKeys  # these load what serves models, which answering does without
     from models.store.loading import load_verified
 
     own = read_settings(settings)

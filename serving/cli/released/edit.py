@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from accountant.errors import InputError
+from dpserve_verify.errors import InputError
 from models.edit.changes import bins_of, changes
 from models.edit.curves import Curves, class_of, curves_of, to_curves
 from models.edit.edit_list import edit_all, read_edits

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from accountant.errors import InputError
 from accountant.system.lazy_import import later
+from dpserve_verify.errors import InputError
 from models.explain.compare import Comparison, comparison_picture
 from models.explain.compare import compare as compare_models
 from models.explain.explain import logits, spoken_for, unit

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from accountant.errors import InputError
-from accountant.system.files import PUBLIC, write_new
+from dpserve_verify.errors import InputError
+from dpserve_verify.system.files import PUBLIC, write_new
 from models.features.features import number_text
 from models.store.bundle import FILES, write_bundle
 from models.worth.words import short_worth

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from accountant.access.grants import Access
-from accountant.errors import InputError, UnknownName
-from accountant.formats.canonical import decimal_string
+from accountant.errors import UnknownName
 from accountant.home import Home
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.left import in_window, left
 from accountant.ledger.families.windows import ALL, window_of, window_words
+from dpserve_verify.errors import InputError
+from dpserve_verify.formats.canonical import decimal_string
 
 USUAL = (1, 4, 12, 26, 52)  # of the newest blocks, which a form offers
 ON_A_PAGE = 12

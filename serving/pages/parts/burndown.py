@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, func, select
 
-from accountant.formats.canonical import decimal_string
 from accountant.home import Home
 from accountant.ledger.admission import charged, charges
 from accountant.ledger.families.block_rows import load
 from accountant.ledger.families.families import Family
 from accountant.ledger.ledger import Ledger
-from accountant.log.entries import read_entry
 from accountant.store.store import body_at
 from accountant.store.tables import job_table
+from dpserve_verify.formats.canonical import decimal_string
+from dpserve_verify.log.entry import read_entry
 
 if TYPE_CHECKING:
-    from accountant.privacy.claims import Price
+    from dpserve_verify.privacy.filter import Price
 
 MOST_POINTS = 200
 NEWEST = 2_000  # jobs that are told apart by model

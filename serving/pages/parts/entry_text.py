@@ -8,8 +8,8 @@ from typing import Any
 
 from accountant.ledger.families.families import EVERYBODY
 from accountant.ledger.families.job_kinds import Evaluation, Profile, kind_of
-from accountant.log.entries import Entry
 from accountant.store.entry_kinds import KINDS, EntryKind
+from dpserve_verify.log.entry import Entry
 
 Value = Mapping[str, Any]
 

@@ -10,8 +10,8 @@ from functools import partial
 
 import anyio
 
-from accountant.errors import DpserveError
 from accountant.store.entry_kinds import entry_index
+from dpserve_verify.errors import DpserveError
 from serving.pages.parts.ui import TEMPLATES
 from serving.process.state import ServingState
 

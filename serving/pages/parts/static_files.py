@@ -17,7 +17,8 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.responses import Response
 
-from accountant.errors import UnknownName, VerificationError
+from accountant.errors import UnknownName
+from dpserve_verify.errors import VerificationError
 
 FOLDER = Path(__file__).parents[1] / "static"
 PINNED = "vendor/SHA256SUMS"

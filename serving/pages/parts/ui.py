@@ -19,7 +19,7 @@ from starlette.responses import HTMLResponse, Response
 
 from accountant.access.grants import Access
 from accountant.access.tokens import SCOPES, Token
-from accountant.errors import InputError
+from dpserve_verify.errors import InputError
 from serving.http.rights import JOBS, READS
 from serving.pages.parts import static_files
 from serving.wire.request_bodies import read_body

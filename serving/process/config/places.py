@@ -12,7 +12,7 @@ import hashlib
 import os
 from pathlib import Path
 
-from accountant.system.files import locked
+from dpserve_verify.system.files import locked
 from serving.wire.errors import TooManyRequests
 
 

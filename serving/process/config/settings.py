@@ -14,14 +14,14 @@ from typing import Annotated, Any, Self
 from pydantic import BeforeValidator, ValidationInfo, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from accountant.errors import InputError
-from accountant.formats.canonical import whole_number
 from accountant.home import Setting
 from accountant.home import settings as home_settings
 from accountant.ledger.families.records import check_labels
-from accountant.privacy.budget import exact_decimal
 from accountant.system import traces
 from accountant.system.processors import processors
+from dpserve_verify.errors import InputError
+from dpserve_verify.formats.canonical import whole_number
+from dpserve_verify.privacy.budget import exact_decimal
 from serving.process.config.startup import AUDIT_SECONDS, DRAIN_SECONDS, HOST, JOB_WORKERS, PORT
 
 FORMATS = ("text", "json")

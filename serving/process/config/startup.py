@@ -16,8 +16,8 @@ from pathlib import Path
 
 from cryptography import x509
 
-from accountant.errors import InputError
 from accountant.home import Home, local
+from dpserve_verify.errors import InputError
 from serving.process.config.healthy import is_ready
 
 LOG = logging.getLogger("dpserve.launch")

@@ -24,7 +24,7 @@ from typing import Any
 import orjson
 
 from accountant.home import local
-from accountant.system.files import locked
+from dpserve_verify.system.files import locked
 from serving.process.config.settings import ServerSettings
 from serving.process.watch.trail_lines import path_of
 from serving.wire.errors import NotReady

@@ -17,13 +17,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from accountant.errors import LedgerInvalid, ModelInvalid, VerificationError
 from accountant.home import Home, local
-from accountant.system.files import PUBLIC, locked, replace_unsynced
+from dpserve_verify.errors import LedgerInvalid, ModelInvalid, VerificationError
+from dpserve_verify.system.files import PUBLIC, locked, replace_unsynced
 
 if TYPE_CHECKING:
-    from accountant.audit.judge_models import Bundle
-    from accountant.audit.tree_of_entries import Report
+    from dpserve_verify.audit.judge_models import Bundle
+    from dpserve_verify.audit.tree_of_entries import Report
 
 MOST_PROBLEMS = 200
 KEYS = {"at", "entries", "root", "ok", "problems", "seconds"}
@@ -44,7 +44,7 @@ def audit_at(path: Path, url: str) -> dict[str, Any]:
         try:
             found = _report(path, url)
         except VerificationError as error:
-            from accountant.audit.tree_of_entries import Report  # loaded by what failed, and only then needed
+            from dpserve_verify.audit.tree_of_entries import Report  # loaded by what failed, and only then needed
 
             found = Report(0, "", (error.message,))
         body = {
@@ -62,7 +62,7 @@ def audit_at(path: Path, url: str) -> dict[str, Any]:
 def _report(path: Path, url: str) -> Report:
     # It brings numba: whoever only reads the result need not wait for that.
     from accountant.audit.audit import audit_place
-    from accountant.log.collect import kept
+    from dpserve_verify.log.witnessed import kept
     from models.store.versions import champions
 
     cosigned = kept(path)

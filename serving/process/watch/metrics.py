@@ -19,12 +19,12 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 from starlette.types import Scope
 
-from accountant.errors import LedgerInvalid
 from accountant.home import Home
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.left import ROOMIEST, FamilyRow, families_of, left, left_in_windows
 from accountant.ledger.families.records import HOLDOUT, WAITING
 from accountant.ledger.job_counts import JobFigures, queue
+from dpserve_verify.errors import LedgerInvalid
 from models.store.bundle import CHAMPION
 from models.store.standing import Standing
 from models.worth.statements import judgements

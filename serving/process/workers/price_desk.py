@@ -27,8 +27,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NoReturn
 
-from accountant.errors import InputError
 from accountant.system.processors import processors
+from dpserve_verify.errors import InputError
 from serving.process.watch import logs
 from serving.process.workers.loading import loading
 

@@ -13,17 +13,18 @@ import pytest
 from audited import COUNT, KINDS, LEAVES, report, trust
 from ledgers import bundles, changed, copy, place, prepared, raw
 
-from accountant.audit.audit import audit, audit_home, audit_place
-from accountant.audit.tree_of_entries import Tree
+from accountant.audit.audit import audit_home, audit_place
 from accountant.certificates import statement as statements
-from accountant.certificates.certificate import verify
-from accountant.errors import KeyInvalid, LedgerInvalid
-from accountant.formats import canonical, merkle
-from accountant.formats.canonical import encode_base64
 from accountant.home import Home
 from accountant.keys.private_keys import KeyStore
-from accountant.log import notes
 from accountant.log.last_seen import HighWater
+from dpserve_verify.audit.audit import audit
+from dpserve_verify.audit.tree_of_entries import Tree
+from dpserve_verify.certificates.certificate import verify
+from dpserve_verify.errors import KeyInvalid, LedgerInvalid
+from dpserve_verify.formats import canonical, merkle
+from dpserve_verify.formats.canonical import encode_base64
+from dpserve_verify.log import notes
 from models.store import placing
 from models.store.bundle import ModelStore
 from models.store.standing import entry_of

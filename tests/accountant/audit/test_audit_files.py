@@ -13,11 +13,12 @@ from ledgers import bodies, changed, copy, place, raw, rewrite
 from trusts import audit_models
 
 from accountant.audit.audit import audit_home
-from accountant.audit.export import audit_export, export
-from accountant.errors import InputError, LedgerInvalid
+from accountant.audit.export import export
 from accountant.home import Home
 from accountant.keys.private_keys import KeyStore
-from accountant.keys.trust import PublicKeys, public_pem
+from dpserve_verify.audit.exports import audit_export
+from dpserve_verify.errors import InputError, LedgerInvalid
+from dpserve_verify.keys.trust import PublicKeys, public_pem
 
 pytestmark = pytest.mark.home("filled", folder=True)
 

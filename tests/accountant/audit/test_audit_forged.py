@@ -15,16 +15,16 @@ from hypothesis import strategies as st
 from ledgers import bodies, changed, copy, filled, place, plan, raw, request, reserve, rewrite
 
 from accountant.audit.audit import audit_home
-from accountant.errors import InputError, LedgerInvalid
-from accountant.formats import canonical
 from accountant.home import Home
 from accountant.keys.private_keys import KeyStore
 from accountant.ledger import admission
-from accountant.log import notes
-from accountant.privacy.budget import NANO
-from accountant.privacy.events import BoundedRange, Gaussian, PureDp
-from accountant.privacy.renyi import rdp_nano
-from accountant.privacy.second_opinion import renyi
+from dpserve_verify.errors import InputError, LedgerInvalid
+from dpserve_verify.formats import canonical
+from dpserve_verify.log import notes
+from dpserve_verify.privacy.budget import NANO
+from dpserve_verify.privacy.events import BoundedRange, Gaussian, PureDp
+from dpserve_verify.privacy.renyi import rdp_nano
+from dpserve_verify.privacy.second_opinion import renyi
 
 pytestmark = pytest.mark.home("filled", folder=True)
 

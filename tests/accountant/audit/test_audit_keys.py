@@ -8,12 +8,13 @@ from ledgers import bodies, bundles, copy, filled, place, raw, trained
 from long_ledger import anywhere, evidence, kind_after, log_key, note, quarter_steps, replaced  # noqa: F401
 
 from accountant.access import key_life
-from accountant.audit.audit import audit, audit_home, audit_place
-from accountant.audit.tree_of_entries import Tree
-from accountant.formats import canonical
+from accountant.audit.audit import audit_home, audit_place
 from accountant.home import Home
 from accountant.keys import opening
-from accountant.keys.trust import LogKey, PublicKeys, fingerprint, public_pem
+from dpserve_verify.audit.audit import audit
+from dpserve_verify.audit.tree_of_entries import Tree
+from dpserve_verify.formats import canonical
+from dpserve_verify.keys.trust import LogKey, PublicKeys, fingerprint, public_pem
 
 pytestmark = pytest.mark.slow
 
@@ -73,7 +74,7 @@ def test_a_checkpoint_by_the_old_key_counts_no_more(opened):
     tree = Tree()
     for body in entries:
         tree.append(body)
-    from accountant.log.notes import sign_checkpoint
+    from dpserve_verify.log.notes import sign_checkpoint
 
     stale = sign_checkpoint(opened.trust.origin, tree.size, tree.root(), before)
     found = audit(enumerate(entries), [*filed[:-1], (tree.size, stale)], opened.trust)

@@ -18,10 +18,11 @@ from ledgers import changed
 from long_ledger import COUNT, anywhere, evidence, home, judged, kind_after, quarter_steps, replaced, signed  # noqa: F401
 
 from accountant.audit import signature_pool
-from accountant.audit.audit import audit, audit_place
+from accountant.audit.audit import audit_place
 from accountant.audit.signature_pool import FEW, Signatures
-from accountant.errors import LedgerInvalid
-from accountant.log import notes
+from dpserve_verify.audit.audit import audit
+from dpserve_verify.errors import LedgerInvalid
+from dpserve_verify.log import notes
 
 pytestmark = pytest.mark.slow
 
@@ -213,7 +214,7 @@ import sys, itertools, signal
 from pathlib import Path
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from accountant.audit.audit import audit
-from accountant.keys.trust import PublicKeys
+from dpserve_verify.keys.trust import PublicKeys
 trust = PublicKeys.from_json(Path(sys.argv[1]).read_bytes())
 def slow():
     yield from enumerate(itertools.repeat(b"{}", 10))

@@ -15,11 +15,11 @@ from nacl.exceptions import BadSignatureError
 from securesystemslib.signer import CryptoSigner
 
 from accountant.audit import signature_worker
-from accountant.errors import LedgerInvalid
-from accountant.formats.canonical import encode_base64
-from accountant.keys.trust import fingerprint
-from accountant.keys.verifier_keys import key_id
-from accountant.log.notes import NoteSignature, sign_checkpoint, verify_checkpoint
+from dpserve_verify.errors import LedgerInvalid
+from dpserve_verify.formats.canonical import encode_base64
+from dpserve_verify.keys.trust import fingerprint
+from dpserve_verify.keys.verifier_keys import key_id
+from dpserve_verify.log.notes import NoteSignature, sign_checkpoint, verify_checkpoint
 
 ORIGIN = "example.org/ledger"
 KEY = Ed25519PrivateKey.from_private_bytes(hashlib.sha256(b"log").digest())

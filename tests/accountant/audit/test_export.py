@@ -13,19 +13,21 @@ from stores import at
 from witness_server import Witness
 
 from accountant.access import key_life
-from accountant.audit.export import CHECKPOINTS, ENTRIES, audit_export, export, vouching
+from accountant.audit.export import export
 from accountant.audit.export_tiles import export_tiles
-from accountant.audit.tile_check import audit_tiles
-from accountant.audit.tree_of_entries import Report
-from accountant.errors import DpserveError, InputError, LedgerInvalid
-from accountant.formats.canonical import ENTRY_LIMIT
 from accountant.home import Home
-from accountant.keys.trust import PublicKeys
 from accountant.log import stored_proofs
-from accountant.log.collect import cosign, judge
-from accountant.log.notes import NOTE_LIMIT
-from accountant.log.tiles import CHECKPOINT
-from accountant.log.witness_policy import parse_policy
+from accountant.log.collect import cosign
+from dpserve_verify.audit.exports import CHECKPOINTS, ENTRIES, audit_export, vouching
+from dpserve_verify.audit.tile_check import audit_tiles
+from dpserve_verify.audit.tree_of_entries import Report
+from dpserve_verify.errors import DpserveError, InputError, LedgerInvalid
+from dpserve_verify.formats.canonical import ENTRY_LIMIT
+from dpserve_verify.keys.trust import PublicKeys
+from dpserve_verify.log.notes import NOTE_LIMIT
+from dpserve_verify.log.tiles import CHECKPOINT
+from dpserve_verify.log.witness_policy import parse_policy
+from dpserve_verify.log.witnessed import judge
 
 SIZE = 40
 

@@ -7,9 +7,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from trusts import followed
 
-from accountant.audit.replay_keys import KeyRing
-from accountant.errors import LedgerInvalid
-from accountant.keys.trust import IssuerKey, LogKey, PublicKeys, fingerprint, load_public_pem, public_pem
+from dpserve_verify.audit.replay_keys import KeyRing
+from dpserve_verify.errors import LedgerInvalid
+from dpserve_verify.keys.trust import IssuerKey, LogKey, PublicKeys, fingerprint, load_public_pem, public_pem
 
 ORIGIN = "example.org/ledger"
 

@@ -14,11 +14,11 @@ import pytest
 import vectors
 from expected_verdicts import EXPECTED, FOLDER, concerning, trust_of
 
-from accountant.audit.export import audit_export
-from accountant.audit.replay import Replay
-from accountant.certificates.certificate import recompute, verify
-from accountant.certificates.predicate import ClaimForm, MechanismForm
-from accountant.errors import CertificateInvalid, DpserveError
+from dpserve_verify.audit.exports import audit_export
+from dpserve_verify.audit.replay import Replay
+from dpserve_verify.certificates.certificate import recompute, verify
+from dpserve_verify.certificates.predicate import ClaimForm, MechanismForm
+from dpserve_verify.errors import CertificateInvalid, DpserveError
 
 MOST = 2_000_000  # bytes of all vectors
 NOT_IN_STORIES: set[str] = set()  # kinds of entries that no ledger of the vectors has
@@ -36,8 +36,8 @@ def test_the_audit_judges_ledgers(name):
 @pytest.mark.parametrize("name", concerning("claim", "epsilon"))
 def test_claims_are_recomputed(name):
     predicate = json.loads((FOLDER / name / "statement.json").read_text())["predicate"]
-    claim = ClaimForm(**predicate["claim"])
-    mechanisms = [MechanismForm(**run) for run in predicate["mechanisms"]]
+    claim = ClaimForm.read(predicate["claim"])
+    mechanisms = [MechanismForm.read(run) for run in predicate["mechanisms"]]
     if EXPECTED[name]["verdict"] == "sound":
         recompute(claim, mechanisms)
     else:

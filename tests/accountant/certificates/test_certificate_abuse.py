@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 from ledgers import hexes, plan
 from offices import ORIGIN, Office, cosigned, cosigner, dataset, office, path, public_of, root, signer, witness_policy
 
-from accountant.certificates.certificate import digest, verify
-from accountant.certificates.policy import Policy, read_policy
-from accountant.errors import (
+from accountant.ledger.families.records import Unit
+from dpserve_verify.certificates.certificate import digest, verify
+from dpserve_verify.certificates.policy import Policy, read_policy
+from dpserve_verify.errors import (
     CertificateInvalid,
     CertificateRevoked,
     InputError,
@@ -28,13 +29,12 @@ from accountant.errors import (
     LedgerInvalid,
     VerificationError,
 )
-from accountant.formats import canonical
-from accountant.keys import dsse
-from accountant.keys.trust import IssuerKey, LogKey, PublicKeys
-from accountant.ledger.families.records import Unit
-from accountant.log import notes, proofs
-from accountant.privacy.budget import Budget, Relation
-from accountant.privacy.events import BoundedRange, PureDp
+from dpserve_verify.formats import canonical
+from dpserve_verify.keys import dsse
+from dpserve_verify.keys.trust import IssuerKey, LogKey, PublicKeys
+from dpserve_verify.log import notes, proofs
+from dpserve_verify.privacy.budget import Budget, Relation
+from dpserve_verify.privacy.events import BoundedRange, PureDp
 
 OFFICE, FILED = office()
 TRUST = OFFICE.trust

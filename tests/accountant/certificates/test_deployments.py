@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from decimal import Decimal
 
 import ledgers
@@ -11,11 +12,11 @@ import yaml
 from ledgers import plan
 from offices import Office, dataset
 
-from accountant.certificates.certificate import Certificate, verify
 from accountant.certificates.deployments import FILL_IN, record, slug, to_yaml
 from accountant.ledger.families.records import Unit
-from accountant.privacy.budget import Budget, Relation
-from accountant.privacy.events import PureDp
+from dpserve_verify.certificates.certificate import Certificate, verify
+from dpserve_verify.privacy.budget import Budget, Relation
+from dpserve_verify.privacy.events import PureDp
 from serving.cli.app import run
 
 # What schemas/deployments-schema.yaml of opendp/deployments-registry-data (3e9c812a) allows in each part.
@@ -136,7 +137,7 @@ def test_names_cannot_break_out_of_the_file():
     """YAML quotes what it must; what is read back is what was written."""
     found = certificate()
     assert yaml.safe_load(to_yaml(found)) == record(found)
-    nasty = found.form.model_copy(update={"preprocessing": "a: b\n- c\n\x00#'\"&*!|>%@`"})
+    nasty = replace(found.form, preprocessing="a: b\n- c\n\x00#'\"&*!|>%@`")
     changed = Certificate(**{**found.__dict__, "form": nasty})
     assert yaml.safe_load(to_yaml(changed)) == record(changed)
 

@@ -15,8 +15,8 @@ from offices import Office, office, public_of
 from securesystemslib.signer import CryptoSigner, SSlibKey
 from stated import stated
 
-from accountant.keys import dsse
-from accountant.keys.trust import fingerprint, public_pem
+from dpserve_verify.keys import dsse
+from dpserve_verify.keys.trust import fingerprint, public_pem
 
 pytestmark = [pytest.mark.slow, pytest.mark.system("node", "npm")]
 NODE = Path(__file__).resolve().parents[2] / "node"

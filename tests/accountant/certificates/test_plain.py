@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from ledgers import plan
 from offices import Office, dataset
 
-from accountant.certificates.certificate import Certificate, verify
-from accountant.certificates.plain_words import (
+from accountant.ledger.families.records import Unit
+from dpserve_verify.certificates.certificate import Certificate, verify
+from dpserve_verify.certificates.plain_words import (
     WIDTH,
     Page,
     Section,
@@ -27,9 +28,8 @@ from accountant.certificates.plain_words import (
     to_markdown,
     to_text,
 )
-from accountant.ledger.families.records import Unit
-from accountant.privacy.budget import Budget, Relation
-from accountant.privacy.events import PureDp
+from dpserve_verify.privacy.budget import Budget, Relation
+from dpserve_verify.privacy.events import PureDp
 from serving.cli.app import run
 
 pytestmark = pytest.mark.home("trained", folder=True)

@@ -17,22 +17,23 @@ import pytest
 from ledgers import request
 from offices import Office, dataset
 
-from accountant.certificates import profile, sentences, worth
-from accountant.certificates.certificate import verify
+from accountant.certificates import profile, worth
 from accountant.certificates.deployments import record
-from accountant.certificates.plain_words import plain, to_text
-from accountant.certificates.releases import PURPOSES, ReleaseKind, kind_of
-from accountant.errors import CertificateInvalid, InputError
-from accountant.formats import canonical
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.records import OWNER, Unit
 from accountant.ledger.families.schema_profiles import SchemaProfile
 from accountant.ledger.families.windows import Block
 from accountant.noise.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialSelection
-from accountant.privacy.budget import Budget, Relation
-from accountant.privacy.drawing import is_wide
-from accountant.privacy.events import BoundedRange, Gaussian, Plan, PureDp, Release, RepeatAndSelect
-from accountant.privacy.selection import Poisson
+from dpserve_verify.certificates import sentences
+from dpserve_verify.certificates.certificate import verify
+from dpserve_verify.certificates.plain_words import plain, to_text
+from dpserve_verify.certificates.releases import PURPOSES, ReleaseKind, kind_of
+from dpserve_verify.errors import CertificateInvalid, InputError
+from dpserve_verify.formats import canonical
+from dpserve_verify.privacy.budget import Budget, Relation
+from dpserve_verify.privacy.drawing import is_wide
+from dpserve_verify.privacy.events import BoundedRange, Gaussian, Plan, PureDp, Release, RepeatAndSelect
+from dpserve_verify.privacy.selection import Poisson
 from models.store.loading import sentences_of
 
 VOTE = Release("select a 1-rule by weighted agreement", "exponential", "range", 1, BoundedRange(Decimal("0.02")))
@@ -365,7 +366,7 @@ def test_statements_of_counts_say_what_was_counted(kind, rows, part, profiles):
 
 @pytest.mark.slow
 def test_whoever_derives_words_needs_no_sampler():
-    script = "import sys; from accountant.certificates import sentences; "
+    script = "import sys; from dpserve_verify.certificates import sentences; "
     script += "print(sorted({'opendp', 'numba', 'numpy'} & set(sys.modules)))"
     root = Path(__file__).resolve().parents[3]
     done = subprocess.run([sys.executable, "-c", script], cwd=root, capture_output=True, text=True, timeout=120)

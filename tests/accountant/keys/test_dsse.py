@@ -12,9 +12,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from securesystemslib.signer import CryptoSigner, SSlibKey
 
-from accountant.errors import CertificateInvalid
-from accountant.keys import dsse
-from accountant.keys.dsse import (
+from dpserve_verify.errors import CertificateInvalid
+from dpserve_verify.keys import dsse
+from dpserve_verify.keys.dsse import (
     BUNDLE_TYPE,
     ENVELOPE_LIMIT,
     PAYLOAD_TYPE,
@@ -25,7 +25,7 @@ from accountant.keys.dsse import (
     to_sigstore_bundle,
     verify,
 )
-from accountant.keys.trust import fingerprint, public_pem
+from dpserve_verify.keys.trust import fingerprint, public_pem
 
 
 def signer_of(private):

@@ -20,18 +20,20 @@ from stores import at
 from trusts import followed
 
 from accountant.access import key_life, tokens
-from accountant.audit.replay_keys import KeyRing
-from accountant.certificates.certificate import verify
-from accountant.errors import CertificateInvalid, InputError, KeyInvalid, LedgerInvalid, UnknownName, WrongState
+from accountant.errors import UnknownName, WrongState
 from accountant.home import Home
-from accountant.keys import dsse, key_exchange, key_rows, opening
+from accountant.keys import key_exchange, key_rows, opening
 from accountant.keys.key_files import PASSPHRASE_VARIABLE
-from accountant.keys.trust import IssuerKey, PublicKeys
 from accountant.ledger.ledger import Ledger
 from accountant.log import entries as log
-from accountant.log import notes
-from accountant.log.proofs import parse_proof
 from accountant.store import store, tables
+from dpserve_verify.audit.replay_keys import KeyRing
+from dpserve_verify.certificates.certificate import verify
+from dpserve_verify.errors import CertificateInvalid, InputError, KeyInvalid, LedgerInvalid
+from dpserve_verify.keys import dsse
+from dpserve_verify.keys.trust import IssuerKey, PublicKeys
+from dpserve_verify.log import notes
+from dpserve_verify.log.proofs import parse_proof
 from models.store.bundle import ModelStore
 from models.store.renewal import renew_proofs
 
@@ -622,21 +624,21 @@ POINTS = {
     "accountant.keys.key_rows:add:after:1": False,
     "accountant.store.store:Tree.append:after:2": False,
     "accountant.keys.key_rows:finish:after:1": False,
-    "accountant.log.notes:sign_checkpoint:after:1": False,
+    "dpserve_verify.log.notes:sign_checkpoint:after:1": False,
     "sqlalchemy:Connection.commit:before:1": False,
     "sqlalchemy:Connection.commit:after:1": True,
     "accountant.log.last_seen:LockedMark.advance:before:1": True,
     "accountant.log.last_seen:LockedMark.advance:after:1": True,
     "accountant.keys.key_exchange:put_in_place:before:1": True,
-    "accountant.system.files:write_new:before:1": True,
-    "accountant.system.files:write_new:after:1": True,
+    "dpserve_verify.system.files:write_new:before:1": True,
+    "dpserve_verify.system.files:write_new:after:1": True,
     "pathlib:Path.replace:before:1": True,
     "pathlib:Path.replace:after:1": True,
     "pathlib:Path.replace:before:2": True,
     "pathlib:Path.replace:after:2": True,
     "accountant.keys.key_exchange:put_in_place:after:1": True,
     "accountant.home:Home.write_trust:before:1": True,
-    "accountant.system.files:write_new:after:2": True,
+    "dpserve_verify.system.files:write_new:after:2": True,
     "pathlib:Path.replace:before:3": True,
     "accountant.home:Home.write_trust:after:1": True,
 }

@@ -18,12 +18,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from securesystemslib.exceptions import UnverifiedSignatureError
 from trusts import public_keys
 
-from accountant.errors import KeyInvalid
 from accountant.keys import private_keys
 from accountant.keys.key_files import PASSPHRASE_VARIABLE
 from accountant.keys.private_keys import KeyStore
-from accountant.keys.trust import IssuerKey, LogKey, PublicKeys, fingerprint, load_public_pem, public_pem
-from accountant.keys.verifier_keys import parse_verifier_key
+from dpserve_verify.errors import KeyInvalid
+from dpserve_verify.keys.trust import IssuerKey, LogKey, PublicKeys, fingerprint, load_public_pem, public_pem
+from dpserve_verify.keys.verifier_keys import parse_verifier_key
 
 ORIGIN = "example.org/ledger"
 PRIVATE_FILES = ["issuer.pem", "log.pem", "commitment.key"]

@@ -19,14 +19,15 @@ from ledgers import ROOT, copy, place
 from securesystemslib.signer import SIGNER_FOR_URI_SCHEME, CryptoSigner, Signature, SSlibKey
 
 from accountant.access import key_life
-from accountant.certificates.certificate import verify
-from accountant.errors import CertificateInvalid, InputError, KeyInvalid
 from accountant.home import Home
-from accountant.keys import dsse, signers
+from accountant.keys import signers
 from accountant.keys.key_files import PASSPHRASE_VARIABLE
 from accountant.keys.private_keys import SigningKey
 from accountant.keys.signers import PIN_VARIABLE, import_key, open_key
-from accountant.keys.trust import PublicKeys, fingerprint, public_pem
+from dpserve_verify.certificates.certificate import verify
+from dpserve_verify.errors import CertificateInvalid, InputError, KeyInvalid
+from dpserve_verify.keys import dsse
+from dpserve_verify.keys.trust import PublicKeys, fingerprint, public_pem
 
 WHY = ("test", "a drill")
 PIN = "13579"

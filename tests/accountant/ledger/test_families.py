@@ -14,17 +14,18 @@ from hypothesis import strategies as st
 from ledgers import advance, place, plan, registration, request, reserve
 
 from accountant.audit.audit import audit_home
-from accountant.audit.replay_budget import Books
-from accountant.errors import BudgetRefused, InputError, LedgerInvalid, NameTaken, UnknownName
+from accountant.errors import BudgetRefused, NameTaken, UnknownName
 from accountant.home import Home
 from accountant.ledger.families.left import describe_budget, families_of, left
 from accountant.ledger.families.records import Unit
 from accountant.ledger.forecast import forecast
-from accountant.privacy.budget import NANO, Budget, Relation
 from accountant.privacy.claims import claim
-from accountant.privacy.events import BoundedRange, Gaussian, PureDp
-from accountant.privacy.filter import Filter
-from accountant.privacy.renyi import epsilon_at
+from dpserve_verify.audit.replay_budget import Books
+from dpserve_verify.errors import InputError, LedgerInvalid
+from dpserve_verify.privacy.budget import NANO, Budget, Relation
+from dpserve_verify.privacy.events import BoundedRange, Gaussian, PureDp
+from dpserve_verify.privacy.filter import Filter
+from dpserve_verify.privacy.renyi import epsilon_at
 from training.learners import LEARNERS
 
 PEOPLE = Unit("person", "name")

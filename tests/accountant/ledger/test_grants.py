@@ -10,10 +10,11 @@ from accountant.access import grants
 from accountant.access.grants import Access, Grant, access_of
 from accountant.access.tokens import SCOPES
 from accountant.audit.audit import audit_home
-from accountant.errors import Forbidden, InputError, UnknownName
+from accountant.errors import Forbidden, UnknownName
 from accountant.home import Home
 from accountant.ledger.families.records import Why
 from accountant.store.tables import grant_table
+from dpserve_verify.errors import InputError
 from serving.process.tokens import good_bearers, new_token
 
 

@@ -13,9 +13,7 @@ from ledgers import advance, hexes, place, plan, registration, request, reserve
 
 from accountant.audit.audit import audit_home
 from accountant.audit.repair import repair
-from accountant.audit.replay import Replay
-from accountant.audit.tree_of_entries import Findings
-from accountant.errors import BudgetRefused, InputError, LedgerInvalid
+from accountant.errors import BudgetRefused
 from accountant.home import Home
 from accountant.ledger import block_appending
 from accountant.ledger.block_appending import NewBlock
@@ -24,9 +22,12 @@ from accountant.ledger.families import block_rows, family_rows
 from accountant.ledger.families.job_kinds import Profile
 from accountant.ledger.families.records import HOLDOUT, Job, charged_window
 from accountant.ledger.job_rows import resume
-from accountant.privacy import filter as filters
-from accountant.privacy.budget import Budget
-from accountant.privacy.events import PureDp
+from dpserve_verify.audit.replay import Replay
+from dpserve_verify.audit.tree_of_entries import Findings
+from dpserve_verify.errors import InputError, LedgerInvalid
+from dpserve_verify.privacy import filter as filters
+from dpserve_verify.privacy.budget import Budget
+from dpserve_verify.privacy.events import PureDp
 
 ONE = plan(PureDp(Decimal("0.1")), 9)  # epsilon .9 of a total of 2
 

@@ -17,23 +17,15 @@ from ledgers import ROOT, STATES, advance, place, plan, registration, request, r
 from sqlalchemy import event, select
 
 from accountant.audit.audit import audit_home
-from accountant.errors import (
-    BudgetRefused,
-    IdempotencyConflict,
-    InputError,
-    LedgerInvalid,
-    LedgerUnavailable,
-    NameTaken,
-    UnknownName,
-    WrongState,
-)
+from accountant.errors import BudgetRefused, IdempotencyConflict, NameTaken, UnknownName, WrongState
 from accountant.home import Home
 from accountant.ledger.families.left import describe_budget
-from accountant.privacy.budget import Budget
-from accountant.privacy.claims import Price, price
-from accountant.privacy.events import BoundedRange, Gaussian, PureDp
-from accountant.privacy.filter import Filter
+from accountant.privacy.claims import price
 from accountant.store.tables import dataset_table
+from dpserve_verify.errors import InputError, LedgerInvalid, LedgerUnavailable
+from dpserve_verify.privacy.budget import Budget
+from dpserve_verify.privacy.events import BoundedRange, Gaussian, PureDp
+from dpserve_verify.privacy.filter import Filter, Price
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from ledgers import advance, hexes, place, plan, registration, request, reserve
 
 from accountant.audit.audit import audit_home
-from accountant.errors import BudgetRefused, InputError
+from accountant.errors import BudgetRefused
 from accountant.home import Home
 from accountant.ledger import block_appending
 from accountant.ledger.block_appending import NewBlock
@@ -33,10 +33,11 @@ from accountant.ledger.families.left import (
 )
 from accountant.ledger.families.records import HOLDOUT, Request, Unit, Why
 from accountant.ledger.forecast import forecast
-from accountant.privacy.budget import NANO, Budget, from_nano, nano
 from accountant.privacy.claims import claim
-from accountant.privacy.events import BoundedRange, Gaussian, Plan, PureDp, Release
 from accountant.privacy.gdp import delta_of
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import NANO, Budget, from_nano, nano
+from dpserve_verify.privacy.events import BoundedRange, Gaussian, Plan, PureDp, Release
 
 DELTA = Decimal("0.000001")
 PEOPLE = Unit("person", "name")

@@ -12,11 +12,12 @@ import pytest
 
 from accountant.access import grants, tokens
 from accountant.audit.audit import audit_home
-from accountant.audit.replay import Replay
-from accountant.errors import Forbidden, LedgerInvalid
-from accountant.formats import canonical
+from accountant.errors import Forbidden
 from accountant.home import Home
 from accountant.ledger.families.records import Why
+from dpserve_verify.audit.replay import Replay
+from dpserve_verify.errors import LedgerInvalid
+from dpserve_verify.formats import canonical
 from models.store.bundle import ModelStore
 from training.jobs import job
 from training.planning import plans

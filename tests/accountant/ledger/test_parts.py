@@ -9,15 +9,16 @@ import pytest
 from ledgers import advance, hexes, plan, registration, request, reserve
 
 from accountant.audit.audit import audit_home
-from accountant.errors import BudgetRefused, InputError, LedgerInvalid, WrongState
+from accountant.errors import BudgetRefused, WrongState
 from accountant.home import Home
-from accountant.keys.trust import fingerprint
 from accountant.ledger import evaluations, model_names
 from accountant.ledger.families.job_kinds import Evaluation
 from accountant.ledger.families.left import describe_budget
 from accountant.ledger.families.records import HOLDOUT, Unit
-from accountant.privacy.budget import Budget
-from accountant.privacy.events import PureDp
+from dpserve_verify.errors import InputError, LedgerInvalid
+from dpserve_verify.keys.trust import fingerprint
+from dpserve_verify.privacy.budget import Budget
+from dpserve_verify.privacy.events import PureDp
 
 PURE = plan(PureDp(Decimal("0.1")), 10)  # epsilon 1 in all
 KEPT = Decimal("0.2")
@@ -162,8 +163,8 @@ def _judged(home: Home, seq: int) -> None:
     """The auditor by itself: what stands with a job is of that job, and starts after it."""
     import json
 
-    from accountant.audit.replay import Replay
-    from accountant.formats import canonical
+    from dpserve_verify.audit.replay import Replay
+    from dpserve_verify.formats import canonical
 
     log = home.ledger.log
     values = [json.loads(log.entry(number).body) for number in range(log.size())]
@@ -199,7 +200,7 @@ def test_families_with_parts_are_joined_by_those_who_name_their_people(home):
 
 def test_the_auditor_refuses_what_the_ledger_would(home):
     """Entries that no ledger of ours writes, read by the auditor alone."""
-    from accountant.audit.replay import Replay
+    from dpserve_verify.audit.replay import Replay
 
     certified = trained(home)
     other = trained(home)
@@ -212,7 +213,7 @@ def test_the_auditor_refuses_what_the_ledger_would(home):
         bodies = [log.entry(number).body for number in range(log.size())]
     import json
 
-    from accountant.formats import canonical
+    from dpserve_verify.formats import canonical
 
     def read(change) -> None:
         replay = Replay(home.trust)

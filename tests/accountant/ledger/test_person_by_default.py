@@ -11,15 +11,16 @@ import pytest
 from ledgers import advance, hexes, place, plan, raw, registration, request, reserve
 
 from accountant.audit.audit import audit_home
-from accountant.errors import BudgetRefused, InputError, LedgerInvalid
+from accountant.errors import BudgetRefused
 from accountant.home import Home
 from accountant.ledger import block_appending
 from accountant.ledger.block_appending import NewBlock
 from accountant.ledger.families.job_kinds import Profile
 from accountant.ledger.families.records import HOLDOUT, Job, Unit, Why
 from accountant.log.entries import Writer
-from accountant.privacy.budget import Budget
-from accountant.privacy.events import PureDp
+from dpserve_verify.errors import InputError, LedgerInvalid
+from dpserve_verify.privacy.budget import Budget
+from dpserve_verify.privacy.events import PureDp
 
 WHY = Why("steward", "a test")
 HALF = plan(PureDp(Decimal("0.1")), 5)

@@ -7,12 +7,13 @@ from small_home import write_files
 
 from accountant.access.key_life import revoke
 from accountant.audit.audit import audit_home
-from accountant.audit.replay import Replay
-from accountant.errors import CertificateRevoked, InputError, LedgerInvalid, UnknownName, VerificationError, WrongState
-from accountant.formats.canonical import encode
+from accountant.errors import UnknownName, WrongState
 from accountant.home import Home
 from accountant.ledger.model_names import PROMOTED, RETIRED, record
-from accountant.privacy.budget import Budget, Relation
+from dpserve_verify.audit.replay import Replay
+from dpserve_verify.errors import CertificateRevoked, InputError, LedgerInvalid, VerificationError
+from dpserve_verify.formats.canonical import encode
+from dpserve_verify.privacy.budget import Budget, Relation
 from models.store import placing
 from models.store.bundle import ModelStore
 from models.store.loading import load_of_home

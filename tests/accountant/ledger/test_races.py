@@ -23,8 +23,8 @@ from stores import at
 from accountant.audit.audit import audit_home
 from accountant.home import Home
 from accountant.ledger.families.left import describe_budget
-from accountant.privacy.budget import Budget
 from accountant.privacy.claims import claim
+from dpserve_verify.privacy.budget import Budget
 
 pytestmark = pytest.mark.slow
 

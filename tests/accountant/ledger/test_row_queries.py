@@ -10,13 +10,13 @@ from ledgers import advance, begun, hexes, plan, registration, request, reserve
 from offices import Office
 
 from accountant.audit.audit import audit_home
-from accountant.certificates.sentences import NOT_COVERED_OF_QUERY
-from accountant.errors import InputError
 from accountant.ledger import block_appending
 from accountant.ledger.block_appending import NewBlock
 from accountant.ledger.families.records import Unit
 from accountant.ledger.families.row_queries import LONGEST, RowQuery
-from accountant.privacy.budget import Budget
+from dpserve_verify.certificates.sentences import NOT_COVERED_OF_QUERY
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import Budget
 
 TEXT = "select * from visits where name <> 'Ada'"
 PLAIN, ASKED = RowQuery.of(TEXT), RowQuery.of("select * from visits limit 9", "the visits of one ward", "steward")

@@ -14,15 +14,16 @@ from stores import at
 
 from accountant.access import tokens
 from accountant.access.key_life import revoke
-from accountant.audit.replay import Replay
-from accountant.errors import InputError, LedgerInvalid, UnknownName
+from accountant.errors import UnknownName
 from accountant.home import Home
 from accountant.ledger import block_appending, entry_search
 from accountant.ledger.block_appending import NewBlock
 from accountant.ledger.entry_search import Wanted
 from accountant.ledger.families.records import Unit, Why
-from accountant.privacy.budget import Budget
 from accountant.store import entry_kinds
+from dpserve_verify.audit.replay import Replay
+from dpserve_verify.errors import InputError, LedgerInvalid
+from dpserve_verify.privacy.budget import Budget
 
 NASTY = 'a "quoted" \\ 100% of_it / é \N{SNOWMAN}'
 

@@ -15,18 +15,19 @@ from ledgers import advance, begun, place, plan, raw, registration, request, res
 from accountant.access import grants, key_life, tokens
 from accountant.access.grants import Grant, access_of
 from accountant.audit.audit import audit_home
-from accountant.errors import DpserveError, LedgerInvalid
-from accountant.formats import canonical
 from accountant.home import Home
 from accountant.keys.private_keys import KeyStore
 from accountant.ledger import model_names
 from accountant.ledger.families.records import Unit, Why
 from accountant.ledger.ledger import Ledger
-from accountant.log import entries, notes
+from accountant.log import entries
 from accountant.log.newest import SPENDERS
 from accountant.log.spenders import PLACE, Spenders, spender
 from accountant.store import store
 from accountant.store.tables import checkpoint_table
+from dpserve_verify.errors import DpserveError, LedgerInvalid
+from dpserve_verify.formats import canonical
+from dpserve_verify.log import notes
 from serving.app import DOORS
 from serving.process.tokens import digest, good_bearers, new_token
 

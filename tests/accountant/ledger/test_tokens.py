@@ -8,7 +8,8 @@ import pytest
 
 from accountant.access import grants, tokens
 from accountant.access.grants import Access
-from accountant.errors import InputError, NameTaken, UnknownName
+from accountant.errors import NameTaken, UnknownName
+from dpserve_verify.errors import InputError
 from serving.process.tokens import bearer, digest, good_bearers, new_token
 
 

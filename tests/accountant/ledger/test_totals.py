@@ -29,9 +29,9 @@ from accountant.errors import BudgetRefused
 from accountant.home import Home
 from accountant.ledger.families.left import describe_budget
 from accountant.ledger.families.records import Unit
-from accountant.privacy.budget import Budget
 from accountant.privacy.claims import claim
-from accountant.privacy.events import PureDp
+from dpserve_verify.privacy.budget import Budget
+from dpserve_verify.privacy.events import PureDp
 from serving.cli.app import run
 from serving.pages.parts.entry_text import told
 from training.finish.release import finish
@@ -275,7 +275,7 @@ def lowered_meanwhile(home: Home) -> None:
 
 
 def told_of(home: Home) -> dict:
-    from accountant.certificates.certificate import verify
+    from dpserve_verify.certificates.certificate import verify
 
     ((_, envelope, proof, model),) = bundles(home.path)
     found = verify(envelope, proof.decode(), model, trust(home.path))
@@ -283,7 +283,7 @@ def told_of(home: Home) -> dict:
 
 
 def test_a_certificate_names_the_largest_total_and_caps_nothing(adult):
-    from accountant.certificates.plain_words import plain, to_text
+    from dpserve_verify.certificates.plain_words import plain, to_text
 
     lowered_meanwhile(adult)
     said = told_of(adult)

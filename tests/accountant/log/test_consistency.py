@@ -12,21 +12,21 @@ from histories import copied, grown, new_home, pinned, rewritten
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accountant.errors import InputError, LedgerInvalid
-from accountant.formats import merkle
-from accountant.formats.canonical import ENTRY_LIMIT, decode_base64, encode_base64
-from accountant.formats.merkle import (
+from accountant.home import Home
+from accountant.log import stored_proofs
+from accountant.log.stored_proofs import path_to
+from dpserve_verify.errors import InputError, LedgerInvalid
+from dpserve_verify.formats import merkle
+from dpserve_verify.formats.canonical import ENTRY_LIMIT, decode_base64, encode_base64
+from dpserve_verify.formats.merkle import (
     consistency_proof,
     inclusion_proof,
     leaf_hash,
     verify_consistency,
     verify_inclusion,
 )
-from accountant.home import Home
-from accountant.log import stored_proofs
-from accountant.log.notes import NOTE_LIMIT, parse_checkpoint
-from accountant.log.proofs import PROOF_LIMIT, parse_proof, verify_proof
-from accountant.log.stored_proofs import path_to
+from dpserve_verify.log.notes import NOTE_LIMIT, parse_checkpoint
+from dpserve_verify.log.proofs import PROOF_LIMIT, parse_proof, verify_proof
 from serving.cli.app import run
 
 SIZE = 40

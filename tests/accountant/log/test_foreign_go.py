@@ -22,11 +22,12 @@ from stated import stated
 from witness_server import Witness
 
 from accountant.audit.export_tiles import export_tiles
-from accountant.keys import verifier_keys
-from accountant.log import notes, stored_proofs
+from accountant.log import stored_proofs
 from accountant.log.collect import cosign
-from accountant.log.tiles import WIDTH
-from accountant.log.witness_policy import parse_policy
+from dpserve_verify.keys import verifier_keys
+from dpserve_verify.log import notes
+from dpserve_verify.log.tiles import WIDTH
+from dpserve_verify.log.witness_policy import parse_policy
 
 pytestmark = pytest.mark.slow
 SOURCE = Path(__file__).resolve().parents[2] / "go" / "main.go"

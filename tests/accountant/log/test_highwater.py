@@ -9,10 +9,10 @@ import threading
 
 import pytest
 
-from accountant.errors import LedgerInvalid, LedgerUnavailable
-from accountant.formats.merkle import EMPTY_ROOT
 from accountant.log import last_seen
 from accountant.log.last_seen import BLANK, SLOT, HighWater
+from dpserve_verify.errors import LedgerInvalid, LedgerUnavailable
+from dpserve_verify.formats.merkle import EMPTY_ROOT
 
 
 def root_at(size: int) -> bytes:

@@ -8,10 +8,10 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from securesystemslib.signer import CryptoSigner
 
-from accountant.errors import InputError, KeyInvalid, LedgerInvalid
-from accountant.formats.merkle import EMPTY_ROOT, inclusion_proof, leaf_hash, new_nodes, root
-from accountant.keys.verifier_keys import COSIGNATURE, check_origin, key_id, parse_verifier_key, verifier_key
-from accountant.log.notes import (
+from dpserve_verify.errors import InputError, KeyInvalid, LedgerInvalid
+from dpserve_verify.formats.merkle import EMPTY_ROOT, inclusion_proof, leaf_hash, new_nodes, root
+from dpserve_verify.keys.verifier_keys import COSIGNATURE, check_origin, key_id, parse_verifier_key, verifier_key
+from dpserve_verify.log.notes import (
     Checkpoint,
     NoteSignature,
     parse_checkpoint,
@@ -21,7 +21,7 @@ from accountant.log.notes import (
     verify_checkpoint,
     verify_note,
 )
-from accountant.log.proofs import PROOF_LIMIT, parse_proof, verify_proof, write_proof
+from dpserve_verify.log.proofs import PROOF_LIMIT, parse_proof, verify_proof, write_proof
 
 ORIGIN = "example.org/ledger"
 PRIVATE = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))

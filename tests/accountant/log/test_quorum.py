@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from witness_server import vkey as witness_vkey
 
-from accountant.errors import InputError
-from accountant.keys.verifier_keys import ED25519, verifier_key
-from accountant.log.notes import MAX_SIGNATURES
-from accountant.log.witness_policy import POLICY_LIMIT, parse_policy, read_witness_policy
+from dpserve_verify.errors import InputError
+from dpserve_verify.keys.verifier_keys import ED25519, verifier_key
+from dpserve_verify.log.notes import MAX_SIGNATURES
+from dpserve_verify.log.witness_policy import POLICY_LIMIT, parse_policy, read_witness_policy
 
 KEYS = [Ed25519PrivateKey.from_private_bytes(bytes([number]) * 32) for number in range(70)]
 VKEYS = [witness_vkey(key, f"w.example/{number}") for number, key in enumerate(KEYS)]

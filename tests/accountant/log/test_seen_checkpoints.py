@@ -11,13 +11,13 @@ from itertools import pairwise
 import pytest
 from offices import ORIGIN, Office, cosigned, witness_policy
 
-from accountant.errors import InputError, KeyInvalid, LedgerInvalid, LedgerUnavailable, OtherHistory
-from accountant.formats import merkle
-from accountant.formats.canonical import encode_base64
-from accountant.formats.merkle import leaf_hash
-from accountant.log import notes, seen_checkpoints
-from accountant.log.notes import parse_checkpoint as parse
-from accountant.log.seen_checkpoints import Growth, SeenCheckpoints, Standing, read_growth
+from dpserve_verify.errors import InputError, KeyInvalid, LedgerInvalid, LedgerUnavailable, OtherHistory
+from dpserve_verify.formats import merkle
+from dpserve_verify.formats.canonical import encode_base64
+from dpserve_verify.formats.merkle import leaf_hash
+from dpserve_verify.log import notes, seen_checkpoints
+from dpserve_verify.log.notes import parse_checkpoint as parse
+from dpserve_verify.log.seen_checkpoints import Growth, SeenCheckpoints, Standing, read_growth
 
 
 def ledger(entries: int, fork: int | None = None) -> Office:
@@ -182,17 +182,16 @@ def test_consistency_as_a_server_writes_it_is_read_strictly():
 
 
 def test_who_keeps_checkpoints_loads_nothing_that_stores_a_ledger():
-    code = (
-        "import sys, accountant.log.seen_checkpoints; print([m for m in ('sqlalchemy', 'numpy') if m in sys.modules])"
-    )
+    loaded = "print([m for m in ('sqlalchemy', 'numpy') if m in sys.modules])"
+    code = f"import sys, dpserve_verify.log.seen_checkpoints; {loaded}"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
 def test_a_policy_about_another_log_is_said(tmp_path):
-    from accountant.keys.verifier_keys import verifier_key
+    from dpserve_verify.keys.verifier_keys import verifier_key
 
     office, other = ledger(9), Office(log=5, origin="other.example/ledger")
-    from accountant.log.witness_policy import parse_policy
+    from dpserve_verify.log.witness_policy import parse_policy
 
     vkey = verifier_key(other.origin, other.trust.log_key)
     policy = parse_policy(f"log {vkey}\nquorum none\n".encode())

@@ -17,14 +17,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accountant.audit.export_tiles import export_tiles
-from accountant.audit.tile_check import _Tiles, audit_tiles
-from accountant.audit.tree_of_entries import Report
-from accountant.errors import InputError, LedgerInvalid
-from accountant.formats import merkle
-from accountant.formats.canonical import ENTRY_LIMIT, encode_base64
 from accountant.home import Home
-from accountant.log import notes
-from accountant.log.tiles import BUNDLE_LIMIT, CHECKPOINT, WIDTH, pack, tile_path, tiles_of, unpack
+from dpserve_verify.audit.tile_check import _Tiles, audit_tiles
+from dpserve_verify.audit.tree_of_entries import Report
+from dpserve_verify.errors import InputError, LedgerInvalid
+from dpserve_verify.formats import merkle
+from dpserve_verify.formats.canonical import ENTRY_LIMIT, encode_base64
+from dpserve_verify.log import notes
+from dpserve_verify.log.tiles import BUNDLE_LIMIT, CHECKPOINT, WIDTH, pack, tile_path, tiles_of, unpack
 from serving.cli.app import run
 
 SIZE = 2 * WIDTH + 88

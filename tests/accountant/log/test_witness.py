@@ -17,18 +17,21 @@ from histories import copied, grown, log_vkey, new_home, pinned, rewritten
 from witness_server import Server, Witness, cosignature_line, vkey
 
 from accountant.audit.audit import audit_place
-from accountant.audit.export import audit_export, export, vouching
+from accountant.audit.export import export
 from accountant.audit.export_tiles import export_tiles
-from accountant.audit.tile_check import audit_tiles
-from accountant.errors import InputError, LedgerInvalid
 from accountant.home import Home
-from accountant.keys import verifier_keys
-from accountant.log import notes, stored_proofs
-from accountant.log.collect import WITNESSED, Witnessed, cosign, judge, keep, kept
-from accountant.log.cosignature import cosignatures, require_quorum, with_cosignatures
-from accountant.log.proofs import parse_proof, verify_proof
+from accountant.log import stored_proofs
+from accountant.log.collect import Witnessed, cosign, keep
 from accountant.log.witness import ANSWER_LIMIT
-from accountant.log.witness_policy import WitnessPolicy, parse_policy
+from dpserve_verify.audit.exports import audit_export, vouching
+from dpserve_verify.audit.tile_check import audit_tiles
+from dpserve_verify.errors import InputError, LedgerInvalid
+from dpserve_verify.keys import verifier_keys
+from dpserve_verify.log import notes
+from dpserve_verify.log.cosignature import cosignatures, require_quorum, with_cosignatures
+from dpserve_verify.log.proofs import parse_proof, verify_proof
+from dpserve_verify.log.witness_policy import WitnessPolicy, parse_policy
+from dpserve_verify.log.witnessed import WITNESSED, judge, kept
 from serving.cli.app import run
 
 pytestmark = pytest.mark.server
@@ -195,10 +198,10 @@ def test_a_rolled_back_ledger_is_not_signed(home, start, tmp_path):
 
 def test_the_witness_refuses_what_the_specification_says(home, start, tmp_path):
     """The other end of the protocol, so that the tests above rest on a real witness."""
-    from accountant.formats.canonical import encode_base64
-    from accountant.formats.merkle import consistency_proof
     from accountant.log.witness import Reply, _post, request_body
     from accountant.store import store
+    from dpserve_verify.formats.canonical import encode_base64
+    from dpserve_verify.formats.merkle import consistency_proof
 
     witness = start(home)
     rule = policy(home, [witness]).witnesses[0]

@@ -16,11 +16,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from accountant.privacy import adaptive
-from accountant.privacy.adaptive import board_of, delta_of, epsilon_of, play
+from accountant.privacy.adaptive import delta_of, epsilon_of, play
 from accountant.privacy.claims import ADAPTIVE, CHEAP_BOUNDS, RENYI, claim
-from accountant.privacy.events import BoundedRange, Gaussian, Plan, PureDp, Release, RepeatAndSelect
-from accountant.privacy.second_opinion import adaptive_delta
-from accountant.privacy.selection import geometric
+from dpserve_verify.privacy.adaptive_opinion import adaptive_delta
+from dpserve_verify.privacy.board import MOST_WORK, board_of
+from dpserve_verify.privacy.events import BoundedRange, Gaussian, Plan, PureDp, Release, RepeatAndSelect
+from dpserve_verify.privacy.selection import geometric
 
 DELTA = Decimal("0.000001")
 
@@ -244,7 +245,7 @@ def test_the_grid_rounds_up_and_its_cost_is_bounded(runs, delta):
     board = board_of(events, delta)
     if board is None:
         return
-    assert board.work <= adaptive.MOST_WORK
+    assert board.work <= MOST_WORK
     for (bounded, steps, count), (event, times) in zip(board.moves, reversed(events), strict=True):
         assert (bounded, count) == (isinstance(event, BoundedRange), times)
         assert (steps - 1) * Fraction(board.step) < Fraction(event.epsilon) <= steps * Fraction(board.step)
@@ -284,7 +285,7 @@ def test_values_are_probabilities_that_fall():
 
 
 def test_prices_alone_load_no_compiler():
-    code = "import sys, accountant.privacy.claims, accountant.audit.judge; sys.exit('numba' in sys.modules)"
+    code = "import sys, accountant.privacy.claims, dpserve_verify.audit.judge; sys.exit('numba' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

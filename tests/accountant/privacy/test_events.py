@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accountant.errors import InputError
-from accountant.formats.canonical import decode_canonical, encode
-from accountant.privacy.budget import NANO
-from accountant.privacy.events import (
+from dpserve_verify.errors import InputError
+from dpserve_verify.formats.canonical import decode_canonical, encode
+from dpserve_verify.privacy.budget import NANO
+from dpserve_verify.privacy.events import (
     EVENT_TYPES,
     SIMPLE,
     BoundedRange,
@@ -26,7 +26,7 @@ from accountant.privacy.events import (
     event_to_json,
     plan_from_json,
 )
-from accountant.privacy.selection import Poisson, TruncatedNegativeBinomial
+from dpserve_verify.privacy.selection import Poisson, TruncatedNegativeBinomial
 
 SIMPLE_EVENTS = st.builds(
     lambda kind, units: kind(Decimal(units) / NANO), st.sampled_from(SIMPLE), st.integers(1, 100 * NANO)

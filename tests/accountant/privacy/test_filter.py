@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accountant.errors import InputError
-from accountant.privacy import filter as filter_module
-from accountant.privacy.budget import NANO, Budget, from_nano
-from accountant.privacy.claims import Price, claim, price
-from accountant.privacy.events import BoundedRange, Gaussian, Plan, PureDp, Release
-from accountant.privacy.filter import WEIGHTS, Filter, _criteria, price_from_json, price_to_json
+from accountant.privacy.claims import claim, price
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy import filter as filter_module
+from dpserve_verify.privacy.budget import NANO, Budget, from_nano
+from dpserve_verify.privacy.events import BoundedRange, Gaussian, Plan, PureDp, Release
+from dpserve_verify.privacy.filter import WEIGHTS, Filter, Price, _criteria, price_from_json, price_to_json
 
 THREE = Filter.design(Budget.of("3", "1e-6"))
 

@@ -14,8 +14,8 @@ from scipy.stats import norm
 
 from accountant.privacy import gdp
 from accountant.privacy.claims import BOUNDS, CHEAP_BOUNDS, GAUSSIAN, RENYI, claim
-from accountant.privacy.events import BoundedRange, Gaussian, Plan, Release
-from accountant.privacy.second_opinion import discrete_gaussian_mu, gaussian_delta
+from dpserve_verify.privacy.events import BoundedRange, Gaussian, Plan, Release
+from dpserve_verify.privacy.second_opinion import discrete_gaussian_mu, gaussian_delta
 
 DELTA = Decimal("0.000001")
 

@@ -61,17 +61,17 @@ CURVE = "        case Gaussian():\n            return order /"
 
 # (file, what stands there, what stands there then), by the numbers of the recipe
 STEPS = {
-    1: [("accountant/privacy/events.py", "SimpleEvent = BoundedRange | PureDp | Gaussian\n", EVENT)],
+    1: [("dpserve_verify/privacy/events.py", "SimpleEvent = BoundedRange | PureDp | Gaussian\n", EVENT)],
     2: [
-        ("accountant/privacy/second_opinion.py", "PureDp, RepeatAndSelect\n", "PureDp, RepeatAndSelect, Zcdp\n"),
-        ("accountant/privacy/second_opinion.py", PURE, PURE.replace("Gaussian()", "Gaussian() | Zcdp()")),
+        ("dpserve_verify/privacy/second_opinion.py", "PureDp, RepeatAndSelect\n", "PureDp, RepeatAndSelect, Zcdp\n"),
+        ("dpserve_verify/privacy/second_opinion.py", PURE, PURE.replace("Gaussian()", "Gaussian() | Zcdp()")),
         (
-            "accountant/privacy/second_opinion.py",
+            "dpserve_verify/privacy/second_opinion.py",
             CURVE,
             f"        case Zcdp():\n            return order * float(event.rho)\n{CURVE}",
         ),
     ],
-    3: [("accountant/certificates/predicate.py", "Simple = EpsilonEvent | GaussianEvent\n", FORM)],
+    3: [("dpserve_verify/certificates/predicate.py", "Simple = EpsilonEvent | GaussianEvent\n", FORM)],
     4: [("serving/pages/static/verify_claim.js", "gaussian: GAUSSIAN }", f"gaussian: GAUSSIAN, zcdp: {SCRIPT} }}")],
 }
 
@@ -80,18 +80,17 @@ import json
 from decimal import Decimal
 from fractions import Fraction
 
-import pydantic
 import accountant
-from accountant.privacy.budget import Budget
-from accountant.formats.canonical import decimal_string
-from accountant.certificates.plain_words import event_text
-from accountant.certificates.predicate import MechanismForm, json_schema
+from dpserve_verify.privacy.budget import Budget
+from dpserve_verify.formats.canonical import decimal_string
+from dpserve_verify.certificates.plain_words import event_text
+from dpserve_verify.certificates.predicate import MechanismForm, json_schema
 from accountant.privacy.claims import claim
-from accountant.privacy.events import Plan, PureDp, Release, RepeatAndSelect, Zcdp, plan_from_json
-from accountant.privacy.renyi import GRID, compose_rdp
-from accountant.privacy.second_opinion import pure, renyi
-from accountant.privacy.selection import geometric
-from accountant.privacy.soundness import judge_claim
+from dpserve_verify.privacy.events import Plan, PureDp, Release, RepeatAndSelect, Zcdp, plan_from_json
+from dpserve_verify.privacy.renyi import GRID, compose_rdp
+from dpserve_verify.privacy.second_opinion import pure, renyi
+from dpserve_verify.privacy.selection import geometric
+from dpserve_verify.privacy.soundness import judge_claim
 from training.tuning.ceilings import shape_of
 
 event = Zcdp(Decimal("0.01"))
@@ -109,7 +108,7 @@ judge_claim(plan, Budget(found.epsilon, Decimal("1e-6")), stored)
 
 selection = RepeatAndSelect(geometric(Decimal("0.1")), ((event, 2),))
 both = Plan(((release, 1), (Release("the best", "toy", "l2", 1, selection), 1)))
-forms = [MechanismForm(**run, library="toy") for run in both.to_json()]
+forms = [MechanismForm.read({**run, "library": "toy"}) for run in both.to_json()]
 assert [event_text(form.event) for form in forms] == [
     "zcdp with rho 0.01",
     "the best of a random number (truncated-negative-binomial) of runs of 2 x zcdp with rho 0.01",
@@ -151,14 +150,15 @@ def run(house: Path, *command: str, path: str = "") -> subprocess.CompletedProce
 
 def types(house: Path) -> str:
     options = ("--strict", "--config-file", str(ROOT / "pyproject.toml"), "--cache-dir", str(house / ".types"))
-    return run(house, sys.executable, "-m", "mypy", *options, "accountant/privacy/second_opinion.py").stdout
+    return run(house, sys.executable, "-m", "mypy", *options, "dpserve_verify/privacy/second_opinion.py").stdout
 
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of what the recipe edits."""
     folder = tmp_path_factory.mktemp("house")
-    shutil.copytree(ROOT / "accountant", folder / "accountant", ignore=shutil.ignore_patterns("__pycache__"))
+    for room in ("accountant", "dpserve_verify"):
+        shutil.copytree(ROOT / room, folder / room, ignore=shutil.ignore_patterns("__pycache__"))
     static = "serving/pages/static"
     shutil.copytree(ROOT / static, folder / static, ignore=shutil.ignore_patterns("vendor"))
     (folder / "package.json").write_text('{"type": "module"}')

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accountant.ledger.families.left import left_to_json, left_words
-from accountant.privacy.budget import Budget, from_nano, nano
 from accountant.privacy.claims import claim, price
-from accountant.privacy.events import MAX_NOISE, BoundedRange, Gaussian, Plan, PureDp, Release
-from accountant.privacy.filter import Filter
 from accountant.privacy.one_job import MOST_RELEASES, OneJob, Room, _gaussian, one_job, room
+from dpserve_verify.privacy.budget import Budget, from_nano, nano
+from dpserve_verify.privacy.events import MAX_NOISE, BoundedRange, Gaussian, Plan, PureDp, Release
+from dpserve_verify.privacy.filter import Filter
 
 SENSITIVITY = 10**6  # in grid units: rounding to integers costs nothing that shows
 TOTALS = [("3", "1e-6"), ("1", "1e-5"), ("0.1", "1e-6"), ("0.01", "1e-9"), ("20", "1e-6")]

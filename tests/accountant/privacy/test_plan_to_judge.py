@@ -10,14 +10,14 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from accountant.certificates.statement import order_text
-from accountant.errors import LedgerInvalid
-from accountant.formats.canonical import decimal_string
-from accountant.privacy.budget import MAX_EPSILON, NANO, Budget, from_nano
 from accountant.privacy.claims import RENYI, claim, price
-from accountant.privacy.events import BoundedRange, Event, Gaussian, Plan, PureDp, Release, RepeatAndSelect
-from accountant.privacy.filter import Filter, price_to_json
-from accountant.privacy.selection import Poisson, TruncatedNegativeBinomial
-from accountant.privacy.soundness import judge_job
+from dpserve_verify.errors import LedgerInvalid
+from dpserve_verify.formats.canonical import decimal_string
+from dpserve_verify.privacy.budget import MAX_EPSILON, NANO, Budget, from_nano
+from dpserve_verify.privacy.events import BoundedRange, Event, Gaussian, Plan, PureDp, Release, RepeatAndSelect
+from dpserve_verify.privacy.filter import Filter, price_to_json
+from dpserve_verify.privacy.selection import Poisson, TruncatedNegativeBinomial
+from dpserve_verify.privacy.soundness import judge_job
 
 PLANS = 200
 

@@ -11,12 +11,13 @@ from exact_laws import exponential_law, permute_and_flip_law
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accountant.errors import InputError
-from accountant.privacy.budget import NANO, Budget, nano
-from accountant.privacy.claims import BOUNDS, PURE, RENYI, claim, price, round_up
-from accountant.privacy.events import SIMPLE, BoundedRange, Event, Gaussian, Plan, PureDp, Release, RepeatAndSelect
-from accountant.privacy.renyi import GRID, compose_grid, compose_pure, compose_rdp, epsilon_at, rdp_nano
-from accountant.privacy.selection import geometric
+from accountant.privacy.claims import BOUNDS, PURE, RENYI, claim, price
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import NANO, Budget, nano
+from dpserve_verify.privacy.events import SIMPLE, BoundedRange, Event, Gaussian, Plan, PureDp, Release, RepeatAndSelect
+from dpserve_verify.privacy.filter import round_up
+from dpserve_verify.privacy.renyi import GRID, compose_grid, compose_pure, compose_rdp, epsilon_at, rdp_nano
+from dpserve_verify.privacy.selection import geometric
 
 DELTA = Decimal("0.000001")
 ORDERS = (1.1, 1.5, 2.0, 8.9, 22.0, 64.0, 500.0, 4000.0)

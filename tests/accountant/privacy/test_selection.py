@@ -13,14 +13,28 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from accountant.errors import InputError
 from accountant.noise import exact_weights, mechanisms
 from accountant.noise.mechanisms import draw_runs
-from accountant.privacy.budget import NANO
-from accountant.privacy.events import BoundedRange, Gaussian, PureDp, RepeatAndSelect, event_from_json, event_to_json
-from accountant.privacy.renyi import compose_pure, compose_rdp, rdp_nano
-from accountant.privacy.second_opinion import pure, renyi
-from accountant.privacy.selection import Poisson, TruncatedNegativeBinomial, delta_at, geometric, logarithmic, selected
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import NANO
+from dpserve_verify.privacy.events import (
+    BoundedRange,
+    Gaussian,
+    PureDp,
+    RepeatAndSelect,
+    event_from_json,
+    event_to_json,
+)
+from dpserve_verify.privacy.renyi import compose_pure, compose_rdp, rdp_nano
+from dpserve_verify.privacy.second_opinion import pure, renyi
+from dpserve_verify.privacy.selection import (
+    Poisson,
+    TruncatedNegativeBinomial,
+    delta_at,
+    geometric,
+    logarithmic,
+    selected,
+)
 
 ORDERS = (1.5, 2.0, 8.9, 22.0, 64.0)
 LAWS = [

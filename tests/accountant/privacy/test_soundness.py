@@ -10,17 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accountant.errors import DpserveError, LedgerInvalid
-from accountant.formats.canonical import decimal_string
 from accountant.privacy import adaptive, gdp
-from accountant.privacy.budget import NANO, Budget
 from accountant.privacy.claims import ADAPTIVE, BOUNDS, GAUSSIAN, PURE, RENYI, Claim, claim, price
-from accountant.privacy.events import BoundedRange, Gaussian, Plan, PureDp, Release, RepeatAndSelect
-from accountant.privacy.filter import Filter, price_to_json
-from accountant.privacy.second_opinion import adaptive_delta, gaussian_delta
-from accountant.privacy.second_opinion import pure as own_pure
-from accountant.privacy.selection import Poisson, geometric
-from accountant.privacy.soundness import judge_claim, judge_price, pure_sum
+from dpserve_verify.errors import DpserveError, LedgerInvalid
+from dpserve_verify.formats.canonical import decimal_string
+from dpserve_verify.privacy.adaptive_opinion import adaptive_delta
+from dpserve_verify.privacy.board import board_of
+from dpserve_verify.privacy.budget import NANO, Budget
+from dpserve_verify.privacy.events import BoundedRange, Gaussian, Plan, PureDp, Release, RepeatAndSelect
+from dpserve_verify.privacy.filter import Filter, price_to_json
+from dpserve_verify.privacy.second_opinion import gaussian_delta
+from dpserve_verify.privacy.second_opinion import pure as own_pure
+from dpserve_verify.privacy.selection import Poisson, geometric
+from dpserve_verify.privacy.soundness import judge_claim, judge_price, pure_sum
 
 DELTA = Decimal("0.000001")
 
@@ -196,7 +198,7 @@ def test_the_references_are_upper_bounds_of_known_cases(epsilon):
 def test_the_reference_holds_on_any_grid_and_is_near_the_accountants():
     events, epsilon = RANGES.events, float(claim(RANGES, DELTA).epsilon)
     ours = adaptive.delta_of(events, epsilon)
-    step = adaptive.board_of(events, 1e-6).step
+    step = board_of(events, 1e-6).step
     for finer, most in ((1, 1.0), (3, 2.0)):
         reference = adaptive_delta(events, epsilon, step * finer, 2200 // finer)
         assert ours * 0.98 <= reference <= ours * most

@@ -16,12 +16,13 @@ from sqlalchemy import event, make_url, text
 from stores import at, kind, rows, snapshot
 
 from accountant.audit.audit import audit_home
-from accountant.errors import DpserveError, InputError, LedgerInvalid, LedgerUnavailable, NameTaken
-from accountant.formats import merkle
+from accountant.errors import NameTaken
 from accountant.home import Home
 from accountant.store import store
 from accountant.store.store import Store, Tree
 from accountant.store.tables import EVIDENCE, entry_table
+from dpserve_verify.errors import DpserveError, InputError, LedgerInvalid, LedgerUnavailable
+from dpserve_verify.formats import merkle
 
 SECRET = "hunter2hunter2"
 

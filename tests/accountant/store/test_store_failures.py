@@ -17,10 +17,10 @@ from sqlalchemy import event, make_url, text
 from stores import at, kind, snapshot
 
 from accountant.audit.audit import audit_home
-from accountant.errors import LedgerUnavailable
 from accountant.home import Home
 from accountant.store import engines, postgres_timeout, store
 from accountant.store.store import Store
+from dpserve_verify.errors import LedgerUnavailable
 
 
 @pytest.fixture

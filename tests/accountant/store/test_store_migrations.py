@@ -16,11 +16,11 @@ from sqlalchemy import Integer, insert, inspect, text
 from stores import kind, rows
 
 from accountant.audit.audit import audit_place
-from accountant.errors import InputError, LedgerInvalid
 from accountant.home import Home
 from accountant.store import migrations
 from accountant.store.store import Store, append
 from accountant.store.tables import EVIDENCE, META, checkpoint_table
+from dpserve_verify.errors import InputError, LedgerInvalid
 
 
 @pytest.fixture

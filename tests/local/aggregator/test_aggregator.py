@@ -29,22 +29,14 @@ from in_process import Site
 from small_home import ROOT, dpserve
 
 from accountant.audit.audit import audit_home
-from accountant.audit.replay import Replay
 from accountant.certificates.deployments import to_yaml
-from accountant.certificates.plain_words import plain, to_text
-from accountant.errors import (
-    BudgetRefused,
-    CertificateInvalid,
-    IdempotencyConflict,
-    InputError,
-    LedgerInvalid,
-    LedgerUnavailable,
-    NotInvited,
-    WrongState,
-)
-from accountant.formats.canonical import decode
+from accountant.errors import BudgetRefused, IdempotencyConflict, NotInvited, WrongState
 from accountant.home import Home
 from accountant.ledger.families.records import request_from_entry
+from dpserve_verify.audit.replay import Replay
+from dpserve_verify.certificates.plain_words import plain, to_text
+from dpserve_verify.errors import CertificateInvalid, InputError, LedgerInvalid, LedgerUnavailable
+from dpserve_verify.formats.canonical import decode
 from local.aggregator import program
 from local.aggregator.settings import create_folder, read_settings
 from local.aggregator.store import AggregatorStore

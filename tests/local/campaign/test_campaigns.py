@@ -11,25 +11,23 @@ import owners
 import pytest
 
 from accountant.audit.audit import audit_home
-from accountant.audit.replay import Replay
 from accountant.certificates.deployments import to_yaml
-from accountant.certificates.plain_words import plain, to_text
 from accountant.errors import (
     BudgetRefused,
-    CertificateInvalid,
     IdempotencyConflict,
-    InputError,
     JobFailed,
-    LedgerInvalid,
     NameTaken,
     NotInvited,
     UnknownName,
     WrongState,
 )
-from accountant.formats.canonical import decode
 from accountant.home import Home
 from accountant.ledger.families.left import describe_budget
-from accountant.privacy.budget import Budget, Relation
+from dpserve_verify.audit.replay import Replay
+from dpserve_verify.certificates.plain_words import plain, to_text
+from dpserve_verify.errors import CertificateInvalid, InputError, LedgerInvalid
+from dpserve_verify.formats.canonical import decode
+from dpserve_verify.privacy.budget import Budget, Relation
 from local.campaign import campaigns
 from local.campaign.defining import Asked
 from local.campaign.questions import question_from_payload

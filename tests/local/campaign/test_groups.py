@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from scipy.stats import beta
 
-from accountant.errors import InputError
-from accountant.formats.canonical import encode_base64
-from accountant.keys.dsse import ENVELOPE_LIMIT
 from accountant.noise import shares
 from accountant.noise.mechanisms import DiscreteGaussian
 from accountant.privacy import gdp
-from accountant.privacy.budget import Budget
+from dpserve_verify.errors import InputError
+from dpserve_verify.formats.canonical import encode_base64
+from dpserve_verify.keys.dsse import ENVELOPE_LIMIT
+from dpserve_verify.privacy.budget import Budget
 from local.owner.own_rows import numbers
 from local.reports.corners import corners
 from local.reports.groups import GRID, Groups, round_answers

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from accountant.errors import CertificateInvalid, InputError
-from accountant.formats import canonical
+from dpserve_verify.errors import CertificateInvalid, InputError
+from dpserve_verify.formats import canonical
 from local.campaign.questions import question_from_payload
 from local.owner.settings import Pinned, Policy
 from local.reports.coordinates import Coordinates

@@ -9,8 +9,8 @@ import owners
 import pytest
 
 from accountant.audit.audit import audit_home
-from accountant.errors import InputError
 from accountant.home import Home
+from dpserve_verify.errors import InputError
 from local.campaign import campaigns
 from local.campaign.questions import question_from_payload
 from local.reports.corners import corners

@@ -10,13 +10,14 @@ import owners
 import pytest
 
 from accountant.audit.audit import audit_home
-from accountant.audit.replay import Replay
 from accountant.certificates.deployments import to_yaml
-from accountant.certificates.plain_words import plain, to_text
-from accountant.errors import CertificateInvalid, InputError, JobFailed, LedgerInvalid, WrongState
-from accountant.formats.canonical import decode
+from accountant.errors import JobFailed, WrongState
 from accountant.home import Home
 from accountant.ledger.families.left import describe_budget
+from dpserve_verify.audit.replay import Replay
+from dpserve_verify.certificates.plain_words import plain, to_text
+from dpserve_verify.errors import CertificateInvalid, InputError, LedgerInvalid
+from dpserve_verify.formats.canonical import decode
 from local.campaign import campaigns
 from local.campaign.asking import verify_offer, verify_turn
 from local.campaign.questions import question_from_payload

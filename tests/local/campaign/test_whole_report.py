@@ -11,8 +11,8 @@ import pytest
 from one_of_k_law import law
 from scipy.stats import beta
 
-from accountant.errors import InputError
 from accountant.noise.one_of_k import OneOfK
+from dpserve_verify.errors import InputError
 from local.reports.coordinates import Coordinates, whitened_coordinates
 from local.reports.corners import check_classes, corners
 from local.reports.directions import SCALE, directions, gains, mean_of_reports, scores

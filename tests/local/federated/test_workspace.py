@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from accountant.errors import InputError
+from dpserve_verify.errors import InputError
 from local.federated import words, workspace
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -14,9 +14,9 @@ import pytest
 import sharing
 from one_of_k_law import law
 
-from accountant.errors import InputError
 from accountant.home import Home
 from accountant.noise import shares
+from dpserve_verify.errors import InputError
 from local.aggregator.settings import read_settings as read_aggregator
 from local.campaign import campaigns, shared_campaigns
 from local.owner import founding, own_rows, program, reports

@@ -14,12 +14,12 @@ import owners
 import pytest
 from offices import cosigned, witness_policy
 
-from accountant.errors import CertificateInvalid, DpserveError, InputError, LedgerInvalid, OtherHistory
 from accountant.home import Home
 from accountant.log import collect
-from accountant.log.notes import parse_checkpoint
-from accountant.log.seen_checkpoints import SeenCheckpoints
 from accountant.store.store import checkpoints
+from dpserve_verify.errors import CertificateInvalid, DpserveError, InputError, LedgerInvalid, OtherHistory
+from dpserve_verify.log.notes import parse_checkpoint
+from dpserve_verify.log.seen_checkpoints import SeenCheckpoints
 from local.aggregator import program as aggregator
 from local.campaign import asking, campaigns
 from local.campaign.asking import verify_offer

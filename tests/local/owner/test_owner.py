@@ -21,18 +21,17 @@ from small_home import ROOT, dpserve
 from accountant.access import grants
 from accountant.access.grants import Grant
 from accountant.audit.audit import audit_home
-from accountant.errors import (
-    BudgetRefused,
+from accountant.errors import BudgetRefused, WrongState
+from accountant.home import Home
+from dpserve_verify.errors import (
     CertificateInvalid,
     DpserveError,
     InputError,
     KeyInvalid,
     LedgerInvalid,
     LedgerUnavailable,
-    WrongState,
 )
-from accountant.home import Home
-from accountant.keys import dsse
+from dpserve_verify.keys import dsse
 from local.campaign import campaigns
 from local.owner import program
 from local.owner.own_ledger import OwnLedger

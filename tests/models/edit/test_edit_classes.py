@@ -14,9 +14,9 @@ from additive_models import FEATURES, THREE, records
 from in_process import Site, code
 
 from accountant.audit.audit import audit_place
-from accountant.certificates.certificate import digest
-from accountant.errors import InputError, ModelInvalid
 from accountant.home import Home
+from dpserve_verify.certificates.certificate import digest
+from dpserve_verify.errors import InputError, ModelInvalid
 from models.edit import editing
 from models.edit.changes import changes
 from models.edit.curves import curves_of, editable, put_back, same_but_for_terms, to_curves

@@ -15,24 +15,19 @@ from ledgers import bodies, bundles, changed, copy, hexes, place, raw, rewrite
 from trusts import audit_models
 
 from accountant.access import key_life
-from accountant.audit.audit import audit, audit_home, audit_place
-from accountant.certificates import certificate, statement
-from accountant.certificates.certificate import verify
-from accountant.certificates.plain_words import plain, to_text
-from accountant.certificates.policy import Policy
-from accountant.errors import (
-    CertificateInvalid,
-    InputError,
-    LedgerUnavailable,
-    ModelInvalid,
-    UnknownName,
-    VerificationError,
-    WrongState,
-)
-from accountant.formats import canonical
+from accountant.audit.audit import audit_home, audit_place
+from accountant.certificates import statement
+from accountant.errors import UnknownName, WrongState
 from accountant.home import Home
-from accountant.keys import dsse
 from accountant.ledger.families.records import Why
+from dpserve_verify.audit.audit import audit
+from dpserve_verify.certificates import certificate
+from dpserve_verify.certificates.certificate import verify
+from dpserve_verify.certificates.plain_words import plain, to_text
+from dpserve_verify.certificates.policy import Policy
+from dpserve_verify.errors import CertificateInvalid, InputError, LedgerUnavailable, ModelInvalid, VerificationError
+from dpserve_verify.formats import canonical
+from dpserve_verify.keys import dsse
 from models.edit import editing
 from models.edit.editing import EditNote, to_additive
 from models.forms.registry import ensemble_bytes
@@ -441,9 +436,10 @@ def test_a_ledger_without_the_entry_knows_no_such_model(twice, tmp_path):
 
 
 def test_an_export_is_audited_with_its_edited_models(twice, tmp_path):
-    from accountant.audit.export import audit_export, export
+    from accountant.audit.export import export
     from accountant.audit.export_tiles import export_tiles
-    from accountant.audit.tile_check import audit_tiles
+    from dpserve_verify.audit.exports import audit_export
+    from dpserve_verify.audit.tile_check import audit_tiles
 
     home = opened(twice)
     export(home, tmp_path / "ledger")

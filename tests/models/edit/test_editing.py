@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accountant.errors import InputError
+from dpserve_verify.errors import InputError
 from models.edit.edit_list import edit_all, read_edits
 from models.edit.edit_parts import bin_text, part_of, ranges
 from models.edit.editing import EditNote, clip, errors_of, monotone, set_value, smooth, to_additive, values_of, zero

@@ -8,7 +8,7 @@ from math import hypot
 import pytest
 from additive_models import BARE, CLASSES, ERRORS, LINK, NUMBER, TERMS
 
-from accountant.errors import InputError
+from dpserve_verify.errors import InputError
 from models.explain.compare import compare, comparison_picture
 from models.features.features import CategoricalFeature, NumericFeature
 from models.forms.additive import AdditiveEnsemble

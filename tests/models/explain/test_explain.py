@@ -9,7 +9,7 @@ from math import inf, nan
 import numpy as np
 import pytest
 
-from accountant.errors import InputError
+from dpserve_verify.errors import InputError
 from models.explain.card import model_card
 from models.explain.explain import Row, contributions, shapes
 from models.explain.picture import picture

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from additive_models import BARE, CLASSES, COLUMNS, COUNTS, ERRORS, LINK, NUMBER, TERMS
 
-from accountant.errors import InputError
+from dpserve_verify.errors import InputError
 from models.explain.explain import contributions, errors, logits, shapes, unit
 
 AGE_MEAN = (10 * -100 + 20 * 0 + 30 * 300 + 40 * 200) / 100  # the missing bin's count is below 0: no weight

@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 import pytest
 from additive_models import BARE, CLASSES, COLUMNS, NUMBER
 
-from accountant.errors import InputError
+from dpserve_verify.errors import InputError
 from models.explain.explain import shapes, unit
 from models.explain.picture import picture
 from models.explain.shapes import shape_panels

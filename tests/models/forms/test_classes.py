@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from additive_models import FEATURES, THREE, records
 
-from accountant.errors import ModelInvalid
+from dpserve_verify.errors import ModelInvalid
 from models.explain.card import model_card
 from models.explain.picture import picture
 from models.forms.classes import rounded

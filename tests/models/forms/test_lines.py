@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from additive_models import FEATURES, THREE, records
 
-from accountant.errors import InputError, ModelInvalid
+from dpserve_verify.errors import InputError, ModelInvalid
 from models.explain.card import model_card
 from models.explain.picture import picture
 from models.forms.lines import LineEnsemble

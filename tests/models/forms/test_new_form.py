@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from additive_models import COLUMNS, FEATURES
 
-from accountant.errors import InputError, ModelInvalid
+from dpserve_verify.errors import InputError, ModelInvalid
 from models.edit.editing import to_additive
 from models.explain.card import model_card
 from models.explain.compare import compare

@@ -18,7 +18,7 @@ from skl2onnx import to_onnx as skl_to_onnx
 from skl2onnx.common.data_types import DoubleTensorType, StringTensorType
 from sklearn.pipeline import Pipeline
 
-from accountant.errors import InputError, ModelInvalid
+from dpserve_verify.errors import InputError, ModelInvalid
 from models.explain.explain import contributions
 from models.features.features import BooleanFeature, CategoricalFeature, NumericFeature
 from models.forms.additive import AdditiveEnsemble

@@ -17,7 +17,8 @@ from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline
 
-from accountant.errors import InputError, ModelInvalid, RecordError
+from accountant.errors import RecordError
+from dpserve_verify.errors import InputError, ModelInvalid
 from models.features.features import BooleanFeature, CategoricalFeature, NumericFeature
 from models.forms.trees import TreeEnsemble
 from models.forms.voting import VotingEnsemble

@@ -12,7 +12,7 @@ import onnx
 import pytest
 from onnx import AttributeProto, SparseTensorProto, TensorProto, helper, numpy_helper
 
-from accountant.errors import ModelInvalid
+from dpserve_verify.errors import ModelInvalid
 from models.features.features import CategoricalFeature, NumericFeature
 from models.forms.trees import TreeEnsemble
 from models.onnx import check

@@ -10,7 +10,8 @@ from dataclasses import fields, replace
 import pytest
 import warm
 
-from accountant.errors import InputError, ModelInvalid, NameTaken, NothingServed, UnknownName
+from accountant.errors import NameTaken, NothingServed, UnknownName
+from dpserve_verify.errors import InputError, ModelInvalid
 from models.features.features import CategoricalFeature, NumericFeature
 from models.forms.registry import ensemble_bytes, ensemble_from_bytes
 from models.forms.trees import TreeEnsemble

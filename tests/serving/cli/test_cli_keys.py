@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from accountant.home import Home
 from accountant.keys.key_files import PASSPHRASE_VARIABLE
-from accountant.keys.trust import PublicKeys
+from dpserve_verify.keys.trust import PublicKeys
 from serving.cli.app import run
 from serving.cli.keys import NEW_PASSPHRASE
 

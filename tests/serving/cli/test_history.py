@@ -10,10 +10,10 @@ import pytest
 from ledgers import copy, place, prepared
 from offices import Office, cosigned, cosigner
 
-from accountant.errors import LedgerInvalid, LedgerUnavailable, OtherHistory
 from accountant.home import Home
-from accountant.log.notes import parse_checkpoint
 from dpserve import ServiceError
+from dpserve_verify.errors import LedgerInvalid, LedgerUnavailable, OtherHistory
+from dpserve_verify.log.notes import parse_checkpoint
 from serving.cli.app import run
 from serving.cli.backends.choice import server_address
 from serving.cli.backends.server.pins import TRIES, Pins
@@ -48,7 +48,7 @@ class Service:
 
         if not self.proves:
             raise ServiceError(404, "not_found", "there is no such door", {})
-        from accountant.formats.canonical import encode_base64
+        from dpserve_verify.formats.canonical import encode_base64
 
         hashes = [encode_base64(each) for each in growth(self.office, earlier, later).hashes]
         return {"from": earlier, "to": later, "hashes": hashes, "from_root": "", "to_root": ""}
@@ -123,7 +123,7 @@ def test_a_ledger_that_always_grows_is_asked_again_and_not_for_ever(laptop, monk
             return office.checkpoint(self.size)
 
         def between(self, later):
-            from accountant.log.seen_checkpoints import read_growth
+            from dpserve_verify.log.seen_checkpoints import read_growth
 
             return read_growth(self.consistency(pins().seen().read(office.trust).head.size, later))
 

@@ -24,9 +24,9 @@ import pytest
 from small_home import DATA, ROOT, environment, serving, write_files
 
 from accountant.access import grants
-from accountant.errors import InputError
 from accountant.home import Home
 from dpserve import Client
+from dpserve_verify.errors import InputError
 from local.campaign import campaigns
 from serving.cli.app import TREE, run
 from serving.cli.backends import choice

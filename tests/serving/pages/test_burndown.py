@@ -7,10 +7,11 @@ from decimal import Decimal
 import ledgers
 import pytest
 
-from accountant.errors import LedgerInvalid, UnknownName
+from accountant.errors import UnknownName
 from accountant.ledger.families import family_rows
-from accountant.privacy.events import PureDp
-from accountant.privacy.filter import price_from_json
+from dpserve_verify.errors import LedgerInvalid
+from dpserve_verify.privacy.events import PureDp
+from dpserve_verify.privacy.filter import price_from_json
 from serving.pages.parts.burndown import burndown, by_model
 
 pytestmark = pytest.mark.home("filled")

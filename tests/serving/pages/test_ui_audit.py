@@ -14,9 +14,10 @@ from in_process import BASE
 from pages_in_process import pages_at, words
 
 from accountant.access import tokens
-from accountant.audit.export import audit_export, export
-from accountant.keys.trust import PublicKeys
-from accountant.log.notes import verify_checkpoint
+from accountant.audit.export import export
+from dpserve_verify.audit.exports import audit_export
+from dpserve_verify.keys.trust import PublicKeys
+from dpserve_verify.log.notes import verify_checkpoint
 from serving.process.watch import audit_runs
 
 

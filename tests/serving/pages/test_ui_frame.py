@@ -11,9 +11,9 @@ from in_process import BASE
 from pages_in_process import pages_at
 from small_home import write_files
 
-from accountant.errors import InputError, VerificationError
 from accountant.home import Home
-from accountant.privacy.budget import Budget, Relation
+from dpserve_verify.errors import InputError, VerificationError
+from dpserve_verify.privacy.budget import Budget, Relation
 from serving.app import DOORS as DOCUMENTED
 from serving.http import headers
 from serving.pages.all import PAGES

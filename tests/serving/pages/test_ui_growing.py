@@ -15,8 +15,8 @@ from accountant.ledger import block_appending
 from accountant.ledger.block_appending import NewBlock
 from accountant.ledger.families.records import Unit, Why
 from accountant.ledger.families.windows import Period
-from accountant.privacy.budget import Budget
-from accountant.privacy.events import PureDp
+from dpserve_verify.privacy.budget import Budget
+from dpserve_verify.privacy.events import PureDp
 
 BLOCKS = 40
 

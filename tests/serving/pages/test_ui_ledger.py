@@ -12,17 +12,17 @@ from pages_in_process import pages_at, words
 
 from accountant.access import grants
 from accountant.access.key_life import mark_compromised, revoke, rotate
-from accountant.formats.canonical import encode
-from accountant.formats.merkle import leaf_hash
 from accountant.ledger import block_appending, model_names
 from accountant.ledger.block_appending import NewBlock
 from accountant.ledger.families.records import NewPeople, Unit, Why
 from accountant.ledger.families.windows import Period
 from accountant.ledger.job_rows import resume
-from accountant.log.entries import read_entry
-from accountant.log.proofs import parse_proof, verify_proof
-from accountant.privacy.budget import Budget
 from accountant.store.entry_kinds import KINDS
+from dpserve_verify.formats.canonical import encode
+from dpserve_verify.formats.merkle import leaf_hash
+from dpserve_verify.log.entry import read_entry
+from dpserve_verify.log.proofs import parse_proof, verify_proof
+from dpserve_verify.privacy.budget import Budget
 from serving.pages import ledger
 from serving.pages.parts.entry_text import LABELS, told
 

@@ -15,7 +15,7 @@ from accountant.access import grants
 from accountant.access.grants import Grant
 from accountant.home import Home
 from accountant.ledger.families.records import NewPeople
-from accountant.privacy.budget import Budget, Relation
+from dpserve_verify.privacy.budget import Budget, Relation
 from serving.wire import lists
 from training.datasets.datasets import register
 from training.jobs import job

@@ -24,7 +24,7 @@ from playwright.sync_api import expect
 from small_home import adult_home, dpserve, records, serving, until
 
 from accountant.access import key_life
-from accountant.privacy.budget import Budget, Relation
+from dpserve_verify.privacy.budget import Budget, Relation
 from models.features.features import NumericFeature
 from models.forms.trees import TreeEnsemble
 from models.forms.voting import VotingEnsemble

@@ -15,7 +15,7 @@ from playwright.sync_api import expect
 from small_home import ROOT, serving, until
 
 from accountant.home import Home
-from accountant.privacy.budget import Budget
+from dpserve_verify.privacy.budget import Budget
 from serving.pages.drafts import ASKED
 from serving.process.tokens import new_token
 from serving.rest.drafts import REGISTER, REGISTER_MORE

@@ -24,14 +24,14 @@ from offices import ORIGIN, Filed, Office, office, public_of
 from securesystemslib.signer import CryptoSigner, SSlibKey
 from stated import stated
 
-from accountant.certificates.certificate import digest, verify
 from accountant.certificates.edited_models import Ancestor, statement_of
-from accountant.errors import DpserveError
-from accountant.formats import canonical
-from accountant.keys import dsse
-from accountant.keys.trust import IssuerKey, LogKey, PublicKeys, fingerprint, public_pem
-from accountant.privacy.events import BoundedRange, Gaussian, Plan, PureDp, Release, RepeatAndSelect
-from accountant.privacy.selection import Poisson
+from dpserve_verify.certificates.certificate import digest, verify
+from dpserve_verify.errors import DpserveError
+from dpserve_verify.formats import canonical
+from dpserve_verify.keys import dsse
+from dpserve_verify.keys.trust import IssuerKey, LogKey, PublicKeys, fingerprint, public_pem
+from dpserve_verify.privacy.events import BoundedRange, Gaussian, Plan, PureDp, Release, RepeatAndSelect
+from dpserve_verify.privacy.selection import Poisson
 
 pytestmark = [pytest.mark.slow, pytest.mark.system("node")]
 ROOT = Path(__file__).resolve().parents[3]

@@ -18,11 +18,12 @@ from starlette.responses import HTMLResponse, JSONResponse
 
 from accountant.access import tokens
 from accountant.access.tokens import MOST_REQUESTS, NO_LIMITS, Limits, Token
-from accountant.audit import audit
-from accountant.audit.replay import Replay
-from accountant.errors import InputError, LedgerInvalid
-from accountant.formats import canonical
+from accountant.audit.stored_ledger import StoredLedger
 from accountant.store.store import checkpoints, leaves
+from dpserve_verify.audit.audit import audit
+from dpserve_verify.audit.replay import Replay
+from dpserve_verify.errors import InputError, LedgerInvalid
+from dpserve_verify.formats import canonical
 from serving.http.routes import Door
 from serving.process.config.limits import DAY, Meter
 from serving.process.tokens import new_token
@@ -63,7 +64,7 @@ def test_a_limit_is_a_whole_number_above_0(wrong):
 def test_a_ledger_with_limits_is_sound(home):
     new_token(home, "partner", ["predict"], Limits(5, 100))
     with home.ledger.log.database.reading() as connection:
-        found = audit.audit(leaves(connection), checkpoints(connection), home.trust, database=connection)
+        found = audit(leaves(connection), checkpoints(connection), home.trust, stored=StoredLedger(connection))
     assert found.problems == ()
 
 

@@ -25,10 +25,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from ledgers import copy, filled, place
 from small_home import dpserve, environment, free_port, records, until, write_files
 
-from accountant.errors import InputError, LedgerInvalid
 from accountant.home import Home
 from accountant.log.last_seen import HighWater
-from accountant.privacy.budget import Budget, Relation
+from dpserve_verify.errors import InputError, LedgerInvalid
+from dpserve_verify.privacy.budget import Budget, Relation
 from serving.process.config.startup import Listening, Tls, check_home, check_listening, check_place, tls_of
 from serving.process.tokens import new_token
 from serving.process.watch import audit_runs, logs

@@ -16,9 +16,10 @@ import pytest
 from desk_tasks import die, refuse, too_large, wait
 from small_home import ROOT, until
 
-from accountant.errors import BudgetRefused, InputError
-from accountant.formats import canonical
-from accountant.privacy.budget import Budget, Relation
+from accountant.errors import BudgetRefused
+from dpserve_verify.errors import InputError
+from dpserve_verify.formats import canonical
+from dpserve_verify.privacy.budget import Budget, Relation
 from models.features.features import BooleanFeature
 from serving.process import prices
 from serving.process.prices import PriceRequest

@@ -11,9 +11,10 @@ from small_home import records, write_files
 
 from accountant.access.key_life import mark_compromised as compromise
 from accountant.access.key_life import revoke, rotate
-from accountant.errors import CertificateRevoked, ModelInvalid, NothingServed, RecordError, UnknownName
+from accountant.errors import NothingServed, RecordError, UnknownName
 from accountant.home import Home
-from accountant.privacy.budget import Budget, Relation
+from dpserve_verify.errors import CertificateRevoked, ModelInvalid
+from dpserve_verify.privacy.budget import Budget, Relation
 from models.forms.registry import ensemble_bytes, ensemble_from_bytes
 from models.store import index
 from models.store.bundle import FILES, ModelStore, read_bundle

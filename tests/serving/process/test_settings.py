@@ -8,7 +8,7 @@ import sys
 import pytest
 from small_home import environment
 
-from accountant.errors import InputError
+from dpserve_verify.errors import InputError
 from serving.process.config.settings import ServerSettings, all_settings, variable
 
 NUMBERS = ("-1", "many", "1e3", "1.5", "٣", " 3", "0x10", "1_000", "9" * 20, "True")

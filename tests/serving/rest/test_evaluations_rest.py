@@ -14,7 +14,7 @@ from accountant.access.grants import access_of
 from accountant.certificates import worth
 from accountant.errors import BudgetRefused
 from accountant.home import Home
-from accountant.privacy.budget import Budget, Relation
+from dpserve_verify.privacy.budget import Budget, Relation
 from models.worth.stated import check
 from serving.pages import jobs as job_pages
 from serving.pages import models as pages

@@ -14,7 +14,8 @@ import pytest
 from additive_models import CLASSES, COLUMNS, NUMBER, RECORDS
 
 from accountant.access.grants import Access, Grant
-from accountant.errors import ModelInvalid, UnknownName
+from accountant.errors import UnknownName
+from dpserve_verify.errors import ModelInvalid
 from models.forms.trees import TreeEnsemble
 from models.forms.voting import VotingEnsemble
 from models.parts.trees import Leaf, Split

@@ -13,7 +13,7 @@ from small_home import client, serving, until, write_files
 from accountant.access import tokens
 from accountant.home import Home
 from accountant.ledger.families.records import NewPeople
-from accountant.privacy.budget import Budget, Relation
+from dpserve_verify.privacy.budget import Budget, Relation
 from serving.process.tokens import new_token
 from serving.rest.event_stream import Event
 from training.datasets.datasets import register

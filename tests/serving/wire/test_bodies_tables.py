@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import ipc
 
-from accountant.errors import DpserveError, InputError, RecordError
+from accountant.errors import RecordError
+from dpserve_verify.errors import DpserveError, InputError
 from models.features.features import BooleanFeature, CategoricalFeature, NumericFeature
 from models.features.text_numbers import Numbers
 from models.onnx.runtime import columns_from_records

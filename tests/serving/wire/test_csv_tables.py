@@ -8,7 +8,8 @@ import io
 import numpy as np
 import pytest
 
-from accountant.errors import DpserveError, InputError, RecordError
+from accountant.errors import RecordError
+from dpserve_verify.errors import DpserveError, InputError
 from models.features.features import BooleanFeature, CategoricalFeature, DateFeature, NumericFeature, TimeFeature
 from serving.wire.csv_tables import MISSING, columns_of, csv_of
 from serving.wire.errors import TooLarge

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pytest
 from small_home import ROOT, adult_home, environment
 
-from accountant.errors import InputError
 from accountant.home import Home
+from dpserve_verify.errors import InputError
 from models.features.features import CategoricalFeature
 from serving.process.tokens import new_token
 from serving.wire import request_bodies, work_time

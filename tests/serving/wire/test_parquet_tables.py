@@ -17,8 +17,8 @@ from in_process import Site, code
 from pyarrow import ipc
 from small_home import records
 
-from accountant.errors import InputError
 from accountant.home import Home
+from dpserve_verify.errors import InputError
 from models.features.features import BooleanFeature, CategoricalFeature, NumericFeature
 from serving.rest import models
 from serving.wire import parquet_tables, work_time

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tritonclient.utils import deserialize_bytes_tensor, serialize_byte_tensor
 
-from accountant.errors import DpserveError, InputError, RecordError
+from accountant.errors import RecordError
+from dpserve_verify.errors import DpserveError, InputError
 from models.features.features import BooleanFeature, CategoricalFeature, NumericFeature
 from serving.wire.errors import TooLarge
 from serving.wire.v2_tensors import columns_of, datatype_of, tensor_of

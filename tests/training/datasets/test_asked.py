@@ -6,7 +6,8 @@ from decimal import Decimal
 
 import pytest
 
-from accountant.errors import AnswerMissing, InputError
+from accountant.errors import AnswerMissing
+from dpserve_verify.errors import InputError
 from training.datasets.drafts.asked import AskedRegistration
 
 WHOLE = {"unit": "record", "epsilon": "1", "delta": "1e-6", "holdout": "none"}

@@ -8,7 +8,8 @@ import time
 import pytest
 import yaml
 
-from accountant.errors import InputError, UnknownName, WrongState
+from accountant.errors import UnknownName, WrongState
+from dpserve_verify.errors import InputError
 from training.datasets.drafts import steps
 from training.datasets.drafts.columns import ColumnAnswer, parse_target, unit_of
 from training.datasets.drafts.drafts import (

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from sklearn.metrics import accuracy_score, roc_auc_score
 
-from accountant.privacy.budget import Relation
+from dpserve_verify.privacy.budget import Relation
 from models.features.features import encode_columns
 from training.learners import LazyBB
 from training.rows.schema.schema import parse_schema

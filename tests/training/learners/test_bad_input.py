@@ -16,9 +16,10 @@ import pytest
 from quick_learners import few, quick_auto  # noqa: F401  a fixture
 from scipy import sparse
 
-from accountant.errors import DataError, DpserveError, InputError, SchemaError
-from accountant.privacy.budget import from_nano
+from accountant.errors import DataError, SchemaError
 from accountant.privacy.claims import claim
+from dpserve_verify.errors import DpserveError, InputError
+from dpserve_verify.privacy.budget import from_nano
 from models.forms.voting import VotingEnsemble
 from models.parts.votes import Vote
 from training.calibration.calibrate import rehearse

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 from exact_laws import canonical, neighbours, public_of, rows_of
 
-from accountant.errors import InputError, PlanMismatch, SchemaError
-from accountant.privacy.budget import Relation
+from accountant.errors import PlanMismatch, SchemaError
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import Relation
 from models.features.features import BooleanFeature
 from training.calibration.calibrate import rehearse
 from training.learners import LEARNERS

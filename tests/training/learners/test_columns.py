@@ -7,8 +7,9 @@ import pyarrow as pa
 import pytest
 from sklearn.base import clone
 
-from accountant.errors import DpserveError, InputError, SchemaError
-from accountant.privacy.budget import Relation
+from accountant.errors import SchemaError
+from dpserve_verify.errors import DpserveError, InputError
+from dpserve_verify.privacy.budget import Relation
 from training.learners import LEARNERS
 from training.notebook import Columns, draft, uniform_schema
 from training.rows.schema.schema import parse_schema

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from draws import ALARM, refuted
 
-from accountant.errors import InputError
 from accountant.noise.mechanisms import DiscreteLaplace
-from accountant.privacy.budget import Budget, Relation
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import Budget, Relation
 from models.features.features import NumericFeature
 from training.learners.base.cut_points import CellCounts, Cutting, InBins, by_rows, cutting, evenly, halved, rising
 from training.learners.base.leaf_sensitivity import reach

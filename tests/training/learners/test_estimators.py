@@ -24,7 +24,8 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import estimator_checks, get_tags
 from sklearn.utils.estimator_checks import check_estimator
 
-from accountant.errors import BudgetRefused, DataError, InputError
+from accountant.errors import BudgetRefused, DataError
+from dpserve_verify.errors import InputError
 from training.learners import LEARNERS
 from training.notebook import CHECKS, CHECKS_OF_MANY, Account, Columns, RowFolds, SpendWarning, uniform_schema
 from training.session.session import Session

@@ -16,10 +16,10 @@ from sklearn.metrics import roc_auc_score
 from slanted_rows import SCHEMA, slanted
 from some_trees import FEATURES, leaf_of, some_rows
 
-from accountant.errors import InputError
 from accountant.noise.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialSelections, PermuteAndFlips
-from accountant.privacy.budget import Relation
-from accountant.privacy.events import Gaussian
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import Relation
+from dpserve_verify.privacy.events import Gaussian
 from models.features.features import BooleanFeature
 from models.onnx.export import to_onnx
 from training.calibration.calibrate import rehearse

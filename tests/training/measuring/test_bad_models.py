@@ -11,9 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from accountant.audit.audit import audit_home
-from accountant.errors import InputError, WrongState
+from accountant.errors import WrongState
 from accountant.home import Home
-from accountant.privacy.budget import Budget, Relation
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import Budget, Relation
 from models.store import placing
 from models.worth.stated import check
 from models.worth.statements import mark, statement_of

@@ -10,7 +10,7 @@ import pytest
 from draws import drawn
 
 from accountant.noise.mechanisms import DiscreteGaussian, DiscreteLaplace
-from accountant.privacy.budget import Budget, Relation
+from dpserve_verify.privacy.budget import Budget, Relation
 from models.features.features import BooleanFeature
 from training.calibration.calibrate import rehearse
 from training.measuring.profile.counts import GRID, Profiler, TableCounts

@@ -12,23 +12,14 @@ import pytest
 
 from accountant.audit.audit import audit_home
 from accountant.certificates import worth
-from accountant.errors import (
-    BudgetRefused,
-    CertificateInvalid,
-    DpserveError,
-    IdempotencyConflict,
-    InputError,
-    JobFailed,
-    LedgerInvalid,
-    UnknownName,
-    WrongState,
-)
-from accountant.formats import canonical
+from accountant.errors import BudgetRefused, IdempotencyConflict, JobFailed, UnknownName, WrongState
 from accountant.home import Home
-from accountant.keys import dsse
 from accountant.ledger.families.left import describe_budget
 from accountant.ledger.families.records import HOLDOUT, NewPeople
-from accountant.privacy.budget import Budget, Relation
+from dpserve_verify.errors import CertificateInvalid, DpserveError, InputError, LedgerInvalid
+from dpserve_verify.formats import canonical
+from dpserve_verify.keys import dsse
+from dpserve_verify.privacy.budget import Budget, Relation
 from models.store import placing
 from models.worth.report import write
 from models.worth.stated import check, report_of
@@ -240,11 +231,11 @@ def test_of_two_models_the_better_one_is_shown_and_promoted_by_the_statement(hom
     report = audit_home(home)
     assert report.ok, report.problems
     _, _, found = statement_of(home, back["job"])
-    forged = found.form.model_copy(update={"better": False})
+    forged = dataclasses.replace(found.form, better=False)
     with pytest.raises(CertificateInvalid, match="do not follow"):
         check(dataclasses.replace(found, form=forged))
     with pytest.raises(CertificateInvalid, match="must be of kind binary"):
-        check(dataclasses.replace(found, form=found.form.model_copy(update={"against": None})))
+        check(dataclasses.replace(found, form=dataclasses.replace(found.form, against=None)))
 
 
 def test_models_of_others_are_compared_where_neither_learnt_the_rows(home):
@@ -419,8 +410,8 @@ def test_a_file_to_evaluate_on_is_asked_about_once_and_few_rows_need_a_word(home
     """Each comparison leaves an entry, a miss too, and counts; the same file again is no other answer."""
     import pyarrow.parquet as pq
 
-    from accountant.log.entries import read_entry
     from accountant.store.store import body_at
+    from dpserve_verify.log.entry import read_entry
     from training.measuring.worth.public_rows import evaluate_rows
 
     def compared():

@@ -9,15 +9,16 @@ import ledgers
 import pytest
 
 from accountant.audit.audit import audit_home
-from accountant.audit.replay import Replay
 from accountant.certificates import profile as profiles
-from accountant.errors import BudgetRefused, CertificateInvalid, InputError, LedgerInvalid, UnknownName, WrongState
-from accountant.formats import canonical
+from accountant.errors import BudgetRefused, UnknownName, WrongState
 from accountant.home import Home
-from accountant.keys import dsse
 from accountant.ledger.families.left import describe_budget
 from accountant.ledger.families.records import HOLDOUT
-from accountant.privacy.budget import Budget, Relation
+from dpserve_verify.audit.replay import Replay
+from dpserve_verify.errors import CertificateInvalid, InputError, LedgerInvalid
+from dpserve_verify.formats import canonical
+from dpserve_verify.keys import dsse
+from dpserve_verify.privacy.budget import Budget, Relation
 from models.profile import report
 from models.profile.stated import check
 from serving.pages.parts.burndown import history

@@ -11,7 +11,7 @@ from draws import drawn
 
 from accountant.errors import PlanMismatch
 from accountant.noise.mechanisms import DiscreteLaplace
-from accountant.privacy.budget import Budget, Relation
+from dpserve_verify.privacy.budget import Budget, Relation
 from models.features.features import CategoricalFeature
 from models.forms.additive import AdditiveEnsemble
 from models.forms.voting import VotingEnsemble

@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 from small_home import dpserve
 
-from accountant.errors import InputError
 from accountant.home import Home
-from accountant.privacy.budget import Budget, Relation
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import Budget, Relation
 from models.profile.columns import column_of
 from training.datasets.datasets import register
 from training.datasets.made_up import MARK, is_made_up, write_made_up
@@ -68,9 +68,9 @@ def without_rare_noise(profile):
             empty = ((high <= 0) | (low >= 100)).tolist()
         empty += [False] * (len(stated.counts) - len(empty))
         counts = [0 if gone else count for count, gone in zip(stated.counts, empty, strict=True)]
-        return stated.model_copy(update={"counts": counts})
+        return replace(stated, counts=counts)
 
-    return replace(profile, form=profile.form.model_copy(update={"columns": [*map(blank, profile.form.columns)]}))
+    return replace(profile, form=replace(profile.form, columns=[*map(blank, profile.form.columns)]))
 
 
 def test_ranges_shrink_cut_points_follow_rows_and_empty_categories_go(place):

@@ -15,11 +15,12 @@ import pytest
 import yaml
 
 from accountant.audit.audit import audit_home
-from accountant.audit.replay import Replay
-from accountant.errors import InputError, LedgerInvalid, SchemaError
-from accountant.formats import canonical
+from accountant.errors import SchemaError
 from accountant.home import Home
-from accountant.privacy.budget import Budget, Relation
+from dpserve_verify.audit.replay import Replay
+from dpserve_verify.errors import InputError, LedgerInvalid
+from dpserve_verify.formats import canonical
+from dpserve_verify.privacy.budget import Budget, Relation
 from models.worth.statements import statement_of
 from models.worth.words import short_worth
 from training.datasets.datasets import register

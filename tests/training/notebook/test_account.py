@@ -13,11 +13,12 @@ import joblib
 import pytest
 from sklearn.base import clone
 
-from accountant.errors import BudgetRefused, InputError
-from accountant.privacy.budget import Budget, Relation
+from accountant.errors import BudgetRefused
 from accountant.privacy.claims import price
-from accountant.privacy.events import BoundedRange, Gaussian, Plan, Release
-from accountant.privacy.filter import Filter
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import Budget, Relation
+from dpserve_verify.privacy.events import BoundedRange, Gaussian, Plan, Release
+from dpserve_verify.privacy.filter import Filter
 from training.notebook import Account
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from contract_rows import make, table
 
-from accountant.errors import DpserveError
+from dpserve_verify.errors import DpserveError
 from models.explain.explain import terms
 from models.onnx.export import to_onnx
 from models.store.bundle import read_bundle

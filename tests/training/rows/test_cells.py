@@ -10,9 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from accountant.audit.audit import audit_home
-from accountant.errors import InputError, NameTaken
+from accountant.errors import NameTaken
 from accountant.home import Home
-from accountant.privacy.budget import Budget, Relation
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import Budget, Relation
 from models.features.features import BooleanFeature, CategoricalFeature, NumericFeature
 from training.datasets import datasets
 from training.datasets.datasets import register

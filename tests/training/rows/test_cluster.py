@@ -25,11 +25,12 @@ from dask_cluster import DaskCluster, certificate, until
 from same_bits import CLASSES, KINDS, NUMBER, SCHEMA, learnt, table
 
 from accountant.audit.audit import audit_home
-from accountant.errors import EngineUnavailable, InputError, JobFailed, WrongState
+from accountant.errors import EngineUnavailable, JobFailed, WrongState
 from accountant.home import Home
 from accountant.ledger.families.families import Started
 from accountant.ledger.families.records import NewPeople
-from accountant.privacy.budget import Budget, Relation
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import Budget, Relation
 from training.datasets.datasets import open_rows, register, require_rows
 from training.datasets.drafts.asked import AskedRegistration, registered
 from training.datasets.growing.append import append

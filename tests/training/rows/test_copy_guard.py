@@ -14,13 +14,14 @@ from ledgers import bodies, changed, place
 from accountant.access import grants, tokens
 from accountant.access.grants import Grant, access_of
 from accountant.audit.audit import audit_home
-from accountant.audit.replay import Replay
-from accountant.errors import DataError, InputError, LedgerInvalid, NameTaken
+from accountant.errors import DataError, NameTaken
 from accountant.home import Home
 from accountant.ledger import comparisons
 from accountant.ledger.entry_search import Wanted, search
 from accountant.ledger.families.records import NewPeople
-from accountant.privacy.budget import Budget, Relation
+from dpserve_verify.audit.replay import Replay
+from dpserve_verify.errors import InputError, LedgerInvalid
+from dpserve_verify.privacy.budget import Budget, Relation
 from serving.pages.parts.entry_text import told
 from training.datasets import datasets
 from training.datasets.copy_guard import Asker

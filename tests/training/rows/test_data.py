@@ -13,9 +13,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from accountant.errors import DataError, InputError
+from accountant.errors import DataError
 from accountant.ledger.families.records import Unit
-from accountant.privacy.budget import Relation
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import Relation
 from models.features.features import BooleanFeature, CategoricalFeature, NumericFeature, encode_columns
 from training.datasets import packing
 from training.datasets.datasets import pack

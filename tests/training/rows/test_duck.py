@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from accountant.errors import DataError, InputError
+from accountant.errors import DataError
+from dpserve_verify.errors import InputError
 from serving.cli.app import run
 from training.rows.schema.written import PLAIN, Form
 from training.rows.sources.files import ArrowTable

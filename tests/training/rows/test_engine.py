@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from split_rows import split
 
-from accountant.errors import DataError, InputError
+from accountant.errors import DataError
+from dpserve_verify.errors import InputError
 from models.parts.votes import Vote
 from training.rows import kernels
 from training.rows.partitions import votes as votes_asked

@@ -17,12 +17,13 @@ from ledgers import EXAMPLES, bodies, changed, place
 from stores import at
 
 from accountant.audit.audit import audit_home
-from accountant.audit.replay import Replay
-from accountant.errors import DataError, InputError, LedgerInvalid, LedgerUnavailable, NameTaken
+from accountant.errors import DataError, NameTaken
 from accountant.home import Home
 from accountant.ledger import comparisons
 from accountant.ledger.families.records import NewPeople
-from accountant.privacy.budget import Budget, Relation
+from dpserve_verify.audit.replay import Replay
+from dpserve_verify.errors import InputError, LedgerInvalid, LedgerUnavailable
+from dpserve_verify.privacy.budget import Budget, Relation
 from training.datasets import datasets
 from training.datasets.column_match import ColumnValues, likeness, match_columns
 from training.datasets.datasets import register

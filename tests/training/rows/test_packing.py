@@ -23,9 +23,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accountant.errors import DataError, LedgerUnavailable
+from accountant.errors import DataError
 from accountant.home import Home
-from accountant.privacy.budget import Budget, Relation
+from dpserve_verify.errors import LedgerUnavailable
+from dpserve_verify.privacy.budget import Budget, Relation
 from training.datasets.datasets import files_of, register
 from training.datasets.packing import pack
 from training.rows.packed import growing

@@ -12,8 +12,9 @@ import pytest
 from same_bits import CLASSES, KINDS, SCHEMA, SIZE, learnt, table
 from split_rows import partitions_of, split
 
-from accountant.errors import DataError, InputError, JobFailed
-from accountant.privacy.budget import Budget, Relation
+from accountant.errors import DataError, JobFailed
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import Budget, Relation
 from models.parts.votes import Vote
 from training.measuring.profile.counts import TableCounts
 from training.rows.kernels import FRACTION

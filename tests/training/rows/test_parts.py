@@ -13,10 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accountant.errors import DataError, InputError
+from accountant.errors import DataError
 from accountant.ledger.families.left import describe_budget
 from accountant.ledger.families.records import HOLDOUT, Unit
-from accountant.privacy.budget import Budget, Relation
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import Budget, Relation
 from models.features.features import NumericFeature
 from training.datasets.datasets import pack, register
 from training.jobs import job

@@ -16,10 +16,11 @@ import pyarrow.parquet as pq
 import pytest
 from exact_laws import public_of, rows_of, transcript_law
 
-from accountant.errors import DataError, InputError, LedgerUnavailable
+from accountant.errors import DataError
 from accountant.ledger.families.records import Unit
-from accountant.privacy.budget import NANO, Relation
 from accountant.privacy.claims import compose_pure
+from dpserve_verify.errors import InputError, LedgerUnavailable
+from dpserve_verify.privacy.budget import NANO, Relation
 from training.calibration.calibrate import rehearse
 from training.datasets.datasets import pack
 from training.learners.boosting.lazybb import LazyBB

@@ -10,10 +10,11 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from accountant.errors import DataError, InputError, SchemaError
+from accountant.errors import DataError, SchemaError
 from accountant.home import Home
 from accountant.ledger.families.records import Unit
-from accountant.privacy.budget import Budget, Relation
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import Budget, Relation
 from training.datasets.datasets import pack, register
 from training.datasets.drafts.proposal import SchemaProposal
 from training.rows.schema.schema import parse_schema

@@ -12,7 +12,8 @@ import resource
 import pytest
 from parts_of_rows import SCHEMA, register, write_parts
 
-from accountant.errors import DataError, InputError, LedgerUnavailable, WrongState
+from accountant.errors import DataError, WrongState
+from dpserve_verify.errors import InputError, LedgerUnavailable
 from serving.cli.app import run
 from training.rows.packed.working import KEPT_FOR, working_folder
 from training.rows.sources import remote

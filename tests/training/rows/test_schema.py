@@ -10,7 +10,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accountant.errors import InputError, SchemaError
+from accountant.errors import SchemaError
+from dpserve_verify.errors import InputError
 from models.features.features import BooleanFeature, CategoricalFeature, NumericFeature
 from training.rows.schema.schema import MAX_BYTES, MAX_FEATURES, MAX_LABEL, parse_schema, schema_from
 

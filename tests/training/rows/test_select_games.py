@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from accountant.errors import InputError
+from dpserve_verify.errors import InputError
 from training.rows.sources.selects import read_select
 
 QUERIES, LEAST = 5_000, 150  # that are made, and of them at least so many must pass and be answered

@@ -12,10 +12,10 @@ from postgres import server
 from sqlalchemy import create_engine, text
 
 from accountant.audit.audit import audit_home
-from accountant.errors import InputError
 from accountant.home import Home
-from accountant.keys import dsse
 from accountant.ledger.families.row_queries import RowQuery
+from dpserve_verify.errors import InputError
+from dpserve_verify.keys import dsse
 from serving.cli.app import run
 from training.datasets.opened import RowSource, rows_at
 from training.rows.sources.selects import MOST_CHARACTERS, read_select

@@ -14,7 +14,8 @@ import pyarrow.parquet
 import pytest
 from pyarrow import ipc
 
-from accountant.errors import DataError, InputError, SchemaError
+from accountant.errors import DataError, SchemaError
+from dpserve_verify.errors import InputError
 from models.features.calendar import number_of, text_of
 from models.features.features import CALENDAR, feature_from_json
 from training.datasets.datasets import pack

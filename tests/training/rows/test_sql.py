@@ -8,7 +8,8 @@ import sqlite3
 import pytest
 from sqlalchemy import create_engine, text
 
-from accountant.errors import DataError, InputError
+from accountant.errors import DataError
+from dpserve_verify.errors import InputError
 from serving.cli.app import run
 from training.rows.packed.working import working_folder
 from training.rows.schema.written import Form

@@ -10,8 +10,9 @@ import pytest
 from ledgers import EXAMPLES
 
 from accountant.audit.audit import audit_home
-from accountant.errors import DataError, InputError
-from accountant.privacy.budget import Budget, Relation
+from accountant.errors import DataError
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import Budget, Relation
 from training.datasets.datasets import register
 from training.datasets.drafts.proposal import SchemaProposal
 from training.rows.people.id_words import names_people

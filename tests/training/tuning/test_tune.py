@@ -14,11 +14,12 @@ import warm
 from small_home import ROOT, environment, write_files
 
 from accountant.audit.audit import audit_home
-from accountant.errors import BudgetRefused, IdempotencyConflict, InputError, JobFailed, UnknownName
+from accountant.errors import BudgetRefused, IdempotencyConflict, JobFailed, UnknownName
 from accountant.home import Home
-from accountant.privacy.budget import Budget, Relation
 from accountant.privacy.claims import claim, price
-from accountant.privacy.selection import Poisson
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import Budget, Relation
+from dpserve_verify.privacy.selection import Poisson
 from models.store.loading import load_verified
 from serving.cli import app
 from serving.rest.jobs import asked as asked_by_rest

@@ -19,10 +19,10 @@ from scipy.stats import chisquare
 from selection_laws import law_of_one_run, law_of_the_best
 
 from accountant.errors import PlanMismatch
-from accountant.privacy.budget import NANO, Budget, Relation
-from accountant.privacy.events import BoundedRange, Gaussian, Plan, PureDp, Release
-from accountant.privacy.renyi import compose_pure, compose_rdp
-from accountant.privacy.selection import Poisson, logarithmic
+from dpserve_verify.privacy.budget import NANO, Budget, Relation
+from dpserve_verify.privacy.events import BoundedRange, Gaussian, Plan, PureDp, Release
+from dpserve_verify.privacy.renyi import compose_pure, compose_rdp
+from dpserve_verify.privacy.selection import Poisson, logarithmic
 from training.learners.boosting.lazybb import WeightedAgreement
 from training.session.session import Rehearsal, Session
 from training.tuning import selecting

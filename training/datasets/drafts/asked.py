@@ -7,12 +7,13 @@ from decimal import Decimal
 from pathlib import Path
 
 from accountant.access.grants import Access
-from accountant.errors import AnswerMissing, InputError
+from accountant.errors import AnswerMissing
 from accountant.home import Home
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.records import NewPeople, said_ids
 from accountant.ledger.families.row_queries import RowQuery
-from accountant.privacy.budget import Budget, exact_decimal, parse_relation
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import Budget, exact_decimal, parse_relation
 from training.datasets import datasets, made_up
 from training.datasets.copy_guard import Asker
 

@@ -21,8 +21,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from accountant.errors import InputError, UnknownName, WrongState
-from accountant.system.files import PRIVATE, locked, replace_unsynced
+from accountant.errors import UnknownName, WrongState
+from dpserve_verify.errors import InputError
+from dpserve_verify.system.files import PRIVATE, locked, replace_unsynced
 from training.rows.sources.files import SAID, ending
 
 RECEIVING, LOOKING, COLUMNS, CHECKING, PROBLEMS, READY, REGISTERING, REGISTERED, UNREADABLE = (

@@ -14,7 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from accountant.errors import DataError, InputError
+from accountant.errors import DataError
+from dpserve_verify.errors import InputError
 from training.datasets.drafts.columns import (
     ROLES,
     ColumnAnswer,

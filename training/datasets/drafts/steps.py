@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from accountant.access.grants import access_of
-from accountant.errors import DpserveError, InputError, UnknownName
+from accountant.errors import UnknownName
 from accountant.home import Home
-from accountant.system.files import locked
+from dpserve_verify.errors import DpserveError, InputError
+from dpserve_verify.system.files import locked
 from training.datasets.datasets import schema_bytes
 from training.datasets.drafts.asked import AskedRegistration, registered
 from training.datasets.drafts.drafts import (

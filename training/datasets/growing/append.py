@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from accountant.errors import DataError, InputError, LedgerUnavailable, NameTaken, WrongState
+from accountant.errors import DataError, NameTaken, WrongState
 from accountant.home import Home
 from accountant.ledger import block_appending
 from accountant.ledger.block_appending import NewBlock
@@ -26,7 +26,8 @@ from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.records import NewPeople, Why
 from accountant.ledger.families.row_queries import RowQuery
 from accountant.ledger.families.windows import Period
-from accountant.system.files import locked
+from dpserve_verify.errors import InputError, LedgerUnavailable
+from dpserve_verify.system.files import locked
 from models.features.features import DateFeature, MomentFeature
 from training.datasets.copy_guard import LOCK, Asker, Guard
 from training.datasets.datasets import (

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from accountant.errors import InputError
 from accountant.home import Home
 from accountant.ledger import block_appending
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.records import Why
-from accountant.system.files import locked, sync_directory
+from dpserve_verify.errors import InputError
+from dpserve_verify.system.files import locked, sync_directory
 from training.datasets.copy_guard import LOCK
 from training.datasets.overlap import SKETCH
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from numbers import Integral, Real
 
-from accountant.errors import InputError
+from dpserve_verify.errors import InputError
 
 
 def check_whole(name: str, value: object, low: int, high: int) -> None:

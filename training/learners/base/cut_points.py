@@ -14,9 +14,9 @@ from typing import Any, ClassVar, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.errors import InputError
 from accountant.noise.mechanisms import Mechanism
-from accountant.privacy.budget import Relation
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import Relation
 from models.features.features import Feature, NumericFeature
 from training.learners.base.checks import check_whole, check_word
 from training.learners.base.leaf_sensitivity import Norm, reach

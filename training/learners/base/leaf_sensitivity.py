@@ -7,7 +7,7 @@ from __future__ import annotations
 from math import isqrt
 from typing import Literal
 
-from accountant.privacy.budget import Relation
+from dpserve_verify.privacy.budget import Relation
 
 Norm = Literal["l1", "l2"]
 

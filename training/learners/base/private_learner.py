@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.errors import BudgetRefused, InputError
-from accountant.privacy.budget import Budget, Relation, parse_relation
+from accountant.errors import BudgetRefused
 from accountant.privacy.claims import BOUNDS, Claim
 from accountant.system.lazy_import import later
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import Budget, Relation, parse_relation
 from models.features.features import RawColumns
 from models.features.reading import ALL
 from models.forms.ensemble import Ensemble

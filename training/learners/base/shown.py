@@ -56,7 +56,7 @@ class Shown:
         """The model as ONNX with its preprocessing inside: raw records in. Without a certificate, for no ledger has it.
         InputError unless `path` ends in .onnx.
         """
-        from accountant.errors import InputError
+        from dpserve_verify.errors import InputError
         from models.onnx.export import to_onnx  # as above
 
         if Path(path).suffix != ".onnx":

@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.errors import InputError
-from accountant.privacy.budget import Relation
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import Relation
 from models.features.features import Feature
 from models.forms.trees import TreeEnsemble
 from training.learners.base.checks import check_real, check_whole

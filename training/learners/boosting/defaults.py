@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from accountant.privacy.budget import Relation
+from dpserve_verify.privacy.budget import Relation
 from training.session.session import Public
 
 Weighting = Literal["exponential", "logistic"]

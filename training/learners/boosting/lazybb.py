@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.errors import InputError
-from accountant.privacy.budget import Relation
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import Relation
 from models.forms.voting import VotingEnsemble
 from models.parts.votes import Vote
 from training.learners.base.class_weights import Balance, words_of

@@ -10,8 +10,8 @@ from decimal import Decimal
 from math import sqrt
 from typing import ClassVar, Literal
 
-from accountant.errors import InputError
-from accountant.privacy.budget import MAX_EPSILON, from_nano, nano
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import MAX_EPSILON, from_nano, nano
 from models.forms.trees import TreeEnsemble
 from models.parts.answers import Bends
 from training.learners.base.checks import check_real, check_whole, check_word

@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.errors import InputError
 from accountant.noise.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialSelections, PermuteAndFlips
-from accountant.privacy.budget import MAX_EPSILON, NANO, Relation, from_nano
-from accountant.privacy.events import MAX_NOISE
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import MAX_EPSILON, NANO, Relation, from_nano
+from dpserve_verify.privacy.events import MAX_NOISE
 from training.learners.base.class_weights import ONE, Balance, words_of
 from training.learners.base.leaf_sensitivity import Norm, reach
 from training.learners.boosting.tree_queries import Cuts

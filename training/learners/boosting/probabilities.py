@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountant.noise.mechanisms import DiscreteLaplace
-from accountant.privacy.budget import MAX_EPSILON, Relation
+from dpserve_verify.privacy.budget import MAX_EPSILON, Relation
 from models.parts.answers import Bends
 from training.learners.base.leaf_sensitivity import reach
 from training.rows.partitions.rows import Rows

@@ -16,7 +16,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.privacy.budget import Relation
+from dpserve_verify.privacy.budget import Relation
 from training.learners.boosting.defaults import Weighting
 from training.rows.partitions.rows import FEW_ROWS
 

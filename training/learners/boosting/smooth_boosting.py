@@ -14,9 +14,9 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.errors import InputError
 from accountant.noise.mechanisms import DiscreteLaplace
-from accountant.privacy.budget import MAX_EPSILON, from_nano, nano
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import MAX_EPSILON, from_nano, nano
 from models.parts.answers import Bends
 from training.learners.base.checks import check_flag, check_real, check_whole, check_word
 from training.learners.base.class_weights import Balance, balance_of, check_balance, class_weights

@@ -17,7 +17,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.privacy.budget import Relation
+from dpserve_verify.privacy.budget import Relation
 from models.features.features import Feature
 from training.learners.base.class_weights import Balance, words_of
 from training.learners.boosting.probabilities import ScoreCounts

@@ -13,7 +13,7 @@ from functools import lru_cache
 from math import log10, sqrt
 
 from accountant.privacy import gdp
-from accountant.privacy.budget import Budget, Relation
+from dpserve_verify.privacy.budget import Budget, Relation
 from training.learners.ebm.pairs import Asked
 from training.session.session import Public
 

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.errors import InputError
+from dpserve_verify.errors import InputError
 from models.forms.additive import AdditiveEnsemble
 from models.parts.pairs import JOINED, pair_name
 from training.learners.base.checks import check_real, check_whole

@@ -9,7 +9,7 @@ from math import log, pi, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.privacy.budget import Relation
+from dpserve_verify.privacy.budget import Relation
 from models.forms.additive import AdditiveEnsemble
 from models.parts.answers import Bends
 from models.parts.pairs import PairTerm, in_rows

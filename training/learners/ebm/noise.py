@@ -8,8 +8,8 @@ from fractions import Fraction
 from math import ceil, sqrt
 
 from accountant.noise.mechanisms import DiscreteGaussian, DiscreteLaplace
-from accountant.privacy.budget import MAX_EPSILON, NANO, from_nano, nano
-from accountant.privacy.events import MAX_NOISE
+from dpserve_verify.privacy.budget import MAX_EPSILON, NANO, from_nano, nano
+from dpserve_verify.privacy.events import MAX_NOISE
 from training.learners.base.cut_points import counted_numbers
 from training.learners.base.leaf_sensitivity import Norm
 from training.learners.ebm.defaults import NO_PAIRS, EbmDefaults, PairDefaults, mu_of

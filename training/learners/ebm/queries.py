@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountant.errors import PlanMismatch
-from accountant.privacy.budget import Relation
+from dpserve_verify.privacy.budget import Relation
 from training.learners.base.class_weights import ONE, Balance, words_of
 from training.learners.base.leaf_sensitivity import Norm, reach
 from training.learners.boosting.probabilities import ScoreCounts, last_scores

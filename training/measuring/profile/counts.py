@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountant.noise.mechanisms import DiscreteGaussian, DiscreteLaplace
-from accountant.privacy.budget import NANO, Relation, from_nano
-from accountant.privacy.events import MAX_NOISE
+from dpserve_verify.privacy.budget import NANO, Relation, from_nano
+from dpserve_verify.privacy.events import MAX_NOISE
 from training.calibration.calibrate import calibrate
 from training.rows.partitions.partition import Partition
 from training.rows.partitions.rows import Rows

@@ -10,9 +10,6 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
-from accountant.certificates.predicate import STATEMENT_LIMIT
-from accountant.errors import InputError
-from accountant.formats.canonical import decimal_string
 from accountant.home import Home
 from accountant.ledger import evaluations
 from accountant.ledger.families.block_rows import require_window
@@ -21,7 +18,10 @@ from accountant.ledger.families.job_kinds import Profile
 from accountant.ledger.families.left import left
 from accountant.ledger.families.records import HOLDOUT, Request, check_labels
 from accountant.ledger.families.refusal import refusal
-from accountant.privacy.budget import Budget
+from dpserve_verify.certificates.predicate import STATEMENT_LIMIT
+from dpserve_verify.errors import InputError
+from dpserve_verify.formats.canonical import decimal_string
+from dpserve_verify.privacy.budget import Budget
 from models.profile.columns import Column
 from models.profile.figures import Noise
 from models.profile.stated import Pairs, figures, noise_of

@@ -17,8 +17,8 @@ import yaml
 from numpy.typing import NDArray
 
 from accountant.certificates.profile import ColumnForm, Profile
-from accountant.errors import InputError
-from accountant.privacy.events import plan_from_json
+from dpserve_verify.certificates.certificate import plan_of
+from dpserve_verify.errors import InputError
 from models.profile.columns import Column, column_of
 from models.profile.figures import Noise
 from models.profile.stated import noise_of
@@ -52,7 +52,7 @@ def refine(raw: bytes, profile: Profile) -> Refined:
             f"schema: sha256 {schema.digest[:16]}.. is not the file that the profile is about, {profile.schema[:16]}.."
         )
     form = profile.form
-    plan = plan_from_json([run.model_dump(exclude={"library"}) for run in form.mechanisms])
+    plan = plan_of(form.mechanisms)
     noise, body = noise_of(plan, form.grid), yaml.load(raw.decode(), Loader)
     changes: list[dict[str, str]] = []
     for stated in form.columns:

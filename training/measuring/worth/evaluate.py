@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from accountant.certificates.certificate import Certificate
-from accountant.errors import InputError, WrongState
-from accountant.formats.canonical import decimal_string
+from accountant.errors import WrongState
 from accountant.home import Home
 from accountant.ledger import evaluations
 from accountant.ledger.evaluations import certified_of
@@ -23,7 +21,10 @@ from accountant.ledger.families.job_kinds import Evaluation, kind_of
 from accountant.ledger.families.left import left
 from accountant.ledger.families.records import HOLDOUT, Registration, Request, check_labels
 from accountant.ledger.families.refusal import refusal
-from accountant.privacy.budget import Budget
+from dpserve_verify.certificates.certificate import Certificate
+from dpserve_verify.errors import InputError
+from dpserve_verify.formats.canonical import decimal_string
+from dpserve_verify.privacy.budget import Budget
 from models.features.features import Feature
 from models.forms.ensemble import Ensemble
 from models.store.bundle import ModelStore

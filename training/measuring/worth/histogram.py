@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from accountant.errors import PlanMismatch
 from accountant.noise.mechanisms import DiscreteLaplace
-from accountant.privacy.budget import Relation
+from dpserve_verify.privacy.budget import Relation
 from models.forms.ensemble import Ensemble
 from models.worth.groups import GroupedLayout, group_places
 from models.worth.layout import Layout

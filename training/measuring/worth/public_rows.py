@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from sklearn import metrics as known
 
 from accountant.access.grants import Access
-from accountant.errors import DataError, InputError
+from accountant.errors import DataError
 from accountant.home import Home
 from accountant.ledger.comparisons import EVALUATE
+from dpserve_verify.errors import InputError
 from models.features.features import CategoricalFeature, Feature, NumericFeature, encode_columns
 from models.forms.ensemble import Ensemble
 from models.parts.answers import labels_of, probabilities_of

@@ -23,7 +23,8 @@ import numpy as np
 import accountant
 import models
 import training
-from accountant.errors import DpserveError, JobFailed
+from accountant.errors import JobFailed
+from dpserve_verify.errors import DpserveError
 from training.rows.cluster.pieces import Piece, Seen, State, host
 from training.rows.partitions.partition import Integers, Partition, Question
 

@@ -12,8 +12,9 @@ from itertools import pairwise
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from accountant.errors import EngineUnavailable, InputError, JobFailed
+from accountant.errors import EngineUnavailable, JobFailed
 from accountant.home import settings
+from dpserve_verify.errors import InputError
 from models.features.features import Feature
 from training.rows.cluster.desk import Desk
 from training.rows.cluster.pieces import PARTS, Piece, check_manifest

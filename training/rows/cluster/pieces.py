@@ -11,7 +11,8 @@ from itertools import accumulate, groupby, pairwise
 from pathlib import Path
 from uuid import uuid4
 
-from accountant.errors import InputError, JobFailed
+from accountant.errors import JobFailed
+from dpserve_verify.errors import InputError
 from training.rows.partitions import threads
 from training.rows.partitions.partition import Partition
 from training.rows.schema.schema import Schema, parse_schema

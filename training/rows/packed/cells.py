@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.errors import InputError
+from dpserve_verify.errors import InputError
 from models.features.features import Codes, Feature, NumericFeature
 from training.rows import kernels
 

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from accountant.errors import LedgerUnavailable
-from accountant.system.files import PRIVATE
 from accountant.system.numpy_files import mapped
+from dpserve_verify.errors import LedgerUnavailable
+from dpserve_verify.system.files import PRIVATE
 
 CHUNK = 1 << 22  # values that are in memory at one time, where rows are chosen
 

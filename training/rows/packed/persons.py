@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from accountant.errors import LedgerUnavailable
 from accountant.system.numpy_files import PARSING
+from dpserve_verify.errors import LedgerUnavailable
 
 PEOPLE = "people.bin"
 DIGEST = 32  # bytes: two people have one as seldom as two entries of the ledger have one hash

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from accountant.system.files import holding, open_directory
+from dpserve_verify.system.files import holding, open_directory
 
 ENDING = ".partial"
 FETCHED, KEPT_FOR = ".fetched", 86_400  # pieces of a remote source that was cut; seconds until they go

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.errors import DataError, InputError
+from accountant.errors import DataError
+from dpserve_verify.errors import InputError
 from models.features.features import Feature
 from training.rows import kernels
 from training.rows.packed.cells import Cells

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.errors import InputError
 from accountant.ledger.families.families import Dataset
+from dpserve_verify.errors import InputError
 from models.features.features import Feature
 from models.parts.votes import Vote
 from training.rows import kernels

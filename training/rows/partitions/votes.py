@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.errors import InputError
+from dpserve_verify.errors import InputError
 from models.parts.votes import Vote, holds
 from training.rows import kernels
 from training.rows.partitions.joined import every_code, grouped, joined

@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from accountant.errors import DataError, InputError, JobFailed, LedgerUnavailable
+from accountant.errors import DataError, JobFailed
+from dpserve_verify.errors import InputError, LedgerUnavailable
 from training.rows import kernels
 from training.rows.packed.scratch import scratch
 

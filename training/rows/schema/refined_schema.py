@@ -6,11 +6,12 @@ import re
 from collections.abc import Collection
 from dataclasses import replace
 
-from accountant.errors import InputError, SchemaError, UnknownName
+from accountant.errors import SchemaError, UnknownName
 from accountant.home import Home
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.schema_profiles import SchemaProfile
 from accountant.ledger.refined import profile_of_entry, require_profiles
+from dpserve_verify.errors import InputError
 from training.rows.schema.schema import MARK, Schema
 
 COMMENT = re.compile(rf"{re.escape(MARK)}\S+, entry (?P<entry>[0-9]{{1,15}}) of the ledger".encode())

@@ -21,8 +21,9 @@ from pydantic import (
     model_validator,
 )
 
-from accountant.errors import InputError, LedgerUnavailable, ModelInvalid, SchemaError
+from accountant.errors import SchemaError
 from accountant.ledger.families.schema_profiles import MOST_PROFILES, SchemaProfile
+from dpserve_verify.errors import InputError, LedgerUnavailable, ModelInvalid
 from models.features.features import CALENDAR, Feature
 from models.features.reading import LONGEST, READING, chosen
 from models.parts.answers import ClassLabel

@@ -29,8 +29,9 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
-from accountant.errors import DataError, InputError, LedgerUnavailable, WrongState
-from accountant.system.files import holding, open_directory
+from accountant.errors import DataError, WrongState
+from dpserve_verify.errors import InputError, LedgerUnavailable
+from dpserve_verify.system.files import holding, open_directory
 from training.rows.packed.working import FETCHED
 from training.rows.sources.folders import MOST_FILES, FolderTable
 

@@ -15,7 +15,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from accountant.errors import InputError
+from dpserve_verify.errors import InputError
 from training.rows.sources import syntax
 
 MOST_CHARACTERS = 64_000

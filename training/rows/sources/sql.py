@@ -16,7 +16,8 @@ from typing import Any
 from sqlalchemy import URL, Connection, Engine, create_engine, make_url, quoted_name, select, table, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 
-from accountant.errors import DataError, InputError
+from accountant.errors import DataError
+from dpserve_verify.errors import InputError
 from training.rows.packed.working import working_folder
 from training.rows.schema.written import Form
 from training.rows.sources.catalogs import Check, SqlCatalog, nothing

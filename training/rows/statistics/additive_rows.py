@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.errors import InputError
+from dpserve_verify.errors import InputError
 from training.rows import kernels
 from training.rows.packed.scratch import scratch
 from training.rows.partitions.partition import Integers, Partition

@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.errors import InputError
+from dpserve_verify.errors import InputError
 from models.parts.trees import Leaf, Split, Tree
 from training.rows import kernels
 from training.rows.partitions.joined import joined

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from accountant.errors import DataError
-from accountant.privacy.budget import Relation
+from dpserve_verify.privacy.budget import Relation
 from models.features.features import CalendarFeature, CategoricalFeature, Codes, Feature, NumericFeature, RawColumns
 from training.rows import kernels
 from training.rows.packed.cells import Cells, Span, grid_of, spans_of

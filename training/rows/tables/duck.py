@@ -15,8 +15,9 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import csv, dataset, ipc
 
-from accountant.errors import DataError, InputError, LedgerUnavailable
+from accountant.errors import DataError
 from accountant.system.processors import processors
+from dpserve_verify.errors import InputError, LedgerUnavailable
 from training.rows.packed.working import working_folder
 from training.rows.people.people import NULLS
 from training.rows.schema.written import Form

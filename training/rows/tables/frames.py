@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from accountant.errors import DataError, InputError
+from accountant.errors import DataError
+from dpserve_verify.errors import InputError
 from models.features.features import CategoricalFeature
 from training.rows.schema.column_rules import Columns, array_names
 from training.rows.schema.schema import Schema

@@ -15,8 +15,9 @@ import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from accountant.errors import DataError, InputError
-from accountant.system.files import replacing
+from accountant.errors import DataError
+from dpserve_verify.errors import InputError
+from dpserve_verify.system.files import replacing
 from models.features.features import Feature, RawColumns
 from models.parts.answers import ClassLabel
 from training.rows.schema.schema import Schema

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from accountant.certificates.certificate import verify
-from accountant.errors import CertificateRevoked, InputError
 from accountant.home import Home
 from accountant.ledger.model_names import require_edit
-from accountant.log import collect
 from accountant.log.stored_proofs import inclusion
 from accountant.system.lazy_import import later
+from dpserve_verify.certificates.certificate import verify
+from dpserve_verify.errors import CertificateRevoked, InputError
+from dpserve_verify.log.witnessed import kept
 from models.store.bundle import Bundle, ModelStore, read_bundle
 from models.store.loading import load_of_home
 from models.store.placing import answering
@@ -44,7 +44,7 @@ class HomeBundles(Bundles):
     def with_witnessed_proof(self, model: OpenedModel) -> Bundle:
         """Return its files with a newer proof, which is verified as well."""
         home, verified = Home.open(), model.verified
-        checkpoint = collect.kept(home.path)
+        checkpoint = kept(home.path)
         if checkpoint is None:
             raise InputError("witnessed: no checkpoint was cosigned yet; run dpserve ledger witness")
         with home.ledger.log.database.reading() as connection:

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from accountant.audit.audit import audit_place
 from accountant.audit.export import export
-from accountant.audit.tree_of_entries import Report
-from accountant.errors import DpserveError, InputError
 from accountant.home import TRUST, Home, place
-from accountant.keys.trust import PublicKeys
-from accountant.log.collect import kept
-from accountant.log.seen_checkpoints import Growth, read_growth
 from accountant.log.stored_proofs import consistency
+from dpserve_verify.audit.tree_of_entries import Report
+from dpserve_verify.errors import DpserveError, InputError
+from dpserve_verify.keys.trust import PublicKeys
+from dpserve_verify.log.seen_checkpoints import Growth, read_growth
+from dpserve_verify.log.witnessed import kept
 from models.store.decisions import finish_decisions, undone
 from models.store.versions import champions
 from serving.cli.backends.abstract import Ledger, Progress

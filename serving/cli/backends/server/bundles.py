@@ -7,8 +7,8 @@ import zipfile
 from collections.abc import Sequence
 from typing import Any
 
-from accountant.errors import InputError, ModelInvalid
 from dpserve import Client
+from dpserve_verify.errors import InputError, ModelInvalid
 from models.store.bundle import FILES, Bundle, check_reference
 from models.store.loading import verified_bundle
 from serving.cli.backends.abstract import Body, Bundles, OpenedModel

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from accountant.privacy.budget import check_name
+from dpserve_verify.privacy.budget import check_name
 from serving.cli.backends.abstract import Body, Campaigns
 from serving.cli.backends.server.connection import Connection
 

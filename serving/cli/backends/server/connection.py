@@ -15,10 +15,11 @@ from traceback import format_exception
 from urllib.parse import urlsplit
 
 from accountant import errors
-from accountant.errors import DpserveError, Forbidden, InputError, JobFailed
-from accountant.keys.trust import PublicKeys
+from accountant.errors import Forbidden, JobFailed
 from dpserve import Client, ServiceError
 from dpserve.transport import bare
+from dpserve_verify.errors import DpserveError, InputError
+from dpserve_verify.keys.trust import PublicKeys
 from serving.cli.backends.abstract import Body, Note, Progress
 from serving.cli.backends.choice import AUTHORITY, PLAIN, TOKEN, URL, ServerAddress
 from serving.cli.backends.server.pins import Pins

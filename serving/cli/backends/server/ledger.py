@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from accountant.audit.audit import Leaf, audit
 from accountant.audit.export import write_export
-from accountant.audit.judge_models import Bundle
-from accountant.audit.tree_of_entries import Report
-from accountant.errors import DpserveError, LedgerInvalid, VerificationError
-from accountant.keys.trust import PublicKeys
-from accountant.log.notes import parse_checkpoint
-from accountant.log.seen_checkpoints import Growth, read_growth
 from dpserve import Client
+from dpserve_verify.audit.audit import Leaf, audit
+from dpserve_verify.audit.judge_models import Bundle
+from dpserve_verify.audit.tree_of_entries import Report
+from dpserve_verify.errors import DpserveError, LedgerInvalid, VerificationError
+from dpserve_verify.keys.trust import PublicKeys
+from dpserve_verify.log.notes import parse_checkpoint
+from dpserve_verify.log.seen_checkpoints import Growth, read_growth
 from serving.cli.backends.abstract import Ledger, Progress
 from serving.cli.backends.server.bundles import bundle_of
 from serving.cli.backends.server.connection import Connection

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from accountant.errors import InputError
+from dpserve_verify.errors import InputError
 from models.profile import report as profile_report
 from models.worth.report import Report
 from models.worth.stated import report_of

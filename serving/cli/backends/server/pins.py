@@ -9,13 +9,13 @@ from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
 
-from accountant.errors import InputError, KeyInvalid, LedgerUnavailable, OtherHistory
-from accountant.keys.trust import PublicKeys
-from accountant.log.notes import parse_checkpoint
-from accountant.log.seen_checkpoints import SeenCheckpoints, read_growth
-from accountant.log.witness_policy import read_witness_policy
-from accountant.system.files import PRIVATE, replace_file
 from dpserve import Client, ServiceError
+from dpserve_verify.errors import InputError, KeyInvalid, LedgerUnavailable, OtherHistory
+from dpserve_verify.keys.trust import PublicKeys
+from dpserve_verify.log.notes import parse_checkpoint
+from dpserve_verify.log.seen_checkpoints import SeenCheckpoints, read_growth
+from dpserve_verify.log.witness_policy import read_witness_policy
+from dpserve_verify.system.files import PRIVATE, replace_file
 from serving.cli.backends.abstract import Note
 from serving.cli.backends.choice import ServerAddress, config_folder
 

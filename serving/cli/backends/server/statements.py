@@ -9,8 +9,8 @@ from accountant.certificates import profile as profiles
 from accountant.certificates import worth as worths
 from accountant.certificates.profile import Profile
 from accountant.certificates.worth import Worth
-from accountant.keys.trust import PublicKeys
 from dpserve.types import Json
+from dpserve_verify.keys.trust import PublicKeys
 from models.profile.stated import check as check_profile
 from models.worth.stated import check as check_worth
 from serving.cli.backends.abstract import Body

@@ -23,10 +23,10 @@ from hypothesis import strategies as st
 from slanted_rows import SCHEMA, slanted
 from some_trees import FEATURES, leaf_of, scores_of, some_rows, some_tree, some_trees
 
-from accountant.errors import InputError
 from accountant.noise.mechanisms import ExponentialSelections, PermuteAndFlips
-from accountant.privacy.budget import NANO, Relation
-from accountant.privacy.renyi import compose_pure
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import NANO, Relation
+from dpserve_verify.privacy.renyi import compose_pure
 from models.features.features import BooleanFeature, encode_columns
 from models.onnx.export import to_onnx
 from training.calibration.calibrate import rehearse

@@ -19,9 +19,9 @@ from draws import ALARM, choices, refuted
 from exact_laws import Dataset, public_of, rows_of
 
 from accountant.noise.mechanisms import ExponentialSelection, PermuteAndFlip
-from accountant.privacy.budget import NANO, Relation
-from accountant.privacy.events import Release
-from accountant.privacy.renyi import compose_pure
+from dpserve_verify.privacy.budget import NANO, Relation
+from dpserve_verify.privacy.events import Release
+from dpserve_verify.privacy.renyi import compose_pure
 from training.calibration.calibrate import rehearse
 from training.learners.boosting.lazybb import LazyBB, WeightedAgreement
 from training.session.session import Public, Session, sensitivity_of

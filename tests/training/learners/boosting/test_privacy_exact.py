@@ -29,10 +29,10 @@ from exact_laws import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accountant.errors import InputError
-from accountant.privacy.budget import NANO, Relation
 from accountant.privacy.claims import claim
-from accountant.privacy.renyi import compose_pure, compose_rdp
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import NANO, Relation
+from dpserve_verify.privacy.renyi import compose_pure, compose_rdp
 from models.features.features import BooleanFeature, NumericFeature
 from training.calibration.calibrate import rehearse
 from training.learners.boosting.lazybb import LazyBB, WeightedAgreement

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 from exact_laws import BOOLEAN, canonical, neighbours, public_of, rows_of, transcript_law
 
-from accountant.privacy.budget import NANO, Relation
-from accountant.privacy.renyi import compose_pure
+from dpserve_verify.privacy.budget import NANO, Relation
+from dpserve_verify.privacy.renyi import compose_pure
 from models.features.features import CategoricalFeature
 from training.calibration.calibrate import rehearse
 from training.learners.boosting.defaults import Defaults

@@ -12,7 +12,7 @@ import pytest
 from draws import ALARM, refuted
 from exact_laws import BOOLEAN, neighbours, public_of, rows_of
 
-from accountant.privacy.budget import Relation
+from dpserve_verify.privacy.budget import Relation
 from models.parts.answers import check_bends, probabilities_of
 from training.calibration.calibrate import rehearse
 from training.learners.boosting.lazybb import LazyBB, VoteScores

@@ -13,8 +13,8 @@ from slanted_rows import SCHEMA
 from some_trees import FEATURES, WIDTHS, leaf_of, scores_of, some_rows, some_tree, some_trees
 from split_rows import again
 
-from accountant.errors import InputError
-from accountant.privacy.budget import Relation
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import Relation
 from models.forms.trees import TreeEnsemble
 from models.parts.trees import route
 from training.calibration.calibrate import rehearse

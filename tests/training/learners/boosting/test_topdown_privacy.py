@@ -17,8 +17,8 @@ from exact_laws import canonical, exponential_law, neighbours, public_of, rows_o
 from topdown_laws import FLAGS, Walk, flags_of, people, public
 
 from accountant.noise.mechanisms import ExponentialSelections
-from accountant.privacy.budget import NANO, Relation
-from accountant.privacy.renyi import compose_pure
+from dpserve_verify.privacy.budget import NANO, Relation
+from dpserve_verify.privacy.renyi import compose_pure
 from models.features.features import BooleanFeature, NumericFeature
 from training.calibration.calibrate import rehearse
 from training.learners.base.class_weights import ONE, Balance

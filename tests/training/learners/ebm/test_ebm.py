@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 from split_rows import again
 
-from accountant.errors import InputError
-from accountant.privacy.budget import NANO, Budget, Relation
-from accountant.privacy.renyi import compose_pure
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import NANO, Budget, Relation
+from dpserve_verify.privacy.renyi import compose_pure
 from models.features.features import BooleanFeature, CategoricalFeature, NumericFeature
 from models.forms.additive import AdditiveEnsemble
 from training.calibration.calibrate import calibrate, rehearse

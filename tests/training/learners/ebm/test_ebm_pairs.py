@@ -15,9 +15,10 @@ import pyarrow as pa
 import pytest
 from draws import ALARM, refuted
 
-from accountant.errors import InputError, PlanMismatch
+from accountant.errors import PlanMismatch
 from accountant.noise.mechanisms import DiscreteLaplace
-from accountant.privacy.budget import Budget, Relation
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import Budget, Relation
 from models.features.features import BooleanFeature, CategoricalFeature, NumericFeature
 from training.learners.ebm.ebm import DPEBMClassifier, DPEBMRegressor
 from training.learners.ebm.pairs import Asked, asked_pairs, cells_partition, groups_of, pairs_among

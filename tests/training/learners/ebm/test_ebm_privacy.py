@@ -18,8 +18,8 @@ from scipy.stats import beta
 
 from accountant.errors import PlanMismatch
 from accountant.privacy import gdp
-from accountant.privacy.budget import Budget, Relation
-from accountant.privacy.events import Release
+from dpserve_verify.privacy.budget import Budget, Relation
+from dpserve_verify.privacy.events import Release
 from training.calibration.calibrate import rehearse
 from training.learners.ebm.ebm import DPEBM, DPEBMClassifier, DPEBMRegressor
 from training.learners.ebm.queries import GRID, BandCounts, ClassResiduals, LeafSums, NumberResiduals

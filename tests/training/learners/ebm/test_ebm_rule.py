@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 import pytest
 
 from accountant.privacy import gdp
-from accountant.privacy.budget import Budget, Relation
+from dpserve_verify.privacy.budget import Budget, Relation
 from models.features.features import BooleanFeature, NumericFeature
 from training.learners.ebm.defaults import CLIP, EbmDefaults, ebm_defaults, mu_of, strength
 from training.learners.ebm.ebm import DPEBMClassifier

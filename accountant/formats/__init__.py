@@ -1,1 +1,0 @@
-"""Canonical JSON and Merkle trees: the forms of what is hashed and signed."""

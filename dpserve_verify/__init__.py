@@ -1,0 +1,1 @@
+"""Verify what dpserve certifies: bundles, certificates, checkpoints and exported ledgers."""

@@ -1,0 +1,1 @@
+"""The audit: every entry of a ledger replayed by an independent reader."""

@@ -1,0 +1,76 @@
+"""The audit of a ledger's export, a folder of files that any tool reads.
+
+`entries.jsonl`: one entry a line, exactly the bytes that were hashed, without the newline. `checkpoints.jsonl`: every
+signed checkpoint, `{"note", "size"}` a line. `checkpoint`: the newest note as it is. `witnessed`: the newest that
+witnesses cosigned, where there is one. `trust.json`: the keys; an auditor compares them with a copy that came by
+another way, for who forges a ledger can forge the file beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO
+
+from dpserve_verify.audit.audit import Filed, Leaf, Progress, audit
+from dpserve_verify.audit.judge_models import Bundle
+from dpserve_verify.audit.tree_of_entries import Report
+from dpserve_verify.errors import InputError, LedgerInvalid
+from dpserve_verify.formats import canonical
+from dpserve_verify.formats.canonical import ENTRY_LIMIT, exact_integer, exact_object, exact_text
+from dpserve_verify.keys.trust import PublicKeys
+from dpserve_verify.log.notes import NOTE_LIMIT, parse_checkpoint
+from dpserve_verify.log.seen_checkpoints import read_note
+from dpserve_verify.log.tiles import CHECKPOINT
+from dpserve_verify.log.witnessed import kept
+
+ENTRIES, CHECKPOINTS = "entries.jsonl", "checkpoints.jsonl"
+
+
+def audit_export(
+    directory: Path,
+    trust: PublicKeys,
+    bundles: Iterable[Bundle] = (),
+    seen: Iterable[str] = (),
+    progress: Progress | None = None,
+) -> Report:
+    """Audit an export against `trust`, which must not come from the export itself. Reads it line by line."""
+    notes = vouching(directory)
+    try:
+        with (directory / ENTRIES).open("rb") as entries, (directory / CHECKPOINTS).open("rb") as signed:
+            filed = (_filed(number, line) for number, line in _lines(signed, NOTE_LIMIT))
+            return audit(
+                _lines(entries, ENTRY_LIMIT),
+                filed,
+                trust,
+                bundles=bundles,
+                seen=(*notes, *seen),
+                progress=progress,
+                total=parse_checkpoint(notes[0]).size,
+            )
+    except OSError as error:
+        raise InputError(f"{directory}: is not an export ({error})") from error
+
+
+def vouching(directory: Path) -> list[str]:
+    """The newest checkpoint of an export or of a folder of tiles, and the newest cosigned one where there is one."""
+    cosigned = kept(directory)
+    return [read_note(directory / CHECKPOINT), *([] if cosigned is None else [cosigned])]
+
+
+def _lines(file: IO[bytes], limit: int) -> Iterator[Leaf]:
+    """Numbered lines without their newline; a line too long, or a last one cut short, is LedgerInvalid."""
+    number = 0
+    while line := file.readline(2 * limit + 2):
+        if not line.endswith(b"\n"):
+            raise LedgerInvalid(f"{Path(file.name).name}, line {number + 1}: is cut short or too long")
+        yield number, line[:-1]
+        number += 1
+
+
+def _filed(number: int, line: bytes) -> Filed:
+    try:
+        item = exact_object(canonical.decode(line, 2 * NOTE_LIMIT), ("note", "size"), "checkpoint")
+        return exact_integer(item["size"], "size"), exact_text(item["note"], "note")
+    except canonical.CanonicalError as error:
+        raise LedgerInvalid(f"{CHECKPOINTS}, line {number + 1}: {error.message}") from error

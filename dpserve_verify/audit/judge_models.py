@@ -1,0 +1,220 @@
+"""Models beside the ledger, judged with it: each certificate verifies and speaks of the reservation that the ledger
+holds. One that was revoked is settled: nobody accepts it, and what is wrong with it is no fault of the ledger.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+from dpserve_verify.audit.judge import Account
+from dpserve_verify.audit.replay import Replay
+from dpserve_verify.audit.tree_of_entries import Findings, Head
+from dpserve_verify.certificates.certificate import LAST_DIGITS, Certificate, verify
+from dpserve_verify.certificates.predicate import DatasetForm, FamilyForm, PersonForm
+from dpserve_verify.errors import DpserveError
+from dpserve_verify.formats.canonical import decimal_string, parse_decimal
+from dpserve_verify.keys.trust import PublicKeys
+from dpserve_verify.log.proofs import parse_proof
+from dpserve_verify.privacy.budget import from_nano
+
+Accounts = list[tuple[Account, ...]]
+Bundle = tuple[str, bytes, bytes, bytes]
+"""A model's name, envelope, proof and ONNX bytes."""
+
+
+Champions = Callable[[], Mapping[str, int]]
+"""By name, the version that answers to it, as the folder of models has it (`models.store.versions`)."""
+
+
+class Models:
+    """Certificates to be held against the entries as these go by."""
+
+    def __init__(self, trust: PublicKeys, findings: Findings, champions: Champions = dict) -> None:
+        self._trust, self._findings = trust, findings
+        self._champions, self._answering = champions, champions()
+        self._waiting: dict[int, list[tuple[str, Certificate]]] = {}
+        self._ancestors: dict[int, list[tuple[str, str]]] = {}
+        self._found: dict[int, Certificate] = {}
+        self._stood: dict[int, Accounts] = {}
+        self._refined: dict[str, list[dict[str, Any]]] = {}
+
+    def take(self, bundles: Iterable[Bundle]) -> list[Head]:
+        """Verify each bundle; the tree heads that their proofs bring along."""
+        heads = []
+        for name, envelope, proof, model in bundles:
+            try:
+                text = proof.decode("utf-8")
+                if parse_proof(text).index in self._trust.revoked:
+                    continue
+                certificate = verify(envelope, text, model, replace(self._trust, revoked=frozenset()))
+            except (DpserveError, UnicodeDecodeError) as error:
+                self._findings.add(None, f"model {name}: {error}")
+                continue
+            if any(ancestor.entry in self._trust.revoked for ancestor in certificate.ancestors):
+                continue
+            self._waiting.setdefault(certificate.reservation, []).append((name, certificate))
+            self._found[certificate.issued] = certificate
+            for ancestor in certificate.ancestors:
+                self._ancestors.setdefault(ancestor.entry, []).append((name, ancestor.statement))
+            heads.append(Head(certificate.checkpoint_size, 1, certificate.root, f"the proof of model {name}"))
+        return heads
+
+    def check(self, seq: int, body: bytes, value: Mapping[str, Any], replay: Replay) -> None:
+        """Hold entry `seq`, which `replay` has taken in, against the certificates that say they were reserved by it, or
+        came from it.
+        """
+        self._check_accounts(value, replay)
+        if value.get("type") in ("dataset-registered", "dataset-joined"):
+            self._refined[value["dataset"]] = value.get("refined", [])
+        for name, statement in self._ancestors.get(seq, ()):
+            if value.get("statement") != statement:
+                self._findings.add(None, f"model {name}: supersedes another statement than that of entry {seq}")
+        if value.get("type") == "committed":
+            self._check_released(value)
+            self._check_growth(value["reservation"], replay)
+        for name, found in self._waiting.get(seq, ()):
+            predicate, leaf = found.statement["predicate"], hashlib.sha256(b"\x00" + body).hexdigest()
+            plan = [{key: part for key, part in run.items() if key != "library"} for run in predicate["mechanisms"]]
+            if predicate["ledger"]["leaf"] != leaf or plan != value.get("plan"):
+                self._findings.add(None, f"model {name}: its certificate is not about what entry {seq} reserved")
+            said = {part: predicate["claim"].get(part) for part in value["claim"]}
+            if said != value["claim"]:
+                self._findings.add(None, f"model {name}: its certificate claims something else than entry {seq}")
+            rows = replay.books.dataset(value["dataset"])
+            trusted = "two-aggregators:" if rows.shared else "local:" if rows.remote else "central:"
+            if not predicate["claim"]["trustModel"].startswith(trusted):
+                self._findings.add(None, f"model {name}: its certificate's trust model is not that of entry {seq}")
+            named: list[dict[str, Any]] = predicate["dataset"].get("refined", [])
+            lines = [{_ENTRY_KEYS.get(key, key): said for key, said in line.items()} for line in named]
+            entered = self._refined.get(value["dataset"]) or lines  # entries of before name none
+            if "words" in predicate and not (lines == entered and replay.profiles.are(lines, rows.families)):
+                self._findings.add(None, f"model {name}: its certificate names other profiles than its dataset's entry")
+            if predicate["public"].get("target") != value.get("target"):
+                self._findings.add(None, f"model {name}: its certificate names another target than entry {seq}")
+
+    def _check_accounts(self, value: Mapping[str, Any], replay: Replay) -> None:
+        """What a certificate says of its families is how they stood at one time between the job's commit and its issue,
+        when it was written.
+        """
+        kind, job = value.get("type"), value.get("reservation")
+        if kind == "committed" and job in self._waiting:
+            self._stood[job] = []
+        for number, stood in self._stood.items():
+            judged = replay.jobs[number]
+            accounts = replay.books.accounts(judged.dataset, judged.part, judged.window)
+            if not stood or stood[-1] != accounts:
+                stood.append(accounts)
+        if kind == "issued" and job in self._stood:
+            stood = self._stood.pop(job)
+            for name, found in self._waiting[job]:
+                dataset = found.form.dataset
+                families: list[FamilyForm | DatasetForm] = [*(dataset.families or ())] or [dataset]
+                window, named = replay.jobs[job].window, dataset.blocks
+                if window != (named and (named.first, named.last)):
+                    self._findings.add(None, f"model {name}: its certificate names other blocks than job {job}")
+                elif named is not None:  # of all of them, the account that it names, and that of one person
+                    own, people = slice(named.tightest - named.first, named.tightest - named.first + 1), -1
+                    stood = [(*each[own], *(one for one in each[people:] if one.person)) for each in stood]
+                stands = (
+                    families[0].family == dataset.family
+                    and len(families) + (dataset.person is not None) == len(accounts)
+                    and all(map(_tells, families, accounts))
+                    and (dataset.person is None or (accounts[-1].person and _sums(dataset.person, accounts[-1])))
+                    for accounts in stood
+                )  # fmt: skip
+                if not any(stands):
+                    self._findings.add(None, f"model {name}: its certificate's budget is not what the entries give")
+
+    def _check_released(self, value: Mapping[str, Any]) -> None:
+        """The numbers that were released are the certificate's, or those that its edits began from."""
+        for name, found in self._waiting.get(value["reservation"], ()):
+            chain = found.ancestors
+            if value["released"] != (chain[0].ensemble if chain else found.form.public.ensemble):
+                self._findings.add(None, f"model {name}: is not of the numbers that job {found.reservation} released")
+
+    def _check_growth(self, job: int, replay: Replay) -> None:
+        """Check that no certificate says that a total for one person is to come where blocks have come without one."""
+        rows = replay.jobs[job].dataset
+        if rows not in replay.books.blocks.known or replay.books.datasets[rows].people:
+            return
+        for name, found in self._waiting.get(job, ()):
+            if "words" in found.statement["predicate"] and found.growth == "person-total-by-default":
+                self._findings.add(None, f"model {name}: its certificate says that its dataset has not grown")
+
+    def _check_base(self, name: str, found: Certificate) -> None:
+        """An edited model promises what its base does, where that one is at hand."""
+        base = self._found.get(found.ancestors[-1].entry)
+        if base is None:
+            return
+        follows = found.ancestors[-1].ensemble == base.form.public.ensemble and found.ancestors[:-1] == base.ancestors
+        if not follows or not _same_promise(found.statement["predicate"], base.statement["predicate"]):
+            self._findings.add(None, f"model {name}: promises something else than entry {base.issued}, its base")
+
+    def _check_champions(self, replay: Replay) -> None:
+        """What the folder of models says answers to a name, before or after the entries were read, for one may have
+        been promoted meanwhile, is what they say.
+        """
+        issued = {name: found.issued for waiting in self._waiting.values() for name, found in waiting}
+        before, after = self._answering, self._champions()
+        for name, version in before.items():
+            said = replay.names.champions.get(name, issued.get(f"{name}@{version}"))
+            stands = [issued.get(f"{name}@{each.get(name)}", said) for each in (before, after)]
+            if said not in stands:
+                by = "no version does" if said is None else f"the one that entry {said} certified does"
+                self._findings.add(None, f"model {name}: {name}@{version} answers to it, and by the entries {by}")
+
+    def check_end(self, replay: Replay) -> None:
+        """After the last entry: what was issued, by whom, and whether it stands and answers."""
+        self._check_champions(replay)
+        for seq, waiting in self._waiting.items():
+            job = replay.jobs.get(seq)
+            for name, found in waiting:
+                chain = [*(each.entry for each in found.ancestors), found.issued]
+                if replay.keys.revocations.keys() & set(chain):  # by a ledger that knows more than the pinned file
+                    continue
+                if job is None or replay.ancestors(found.issued) != chain or job.issued != chain[0]:
+                    self._findings.add(None, f"model {name}: entry {found.issued} is not what job {seq} was issued as")
+                if not replay.keys.issuer_keys(found.issued).keys() >= set(found.issuers):
+                    self._findings.add(None, f"model {name}: signed by a key that may not speak for its entry")
+                if found.ancestors:
+                    self._check_base(name, found)
+
+
+_ENTRY_KEYS = {"samePeople": "same_people"}
+
+
+def _same_promise(derived: Mapping[str, Any], base: Mapping[str, Any]) -> bool:
+    """Whether two predicates differ in nothing but what an edit may change: the numbers, and what is said of it."""
+
+    def kept(predicate: Mapping[str, Any]) -> dict[str, Any]:
+        own = ("ensemble", "supersedes", "edits")
+        public = {name: value for name, value in predicate["public"].items() if name not in own}
+        return {**predicate, "public": public}
+
+    return kept(derived) == kept(base)
+
+
+def _tells(said: FamilyForm | DatasetForm, account: Account) -> bool:
+    """Certificates of before `largest` was told put no more than the total beside the sums, and are read so."""
+    if said.family != account.family or not _sums(said, account, said.largest is not None):
+        return False
+    if said.largest is None:
+        return not account.whole
+    return bool(said.whole) == account.whole and parse_decimal(said.largest) == account.largest
+
+
+def _sums(said: FamilyForm | DatasetForm | PersonForm, account: Account, converted: bool = True) -> bool:
+    """Whether the total and the sums are an account's, and what these come to, where it is to be told."""
+    after, used, total = said.after, account.used, account.budget.epsilon
+    rdp = {decimal_string(order): decimal_string(from_nano(figure)) for order, figure in account.rdp}
+    sums = (after.pure, after.unbounded, after.rdp) == (decimal_string(from_nano(used.pure)), used.unbounded, rdp)
+    largest = said.largest is None or parse_decimal(said.largest) == account.largest
+    if said.budget.to_json() != account.budget.to_json() or not sums or not largest:
+        return False
+    left = Decimal(0) if account.whole else max(Decimal(0), total - account.epsilon)
+    figures = ((after.epsilon, account.epsilon), (after.left, left)) if converted else ()
+    return all(each is not None and abs(parse_decimal(each) - own) <= LAST_DIGITS for each, own in figures)

@@ -1,0 +1,475 @@
+"""What the entries mean, believing nobody: a second state machine, apart from the one that wrote them.
+
+Every entry is judged from its exact bytes and from the entries before it; prices by `dpserve_verify.audit.judge`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from sys import intern
+from typing import ClassVar
+
+from dpserve_verify.audit.judge import Value, require_hex
+from dpserve_verify.audit.replay_access import TIME, Rights
+from dpserve_verify.audit.replay_budget import Books, DatasetState, SumsDiffer, costs_of
+from dpserve_verify.audit.replay_campaigns import Campaigns
+from dpserve_verify.audit.replay_keys import KeyRing, require_reasons
+from dpserve_verify.audit.replay_kinds import JobKind, read_kind
+from dpserve_verify.audit.replay_names import Names, judge_labels
+from dpserve_verify.audit.replay_person import person_total
+from dpserve_verify.audit.replay_refined import Profiles
+from dpserve_verify.audit.replay_repair import Repairs, WideJob, wide_window
+from dpserve_verify.errors import DpserveError, LedgerInvalid
+from dpserve_verify.formats import canonical
+from dpserve_verify.formats.canonical import parse_decimal
+from dpserve_verify.formats.canonical_bytes import decode_entry
+from dpserve_verify.keys.trust import PublicKeys
+from dpserve_verify.privacy.budget import check_name
+from dpserve_verify.privacy.soundness import Figures, judge_job, require
+
+FORMAT = "dpserve-ledger/v1"
+MOST_RESUMED = 5
+IDS_SAID = ("distinct-ids", "one-person")
+DOORS = ("append", "evaluate", "register")  # where files are compared with registered datasets
+
+
+@dataclass(slots=True)
+class JobState:
+    """A job as its entries leave it; what the index's row must say. `part`: whose account bears its price; `evaluates`:
+    of an evaluation, the entry of the certified model; `window`: the blocks whose accounts bear its price; `labels`: of
+    the workers that may run it. `issued`: the entry of its certificate or statement.
+    """
+
+    dataset: str
+    model: str
+    key: str | None
+    request: bytes
+    by: str
+    target: str | None
+    total: int
+    costs: tuple[Figures, ...]
+    kind: JobKind
+    part: str | None = None
+    evaluates: int | None = None
+    window: tuple[int, int] | None = None
+    labels: str | None = None
+    resumed: int = 0
+    state: str = "reserved"
+    committed: int | None = None
+    issued: int | None = None
+
+
+@dataclass
+class Replay:
+    """Reads entries in order and keeps what follows from them. `trust` is pinned by who reads. `issued`: every entry
+    that certifies a model; `derived`: of those of edited models, the entry of the base; `models`: what each is called,
+    and the digest of its file; `worths`: of each `evaluated` entry, the entry that certifies what was measured."""
+
+    trust: PublicKeys
+    books: Books = field(default_factory=Books)
+    jobs: dict[int, JobState] = field(default_factory=dict)
+    access: Rights = field(default_factory=Rights)
+    issued: set[int] = field(default_factory=set)
+    derived: dict[int, int] = field(default_factory=dict)
+    campaigns: Campaigns = field(default_factory=Campaigns)
+    models: dict[int, tuple[str, bytes]] = field(default_factory=dict)
+    worths: dict[int, int] = field(default_factory=dict)
+    names: Names = field(default_factory=Names)
+    repairs: Repairs = field(default_factory=Repairs)
+    profiles: Profiles = field(default_factory=Profiles)
+    keys: KeyRing = field(init=False)
+    _keys: set[tuple[str, str]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.keys = KeyRing(self.trust)
+
+    def read(self, seq: int, body: bytes) -> Value:
+        """Judge one entry and take it in; what it says. LedgerInvalid says what is wrong with it."""
+        value: Value = {}
+        try:
+            decoded = decode_entry(body)
+            kind = decoded.get("type") if isinstance(decoded, dict) else None
+            if not isinstance(decoded, dict) or not isinstance(kind, str):
+                raise LedgerInvalid("must be an object with a type")
+            value = decoded
+            self._form(seq, kind, value)
+            said = value.get("ids", ["one-person"])
+            known = isinstance(said, list) and bool(said) and said == [word for word in IDS_SAID if word in said]
+            require(known, f"ids: must be some of {list(IDS_SAID)}, each once and in order")
+            self._READERS[kind][1](self, seq, value)
+        except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+            raise LedgerInvalid(f"entry {seq}: not of its type's form ({error!r:.200})", entry=seq) from error
+        except DpserveError as error:
+            problem = f"entry {seq}: {error.message.removeprefix(f'entry {seq}: ')}"
+            if isinstance(error, SumsDiffer):
+                self._note_sums(seq, value, problem)
+            raise LedgerInvalid(problem, entry=seq) from error
+        return value
+
+    def notes(self) -> list[str]:
+        """Return what is no problem, and what a reader of the audit should know."""
+        return [*self.books.blocks.notes, *self.repairs.notes]
+
+    def _form(self, seq: int, kind: str, value: Value) -> None:
+        require(kind in self._READERS, f"type={kind!r:.60}: not a type of entry that this reader knows")
+        fields = self._FIELDS[kind]
+        if value.keys() != fields and value.keys() - self._OPTIONAL.get(kind, set()) != fields:
+            raise LedgerInvalid(f"{kind}: must have exactly the fields {sorted(fields)}")
+        require(TIME.fullmatch(value["time"]) is not None, "time: must be like 2026-01-31T23:59:59Z")
+        require((kind == "genesis") == (seq == 0), "genesis: must be entry 0, and no other")
+
+    def _genesis(self, seq: int, value: Value) -> None:
+        require(value["format"] == FORMAT, f"format={value['format']!r:.60}: must be {FORMAT}")
+        require(value["origin"] == self.trust.origin, f"origin={value['origin']!r:.80}: must be {self.trust.origin}")
+        self.keys.genesis(seq, value)
+
+    def _reserved(self, seq: int, value: Value) -> None:
+        window = self.books.blocks.window(value)
+        dataset = self.books.dataset(value["dataset"], value.get("part"), window)
+        kind = read_kind(value)
+        evaluates = self._to_evaluate(seq, value) if kind is JobKind.EVALUATION else None
+        asked, releases, cost = judge_job(value, dataset.orders)
+        asked.check_delta(dataset.records)
+        most = min(family.budget.delta for family in self.books.of(dataset))
+        require(asked.delta <= most, "delta: must not be above the dataset's")
+        require(parse_decimal(value["unit"]) > 0, "unit: must be above 0")
+        if kind is not JobKind.PROFILE:
+            check_name("model", value["model"])
+            asks = value["target"] in dataset.targets if dataset.targets else "target" not in value
+            require(asks, "target: must be one of the dataset's, and stands only where it has several")
+        self._request(value)
+        counts = kind is JobKind.PROFILE and dataset.remote
+        require(not counts, "profile: the rows of this dataset stay with their owners")
+        self.campaigns.reserved(seq, value, dataset)
+        require(value.get("promote", True) is True, "promote: must be true where it stands")
+        costs = self.books.split(dataset, cost)
+        whole = None
+        if "whole" in value:
+            require(value["whole"] is True, "whole: must be true where it stands")
+            whole = seq, parse_decimal(value["claim"]["epsilon"]), asked.delta
+        self.books.reserve(dataset, value["by"], costs, whole)
+        wrong_sums = self._judge_after_reserving(value, dataset, window)
+        # Of a million entries a quarter are jobs, and their names are few: each is kept once.
+        dataset_name, model, by = (intern(value[name]) for name in ("dataset", "model", "by"))
+        target = intern(value["target"]) if "target" in value else None
+        who = (dataset_name, model, value["idempotency_key"], bytes.fromhex(value["request"]), by, target)
+        if kind is JobKind.PROFILE:
+            self.profiles.reserved(seq, value["claim"])
+        about = value.get("part"), evaluates, window, judge_labels(value)
+        self.jobs[seq] = JobState(*who, releases, costs, kind, *about)
+        self.names.reserved(seq, value, self.jobs, lambda: self.access.may_promote(value["by"], model, value["time"]))
+        if wrong_sums is not None:
+            raise wrong_sums
+
+    def _judge_after_reserving(
+        self, value: Value, dataset: DatasetState, window: tuple[int, int] | None
+    ) -> SumsDiffer | None:
+        """Judge the sums after a reservation. Return what is wrong with them where a fault that is known left them so:
+        the job stands all the same, and what became of it is judged.
+        """
+        try:
+            self.books.judge_after(value, dataset.families, value["by"], window)
+        except SumsDiffer as error:
+            if not self.repairs.jobs.get(value["dataset"]):
+                raise
+            return error
+        return None
+
+    def _to_evaluate(self, seq: int, value: Value) -> int:
+        certified = value["evaluates"]
+        if "against" in value:
+            other = value["against"]
+            if type(other) is not int or other not in self.issued or other in self.keys.revocations:
+                raise LedgerInvalid(f"against={other!r:.40}: must be a certified model before that stands")
+            require(other != certified, f"against={other}: must be another model than what is evaluated")
+        if type(certified) is int and certified in self.jobs:  # reserved together: what the job is going to make
+            making = self.jobs[certified]
+            sound = certified == seq - 1 and making.kind is JobKind.TRAINING
+            sound = sound and "against" not in value
+            require(sound, f"evaluates={certified}: must be the job reserved just before, which makes a model")
+            require(value["model"] == making.model, f"model={value['model']!r:.80}: must be {making.model}")
+            return certified
+        if type(certified) is not int or certified not in self.issued or certified in self.keys.revocations:
+            raise LedgerInvalid(f"evaluates={certified!r:.40}: must be a certified model before that stands")
+        name, _ = self.models[certified]
+        require(value["model"] == name, f"model={value['model']!r:.80}: must be {name}, which is evaluated")
+        return certified
+
+    def _request(self, value: Value) -> None:
+        keys = ("dataset", "learner", "parameters", "model", "epsilon", "delta", "target", "promote", "evaluates")
+        asked = {key: value[key] for key in (*keys, "part", "against", "profile", "blocks") if key in value}
+        digest = hashlib.sha256(canonical.spell(asked)).hexdigest()
+        require(value["request"] == digest, "request: must be the digest of what was asked")
+        require(isinstance(value["by"], str) and bool(value["by"]), "by: must be a string")
+        if value["idempotency_key"] is not None:
+            key = value["idempotency_key"]
+            require(isinstance(key, str) and bool(key), "idempotency_key: must be a string")
+            own = value["by"], key
+            require(own not in self._keys, f"idempotency_key={key:.80}: came before from {value['by']:.80}")
+            self._keys.add(own)
+
+    def _started(self, seq: int, value: Value) -> None:
+        job = self._move(value, "reserved", "started")
+        if job.evaluates in self.jobs:
+            require(self.jobs[job.evaluates].issued is not None, f"job {job.evaluates}: has made no model to evaluate")
+        dataset = self.books.dataset(job.dataset, job.part, job.window)
+        self._note_width(value, job, started=True)
+        self.books.start(dataset, costs_of(job.costs, dataset))
+        self.books.judge_after(value, dataset.families, None, job.window)
+
+    def _resumed(self, seq: int, value: Value) -> None:
+        """It goes on, for nothing: what was drawn is not drawn again (docs/privacy/resumed.md)."""
+        job, times = self._move(value, "started", "started"), value["times"]
+        sound = type(times) is int and times == job.resumed + 1 <= MOST_RESUMED
+        require(sound, f"times={times!r:.40}: must be {job.resumed + 1}, and at most {MOST_RESUMED}")
+        job.resumed = times
+        grown = self.books.blocks.known.get(job.dataset)
+        if "window" in value:
+            window = [*(job.window or (1, 1))]
+            require(grown is not None and value["window"] == window, f"window: must be {window}, where blocks are")
+        elif job.window is None and grown is not None and grown.blocks:
+            read = grown.dropped + 1, grown.last
+            self.repairs.add_job(job.dataset, WideJob(value["reservation"], job.by, job.part, job.costs, read))
+            raise SumsDiffer(f"job {value['reservation']}: went on by a version that read every block of its dataset")
+
+    def _note_width(self, value: Value, job: JobState, started: bool) -> None:
+        """Note a job that began, or was given back, by the accounts of blocks that it was not charged to."""
+        wide = None if job.window else wide_window(self.books, value, job.dataset)
+        if wide is not None:
+            read = wide if started else None
+            self.repairs.add_job(job.dataset, WideJob(value["reservation"], job.by, job.part, job.costs, read))
+
+    def _note_sums(self, seq: int, value: Value, problem: str) -> None:
+        """Note an entry whose sums differ, by its dataset: a fault that is known is put right by a later entry."""
+        job = self.jobs.get(value.get("reservation", -1))
+        dataset = value.get("dataset") if job is None else job.dataset
+        if dataset in self.repairs.jobs:
+            self.repairs.add_entry(dataset, seq, problem)
+
+    def _committed(self, seq: int, value: Value) -> None:
+        require_hex(value, "released")
+        self.campaigns.require_answered(value["reservation"], value["released"])
+        self._move(value, "started", "committed").committed = seq
+
+    def _burned(self, seq: int, value: Value) -> None:
+        require(isinstance(value["reason"], str), "reason: must be a string")
+        self._move(value, "started", "burned")
+
+    def _released(self, seq: int, value: Value) -> None:
+        job = self._move(value, "reserved", "released")
+        dataset = self.books.dataset(job.dataset, job.part, job.window)
+        self._note_width(value, job, started=False)
+        self.books.release(dataset, job.by, costs_of(job.costs, dataset))
+        self.books.judge_after(value, dataset.families, job.by, job.window)
+
+    def _issued(self, seq: int, value: Value) -> None:
+        require_hex(value, "statement", "model")
+        job = self._job(value)
+        if job.state != "committed":
+            raise LedgerInvalid(f"job {value['reservation']}: is {job.state}, must be committed")
+        if job.issued is not None:
+            raise LedgerInvalid(f"job {value['reservation']}: was issued before, as entry {job.issued}")
+        if value["name"] != job.model:
+            raise LedgerInvalid(f"name={value['name']!r:.80}: must be {job.model}")
+        makes = job.kind is JobKind.TRAINING
+        require(makes, f"job {value['reservation']}: {job.kind.value}, and makes no model")
+        job.issued = seq
+        self.issued.add(seq)
+        self.models[seq] = job.model, bytes.fromhex(value["model"])
+        self.names.issued(seq, job.model, job, self.jobs)
+
+    def _evaluated(self, seq: int, value: Value) -> None:
+        """A statement of what a model is worth, by a committed evaluation of that very model."""
+        require_hex(value, "statement", "model")
+        job = self._job(value)
+        require(job.state == "committed", f"job {value['reservation']}: is {job.state}, must be committed")
+        require(job.issued is None, f"job {value['reservation']}: has a statement, as entry {job.issued}")
+        if job.evaluates is None:
+            raise LedgerInvalid(f"job {value['reservation']}: evaluates no model")
+        require(value["name"] == job.model, f"name={value['name']!r:.80}: must be {job.model}")
+        made = self.jobs[job.evaluates].issued if job.evaluates in self.jobs else job.evaluates
+        same = made is not None and value["model"] == self.models[made][1].hex()
+        require(same, f"model: must be that of entry {made}, which was evaluated")
+        job.issued = seq
+        self.worths[seq] = int(made or 0)
+
+    def _profiled(self, seq: int, value: Value) -> None:
+        """A statement of how the rows of a dataset are spread, by a committed profile of that very dataset."""
+        require_hex(value, "statement")
+        job = self._job(value)
+        require(job.state == "committed", f"job {value['reservation']}: is {job.state}, must be committed")
+        require(job.issued is None, f"job {value['reservation']}: has a statement, as entry {job.issued}")
+        require(job.kind is JobKind.PROFILE, f"job {value['reservation']}: profiles no dataset")
+        require(value["dataset"] == job.dataset, f"dataset={value['dataset']!r:.80}: must be {job.dataset}")
+        job.issued = seq
+        counted = self.books.datasets[job.dataset]
+        part = job.part or ("training" if counted.held else "all")
+        self.profiles.entered(seq, value["reservation"], part, job.dataset, counted.families)
+
+    def _dataset(self, seq: int, value: Value) -> None:
+        """A dataset that founds a family, or is of families that stand."""
+        enter = self.books.registered if value["type"] == "dataset-registered" else self.books.joined
+        enter(seq, value)
+        self.profiles.named(value, value.get("families", [value["uuid"]]))
+
+    def _derived(self, seq: int, value: Value) -> None:
+        """An edited model: of a certified one, of the same job and name, for nothing."""
+        require_hex(value, "statement", "model")
+        require_reasons(value)
+        job, base = self._job(value), value["base"]
+        require(type(base) is int and base in self.issued, f"base={base!r:.40}: must be a certified model before")
+        chain = self.ancestors(base)
+        require(chain[0] == job.issued, f"base={base}: is not a model of job {value['reservation']}")
+        require(value["name"] == job.model, f"name={value['name']!r:.80}: must be {job.model}")
+        ended = [each for each in chain if each in self.keys.revocations]
+        require(not ended, f"base={base}: the certificate of entry {ended[:1]} was revoked before")
+        self.issued.add(seq)
+        self.models[seq] = job.model, bytes.fromhex(value["model"])
+        self.derived[seq] = base
+
+    def ancestors(self, index: int) -> list[int]:
+        """The entries that a certified model came from, the `issued` one first, its own last."""
+        found = [index]
+        while found[0] in self.derived:
+            found.insert(0, self.derived[found[0]])
+        return found
+
+    def _placed(self, seq: int, value: Value) -> None:
+        """Which certified model answers to its name, or is kept from serving. It changes nothing that was promised."""
+        check_name("name", value["name"])
+        require_reasons(value)
+        issued, version = value["issued"], value["version"]
+        require(
+            type(issued) is int and issued in self.issued, f"issued={issued!r:.40}: must be a certified model before"
+        )
+        require(type(version) is int and version > 0, f"version={version!r:.40}: must be a whole number from 1")
+        if value["type"] == "model-promoted":
+            self.names.promoted(value["name"], issued)
+        if "replaces" in value:
+            before = value["replaces"]
+            sound = type(before) is int and before > 0 and before != version
+            require(sound, f"replaces={before!r:.40}: must be another version, a whole number from 1")
+        if "worth" in value:
+            speaks = value["worth"]
+            same = type(speaks) is int and self.worths.get(speaks) == issued
+            require(same, f"worth={speaks!r:.40}: must be a statement before of what the certified model is worth")
+
+    def _rows_compared(self, seq: int, value: Value) -> None:
+        """Judge `rows-compared`: a file was compared with registered datasets, and was not registered. It names
+        datasets that stand before, each once and in order, and nothing else of the rows.
+        """
+        require(value["door"] in DOORS, f"door={value['door']!r:.40}: must be one of {list(DOORS)}")
+        check_name("dataset", value["dataset"])
+        require(isinstance(value["by"], str) and bool(value["by"]), "by: must be a string")
+        concerns = value["concerns"]
+        names = isinstance(concerns, list) and all(isinstance(name, str) for name in concerns)
+        require(names and concerns == sorted(set(concerns)), "concerns: must be names, each once and in order")
+        unknown = [name for name in concerns if name not in self.books.datasets]
+        require(not unknown, f"concerns: {unknown!r:.80} are not registered before")
+        if "data" in value:
+            require_hex(value, "data")
+
+    def _job(self, value: Value) -> JobState:
+        number = value["reservation"]
+        job = self.jobs.get(number) if type(number) is int else None
+        if job is None:
+            raise LedgerInvalid(f"reservation={number!r:.40}: no such reservation stands before")
+        return job
+
+    def _move(self, value: Value, before: str, after: str) -> JobState:
+        job = self._job(value)
+        if job.state != before:
+            raise LedgerInvalid(f"job {value['reservation']}: is {job.state}, must be {before} to be {after}")
+        job.state = after
+        return job
+
+    # Kind -> fields besides `type` and `time`, and who judges it. The auditor's own table, apart from the writer's.
+    _READERS: ClassVar[dict[str, tuple[str, Callable[[Replay, int, Value], None]]]] = {
+        "genesis": ("format origin issuer log", _genesis),
+        "dataset-registered": (
+            "dataset uuid family relation budget filter unit records schema commitment",
+            _dataset,
+        ),
+        "person-total": ("dataset family budget filter", lambda self, seq, value: person_total(self.books, seq, value)),
+        "dataset-joined": (
+            "dataset uuid families relation unit records schema commitment",
+            _dataset,
+        ),
+        "dataset-appended": ("dataset block commitment records by", lambda self, *entry: self.books.appended(*entry)),
+        "blocks-dropped": (
+            "dataset upto reason by",
+            lambda self, seq, value: self.books.blocks.dropped_rows(value, self.books.datasets),
+        ),
+        "budget-changed": (
+            "family budget filter largest after reason by",
+            lambda self, seq, value: self.books.budget_changed(seq, value),
+        ),
+        "quota-set": ("family analyst share reason by", lambda self, seq, value: self.books.quota_set(seq, value)),
+        "reserved": (
+            "dataset learner parameters model epsilon delta unit plan price claim request idempotency_key by after",
+            _reserved,
+        ),
+        "started": ("reservation after", _started),
+        "resumed": ("reservation times", _resumed),
+        "committed": ("reservation released", _committed),
+        "burned": ("reservation reason", _burned),
+        "released": ("reservation after", _released),
+        "issued": ("reservation statement model name", _issued),
+        "derived": ("base reservation statement model name reason by", _derived),
+        "evaluated": ("reservation statement model name", _evaluated),
+        "profiled": ("reservation statement dataset", _profiled),
+        "model-promoted": ("name version issued reason by", _placed),
+        "model-retired": ("name version issued reason by", _placed),
+        "model-restored": ("name version issued reason by", _placed),
+        "token-created": ("name scopes hash principal", lambda self, seq, value: self.access.token_created(seq, value)),
+        "token-revoked": ("name hash created", lambda self, seq, value: self.access.token_revoked(seq, value)),
+        "grant-added": (
+            "principal scope on expires by",
+            lambda self, seq, value: self.access.grant_added(seq, value, self.books),
+        ),
+        "grant-revoked": ("grant reason by", lambda self, seq, value: self.access.grant_revoked(seq, value)),
+        "key-added": ("role keyid pem reason by", lambda self, seq, value: self.keys.added(seq, value)),
+        "key-retired": ("role keyid reason by", lambda self, seq, value: self.keys.retired(seq, value)),
+        "key-compromised": ("role keyid after reason by", lambda self, seq, value: self.keys.compromised(seq, value)),
+        "campaign-opened": (
+            "reservation definition",
+            lambda self, seq, value: self.campaigns.opened(value, self._job(value).state),
+        ),
+        "campaign-closed": (
+            "reservation definition reports",
+            lambda self, seq, value: self.campaigns.closed(value, self._job(value).state),
+        ),
+        "campaign-round": (
+            "reservation definition round reports ensemble",
+            lambda self, seq, value: self.campaigns.ended(value),
+        ),
+        "repaired": (
+            "dataset analyst jobs entries after reason by",
+            lambda self, seq, value: self.repairs.judge(self.books, seq, value),
+        ),
+        "rows-compared": ("door dataset concerns by", _rows_compared),
+        "campaign-answered": (
+            "reservation definition aggregator answer",
+            lambda self, seq, value: self.campaigns.summed(value, self._job(value).state),
+        ),
+        "revoked": ("issued reason by", lambda self, seq, value: self.keys.revoked(seq, value, self.issued)),
+    }
+    _FIELDS: ClassVar = {kind: frozenset(("type", "time", *names.split())) for kind, (names, _) in _READERS.items()}
+    _OPTIONAL: ClassVar = {
+        "token-created": frozenset({"limits"}),
+        "dataset-registered": frozenset(
+            {"new_people", "family_name", "targets", "holdout", "cells", "person", "query", "refined", "ids"}
+        ),
+        "dataset-joined": frozenset({"targets", "cells", "query", "refined", "ids"}),
+        "dataset-appended": frozenset({"period", "new_rows", "query", "ids", "each_block"}),
+        "person-total": frozenset({"carried", "largest", "reason", "by"}),
+        "reserved": frozenset(
+            {"target", "whole", "promote", "bound", "evaluates", "against", "part", "profile"}
+            | {"blocks", "window", "labels"}
+        ),
+        "resumed": frozenset({"window"}),
+        "model-promoted": frozenset({"replaces", "worth"}),
+        "rows-compared": frozenset({"data"}),
+    }

@@ -1,0 +1,149 @@
+"""Tokens and grants as the entries leave them: who may do what. For the audit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Any
+
+from dpserve_verify.audit.judge import Value, require_hex
+from dpserve_verify.audit.replay_budget import Books
+from dpserve_verify.audit.replay_keys import require_reasons
+from dpserve_verify.errors import LedgerInvalid
+from dpserve_verify.privacy.budget import check_name
+from dpserve_verify.privacy.soundness import require
+
+MOST_REQUESTS = 10**9
+MOST_PRINCIPAL = 200
+SCOPES = ["predict", "train", "evaluate", "promote", "audit", "steward", "admin"]
+TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
+
+
+@dataclass(slots=True)
+class TokenState:
+    """A token as its entries leave it. `principal`: whom it acts for."""
+
+    seq: int
+    name: str
+    scopes: str
+    principal: str
+    revoked: int | None = None
+
+
+@dataclass(slots=True)
+class GrantState:
+    """A grant as its entries leave it. `kind`: everything, family, dataset or model; `name`: of it."""
+
+    principal: str
+    scope: str
+    kind: str
+    name: str
+    expires: str | None
+    revoked: int | None = None
+
+
+@dataclass
+class Rights:
+    """`tokens` by their hash, `grants` by the index of their entry."""
+
+    tokens: dict[str, TokenState] = field(default_factory=dict)
+    grants: dict[int, GrantState] = field(default_factory=dict)
+    _named: dict[str, int] = field(default_factory=dict)
+
+    def holds(
+        self,
+        index: Any,
+        principal: str,
+        scope: str,
+        time: str,
+        *,
+        model: str | None = None,
+        dataset: str | None = None,
+        families: Collection[str] = (),
+    ) -> bool:
+        """Whether the entry at `index` gives a principal this scope, or admin, at `time` on the model or dataset named,
+        or on everything; `families`: the names of the dataset's, of which a grant on one covers it alone.
+        """
+        token = next((each for each in self.tokens.values() if each.seq == index), None)
+        if token is not None:
+            held = set(token.scopes.split(",")) & {scope, "admin"}
+            return token.principal == principal and bool(held) and token.revoked is None
+        grant = self.grants.get(index) if type(index) is int else None
+        if grant is None or grant.principal != principal or grant.scope not in (scope, "admin"):
+            return False
+        on = (grant.kind, grant.name)
+        covers = on in (("everything", ""), ("model", model), ("dataset", dataset))
+        covers = covers or (grant.kind == "family" and set(families) == {grant.name})
+        return covers and grant.revoked is None and (grant.expires is None or time < grant.expires)
+
+    def may_promote(self, principal: str, model: str, time: str) -> bool:
+        """By any token or grant of theirs. A principal that no token acts for and no grant names sits at the home, and
+        holds its keys."""
+        tokens = (each.seq for each in self.tokens.values() if each.principal == principal)
+        known = [*tokens, *(index for index, each in self.grants.items() if each.principal == principal)]
+        return not known or any(self.holds(index, principal, "promote", time, model=model) for index in known)
+
+    def token_created(self, seq: int, value: Value) -> None:
+        """`token-created`: a secret that acts for a principal, and what it may do to everything."""
+        name = check_name("name", value["name"])
+        require_hex(value, "hash")
+        require(value["hash"] not in self.tokens, f"token={value['hash']}: came before")
+        scopes = [scope for scope in SCOPES if scope in value["scopes"]]
+        require(value["scopes"] == scopes, f"scopes: must be some of {SCOPES}, in this order")
+        principal = _principal(value["principal"])
+        if "limits" in value:
+            limits = value["limits"]
+            if not (isinstance(limits, dict) and limits and limits.keys() <= {"per_second", "per_day"}):
+                raise LedgerInvalid("limits: must be per_second, per_day or both")
+            for span, most in limits.items():
+                sound = type(most) is int and 1 <= most <= MOST_REQUESTS
+                require(sound, f"limits: {span} must be in 1..{MOST_REQUESTS}")
+        require(name not in self._named, f"name={name}: is in use, see entry {self._named.get(name)}")
+        self._named[name] = seq
+        self.tokens[value["hash"]] = TokenState(seq, name, ",".join(scopes), principal)
+
+    def token_revoked(self, seq: int, value: Value) -> None:
+        """`token-revoked`: one that was good is so no more."""
+        token = self.tokens.get(value["hash"])
+        good = token is not None and token.name == value["name"] and token.revoked is None
+        require(good, f"name={value['name']!r:.80}: no such token is good")
+        same = value["created"] == self.tokens[value["hash"]].seq
+        require(same, f"created: must be {self.tokens[value['hash']].seq}")
+        self.tokens[value["hash"]].revoked = seq
+        del self._named[value["name"]]
+
+    def grant_added(self, seq: int, value: Value, books: Books) -> None:
+        """`grant-added`: a principal may do something to everything, or to what stands before; a model may come."""
+        principal, on, expires = _principal(value["principal"]), value["on"], value["expires"]
+        require(value["scope"] in SCOPES, f"scope={value['scope']!r:.40}: must be one of {SCOPES}")
+        require(expires is None or TIME.fullmatch(expires) is not None, "expires: must be like 2026-01-31T23:59:59Z")
+        require(isinstance(value["by"], str) and 1 <= len(value["by"]) <= 200, "by: must be 1 to 200 characters")
+        sound = on == "everything" or (
+            isinstance(on, dict) and len(on) == 1 and all(isinstance(name, str) for name in on.values())
+        )
+        require(sound, "on: must be everything, or one family, dataset or model")
+        kind, name = ("everything", "") if on == "everything" else next(iter(on.items()))
+        if kind == "dataset":
+            books.dataset(name)
+        elif kind == "family":
+            require(books.has_family(name), f"family={name:.80}: was never founded")
+        elif kind != "everything":
+            require(kind == "model", "on: must be everything, or one family, dataset or model")
+            check_name("model", name)
+        self.grants[seq] = GrantState(principal, value["scope"], kind, name, expires)
+
+    def grant_revoked(self, seq: int, value: Value) -> None:
+        """`grant-revoked`: one that held does so no more, and it says why."""
+        require_reasons(value)
+        number = value["grant"]
+        grant = self.grants.get(number) if type(number) is int else None
+        if grant is None or grant.revoked is not None:
+            raise LedgerInvalid(f"grant={number!r:.40}: no such grant stands before, or it was revoked")
+        grant.revoked = seq
+
+
+def _principal(value: Any) -> str:
+    sound = isinstance(value, str) and 1 <= len(value) <= MOST_PRINCIPAL and value.isprintable() and value != "*"
+    require(sound and value == value.strip(), f"principal={value!r:.80}: must be one line, and not everybody")
+    return str(value)

@@ -1,0 +1,171 @@
+"""Datasets that grow, as the entries leave them: their blocks, and which of them a reservation's words mean. Judged
+apart from the code that wrote them.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Any
+from uuid import UUID, uuid5
+
+from dpserve_verify.audit.judge import Value, require_hex
+from dpserve_verify.privacy.soundness import require
+
+MOST = 99_999
+_WORDS = re.compile(
+    r"(?P<all>all)|last:(?P<last>[1-9]\d{0,4})|(?P<one>[1-9]\d{0,4})(?:-(?P<end>[1-9]\d{0,4}))?", re.ASCII
+)
+
+
+@dataclass(frozen=True)
+class BlockState:
+    """A block that was appended. `own`, `held`: its accounts, that of the units that are kept aside where some are."""
+
+    seq: int
+    commitment: str
+    records: int
+    period: dict[str, str] | None
+    own: str
+    held: str | None
+
+
+@dataclass
+class Grown:
+    """The blocks of a dataset behind the first, and how many, from the first on, have no rows any more."""
+
+    blocks: list[BlockState] = field(default_factory=list)
+    dropped: int = 0
+
+    @property
+    def last(self) -> int:
+        """How many blocks it has."""
+        return 1 + len(self.blocks)
+
+
+@dataclass
+class Blocks:
+    """By dataset, what became of it; one that never grew is not among them."""
+
+    known: dict[str, Grown] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def check_people(self, value: Value, bounded: bool | None) -> None:
+        """Judge what is said of people who may stand in other blocks as well. `bounded`: whether one of them has a
+        total over all blocks; None: no column names them.
+        """
+        if "each_block" in value:
+            reason = value["each_block"]
+            require(bounded is False, "each_block: stands where people are named and have no total over all blocks")
+            require(reason.keys() == {"reason", "by"}, "each_block: must be a reason and who gave it")
+            require(
+                all(isinstance(text, str) and text.strip() for text in reason.values()), "each_block: needs a reason"
+            )
+            note = f"{reason['by']} gave the same people a budget of their own in it; reason: {reason['reason']}"
+            self.notes.append(f"dataset {value['dataset']}, block {value['block']}: {note}")
+        elif bounded is False and value["dataset"] not in self.known:
+            name = value["dataset"]
+            self.notes.append(f"dataset {name}: the same people have a budget in each block; no reason is given")
+
+    def appended(self, seq: int, value: Value, family: str, parted: bool, bounded: bool | None) -> BlockState:
+        """Judge `dataset-appended`: one more, whose accounts are named by the family's and its number."""
+        grown = self.known.get(value["dataset"], Grown())
+        require(value["block"] == grown.last + 1 <= MOST, f"block={value['block']!r:.40}: must be {grown.last + 1}")
+        require_hex(value, "commitment")
+        require(type(value["records"]) is int and value["records"] >= 1, "records: must be an integer from 1")
+        require(isinstance(value["by"], str) and bool(value["by"]), "by: must be a string")
+        judge_query(value)
+        new = value.get("new_rows")
+        require(new is None or new.keys() == {"reason", "by"}, "new_rows: must be a reason and who gave it")
+        self.check_people(value, bounded)
+        period = value.get("period")
+        if period is not None:
+            since, until = _days(period)
+            others = [_days(each.period) for each in grown.blocks if each.period is not None]
+            require(all(until < first or last < since for first, last in others), "period: has days of another block")
+        own = str(uuid5(UUID(family), f"block-{value['block']}"))
+        held = str(uuid5(UUID(own), "holdout")) if parted else None
+        state = BlockState(seq, value["commitment"], value["records"], period, own, held)
+        self.known.setdefault(value["dataset"], grown).blocks.append(state)
+        return state
+
+    def dropped_rows(self, value: Value, datasets: Any) -> None:
+        """`blocks-dropped`: the rows of the oldest are deleted; no reservation names them after that."""
+        name, upto = value["dataset"], value["upto"]
+        require(name in datasets, f"dataset={name!r:.80}: was never registered")
+        grown = self.known.setdefault(name, Grown())
+        require(
+            type(upto) is int and grown.dropped < upto <= grown.last, f"upto={upto!r:.40}: must be a block with rows"
+        )
+        grown.dropped = upto
+
+    def window(self, value: Value) -> tuple[int, int] | None:
+        """The first and the last block that a reservation's words mean, which it must state; None where it has none."""
+        if "blocks" not in value:
+            require("window" not in value, "window: stands beside the words that it is the meaning of")
+            require(value["dataset"] not in self.known, "blocks: must stand where the dataset has grown")
+            return None
+        grown = self.known.get(value["dataset"], Grown())
+        words = _WORDS.fullmatch(value["blocks"])
+        if words is None:
+            require(False, f"blocks={value['blocks']!r:.40}: must be all, last:12, 3-7 or 4")
+            return None
+        if words["one"]:
+            first, last = int(words["one"]), int(words["end"] or words["one"])
+        else:
+            first = grown.dropped + 1 if words["all"] else max(grown.dropped, grown.last - int(words["last"])) + 1
+            last = grown.last
+        require(grown.dropped < first <= last <= grown.last, f"blocks={value['blocks']}: are not there")
+        require(
+            value.get("window") == [first, last],
+            f"window: must be {[first, last]}, which blocks={value['blocks']} means",
+        )
+        return first, last
+
+    def of(
+        self, name: str, window: tuple[int, int], first: tuple[str, ...], records: int, aside: bool
+    ) -> tuple[tuple[str, ...], int]:
+        """The accounts of a window, and its public count: with `first` and `records`, those of the first block."""
+        own, count = (list(first), records) if window[0] == 1 else ([], 0)
+        for block in self.known.get(name, Grown()).blocks[max(0, window[0] - 2) : window[1] - 1]:
+            own.append((block.held or "") if aside else block.own)
+            count += block.records
+        return tuple(own), count
+
+
+def judge_query(value: Value) -> None:
+    """LedgerInvalid unless an entry names no query, or one by its digest, with a reason and who gave it or neither."""
+    if "query" not in value:
+        return
+    query = value["query"]
+    fine = isinstance(query, dict) and query.keys() in ({"sha256"}, {"sha256", "reason", "by"})
+    require(fine and all(isinstance(each, str) for each in query.values()), "query: must be a digest, or with a reason")
+    require_hex(query, "sha256")
+    words = (query[name] for name in query if name != "sha256")
+    require(
+        all(0 < len(each) <= 200 and each.isprintable() for each in words), "query: reason, by: 1 to 200 characters"
+    )
+
+
+def _days(period: dict[str, str]) -> tuple[date, date]:
+    require(
+        period.keys() == {"column", "since", "until"} and isinstance(period["column"], str), "period: must have days"
+    )
+    since, until = date.fromisoformat(period["since"]), date.fromisoformat(period["until"])
+    spelled = {"since": since.isoformat(), "until": until.isoformat()}
+    require(since <= until and period == period | spelled, "period: must begin before it ends")
+    return since, until
+
+
+def one_line_for_same(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Of blocks that stand alike one line: the first names the others."""
+    found, known = list[dict[str, Any]](), dict[str, dict[str, Any]]()
+    for line in lines:
+        rest = str({name: value for name, value in line.items() if name != "family"})
+        if rest in known:
+            known[rest].setdefault("also", []).append(line["family"])
+        else:
+            known[rest] = dict(line)
+            found.append(known[rest])
+    return found

@@ -1,0 +1,404 @@
+"""The budgets as the entries leave them: families, their datasets, quotas, and who used how much. For the audit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from math import floor
+from typing import Any
+from uuid import UUID, uuid5
+
+from dpserve_verify.audit.judge import Account, Value, judge_filter, read_budget, require_hex, spelt
+from dpserve_verify.audit.replay_blocks import Blocks, judge_query, one_line_for_same
+from dpserve_verify.errors import LedgerInvalid
+from dpserve_verify.formats.canonical import decimal_string, parse_decimal
+from dpserve_verify.privacy.budget import NANO, Budget, Relation, check_name, from_nano, nano, parse_relation
+from dpserve_verify.privacy.filter import Filter
+from dpserve_verify.privacy.second_opinion import to_epsilon
+from dpserve_verify.privacy.soundness import Figures, require
+
+EVERYBODY = "*"
+_UNIT = {"name", "column", "contributions"}
+_OWNER = {"name": "owner", "column": None, "contributions": 1}
+
+
+class SumsDiffer(LedgerInvalid):
+    """The sums that an entry states are not what the entries before it give."""
+
+
+@dataclass(slots=True)
+class FamilyState:
+    """A family as its entries leave it. `criteria`: (order, cap in nano-units). `analysts`: what each has used.
+    `largest`: total epsilon ever in force; `whole`: the job that took the whole total, and its claim; `family`: of a
+    block's account, whose total and quotas it has; `aside`: it is of units that are kept aside; `person`: of one person
+    over all blocks, with a total of its own.
+    """
+
+    seq: int
+    relation: Relation
+    unit: str
+    design: Filter
+    criteria: tuple[tuple[Decimal, int], ...]
+    used: Figures
+    reserved: Figures
+    largest: Decimal
+    changed: int | None = None
+    whole: tuple[int, Decimal] | None = None
+    quotas: dict[str, Decimal] = field(default_factory=dict)
+    analysts: dict[str, Figures] = field(default_factory=dict)
+    family: str | None = None
+    aside: bool = False
+    person: bool = False
+
+    @property
+    def budget(self) -> Budget:
+        """The total (epsilon, delta) that its newest entry gives it."""
+        return self.design.budget
+
+    def nothing(self) -> Figures:
+        """A price of zero, with a figure for each of the family's criteria."""
+        return Figures(0, 0, (0,) * len(self.criteria))
+
+    def stored(self, figures: Figures) -> dict[str, Any]:
+        """A price as rows and entries spell it."""
+        orders = (order for order, _ in self.criteria)
+        rdp = {decimal_string(order): spelt(figure) for order, figure in zip(orders, figures.rdp, strict=True)}
+        return {"pure": spelt(figures.pure), "unbounded": figures.unbounded, "rdp": rdp}
+
+    def sums(self) -> dict[str, Any]:
+        """What it has used, and the job that took the whole, as its row spells it."""
+        return self.stored(self.used) | ({"whole": self.whole[0]} if self.whole else {})
+
+    def within(self, used: Figures) -> bool:
+        """Whether the total in force admits these sums."""
+        return _within(used, nano(self.budget.epsilon), [cap for _, cap in self.criteria])
+
+    def require_room(self, by: str) -> None:
+        """Not closed, within the total, and within the quota of who asks. Shares scale caps, rounded down."""
+        if self.whole is not None:
+            raise LedgerInvalid(f"admission: the family was closed by job {self.whole[0]}, which took the whole total")
+        require(self.within(self.used), f"admission: the family's budget {self.budget.epsilon} is exceeded")
+        total = nano(self.budget.epsilon)
+        share = self.quotas.get(by, self.quotas.get(EVERYBODY))
+        if share is not None:
+            part = max(1, floor(total * share)), [floor(cap * share) for _, cap in self.criteria]
+            require(_within(self.analysts[by], *part), f"admission: the quota {share} of {by:.80} is exceeded")
+
+
+def _within(used: Figures, pure: int, caps: Sequence[int]) -> bool:
+    pure_fits = not used.unbounded and used.pure <= pure
+    return pure_fits or any(figure <= cap for figure, cap in zip(used.rdp, caps, strict=True))
+
+
+@dataclass(slots=True)
+class DatasetState:
+    """A dataset as its entry leaves it. `orders`: all that one of its families adds up, which a price must state; they
+    stay whatever becomes of the budgets. `targets`: where it has several, what a job may be about. `remote`: the rows
+    stay with owners, who are the units and report; `shared`: in shares, to two aggregators. `held`: the accounts of the
+    units that its families keep aside, beside those of the others, `families`; empty where none are. `promised`: the
+    total for one person over all blocks, whose accounts, for either part, are `people`.
+    """
+
+    seq: int
+    uuid: str
+    families: tuple[str, ...]
+    orders: tuple[Decimal, ...]
+    records: int
+    commitment: str
+    targets: tuple[str, ...] = ()
+    remote: bool = False
+    shared: bool = False
+    held: tuple[str, ...] = ()
+    promised: Budget | None = None
+    people: tuple[str, ...] = ()
+
+
+@dataclass
+class Books:
+    """Families and datasets by identity and name. `held`: of a family that keeps units aside, their account, which
+    stands among the families: parallel composition, docs/privacy/parts.md.
+    """
+
+    families: dict[str, FamilyState] = field(default_factory=dict)
+    datasets: dict[str, DatasetState] = field(default_factory=dict)
+    held: dict[str, str] = field(default_factory=dict)
+    blocks: Blocks = field(default_factory=Blocks)
+    _once: set[str] = field(default_factory=set)
+    _names: set[str] = field(default_factory=set)
+
+    def registered(self, seq: int, value: Value) -> None:
+        """`dataset-registered`: a dataset that founds a family with its total."""
+        relation, unit = self._rows(value)
+        budget = read_budget(value["budget"])
+        budget.check_delta(value["records"])
+        criteria = judge_filter(budget, value["filter"])
+        require(value["family"] == value["uuid"], "family: must be the dataset's own")
+        if "new_people" in value:
+            require(value["new_people"].keys() == {"reason", "by"}, "new_people: must be a reason and who gave it")
+            _words(value["new_people"], "reason", "by")
+        called = check_name("family", value.get("family_name", value["dataset"]))
+        require("family_name" not in value or called != value["dataset"], "family_name: is the dataset's, and needless")
+        require(called not in self._names, f"family={called}: is another family's name")
+        self._names.add(called)
+        nothing = Figures(0, 0, (0,) * len(criteria))
+        state = FamilyState(seq, relation, unit, Filter.design(budget), criteria, nothing, nothing, budget.epsilon)
+        self.families[value["uuid"]] = state
+        if "holdout" in value:
+            share = parse_decimal(value["holdout"])
+            require(0 < share < 1 and decimal_string(share) == value["holdout"], "holdout: must be above 0 and below 1")
+            require(relation is Relation.ADD_REMOVE, "holdout: needs add-remove")
+            account = str(uuid5(UUID(value["uuid"]), "holdout"))
+            self.held[value["uuid"]] = account
+            self.families[account] = replace(state, quotas={}, analysts={}, aside=True)
+        self._enter(seq, value, (value["uuid"],))
+
+    def joined(self, seq: int, value: Value) -> None:
+        """`dataset-joined`: further rows about the people of families that stand before."""
+        relation, unit = self._rows(value)
+        known = value["families"]
+        require(isinstance(known, list) and bool(known) and len(set(known)) == len(known), "families: must be distinct")
+        parted = [identity for identity in known if identity in self.held]
+        require(not parted or len(known) == 1, "families: one keeps units aside by a key of its own")
+        bounded = (len(known) == 1 and not parted) or value["unit"]["column"] is not None
+        require(bounded, "unit: rows of several families need the column that names the person in all of them")
+        for identity in known:
+            family = self.family(identity)
+            family.budget.check_delta(value["records"])
+            require(relation is family.relation is Relation.ADD_REMOVE, "relation: families need add-remove")
+            founded = {name: each for name, each in self.datasets.items() if each.uuid == identity}
+            grows = any(name in self.blocks.known or each.promised for name, each in founded.items())
+            require(not grows, "families: one grows by blocks, and nobody joins it")
+            require(unit == family.unit, f"unit: must be the family's, {family.unit}")
+        self._enter(seq, value, tuple(known))
+
+    def _rows(self, value: Value) -> tuple[Relation, str]:
+        name, unit = check_name("dataset", value["dataset"]), value["unit"]
+        known = self.datasets.get(name)
+        require(known is None, f"dataset={name}: was registered before, as entry {known and known.seq}")
+        for what in ("uuid", "commitment"):
+            require(isinstance(value[what], str) and bool(value[what]), f"{what}: must be a string")
+            require(value[what] not in self._once, f"{what}={value[what]:.80}: came before")
+        require(set(unit) == _UNIT and isinstance(unit["name"], str), f"unit: must have {sorted(_UNIT)}")
+        many, relation = unit["contributions"], parse_relation(value["relation"])
+        require(type(many) is int and many >= 1, "unit: contributions must be an integer from 1")
+        require(many == 1 or relation is Relation.ADD_REMOVE, "unit: more than one contribution needs add-remove")
+        require_hex(value, "schema", "commitment")
+        if "targets" in value:
+            targets = value["targets"]
+            named = isinstance(targets, list) and all(
+                isinstance(each, str) and 0 < len(each) <= 200 for each in targets
+            )
+            require(named and len(set(targets)) == len(targets) > 1, "targets: must be two or more names, each once")
+        require(value.get("cells", True) is True, "cells: must be true, or left out")
+        judge_query(value)
+        require(type(value["records"]) is int and value["records"] >= 1, "records: must be an integer from 1")
+        return relation, unit["name"]
+
+    def _enter(self, seq: int, value: Value, families: tuple[str, ...]) -> None:
+        self._once |= {value["uuid"], value["commitment"]}
+        orders = {order for identity in families for order, _ in self.families[identity].criteria}
+        who = (value["uuid"], families, tuple(sorted(orders)))
+        remote = value["unit"] == _OWNER
+        shared = remote and value["relation"] == Relation.ADD_REMOVE
+        pure = not any(self.family(identity).budget.delta for identity in families)
+        require(not remote or pure != shared, "relation: owners need replace-one for reports, add-remove for shares")
+        about = (value["records"], value["commitment"], tuple(value.get("targets", ())))
+        held = tuple(self.held[identity] for identity in families if identity in self.held)
+        person = read_budget(value["person"]) if "person" in value else None
+        self.datasets[value["dataset"]] = DatasetState(seq, *who, *about, remote, shared, held, person)
+
+    def appended(self, seq: int, value: Value) -> None:
+        """`dataset-appended`: rows of units who are in this block, with an account of the family's total."""
+        name = value["dataset"]
+        require(name in self.datasets, f"dataset={name!r:.80}: was never registered")
+        dataset = self.datasets[name]
+        alone = [other for other, each in self.datasets.items() if set(each.families) & set(dataset.families)] == [name]
+        require(alone and dataset.families == (dataset.uuid,), "dataset: must be the one of the family that it founded")
+        family = self.family(dataset.uuid)
+        require(family.relation is Relation.ADD_REMOVE and not dataset.remote, "dataset: cannot grow")
+        require(value["commitment"] not in self._once, f"commitment={value['commitment']:.80}: came before")
+        bounded = bool(dataset.people) if family.unit == "person" else None
+        block = self.blocks.appended(seq, value, dataset.uuid, bool(dataset.held), bounded)
+        family.budget.check_delta(value["records"])
+        self._once.add(value["commitment"])
+        nothing = family.nothing()
+        own = replace(
+            family, seq=seq, used=nothing, reserved=nothing, changed=None, whole=None, analysts={}, family=dataset.uuid
+        )
+        self.families[block.own] = own
+        if block.held is not None:
+            self.families[block.held] = replace(own, analysts={}, aside=True)
+
+    def budget_changed(self, seq: int, value: Value) -> None:
+        """`budget-changed`: another total at the same delta, orders and weights; what was spent stays."""
+        family, budget = self.family(value["family"]), read_budget(value["budget"])
+        _words(value, "reason", "by")
+        require(budget.delta == family.budget.delta, "budget: delta must stay as it was")
+        design = family.design.with_total(budget.epsilon)
+        require(value["filter"] == design.to_json(), "filter: is not the one that the budget gives")
+        for line in design.criteria:
+            order, delta = float(line.order), float(budget.delta * line.weight)
+            sound = line.cap == 0 or to_epsilon(order, line.cap / NANO, delta) <= float(budget.epsilon)
+            require(sound, f"filter: the cap at order {line.order} exceeds the budget")
+        largest = max(family.largest, budget.epsilon)
+        require(value["largest"] == decimal_string(largest), f"largest: must be {largest}")
+        of_blocks = [each for each in self.families.values() if each.family == value["family"] and not each.person]
+        for each in (*self.accounts_of(value["family"]), *of_blocks):
+            each.design, each.largest = design, largest
+            each.changed = seq if each.family is None else None  # a block's total is that of its family
+            each.criteria = tuple((line.order, line.cap) for line in design.criteria)
+        self.judge_after(value, filter(None, (value["family"], self.held.get(value["family"]))))
+
+    def judge_after(
+        self, value: Value, accounts: Iterable[str], by: str | None = None, window: tuple[int, int] | None = None
+    ) -> None:
+        """Check that what an entry says of accounts after it is what they have used, what of it has not begun, and what
+        was used `by` whom it charges. Of a `window` of blocks those that stand alike have one line. SumsDiffer.
+        """
+        lines: list[dict[str, Any]] = []
+        for identity in accounts:
+            each = self.families[identity]
+            line: dict[str, Any] = {"family": each.seq, "changed": each.changed, "used": each.sums()}
+            line |= {"reserved": each.stored(each.reserved)}
+            line |= ({"part": "holdout"} if each.aside else {}) | ({"person": True} if each.person else {})
+            line |= {} if by is None else {"analyst": {"name": by, "used": each.stored(each.analysts[by])}}
+            lines.append(line)
+        lines = lines if window is None else one_line_for_same(lines)
+        if value["after"] != lines:
+            raise SumsDiffer(f"after: is not what the entries before it give, {lines}")
+
+    def quota_set(self, seq: int, value: Value) -> None:
+        """`quota-set`: how much of a family's budget one analyst may use, or everybody else."""
+        share = parse_decimal(value["share"])
+        self.family(value["family"])
+        _words(value, "analyst", "reason", "by")
+        require(0 < share <= 1, f"share={share}: must be above 0 and at most 1")
+        require(decimal_string(share) == value["share"], "share: must be in its one spelling")
+        for each in self.accounts_of(value["family"]):
+            each.quotas[value["analyst"]] = share
+            each.analysts.setdefault(value["analyst"], each.nothing())
+
+    def family(self, identity: Any) -> FamilyState:
+        """The family of this identity. LedgerInvalid where no entry founded one."""
+        found = self.families.get(identity)
+        own = found is not None and not found.aside and found.family is None
+        require(own, f"family={identity!r:.80}: was never founded")
+        return self.families[identity]
+
+    def accounts_of(self, identity: str) -> list[FamilyState]:
+        """The family's account, and that of the units it keeps aside."""
+        return [self.families[each] for each in (identity, self.held.get(identity)) if each is not None]
+
+    def has_family(self, name: str) -> bool:
+        """Whether an entry founded a family of this name."""
+        return name in self._names
+
+    def dataset(self, name: Any, part: Any = None, window: tuple[int, int] | None = None) -> DatasetState:
+        """The dataset of this name, with the accounts of a part, and of a window of its blocks. LedgerInvalid where no
+        entry registered one, or where it has no such part.
+        """
+        require(name in self.datasets, f"dataset={name!r:.80}: was never registered")
+        found = self.datasets[name]
+        has = part is None or (part == "holdout" and bool(found.held))
+        require(has, f"part={part!r:.40}: the dataset has no such part")
+        families, records = found.families if part is None else found.held, found.records
+        require(found.promised is None or bool(found.people), "person-total: must follow the dataset's entry")
+        if window is not None:
+            families, records = self.blocks.of(name, window, families, records, part is not None)
+        if part is None and window is None and not found.people:
+            return found
+        return replace(found, families=(*families, *found.people[part is not None :][:1]), records=records)
+
+    def of(self, dataset: DatasetState) -> list[FamilyState]:
+        """The families whose budgets a job on this dataset is charged to."""
+        return [self.families[identity] for identity in dataset.families]
+
+    def accounts(
+        self, name: str, part: str | None = None, window: tuple[int, int] | None = None
+    ) -> tuple[Account, ...]:
+        """Where the budgets stand that jobs on this part of the dataset are charged to. What the sums come to is by the
+        definitions: each figure at its own share of delta.
+        """
+        accounts = []
+        for identity in self.dataset(name, part, window).families:
+            family = self.families[identity]
+            used, total = family.used, family.budget
+            rdp = tuple((order, figure) for (order, _), figure in zip(family.criteria, used.rdp, strict=True))
+            epsilons = [] if used.unbounded else [from_nano(used.pure)]
+            epsilons += [total.epsilon] if family.within(used) else []
+            for line, figure in zip(family.design.criteria, used.rdp, strict=True):
+                epsilon = to_epsilon(float(line.order), figure / NANO, float(total.delta * line.weight))
+                epsilons.append(Decimal(max(0.0, epsilon)))
+            epsilons = epsilons if family.whole is None else [family.whole[1]]
+            who = family.family or identity, total, family.largest
+            accounts.append(Account(*who, used, rdp, min(epsilons), family.whole is not None, family.person))
+        return tuple(accounts)
+
+    def reserve(
+        self,
+        dataset: DatasetState,
+        by: str,
+        costs: Iterable[Figures],
+        whole: tuple[int, Decimal, Decimal] | None = None,
+    ) -> None:
+        """Charge each family, and who asks; nobody may be over what they have. `whole`: the job and its claim, of one
+        that takes the whole of every total, which it may only where it would not fit else.
+        """
+        fits = True
+        for family, cost in zip(self.of(dataset), costs, strict=True):
+            taken = None if family.person else whole
+            if taken is not None:
+                require(family.sums() == family.stored(family.nothing()), "whole: the family must be untouched")
+                small = taken[1] <= family.budget.epsilon and taken[2] <= family.budget.delta
+                require(small, f"whole: epsilon {taken[1]} is above the family's total {family.budget.epsilon}")
+                share = family.quotas.get(by, family.quotas.get(EVERYBODY))
+                require(share in (None, 1), f"whole: the quota {share} of {by:.80} is exceeded")
+            family.used, family.reserved = family.used.plus(cost), family.reserved.plus(cost)
+            family.analysts[by] = family.analysts.get(by, family.nothing()).plus(cost)
+            if taken is None:
+                family.require_room(by)
+            else:
+                fits, family.whole = fits and family.within(family.used), taken[:2]
+        require(whole is None or not fits, "whole: the job fits beside others")
+
+    def start(self, dataset: DatasetState, costs: Iterable[Figures]) -> None:
+        """A job has begun: its price is reserved no more, and stays used permanently. It fits into the totals that are
+        now in force, beside the jobs that began before it.
+        """
+        for family, cost in zip(self.of(dataset), costs, strict=True):
+            family.reserved = family.reserved.plus(cost, -1)
+            if family.whole is not None:
+                fits = family.whole[1] <= family.budget.epsilon
+            else:
+                fits = family.within(family.used.plus(family.reserved, -1))
+            require(fits, f"start: the family's budget {family.budget.epsilon}, lowered since, is exceeded")
+
+    def release(self, dataset: DatasetState, by: str, costs: Iterable[Figures]) -> None:
+        """A job was given back before it began: its price is used no more, by its family and by its analyst; and if it
+        had taken the whole, the family is open again.
+        """
+        for family, cost in zip(self.of(dataset), costs, strict=True):
+            family.used, family.reserved = family.used.plus(cost, -1), family.reserved.plus(cost, -1)
+            family.analysts[by], family.whole = family.analysts[by].plus(cost, -1), None
+
+    def split(self, dataset: DatasetState, cost: Figures) -> tuple[Figures, ...]:
+        """A price at all orders, as each family adds it up."""
+        families = self.of(dataset)
+        if len(families) == 1:
+            return (cost,)
+        at = dict(zip(dataset.orders, cost.rdp, strict=True))
+        return tuple(replace(cost, rdp=tuple(at[order] for order, _ in family.criteria)) for family in families)
+
+
+def _words(value: Value, *names: str) -> None:
+    for name in names:
+        text = value[name]
+        require(isinstance(text, str) and 1 <= len(text) <= 200, f"{name}: must be 1 to 200 characters")
+
+
+def costs_of(costs: tuple[Figures, ...], dataset: DatasetState) -> tuple[Figures, ...]:
+    """Return the price of a job in each account that bears it: one that was reserved before there was a total for one
+    person bears it there as well, at the family's orders.
+    """
+    return (*costs, *costs[:1] * (len(dataset.families) - len(costs)))

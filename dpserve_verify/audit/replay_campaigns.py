@@ -1,0 +1,119 @@
+"""Campaigns as the entries leave them: what owners were asked is what was priced, and enough of them answered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from dpserve_verify.audit.judge import Value, require_hex
+from dpserve_verify.audit.replay_budget import DatasetState
+from dpserve_verify.errors import LedgerInvalid
+from dpserve_verify.privacy.soundness import require
+
+_SUM = ("discrete-gaussian", "sum of all owners' statistics", "l2")
+
+
+@dataclass(slots=True)
+class CampaignState:
+    """Of a job on owners' data. `reports`: how many counted, once it is closed. `turns`: in how many owners answer, 0
+    where all are asked at once; `ensembles`: what each that has ended has learnt, and `answered` how many in all.
+    `shared`: owners send shares; `summed`: which of the two aggregators have answered.
+    """
+
+    definition: str
+    owners: int
+    least: int
+    open: bool = False
+    reports: int | None = None
+    turns: int = 0
+    ensembles: list[str] = field(default_factory=list)
+    answered: int = 0
+    shared: bool = False
+    summed: set[int] = field(default_factory=set)
+
+
+@dataclass
+class Campaigns:
+    """By the job's number: every job on data that stays with its owners has one, and no other job has."""
+
+    states: dict[int, CampaignState] = field(default_factory=dict)
+
+    def reserved(self, seq: int, value: Value, dataset: DatasetState) -> None:
+        """A job on owners' data is one report of each, pure, by one of K; or, of shares, one sum with Gaussian noise.
+        It is defined before it is reserved.
+        """
+        plan, asked = value["plan"], value["parameters"]
+        if not dataset.remote:
+            require(all(run["mechanism"] != "one-of-k" for run in plan), "plan: reports are asked of owners alone")
+            return
+        if dataset.shared:
+            summed = [(run["mechanism"], run["purpose"], run["norm"], run["count"]) for run in plan]
+            require(summed == [(*_SUM, 1)], "plan: must be one sum of shares, with discrete Gaussian noise")
+            require_hex(asked, "aggregator_1", "aggregator_2")
+            require(asked["aggregator_1"] != asked["aggregator_2"], "aggregators: must be two")
+        else:
+            ours = [(run["mechanism"], run["count"]) for run in plan]
+            require(ours == [("one-of-k", 1)], "plan: must be one report of each owner, by one-of-k")
+        require_hex(asked, "definition")
+        owners, least = asked["owners"], asked["least"]
+        whole = type(owners) is int and type(least) is int and 1 <= least <= owners <= dataset.records
+        require(whole, "owners: must be as many as least, and no more than the population has")
+        turns = asked.get("turns", 0)
+        require(type(turns) is int and 0 <= turns <= owners, "turns: must be a whole number, no more than owners")
+        self.states[seq] = CampaignState(asked["definition"], owners, least, turns=turns, shared=dataset.shared)
+
+    def opened(self, value: Value, job: str) -> None:
+        """`campaign-opened`: once, and of the definition that was priced. `job`: its state."""
+        state = self._state(value)
+        require(job == "started", f"job {value['reservation']}: is {job}, must have started to be opened")
+        require(not state.open, f"job {value['reservation']}: its campaign was opened before")
+        state.open = True
+
+    def closed(self, value: Value, job: str) -> None:
+        """`campaign-closed`: once, after it was opened; no more reports than owners."""
+        state, reports = self._state(value), value["reports"]
+        require(job == "started", f"job {value['reservation']}: is {job}, must have started to be closed")
+        require(state.open and state.reports is None, f"job {value['reservation']}: has no open campaign to close")
+        whole = type(reports) is int and state.answered <= reports <= state.owners
+        require(whole, f"reports={reports!r:.40}: more than owners, or fewer than the turns had")
+        state.reports = reports
+
+    def ended(self, value: Value) -> None:
+        """`campaign-round`: while it is open, each turn once and in order, of no more owners than are left."""
+        state, turn, reports = self._state(value), value["round"], value["reports"]
+        require(state.open and state.reports is None, f"job {value['reservation']}: has no open campaign")
+        require_hex(value, "ensemble")
+        due = len(state.ensembles) + 1
+        require(type(turn) is int and turn == due <= state.turns, f"round={turn!r:.40}: is not {due} of {state.turns}")
+        whole = type(reports) is int and 1 <= reports <= state.owners - state.answered
+        require(whole, f"reports={reports!r:.40}: must be at least one, and no more than the owners who are left")
+        state.ensembles.append(value["ensemble"])
+        state.answered += reports
+
+    def summed(self, value: Value, job: str) -> None:
+        """`campaign-answered`: by each of two aggregators once, after the campaign was closed. `job`: its state."""
+        state, aggregator = self._state(value), value["aggregator"]
+        require(job == "started", f"job {value['reservation']}: is {job}, must have started to be answered")
+        require(state.shared and state.reports is not None, f"job {value['reservation']}: asks no aggregators now")
+        require_hex(value, "answer")
+        known = type(aggregator) is int and aggregator in (1, 2)
+        require(known, f"aggregator={aggregator!r:.40}: must be 1 or 2")
+        require(aggregator not in state.summed, f"aggregator {aggregator}: has answered twice")
+        state.summed.add(aggregator)
+
+    def require_answered(self, job: int, released: str) -> None:
+        """What owners reported may become a model only where the campaign is closed and as many as said answered; where
+        they did so in turns, the model is what one of these has published.
+        """
+        state = self.states.get(job)
+        if state is not None:
+            enough = state.reports is not None and state.reports >= state.least
+            require(enough, f"job {job}: a model needs {state.least} reports of a closed campaign")
+            known = not state.turns or released in state.ensembles
+            require(known, f"job {job}: its model is none that owners were shown in their turns")
+
+    def _state(self, value: Value) -> CampaignState:
+        state = self.states.get(value["reservation"])
+        if state is None:
+            raise LedgerInvalid(f"job {value['reservation']}: is not of owners' data")
+        require(value["definition"] == state.definition, "definition: is not the one that was reserved")
+        return state

@@ -1,0 +1,199 @@
+"""The keys as the entries give them, judged apart from the code that wrote them: who could sign what, and since when.
+
+It begins with what the reader has pinned: the first keys must be among them. A key that was added later is accepted
+because the log says so under a key that was good until then; where the pinned trust names it, both must agree. A pinned
+file may be older than the ledger, and then it knows less, or newer than a ledger that was exported, and then it knows
+more: it is never overruled by either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from dpserve_verify.errors import DpserveError, LedgerInvalid
+from dpserve_verify.keys.trust import (
+    ROLES,
+    PublicKey,
+    PublicKeys,
+    fingerprint,
+    load_log_pem,
+    load_public_pem,
+)
+from dpserve_verify.privacy.soundness import require
+
+
+@dataclass(slots=True)
+class KeyState:
+    """A key as its entries leave it; what the index's row must say.
+
+    An issuer's speaks for the `issued` entries first <= index < until, a log's for checkpoints first <= size < until.
+    """
+
+    role: str
+    pem: str
+    added: int
+    first: int
+    until: int | None = None
+    ended: str | None = None
+
+    @property
+    def good(self) -> bool:
+        """Whether the key may still sign."""
+        return self.until is None
+
+    def holds(self, number: int) -> bool:
+        """Whether it speaks for this number: of an entry for an issuer's key, of a tree's size for a log's."""
+        return self.first <= number and (self.until is None or number < self.until)
+
+
+@dataclass
+class KeyRing:
+    """Reads the entries about keys in order. `keys`: every key by keyid, in the order they were added; `revocations`:
+    the index of the `revoked` entry by that of the `issued` one. Raises LedgerInvalid."""
+
+    trust: PublicKeys
+    keys: dict[str, KeyState] = field(default_factory=dict)
+    revocations: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def issuers(self) -> dict[str, KeyState]:
+        """Every key that ever signed certificates, by keyid."""
+        return {keyid: key for keyid, key in self.keys.items() if key.role == "issuer"}
+
+    @property
+    def logs(self) -> dict[str, KeyState]:
+        """Every key that ever signed checkpoints, by keyid."""
+        return {keyid: key for keyid, key in self.keys.items() if key.role == "log"}
+
+    @property
+    def ended(self) -> dict[str, str]:
+        """How each key ended that may not sign any more."""
+        return {keyid: key.ended for keyid, key in self.keys.items() if key.ended is not None}
+
+    def genesis(self, seq: int, value: Mapping[str, Any]) -> None:
+        """The first keys: the log's must be the pinned one, the issuer's a pinned one, both from the beginning."""
+        first = self.trust.logs[0]
+        require(value["log"] == first.pem and first.from_size == 0, "log: must be the pinned log key")
+        pinned = [key.pem for key in self.trust.issuers if key.from_index == seq]
+        require(value["issuer"] in pinned, "issuer: must be a pinned issuer key, valid from entry 0")
+        for role in ROLES:
+            self.keys[_keyid(role, value[role])] = KeyState(role, value[role], seq, seq)
+
+    def added(self, seq: int, value: Mapping[str, Any]) -> None:
+        """Take in a `key-added` entry. LedgerInvalid where it is not in order."""
+        require_reasons(value)
+        role, pem = value["role"], value["pem"]
+        require(role in ROLES, f"role={role!r:.40}: must be one of {ROLES}")
+        keyid = _keyid(role, pem)
+        require(value["keyid"] == keyid, f"keyid={value['keyid']!r:.80}: must be the key's fingerprint {keyid}")
+        require(keyid not in self.keys, f"keyid={keyid}: was a key of this ledger before")
+        first = seq + 1 if role == "log" else seq
+        firsts = {("issuer", key.pem): key.from_index for key in self.trust.issuers}
+        firsts |= {("log", key.pem): key.from_size for key in self.trust.logs}
+        pinned = [(place, at) for (place, known), at in firsts.items() if known == pem]
+        require(pinned in ([], [(role, first)]), f"pem: the pinned trust names this key otherwise, {pinned}")
+        if role == "log":  # a log has one key at a time
+            for key in self.logs.values():
+                if key.good:
+                    self._close(key, first)
+        self.keys[keyid] = KeyState(role, pem, seq, first)
+
+    def retired(self, seq: int, value: Mapping[str, Any]) -> None:
+        """Take in a `key-retired` entry. LedgerInvalid where it is not in order."""
+        key = self._known(value)
+        if key.role == "log":  # says what the entry before it has done
+            handed_over = [each for each in self.logs.values() if each.added == seq - 1]
+            named = bool(handed_over) and (key.until, key.ended) == (handed_over[0].first, "retired")
+            require(
+                named, f"keyid={value['keyid']}: a log key is retired by the entry after the one that adds the next"
+            )
+            return
+        require(key.good, f"keyid={value['keyid']}: was {key.ended} before")
+        self._require_other(value["keyid"], key)
+        self._close(key, seq)
+
+    def compromised(self, seq: int, value: Mapping[str, Any]) -> None:
+        """Take in a `key-compromised` entry. LedgerInvalid where it is not in order."""
+        key, after = self._known(value), value["after"]
+        good = type(after) is int and 0 <= after < seq
+        require(good, f"after={after!r:.40}: must be the index of an entry before")
+        self._require_other(value["keyid"], key)
+        until = max(key.first, after + 1 + (key.role == "log"))
+        good = key.until is None or until < key.until or (key.ended == "retired" and until == key.until)
+        require(good, f"keyid={value['keyid']}: was {key.ended} before, and speaks for nothing after entry {after}")
+        key.until, key.ended = until, "compromised"
+
+    def revoked(self, seq: int, value: Mapping[str, Any], issued: Collection[int]) -> None:
+        """`issued`: indices of the `issued` and `derived` entries so far."""
+        require_reasons(value)
+        index = value["issued"]
+        known = type(index) is int and index in issued
+        require(known, f"issued={index!r:.40}: must be the index of an `issued` or `derived` entry before")
+        require(index not in self.revocations, f"issued={index}: was revoked before")
+        self.revocations[index] = seq
+
+    def log_key_at(self, size: int) -> Ed25519PublicKey:
+        """The key that signed the log's checkpoint of `size` entries, compromised later or not: held against the
+        entries themselves, it is evidence all the same. LedgerInvalid where there was none.
+
+        A checkpoint must be signed by this key and by that of the checkpoint before it: so a new log key is vouched for
+        by the one that it follows, and whoever pinned the old one can follow."""
+        speaking = [key for key in self.logs.values() if key.first <= size]
+        require(bool(speaking), f"checkpoint of size {size}: no log key is known")
+        return load_log_pem(speaking[-1].pem)
+
+    def issuer_keys(self, index: int) -> dict[str, PublicKey]:
+        """The issuer keys by keyid that may speak for the entry at `index`, by the entries and by the pinned trust."""
+        pinned = {key.pem: key for key in self.trust.issuers}
+        return {
+            keyid: load_public_pem(key.pem)
+            for keyid, key in self.issuers.items()
+            if key.holds(index) and (key.pem not in pinned or pinned[key.pem].valid_at(index))
+        }
+
+    def end(self, size: int) -> None:
+        """After the last entry: every pinned key from within the ledger was found in it."""
+        firsts = {key.pem: key.from_index for key in self.trust.issuers}
+        firsts |= {key.pem: key.from_size for key in self.trust.logs}
+        known = {key.pem for key in self.keys.values()}
+        missing = [pem for pem, first in firsts.items() if pem not in known and first < size]
+        require(not missing, f"keys: the pinned trust names {len(missing)} that the ledger does not add")
+
+    def _known(self, value: Mapping[str, Any]) -> KeyState:
+        require_reasons(value)
+        keyid = value["keyid"]
+        known = isinstance(keyid, str) and keyid in self.keys
+        require(known, f"keyid={keyid!r:.80}: no such key was added before")
+        role = self.keys[keyid].role
+        require(value["role"] == role, f"role={value['role']!r:.40}: must be {role}")
+        return self.keys[keyid]
+
+    def _require_other(self, keyid: str, key: KeyState) -> None:
+        others = [other for name, other in self.keys.items() if name != keyid and other.role == key.role and other.good]
+        require(bool(others), f"keyid={keyid}: must not end, no other {key.role} key is good")
+
+    def _close(self, key: KeyState, until: int) -> None:
+        ends = {each.pem: each.until_index for each in self.trust.issuers}
+        ends |= {each.pem: each.until_size for each in self.trust.logs}
+        pinned = ends.get(key.pem)
+        require(pinned is None or pinned <= until, f"{key.role}: the pinned trust has this key good until {pinned}")
+        key.until, key.ended = until, "retired"
+
+
+def _keyid(role: str, pem: Any) -> str:
+    require(isinstance(pem, str), "pem: must be a string")
+    try:
+        return fingerprint(load_log_pem(pem) if role == "log" else load_public_pem(pem))
+    except DpserveError as error:
+        raise LedgerInvalid(f"{role}: {error.message}") from error
+
+
+def require_reasons(value: Mapping[str, Any]) -> None:
+    """LedgerInvalid unless the entry says who did it and why."""
+    for name in ("by", "reason"):
+        text = value[name]
+        require(isinstance(text, str) and bool(text.strip()), f"{name}: must be a text that says something")

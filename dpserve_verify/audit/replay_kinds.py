@@ -1,0 +1,36 @@
+"""What a reserved job is for, as its entry says: the auditor's own reading, apart from the writer's."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from dpserve_verify.audit.judge import Value
+from dpserve_verify.errors import LedgerInvalid
+from dpserve_verify.privacy.soundness import require
+
+
+class JobKind(StrEnum):
+    """What a job is for. The value follows its number in what the auditor says."""
+
+    TRAINING = "makes a model"
+    EVALUATION = "evaluates a model"
+    PROFILE = "profiles a dataset"
+
+
+def read_kind(value: Value) -> JobKind:
+    """Read the kind from the keys of a `reserved` entry. LedgerInvalid where keys of several kinds stand together."""
+    match value:
+        case {"profile": mark}:
+            require(mark is True, "profile: must be true where it stands")
+            require(value["model"] == "", f"model={value['model']!r:.80}: a profile makes none")
+            others = sorted(value.keys() & {"target", "evaluates", "against", "promote"})
+            require(not others, f"profile: does not go with {others}")
+            return JobKind.PROFILE
+        case {"evaluates": _}:
+            return JobKind.EVALUATION
+        case {"against": _}:
+            raise LedgerInvalid("against: stands in evaluations alone")
+        case {"part": _}:
+            raise LedgerInvalid("part: what is kept aside is for evaluations and profiles alone")
+        case _:
+            return JobKind.TRAINING

@@ -1,0 +1,79 @@
+"""Whose each model's name is, as the entries give it: judged apart from the code that wrote them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from dpserve_verify.audit.replay_kinds import JobKind
+from dpserve_verify.privacy.budget import check_name
+from dpserve_verify.privacy.soundness import require
+
+
+class Reserved(Protocol):
+    """What is asked of a job as the replay has it."""
+
+    dataset: str
+    target: str | None
+    by: str
+    state: str
+    kind: JobKind
+
+
+@dataclass
+class Names:
+    """By name, the jobs that something came of or may come of, in order: the first of them binds it.
+
+    `champions`: by name, the certificate of the version that answers, None: none does. The first of a name answers from
+    the start, where its job is as the name is bound to; then what was promoted last.
+    """
+
+    champions: dict[str, int | None] = field(default_factory=dict)
+    _issued: set[str] = field(default_factory=set)
+    _jobs: dict[str, deque[int]] = field(default_factory=dict)
+
+    def reserved(
+        self, seq: int, value: Mapping[str, Any], known: Mapping[int, Reserved], promotes: Callable[[], bool]
+    ) -> None:
+        """A reservation. `known`: the jobs, with its own; `promotes`: whether who asks may promote versions of the
+        model, by the entries before."""
+        if known[seq].kind is not JobKind.TRAINING:
+            return require("bound" not in value, "bound: stands in no evaluation and no profile")
+        name = value["model"]
+        jobs = self._jobs.setdefault(name, deque())
+        while jobs and known[jobs[0]].state in ("released", "burned"):
+            jobs.popleft()
+        owner = jobs[0] if jobs else seq
+        jobs.append(seq)
+        require("bound" in value, "bound: must stand in every reservation of a model")
+        require(value["bound"] == owner and type(owner) is int, f"bound={value['bound']!r:.40}: must be {owner}")
+        asked = value["dataset"], value.get("target"), value["by"]
+        binds = known[owner]
+        if owner != seq and ((binds.dataset, binds.target, binds.by) != asked or "promote" in value):
+            who = f"{value['by']:.80} may not promote it"
+            require(promotes(), f"model={name:.80}: bound by entry {owner}, and {who}")
+
+    def issued(self, seq: int, name: str, job: Reserved, known: Mapping[int, Reserved]) -> None:
+        """A certificate for a model of this name, by a job."""
+        if name in self._issued:
+            return
+        self._issued.add(name)
+        owner = next(known[each] for each in self._jobs[name] if known[each].state not in ("released", "burned"))
+        own = (owner.dataset, owner.target, owner.by) == (job.dataset, job.target, job.by)
+        self.champions[name] = seq if own else None
+
+    def promoted(self, name: str, issued: int) -> None:
+        """The version that was certified so answers from here on."""
+        self.champions[name] = issued
+
+
+def judge_labels(value: Mapping[str, Any]) -> str | None:
+    """The labels of the workers that may run a reserved job, as its row spells them. They price nothing."""
+    if "labels" not in value:
+        return None
+    labels = value["labels"]
+    require(type(labels) is list and 1 <= len(labels) <= 8, "labels: must be 1 to 8 where they stand")
+    require(labels == sorted({check_name("label", each) for each in labels}), "labels: must be in order, each once")
+    return " ".join(labels)

@@ -1,0 +1,90 @@
+"""The total for one person over all blocks, as its entry founds it. Judged apart from the code that wrote it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from uuid import UUID, uuid5
+
+from dpserve_verify.audit.judge import Value, judge_filter, read_budget
+from dpserve_verify.audit.replay_budget import Books, FamilyState
+from dpserve_verify.audit.replay_keys import require_reasons
+from dpserve_verify.formats.canonical import decimal_string
+from dpserve_verify.privacy.budget import Relation
+from dpserve_verify.privacy.filter import Filter
+from dpserve_verify.privacy.soundness import Figures, require
+
+
+def person_total(books: Books, seq: int, value: Value) -> None:
+    """Judge `person-total`: the entry behind that of the dataset which says that there is one, of which nothing is used
+    yet; or one that carries on what was used before it.
+    """
+    if "carried" in value:
+        _later_total(books, seq, value)
+        return
+    dataset = books.datasets.get(value["dataset"])
+    require(dataset is not None and dataset.seq == seq - 1, "dataset: must be the one that was registered just before")
+    assert dataset is not None
+    budget, family = read_budget(value["budget"]), books.family(value["family"])
+    require(value["family"] == dataset.uuid, "family: must be the one that the dataset founded")
+    require(budget == dataset.promised, "budget: must be that of the dataset's entry")
+    budget.check_delta(dataset.records)
+    require(budget.epsilon >= family.budget.epsilon, "budget: must not be below that of a block")
+    require(family.relation is Relation.ADD_REMOVE and family.unit == "person", "dataset: has no column of persons")
+    criteria = judge_filter(budget, value["filter"])
+    nothing = Figures(0, 0, (0,) * len(criteria))
+    design, own = Filter.design(budget), str(uuid5(UUID(dataset.uuid), "person"))
+    state = FamilyState(
+        seq, family.relation, family.unit, design, criteria, nothing, nothing, budget.epsilon,
+        quotas=family.quotas, family=dataset.uuid, person=True,
+    )  # fmt: skip
+    accounts = {own: state}
+    if dataset.held:
+        accounts[str(uuid5(UUID(own), "holdout"))] = replace(state, analysts={}, aside=True)
+    books.families |= accounts
+    orders = {*dataset.orders, *(order for order, _ in criteria)}
+    books.datasets[value["dataset"]] = replace(dataset, orders=tuple(sorted(orders)), people=tuple(accounts))
+
+
+def _later_total(books: Books, seq: int, value: Value) -> None:
+    """Judge a total that is founded when a dataset grows first, or changed later: it has used what the account before
+    it has, and is another than the family's only with a reason.
+    """
+    dataset = books.datasets.get(value["dataset"])
+    require(dataset is not None and dataset.families == (dataset.uuid,), "dataset: must have founded its one family")
+    assert dataset is not None
+    budget, family = read_budget(value["budget"]), books.family(value["family"])
+    require(value["family"] == dataset.uuid, "family: must be the one that the dataset founded")
+    require(dataset.promised is None, "dataset: has declared its total for one person at registration")
+    require(family.relation is Relation.ADD_REMOVE and family.unit == "person", "dataset: has no column of persons")
+    require(bool(dataset.people) or value["dataset"] not in books.blocks.known, "dataset: has grown without a total")
+    require(budget.delta == family.budget.delta, "budget: delta must be the family's")
+    if "reason" in value:
+        require_reasons(value)
+    else:
+        founded = not dataset.people and budget.epsilon == family.budget.epsilon
+        require(founded and "by" not in value, "reason: must say why one person's total is another than the family's")
+    require(
+        bool(dataset.people) or budget.epsilon >= family.budget.epsilon, "budget: must not be below that of a block"
+    )
+    design = family.design.with_total(budget.epsilon)
+    require(value["filter"] == design.to_json(), "filter: is not the one that the budget gives")
+    names = [dataset.uuid, *dataset.held]
+    before = [books.families[name] for name in dataset.people or names]
+    largest = max(budget.epsilon, *(account.largest for account in before))
+    require(value["largest"] == decimal_string(largest), f"largest: must be {largest}")
+    own = str(uuid5(UUID(dataset.uuid), "person"))
+    people = (own, str(uuid5(UUID(own), "holdout")))[: len(names)]
+    carried = []
+    for name, account in zip(people, before, strict=True):
+        whole = account.whole if budget == account.budget else None
+        analysts = {who: used for who, used in account.analysts.items() if used != account.nothing()}
+        state = replace(
+            account, seq=seq, design=design, criteria=tuple((line.order, line.cap) for line in design.criteria),
+            largest=largest, changed=None, whole=whole, quotas=family.quotas, analysts=analysts,
+            family=dataset.uuid, person=True,
+        )  # fmt: skip
+        books.families[name] = state
+        spent = {who: state.stored(used) for who, used in analysts.items()}
+        carried.append({"used": state.sums(), "reserved": state.stored(state.reserved), "analysts": spent})
+    require(value["carried"] == carried, "carried: is not what was used before")
+    books.datasets[value["dataset"]] = replace(dataset, people=people)

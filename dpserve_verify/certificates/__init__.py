@@ -1,0 +1,1 @@
+"""Certificates: their form, their sentences, and whether they hold."""

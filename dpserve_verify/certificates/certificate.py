@@ -1,0 +1,255 @@
+"""Verifying a privacy certificate: an in-toto Statement v1 about one model, in a DSSE envelope, bound to the ledger.
+
+Everything is checked, in this order, and the first thing wrong is the answer; nothing is ever a warning:
+form of proof and envelope, payload type, a pinned issuer key that may speak for the entry, exactly one subject whose
+digest is the model's, the claim recomputed and the words derived again from the listed mechanisms, local policy, the
+checkpoint's signature by the log key of its size, inclusion, the entry binding statement, model and reservation,
+witnesses, revocation, age.
+A stolen issuer key alone cannot mint a valid certificate: its hash is not in the log.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import pairwise
+from typing import Any
+
+from dpserve_verify.certificates import sentences
+from dpserve_verify.certificates.policy import Policy
+from dpserve_verify.certificates.predicate import (
+    AncestorForm,
+    ClaimForm,
+    MechanismForm,
+    Predicate,
+    read_statement,
+)
+from dpserve_verify.errors import CertificateInvalid, CertificateRevoked, InputError, LedgerInvalid
+from dpserve_verify.formats.canonical import parse_decimal
+from dpserve_verify.keys import dsse
+from dpserve_verify.keys.trust import PublicKeys, fingerprint
+from dpserve_verify.log import notes, proofs
+from dpserve_verify.log.entry import read_entry
+from dpserve_verify.privacy import soundness
+from dpserve_verify.privacy.budget import Budget, nano
+from dpserve_verify.privacy.events import Plan, plan_from_json
+
+ANY = Policy()
+LAST_DIGITS = Decimal("0.00001")  # what floating point may add to a figure that is rounded up to 6 digits
+
+
+def digest(raw: bytes) -> str:
+    """sha256 in hex, as certificates and entries name files."""
+    return hashlib.sha256(raw).hexdigest()
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A certificate that was verified, with the model it speaks of. Only `verify` makes it.
+
+    `issued`: index of the `issued` entry, whose content is `entry`. `root`: of the tree of `checkpoint_size` entries.
+    """
+
+    statement: Mapping[str, Any]
+    form: Predicate
+    model: str
+    sha256: str
+    epsilon: Decimal
+    delta: Decimal
+    relation: str
+    reservation: int
+    issued: int
+    entry: Mapping[str, Any]
+    checkpoint_size: int
+    root: bytes
+    issuers: tuple[str, ...]
+    log: str
+    witnesses: tuple[str, ...]
+
+    @property
+    def ancestors(self) -> tuple[AncestorForm, ...]:
+        """Of an edited model, those it came from, the released one first; else none."""
+        return tuple(self.form.public.supersedes or ())
+
+    @property
+    def contradictions(self) -> tuple[str, ...]:
+        """What it signs in constant words and its own plan contradicts, with what follows; none of those of today."""
+        return sentences.contradictions(self.statement["predicate"])
+
+    @property
+    def derived_preprocessing(self) -> str:
+        """Where cut points and categories come from, as its plan says, whatever a certificate of before signs."""
+        return sentences.derived_preprocessing(self.statement["predicate"])
+
+    @property
+    def growth(self) -> sentences.Growth | None:
+        """What becomes of the promise where the dataset grows; None where a certificate of before cannot know."""
+        return sentences.growth_of(self.statement["predicate"])
+
+    @property
+    def claim(self) -> Mapping[str, Any]:
+        """What is promised, as the statement has it: decimals as texts."""
+        found: Mapping[str, Any] = self.statement["predicate"]["claim"]
+        return found
+
+
+def verify(envelope: bytes, proof: str, model: bytes, trust: PublicKeys, policy: Policy = ANY) -> Certificate:
+    """All checks that need no graph of the model, in the order that the module states.
+
+    Args:
+        envelope: the DSSE envelope over the statement.
+        proof: the text of the proof sidecar, with the entry's bytes.
+        model: the bytes of the ONNX file.
+        trust: the pinned keys of issuers and of the log, and what was revoked.
+        policy: what else is asked for; the default asks for nothing more.
+
+    Raises:
+        CertificateInvalid: the certificate, the model or the policy.
+        LedgerInvalid: the proof and what it proves.
+        KeyInvalid: no pinned key speaks for the entry, or for the checkpoint's size.
+    """
+    parsed = proofs.parse_proof(proof)
+    payload = dsse.verify(envelope, trust.issuer_keys(parsed.index))
+    body, statement = read_statement(payload)
+    predicate, subject = statement.predicate, statement.subject[0]
+    if predicate.ledger.reservation >= parsed.index:
+        raise CertificateInvalid("ledger: the reservation must stand before the issued entry")
+    sha256 = digest(model)
+    if sha256 != subject.digest.sha256:
+        raise CertificateInvalid("subject: the model's bytes are not those the certificate speaks of")
+    epsilon, delta = recompute(predicate.claim, predicate.mechanisms)
+    sentences.check(body["predicate"])
+    policy.check_claim(epsilon, delta, predicate.claim.relation)
+    expected = {
+        **_kind(parsed.index, predicate),
+        "statement": digest(payload),
+        "model": subject.digest.sha256,
+        "name": subject.name,
+        "reservation": predicate.ledger.reservation,
+    }
+    checkpoint, entry = in_log(parsed, expected, predicate.ledger.origin, trust, "certificate")
+    witnesses = policy.check_place(checkpoint.size, parsed.checkpoint_note)
+    _check_standing(parsed.index, predicate, trust, policy)
+    policy.check_age(entry.get("time"))
+    return Certificate(
+        statement=body,
+        form=predicate,
+        model=subject.name,
+        sha256=sha256,
+        epsilon=epsilon,
+        delta=delta,
+        relation=predicate.claim.relation,
+        reservation=predicate.ledger.reservation,
+        issued=parsed.index,
+        entry=entry,
+        checkpoint_size=checkpoint.size,
+        root=checkpoint.root,
+        issuers=tuple(keyid for keyid, _ in dsse.parse(envelope).signatures),
+        log=fingerprint(trust.log_key_at(checkpoint.size)),
+        witnesses=witnesses,
+    )
+
+
+def _check_standing(index: int, predicate: Predicate, trust: PublicKeys, policy: Policy) -> None:
+    """Neither it nor anything it came from was revoked."""
+    chain = [*(ancestor.entry for ancestor in predicate.public.supersedes or ()), index]
+    for entry in chain:
+        if entry in trust.revoked or entry in policy.revoked:
+            base = "" if entry == index else f", which entry {index} was derived from,"
+            raise CertificateRevoked(f"certificate: entry {entry}{base} was revoked")
+
+
+def recompute(stated: ClaimForm, mechanisms: Sequence[MechanismForm]) -> tuple[Decimal, Decimal]:
+    """epsilon and delta, once each figure is no less than what the mechanisms come to by the definitions (one law for
+    entries and certificates: `dpserve_verify.privacy.soundness`); CertificateInvalid else. More than that is sound:
+    that it is what the entry of the job says is for the audit, which has the entry."""
+    try:
+        epsilon, delta = parse_decimal(stated.epsilon), parse_decimal(stated.delta)
+        Budget(epsilon, delta)
+        plan = plan_of(mechanisms)
+    except InputError as error:
+        raise CertificateInvalid(f"claim: not of the certificate's form ({error})") from error
+    if (stated.variant == "pure") != (delta == 0):
+        raise CertificateInvalid(f"claim: variant {stated.variant!r} does not go with delta {delta}")
+    if not len(plan):
+        raise CertificateInvalid("claim: epsilon does not follow where no mechanism is listed")
+    _check_curve(plan, stated)
+    _check_epsilon(plan, stated, epsilon, delta)
+    return epsilon, delta
+
+
+def plan_of(mechanisms: Sequence[MechanismForm]) -> Plan:
+    """Read the plan that a statement lists. InputError where it is none."""
+    runs = [{key: part for key, part in run.to_json().items() if key != "library"} for run in mechanisms]
+    return plan_from_json(runs)
+
+
+def _check_curve(plan: Plan, stated: ClaimForm) -> None:
+    whole = soundness.pure_sum(plan)
+    if stated.pure is not None and (whole is None or nano(parse_decimal(stated.pure)) < whole):
+        raise CertificateInvalid(f"claim: the pure sum {stated.pure} does not follow from the mechanisms")
+    least = soundness.least_renyi(plan, tuple(_order(line.order) for line in stated.rdp))
+    for line, low in zip(stated.rdp, least, strict=True):
+        if nano(parse_decimal(line.epsilon)) < low:
+            raise CertificateInvalid(
+                f"claim: Renyi figure {line.epsilon} at order {line.order} does not follow from the mechanisms"
+            )
+
+
+def _order(text: str) -> float:
+    order = float(parse_decimal(text))
+    if not 1 < order < 1e6:
+        raise CertificateInvalid(f"claim: order {text} must be above 1 and below 1000000")
+    return order
+
+
+def _check_epsilon(plan: Plan, stated: ClaimForm, epsilon: Decimal, delta: Decimal) -> None:
+    """Check that the bound that is named holds at this epsilon. A bound that is not known here counts for nothing:
+    then ours must give no more than what is stated. CertificateInvalid.
+    """
+    bound = stated.bound
+    if (bound == soundness.RENYI) != (stated.order is not None):
+        raise CertificateInvalid(f"claim: order {stated.order} does not go with the bound {bound:.60}")
+    order = None if stated.order is None else Decimal(_order(stated.order))
+    if bound in soundness.KNOWN:
+        sound = soundness.holds(plan, bound, order, epsilon, delta)
+    else:
+        sound = soundness.holds_by_some(plan, epsilon, delta)
+    if not sound:
+        raise CertificateInvalid(f"claim: epsilon {epsilon} does not follow from the mechanisms, which come to more")
+
+
+def in_log(
+    parsed: proofs.TlogProof, expected: Mapping[str, Any], origin: str, trust: PublicKeys, what: str
+) -> tuple[notes.Checkpoint, Mapping[str, Any]]:
+    """The entry in the pinned log, which must say what is `expected` of `what` (a certificate, a statement), after the
+    tree that holds it. `origin`: the log that this names.
+    """
+    if parsed.extra is None:
+        raise LedgerInvalid("proof: must carry the entry's bytes in its extra line")
+    size = notes.parse_checkpoint(parsed.checkpoint_note).size
+    checkpoint = proofs.verify_proof(parsed, parsed.extra, trust.origin, trust.log_key_at(size))
+    entry = read_entry(parsed.index, parsed.extra).value
+    for field, value in expected.items():
+        if entry.get(field) != value:
+            raise CertificateInvalid(f"entry {parsed.index}: its {field} is not the {what}'s")
+    if origin != trust.origin:
+        raise CertificateInvalid(f"ledger: origin {origin!r:.99} is not the pinned {trust.origin!r}")
+    return checkpoint, entry
+
+
+def _kind(index: int, predicate: Predicate) -> dict[str, Any]:
+    """What the entry says of where the model came from: a release, or edits of the last model it supersedes."""
+    public = predicate.public
+    if public.supersedes is None:
+        if public.edits is not None:
+            raise CertificateInvalid("edits: a model that supersedes none has none")
+        return {"type": "issued"}
+    chain = [predicate.ledger.reservation, *(ancestor.entry for ancestor in public.supersedes), index]
+    if any(before >= after for before, after in pairwise(chain)):
+        raise CertificateInvalid("supersedes: must be entries after the reservation, in order, before its own")
+    if public.edits == []:
+        raise CertificateInvalid("edits: a derived model has some")
+    return {"type": "derived", "base": chain[-2]}

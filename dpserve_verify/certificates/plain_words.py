@@ -1,0 +1,410 @@
+"""A verified certificate in plain words: one page on what is promised and what is not, with the numbers.
+
+It is made from a `Certificate`, which only verification makes, and from nothing else. Bounds are rounded up.
+Guesses: against (epsilon, delta)-DP a guess between two equally likely worlds is right with chance at most
+(e^epsilon + delta) / (e^epsilon + 1), for every way of guessing (Kairouz, Oh and Viswanath 2015). Beliefs: but for a
+chance of delta the model is drawn as if all odds changed by at most e^epsilon (Dwork, Rothblum and Vadhan 2010).
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context, Decimal
+from html import escape
+
+from dpserve_verify.certificates.certificate import Certificate
+from dpserve_verify.certificates.predicate import DatasetForm, EventForm, FamilyForm
+from dpserve_verify.certificates.sentences import GROWTH
+from dpserve_verify.formats.canonical import encode_base64
+from dpserve_verify.privacy.budget import Budget
+from dpserve_verify.privacy.events import event_from_json
+
+EXACT = Context(prec=60)
+WIDTH = 80
+PRIORS = (Decimal("0.1"), Decimal("0.01"))
+NOT_PROMISED = (
+    "That the model is right. No accuracy is stated: measured on private rows, it would cost budget.",
+    "That what is true of many stays secret. A model shows what a group has in common.",
+    "That the records sent to the model for an answer are hidden from whoever runs it.",
+)
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading, paragraphs and, after them, a list."""
+
+    title: str
+    paragraphs: tuple[str, ...] = ()
+    items: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Page:
+    """A title and what stands under it; `to_text`, `to_markdown` and `to_html` write it."""
+
+    title: str
+    sections: tuple[Section, ...]
+
+
+def plain(certificate: Certificate, since: Sequence[str] = ()) -> Page:
+    """Put a verified certificate on a page. `since`: what the ledger says came after it (`growth_since`)."""
+    beside = certificate.contradictions  # only of a certificate of before
+    sections = (
+        _who(certificate),
+        *([Section("What came since it was issued", tuple(since))] if since else []),
+        *([Section("What it signs, and its own plan contradicts", beside)] if beside else []),
+        _promise(certificate),
+        _spent(certificate),
+        *_refined(certificate),
+        *_edited(certificate),
+        Section("What is not promised", items=(*NOT_PROMISED, *map(_sentence, certificate.form.not_covered))),
+        _checked(certificate),
+        _levels(certificate),
+    )
+    return Page(f"Privacy certificate of the model {certificate.model}", sections)
+
+
+def factor(epsilon: Decimal) -> Decimal:
+    """e^epsilon, rounded up to 5 significant digits."""
+    return EXACT.exp(epsilon).normalize(Context(prec=5, rounding=ROUND_CEILING))
+
+
+def best_guess(epsilon: Decimal, delta: Decimal) -> Decimal:
+    """How often, in 100, a guess between two equally likely worlds can be right; rounded up to 2 decimals."""
+    odds = EXACT.exp(epsilon)
+    return _percent(EXACT.divide(EXACT.add(odds, delta), EXACT.add(odds, Decimal(1))))
+
+
+def meaning(total: Budget, relation: str = "add-remove", unit: str | None = None, person: Budget | None = None) -> str:
+    """Say what a total of a dataset promises, to a steward who sets it.
+
+    Args:
+        total: of the family, and so of each block.
+        relation: "add-remove", or "replace-one", under which no dataset grows.
+        unit: "record", the column that names people, or None where that is not chosen yet.
+        person: the total for one person over all blocks, where one is declared.
+    """
+    reader = "One who sees all that is ever released, and knows everything else, can tell at most"
+    guess = best_guess(total.epsilon, total.delta)
+    if relation == "replace-one":
+        whose = "row" if unit in (None, "record") else "person"
+        return (
+            f"{reader} {guess} times in 100 which of two things one {whose} says; a coin: 50. {ONCE} Such a dataset "
+            "cannot grow."
+        )
+    record = f"{reader} {guess} times in 100 whether one row was in it; a coin: 50. {ONCE} {OF_RECORDS}"
+    if unit == "record":
+        return record
+    most = best_guess(person.epsilon, person.delta) if person else guess
+    over = " in however many blocks" if person else ""
+    people = (
+        f"{reader} {most} times in 100 whether one person's rows were in it{over}; a coin: 50. {ONCE} "
+        f"{OF_A_TOTAL.format(guess=guess) if person else OF_PEOPLE}"
+    )
+    return people if unit else f"{people} Where each row is taken for another person: {OF_RECORDS}"
+
+
+ONCE = "It is given once, for all jobs together, permanently."
+OF_PEOPLE = (
+    "If the dataset grows, it holds for one person over all blocks together, unless you say otherwise then, with a "
+    "reason that stays in the ledger."
+)
+OF_A_TOTAL = "If the dataset grows, that is promised over all blocks; of one who stands in one block alone: {guess}."
+OF_RECORDS = (
+    "If the dataset grows, each row keeps the total of its own block, and several rows of one person are not told to "
+    "be one person's."
+)
+
+
+def belief(epsilon: Decimal, prior: Decimal) -> Decimal:
+    """What chance, in 100, somebody may come to give to what had chance `prior`; rounded up to 2 decimals."""
+    up = EXACT.multiply(prior, EXACT.exp(epsilon))
+    return _percent(EXACT.divide(up, EXACT.add(up, 1 - prior)))
+
+
+def _percent(chance: Decimal) -> Decimal:
+    return min(Decimal(100), (100 * chance).quantize(Decimal("0.01"), rounding=ROUND_CEILING))
+
+
+def _who(certificate: Certificate) -> Section:
+    form = certificate.form
+    unit = form.claim.unit
+    bounded = "" if unit.bounding.startswith("none") else f" Used are {unit.bounding}, and no others."
+    first = f"The unit of privacy is one {unit.name} of the dataset {form.dataset.name}.{bounded}"
+    if form.claim.trust_model.startswith("two-aggregators:"):
+        second = (
+            f"The promise compares the sums with and without any one {unit.name}'s contribution: what it says is "
+            "protected. Who took part is public. It rests on one of the two aggregators: which one need not be known."
+        )
+    elif certificate.relation == "add-remove":
+        second = (
+            f"The promise compares the data with and without any one {unit.name}: even whether it is there is "
+            "protected, and with it how many there are."
+        )
+    else:
+        what = "owners" if form.claim.trust_model.startswith("local:") else "records"
+        count = "" if form.dataset.records is None else f" ({form.dataset.records} {what})"
+        second = (
+            f"The promise compares the data with any one {unit.name} as it is and replaced by any other: what it says "
+            f"is protected. How many there are is public{count}."
+        )
+    return Section("Who is protected", (first, second, _growth(certificate)))
+
+
+UNSTATED_GROWTH = (
+    "What growth does to it this certificate does not say: if the dataset has grown since, this is a promise about its "
+    "first block, and the ledger says whether one person has a total over all of its blocks."
+)
+
+
+def _growth(certificate: Certificate) -> str:
+    """Say what becomes of the promise where the dataset grows, and of which blocks the model is."""
+    state, blocks = certificate.growth, certificate.form.dataset.blocks
+    if blocks is None:
+        return UNSTATED_GROWTH if state is None else _sentence(GROWTH[state])
+    which = f"block {blocks.first}" if blocks.first == blocks.last else f"blocks {blocks.first} to {blocks.last}"
+    return f"The model was learnt from {which} of {blocks.of}. {_sentence(GROWTH[state or 'each-block'])}"
+
+
+def _refined(certificate: Certificate) -> tuple[Section, ...]:
+    """Only of a model whose schema was refined from profiles of rows."""
+    dataset = certificate.form.dataset
+    if not dataset.refined:
+        return ()
+    items = tuple(
+        f"The profile of entry {each.entry}, of {each.part} rows of the dataset {each.dataset}"
+        f"{'' if each.same_people else ', who are other people'}: epsilon {each.epsilon} at delta {each.delta}."
+        for each in dataset.refined
+    )
+    said = ["The schema's cut points and categories follow from noisy counts of rows, which this claim does not cover:"]
+    if dataset.together is not None:
+        both = dataset.together
+        said.append(
+            f"One who has the model and the schema has together epsilon {both.epsilon} at delta {both.delta} of any "
+            f"one {certificate.form.claim.unit.name}. {_sentence(both.sum)}"
+        )
+    return (Section("What the schema brings along", tuple(said), items),)
+
+
+def _promise(certificate: Certificate) -> Section:
+    epsilon, delta = certificate.epsilon, certificate.delta
+    unit = certificate.form.claim.unit.name
+    add_remove = certificate.relation == "add-remove"
+    worlds = f"with any one {unit} {'added or removed' if add_remove else 'replaced'}"
+    but = f", and {delta:f} (1 in {int(1 / delta):,}) on top" if delta else ""
+    shared = certificate.form.claim.trust_model.startswith("two-aggregators:")
+    worlds = f"with any one {unit}'s contribution left out" if shared else worlds
+    what = "'s contribution" if shared else ""
+    about = (
+        f"whether a given {unit}{what} was in the data" if add_remove else f"which of two things a given {unit} says"
+    )
+    apart = f" This holds but for a chance of {delta:f}, about which nothing is said." if delta else ""
+    beliefs = "; ".join(
+        f"{(100 * prior).normalize():f} in 100 into at most {belief(epsilon, prior):f} in 100" for prior in PRIORS
+    )
+    return Section(
+        "What is promised",
+        (
+            f"({epsilon:f}, {delta:f})-differential privacy. Whatever is made of this model, its chance is at most "
+            f"e^{epsilon:f} = {factor(epsilon):f} times what it would have been {worlds}{but}. Figures are rounded up.",
+            f"In guesses: where it is a toss-up {about}, nobody who has the model, and all else there is to know, "
+            f"guesses right more than {best_guess(epsilon, delta):f} times in 100.",
+            f"In beliefs: the model can turn a chance of {beliefs}.{apart}",
+            f"It holds permanently, and against {certificate.form.claim.adversary}.",
+        ),
+    )
+
+
+def _spent(certificate: Certificate) -> Section:
+    form = certificate.form
+    dataset, count = form.dataset, sum(run.count for run in form.mechanisms)
+    answers = "answer" if count == 1 else "answers"
+    target = form.public.target
+    about = "" if target is None else f", one of several targets, to learn {target}"
+    own = (
+        f"This model took {count} noisy {answers} from the data{about}, together epsilon "
+        f"{certificate.epsilon:f} at delta {certificate.delta:f}."
+    )
+    families = dataset.families or []
+    accounts = [_account(family) for family in families] or [_account(dataset)]
+    note = (
+        f"A family is all datasets that hold the same people. {bound_of(certificate)} A total is changed only by a "
+        "reasoned entry of the ledger. Costs add up as Rényi curves, so epsilons of single models do not simply sum."
+    )
+    return Section("What was spent, and what is left", (own, note), tuple(accounts))
+
+
+def bound_of(certificate: Certificate) -> str:
+    """Say within what all stays that is ever learnt about one unit."""
+    dataset, name = certificate.form.dataset, certificate.form.claim.unit.name.removesuffix(" in a block")
+    everything, largest = f"All that is ever learnt about any one {name}", "the largest total that was ever in force"
+    match certificate.growth:
+        case "fixed":
+            return f"{everything} stays within {largest}."
+        case "records":
+            return f"{everything} stays within {largest} for the block in which it stands; at first there is one block."
+        case "person-total" if dataset.person is not None:
+            total = dataset.person.budget
+            largest = dataset.person.largest or total.epsilon
+            return (
+                f"{everything}, over all blocks together, stays within the largest total for one person that was ever "
+                f"in force, which was epsilon {largest} at delta {total.delta} when this was written."
+            )
+        case "person-total-by-default":
+            return (
+                f"{everything} stays within {largest}; if the dataset grows, within one person's total over all blocks "
+                "together, which is the family's unless a reasoned entry gives another one, or says that each block "
+                "promises for itself alone."
+            )
+    if dataset.blocks is None:
+        return f"{everything} from the dataset's first block stays within {largest}."
+    blocks, most = dataset.blocks.of, Decimal(dataset.largest or dataset.budget.epsilon)
+    return (
+        f"{everything} from one block stays within {largest} for that block, and nothing bounds one {name} over all of "
+        f"them but the sum: for one who stands in all {blocks} that there were, epsilon {(blocks * most):f}."
+    )
+
+
+def _edited(certificate: Certificate) -> tuple[Section, ...]:
+    """Only of a model that was edited after its release."""
+    chain, edits = certificate.ancestors, certificate.form.public.edits
+    if not chain:
+        return ()
+    first = (
+        f"People edited this model after its release (entry {chain[0].entry} of the ledger), without the data. That "
+        "costs no privacy: all of the above holds for it as for the released one. Whether the edits are right is "
+        "another matter."
+    )
+    many = ("The edits are too many to be listed here; all stand in ensemble.json.",) if edits is None else ()
+    changes = tuple(f"{edit.feature}, by {edit.by} at {edit.at}: {edit.why} ({edit.what})" for edit in edits or ())
+    return (Section("What was edited", (first, *many), changes),)
+
+
+def _account(account: FamilyForm | DatasetForm) -> str:
+    after, total = account.after, account.budget
+    stood = (
+        f"used {after.epsilon}, left {after.left}"
+        if after.epsilon is not None and after.left is not None
+        else f"the sum of pure figures was {after.pure}"
+    )
+    largest = "" if account.largest in (None, total.epsilon) else f" (the largest ever in force: {account.largest})"
+    whole = " This model took the whole of it: nothing else was learnt about these people, or will be."
+    return (
+        f"Family {account.family}: total epsilon {total.epsilon} at delta {total.delta}{largest}; when this "
+        f"certificate was written, {stood}.{whole if account.whole else ''}"
+    )
+
+
+def _checked(certificate: Certificate) -> Section:
+    form = certificate.form
+    keys = " and ".join(certificate.issuers)
+    witnessed = (
+        f"Witnesses that cosigned this tree: {', '.join(certificate.witnesses)}."
+        if certificate.witnesses
+        else "No witness was asked: that the ledger shows everybody the same history is the operator's word alone."
+    )
+    items = (
+        f"The model's bytes have the sha256 {certificate.sha256}; the certificate speaks of exactly these.",
+        f"The certificate is signed by the issuer key {keys}, which may speak for entry {certificate.issued}.",
+        f"Epsilon was computed again from the listed answers. {form.claim.conversion}",
+        f"Entry {certificate.reservation} of the ledger {form.ledger.origin} reserved the budget before any row was "
+        f"read; entry {certificate.issued} names this certificate (time, by the operator's clock: "
+        f"{certificate.entry.get('time', 'not stated')}).",
+        f"Entry {certificate.issued} is in the tree of {certificate.checkpoint_size} entries with root "
+        f"{encode_base64(certificate.root)}, signed by the log key {certificate.log}.",
+        witnessed,
+    )
+    again = "Check it yourself: dpserve verify FOLDER --trust trust.json; with other tools: docs/audit.md."
+    return Section("How this was checked", (again,), items)
+
+
+def _levels(certificate: Certificate) -> Section:
+    """The levels of NIST SP 800-226's pyramid: each is worth what those below it are."""
+    form = certificate.form
+    sources = "; ".join(
+        f"{run.count} x {run.purpose} ({run.mechanism}, {event_text(run.event)}, {run.norm} sensitivity "
+        f"{run.sensitivity}, {run.library})"
+        for run in form.mechanisms[:8]
+    )
+    more = "" if len(form.mechanisms) <= 8 else f"; and {len(form.mechanisms) - 8} more lines of the certificate"
+    items = (
+        f"Top, the measure: epsilon {certificate.epsilon:f}, delta {certificate.delta:f}, unit one "
+        f"{form.claim.unit.name}, neighbours by {certificate.relation}.",
+        f"Middle, the algorithms: {sources}{more}. {_sentence(form.accounting.composition)}",
+        f"Middle, tuning: {_sentence(form.accounting.tuning or 'not stated')} Preprocessing: "
+        f"{_sentence(form.preprocessing)}",
+        f"Middle, the implementation: {_sentence(form.implementation.get('floats', 'not stated'))} Randomness: "
+        f"{form.randomness.source}.",
+        f"Middle, trust: {_sentence(form.claim.trust_model)} Security and access control of the platform are its "
+        "operator's, and not certified.",
+        "Bottom, data collection: how the records were gathered, and who else holds them, is not certified.",
+    )
+    return Section("By the levels of NIST SP 800-226", items=items)
+
+
+def event_text(event: EventForm) -> str:
+    """What one release costs, in a few words."""
+    return event_from_json(event.to_json()).words
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"
+
+
+def to_text(page: Page) -> str:
+    """For a terminal of 80 columns. Control characters in names do not get through."""
+    parts = [page.title, "=" * min(WIDTH, len(page.title))]
+    for section in page.sections:
+        parts += ["", section.title, "-" * len(section.title)]
+        parts += [line for text in section.paragraphs for line in (*_wrapped(text, "", ""), "")]
+        parts += [line for text in section.items for line in _wrapped(text, "- ", "  ")]
+        if not section.items:
+            parts.pop()
+    return "\n".join(_printable(part) for part in parts) + "\n"
+
+
+def _wrapped(text: str, first: str, other: str) -> list[str]:
+    return textwrap.wrap(
+        text, WIDTH, initial_indent=first, subsequent_indent=other, break_long_words=False, break_on_hyphens=False
+    )
+
+
+def _printable(text: str) -> str:
+    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
+
+
+def to_markdown(page: Page) -> str:
+    """Names and values stay text, in Markdown and in HTML made from it."""
+    parts = [f"# {_marked(page.title)}"]
+    for section in page.sections:
+        parts += [f"## {_marked(section.title)}", *map(_marked, section.paragraphs)]
+        parts += ["\n".join(f"- {_marked(item)}" for item in section.items)] if section.items else []
+    return "\n\n".join(parts) + "\n"
+
+
+def _marked(text: str) -> str:
+    safe = escape(_printable(" ".join(text.split())), quote=False)
+    for character in "\\`*_[]#|":
+        safe = safe.replace(character, "\\" + character)
+    return safe
+
+
+STYLE = "body{font:16px/1.5 sans-serif;max-width:44em;margin:2em auto;padding:0 1em}li{overflow-wrap:anywhere}"
+
+
+def to_html(page: Page) -> str:
+    """One page that loads nothing."""
+    parts = []
+    for section in page.sections:
+        items = "".join(f"<li>{_html(item)}</li>" for item in section.items)
+        paragraphs = "".join(f"<p>{_html(text)}</p>" for text in section.paragraphs)
+        parts.append(f"<h2>{_html(section.title)}</h2>{paragraphs}{f'<ul>{items}</ul>' if items else ''}")
+    title = _html(page.title)
+    head = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><style>{STYLE}</style>'
+    return f"{head}<h1>{title}</h1>{''.join(parts)}</html>\n"
+
+
+def _html(text: str) -> str:
+    return escape(_printable(text))

@@ -1,0 +1,85 @@
+"""The closed list of what a plan may ask: what each release is for, as the sentences of a certificate need it.
+
+A learner that asks something new adds its purpose here, and says what the certificate must tell of it. What is not on
+the list is refused when the job is planned, before anything is charged.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.events import Plan
+
+
+class ReleaseKind(StrEnum):
+    """What a release is for.
+
+    MODEL: numbers that the model is made of. CUT_POINTS: where numbers are cut. TUNING: the best of a random number of
+    runs, whose own releases are in its price. REPORT: of one owner. SHARED_SUM: of what all owners sent. EVALUATION and
+    PROFILE: counts that a signed statement is made of.
+    """
+
+    MODEL = "model"
+    CUT_POINTS = "cut points"
+    TUNING = "tuning"
+    REPORT = "report"
+    SHARED_SUM = "shared sum"
+    EVALUATION = "evaluation"
+    PROFILE = "profile"
+
+
+PURPOSES = {
+    "weigh the classes in every leaf": ReleaseKind.MODEL,
+    "select the class of every leaf by its rows": ReleaseKind.MODEL,
+    "select the vote of every leaf": ReleaseKind.MODEL,
+    "select a 1-rule by weighted agreement": ReleaseKind.MODEL,
+    "select a 1-rule in every leaf by weighted agreement": ReleaseKind.MODEL,
+    "select a split in every leaf by M-alpha risk": ReleaseKind.MODEL,
+    "select a split in every leaf by error": ReleaseKind.MODEL,
+    "select a split in every leaf by gini": ReleaseKind.MODEL,
+    "select a split of any leaf by error": ReleaseKind.MODEL,
+    "select a split of any leaf by gini": ReleaseKind.MODEL,
+    "count rows per bin": ReleaseKind.MODEL,
+    "count rows per cell of a pair": ReleaseKind.MODEL,
+    "count rows by class and score": ReleaseKind.MODEL,
+    "score pairs of features": ReleaseKind.MODEL,
+    "sum residuals per leaf": ReleaseKind.MODEL,
+    "sum squared residuals": ReleaseKind.MODEL,
+    "count rows per fine cell": ReleaseKind.CUT_POINTS,
+    "count the rows that the model tells right": ReleaseKind.TUNING,
+    "the best by score of a random number of runs, each with a setting drawn from the grid": ReleaseKind.TUNING,
+    "one report of one owner": ReleaseKind.REPORT,
+    "sum of all owners' statistics": ReleaseKind.SHARED_SUM,
+    "records by true answer and what the model says": ReleaseKind.EVALUATION,
+    "records by how right each of two models is": ReleaseKind.EVALUATION,
+}
+PROFILE_PURPOSE = re.compile(r"rows by bin of [0-9]+ columns and [0-9]+ pairs of columns")
+CLASS_WEIGHTS = re.compile(
+    r", (rows of the first class weighing \S+ and of the second \S+|each class weighing [^,]+(, to the power \S+)? by "
+    r"the declared shares)$"
+)
+
+
+def kind_of(purpose: str) -> ReleaseKind:
+    """Look up what a release of this purpose is for. InputError where the closed list does not have it."""
+    asked = CLASS_WEIGHTS.sub("", purpose)
+    if PROFILE_PURPOSE.fullmatch(asked):
+        return ReleaseKind.PROFILE
+    if asked not in PURPOSES:
+        raise InputError(
+            f"purpose={purpose:.120}: is not on the closed list of what a plan may ask, so no certificate could say "
+            "what it was for; add it to dpserve_verify/certificates/releases.py"
+        )
+    return PURPOSES[asked]
+
+
+def kinds_of(plan: Plan) -> frozenset[ReleaseKind]:
+    """Look up what the releases of a plan are for. InputError where the closed list does not have one."""
+    return frozenset(kind_of(release.purpose) for release, _ in plan.runs)
+
+
+def weighs_classes(plan: Plan) -> bool:
+    """Tell whether rows weigh by the declared shares of their classes in a release of the plan."""
+    return any(CLASS_WEIGHTS.search(release.purpose) for release, _ in plan.runs)

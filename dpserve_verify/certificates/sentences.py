@@ -1,0 +1,442 @@
+"""The sentences of a statement, derived from what the statement itself says was done: its plan, its schema's profiles,
+its unit, relation, blocks and totals.
+
+The issuer fills them in by `fill`, and every verifier derives them again by `check`: a statement of today's edition
+whose words are not those that follow from its plan is refused. Statements of before (without `words`) are signed as
+they are; `contradictions` says what their plan contradicts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Literal
+
+from dpserve_verify.certificates.releases import ReleaseKind, kinds_of, weighs_classes
+from dpserve_verify.errors import CertificateInvalid, InputError
+from dpserve_verify.formats.canonical import decimal_string, parse_decimal
+from dpserve_verify.privacy.drawing import is_wide
+from dpserve_verify.privacy.events import Plan, RepeatAndSelect, plan_from_json
+
+EDITION = 2  # of the words; statements that name none are of before
+HOLDOUT = "holdout"
+Trust = Literal["central", "local", "two-aggregators"]
+Growth = Literal["fixed", "records", "person-total", "person-total-by-default", "each-block"]
+
+TOGETHER = (
+    "the promise is to each unit in each block; whoever stands in b blocks of the dataset has, for all that is ever "
+    "released from it, b times the family's epsilon E at delta D (e^(b E) - 1) / (e^E - 1)"
+)
+PERSON = (
+    "the rows of each person are bounded over all blocks that a job reads; so all that is ever released from the "
+    "dataset keeps, for each person in however many blocks, the total for one person, and for whoever stands in one "
+    "block alone the family's as well"
+)
+GROWTH: Mapping[Growth, str] = {
+    "fixed": "the dataset cannot grow: the promise is over all of its rows",
+    "records": (
+        "if the dataset grows, each record stands in one block and keeps that block's total; several records of one "
+        "person, in one block or in many, are not told to be one person's"
+    ),
+    "person-total": PERSON,
+    "person-total-by-default": (
+        "if the dataset grows, one total holds for one person over all of its blocks together: the ledger enters it at "
+        "the first growth, as large as the family's total, unless a reasoned entry gives another one, or says that "
+        "each block promises for itself alone"
+    ),
+    "each-block": TOGETHER,
+}
+CONVERSIONS = {  # by prices.BOUNDS: how an auditor gets epsilon from the listed mechanisms
+    "pure": "epsilon = the sum of the pure figures of all releases",
+    "renyi": "epsilon = rdp + log(1 - 1/order) - (log(delta) + log(order)) / (order - 1)",
+    "gaussian": (
+        "mu^2 = the sum of 1 / (noise_multiplier^2 - 4 / sensitivity^2) over all releases; "
+        "delta = Phi(mu/2 - epsilon/mu) - exp(epsilon) Phi(-mu/2 - epsilon/mu)"
+    ),
+    "adaptive": (
+        "delta = V(epsilon), V computed from the last release to the first, beginning with max(0, 1 - exp(x)); "
+        "before a bounded-range release of e: V(x) = max over t in [0, e] of p V'(x - t) + (1 - p) V'(x - t + e), "
+        "p = (exp(e) - exp(t)) / (exp(e) - 1); before any other release with a pure price e: "
+        "V(x) = q V'(x - e) + (1 - q) V'(x + e), "
+        "q = 1 / (1 + exp(-e)); V' is V after that release"
+    ),
+}
+TRUST: Mapping[Trust, str] = {
+    "central": "central: the platform sees the rows, the reader of the model does not",
+    "local": "local: nobody but its owner sees a row; the platform sees one random report of each owner",
+    "two-aggregators": (
+        "two-aggregators: nobody but its owner sees a row; if one of the two aggregators is honest, nobody sees more "
+        "than sums over all owners, with that one's whole noise"
+    ),
+}
+ADVERSARY: Mapping[Trust, str] = {
+    "central": "anyone with the model, this certificate and any other knowledge, without bound on computation",
+    "local": (
+        "anyone with every report, the model, this certificate and any other knowledge, the platform and all other "
+        "owners included, without bound on computation"
+    ),
+    "two-aggregators": (
+        "anyone with the model, this certificate and any other knowledge, the platform, all other owners and one of "
+        "the two aggregators included; sealed and split shares are kept from it by cryptography (HPKE), all else holds "
+        "without bound on computation"
+    ),
+}
+PUBLIC_SCHEMA = "what the schema says, and everything else that was public before any row was read"
+NOT_COVERED = (
+    "who else holds or released the same records outside this ledger",
+    "correlations between units of privacy: a unit's own records are protected, not what others' records reveal",
+    "side channels of the machine that trained the model, and the accountant's own keys and disks",
+    "an operator who rewrites and signs the whole ledger anew, where nobody else keeps its checkpoints",
+)
+NOT_COVERED_OF_QUERY = (
+    "what a query ties together: nothing shows that each row it answers is about one unit alone; the steward says so, "
+    "for the reason under queries"
+)
+NOT_COVERED_MORE: Mapping[Trust, Sequence[str]] = {
+    "central": (),
+    "local": (
+        "owners who lie: a report moves the model by no more than any other report, but nothing shows that it is "
+        "honest",
+        "reports that somebody with other owners' invitations sends in their place",
+        "the owners' own machines and programs, by which reports are drawn",
+    ),
+    "two-aggregators": (
+        "both aggregators together: who has both shares of an owner has that owner's statistic",
+        "owners who lie: what an owner sends is in shares, and nobody can see whether it is a statistic at all; one "
+        "owner can move the model at will",
+        "who took part: the promise compares sums with and without an owner's contribution, and participation is "
+        "public",
+        "the owners' own machines and programs, by which shares are made",
+    ),
+}
+BEFORE = "cut points and categories of the public schema; nothing was fitted to rows"  # of statements of before
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A profile of rows that a schema was refined from: its `profiled` entry, its dataset, which rows it counted, its
+    claim, and whether those are people of the statement's own families.
+    """
+
+    entry: int
+    dataset: str
+    part: str
+    epsilon: Decimal
+    delta: Decimal
+    same_people: bool
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the sentences of a statement follow from: all of it stands in the statement. `part`: of the rows that were
+    read; `one_release`: a statement of counts, and no model; `public_rows`: whether owners were asked about coordinates
+    of public rows; `queried`: whether rows came by a query, and `reasoned`: one that a steward answers for by a reason;
+    `versions`: of dpserve, and of OpenDP, "" where it is not named: it drew noise wider than 64 bits up to version 0.1.
+    """
+
+    plan: Plan
+    bound: str | None
+    epsilon: Decimal
+    delta: Decimal
+    trust: Trust
+    growth: Growth
+    profiles: tuple[Profile, ...]
+    part: str
+    one_release: bool
+    public_rows: bool
+    queried: bool
+    reasoned: bool
+    versions: tuple[str, str]
+
+
+def facts_of(predicate: Mapping[str, Any]) -> Facts:
+    """Read the facts of a statement: a certificate's, or one of worth or of a profile. InputError where its plan has no
+    form.
+    """
+    claim, of_model = predicate["claim"], "dataset" in predicate
+    rows = predicate["dataset"] if of_model else predicate["rows"]
+    runs = [{key: value for key, value in run.items() if key != "library"} for run in predicate["mechanisms"]]
+    trust = next((each for each in TRUST if claim["trustModel"].startswith(f"{each}:")), None)
+    if trust is None:
+        raise InputError(f"trustModel={claim['trustModel']:.60}: must begin with one of {', '.join(TRUST)}")
+    own = predicate["implementation"]
+    return Facts(
+        plan_from_json(runs),
+        claim.get("bound"),
+        parse_decimal(claim["epsilon"]),
+        parse_decimal(claim["delta"]),
+        trust,
+        _growth(predicate, trust, rows),
+        tuple(
+            Profile(
+                line["entry"],
+                line["dataset"],
+                line["part"],
+                parse_decimal(line["epsilon"]),
+                parse_decimal(line["delta"]),
+                line["samePeople"],
+            )
+            for line in rows.get("refined") or ()
+        ),
+        str(rows.get("part", "training")),
+        not of_model,
+        of_model and predicate["public"]["hyperparameters"].get("public_rows") is not None,
+        "queries" in rows,
+        "queries" in rows and any(query.get("reason") for query in rows["queries"] or [{"reason": "too many to list"}]),
+        (str(own.get("dpserve", "")), str(own.get("opendp", ""))),
+    )
+
+
+def _growth(predicate: Mapping[str, Any], trust: Trust, rows: Mapping[str, Any]) -> Growth:
+    """Derive what growth does to the promise. A statement of counts does not state accounts; what it says of them must
+    go with its unit.
+    """
+    claim = predicate["claim"]
+    if trust != "central" or claim["relation"] == "replace-one" or (rows.get("version") or 1) > 1:
+        return "fixed"
+    if claim["unit"]["bounding"].startswith("none needed"):
+        return "records"
+    stated = (rows.get("growth") or {}).get("state")
+    if "dataset" in predicate:
+        if rows.get("person") is not None:
+            return "person-total"
+        # a job of before a growth names no blocks: its issuer says that others came, each for itself
+        by_default = rows.get("blocks") is None and stated != "each-block"
+        return "person-total-by-default" if by_default else "each-block"
+    in_a_block: str = claim["unit"]["name"]
+    if in_a_block.endswith(" in a block") or stated == "each-block":
+        return "each-block"
+    return "person-total" if stated == "person-total" else "person-total-by-default"
+
+
+def preprocessing_of(facts: Facts) -> str:
+    """Say where cut points and categories come from, and what of it was learnt from rows."""
+    said = _cuts_of(facts)
+    if facts.queried:
+        said += "; rows were made by a query, which stands under dataset.queries"
+    if facts.profiles:
+        named = "; ".join(_named(profile) for profile in facts.profiles)
+        said += f"; the schema itself was refined from noisy counts of rows, not in this price: {named}"
+    return said
+
+
+def _cuts_of(facts: Facts) -> str:
+    kinds, schema = kinds_of(facts.plan), "the schema" if facts.profiles else "the public schema"
+    weighed = "; classes weigh by the shares that the schema declares" if weighs_classes(facts.plan) else ""
+    if ReleaseKind.REPORT in kinds:
+        fitted = (
+            "; coordinates fitted to public rows without labels, whose sha256 is under public.hyperparameters"
+            if facts.public_rows
+            else ""
+        )
+        return f"cut points and categories of {schema}{fitted}; nothing was fitted to the owners' rows"
+    if ReleaseKind.TUNING in kinds:
+        return (
+            f"categories of {schema}; cut points and weights of classes as each run's setting says, of {schema} or "
+            "found by noisy counts of rows, which the price of the runs covers"
+        )
+    if ReleaseKind.CUT_POINTS in kinds:
+        return (
+            f"categories of {schema}; cut points of numbers found by noisy counts of rows, which are among the "
+            f"mechanisms and in the price{weighed}"
+        )
+    if facts.profiles:
+        return f"cut points and categories of {schema}; this job fitted none to rows{weighed}"
+    return BEFORE + weighed
+
+
+def _named(profile: Profile) -> str:
+    people = "the same people" if profile.same_people else "other people"
+    return (
+        f"the profile of entry {profile.entry}, {profile.part} rows of dataset {profile.dataset}, {people}, epsilon "
+        f"{decimal_string(profile.epsilon)} at delta {decimal_string(profile.delta)}"
+    )
+
+
+def together_of(facts: Facts) -> dict[str, str] | None:
+    """Add up what one who has this release knows of one unit, the profiles of the schema included; None without any of
+    the same people.
+
+    Claims on the same rows add up, epsilons and deltas (basic composition). Rows that are kept aside and the others
+    hold different units, and adding one unit moves one part alone: the larger sum holds (docs/privacy/parts.md).
+    """
+    same = [profile for profile in facts.profiles if profile.same_people]
+    if not same:
+        return None
+    here = [each for each in same if (each.part == HOLDOUT) == (facts.part == HOLDOUT)]
+    there = [each for each in same if each not in here]
+    epsilon = max(facts.epsilon + sum(each.epsilon for each in here), sum(each.epsilon for each in there))
+    delta = max(facts.delta + sum(each.delta for each in here), sum(each.delta for each in there))
+    said = "one who has this and the schema has what it claims and what its profiles claim: sums of epsilons, of deltas"
+    if there:
+        said += "; rows kept aside and the others are different units, so the larger of their two sums holds"
+    return {"epsilon": decimal_string(Decimal(epsilon)), "delta": decimal_string(Decimal(delta)), "sum": said}
+
+
+def library_of(facts: Facts) -> list[str]:
+    """Name who draws each run of the plan. OpenDP drew wide noise for those who named its version."""
+    own, opendp = f"dpserve {facts.versions[0]}", f"opendp {facts.versions[1]}"
+    named, found = bool(facts.versions[1]), []
+    for release, _ in facts.plan.runs:
+        wide = is_wide(release)
+        if facts.trust == "local":
+            found.append("dpserve: integer coins from the operating system, by each owner's program")
+        elif facts.trust == "two-aggregators":
+            drawer = "opendp" if wide and named else "dpserve: exact sampler"
+            found.append(f"{drawer}, the whole noise by each of two aggregators")
+        elif wide is None:
+            wider = f"; {opendp} for Laplace scales above 2^48 and Gaussian ones above 2^55" if named else ""
+            found.append(f"{own}: exact samplers{wider}")
+        else:
+            found.append(f"{opendp}, asked by {own}" if wide and named else f"{own}: exact sampler")
+    return found
+
+
+def not_covered_of(facts: Facts) -> list[str]:
+    """List what the promise does not speak of."""
+    first = PUBLIC_SCHEMA
+    if facts.profiles:
+        first = (
+            "what the schema says but for what its profiles counted, which has a price of its own, and everything else "
+            "that was public before any row was read"
+        )
+    query = [NOT_COVERED_OF_QUERY] if facts.reasoned else []
+    return [first, *NOT_COVERED, *query, *NOT_COVERED_MORE[facts.trust]]
+
+
+def accounting_of(facts: Facts) -> dict[str, Any]:
+    """Say how releases add up, and whether tuning and preprocessing are in the price."""
+    tuned = any(isinstance(release.event, RepeatAndSelect) for release, _ in facts.plan.runs)
+    covers = {"coversTuning": tuned, "coversPreprocessing": not facts.profiles}
+    if facts.one_release:
+        parts = (
+            "no rows are kept aside: it adds to all else that was released of these rows"
+            if facts.part == "all"
+            else "the parts of a family are disjoint, and their budgets do not add up"
+        )
+        return {"composition": f"one release; {parts}", **covers}
+    return {
+        "composition": "pure: sum; Renyi: sum at each order; valid for releases chosen adaptively",
+        **covers,
+        "tuning": "a private selection among settings, in the price"
+        if tuned
+        else "none: hyper-parameters are public defaults or were given with the request, before any row was read",
+    }
+
+
+def derive(predicate: Mapping[str, Any]) -> dict[str, Any]:
+    """Derive a statement's sentences from its facts: each by where it stands in the predicate, keys joined by dots.
+
+    InputError where the plan asks what is not on the closed list, or nobody is known to draw it.
+    """
+    facts = facts_of(predicate)
+    rows = "rows" if facts.one_release else "dataset"
+    words = {
+        **{f"accounting.{name}": said for name, said in accounting_of(facts).items()},
+        "claim.conversion": CONVERSIONS.get(facts.bound or "", predicate["claim"]["conversion"]),
+        "claim.trustModel": TRUST[facts.trust],
+        "claim.adversary": ADVERSARY[facts.trust],
+        f"{rows}.growth": {"state": facts.growth, "promise": GROWTH[facts.growth]},
+        "notCovered": not_covered_of(facts),
+    }
+    if not facts.one_release:
+        words["preprocessing"] = preprocessing_of(facts)
+        words["public.unprotected"] = _unprotected(facts)
+        if predicate["dataset"].get("blocks") is not None:
+            words["dataset.blocks.together"] = PERSON if predicate["dataset"].get("person") is not None else TOGETHER
+        if predicate["dataset"].get("person") is not None:
+            words["dataset.person.promise"] = PERSON
+    if (sums := together_of(facts)) is not None:
+        words[f"{rows}.together"] = sums
+    for at, named in enumerate(library_of(facts)):
+        words[f"mechanisms.{at}.library"] = named
+    return words
+
+
+def _unprotected(facts: Facts) -> list[str]:
+    return [
+        "schema",
+        "hyper-parameters",
+        "plan",
+        "time of the ledger's entries",
+        *([] if facts.trust == "central" else ["who answered, and when"]),
+        *(["the public rows, which are named by their digest"] if facts.public_rows else []),
+    ]
+
+
+def fill(predicate: Mapping[str, Any]) -> dict[str, Any]:
+    """Complete a predicate by its sentences and the edition of the words. InputError as `derive`."""
+    body: dict[str, Any] = {**predicate, "words": EDITION}
+    body["mechanisms"] = [dict(run) for run in predicate["mechanisms"]]
+    for path, said in derive(predicate).items():
+        *above, name = path.split(".")
+        place: Any = body
+        for step in above:
+            at: Any = int(step) if isinstance(place, list) else step
+            if isinstance(place, dict):
+                place[at] = dict(place.get(at, {})) if not isinstance(place.get(at), list) else place[at]
+            place = place[at]
+        place[name] = said
+    return body
+
+
+def check(predicate: Mapping[str, Any]) -> None:
+    """Refuse a statement of today's edition whose words are not those that follow from what was done. Nothing is asked
+    of statements of before. CertificateInvalid names the sentence.
+    """
+    if "words" not in predicate:
+        return
+    try:
+        derived = derive(predicate)
+    except InputError as error:
+        raise CertificateInvalid(f"words: cannot be derived from the plan ({error.message})") from error
+    for path, said in derived.items():
+        if _at(predicate, path) != said:
+            raise CertificateInvalid(f"{path}: says something else than follows from the plan and the schema")
+    if "together" in (rows := predicate.get("dataset") or predicate["rows"]) and not any(
+        path.endswith(".together") for path in derived
+    ):
+        raise CertificateInvalid(f"together: {rows['together']!r:.60} is of no profile")
+
+
+def _at(predicate: Mapping[str, Any], path: str) -> Any:
+    place: Any = predicate
+    for step in path.split("."):
+        inside = place if isinstance(place, Mapping) else {}
+        place = place[int(step)] if isinstance(place, list) else inside.get(step)
+    return place
+
+
+def growth_of(predicate: Mapping[str, Any]) -> Growth | None:
+    """Say what becomes of a statement's promise where its dataset grows.
+
+    None of a statement of before that may be of a dataset which grew without a total for one person.
+    """
+    state = facts_of(predicate).growth
+    return None if state == "person-total-by-default" and "words" not in predicate else state
+
+
+def derived_preprocessing(predicate: Mapping[str, Any]) -> str:
+    """Say where a model's cut points and categories come from, as its plan says, whatever it signs."""
+    try:
+        return preprocessing_of(facts_of(predicate))
+    except InputError as error:
+        return f"what its preprocessing was cannot be told from the plan ({error.message})"
+
+
+def contradictions(predicate: Mapping[str, Any]) -> tuple[str, ...]:
+    """Say what a statement of before signs and its own plan contradicts, each with what follows from the plan; nothing
+    of a statement of today's edition, whose words `check` has derived again.
+    """
+    if "words" in predicate or "preprocessing" not in predicate:
+        return ()
+    try:
+        facts = facts_of(predicate)
+        derived = preprocessing_of(facts)
+    except InputError as error:
+        return (f"What its preprocessing was cannot be told from the plan ({error.message}).",)
+    said: str = predicate["preprocessing"]
+    if said == derived or kinds_of(facts.plan) <= {ReleaseKind.MODEL, ReleaseKind.SHARED_SUM}:
+        return ()
+    return (f"It signs of its preprocessing: {said}. From its plan follows: {derived}.",)

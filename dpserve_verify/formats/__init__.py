@@ -1,0 +1,1 @@
+"""How things are spelled: canonical JSON, hash trees, and forms of objects."""

@@ -1,0 +1,1 @@
+"""Pinned keys, and what they signed."""

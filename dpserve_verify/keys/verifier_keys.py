@@ -1,0 +1,62 @@
+"""How a C2SP signed note names a key: its name, its 4-byte key id, and the verifier key string that other tools take.
+
+Format: c2sp.org/signed-note@v1.0.0. Ed25519 only: 0x01 is the signature type of a log, 0x04 that of a witness
+(`dpserve_verify.log.cosignature`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import lru_cache
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from dpserve_verify.errors import InputError, KeyInvalid
+from dpserve_verify.formats.canonical import decode_base64, encode_base64
+
+MAX_NAME = 255
+ED25519, COSIGNATURE = b"\x01", b"\x04"  # signature types
+
+
+def key_id(name: str, public_key: Ed25519PublicKey, kind: bytes = ED25519) -> bytes:
+    """The 4 bytes that say which key signed, and how: a hint, not a fingerprint to trust."""
+    return key_id_of(name, public_key.public_bytes_raw(), kind)
+
+
+def key_id_of(name: str, public_key: bytes, kind: bytes = ED25519) -> bytes:
+    """As `key_id`, of the 32 bytes of the key."""
+    return hashlib.sha256(name.encode() + b"\n" + kind + public_key).digest()[:4]
+
+
+def verifier_key(name: str, public_key: Ed25519PublicKey, kind: bytes = ED25519) -> str:
+    """The verifier key string `name+hex(key id)+base64(type || key)` that other tools take."""
+    check_origin(name)
+    material = encode_base64(kind + public_key.public_bytes_raw())
+    return f"{name}+{key_id(name, public_key, kind).hex()}+{material}"
+
+
+def parse_verifier_key(text: str, kind: bytes = ED25519) -> tuple[str, Ed25519PublicKey]:
+    """Name and key of a verifier key string; KeyInvalid unless `verifier_key` would write the same string."""
+    name, _, rest = text.partition("+")
+    try:
+        material = decode_base64(rest.partition("+")[2], "verifier key")
+        if len(material) != 33 or material[:1] != kind:
+            raise KeyInvalid(f"verifier key: must be of Ed25519 (type 0x{kind.hex()}, 32 bytes)")
+        public_key = Ed25519PublicKey.from_public_bytes(material[1:])
+        if verifier_key(name, public_key, kind) != text:
+            raise KeyInvalid("verifier key: its key id does not belong to its name and key")
+    except InputError as error:
+        raise KeyInvalid(error.message) from error
+    return name, public_key
+
+
+def check_origin(origin: str) -> None:
+    """InputError unless `origin` can name a log and its key: printable ASCII, no blank, no plus, at most 255 long."""
+    if not (is_key_name(origin) and origin.isascii() and origin.isprintable() and len(origin) <= MAX_NAME):
+        raise InputError(f"origin={origin[:80]!r}: must be like example.org/ledger: ASCII, no blanks, no plus")
+
+
+@lru_cache(maxsize=16)  # a log asks for its own at every entry
+def is_key_name(name: str) -> bool:
+    """Signed-note, Format: not empty, no Unicode spaces, no plus; isspace() knows control characters 0x1c-0x1f too."""
+    return bool(name) and not any(c.isspace() or c < " " or c == "+" for c in name)

@@ -1,0 +1,1 @@
+"""The ledger as a transparency log: entries, checkpoints, proofs, witnesses."""

@@ -1,0 +1,132 @@
+"""The public words that prices and entries are stated in: budgets, neighbouring relations, the names people give."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from enum import StrEnum
+
+from dpserve_verify.errors import InputError
+from dpserve_verify.formats.canonical import decimal_string, parse_decimal
+
+NANO = 10**9
+_PLAIN = re.compile(r"(?:0|[1-9][0-9]{0,19})(?:\.[0-9]{1,9})?", re.ASCII)
+MAX_EPSILON = Decimal(100)
+MAX_DIGITS = 40
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}", re.ASCII)
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|nan|-?inf(?:inity)?", re.ASCII | re.I)
+MAX_KEY = 200
+
+
+class Relation(StrEnum):
+    """Which two datasets are neighbours. `REPLACE_ONE`: n is public. `ADD_REMOVE`: n is private."""
+
+    REPLACE_ONE = "replace-one"
+    ADD_REMOVE = "add-remove"
+
+
+def parse_relation(text: str) -> Relation:
+    """The relation of that name. InputError for any other text."""
+    try:
+        return Relation(text)
+    except ValueError:
+        raise InputError(f"relation={text!r}: must be replace-one or add-remove") from None
+
+
+def exact_decimal(name: str, value: str | int | float | Decimal) -> Decimal:
+    """The decimal a person wrote, in ASCII and without blanks: a float stands for its shortest decimal form. NaN and
+    infinities raise."""
+    text = str(value)
+    if isinstance(value, str) and not _NUMBER.fullmatch(text):
+        raise InputError(f"{name}={text[:60]!r}: must be a decimal number")
+    try:
+        number = Decimal(text)
+    except InvalidOperation:  # Decimal itself reads other scripts' digits, blanks and underscores
+        raise InputError(f"{name}={text[:60]!r}: must be a decimal number") from None
+    if not number.is_finite() or (number and abs(number.adjusted()) > MAX_DIGITS):
+        problem = f"must be a finite number with at most {MAX_DIGITS} digits before or after the point"
+        raise InputError(f"{name}={value!s:.60}: {problem}")
+    return number
+
+
+def nano(value: Decimal) -> int:
+    """`value` in units of 1e-9, rounded down. Exact: a product of decimals would be rounded to 28 digits first."""
+    numerator, denominator = value.as_integer_ratio()
+    return numerator * NANO // denominator
+
+
+def nano_string(value: int) -> str:
+    """`decimal_string(from_nano(value))` of a value that is not negative: an admission spells dozens."""
+    whole, rest = divmod(value, NANO)
+    if value < 0 or whole >= NANO**2:
+        return decimal_string(from_nano(value))
+    return f"{whole}.{rest:09d}".rstrip("0") if rest else str(whole)
+
+
+def parse_nano(text: str) -> int:
+    """`nano(parse_decimal(text))`."""
+    if isinstance(text, str) and _PLAIN.fullmatch(text):
+        whole, _, rest = text.partition(".")
+        return int(whole) * NANO + int(rest.ljust(9, "0"))
+    return nano(parse_decimal(text))
+
+
+def from_nano(value: int) -> Decimal:
+    """Exact value of `value` units of 1e-9."""
+    return Decimal(value) / NANO
+
+
+@dataclass(frozen=True)
+class Budget:
+    """(epsilon, delta): 0 < epsilon <= 100 with at most 9 decimals, 0 <= delta < 1. Exact decimals."""
+
+    epsilon: Decimal
+    delta: Decimal
+
+    def __post_init__(self) -> None:
+        exact_decimal("epsilon", self.epsilon)
+        exact_decimal("delta", self.delta)
+        if not self.epsilon > 0:
+            raise InputError(f"epsilon={self.epsilon}: must be > 0")
+        if self.epsilon > MAX_EPSILON:
+            raise InputError(
+                f"epsilon={self.epsilon}: must be at most {MAX_EPSILON}; far below that nothing is protected"
+            )
+        if self.epsilon != from_nano(nano(self.epsilon)):
+            raise InputError(f"epsilon={self.epsilon}: at most 9 decimals")
+        if not 0 <= self.delta < 1:
+            raise InputError(f"delta={self.delta}: must be at least 0 and below 1")
+        if self.delta and self.delta < Decimal("1e-30"):
+            raise InputError(f"delta={self.delta}: must be 0 or at least 1e-30")
+
+    @classmethod
+    def of(cls, epsilon: str | float | Decimal, delta: str | float | Decimal = "0") -> Budget:
+        """The budget as a person wrote it: a float stands for its shortest decimal form. InputError out of range."""
+        return cls(exact_decimal("epsilon", epsilon), exact_decimal("delta", delta))
+
+    def check_delta(self, records: int) -> None:
+        """delta must be below 1 / records: at 1 / records, publishing one record in full would be within budget."""
+        if self.delta * records >= 1:
+            raise InputError(f"delta={self.delta}: must be below 1/records = 1/{records} = {1 / records:.3g}")
+
+    def to_json(self) -> dict[str, str]:
+        """{"epsilon", "delta"} as decimal strings."""
+        return {"epsilon": decimal_string(self.epsilon), "delta": decimal_string(self.delta)}
+
+
+def check_name(what: str, name: str) -> str:
+    """`name`, of a dataset, model or token, if it is 1 to 64 of a-z 0-9 . _ - and begins with a letter or digit; else
+    InputError. Names become folder names and metric labels, so they are narrow.
+    """
+    if not _NAME.fullmatch(name) or ".." in name:
+        raise InputError(
+            f"{what}={name!r:.80}: must be 1 to 64 of a-z, 0-9, '.', '_' and '-', beginning with a letter or digit"
+        )
+    return name
+
+
+def check_key(key: str | None) -> None:
+    """InputError unless an idempotency key, where there is one, has 1 to MAX_KEY characters."""
+    if key is not None and not 1 <= len(key) <= MAX_KEY:
+        raise InputError(f"idempotency_key: must have 1 to {MAX_KEY} characters")

@@ -1,0 +1,1 @@
+"""Files, and text that is fit for a terminal."""
