@@ -14,6 +14,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
+import yaml
 from pages import ROOT
 from typer.main import get_command
 
@@ -114,6 +115,18 @@ def test_pages_are_in_the_navigation_and_what_they_show_is_run(page):
 def other_tests() -> str:
     tests = [path for path in (ROOT / "tests").rglob("test_*.py") if path.name != Path(__file__).name]
     return "\n".join(path.read_text("utf-8") for path in tests)
+
+
+def test_measured_pages_are_few_and_short_and_say_of_which_version():
+    (measured,) = (
+        entry["Measured"] for entry in yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"] if "Measured" in entry
+    )
+    texts = [(DOCS / page).read_text("utf-8") for entry in measured for page in entry.values()]
+    assert len(texts) <= 6
+    assert [text[:60] for text in texts if len(text.split()) > 2500] == []
+    assert [
+        text[:60] for text in texts if not re.search(r"at\s(commit )?[0-9a-f]{7} \(2026-|2026-11-21 to", text)
+    ] == []
 
 
 PAGES_MADE = ("commands", "rest", "learners", "python", "settings", "access")
