@@ -26,14 +26,14 @@ from training.datasets.datasets import register
 from training.jobs import job
 from training.planning.plans import Asked
 
-pytestmark = pytest.mark.home("trained")
+pytestmark = pytest.mark.home("of_two_names")
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory):
+def of_two_names(tmp_path_factory):
     """A home with two versions of `adult` and one of `other`."""
     files = write_files(tmp_path_factory.mktemp("files"))
-    home = Home.init({"DPSERVE_HOME": str(tmp_path_factory.mktemp("trained") / "home")})
+    home = Home.init({"DPSERVE_HOME": str(tmp_path_factory.mktemp("of_two_names") / "home")})
     data, schema = files / "rows.parquet", files / "schema.yaml"
     register(home, "adult", data, schema, Budget.of(5, "1e-5"), Relation.ADD_REMOVE, None)
     for model in ("adult", "adult", "other"):
@@ -221,9 +221,9 @@ def test_missing_file_and_spoiled_champion(home, registry):
     assert registry.get("adult@2")
 
 
-def test_another_homes_model_is_refused(home, registry, trained, tmp_path):
+def test_another_homes_model_is_refused(home, registry, of_two_names, tmp_path):
     stranger = Home.init({"DPSERVE_HOME": str(tmp_path / "stranger")})
-    shutil.copytree(trained.models / "adult" / "1", stranger.models / "adult" / "1")
+    shutil.copytree(of_two_names.models / "adult" / "1", stranger.models / "adult" / "1")
     fresh = Registry()
     fresh.refresh(stranger)
     with pytest.raises(ModelInvalid):
