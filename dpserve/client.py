@@ -11,27 +11,39 @@ from __future__ import annotations
 
 import os
 import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, Unpack, overload
 
-import httpx
-
-from dpserve.audited import Audited
-from dpserve.curves import Explaining
-from dpserve.edited import Edited
-from dpserve.errors import JobFailed, ServiceError
-from dpserve.measured import Measured
-from dpserve.scheduled import Scheduled
-from dpserve.transport import AGAIN_SECONDS, Number, Transport, failure, hopeful, segment, server_events, unreachable
-from dpserve.types import Dataset, Family, Grant, Job, Json, Model, Plan, Predictions, Record
+from dpserve.curves import Curves, curves_of
+from dpserve.errors import JobFailed, Unavailable, UnknownName
+from dpserve.transport import AGAIN_SECONDS, Transport, numbered, segment
+from dpserve.types import (
+    Dataset,
+    Entry,
+    EvaluationFields,
+    Explanation,
+    Family,
+    Grant,
+    Job,
+    JobFields,
+    Json,
+    Model,
+    Number,
+    Plan,
+    Predictions,
+    ProfileFields,
+    Record,
+    ScheduleFields,
+    request_body,
+    with_key,
+)
 
 URL = "http://127.0.0.1:3000"
-QUIET_SECONDS = 30.0  # the service says something at least every ten
+Progress = Callable[[int, int], None]  # takes what is done, and the total
 
 
-class Client(Measured, Edited, Explaining, Audited, Scheduled):
+class Client:
     """A service, asked over a pool of connections that `close`, or the end of a `with` block, ends.
 
     Every method raises a ServiceError for what is not a success: BadInput for a wrong request, NotAllowed for the
@@ -71,55 +83,34 @@ class Client(Measured, Edited, Explaining, Audited, Scheduled):
         """End the connections."""
         self._transport.http.close()
 
+    def ready(self, seconds: float = 0.0) -> bool:
+        """Return whether the service answers; waits for it up to `seconds`. Never raises."""
+        return self._transport.ready(seconds)
+
     # Datasets and jobs: scope train; reading also audit
 
     def datasets(self) -> list[Dataset]:
-        """Every dataset and its budget."""
+        """Return every dataset and its budget."""
         return [Dataset.of(body) for body in self._get("/v1/datasets")["datasets"]]
 
     def families(self) -> list[Family]:
-        """Every family: its datasets and the one budget that they share."""
+        """Return every family: its datasets and the one budget that they share."""
         return [Family.of(body) for body in self._get("/v1/families")["families"]]
 
     def dataset(self, name: str) -> Dataset:
-        """One dataset and its budget.
-
-        Raises:
-            UnknownName: No such dataset.
-        """
+        """Return one dataset and its budget. Raises UnknownName."""
         return Dataset.of(self._get(f"/v1/datasets/{segment('dataset', name)}"))
 
-    def plan(self, dataset: str, learner: str = "auto", epsilon: Number | None = None, **more: Any) -> Plan:
-        """Price a job; spends nothing.
-
-        Args:
-            dataset: Its name.
-            learner: The learner's name; `auto` lets a public rule choose.
-            epsilon: Of this job, above 0; must be said; a text or a Decimal keeps every digit.
-            more: `delta`, `parameters`, `model`, `tuning`, `target`, `blocks` and `evaluate`, as for `submit`; what an
-                evaluation would cost is in the plan's `raw["evaluation"]`.
-
-        Raises:
-            BudgetRefused: It would not be admitted; `would_fit` says what would.
+    def plan(
+        self, dataset: str, learner: str = "auto", epsilon: Number | None = None, **more: Unpack[JobFields]
+    ) -> Plan:
+        """Price a job; spends nothing. Arguments as for `submit`; what an evaluation would cost is in the plan's
+        `raw["evaluation"]`. Raises BudgetRefused where it would not be admitted; `would_fit` says what would.
         """
-        return Plan.of(self._post("/v1/plans", _request(dataset, learner, epsilon, **more)))
+        return Plan.of(self._post("/v1/plans", _job_body(dataset, learner, epsilon, more)))
 
     def submit(
-        self,
-        dataset: str,
-        learner: str = "auto",
-        epsilon: Number | None = None,
-        *,
-        delta: Number | None = None,
-        parameters: Mapping[str, Any] | None = None,
-        model: str | None = None,
-        tuning: Mapping[str, Any] | None = None,
-        target: str | None = None,
-        promote: bool = False,
-        evaluate: Number | None = None,
-        blocks: str | None = None,
-        labels: Sequence[str] = (),
-        idempotency_key: str | None = None,
+        self, dataset: str, learner: str = "auto", epsilon: Number | None = None, **more: Unpack[JobFields]
     ) -> Job:
         """Charge a job and put it in the queue.
 
@@ -127,41 +118,35 @@ class Client(Measured, Edited, Explaining, Audited, Scheduled):
             dataset: Its name.
             learner: The learner's name; `auto` lets a public rule choose.
             epsilon: Of this job, above 0; must be said; a text or a Decimal keeps every digit.
-            delta: Of this job, in [0, 1); the dataset's when left out.
-            parameters: Of the learner, by name; the defaults when left out. They are public.
-            model: Name of the model; the dataset's when left out.
-            tuning: `{"grid": {parameter: [values]}, "runs": mean}`: the best of a random number of runs, as one job.
-            target: What to predict; must be said where the dataset has several targets.
-            promote: Make the model champion of its name at once; else it is a candidate, unless it is the first.
-            evaluate: Epsilon at which the model is evaluated afterwards on what is kept aside; charged together.
-            blocks: Of a dataset that grows, which: `all`, `last:12`, `3-7`; the job is charged to each.
-            labels: Of workers: only one that has all of them takes the job.
-            idempotency_key: The same key with the same request is the same job, and spends once. One is made where
-                none is given, so that a request tried again spends once; give your own where your program may be
-                started again.
+            more: `delta`, `parameters`, `model`, `tuning`, `target`, `promote`, `evaluate`, `blocks`, `labels` and
+                `idempotency_key`, each as `dpserve.types.JobFields` says. A key is made where none is given, so that a
+                request tried again spends once; give your own where your program may be started again.
 
         Raises:
             BudgetRefused: It does not fit; nothing was spent, and `would_fit` says what fits.
             BadInput: A parameter is wrong, or (409) the key stands for another request.
         """
-        body = _request(dataset, learner, epsilon, delta, parameters, model, tuning, target, evaluate, blocks, labels)
-        body |= {"promote": True} if promote else {}
-        return Job.of(self._post("/v1/jobs", {**body, "idempotency_key": idempotency_key or str(uuid.uuid4())}))
+        return Job.of(self._post("/v1/jobs", with_key(_job_body(dataset, learner, epsilon, more))))
+
+    def train(
+        self,
+        dataset: str,
+        learner: str = "auto",
+        epsilon: Number | None = None,
+        *,
+        progress: Progress = lambda done, total: None,
+        **more: Unpack[JobFields],
+    ) -> Job:
+        """`submit` and `wait`: their arguments, and their errors."""
+        return self.wait(self.submit(dataset, learner, epsilon, **more).number, progress)
 
     def job(self, number: int) -> Job:
-        """A job as it stands.
-
-        Raises:
-            UnknownName: No such job.
-        """
-        return Job.of(self._get(self._numbered("/v1/jobs", number)))
+        """Return a job as it stands. Raises UnknownName."""
+        return Job.of(self._get(numbered("/v1/jobs", number)))
 
     def jobs(self, dataset: str | None = None, state: str | None = None) -> Iterator[Job]:
-        """Every job, the newest first, fetched a page at a time.
-
-        Args:
-            dataset: Only of this dataset.
-            state: Only in this one: reserved, started, committed, issued, burned or released.
+        """Yield every job, or those of one dataset and in one state (reserved, started, committed, issued, burned or
+        released), the newest first, fetched a page at a time.
         """
         after: int | None = None
         while True:
@@ -173,53 +158,19 @@ class Client(Measured, Edited, Explaining, Audited, Scheduled):
     def page_of_jobs(
         self, dataset: str | None = None, state: str | None = None, after: int | None = None, limit: int = 50
     ) -> Json:
-        """As `jobs`, one page as it came: `jobs`, and `next`, from which the page after it goes on."""
-        page: Json = self._get("/v1/jobs", dataset=dataset, state=state, after=after, limit=limit)
-        return page
+        """Return a page of `jobs` as it came: `jobs`, and `next`, from which the page after it goes on."""
+        return self._get("/v1/jobs", dataset=dataset, state=state, after=after, limit=limit)
 
     def cancel(self, number: int) -> Job:
-        """Give a reservation back.
-
-        Raises:
-            BadInput: (409) The job has started, and its budget is spent.
-        """
-        return Job.of(self._transport.ask("DELETE", self._numbered("/v1/jobs", number), again=False))
+        """Give a reservation back. Raises BadInput (409) where the job has started, and its budget is spent."""
+        return Job.of(self._change("DELETE", numbered("/v1/jobs", number)))
 
     def events(self, number: int) -> Iterator[Job]:
-        """The job at each change of state or progress, until it is over and its model has its place. Comes back by
-        itself where it is cut off.
-        """
-        seen: str | None = None
-        attempt = 0
-        while True:
-            try:
-                for name, last, body in self._stream(number, seen):
-                    seen, attempt = name, 0
-                    yield Job.of(body)
-                    if last:
-                        return
-                time.sleep(AGAIN_SECONDS)  # ended in good order: it was long, or the service stops
-            except ServiceError as error:
-                if attempt >= self._transport.retries or not (error.status == 0 or hopeful(error)):
-                    raise
-                self._transport.wait(attempt)
-                attempt += 1
+        """Yield the job at each change of state or progress, until it is over and its model has its place."""
+        return map(Job.of, self._transport.events(numbered("/v1/jobs", number) + "/events"))
 
-    def _stream(self, number: int, seen: str | None) -> Iterator[tuple[str, bool, Json]]:
-        headers = {"Accept": "text/event-stream", **({} if seen is None else {"Last-Event-ID": seen})}
-        timeout = httpx.Timeout(self._transport.http.timeout.connect, read=QUIET_SECONDS)
-        where = self._numbered("/v1/jobs", number) + "/events"
-        try:
-            with self._transport.http.stream("GET", where, headers=headers, timeout=timeout) as answer:
-                if answer.status_code != 200:
-                    answer.read()
-                    raise failure(answer)
-                yield from server_events(answer.iter_lines())
-        except httpx.TransportError as error:
-            raise unreachable(error) from error
-
-    def wait(self, number: int, progress: Callable[[int, int], None] = lambda done, total: None) -> Job:
-        """The job, once it is issued.
+    def wait(self, number: int, progress: Progress = lambda done, total: None) -> Job:
+        """Return the job, once it is issued.
 
         Args:
             number: The job's.
@@ -235,36 +186,97 @@ class Client(Measured, Edited, Explaining, Audited, Scheduled):
             raise JobFailed(200, f"job_{job.state}", f"job {number}: {reason}", {"job": number})
         return job
 
-    def train(
-        self,
-        dataset: str,
-        learner: str = "auto",
-        epsilon: Number | None = None,
-        *,
-        progress: Callable[[int, int], None] = lambda done, total: None,
-        **more: Any,
-    ) -> Job:
-        """`submit` and `wait`: their arguments, and their errors."""
-        return self.wait(self.submit(dataset, learner, epsilon, **more).number, progress)
+    # Evaluations and profiles: scope train or evaluate, on the dataset
 
-    # Models: scope predict; reading with any
+    def plan_evaluation(self, model: str, dataset: str, epsilon: Number, **more: Unpack[EvaluationFields]) -> Json:
+        """Price an evaluation; spends nothing. Arguments as for `evaluate`."""
+        return self._post("/v1/plans/evaluations", request_body(model=model, dataset=dataset, epsilon=epsilon, **more))
+
+    def evaluate(self, model: str, dataset: str, epsilon: Number, **more: Unpack[EvaluationFields]) -> Json:
+        """Measure what a model is worth on private rows, as a job that is waited for; what was measured before costs
+        nothing again. Figures with intervals (`metrics`), and the signed statement (`envelope`, `proof`).
+
+        Args:
+            model: `adult`, `adult@champion` or `adult@2`.
+            dataset: Whose rows: what it keeps aside, unless `part` says otherwise.
+            epsilon: Of this evaluation.
+            more: `part` ("holdout" or "training"), `against`, another model to be compared with, `group`, a column of
+                whose groups each is measured by itself, `scores` (of three or more classes), `delta`, and
+                `blocks` of a dataset that grows; `labels` of workers and `idempotency_key`, as for `submit`.
+        """
+        body = request_body(model=model, dataset=dataset, epsilon=epsilon, **more)
+        return self.evaluation(self.wait(self._post("/v1/evaluations", with_key(body))["job"]).number)
+
+    def evaluation(self, number: int) -> Json:
+        """Return a finished evaluation, by its job's number."""
+        return self._get(numbered("/v1/evaluations", number))
+
+    def plan_profile(self, dataset: str, epsilon: Number, **more: Unpack[ProfileFields]) -> Json:
+        """Price a profile; spends nothing. Arguments as for `profile`."""
+        return self._post("/v1/plans/profiles", request_body(dataset=dataset, epsilon=epsilon, **more))
+
+    def profile(self, dataset: str, epsilon: Number, **more: Unpack[ProfileFields]) -> Json:
+        """Count how the rows of a dataset are spread, as a job that is waited for; what was counted before costs
+        nothing again.
+
+        Args:
+            dataset: Its name.
+            epsilon: Of this profile.
+            more: `delta`, `part`, `columns` (these alone), and `pairs` of columns that are counted together as well;
+                `blocks` of a dataset that grows; `labels` of workers and `idempotency_key`, as for `submit`.
+        """
+        body = request_body(dataset=dataset, epsilon=epsilon, **more)
+        return self.profile_of(self.wait(self._post("/v1/profiles", with_key(body))["job"]).number)
+
+    def profile_of(self, number: int) -> Json:
+        """Return a finished profile, by its job's number."""
+        return self._get(numbered("/v1/profiles", number))
+
+    # Schedules: scope train, on the dataset
+
+    def schedules(self) -> list[Json]:
+        """Return the token's own schedules, and those on datasets that it audits or is steward of, with how many runs
+        more the budgets admit, and `until` when: `alone` without a new block, `fed` with one a period (None: for good).
+        """
+        return list(self._get("/v1/schedules")["schedules"])
+
+    def add_schedule(self, name: str, dataset: str, epsilon: Number, **more: Unpack[ScheduleFields]) -> Json:
+        """Ask for the same job once `every` hour, day or week, as long as it is admitted. Nothing is spent now.
+
+        Args:
+            name: The schedule's.
+            dataset: What the job reads.
+            epsilon: Of each job.
+            more: `every` (hour, day or week), `start`, and as for `submit`: `learner`, `delta`, `parameters`, `model`,
+                `target`, `promote`, `blocks`, `labels` and `evaluate`; `dry_run`: only tell how long it could be kept.
+        """
+        given = request_body(name=name, dataset=dataset, epsilon=epsilon, **more)
+        return self._change("POST", "/v1/schedules", given)
+
+    def remove_schedule(self, name: str) -> Json:
+        """Forget one; what it asked for before stays."""
+        return self._change("DELETE", f"/v1/schedules/{segment('schedule', name)}")
+
+    # Models: scope predict; reading with any, on the model
 
     def models(self) -> list[Model]:
-        """Every version of every model, served or not."""
+        """Return every version of every model, served or not."""
         return [Model.of(body) for body in self._get("/v1/models")["models"]]
 
     def model(self, reference: str) -> Json:
-        """Features, classes or range, certificate. `adult`, `adult@champion` or `adult@2`."""
-        body: Json = self._get(f"/v1/models/{segment('model', reference)}")
-        return body
+        """Return features, classes or range, certificate. `adult`, `adult@champion` or `adult@2`."""
+        return self._get(_of_model(reference))
 
     def certificate(self, reference: str) -> Json:
-        """Envelope, proof and statement: with the model's file and the pinned keys, all that a verifier needs."""
-        body: Json = self._get(f"/v1/models/{segment('model', reference)}/certificate")
-        return body
+        """Return envelope, proof and statement: all that a verifier needs beside the model and the pinned keys."""
+        return self._get(_of_model(reference, "/certificate"))
+
+    def bundle(self, reference: str) -> bytes:
+        """Return all files of a model as a zip file, the exact bytes that the service has verified."""
+        return self._transport.answer("GET", _of_model(reference, "/bundle")).content
 
     def predict(self, model: str, records: Sequence[Record]) -> Predictions:
-        """A label, or a number, for each record, in their order.
+        """Return a label, or a number, for each record, in their order.
 
         Args:
             model: `adult`, `adult@champion` or `adult@2`.
@@ -287,9 +299,70 @@ class Client(Measured, Edited, Explaining, Audited, Scheduled):
             answer: The media type that is wanted back, which is never Parquet; as `kind` where left out.
         """
         headers = {"Content-Type": kind, "Accept": answer or kind}
-        return self._transport.answer(
-            "POST", "/predict", content=table, query={"model": model}, headers=headers
-        ).content
+        query = {"model": model}
+        return self._transport.answer("POST", "/predict", content=table, query=query, headers=headers).content
+
+    @overload
+    def explain(self, model: str) -> Curves:
+        """The whole curves."""
+
+    @overload
+    def explain(self, model: str, records: Sequence[Record]) -> Explanation:
+        """Of each record."""
+
+    def explain(self, model: str, records: Sequence[Record] | None = None) -> Curves | Explanation:
+        """Return what each feature adds: to the prediction of each record, or without records the whole curve of each
+        feature, by its bins. Either is a drawing in a notebook, and `columns()` is what frames are made of.
+
+        Args:
+            model: As for `predict`.
+            records: As for `predict`; the curves are asked for by records of their own, 500 at once.
+
+        Raises:
+            BadInput: As `predict`; `not_additive` (422) for trees.
+        """
+        if records is None:
+            return curves_of(self.model(model), lambda asked: self.explain(model, asked))
+        return Explanation.of(self._post("/explain", {"model": model, "records": list(records)}))
+
+    # Edits: reading with any scope on the model; an edit takes train on a name of one's own, else promote
+
+    def curve(self, reference: str, feature: str | None = None, label: str | int | None = None) -> Json:
+        """Return what every bin of a feature, or of a pair `age & hours`, adds, for the class `label` of three or more;
+        the first when left out. `terms`: what else has a curve. Raises BadInput where the model has no such curve.
+        """
+        query = {"feature": feature, "class": None if label is None else str(label)}
+        return self._get(_of_model(reference, "/curve"), **query)
+
+    def edit(
+        self,
+        reference: str,
+        edits: Sequence[Mapping[str, Any]],
+        reason: str | None = None,
+        *,
+        entry: int | None = None,
+        promote: bool = False,
+        dry_run: bool = False,
+    ) -> Json:
+        """Make a new version of the model with these edits, certified; costs no privacy. `changed` has both figures of
+        each bin, `model` the new version.
+
+        Args:
+            reference: What is edited: `adult`, or `adult@2`.
+            edits: As in the file of `dpserve model edit --file`: each `{"feature": "age", "zero": "..25"}`, say; of
+                three classes or more with `"class": "setosa"`.
+            reason: It stays in the model, its certificate and the ledger permanently; a dry run needs none.
+            entry: Of its certificate, as it was looked at: refused (409) where `reference` means another by now.
+            promote: Make it champion at once; else it is a candidate.
+            dry_run: Say what would change, and make nothing.
+
+        Raises:
+            NotAllowed: The name is another's, and no grant to promote it is held.
+            BadInput: An edit is wrong, or (409) a version has these very edits already: `details["model"]`.
+        """
+        flags = {"promote": promote, "dry_run": dry_run}
+        body = request_body(edits=[dict(edit) for edit in edits], reason=reason, entry=entry, **flags)
+        return self._change("POST", _of_model(reference, "/edits"), body, again=dry_run)
 
     # Which version answers to a name: scope promote. `reason` stands in the ledger permanently
 
@@ -297,47 +370,93 @@ class Client(Measured, Edited, Explaining, Audited, Scheduled):
         """Let the name alone mean this version from now on. `replaces`: the one that it meant before. `if_better`:
         only where a statement shows it; `although_not_better`: also where it is not shown to beat a constant answer.
         """
-        return self._place(f"{segment('model', name)}/champion", {"version": version, "reason": reason, **flags})
+        return self._change("POST", _of_model(name, "/champion"), {"version": version, "reason": reason, **flags})
 
     def retire(self, reference: str, reason: str) -> Json:
         """Serve `name@version` no more; its files and its certificate stay."""
-        return self._place(f"{segment('model', reference)}/retire", {"reason": reason})
+        return self._change("POST", _of_model(reference, "/retire"), {"reason": reason})
 
     def restore(self, reference: str, reason: str) -> Json:
         """Serve a retired `name@version` again."""
-        return self._place(f"{segment('model', reference)}/restore", {"reason": reason})
+        return self._change("POST", _of_model(reference, "/restore"), {"reason": reason})
 
-    def _place(self, path: str, body: Json) -> Json:
-        placed: Json = self._transport.ask("POST", f"/v1/models/{path}", again=False, body=body)
-        return placed
+    # The ledger: scope audit; checkpoint, consistency and trust with any
+
+    def ledger(self, after: int = 0) -> Iterator[Entry]:
+        """Yield every entry from this index on."""
+        while page := self._get("/v1/ledger", after=after)["entries"]:
+            yield from (Entry(entry["index"], entry["body"]) for entry in page)
+            after = page[-1]["index"] + 1
+
+    def checkpoint(self, witnessed: bool = False) -> str:
+        """Return the newest signed tree head, a C2SP note, or the newest that witnesses cosigned. Keep it: it shows any
+        rewriting of what came before.
+        """
+        return self._transport.answer("GET", "/v1/ledger/checkpoint", query={"witnessed": 1} if witnessed else {}).text
+
+    def checkpoints(self) -> Iterator[tuple[int, str]]:
+        """Yield every checkpoint that was ever signed: the size of its tree, and the note."""
+        after = 0
+        while page := self._get("/v1/ledger/checkpoints", after=after)["checkpoints"]:
+            yield from ((head["size"], head["note"]) for head in page)
+            after = page[-1]["size"] + 1
+
+    def consistency(self, earlier: int, later: int | None = None) -> Json:
+        """Return the proof (RFC 6962) that the tree of `later` entries, or the newest, begins with `earlier`."""
+        return self._get("/v1/ledger/consistency", **{"from": earlier, "to": later})
+
+    def proof(self, leaf: int, size: int | None = None) -> Json:
+        """Return the proof that entry `leaf` is in the ledger: by the newest checkpoint, or in the tree of `size`."""
+        return self._get("/v1/ledger/proof", leaf=leaf, size=size)
+
+    def audit(self, seconds: float = 600.0) -> Json:
+        """Ask for an audit of everything and wait for its result: `ok`, `entries`, `root`, `problems`. Raises
+        Unavailable where none was made within `seconds`.
+        """
+        asked = self._change("POST", "/v1/audits", again=True)["asked"]
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            audit = self.last_audit()
+            if audit is not None and audit["at"] >= asked:
+                return audit
+            time.sleep(AGAIN_SECONDS)
+        raise Unavailable(0, "timeout", f"no audit was made within {seconds:g} seconds; the server's log says why")
+
+    def last_audit(self) -> Json | None:
+        """Return the newest audit's result; None before the first."""
+        try:
+            return self._get("/v1/audits/last")
+        except UnknownName:
+            return None
+
+    def trust(self) -> bytes:
+        """Return the service's own `trust.json`: the keys that it signs with. Pin it once, and compare it later."""
+        return self._transport.answer("GET", "/v1/trust").content
 
     # Campaigns among owners: scope train
 
     def campaigns(self) -> list[Json]:
-        """Every campaign, and how far it is."""
+        """Return every campaign, and how far it is."""
         return list(self._get("/v1/campaigns")["campaigns"])
 
     def campaign(self, name: str) -> Json:
-        """One of them, with what its owners fetch."""
-        found: Json = self._get(f"/v1/campaigns/{segment('campaign', name)}")
-        return found
+        """Return one of them, with what its owners fetch."""
+        return self._get(f"/v1/campaigns/{segment('campaign', name)}")
 
     def change_campaign(self, name: str, act: str, reason: str | None = None) -> Json:
         """`next` ends the turn that is being asked, `close` learns from what came, `give-up` ends it for a `reason`."""
-        body = {} if reason is None else {"reason": reason}
         path = f"/v1/campaigns/{segment('campaign', name)}/{segment('act', act)}"
-        changed: Json = self._transport.ask("POST", path, again=False, body=body)
-        return changed
+        return self._change("POST", path, request_body(reason=reason))
 
     # Grants: scope admin. `reason` stands in the ledger permanently
 
     def grants(self, principal: str | None = None) -> list[Grant]:
-        """Every grant there ever was, or those of one principal."""
+        """Return every grant there ever was, or those of one principal."""
         return [Grant.of(body) for body in self._get("/v1/grants", principal=principal)["grants"]]
 
     def grant(self, number: int) -> Grant:
-        """One, with what would stop if it were revoked."""
-        return Grant.of(self._get(self._numbered("/v1/grants", number)))
+        """Return one, with what would stop if it were revoked."""
+        return Grant.of(self._get(numbered("/v1/grants", number)))
 
     def add_grant(
         self, principal: str, scope: str, on: str | Mapping[str, str] = "everything", *, expires: str | None = None
@@ -345,55 +464,36 @@ class Client(Measured, Edited, Explaining, Audited, Scheduled):
         """Let a principal do what `scope` says, on {"dataset": name}, a family, a model, or everything. The same again
         is the same grant.
         """
-        more = {} if expires is None else {"expires": expires}
-        on = on if isinstance(on, str) else dict(on)
-        return Grant.of(self._post("/v1/grants", {"principal": principal, "scope": scope, "on": on, **more}))
+        where = on if isinstance(on, str) else dict(on)
+        body = request_body(principal=principal, scope=scope, on=where, expires=expires)
+        return Grant.of(self._post("/v1/grants", body))
 
     def revoke_grant(self, number: int, reason: str) -> Grant:
         """End a grant. Again, it is as it was the first time."""
-        return Grant.of(self._post(self._numbered("/v1/grants", number) + "/revoke", {"reason": reason}))
+        return Grant.of(self._post(numbered("/v1/grants", number) + "/revoke", {"reason": reason}))
 
     def tokens(self) -> list[Json]:
-        """Every token there ever was: name, principal, scopes, limits, and how it ended; nothing that opens a door."""
-        found: list[Json] = self._get("/v1/tokens")["tokens"]
-        return found
+        """Return every token there ever was: name, principal, scopes, limits, and how it ended; no secret."""
+        return list(self._get("/v1/tokens")["tokens"])
 
-    def ready(self, seconds: float = 0.0) -> bool:
-        """Whether the service answers; waits for it up to `seconds`. Never raises."""
-        end = time.monotonic() + seconds
-        while True:
-            try:
-                if self._transport.http.get("/readyz").status_code == 200:
-                    return True
-            except httpx.TransportError:
-                pass
-            if time.monotonic() >= end:
-                return False
-            time.sleep(0.2)
+    def _get(self, path: str, **query: Any) -> Json:
+        answer: Json = self._transport.ask("GET", path, again=True, query=query)
+        return answer
+
+    def _post(self, path: str, body: Json) -> Json:
+        """Send what may be sent twice: a submission has its key."""
+        return self._change("POST", path, body, again=True)
+
+    def _change(self, method: str, path: str, body: Json | None = None, again: bool = False) -> Json:
+        answer: Json = self._transport.ask(method, path, again=again, body=body)
+        return answer
 
 
-def _request(
-    dataset: str,
-    learner: str,
-    epsilon: Number | None,
-    delta: Number | None = None,
-    parameters: Mapping[str, Any] | None = None,
-    model: str | None = None,
-    tuning: Mapping[str, Any] | None = None,
-    target: str | None = None,
-    evaluate: Number | None = None,
-    blocks: str | None = None,
-    labels: Sequence[str] = (),
-) -> dict[str, Any]:
+def _of_model(reference: str, part: str = "") -> str:
+    return f"/v1/models/{segment('model', reference)}{part}"
+
+
+def _job_body(dataset: str, learner: str, epsilon: Number | None, more: JobFields) -> dict[str, Any]:
     if epsilon is None:
         raise TypeError("epsilon: must be said; it is what the job may cost")
-    given: dict[str, Any] = {
-        "delta": None if delta is None else str(delta),
-        "parameters": parameters,
-        "model": model,
-        "tuning": tuning,
-    }
-    given |= {"target": target, "blocks": blocks, "labels": [*labels] or None}
-    given |= {"evaluate": None if evaluate is None else str(evaluate)}
-    more = {name: value for name, value in given.items() if value is not None}
-    return {"dataset": dataset, "learner": learner, "epsilon": str(epsilon), **more}
+    return request_body(dataset=dataset, learner=learner, epsilon=epsilon, **more)

@@ -10,10 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from math import floor
-from typing import Any, overload
+from typing import Any
 
 from dpserve import drawings
-from dpserve.transport import Asking
 from dpserve.types import Explanation, Json, Record
 
 SHOWN = 12  # features of a drawing; `columns` and `importance` have all
@@ -86,40 +85,6 @@ class Curves:
 def _ends(bins: Sequence[Bin]) -> list[tuple[float, float]]:
     """The least and the most that any value adds, for each score."""
     return [(min(score), max(score)) for score in zip(*(each.adds for each in bins), strict=True)]
-
-
-class Explaining(Asking):
-    """What models say of themselves: scope predict."""
-
-    def model(self, reference: str) -> Json:
-        """As a service describes it."""
-        raise NotImplementedError
-
-    @overload
-    def explain(self, model: str) -> Curves:
-        """The whole curves."""
-
-    @overload
-    def explain(self, model: str, records: Sequence[Record]) -> Explanation:
-        """Of each record."""
-
-    def explain(self, model: str, records: Sequence[Record] | None = None) -> Curves | Explanation:
-        """What each feature adds: to the prediction of each record, or without records the whole curve of each feature,
-        by its bins. Either is a drawing in a notebook, and `columns()` is what frames are made of.
-
-        Args:
-            model: As for `predict`.
-            records: As for `predict`; the curves are asked for by records of their own, 500 at once.
-
-        Raises:
-            BadInput: As `predict`; `not_additive` (422) for trees.
-        """
-        if records is None:
-            return curves_of(self.model(model), lambda asked: self._explained(model, asked))
-        return self._explained(model, records)
-
-    def _explained(self, model: str, records: Sequence[Record]) -> Explanation:
-        return Explanation.of(self._post("/explain", {"model": model, "records": list(records)}))
 
 
 def curves_of(model: Json, explain: Callable[[Sequence[Record]], Explanation]) -> Curves:

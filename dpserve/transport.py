@@ -19,7 +19,7 @@ AGAIN = frozenset({429, 502, 503, 504})
 HOPELESS = frozenset({"model_invalid", "certificate_invalid", "key_invalid", "ledger_invalid"})  # asking mends none
 FIRST_WAIT, LONGEST_WAIT = 0.25, 15.0
 AGAIN_SECONDS = 1.0
-Number = str | float | Decimal
+QUIET_SECONDS = 30.0  # the service says something at least every ten
 
 
 class Transport:
@@ -69,6 +69,49 @@ class Transport:
             self.wait(attempt, answer)
         raise AssertionError("the last attempt returns or raises")
 
+    def events(self, path: str) -> Iterator[Json]:
+        """Yield the data of server-sent events until the last. Comes back by itself where it is cut off."""
+        seen: str | None = None
+        attempt = 0
+        while True:
+            try:
+                for name, last, body in self._stream(path, seen):
+                    seen, attempt = name, 0
+                    yield body
+                    if last:
+                        return
+                time.sleep(AGAIN_SECONDS)  # ended in good order: it was long, or the service stops
+            except ServiceError as error:
+                if attempt >= self.retries or not (error.status == 0 or hopeful(error)):
+                    raise
+                self.wait(attempt)
+                attempt += 1
+
+    def _stream(self, path: str, seen: str | None) -> Iterator[tuple[str, bool, Json]]:
+        headers = {"Accept": "text/event-stream", **({} if seen is None else {"Last-Event-ID": seen})}
+        timeout = httpx.Timeout(self.http.timeout.connect, read=QUIET_SECONDS)
+        try:
+            with self.http.stream("GET", path, headers=headers, timeout=timeout) as answer:
+                if answer.status_code != 200:
+                    answer.read()
+                    raise failure(answer)
+                yield from server_events(answer.iter_lines())
+        except httpx.TransportError as error:
+            raise unreachable(error) from error
+
+    def ready(self, seconds: float) -> bool:
+        """Return whether the service answers; waits for it up to `seconds`. Never raises."""
+        end = time.monotonic() + seconds
+        while True:
+            try:
+                if self.http.get("/readyz").status_code == 200:
+                    return True
+            except httpx.TransportError:
+                pass
+            if time.monotonic() >= end:
+                return False
+            time.sleep(0.2)
+
     def wait(self, attempt: int, answer: httpx.Response | None = None) -> None:
         """Longer each time, and not in step with other clients."""
         asked = "" if answer is None else answer.headers.get("Retry-After", "")
@@ -77,24 +120,12 @@ class Transport:
         time.sleep(min(60.0, max(wait, float(asked))) if asked.isdigit() else wait)
 
 
-class Asking:
-    """What the parts of a client have in common: how they ask."""
-
-    _transport: Transport
-
-    def _get(self, path: str, **query: Any) -> Any:
-        return self._transport.ask("GET", path, again=True, query=query)
-
-    def _post(self, path: str, body: Json) -> Any:
-        """Of what may be asked twice: all but a submission without its key, and there is none."""
-        return self._transport.ask("POST", path, again=True, body=body)
-
-    def _numbered(self, path: str, number: int) -> str:
-        """The path of a job, an evaluation or a grant."""
-        try:
-            return f"{path}/{number:d}"
-        except (TypeError, ValueError):
-            raise ValueError(f"number={number!r:.40}: must be a whole number") from None
+def numbered(path: str, number: int) -> str:
+    """Return the path of a job, an evaluation or a grant. Raises ValueError for what is no number."""
+    try:
+        return f"{path}/{number:d}"
+    except (TypeError, ValueError):
+        raise ValueError(f"number={number!r:.40}: must be a whole number") from None
 
 
 def bare(token: str) -> str:

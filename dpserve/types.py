@@ -2,15 +2,87 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeAlias, TypedDict
 
 from dpserve import drawings
 
 Json = Mapping[str, Any]
 Record = Mapping[str, float | int | str | bool | None]
+
+Number: TypeAlias = str | float | Decimal
+
+
+class JobFields(TypedDict, total=False):
+    """What a job may say beside its dataset, learner and epsilon; None is as left out."""
+
+    delta: Number | None  # in [0, 1); the dataset's when left out
+    parameters: Mapping[str, Any] | None  # of the learner, by name; they are public
+    model: str | None  # name of the model; the dataset's when left out
+    tuning: Mapping[str, Any] | None  # {"grid": {parameter: [values]}, "runs": mean}: the best of some runs, as one job
+    target: str | None  # what to predict; must be said where the dataset has several targets
+    promote: bool  # make the model champion of its name at once; else it is a candidate, unless it is the first
+    evaluate: Number | None  # epsilon at which it is evaluated then on what is kept aside; charged together
+    blocks: str | None  # of a dataset that grows, which: all, last:12, 3-7; the job is charged to each
+    labels: Sequence[str]  # of workers: only one that has all of them takes the job
+    idempotency_key: str | None  # the same key with the same request is the same job, and spends once
+
+
+class ScheduleFields(TypedDict, total=False):
+    """What a schedule may say beside its name, dataset and epsilon: as a job, and when."""
+
+    learner: str | None
+    delta: Number | None
+    parameters: Mapping[str, Any] | None
+    model: str | None
+    target: str | None
+    promote: bool
+    evaluate: Number | None
+    blocks: str | None
+    labels: Sequence[str]
+    every: str  # hour, day or week; week when left out
+    start: str | None  # when the first period begins, in UTC, like 2026-01-05T06:00; now when left out
+    dry_run: bool  # only tell how long it could be kept
+
+
+class EvaluationFields(TypedDict, total=False):
+    """What an evaluation may say beside model, dataset and epsilon; at most one of against, group and scores."""
+
+    part: str | None  # holdout, what is kept aside, as when left out; or training
+    delta: Number | None
+    against: str | None  # another model, to be compared with
+    group: str | None  # a column by whose groups each is measured
+    scores: bool  # of three or more classes: AUROC and log loss too
+    blocks: str | None
+    labels: Sequence[str]
+    idempotency_key: str | None
+
+
+class ProfileFields(TypedDict, total=False):
+    """What a profile may say beside dataset and epsilon."""
+
+    delta: Number | None
+    part: str | None  # holdout, what was kept aside; what learners read, when left out
+    columns: Sequence[str]  # these alone
+    pairs: Sequence[Sequence[str]]  # columns that are counted together as well
+    blocks: str | None
+    labels: Sequence[str]
+    idempotency_key: str | None
+
+
+def request_body(**fields: Any) -> dict[str, Any]:
+    """Return what was said as a body: nothing of what was left out, decimals as texts that keep every digit."""
+    given = {name: value for name, value in fields.items() if value is not None}
+    return {name: str(value) if isinstance(value, float | Decimal) else value for name, value in given.items()}
+
+
+def with_key(body: dict[str, Any]) -> dict[str, Any]:
+    """Return a body with an idempotency key: one is made where none was given, so that asking twice spends once."""
+    return {"idempotency_key": str(uuid.uuid4())} | body
+
 
 FINAL = frozenset({"issued", "burned", "released"})
 

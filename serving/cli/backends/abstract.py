@@ -30,7 +30,8 @@ Note: TypeAlias = Callable[[str], None]  # prints a line for people
 
 def without_defaults(request: Request) -> Body:
     """Return the keys that were given; what was left out has its default where the request is read."""
-    return {key: value for key, value in request.items() if value is not None and value != {} and value is not False}
+    given = {key: value for key, value in request.items() if value is not None and value is not False}
+    return {key: value for key, value in given.items() if value not in ({}, (), [])}
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dpserve_verify.errors import InputError
 from models.profile import report as profile_report
 from models.worth.report import Report
 from models.worth.stated import report_of
-from serving.cli.backends.abstract import Body, Measurements, Request
+from serving.cli.backends.abstract import Body, Measurements, Request, without_defaults
 from serving.cli.backends.reports import write_report
 from serving.cli.backends.server.connection import Connection
 from serving.cli.backends.server.statements import verified_profile, verified_worth
@@ -23,12 +23,12 @@ class ServerMeasurements(Measurements):
     def plan_evaluation(self, request: Request) -> Body:
         """Return the price of an evaluation."""
         with self.connection.asking() as service:
-            return dict(service.plan_evaluation(**request))
+            return dict(service.plan_evaluation(**without_defaults(request)))
 
     def evaluate(self, request: Request, key: str | None, out: Path | None) -> Body:
         """Run an evaluation to its end, and verify its statement."""
         with self.connection.asking() as service:
-            answer = service.evaluate(**request, idempotency_key=key)
+            answer = service.evaluate(**without_defaults(request), idempotency_key=key)
             statement, worth = verified_worth(answer, self.connection.trusted_keys(service))
             job = dict(service.job(answer["job"]).raw)
         if out is not None:
@@ -45,12 +45,12 @@ class ServerMeasurements(Measurements):
     def plan_profile(self, request: Request) -> Body:
         """Return the price of a profile."""
         with self.connection.asking() as service:
-            return dict(service.plan_profile(**request))
+            return dict(service.plan_profile(**without_defaults(request)))
 
     def profile(self, request: Request, key: str | None, out: Path | None) -> Body:
         """Run a profile to its end, and verify its statement."""
         with self.connection.asking() as service:
-            answer = service.profile(**request, idempotency_key=key)
+            answer = service.profile(**without_defaults(request), idempotency_key=key)
             _, profile = verified_profile(answer, self.connection.trusted_keys(service))
             job = dict(service.job(answer["job"]).raw)
         if out is not None:
