@@ -128,7 +128,7 @@ def _default(parameter: Any) -> str:
 
 
 def rest() -> str:
-    spec = openapi({}, DOORS)
+    spec = openapi(DOORS)
     parts = [
         _route(path, method, found, spec) for path, item in spec["paths"].items() for method, found in item.items()
     ]

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import anyio
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from accountant.access.tokens import SCOPES
+from serving.http.connections import Connections
 from serving.http.rights import NOTHING
-from serving.http.routes import Door
+from serving.http.routes import Door, Doors
 from serving.pages.all import PAGES
 from serving.pages.home import error_page
 from serving.pages.parts import static_files
@@ -67,13 +68,19 @@ DOORS: tuple[Door, ...] = (
 )
 
 
-def make_app(base: Callable[[], Mapping[str, Any]] = dict) -> Starlette:
-    """Our routes, looking after their own state. `base` gives the OpenAPI description to merge ours into."""
+def make_server_app() -> ASGIApp:
+    """Return what a serving process of `dpserve serve` answers with: the doors of one app, and who waits at them."""
+    app = make_app()
+    return Connections(Doors(app, ours=app))
+
+
+def make_app() -> Starlette:
+    """Return the routes, looking after their own state."""
     serving = ServingState()
 
     async def docs(request: Request) -> Response:
         known_query(request)
-        return json_response(openapi(base(), DOORS))
+        return json_response(openapi(DOORS))
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:

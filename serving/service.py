@@ -1,10 +1,9 @@
-"""The BentoML service. Everything is answered by one Starlette app that is mounted in it; `predict` is a native API as
-well, so that BentoML's client and its builder know of it. Tuned as measured; nothing that spends runs in here.
+"""The BentoML service, for `bentoml build` and `bentoml serve`. Everything is answered by one Starlette app that is
+mounted in it; `predict` is a native API as well, so that BentoML's client and its builder know of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import bentoml
@@ -16,19 +15,12 @@ with loading():
     from serving.http.routes import Doors
     from serving.process.config.settings import ServerSettings
     from serving.process.watch.logs import set_up
-    from serving.process.workers import library_internals
     from serving.rest.models import answer_records
 
-
-def _described() -> Mapping[str, Any]:
-    found: Mapping[str, Any] = SERVICE.openapi_spec.asdict()
-    return found
-
-
 SETTINGS = ServerSettings()
+CLIENT_PAGE = "/schema.json"  # for BentoML's client; BentoML's web page calls addresses outside and is not offered
 set_up()
-APP = make_app(_described)
-library_internals.install(Doors(APP, ours=APP))
+APP = make_app()
 
 
 @bentoml.service(
@@ -52,4 +44,4 @@ class DpserveService:
 
 
 SERVICE: Any = DpserveService  # the decorators return another type than they declare
-SERVICE.add_asgi_middleware(Doors, ours=APP)
+SERVICE.add_asgi_middleware(Doors, ours=APP, theirs={CLIENT_PAGE})

@@ -222,7 +222,7 @@ serving/process/config: dpserve_verify(. formats privacy system) accountant(acce
 serving/process/watch: dpserve_verify(. audit log system) accountant(audit home ledger ledger/families) models(store
     worth) serving(process/config wire)
 serving/process/workers: dpserve_verify(.) accountant(home system) training(datasets/drafts) serving(process/config
-    process/watch wire)
+    process/watch)
 serving/rest: dpserve_verify(. formats log privacy) accountant(. access home ledger ledger/families log store)
     models(edit explain features forms onnx parts store worth) training(datasets datasets/drafts finish jobs learners
     measuring/profile measuring/worth planning rows/schema tuning) local(campaign reports) serving(http process

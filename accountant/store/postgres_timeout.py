@@ -4,9 +4,10 @@ what is asked and never what is answered.
 
 from __future__ import annotations
 
+from time import monotonic
 from typing import Any
 
-from psycopg import Connection, OperationalError, errors
+from psycopg import Connection, OperationalError
 
 ANSWER_SECONDS = 40.0  # of one statement: longer than another writer may be waited for
 # For libpq: seconds until a connection is given up that is not greeted, and one on which nothing comes or is taken.
@@ -29,8 +30,11 @@ class PatientConnection(Connection[Any]):
         """As the driver's. OperationalError, and the connection is closed, where no end came in ANSWER_SECONDS."""
         if timeout is not None or self.unhurried:
             return super().wait(gen, interval, timeout)
+        end = monotonic() + ANSWER_SECONDS
         try:
             return super().wait(gen, interval, ANSWER_SECONDS)
-        except errors._WaitTimeout:
+        except OperationalError:
+            if monotonic() < end:  # the server's own
+                raise
             self.pgconn.finish()
             raise OperationalError(f"no answer within {ANSWER_SECONDS:g} seconds: the connection is given up") from None

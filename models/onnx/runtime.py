@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from math import isfinite
 from reprlib import repr as short
@@ -51,8 +51,6 @@ class OnnxModel:
         quick = _without(model, CONTRIBUTIONS)
         self.texts = {feature_name(name): numbers for name, numbers in numbers_of_texts(quick).items()}
         self._session = _session(quick.SerializeToString(deterministic=True))
-        # All inputs and outputs are named: what its wrapper in Python looks for takes a fourth of a small prediction.
-        self._run: Callable[[list[str], Feed, None], list[NDArray[Any]]] = self._session._sess.run
         try:
             self.inputs: dict[str, str] = {
                 feature_name(each.name): TYPES[each.type.tensor_type.elem_type] for each in model.graph.input
@@ -86,7 +84,7 @@ class OnnxModel:
         for name, numbers in self.texts.items():
             if columns[name].dtype != FLOAT:
                 feed[self._reads[name]] = numbers.of(columns[name])[:, np.newaxis]
-        label, *probabilities = self._run(self._outputs, feed, None)
+        label, *probabilities = self._session.run(self._outputs, feed)
         return (label, probabilities[0]) if self.classes else (label[:, 0], np.empty((len(label), 0), np.float32))
 
     def contributions(self, columns: RawColumns) -> NDArray[np.float32]:

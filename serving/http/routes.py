@@ -1,7 +1,7 @@
 """One table of doors (method, path, who may pass, who answers) and the ASGI layer in front of everything.
 
-The layer stands before BentoML's own routes as well, so that its pages need a token too, every error has one shape, and
-nothing that is raised can leave a request without an answer.
+Under `bentoml serve` the layer stands before BentoML's own routes as well, so that its pages need a token too, every
+error has one shape, and nothing that is raised can leave a request without an answer.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 import logging
 import re
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Container, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,6 +27,7 @@ from accountant.access.grants import Access
 from accountant.access.tokens import Token
 from accountant.errors import UnknownName
 from accountant.system import traces
+from dpserve_verify.errors import InputError
 from dpserve_verify.formats.canonical import whole_number
 from serving.http import cookies, headers, rights
 from serving.process.config.limits import meter
@@ -55,7 +56,7 @@ OWNERS = re.compile(r"/v1/campaigns/[^/]+(/(reports|shares|collect|held|digest|s
 PROTOCOL = "/v2"  # the open inference protocol has a form of its own for errors
 STATUS = "dpserve.status"  # of the scope: what was answered
 EVENTS = "text/event-stream"
-BENTOML_PAGE = "/schema.json"  # for its client; its web page calls addresses outside and is not among the doors
+HEAD_FIELDS = 200  # that the head of a request may have
 KEPT = ("retry-after", "allow")  # of an error's headers, on its page
 PRICING = anyio.CapacityLimiter(64)  # threads that mostly wait for the price desk, which lets no more than that wait
 PREDICTING = anyio.CapacityLimiter(16)  # their own: whatever else is asked for, a prediction finds a thread
@@ -201,11 +202,11 @@ async def with_prices(request: Request, work: Callable[..., T], *arguments: Any)
 class Doors:
     """ASGI: who is it, may they, then the route; every exception becomes an answer.
 
-    `ours` answers every path but one of BentoML's own, which `app` answers once the caller is known.
+    `ours` answers every path but `theirs`, which `app` answers once the caller is known.
     """
 
-    def __init__(self, app: ASGIApp, ours: Starlette) -> None:
-        self.app, self.ours = app, ours
+    def __init__(self, app: ASGIApp, ours: Starlette, theirs: Container[str] = ()) -> None:
+        self.app, self.ours, self.theirs = app, ours, theirs
         ENGINE.run = run_for_request  # whoever serves has prices worked out beside
         self._named = {
             (method, route.path): route
@@ -278,12 +279,13 @@ class Doors:
             return response
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        _check_head(scope)
         path = scope["path"]
         if path not in OPEN and not path.startswith(STATIC) and not OWNERS.fullmatch(path):
             self._know(scope)
         elif path == cookies.LOGIN and scope["method"] == "POST":
             scope["dpserve.home"] = self.ours.state.serving.home.path
-        if path == BENTOML_PAGE:
+        if path in self.theirs:
             await self.app(scope, receive, send)
             return
         scope["app"] = self.ours
@@ -309,6 +311,17 @@ class Doors:
             cookies.check_same_origin(scope)
         if token.limits:
             meter(home).admit(token)
+
+
+def _check_head(scope: Scope) -> None:
+    """Raise InputError unless the head has at most HEAD_FIELDS fields and names one host (RFC 9112, section 3.2): with
+    two, a proxy in front may have meant another.
+    """
+    if len(scope["headers"]) > HEAD_FIELDS:
+        raise InputError(f"head: at most {HEAD_FIELDS} fields")
+    hosts = [name for name, _ in scope["headers"]].count(b"host")
+    if hosts > 1 or (hosts == 0 and scope["http_version"] == "1.1"):
+        raise InputError("Host: must stand in the head once")
 
 
 def _trace(scope: Scope, span: Any) -> None:

@@ -37,16 +37,14 @@ MEANINGS = {
 }
 
 
-def openapi(base: Mapping[str, Any], doors: Iterable[Door]) -> dict[str, Any]:
-    """`base`, the description that BentoML makes, with our doors in place of its own of the same path."""
+def openapi(doors: Iterable[Door]) -> dict[str, Any]:
+    """Return the description of the doors that are not hidden."""
     ours: dict[str, dict[str, Any]] = {}
     for door in (each for each in doors if not each.hidden):
         ours.setdefault(door.path, {})[door.method.lower()] = _operation(door)
-    theirs = {path: item for path, item in base.get("paths", {}).items() if path not in ("/healthz", "/metrics", *ours)}
-    schemas = base.get("components", {}).get("schemas", {}) if theirs else {}
-    components = {"schemas": {**schemas, **_error_schemas()}, "securitySchemes": {"token": SCHEME}}
+    components = {"schemas": _error_schemas(), "securitySchemes": {"token": SCHEME}}
     info = {"title": "dpserve", "version": product_version(), "description": ABOUT}
-    whole = {"openapi": VERSION, "info": info, "paths": {**theirs, **ours}, "components": components}
+    whole = {"openapi": VERSION, "info": info, "paths": ours, "components": components}
     return {**whole, "security": [{"token": []}]}
 
 

@@ -137,7 +137,7 @@ from in_process import site_at
 from serving.app import DOORS, make_app
 from serving.rest.openapi import openapi
 
-assert "/v1/letters/{word}" in openapi({}, DOORS)["paths"]
+assert "/v1/letters/{word}" in openapi(DOORS)["paths"]
 assert "/v1/letters/{word}" in {route.path for route in make_app().routes}
 with site_at(Path(sys.argv[1]), DOORS) as site:
     assert site.ask("GET", "/v1/letters/privacy").status_code == 401

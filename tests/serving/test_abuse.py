@@ -23,8 +23,9 @@ from accountant.access import tokens
 from dpserve_verify.errors import LedgerInvalid
 from models.store.bundle import FILES
 from serving.app import DOORS
+from serving.http.connections import HEAD_BYTES
+from serving.http.routes import HEAD_FIELDS
 from serving.process.tokens import new_token
-from serving.process.workers.library_internals import HEAD_BYTES, HEAD_FIELDS
 from training.jobs import job
 from training.planning.plans import Asked
 

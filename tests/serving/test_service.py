@@ -116,13 +116,6 @@ def test_null_and_unknown_category_are_answered(server):
     assert len(answer.json()["predictions"]) == 2
 
 
-def test_bentomls_own_client_predicts(server):
-    url = f"http://127.0.0.1:{server.port}"
-    with bentoml.SyncHTTPClient(url, token=server.tokens["predict"]) as client:
-        answer = client.predict(model="adult@champion", records=records(3))
-    assert answer == server.predict(count=3).json()
-
-
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
@@ -716,5 +709,7 @@ def test_built_bento_serves_from_another_folder(tmp_path):
     with running(home.path, command, port, out, **own, PATH=path, PYTHONPATH="") as bento:
         answer = bento.predict(count=5).json()
         assert (answer["model"], len(answer["predictions"])) == ("adult@1", 5)
+        with bentoml.SyncHTTPClient(f"http://127.0.0.1:{port}", token=bento.tokens["predict"]) as client:
+            assert client.predict(model="adult@1", records=records(5)) == answer
         assert answer["certificate"]["entry"] == released["certificate"]["entry"]
         assert "src" in json.dumps([child.cwd() for child in psutil.Process(bento.process.pid).children()])

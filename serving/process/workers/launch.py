@@ -28,22 +28,25 @@ from accountant.home import local
 from accountant.system.processors import processors
 from serving.process.config.startup import Listening, bound, said_ready
 from serving.process.watch.audit_runs import is_asked
+from serving.process.watch.logs import set_up
 from serving.process.workers import price_desk
 from serving.process.workers.forks import WORKER_PARENT, command, fork
 from serving.process.workers.loading import loading
 
 LOG = logging.getLogger("dpserve.launch")
 ROOT = Path(__file__).resolve().parents[3]
-SERVICE = "serving.service:DpserveService"
+SERVER_APP, CONNECTION = "serving.app:make_server_app", "serving.http.connections:LimitedProtocol"
 # What the processes import, at once or later.
-OURS = (
-    SERVICE.partition(":")[0],
+IMPORTED = (
+    "serving.app",
+    "serving.http.connections",
     "training.jobs.queue",
     "training.planning.price_engine",
     "training.datasets.drafts.steps",
     "serving.cli.app",
+    "uvicorn.lifespan.on",
+    "uvloop",
 )
-OTHERS = ("_bentoml_impl.server.app", "opentelemetry.instrumentation.asgi", "opentelemetry.sdk.trace", "uvloop")
 STOPPING = "DPSERVE_STOPPING"
 COUNTS = "PROMETHEUS_MULTIPROC_DIR"
 TICK_SECONDS = 0.2
@@ -67,8 +70,8 @@ def launch(home: Path, listening: Listening, audit_seconds: int, drain_seconds: 
     load()
     listener.listen(BACKLOG)
     serving = [
-        _Kept("serving worker", "dpserve-serving", partial(_serve, listener, number, listening))
-        for number in range(listening.workers or processors())
+        _Kept("serving worker", "dpserve-serving", partial(_serve, listener, listening))
+        for _ in range(listening.workers or processors())
     ]
     beside = [
         _Kept("training worker", "dpserve-train", partial(_aside, listener, command, "worker"))
@@ -102,32 +105,36 @@ def load() -> None:
         with suppress(AttributeError):  # another C library
             ctypes.CDLL(None).mallopt(M_ARENA_MAX, ARENAS)
     with loading():
-        for name in (*OURS, *OTHERS):
+        for name in IMPORTED:
             import_module(name)
         import_module("training.planning.price_engine").warm()
 
 
 def server_environment(base: Mapping[str, str], home: Path, port: int, workers: int | None) -> dict[str, str]:
-    """Two servers must not share BENTOML_HOME, nor what their workers count. A port is one server's alone."""
+    """Two servers must not share what their workers count. A port is one server's alone."""
     place = local(home) / "run" / str(port)
     counts = place / "counts"
     shutil.rmtree(counts, ignore_errors=True)
     counts.mkdir(mode=0o700, parents=True)
-    own = {"BENTOML_HOME": str(place), "BENTOML_DO_NOT_TRACK": "true", "DPSERVE_HOME": str(home.absolute())}
+    own = {"DPSERVE_HOME": str(home.absolute())}
     own |= {WORKER_PARENT: str(os.getpid()), STOPPING: str(place / "stopping"), COUNTS: str(counts)}
     own |= {price_desk.SOCKET: str(place / "prices"), "DPSERVE_WORKERS": str(workers or processors())}
     paths = [str(ROOT), *filter(None, [base.get("PYTHONPATH")])]
     return {**base, **own, "PYTHONPATH": os.pathsep.join(paths)}
 
 
-def _serve(listener: socket.socket, number: int, listening: Listening) -> None:
-    from serving.process.workers.library_internals import serve  # BentoML, which `dpserve --help` does without
+def _serve(listener: socket.socket, listening: Listening) -> None:
+    """Answer requests until told to stop (SIGTERM)."""
+    import uvicorn  # which `dpserve --help` does without
 
+    set_up()
     tls = listening.tls
-    files = [] if tls is None else ["--ssl-certfile", str(tls.certificate), "--ssl-keyfile", str(tls.key)]
-    graceful = ["--timeout-graceful-shutdown", str(ANSWER_SECONDS), "--backlog", str(BACKLOG)]
-    os.chdir(ROOT)
-    serve(SERVICE, listener, number, [*graceful, *files, "--ssl-ciphers", CIPHERS])
+    config = uvicorn.Config(
+        SERVER_APP, factory=True, http=CONNECTION, ws="none", log_config=None, access_log=False, server_header=False,
+        backlog=BACKLOG, timeout_graceful_shutdown=ANSWER_SECONDS, ssl_ciphers=CIPHERS,
+        ssl_certfile=None if tls is None else tls.certificate, ssl_keyfile=None if tls is None else tls.key,
+    )  # fmt: skip
+    uvicorn.Server(config).run(sockets=[listener])
 
 
 def _aside(listener: socket.socket, work: Callable[..., object], *arguments: object) -> None:

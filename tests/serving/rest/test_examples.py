@@ -71,7 +71,7 @@ def test_what_was_answered_is_as_it_is_described(heard):
 
 def test_the_description_shows_them():
     """In each operation, with what its address said; cut texts stay within what a page shows."""
-    for path, item in openapi({}, DOORS)["paths"].items():
+    for path, item in openapi(DOORS)["paths"].items():
         for method, operation in item.items():
             kept = examples()[f"{method.upper()} {path}"]
             answers = operation["responses"][str(next(iter(operation["responses"])))]["content"]

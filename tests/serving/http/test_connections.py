@@ -1,0 +1,82 @@
+"""The limits of a connection, on uvicorn's own class. How they hold against real clients is in test_abuse.py."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import pytest
+from uvicorn.config import Config
+from uvicorn.server import ServerState
+
+from serving.http import connections
+from serving.http.connections import HEAD_BYTES, Connections, LimitedProtocol
+from serving.wire.request_bodies import ARRIVAL
+
+
+def answers(*sent: bytes, wait: bool = False) -> tuple[list[tuple[list, bool]], bytes]:
+    """What one connection is sent, part by part -> (of each request its headers and whether it had come whole, all that
+    the server wrote). `wait`: for the server to hang up.
+    """
+    seen = []
+
+    async def app(scope, receive, send):
+        seen.append((scope["headers"], scope["state"][ARRIVAL].is_whole))
+        while (await receive()).get("more_body"):
+            pass
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def connect():
+        ours, theirs = socket.socketpair()
+        config = Config(Connections(app), http=LimitedProtocol, ws="none", lifespan="off", log_config=None)
+        config.load()
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.connect_accepted_socket(lambda: LimitedProtocol(config, ServerState(), {}), ours)
+        reader, writer = await asyncio.open_connection(sock=theirs)
+        for part in sent:
+            writer.write(part)
+            await asyncio.sleep(0.05)
+        if not wait:
+            transport.close()
+        found = await reader.read()
+        writer.close()
+        return found
+
+    said = asyncio.run(asyncio.wait_for(connect(), 60))
+    return seen, said
+
+
+HEAD = b"POST / HTTP/1.1\r\nHost: x\r\n"
+
+
+def test_a_request_says_whether_its_body_came_with_its_head():
+    length = HEAD + b"Content-Length: 2\r\n\r\n"
+    ((_, whole),), said = answers(length + b"{}")
+    assert (whole, said[:12]) == (True, b"HTTP/1.1 200")
+    ((_, whole),), said = answers(length, b"{}")
+    assert (whole, said[:12]) == (False, b"HTTP/1.1 200")
+
+
+def test_a_request_in_two_parts_does_not_pass_for_the_one_before_it():
+    length = HEAD + b"Content-Length: 2\r\n\r\n"
+    seen, _ = answers(length + b"{}", length, b"{}")
+    assert [whole for _, whole in seen] == [True, False]
+
+
+def test_a_field_behind_a_body_is_dropped():
+    ((headers, _),), _ = answers(HEAD + b"Transfer-Encoding: chunked\r\n\r\n0\r\nAuthorization: Bearer x\r\n\r\n")
+    assert [name for name, _ in headers] == [b"host", b"transfer-encoding"]
+
+
+def test_a_head_that_is_too_long_is_given_up():
+    field = b"X: " + b"a" * 1000 + b"\r\n"
+    seen, said = answers(HEAD, *[field * (HEAD_BYTES // 4 // len(field))] * 5, wait=True)
+    assert (seen, said) == ([], b"")
+
+
+@pytest.mark.parametrize("sent", [b"", HEAD, b"\r\n", HEAD + b"\r\n" + HEAD])
+def test_a_connection_without_a_request_ends(monkeypatch, sent):
+    monkeypatch.setattr(connections, "WAIT_SECONDS", 0.1)
+    seen, said = answers(sent, wait=True)
+    assert (len(seen), said[:12]) == ((1, b"HTTP/1.1 200") if b"\r\n\r\n" in sent else (0, b""))
