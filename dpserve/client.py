@@ -118,7 +118,7 @@ class Client:
             dataset: Its name.
             learner: The learner's name; `auto` lets a public rule choose.
             epsilon: Of this job, above 0; must be said; a text or a Decimal keeps every digit.
-            more: `delta`, `parameters`, `model`, `tuning`, `target`, `promote`, `evaluate`, `blocks`, `labels` and
+            more: `delta`, `parameters`, `model`, `tuning`, `target`, `promote`, `evaluate`, `blocks` and
                 `idempotency_key`, each as `dpserve.types.JobFields` says. A key is made where none is given, so that a
                 request tried again spends once; give your own where your program may be started again.
 
@@ -202,7 +202,7 @@ class Client:
             epsilon: Of this evaluation.
             more: `part` ("holdout" or "training"), `against`, another model to be compared with, `group`, a column of
                 whose groups each is measured by itself, `scores` (of three or more classes), `delta`, and
-                `blocks` of a dataset that grows; `labels` of workers and `idempotency_key`, as for `submit`.
+                `blocks` of a dataset that grows; `idempotency_key`, as for `submit`.
         """
         body = request_body(model=model, dataset=dataset, epsilon=epsilon, **more)
         return self.evaluation(self.wait(self._post("/v1/evaluations", with_key(body))["job"]).number)
@@ -223,7 +223,7 @@ class Client:
             dataset: Its name.
             epsilon: Of this profile.
             more: `delta`, `part`, `columns` (these alone), and `pairs` of columns that are counted together as well;
-                `blocks` of a dataset that grows; `labels` of workers and `idempotency_key`, as for `submit`.
+                `blocks` of a dataset that grows; `idempotency_key`, as for `submit`.
         """
         body = request_body(dataset=dataset, epsilon=epsilon, **more)
         return self.profile_of(self.wait(self._post("/v1/profiles", with_key(body))["job"]).number)
@@ -248,7 +248,7 @@ class Client:
             dataset: What the job reads.
             epsilon: Of each job.
             more: `every` (hour, day or week), `start`, and as for `submit`: `learner`, `delta`, `parameters`, `model`,
-                `target`, `promote`, `blocks`, `labels` and `evaluate`; `dry_run`: only tell how long it could be kept.
+                `target`, `promote`, `blocks` and `evaluate`; `dry_run`: only tell how long it could be kept.
         """
         given = request_body(name=name, dataset=dataset, epsilon=epsilon, **more)
         return self._change("POST", "/v1/schedules", given)

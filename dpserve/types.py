@@ -27,7 +27,6 @@ class JobFields(TypedDict, total=False):
     promote: bool  # make the model champion of its name at once; else it is a candidate, unless it is the first
     evaluate: Number | None  # epsilon at which it is evaluated then on what is kept aside; charged together
     blocks: str | None  # of a dataset that grows, which: all, last:12, 3-7; the job is charged to each
-    labels: Sequence[str]  # of workers: only one that has all of them takes the job
     idempotency_key: str | None  # the same key with the same request is the same job, and spends once
 
 
@@ -42,7 +41,6 @@ class ScheduleFields(TypedDict, total=False):
     promote: bool
     evaluate: Number | None
     blocks: str | None
-    labels: Sequence[str]
     every: str  # hour, day or week; week when left out
     start: str | None  # when the first period begins, in UTC, like 2026-01-05T06:00; now when left out
     dry_run: bool  # only tell how long it could be kept
@@ -57,7 +55,6 @@ class EvaluationFields(TypedDict, total=False):
     group: str | None  # a column by whose groups each is measured
     scores: bool  # of three or more classes: AUROC and log loss too
     blocks: str | None
-    labels: Sequence[str]
     idempotency_key: str | None
 
 
@@ -69,7 +66,6 @@ class ProfileFields(TypedDict, total=False):
     columns: Sequence[str]  # these alone
     pairs: Sequence[Sequence[str]]  # columns that are counted together as well
     blocks: str | None
-    labels: Sequence[str]
     idempotency_key: str | None
 
 

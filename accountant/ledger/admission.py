@@ -149,8 +149,6 @@ def reserve(
     lines = after(dataset.families, costs, whole=writer.tree.size if whole else None)
     seq = writer.append("reserved", **fields, after=block_rows.together(dataset.families, lines))
     block_rows.put(connection, dataset.families, lines)
-    job = Job(
-        seq, request.dataset, State.RESERVED, request.model, None, owner is None, 0, len(plan), None, by, request.labels
-    )
+    job = Job(seq, request.dataset, State.RESERVED, request.model, None, owner is None, 0, len(plan), None, by)
     add_job(connection, job, request, by, key, owner, lease)
     return job

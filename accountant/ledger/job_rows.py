@@ -59,7 +59,6 @@ def add_job(
         "expires": None if owner is None else engines.clock(connection) + lease,
         "done": job.done,
         "total": job.total,
-        "labels": " ".join(request.labels) or None,
         "trace": CURRENT.get(),
     }
     connection.execute(_NEW_JOB, row)
@@ -75,11 +74,6 @@ def find_job(connection: Connection, by: str, key: str, request: Request) -> Job
     if row.request != request.digest:
         raise IdempotencyConflict(
             f"idempotency_key={key!r}: came before with another request, as job {row.seq}", job=row.seq
-        )
-    if (row.labels or "") != " ".join(request.labels):
-        raise IdempotencyConflict(
-            f"idempotency_key={key!r}: came before with other labels, as job {row.seq}: {row.labels or 'none'}",
-            job=row.seq,
         )
     return job_of(row)
 
@@ -118,35 +112,13 @@ def oldest_queued(
     without: Collection[str],
     among: Collection[str],
     passed: Collection[int],
-    labels: Collection[str],
 ) -> int | None:
     """As `Ledger.next_queued`."""
     row = job_table.c
     where = _QUEUED & row.dataset.not_in(without) & row.seq.not_in(passed)
-    where &= row.labels.is_(None) | row.labels.not_in(_beyond(connection, labels))
     if among:
         where &= row.dataset.in_(among)
     return connection.execute(select(row.seq).where(where).order_by(row.seq).limit(1)).scalar()
-
-
-def leave_beyond(database: Store, labels: Collection[str]) -> list[int]:
-    """Say of every queued job that asks for other labels than these, if nothing was said of it yet, that it waits for
-    another worker; and which these are.
-    """
-    row = job_table.c
-    with database.reading() as connection:
-        where = _QUEUED & row.waiting.is_(None) & row.labels.in_(_beyond(connection, labels))
-        found = list(connection.execute(select(row.seq).where(where)).scalars())
-    if found:
-        with database.writing() as connection:
-            connection.execute(update(job_table).where(where).values(waiting="labels"))
-    return found
-
-
-def _beyond(connection: Connection, labels: Collection[str]) -> list[str]:
-    """What jobs in the queue ask for, as their rows spell it, where that is more than these."""
-    asked = connection.execute(select(job_table.c.labels).where(_QUEUED & job_table.c.labels.is_not(None)).distinct())
-    return [each for each in asked.scalars() if not set(each.split()) <= set(labels)]
 
 
 def job_of(row: Row[Any]) -> Job:
@@ -162,7 +134,6 @@ def job_of(row: Row[Any]) -> Job:
         row.total,
         row.waiting,
         row.analyst,
-        tuple((row.labels or "").split()),
     )
 
 

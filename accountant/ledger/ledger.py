@@ -397,13 +397,12 @@ class Ledger:
         without: Collection[str] = (),
         among: Collection[str] = (),
         passed: Collection[int] = (),
-        labels: Collection[str] = (),
     ) -> int | None:
         """The oldest reservation in the queue; none on datasets in `without`, and only on those in `among`, if any;
-        none of those in `passed`, and none that asks for other labels than these.
+        and none of those in `passed`.
         """
         with self.log.database.reading() as connection:
-            return job_rows.oldest_queued(connection, without, among, passed, labels)
+            return job_rows.oldest_queued(connection, without, among, passed)
 
     @staticmethod
     def _move(

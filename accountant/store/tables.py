@@ -74,8 +74,7 @@ analyst_table = Table(
 )
 # `owner` and `expires`: who holds the job, and until when without a word, by the database's clock (seconds since 1970).
 # `doubted`: when somebody first saw that this had passed. `waiting`: why a worker left a queued job for another.
-# `labels`: that a worker must have, in order, with spaces between. `trace`: the span that asked
-# for it, where traces are on.
+# `labels`: only of jobs of commit 44b969b. `trace`: the span that asked for it, where traces are on.
 job_table = Table(
     "job",
     META,

@@ -58,9 +58,6 @@ Name = Annotated[str, typer.Argument(help="The dataset's name.", autocompletion=
 Blocks = Annotated[
     str | None, typer.Option(help="Of a dataset that grows, which blocks: all, last:12, 3-7; each is charged.")
 ]
-Labels = Annotated[
-    list[str] | None, typer.Option("--label", help="Only a worker that has this label runs it. Repeatable.")
-]
 MODELS = _completing(_models)
 Model = Annotated[str, typer.Argument(help="adult, adult@champion or adult@2.", autocompletion=MODELS)]
 
@@ -68,8 +65,3 @@ Model = Annotated[str, typer.Argument(help="adult, adult@champion or adult@2.", 
 def LEARNERS(incomplete: str) -> list[str]:  # noqa: N802  as the others
     """Names of learners, which are the same everywhere."""
     return [name for name in NAMES if name.startswith(incomplete)]
-
-
-def labelled(labels: list[str] | None) -> dict[str, list[str]]:
-    """What is asked beside the rest where labels were given."""
-    return {"labels": labels} if labels else {}

@@ -77,7 +77,6 @@ def _text(body: dict[str, Any]) -> str:
         ("progress", f"{progress['done']} of {progress['total']}"),
         ("price", f"epsilon {body['epsilon']}, delta {body['delta']}"),
         ("model", body["model"]),
-        *([("labels", ", ".join(body["labels"]))] if "labels" in body else []),
         *closing(body),
         *([("evaluation", "job {job}: {state}".format(**body["evaluation"]))] if "evaluation" in body else []),
         *([("certificate", f"entry {certificate['entry']}")] if certificate else []),

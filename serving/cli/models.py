@@ -12,7 +12,7 @@ from accountant.system.lazy_import import later
 from dpserve_verify.errors import InputError
 from models.worth.words import short_figure, short_worth
 from serving.cli.backend import backend
-from serving.cli.complete import DATASETS, MODELS, Blocks, Labels, Model, labelled
+from serving.cli.complete import DATASETS, MODELS, Blocks, Model
 from serving.cli.terminal import Json, aligned, busy, check_out, note, rounds, show
 
 if TYPE_CHECKING:
@@ -106,7 +106,6 @@ def evaluate(
     ] = False,
     out: Annotated[Path | None, typer.Option(help="Write a report: .html, .json, .csv, .parquet.")] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Say what it would cost; spend nothing.")] = False,
-    label: Labels = None,
     idempotency_key: Key = None,
     json: Json = False,
 ) -> None:
@@ -123,13 +122,13 @@ def evaluate(
     dpserve evaluate adult --data public.parquet --out report.html
     """
     check_out(out, (".html", ".json", ".csv", ".parquet"))
-    named = dataset, epsilon, part, against, group, blocks, label, idempotency_key, plan or scores or None
+    named = dataset, epsilon, part, against, group, blocks, idempotency_key, plan or scores or None
     if data is not None and all(each is None for each in named):
         return _evaluate_rows(name, data, schema, out, public, json)
     if dataset is None or epsilon is None or data is not None:
         raise InputError("evaluate: name private rows by --dataset and a price by --epsilon, or a file of --data alone")
     more: dict[str, Any] = {"part": part, "against": against, "group": group, "scores": scores}
-    more |= {"blocks": blocks, **labelled(label)}
+    more |= {"blocks": blocks}
     asked = {"model": name, "dataset": dataset, "epsilon": epsilon, **more}
     if plan:
         body = backend().measurements.plan_evaluation(asked)

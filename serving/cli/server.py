@@ -15,7 +15,6 @@ from typing import Annotated
 import typer
 
 from accountant.home import Home, place
-from accountant.ledger.families.records import check_labels
 from dpserve_verify.errors import DpserveError, VerificationError
 from serving.cli.complete import DATASETS
 from serving.cli.terminal import Json, aligned, note, require_end, show
@@ -179,13 +178,6 @@ def worker(
         list[str] | None,
         typer.Option(help="Only its jobs: where its rows are. Repeatable.", autocompletion=DATASETS),
     ] = None,
-    label: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A label of this host: a job that names labels goes to a worker that has them all. Repeatable; "
-            "else those of DPSERVE_WORKER_LABELS, with commas between."
-        ),
-    ] = None,
     json: Json = False,
 ) -> None:
     """Run queued jobs until told to stop; a job that runs is finished first. --json goes with --once.
@@ -193,19 +185,16 @@ def worker(
     \b
     dpserve worker
     dpserve worker --dataset adult
-    dpserve worker --label north --label large
     """
     from training.jobs import job, queue  # loads every learner, which `init` and `serve` do without
 
     require_end(once, json)
-    settings = ServerSettings.given()
-    labels = check_labels(label) if label else settings.labels
     os.nice(5)  # whoever waits for a prediction goes before
     logs.set_up()
     home = Home.open()
     if once:
         job.recover(home)
-        seq = queue.work_once(home, datasets=dataset or (), labels=labels)
+        seq = queue.work_once(home, datasets=dataset or ())
         state = None if seq is None else home.ledger.job(seq).state.value
         note("no job was queued" if seq is None else f"job {seq}: {state}")
         return show(True, {"job": seq, "state": state}, "") if json else None
@@ -213,7 +202,7 @@ def worker(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: stop.set())
     threading.Thread(target=_stop_with_parent, args=(stop,), daemon=True).start()
-    queue.work(home, stop, dataset or (), labels)
+    queue.work(home, stop, dataset or ())
 
 
 def _stop_with_parent(stop: threading.Event) -> None:

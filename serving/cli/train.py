@@ -11,7 +11,7 @@ from accountant.ledger.families.left import left_words
 from dpserve_verify.errors import InputError
 from models.worth.words import short_worth
 from serving.cli.backend import backend
-from serving.cli.complete import LEARNERS, Blocks, Labels, Name, labelled
+from serving.cli.complete import LEARNERS, Blocks, Name
 from serving.cli.terminal import Json, aligned, busy, rounds, show
 from training.learners.job_words import AUTO, closing
 
@@ -82,7 +82,6 @@ def train(
     blocks: Blocks = None,
     promote: Promote = False,
     evaluate: Evaluate = None,
-    label: Labels = None,
     idempotency_key: Key = None,
     json: Json = False,
 ) -> None:
@@ -95,12 +94,11 @@ def train(
     dpserve train adult --learner lazybb --epsilon 0.5
     dpserve train adult --epsilon 0.5 --evaluate 0.25
     dpserve train visits --epsilon 0.5 --blocks last:12
-    dpserve train adult --epsilon 0.5 --label north
     """
     asked = _asked(
         name, learner, epsilon, delta=delta, parameters=parameters(set), model=model, target=target, blocks=blocks
     )
-    asked |= {"promote": promote, "evaluate": evaluate, **labelled(label)}
+    asked |= {"promote": promote, "evaluate": evaluate}
     with rounds(f"{learner} on {name}") as progress:
         body = backend().jobs.train(asked, idempotency_key, progress)
     certificate = body["certificate"] or {}
@@ -192,7 +190,6 @@ def tune(
         bool, typer.Option("--plan", "--explain", help="Say what it would cost and do; spend nothing.")
     ] = False,
     promote: Promote = False,
-    label: Labels = None,
     idempotency_key: Key = None,
     json: Json = False,
 ) -> None:
@@ -208,7 +205,7 @@ def tune(
     asked = _asked(
         name, learner, epsilon, delta=delta, parameters=parameters(set), model=model, target=target, blocks=blocks
     )
-    asked |= {"tuning": tuning, "promote": promote, **labelled(label)}
+    asked |= {"tuning": tuning, "promote": promote}
     if plan:
         body = backend().jobs.plan(asked)
         return show(json, body, _planned(body))

@@ -28,7 +28,7 @@ from serving.wire.errors import TakesTooLong, status_of
 from training.learners.docs import learners_to_json
 
 Runs = Callable[..., Awaitable[Any]]
-FIELDS = ("dataset", "target", "learner", "epsilon", "delta", "model", "runs", "evaluate", "blocks", "labels")
+FIELDS = ("dataset", "target", "learner", "epsilon", "delta", "model", "runs", "evaluate", "blocks")
 BESIDE = frozenset({"idempotency_key", "priced"})
 PREFIX = "p."
 SENT = "This form was sent before, with other values. What stands in it now would be another job."
@@ -66,15 +66,14 @@ class Form:
     @property
     def body(self) -> dict[str, Any]:
         """As POST /v1/jobs takes it."""
-        given = {name: value for name, value in self.fields.items() if value and name not in ("runs", "labels")}
-        labels = [each.strip() for each in self.fields["labels"].split(",") if each.strip()]
+        given = {name: value for name, value in self.fields.items() if value and name != "runs"}
         several = {name: value for name, value in self.parameters.items() if "," in value and name not in READING}
         listed = {name: value.split(",") for name, value in several.items()}
         grid = {name: [value.strip() for value in values if value.strip()] for name, values in listed.items()}
         fixed = {name: value for name, value in self.parameters.items() if name not in grid}
         runs = {"runs": self.fields["runs"]} if self.fields["runs"] else {}
         tuning = {"tuning": {"grid": grid, **runs}} if grid else {}
-        return {**given, **({"parameters": fixed} if fixed else {}), **({"labels": labels} if labels else {}), **tuning}
+        return {**given, **({"parameters": fixed} if fixed else {}), **tuning}
 
     @property
     def digest(self) -> str:

@@ -16,7 +16,7 @@ from models.worth import statements
 from serving.http.rights import NAMED, require_model, unnamed
 from serving.http.routes import TEXT, Door, access, in_thread, job_number, require_dataset, state
 from serving.rest import json_schemas
-from serving.rest.jobs import BLOCKS, DECIMAL, LABELS, NUMBER, counting_refusals
+from serving.rest.jobs import BLOCKS, DECIMAL, NUMBER, counting_refusals
 from serving.wire.errors import json_response
 from serving.wire.request_bodies import Fields, json_fields, known_query
 from training.jobs import job
@@ -26,7 +26,7 @@ from training.planning import job_views
 REQUIRED: Fields = {"model": (str,), "dataset": (str,), "epsilon": NUMBER}
 OPTIONAL: Fields = {
     "part": (str,), "against": (str,), "group": (str,), "scores": (bool,), "delta": NUMBER, "blocks": (str,),
-    "labels": (list,), "idempotency_key": (str,),
+    "idempotency_key": (str,),
 }  # fmt: skip
 
 
@@ -72,9 +72,7 @@ def planned(home: Home, body: dict[str, Any], by: str) -> dict[str, Any]:
 
 def _asked(body: dict[str, Any]) -> evaluate.AskedWorth:
     more = body.get("part"), body.get("delta") or "0", body.get("against"), body.get("group"), bool(body.get("scores"))
-    return evaluate.AskedWorth(
-        body["model"], body["dataset"], body["epsilon"], *more, body.get("blocks"), body.get("labels") or ()
-    )
+    return evaluate.AskedWorth(body["model"], body["dataset"], body["epsilon"], *more, body.get("blocks"))
 
 
 async def show_evaluation(request: Request) -> Response:
@@ -102,7 +100,6 @@ ASKED = {
         "group": {**TEXT, "description": "by the groups of this column, which the schema names"},
         "scores": {"type": "boolean", "description": "of three or more classes: AUROC and log loss too"},
         "blocks": BLOCKS,
-        "labels": LABELS,
         "part": {"enum": ["holdout", "training"], "description": "what is kept aside, unless training is asked for"},
         "idempotency_key": {"type": "string", "minLength": 1, "maxLength": 200},
     },

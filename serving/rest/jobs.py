@@ -16,7 +16,7 @@ from starlette.responses import Response
 from accountant.access.grants import ASKING, Access
 from accountant.errors import BudgetRefused
 from accountant.home import Home
-from accountant.ledger.families.records import MOST_LABELS, PUBLIC_STATES
+from accountant.ledger.families.records import PUBLIC_STATES
 from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import MAX_KEY, check_key
 from models.features.reading import MOST_NAMED
@@ -61,7 +61,6 @@ OPTIONAL: Fields = {
     "target": (str,),
     "promote": (bool,),
     "blocks": (str,),
-    "labels": (list,),
 }
 KEYED: Fields = {**OPTIONAL, "evaluate": NUMBER, "idempotency_key": (str,)}
 
@@ -107,7 +106,6 @@ def asked(body: dict[str, Any]) -> Asked:
         body.get("promote", False),
         body.get("evaluate"),
         body.get("blocks"),
-        body.get("labels") or (),
     )
 
 
@@ -256,13 +254,6 @@ async def show_dataset(request: Request) -> Response:
 STREAM = "A job's progress as server-sent events: `job` at each change, `end` at the end"
 DECIMAL = {"oneOf": [{"type": "number"}, {"type": "string"}], "description": "a decimal; a text keeps every digit"}
 BLOCKS = {**TEXT, "description": "of a dataset that grows, which blocks: all, last:12, 3-7 or 4; each is charged"}
-LABELS = {
-    "type": "array",
-    "items": {"type": "string", "minLength": 1, "maxLength": 64},
-    "maxItems": MOST_LABELS,
-    "uniqueItems": True,
-    "description": "of workers: only one that has all of them takes the job",
-}
 TUNING = {
     "type": "object",
     "description": "private tuning: values to try for each parameter, and how many runs on average",
@@ -280,7 +271,6 @@ ASKED = {
     "model": TEXT,
     "target": {**TEXT, "description": "what to predict; must be said where the dataset has several targets"},
     "blocks": BLOCKS,
-    "labels": LABELS,
     "promote": {"type": "boolean", "description": "make its model champion of its name at once"},
     "evaluate": {**DECIMAL, "description": "epsilon at which the model is evaluated then, on what is kept aside"},
     "idempotency_key": {"type": "string", "minLength": 1, "maxLength": MAX_KEY},

@@ -211,7 +211,6 @@ JOB = record(
         "chosen": maybe(CHOSEN), "target": TEXT, "whole": {**TRUTH, "description": "it takes the whole total"},
         "evaluates": COUNT, "against": COUNT, "part": TEXT, "chosen_by_auto": _BY_AUTO,
         "blocks": TEXT, "window": WINDOW,
-        "labels": {**array(TEXT), "description": "only a worker that has all of them takes it"},
         "profile": {**TRUTH, "description": "it makes a profile, and no model"},
         "evaluation": record({"job": COUNT, "state": TEXT}, says="reserved with it, of the model that it makes"),
     },

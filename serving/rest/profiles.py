@@ -15,7 +15,7 @@ from dpserve_verify.privacy.budget import check_key
 from serving.http.rights import NAMED, READS, unnamed
 from serving.http.routes import TEXT, Door, access, in_thread, job_number, require_dataset, state
 from serving.rest import json_schemas
-from serving.rest.jobs import BLOCKS, DECIMAL, LABELS, NUMBER, counting_refusals
+from serving.rest.jobs import BLOCKS, DECIMAL, NUMBER, counting_refusals
 from serving.wire.errors import json_response
 from serving.wire.request_bodies import Fields, json_fields, known_query
 from training.jobs import job
@@ -24,7 +24,7 @@ from training.planning import job_views
 
 REQUIRED: Fields = {"dataset": (str,), "epsilon": NUMBER}
 OPTIONAL: Fields = {
-    "part": (str,), "delta": NUMBER, "columns": (list,), "pairs": (list,), "blocks": (str,), "labels": (list,),
+    "part": (str,), "delta": NUMBER, "columns": (list,), "pairs": (list,), "blocks": (str,),
     "idempotency_key": (str,),
 }  # fmt: skip
 
@@ -68,7 +68,7 @@ def _asked(body: dict[str, Any]) -> profile.AskedProfile:
         raise InputError("pairs: must be a list of lists of two names")
     together = tuple((first, second) for first, second in pairs)
     more = body.get("delta"), body.get("part"), tuple(columns), together
-    return profile.AskedProfile(body["dataset"], body["epsilon"], *more, body.get("blocks"), body.get("labels") or ())
+    return profile.AskedProfile(body["dataset"], body["epsilon"], *more, body.get("blocks"))
 
 
 async def show_profile(request: Request) -> Response:
@@ -99,7 +99,6 @@ ASKED = {
         "epsilon": DECIMAL,
         "delta": {**DECIMAL, "description": "the dataset's when left out; 0 for noise that needs none"},
         "blocks": BLOCKS,
-        "labels": LABELS,
         "part": {"enum": ["holdout", "training"], "description": "what learners read, unless holdout is asked for"},
         "columns": {"type": "array", "items": TEXT, "description": "these alone; all when left out"},
         "pairs": {

@@ -86,7 +86,7 @@ SCHEDULE = json_schemas.record(
     {
         "delta": json_schemas.DECIMAL, "model": json_schemas.TEXT, "target": json_schemas.TEXT,
         "blocks": json_schemas.TEXT, "promote": {"type": "boolean"}, "evaluate": json_schemas.DECIMAL,
-        "parameters": json_schemas.ANY_OBJECT, "labels": json_schemas.array(json_schemas.TEXT),
+        "parameters": json_schemas.ANY_OBJECT,
     },
     says="`alone`: how many more runs the budgets admit if no block comes, `until`: the day on which one is refused "
     "then; `fed`, `fed_until`: the same with a new block each period, null: for as long as that goes on; `since`: "

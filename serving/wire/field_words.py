@@ -32,7 +32,6 @@ WORDS = {
     "idempotency_key": "the same key with the same request is the same job, and spends once",
     "if_better": "only where a statement shows that it is better than the champion",
     "job": "the job's number",
-    "labels": "of workers: only one that has all of them takes it",
     "leaf": "number of the entry",
     "learner": "the learner's name",
     "model": "the model's name; of one version name@version",

@@ -8,7 +8,6 @@ committed, so from there on nothing can be lost: exporting and signing are post-
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any
 from accountant.errors import JobFailed, PlanMismatch, WrongState
 from accountant.home import Home
 from accountant.ledger.families.families import Started
-from accountant.ledger.families.records import PUBLIC_STATES, Holding, Job, State
+from accountant.ledger.families.records import Holding, Job, State
 from accountant.ledger.job_rows import resume
 from dpserve_verify.errors import DpserveError, LedgerUnavailable
 from dpserve_verify.privacy.budget import check_key
@@ -36,7 +35,6 @@ from training.rows.schema.schema import schema_of
 from training.session.session import Session
 
 LOG = logging.getLogger("dpserve.jobs")
-LOOK_SECONDS = 0.5
 Progress = Callable[[int, int], None]
 
 
@@ -154,11 +152,9 @@ def train(
     progress: Progress = lambda d, t: None,
     promotes: bool = True,
 ) -> dict[str, Any]:
-    """Submit and run in this process, or with labels by a worker that has them: `dpserve train`. The same key gives the
-    same answer and spends once.
-    """
+    """Submit and run in this process: `dpserve train`. The same key gives the same answer and spends once."""
     before = champion_of(home, asked.dataset if asked.model is None else asked.model)
-    reserved = submit(home, asked, by=by, key=key, queued=bool(asked.labels), promotes=promotes)
+    reserved = submit(home, asked, by=by, key=key, queued=False, promotes=promotes)
     told = _through(home, reserved, progress)
     then = following(home, reserved.seq)
     if then is not None:  # a worker may have been faster, and go on with it
@@ -180,8 +176,6 @@ def _measured(home: Home, reserved: Job) -> dict[str, Any]:
 
 
 def _through(home: Home, job: Job, progress: Progress) -> dict[str, Any]:
-    if job.labels:
-        job = _awaited(home, job, progress)
     if job.state == "reserved":
         try:
             run(home, job.seq, progress)
@@ -198,15 +192,6 @@ def _through(home: Home, job: Job, progress: Progress) -> dict[str, Any]:
         again = "; nothing was spent, and another key asks once more" if job.state == "released" else ""
         raise failed(f"{said}{again}", job=job.seq)
     return job_to_json(home, home.ledger.job(job.seq))
-
-
-def _awaited(home: Home, job: Job, progress: Progress) -> Job:
-    """A job that a worker runs which has its labels, once it is over, whatever came of it."""
-    while PUBLIC_STATES[job.public_state].open:
-        progress(job.done, job.total)
-        time.sleep(LOOK_SECONDS)
-        job = home.ledger.job(job.seq)
-    return job
 
 
 def cancel(home: Home, seq: int) -> None:

@@ -13,7 +13,6 @@ from collections.abc import Collection
 
 from accountant.errors import WrongState
 from accountant.home import Home
-from accountant.ledger.job_rows import leave_beyond
 from dpserve_verify.errors import DpserveError, InputError, LedgerUnavailable
 from training.datasets.datasets import require_rows
 from training.jobs import job
@@ -24,16 +23,13 @@ LOG = logging.getLogger("dpserve.worker")
 RECOVER_SECONDS = 15.0
 
 
-def work_once(
-    home: Home, left: set[int] | None = None, datasets: Collection[str] = (), labels: Collection[str] = ()
-) -> int | None:
+def work_once(home: Home, left: set[int] | None = None, datasets: Collection[str] = ()) -> int | None:
     """Run the oldest queued job whose rows can be read here to its end; its number, or None where there is none.
 
     A job whose rows cannot is left for another worker, and says so. `left`: those of which the log was told.
-    `datasets`: the only ones whose jobs are taken, where any is named; `labels`: what the worker has: a job that asks
-    for others is left as well.
+    `datasets`: the only ones whose jobs are taken, where any is named.
     """
-    seq = _claimable(home, set() if left is None else left, datasets, labels)
+    seq = _claimable(home, set() if left is None else left, datasets)
     if seq is None:
         return None
     try:
@@ -48,12 +44,10 @@ def work_once(
     return seq
 
 
-def _claimable(home: Home, left: set[int], datasets: Collection[str], labels: Collection[str]) -> int | None:
-    for beyond in leave_beyond(home.ledger.log.database, labels):
-        LOG.info("job %d: left for a worker that has its labels", beyond)
+def _claimable(home: Home, left: set[int], datasets: Collection[str]) -> int | None:
     unread: set[str] = set()
     early: set[int] = set()
-    while (seq := home.ledger.next_queued(unread, datasets, early, labels)) is not None:
+    while (seq := home.ledger.next_queued(unread, datasets, early)) is not None:
         if is_early(home, seq):
             early.add(seq)
             continue
@@ -73,8 +67,8 @@ def _claimable(home: Home, left: set[int], datasets: Collection[str], labels: Co
     return None
 
 
-def work(home: Home, stop: threading.Event, datasets: Collection[str] = (), labels: Collection[str] = ()) -> None:
-    """Work until `stop` is set; a job that runs is finished first. `datasets` and `labels` as for `work_once`."""
+def work(home: Home, stop: threading.Event, datasets: Collection[str] = ()) -> None:
+    """Work until `stop` is set; a job that runs is finished first. `datasets` as for `work_once`."""
     idle = RECOVER_SECONDS
     left: set[int] = set()
     bell = home.bell()
@@ -82,7 +76,7 @@ def work(home: Home, stop: threading.Event, datasets: Collection[str] = (), labe
         if idle >= RECOVER_SECONDS:
             _recover(home)
             idle = 0.0
-        if work_once(home, left, datasets, labels) is None:
+        if work_once(home, left, datasets) is None:
             since = time.monotonic()
             bell.wait(stop)
             idle += time.monotonic() - since

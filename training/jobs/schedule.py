@@ -241,6 +241,8 @@ def _read(home: Home) -> dict[str, Schedule]:
         return {}
     try:
         found = json.loads(path.read_bytes())
+        for each in found.values():
+            each["asked"].pop("labels", None)  # which a schedule of commit 44b969b may name
         rules = {
             name: Schedule(**{**each, "last": each["last"] and tuple(each["last"])}) for name, each in found.items()
         }

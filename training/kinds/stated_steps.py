@@ -52,7 +52,6 @@ class StatedSteps(JobSteps):
     @classmethod
     def submit(cls, home: Home, asked: Any, *, by: str, key: str | None, queued: bool, promotes: bool) -> Job:
         """Plan and reserve; the job whose statement answers the same is given instead, for nothing."""
-        queued = queued or bool(asked.labels)
         with span("rehearse"):
             planned = cls.plan(home, asked, by)
         if planned.known is not None:

@@ -149,7 +149,7 @@ def job_to_json(
         "learner": entry["learner"],
         **chosen_to_json(entry["parameters"]),
         **({} if then is None else {"evaluation": {"job": then.seq, "state": then.public_state}}),
-        **{name: entry[name] for name in ("target", "part", "whole", "blocks", "window", "labels") if name in entry},
+        **{name: entry[name] for name in ("target", "part", "whole", "blocks", "window") if name in entry},
         **kind_of(entry).to_json(),
         "epsilon": entry["claim"]["epsilon"],
         "delta": entry["claim"]["delta"],

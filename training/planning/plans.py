@@ -12,7 +12,7 @@ from accountant.ledger import model_names
 from accountant.ledger.families.block_rows import require_window
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.left import left, roomiest
-from accountant.ledger.families.records import Request, check_labels
+from accountant.ledger.families.records import Request
 from accountant.ledger.families.refusal import refusal
 from dpserve_verify.certificates.releases import kinds_of
 from dpserve_verify.errors import InputError
@@ -44,7 +44,7 @@ class Asked:
     being what all of them share. `target`: what to predict, which must be said where the dataset has several targets.
     `promote`: make its model champion at once.
     `evaluate`: the epsilon at which the model is evaluated afterwards, on what the dataset keeps aside. `blocks`: of a
-    dataset that grows, which, in words. `labels`: that a worker must have to run it; with any, it is queued for one.
+    dataset that grows, which, in words.
     """
 
     dataset: str
@@ -58,7 +58,6 @@ class Asked:
     promote: bool = False
     evaluate: str | float | Decimal | None = None
     blocks: str | None = None
-    labels: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -169,7 +168,6 @@ def request_of(home: Home, dataset: Dataset, asked: Asked) -> tuple[Request, Lea
         promote=asked.promote,
         blocks=asked.blocks,
         window=dataset.window,
-        labels=check_labels(asked.labels),
     ), found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
@@ -17,7 +17,7 @@ from accountant.ledger.families.windows import Window
 from accountant.privacy.claims import Claim
 from dpserve_verify.errors import InputError
 from dpserve_verify.formats import canonical
-from dpserve_verify.privacy.budget import Budget, Relation, check_name
+from dpserve_verify.privacy.budget import Budget, Relation
 from dpserve_verify.privacy.events import Plan
 
 MOST_CONTRIBUTIONS = 10_000
@@ -79,22 +79,7 @@ PUBLIC_STATES = {
 # Why a queued job may still wait, in words that say nothing of the data.
 WAITING = {
     "rows": "a worker cannot read the dataset's rows where it runs; the job waits for one that can",
-    "labels": "a worker has not all of its labels; the job waits for one that has",
 }
-MOST_LABELS = 8
-
-
-def check_labels(labels: Collection[Any]) -> tuple[str, ...]:
-    """In the order in which they are kept; InputError where one is no name, one stands twice, or there are more than
-    MOST_LABELS.
-    """
-    for each in labels:
-        if not isinstance(each, str):
-            raise InputError(f"label={each!r:.80}: must be a text")
-        check_name("label", each)
-    if len(set(labels)) < len(labels) or len(labels) > MOST_LABELS:
-        raise InputError(f"labels: must be at most {MOST_LABELS}, each once")
-    return tuple(sorted(labels))
 
 
 @dataclass(frozen=True)
@@ -212,7 +197,7 @@ class Request:
     booleans, None. `model`: empty where the kind of job is about none. `target`: one of the dataset's, where it has
     several. `kind`: what the job is for. `part`: HOLDOUT where it reads the units that are kept aside. `promote`:
     whether its model shall be champion at once. `blocks`: of a dataset that grows, which, in words; `window`: what they
-    meant when it was planned, and `labels`: of the workers that may run it, both no part of what was asked.
+    meant when it was planned, which is no part of what was asked.
     """
 
     dataset: str
@@ -226,7 +211,6 @@ class Request:
     promote: bool = False
     blocks: str | None = None
     window: Window | None = field(default=None, compare=False)
-    labels: tuple[str, ...] = field(default=(), compare=False)
 
     def to_json(self) -> dict[str, Any]:
         """As its entry states it, and as its digest is made from."""
@@ -252,7 +236,7 @@ class Request:
 @dataclass(frozen=True)
 class Job:
     """A reservation and what became of it. `seq` is the index of its `reserved` entry: the job's number. `waiting`:
-    why a worker left it for another, one of WAITING; `by`: the principal who asked; `labels`: that a worker must have.
+    why a worker left it for another, one of WAITING; `by`: the principal who asked.
     """
 
     seq: int
@@ -265,7 +249,6 @@ class Job:
     total: int
     waiting: str | None = None
     by: str = ""
-    labels: tuple[str, ...] = ()
 
     @property
     def public_state(self) -> str:
@@ -365,7 +348,6 @@ def reservation_fields(
         "by": by,
         **({} if bound is None else {"bound": bound}),
         **({"whole": True} if whole else {}),
-        **({"labels": [*request.labels]} if request.labels else {}),
     }
 
 
@@ -375,8 +357,7 @@ def request_from_entry(value: Mapping[str, Any]) -> Request:
     own = value["dataset"], value["learner"], budget, value["parameters"], value["model"], value.get("target")
     named = value.get("window")
     blocks = value.get("blocks"), None if named is None else (named[0], named[1])
-    labels = tuple(value.get("labels", ()))
-    return Request(*own, kind_of(value), value.get("part"), "promote" in value, *blocks, labels)
+    return Request(*own, kind_of(value), value.get("part"), "promote" in value, *blocks)
 
 
 def charged_window(value: Mapping[str, Any]) -> Window:

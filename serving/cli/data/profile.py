@@ -11,7 +11,7 @@ from accountant.ledger.families.left import left_words
 from dpserve_verify.errors import InputError
 from models.profile import report
 from serving.cli.backend import backend
-from serving.cli.complete import DATASETS, Blocks, Labels, labelled
+from serving.cli.complete import DATASETS, Blocks
 from serving.cli.terminal import Json, aligned, busy, check_out, note, show
 
 
@@ -34,7 +34,6 @@ def profile(
     blocks: Blocks = None,
     plan: Annotated[bool, typer.Option("--plan", help="Say what it would cost; spend nothing.")] = False,
     out: Annotated[Path | None, typer.Option(help="Write a report: .html with pictures, .json or .csv.")] = None,
-    label: Labels = None,
     idempotency_key: Annotated[
         str | None, typer.Option(help="The same key gives the same job, and spends once.")
     ] = None,
@@ -55,7 +54,7 @@ def profile(
     if any(len(each) != 2 for each in together):
         raise InputError("pairs: must be two columns each, A,B, in whose names there is no comma")
     asked = {"dataset": name, "epsilon": epsilon, "delta": delta, "part": part, "blocks": blocks}
-    asked_for = {**asked, "columns": tuple(columns or ()), "pairs": tuple(together), **labelled(label)}
+    asked_for = {**asked, "columns": tuple(columns or ()), "pairs": tuple(together)}
     if plan:
         return _show_plan(backend().measurements.plan_profile(asked_for), json)
     with busy(f"counting the rows of {name}"):

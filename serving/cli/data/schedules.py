@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from serving.cli.backend import backend
-from serving.cli.complete import DATASETS, LEARNERS, Blocks, Labels, labelled
+from serving.cli.complete import DATASETS, LEARNERS, Blocks
 from serving.cli.terminal import Json, aligned, busy, show
 
 Name = Annotated[str, typer.Argument(help="The schedule's name.")]
@@ -24,7 +24,6 @@ def add(
     model: Annotated[str | None, typer.Option(help="Name of the model; the dataset's when left out.")] = None,
     target: Annotated[str | None, typer.Option(help="What to predict, where there are several targets.")] = None,
     promote: Annotated[bool, typer.Option("--promote", help="Make each model champion at once.")] = False,
-    label: Labels = None,
     start: Annotated[str | None, typer.Option(help="The first period's begin, UTC, like 2026-01-05T06:00.")] = None,
     json: Json = False,
 ) -> None:
@@ -36,7 +35,7 @@ def add(
     dpserve schedule add weekly --dataset visits --epsilon 0.1 --blocks last:12
     """
     asked: dict[str, Any] = {"dataset": dataset, "learner": learner, "epsilon": epsilon, "delta": delta, "model": model}
-    asked |= {"target": target, "promote": promote, "blocks": blocks, **labelled(label)}
+    asked |= {"target": target, "promote": promote, "blocks": blocks}
     with busy("pricing"):
         body = backend().schedules.add(name, every, start, asked)
     show(json, body, aligned([("schedule", name), ("asks", _asks(body)), ("lasts", _lasts(body))]))

@@ -176,8 +176,6 @@ def _reserved(value: Value) -> str:
     asked += " The price was set aside."
     if "whole" in value:
         asked += " The job takes the whole total: nothing is admitted beside it or after it."
-    if "labels" in value:
-        asked += f" Only a worker labelled {' and '.join(value['labels'])} takes it."
     return f"{value['by']} asked {asked}"
 
 

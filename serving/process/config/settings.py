@@ -16,7 +16,6 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from accountant.home import Setting
 from accountant.home import settings as home_settings
-from accountant.ledger.families.records import check_labels
 from accountant.system import traces
 from accountant.system.processors import processors
 from dpserve_verify.errors import InputError
@@ -92,7 +91,6 @@ class ServerSettings(BaseSettings):
     )
     drain_seconds: Annotated[float, BeforeValidator(_drain_seconds)] = DRAIN_SECONDS
     job_workers: Annotated[int, _within(0, 1000, "a whole number of processes, at most 1000")] = JOB_WORKERS
-    worker_labels: str = ""
     models_in_memory: Above0 = 100
     trail_bytes: Above0 = 100_000_000
     trail_files: Above0 = 20
@@ -103,21 +101,12 @@ class ServerSettings(BaseSettings):
     def _mean_something(self) -> Self:
         """What no field's own type says."""
         traces.collector(os.environ)
-        try:
-            check_labels(self.labels)
-        except InputError as error:
-            raise InputError(f"{variable('worker_labels')}={self.worker_labels!r:.80}: {error.message}") from None
         return self
 
     @property
     def folders(self) -> list[Path]:
         """Below which a steward may name files in a browser."""
         return [Path(each) for each in self.data_folders.split(os.pathsep) if each]
-
-    @property
-    def labels(self) -> list[str]:
-        """Of the jobs that name some, which those workers take that are told no others."""
-        return sorted(each for each in self.worker_labels.split(",") if each)
 
     @classmethod
     def given(cls, **flags: str) -> ServerSettings:

@@ -24,7 +24,6 @@ RUBBISH = {
     "trail_files": (*NUMBERS, "0"),
     "upload_bytes": (*NUMBERS, str(2**41)),
     "data_folders": ("rows", "/srv:rows", "../rows"),
-    "worker_labels": ("North", "north east", "a" * 65, "-1 -", "ä", "a,,B"),
 }
 GOOD = {
     "host": ("0.0.0.0", "0.0.0.0"),
@@ -41,7 +40,6 @@ GOOD = {
     "trail_files": ("3", 3),
     "upload_bytes": ("0", 0),
     "data_folders": ("/srv/a:/srv/b", "/srv/a:/srv/b"),
-    "worker_labels": ("north,large", "north,large"),
 }
 
 

@@ -16,7 +16,7 @@ from accountant.ledger.families.block_rows import require_window
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.job_kinds import Profile
 from accountant.ledger.families.left import left
-from accountant.ledger.families.records import HOLDOUT, Request, check_labels
+from accountant.ledger.families.records import HOLDOUT, Request
 from accountant.ledger.families.refusal import refusal
 from dpserve_verify.certificates.predicate import STATEMENT_LIMIT
 from dpserve_verify.errors import InputError
@@ -57,7 +57,6 @@ class AskedProfile:
     columns: tuple[str, ...] = ()
     pairs: tuple[tuple[str, str], ...] = ()
     blocks: str | None = None
-    labels: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -115,7 +114,7 @@ def plan(home: Home, asked: AskedProfile, by: str | None = None) -> PlannedProfi
     }
     request = Request(
         asked.dataset, NAME, budget, parameters, "", kind=Profile(), part=part, blocks=asked.blocks,
-        window=dataset.window, labels=check_labels(asked.labels),
+        window=dataset.window,
     )  # fmt: skip
     _check_room(columns, pairs, noise_of(recipe.plan, GRID))
     known = evaluations.same(home.ledger.log.database, request)

@@ -19,7 +19,7 @@ from accountant.ledger.families.block_rows import require_window
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.job_kinds import Evaluation, kind_of
 from accountant.ledger.families.left import left
-from accountant.ledger.families.records import HOLDOUT, Registration, Request, check_labels
+from accountant.ledger.families.records import HOLDOUT, Registration, Request
 from accountant.ledger.families.refusal import refusal
 from dpserve_verify.certificates.certificate import Certificate
 from dpserve_verify.errors import InputError
@@ -51,7 +51,7 @@ class AskedWorth:
     TRAINING, or None: what is kept aside, or all rows where none are. `delta` 0: noise that needs none. `against`:
     another model, named likewise, that it is compared with on the same rows. `group`: by the groups of this column,
     which the schema names. `scores`: of three or more classes, what their probabilities say too. `blocks`: of a dataset
-    that grows, which. `labels`: that a worker must have to run it; with any, it is queued for one.
+    that grows, which.
     """
 
     model: str
@@ -63,7 +63,6 @@ class AskedWorth:
     group: str | None = None
     scores: bool = False
     blocks: str | None = None
-    labels: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -136,7 +135,6 @@ def plan(home: Home, asked: AskedWorth, by: str | None = None) -> PlannedWorth:
         part,
         blocks=asked.blocks,
         window=dataset.window,
-        labels=check_labels(asked.labels),
     )
     recipe = evaluator.recipe(public_of(dataset, schema.question(target), budget))
     known = evaluations.same(home.ledger.log.database, request)
@@ -167,7 +165,7 @@ def plan_following(home: Home, training: Request, epsilon: str | float | Decimal
     budget = Budget.of(str(epsilon), "0")
     request = Request(
         training.dataset, NAME, budget, {"cells": layout.size}, training.model, training.target, Evaluation(0), HOLDOUT,
-        blocks=training.blocks, window=dataset.window, labels=training.labels,
+        blocks=training.blocks, window=dataset.window,
     )  # fmt: skip
     recipe = Evaluator(CellCounts(None, layout)).recipe(public_of(dataset, asked, budget))
     _require_room(dataset, request, recipe)

@@ -10,7 +10,6 @@ from accountant.home import Home
 from accountant.ledger.families.records import PUBLIC_STATES
 from accountant.system.lazy_import import later
 from serving.cli.backends.abstract import Body, Jobs, Note, Progress, Request
-from serving.cli.backends.home.labels import note_labels
 from serving.cli.backends.user import allowed, this_user
 from training.planning.job_views import job_to_json, jobs_to_json
 
@@ -45,7 +44,6 @@ class HomeJobs(Jobs):
         asked, home = _asked(request), Home.open()
         promotes = _may_promote(home, asked)
         job.recover(home)
-        note_labels(self.note, request)
         return job.train(home, asked, by=this_user(), key=key, progress=progress, promotes=promotes)
 
     def list_page(self, dataset: str | None, state: str | None, after: int | None, limit: int) -> Body:

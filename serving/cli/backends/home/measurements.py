@@ -14,7 +14,6 @@ from models.worth.stated import report_of
 from models.worth.statements import ENVELOPE, statement_of
 from serving.cli.backends.abstract import Body, Measurements, Note, Request
 from serving.cli.backends.home.bundles import open_in
-from serving.cli.backends.home.labels import note_labels
 from serving.cli.backends.reports import write_report
 from serving.cli.backends.user import allowed, this_user
 from training.jobs import job
@@ -73,7 +72,6 @@ class HomeMeasurements(Measurements):
         """Return the home, where the user may measure and what a crash left is settled."""
         home = _home(request)
         job.recover(home)
-        note_labels(self.note, request)
         return home
 
 
