@@ -217,8 +217,7 @@ serving/pages/parts: dpserve_verify(. formats log) accountant(. access home ledg
     features forms) serving(http process wire)
 serving/process: dpserve_verify(. certificates formats keys) accountant(. access home ledger) models(store)
     serving(process/config process/watch process/workers wire)
-serving/process/config: dpserve_verify(. formats privacy system) accountant(access home ledger/families system)
-    serving(wire)
+serving/process/config: dpserve_verify(. formats privacy system) accountant(access home system) serving(wire)
 serving/process/watch: dpserve_verify(. audit log system) accountant(audit home ledger ledger/families) models(store
     worth) serving(process/config wire)
 serving/process/workers: dpserve_verify(.) accountant(home system) training(datasets/drafts) serving(process/config

@@ -159,7 +159,7 @@ def test_wheel_says_what_it_is(wheel):
     assert said["Requires-Python"] == "<3.14,>=3.11"
     assert said["License-Expression"] == "Apache-2.0"
     assert "dpserve = serving.cli.app:main" in wheel.read(f"{info}/entry_points.txt").decode()
-    assert f"{info}/licenses/LICENSE" in wheel.namelist()
+    assert {f"{info}/licenses/{name}" for name in ("LICENSE", "NOTICE")} <= set(wheel.namelist())
 
 
 @pytest.mark.slow

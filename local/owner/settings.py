@@ -14,7 +14,7 @@ classes = ["low", "high"]            # its words, all of them; or range = [0, 10
 features = ["age", "job"]            # no other column
 
 [policy]
-total_epsilon = "3"                  # of all reports together, for ever
+total_epsilon = "3"                  # of all reports together, permanently
 largest_epsilon = "1"                # of one report
 learners = ["local-linear"]
 least_owners = 100                   # none that asks fewer

@@ -105,7 +105,7 @@ def checked(request: Request, store: Drafts, body: Mapping[str, Any]) -> Draft:
 
 
 async def register(request: Request) -> Response:
-    """Register it, for ever: with a total, or in the family of others."""
+    """Register it, permanently: with a total, or in the family of others."""
     known_query(request)
     body = await json_fields(request, REGISTER, REGISTER_MORE)
     return json_response(draft_to_json(await in_thread(registering, request, _store(request), body)), 202)
@@ -244,7 +244,7 @@ DOORS = (
     Door("PUT", f"{ONE}/rows", STEWARD, receive, "Send a part of its file", gives=DRAFT, query=AT, also=PART),
     Door("POST", f"{ONE}/check", STEWARD, check, "Say what its columns are; every row is checked", 202, takes=CHECK,
          gives=DRAFT),
-    Door("POST", f"{ONE}/register", STEWARD, register, "Register it, for ever", 202, takes=ASK, gives=DRAFT,
+    Door("POST", f"{ONE}/register", STEWARD, register, "Register it, permanently", 202, takes=ASK, gives=DRAFT,
          errors=(422,)),
     Door("DELETE", ONE, STEWARD, delete, "Delete a draft and its rows",
          gives=json_schemas.record({"deleted": json_schemas.TEXT})),

@@ -23,8 +23,8 @@ GRACE_SECONDS = 20.0  # from the first look that finds a lease run out to the bu
 
 
 def this_process() -> str:
-    """Names this process for ever: `host:namespaces:process:start:word`. `host` is this start of the machine, `start`
-    clock ticks after that, and `word` is random: nothing of it moves when a clock is set.
+    """Return a name of this process that no other ever has: `host:namespaces:process:start:word`. `host` is this start
+    of the machine, `start` clock ticks after that, and `word` is random: nothing of it moves when a clock is set.
     """
     found = (*_place(), str(os.getpid()), _start("self"))
     return ":".join((*found, _word(found)))
