@@ -8,16 +8,19 @@ model = LazyBB(schema=Columns(low=0, high=1, classes=["no", "yes"]), epsilon="0.
 
 from __future__ import annotations
 
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from training.calibration.plan_warnings import PublicWarning
 from training.datasets.drafts.proposal import SchemaProposal
 from training.learners.base.private_learner import SpendWarning
 from training.notebook.notebook_budget import Account
-from training.notebook.row_folds import RowFolds
 from training.rows.schema.column_rules import Columns, uniform_schema
 from training.rows.schema.schema import Schema
 from training.rows.tables.frames import frame_table
+
+if TYPE_CHECKING:
+    from training.notebook.row_folds import RowFolds
 
 __all__ = [
     "CHECKS",
@@ -80,6 +83,13 @@ CHECKS_OF_NUMBERS: dict[str, str] = {
     "check_supervised_y_2d": _NOISE,
     "check_supervised_y_no_nan": _CLIPPED,
 }
+
+
+def __getattr__(name: str) -> Any:
+    """Return RowFolds, which alone loads scikit-learn."""
+    if name != "RowFolds":
+        raise AttributeError(f"{__name__} has no {name}")
+    return import_module("training.notebook.row_folds").RowFolds
 
 
 def draft(frame: Any, name: str = "frame") -> str:
