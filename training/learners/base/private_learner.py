@@ -48,7 +48,7 @@ else:
 
 SPENDS = (
     "clones of one estimator were fitted several times, as cross-validation and searches do. Each fit costs its own "
-    "epsilon, and about the same people they add up: a training.notebook.Account adds them up and holds them to a total"
+    "epsilon, and about the same people they add up: a dpserve.learners.Account adds them up and holds them to a total"
 )
 
 
@@ -232,7 +232,7 @@ class PrivateLearner(Shown, Estimator, ABC):
         if self.schema is None:
             raise InputError(
                 "schema=None: say what columns may hold, never from the rows: by a rule, schema=Columns(low=0, high=1, "
-                'classes=["no", "yes"]) of training.notebook, or by a schema file, schema="people.yaml"'
+                'classes=["no", "yes"]) of dpserve.learners, or by a schema file, schema="people.yaml"'
             )
         with open(str(self.schema), "rb") as file:
             return parse_schema(file.read())
