@@ -14,7 +14,17 @@ import typer
 from starlette.exceptions import HTTPException
 
 from dpserve import ServiceError
-from dpserve_verify.errors import DpserveError, InputError, VerificationError
+from dpserve_verify.errors import (
+    CertificateInvalid,
+    CertificateRevoked,
+    DpserveError,
+    InputError,
+    KeyInvalid,
+    LedgerInvalid,
+    ModelInvalid,
+    OtherHistory,
+    VerificationError,
+)
 from serving.cli import next as next_step
 from serving.cli.app import run
 from serving.cli.backends.choice import ServerAddress
@@ -125,6 +135,8 @@ def test_what_the_servers_own_parts_refuse():
 def test_a_code_that_another_server_told_is_no_kind_of_error_here():
     """The page is made of all kinds that this process has: one made for each strange answer would stand on it."""
     before, to = reference.errors(), ServerAddress("https://elsewhere", None, None, "a test")
+    for kind in (CertificateInvalid, CertificateRevoked, KeyInvalid, LedgerInvalid, ModelInvalid, OtherHistory):
+        assert type(error_of_home(ServiceError(503, kind.code, "so it said"), to)) is kind  # exit code 4
     for status, code, kind in ((302, "redirected", InputError), (500, "http_error", DpserveError)):
         told = error_of_home(ServiceError(status, code, "so it said"), to)
         assert (type(told), told.to_json()["error"]["code"], kind.code == code) == (kind, code, False)

@@ -39,6 +39,7 @@ from accountant.access import tokens
 from accountant.home import Home
 from accountant.log.last_seen import HighWater
 from dpserve_verify.certificates.certificate import verify
+from dpserve_verify.errors import CertificateInvalid, KeyInvalid
 from dpserve_verify.formats import merkle
 from dpserve_verify.formats.canonical import decode_base64
 from dpserve_verify.log.notes import verify_checkpoint
@@ -577,8 +578,8 @@ def test_bug_is_answered_at_once_and_says_nothing():
         (errors.IdempotencyConflict("x"), 409),
         (errors.BudgetRefused("x"), 403),
         (errors.LedgerInvalid("x"), 503),
-        (errors.CertificateInvalid("x"), 503),
-        (errors.KeyInvalid("x"), 503),
+        (CertificateInvalid("x"), 503),
+        (KeyInvalid("x"), 503),
         (errors.PlanMismatch("x"), 500),
     ],
 )

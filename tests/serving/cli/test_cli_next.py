@@ -19,6 +19,7 @@ from small_home import ROOT, dpserve, environment, write_files
 
 from accountant import errors
 from accountant.home import Home
+from dpserve_verify.errors import CertificateInvalid, KeyInvalid
 from serving.cli import terminal
 from serving.cli.app import app, run
 from serving.cli.complete import DATASETS, LEARNERS, MODELS, NAMES
@@ -144,14 +145,14 @@ def test_the_page_for_people(home, capsys):
         (errors.UnknownName("learner='x': no such learner"), "dpserve learner list"),
         (errors.UnknownName("name='x': no token of that name is good"), "dpserve token list"),
         (errors.UnknownName("base=7: no certificate was issued by that entry"), ""),
-        (errors.KeyInvalid("issuer.pem: mode=0644: must have none of the bits 0077"), "chmod"),
-        (errors.KeyInvalid("home=x: has keys already"), "`dpserve`"),
+        (KeyInvalid("issuer.pem: mode=0644: must have none of the bits 0077"), "chmod"),
+        (KeyInvalid("home=x: has keys already"), "`dpserve`"),
         (errors.SchemaError("schema: still FILL-IN: records"), ""),
         (errors.NameTaken("dataset=x: is registered already; a budget is given once"), "dpserve dataset show"),
         (errors.UnknownName("job=7: no such job", job=7), "dpserve job list"),
         (errors.SchemaError("schema=x.yaml: cannot be read"), "dpserve schema draft"),
         (errors.IdempotencyConflict("idempotency_key='k': came before"), "--idempotency-key"),
-        (errors.CertificateInvalid("x"), "dpserve ledger audit"),
+        (CertificateInvalid("x"), "dpserve ledger audit"),
         (errors.LedgerInvalid("x"), "dpserve ledger audit"),
         (errors.BudgetRefused("x", would_fit={"epsilon": "0.5"}), "--epsilon 0.5"),
         (errors.BudgetRefused("x", would_fit=None), "dpserve dataset show"),

@@ -18,6 +18,7 @@ from accountant import errors
 from accountant.errors import Forbidden, JobFailed
 from dpserve import Client, ServiceError
 from dpserve.transport import bare
+from dpserve_verify import errors as verify_errors
 from dpserve_verify.errors import DpserveError, InputError
 from dpserve_verify.keys.trust import PublicKeys
 from serving.cli.backends.abstract import Body, Note, Progress
@@ -25,7 +26,11 @@ from serving.cli.backends.choice import AUTHORITY, PLAIN, TOKEN, URL, ServerAddr
 from serving.cli.backends.server.pins import Pins
 
 RETRIES = 3  # somebody sits and waits
-KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, DpserveError)]
+KINDS = [
+    kind
+    for kind in (*vars(errors).values(), *vars(verify_errors).values())  # of those of one code the most general is last
+    if isinstance(kind, type) and issubclass(kind, DpserveError)
+]
 BY_CODE = {kind.code: kind for kind in KINDS} | {"job_burned": JobFailed, "job_released": errors.WrongState}
 TRY_LATER = (408, 429)
 
