@@ -7,22 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Annotated, Any, Literal
 
-from accountant.certificates.statement import claim_to_json, counted_rows, implementation
+from accountant.certificates.statement import counted_rows
+from accountant.certificates.statement_kind import Stated, StatementKind
 from accountant.certificates.worth import Whole
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.records import Request
-from accountant.privacy.claims import claim
-from dpserve_verify.certificates import sentences
-from dpserve_verify.certificates.certificate import digest, in_log, recompute
 from dpserve_verify.certificates.predicate import (
     GROWTH,
     QUERIES,
     REFINED,
-    STATEMENT_LIMIT,
-    STATEMENT_TYPE,
     TOGETHER,
     WORDS,
     AccountingForm,
@@ -39,14 +34,8 @@ from dpserve_verify.certificates.predicate import (
     SubjectForm,
     Text,
     TogetherForm,
-    read_as,
 )
-from dpserve_verify.errors import CertificateInvalid
-from dpserve_verify.formats import canonical, forms
 from dpserve_verify.formats.forms import Form, Limits, stated
-from dpserve_verify.keys import dsse
-from dpserve_verify.keys.trust import PublicKeys
-from dpserve_verify.log import proofs
 from dpserve_verify.privacy.events import Plan
 
 PROFILE_TYPE = "https://dpserve/dataset-profile/v1"
@@ -144,90 +133,37 @@ class Counted:
     figures: Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class Profile:
-    """A statement that was verified. Only `verify` makes it. `schema`: sha256 of the schema file it is about; `entry`:
-    the index of its `profiled` entry.
-    """
-
-    statement: Mapping[str, Any]
-    form: ProfilePredicate
-    dataset: str
-    schema: str
-    epsilon: Decimal
-    delta: Decimal
-    entry: int
+Profile = Stated[ProfilePredicate]
 
 
-def statement(
-    counted: Counted, dataset: Dataset, request: Request, spent: Plan, origin: str, reservation: int, leaf: str
-) -> bytes:
-    """Canonical bytes of the statement. `dataset`: with the accounts of the part; `spent`: the releases as reserved."""
-    registration = dataset.registration
-    predicate = {
-        "rows": {**counted_rows(dataset, counted.part), "records": counted.records},
-        "claim": {**claim_to_json(claim(spent, request.budget.delta), spent, dataset), "release": "noisy counts"},
-        "mechanisms": spent.to_json(),
-        "grid": counted.grid,
-        **counted.figures,
-        "method": METHOD,
-        "randomness": {"source": "operating system", "seeded": False},
-        "implementation": dict(implementation()),
-        "ledger": {"origin": origin, "reservation": reservation, "leaf": leaf},
-    }
-    body: dict[str, Any] = {
-        "_type": STATEMENT_TYPE,
-        "subject": [{"name": f"{registration.name}.schema", "digest": {"sha256": registration.schema}}],
-        "predicateType": PROFILE_TYPE,
-        "predicate": sentences.fill(predicate),
-    }
-    return canonical.encode(body, STATEMENT_LIMIT)
+class ProfileKind(StatementKind[ProfilePredicate]):
+    """How the rows of a dataset are spread; it is about the public schema, by its digest."""
+
+    word, title = "profile", "profile"
+    url, form, entry = PROFILE_TYPE, ProfileStatement, "profiled"
+
+    def bound_fields(self, name: str, sha256: str, predicate: ProfilePredicate) -> dict[str, Any]:
+        """Return the dataset."""
+        return {"dataset": predicate.rows.dataset}
+
+    def statement(
+        self, counted: Counted, dataset: Dataset, request: Request, spent: Plan, place: Mapping[str, Any]
+    ) -> bytes:
+        """Return its canonical bytes. `dataset`: with the accounts of the part; `spent` and `place`: as `encode`."""
+        figures = {
+            "rows": {**counted_rows(dataset, counted.part), "records": counted.records},
+            "grid": counted.grid,
+            **counted.figures,
+            "method": METHOD,
+        }
+        about = dataset.registration
+        return self.encode(f"{about.name}.schema", about.schema, figures, dataset, request, spent, place)
 
 
-def read(payload: bytes) -> tuple[dict[str, Any], ProfileStatement]:
-    """Exact signed bytes -> what they say, as JSON and by name. CertificateInvalid names the first thing wrong."""
-    return read_as(payload, ProfileStatement)
-
-
-def is_profile(envelope: bytes) -> bool:
-    """Whether an envelope says that it holds a profile. Nothing is verified."""
-    return f'"predicateType":"{PROFILE_TYPE}"'.encode() in dsse.parse(envelope).payload
-
-
-def verify(envelope: bytes, proof: str, trust: PublicKeys) -> Profile:
-    """Signature by a pinned issuer key, form, claim recomputed, place in the log, the entry that binds it. That the
-    figures follow from the counts is checked by `models.profile.stated.check`.
-
-    Raises:
-        CertificateInvalid: the statement.
-        LedgerInvalid: the proof and what it proves.
-        KeyInvalid: no pinned key speaks for the entry, or for the checkpoint's size.
-    """
-    parsed = proofs.parse_proof(proof)
-    payload = dsse.verify(envelope, trust.issuer_keys(parsed.index))
-    body, stated = read(payload)
-    predicate, subject = stated.predicate, stated.subject[0]
-    if predicate.ledger.reservation >= parsed.index:
-        raise CertificateInvalid("ledger: reservation and statement must stand in this order")
-    epsilon, delta = recompute(predicate.claim, predicate.mechanisms)
-    sentences.check(body["predicate"])
-    expected = {
-        "type": "profiled",
-        "statement": digest(payload),
-        "dataset": predicate.rows.dataset,
-        "reservation": predicate.ledger.reservation,
-    }
-    in_log(parsed, expected, predicate.ledger.origin, trust, "statement")
-    return Profile(body, predicate, predicate.rows.dataset, subject.digest.sha256, epsilon, delta, parsed.index)
-
-
-def json_schema() -> dict[str, Any]:
-    """The published schema of the statement."""
-    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": f"{PROFILE_TYPE}/schema.json"}
-    return {**head, **forms.json_schema(ProfileStatement)}
+PROFILE = ProfileKind()
 
 
 if __name__ == "__main__":
     import json
 
-    print(json.dumps(json_schema(), indent=2))
+    print(json.dumps(PROFILE.json_schema(), indent=2))

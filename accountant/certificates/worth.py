@@ -11,18 +11,14 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
-from accountant.certificates.statement import claim_to_json, counted_rows, implementation
+from accountant.certificates.statement import counted_rows
+from accountant.certificates.statement_kind import Stated, StatementKind
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.records import Request
-from accountant.privacy.claims import claim
-from dpserve_verify.certificates import sentences
-from dpserve_verify.certificates.certificate import digest, in_log, recompute
 from dpserve_verify.certificates.predicate import (
     GROWTH,
     QUERIES,
     REFINED,
-    STATEMENT_LIMIT,
-    STATEMENT_TYPE,
     TOGETHER,
     WORDS,
     AccountingForm,
@@ -40,15 +36,12 @@ from dpserve_verify.certificates.predicate import (
     SubjectForm,
     Text,
     TogetherForm,
-    read_as,
 )
 from dpserve_verify.errors import CertificateInvalid
-from dpserve_verify.formats import canonical, forms
+from dpserve_verify.formats import canonical
 from dpserve_verify.formats.canonical import decimal_string
 from dpserve_verify.formats.forms import Form, Limits, stated
-from dpserve_verify.keys import dsse
 from dpserve_verify.keys.trust import PublicKeys
-from dpserve_verify.log import proofs
 from dpserve_verify.privacy.events import Plan
 
 WORTH_TYPE = "https://dpserve/model-worth/v1"
@@ -194,50 +187,50 @@ class Measured:
     seen_by_bins: Sequence[int] = ()
 
 
-@dataclass(frozen=True)
-class Worth:
-    """A statement that was verified. Only `verify` makes it. `entry`: the index of its `evaluated` entry."""
-
-    statement: Mapping[str, Any]
-    form: WorthPredicate
-    model: str
-    sha256: str
-    epsilon: Decimal
-    delta: Decimal
-    entry: int
+Worth = Stated[WorthPredicate]
 
 
-def statement(
-    measured: Measured, dataset: Dataset, request: Request, spent: Plan, origin: str, reservation: int, leaf: str
-) -> bytes:
-    """Canonical bytes of the statement. `dataset`: with the accounts of the part; `spent`: the releases as reserved."""
-    predicate = {
-        "model": dict(measured.model),
-        **({} if measured.against is None else {"against": dict(measured.against)}),
-        "rows": {
-            **counted_rows(dataset, measured.part),
-            "seen": measured.seen,
-            **({"seenByBins": [*measured.seen_by_bins]} if measured.seen_by_bins else {}),
-            "schema": dataset.registration.schema,
-        },
-        "claim": {**claim_to_json(claim(spent, request.budget.delta), spent, dataset), "release": "noisy counts"},
-        "mechanisms": spent.to_json(),
-        "histogram": dict(measured.histogram),
-        "level": measured.level,
-        "metrics": [dict(each) for each in measured.metrics],
-        "better": measured.better,
-        "method": method_of(measured.histogram),
-        "randomness": {"source": "operating system", "seeded": False},
-        "implementation": dict(implementation()),
-        "ledger": {"origin": origin, "reservation": reservation, "leaf": leaf},
-    }
-    body: dict[str, Any] = {
-        "_type": STATEMENT_TYPE,
-        "subject": [{"name": request.model, "digest": {"sha256": measured.sha256}}],
-        "predicateType": WORTH_TYPE,
-        "predicate": sentences.fill(predicate),
-    }
-    return canonical.encode(body, STATEMENT_LIMIT)
+class WorthKind(StatementKind[WorthPredicate]):
+    """What a certified model was measured to be worth."""
+
+    word, title = "worth", "statement of worth"
+    url, form, entry = WORTH_TYPE, WorthStatement, "evaluated"
+
+    def bound_fields(self, name: str, sha256: str, predicate: WorthPredicate) -> dict[str, Any]:
+        """Return the model's digest and its name."""
+        return {"model": sha256, "name": name}
+
+    def check(self, predicate: WorthPredicate, entry: int, trust: PublicKeys) -> None:
+        """Raise where a certificate stands after the statement, or that of the model was revoked."""
+        certified = [each.certificate for each in (predicate.model, predicate.against) if each is not None]
+        if max(certified) >= entry:
+            raise CertificateInvalid("ledger: certificate and reservation must stand before the statement")
+        if predicate.model.certificate in trust.revoked:
+            raise CertificateInvalid(f"model: its certificate, entry {predicate.model.certificate}, was revoked")
+
+    def statement(
+        self, measured: Measured, dataset: Dataset, request: Request, spent: Plan, place: Mapping[str, Any]
+    ) -> bytes:
+        """Return its canonical bytes. `dataset`: with the accounts of the part; `spent` and `place`: as `encode`."""
+        figures = {
+            "model": dict(measured.model),
+            **({} if measured.against is None else {"against": dict(measured.against)}),
+            "rows": {
+                **counted_rows(dataset, measured.part),
+                "seen": measured.seen,
+                **({"seenByBins": [*measured.seen_by_bins]} if measured.seen_by_bins else {}),
+                "schema": dataset.registration.schema,
+            },
+            "histogram": dict(measured.histogram),
+            "level": measured.level,
+            "metrics": [dict(each) for each in measured.metrics],
+            "better": measured.better,
+            "method": method_of(measured.histogram),
+        }
+        return self.encode(request.model, measured.sha256, figures, dataset, request, spent, place)
+
+
+WORTH = WorthKind()
 
 
 def method_of(histogram: Mapping[str, Any], edition: int = 2) -> str:
@@ -246,62 +239,12 @@ def method_of(histogram: Mapping[str, Any], edition: int = 2) -> str:
     return METHOD + of_bins + (AT_ONCE if histogram.get("groups") else "")
 
 
-def read(payload: bytes) -> tuple[dict[str, Any], WorthStatement]:
-    """Exact signed bytes -> what they say, as JSON and by name. CertificateInvalid names the first thing wrong."""
-    return read_as(payload, WorthStatement)
-
-
-def is_worth(envelope: bytes) -> bool:
-    """Whether an envelope says that it holds a statement of worth. Nothing is verified."""
-    return f'"predicateType":"{WORTH_TYPE}"'.encode() in dsse.parse(envelope).payload
-
-
-def verify(envelope: bytes, proof: str, trust: PublicKeys, model: bytes | None = None) -> Worth:
-    """Signature by a pinned issuer key, form, claim recomputed, place in the log, the entry that binds it; and, where
-    the `model` is at hand, that it is about these bytes. That the metrics follow from the counts is checked by
-    `models.worth.stated.check`.
-
-    Raises:
-        CertificateInvalid: the statement, or the model it is about.
-        LedgerInvalid: the proof and what it proves.
-        KeyInvalid: no pinned key speaks for the entry, or for the checkpoint's size.
-    """
-    parsed = proofs.parse_proof(proof)
-    payload = dsse.verify(envelope, trust.issuer_keys(parsed.index))
-    body, stated = read(payload)
-    predicate, subject = stated.predicate, stated.subject[0]
-    certified = [each.certificate for each in (predicate.model, predicate.against) if each is not None]
-    if max(predicate.ledger.reservation, *certified) >= parsed.index:
-        raise CertificateInvalid("ledger: certificate and reservation must stand before the statement")
-    if model is not None and digest(model) != subject.digest.sha256:
-        raise CertificateInvalid("subject: the model's bytes are not those the statement speaks of")
-    if predicate.model.certificate in trust.revoked:
-        raise CertificateInvalid(f"model: its certificate, entry {predicate.model.certificate}, was revoked")
-    epsilon, delta = recompute(predicate.claim, predicate.mechanisms)
-    sentences.check(body["predicate"])
-    expected = {
-        "type": "evaluated",
-        "statement": digest(payload),
-        "model": subject.digest.sha256,
-        "name": subject.name,
-        "reservation": predicate.ledger.reservation,
-    }
-    in_log(parsed, expected, predicate.ledger.origin, trust, "statement")
-    return Worth(body, predicate, subject.name, subject.digest.sha256, epsilon, delta, parsed.index)
-
-
 def figure(value: float) -> str:
     """A float as statements spell it: exact decimals."""
     return decimal_string(Decimal(repr(value)))
 
 
-def json_schema() -> dict[str, Any]:
-    """The published schema of the statement."""
-    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": f"{WORTH_TYPE}/schema.json"}
-    return {**head, **forms.json_schema(WorthStatement)}
-
-
 if __name__ == "__main__":
     import json
 
-    print(json.dumps(json_schema(), indent=2))
+    print(json.dumps(WORTH.json_schema(), indent=2))

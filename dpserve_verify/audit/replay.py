@@ -16,7 +16,7 @@ from dpserve_verify.audit.replay_access import TIME, Rights
 from dpserve_verify.audit.replay_budget import Books, DatasetState, SumsDiffer, costs_of
 from dpserve_verify.audit.replay_campaigns import Campaigns
 from dpserve_verify.audit.replay_keys import KeyRing, require_reasons
-from dpserve_verify.audit.replay_kinds import JobKind, read_kind
+from dpserve_verify.audit.replay_kinds import KEYS, OF_DATASET, JobKind, read_kind
 from dpserve_verify.audit.replay_names import Names, judge_labels
 from dpserve_verify.audit.replay_person import person_total
 from dpserve_verify.audit.replay_refined import Profiles
@@ -135,13 +135,13 @@ class Replay:
         most = min(family.budget.delta for family in self.books.of(dataset))
         require(asked.delta <= most, "delta: must not be above the dataset's")
         require(parse_decimal(value["unit"]) > 0, "unit: must be above 0")
-        if kind is not JobKind.PROFILE:
+        if kind not in OF_DATASET:
             check_name("model", value["model"])
             asks = value["target"] in dataset.targets if dataset.targets else "target" not in value
             require(asks, "target: must be one of the dataset's, and stands only where it has several")
         self._request(value)
-        counts = kind is JobKind.PROFILE and dataset.remote
-        require(not counts, "profile: the rows of this dataset stay with their owners")
+        asks_owners = kind in OF_DATASET and dataset.remote
+        require(not asks_owners, "profile: the rows of this dataset stay with their owners")
         self.campaigns.reserved(seq, value, dataset)
         require(value.get("promote", True) is True, "promote: must be true where it stands")
         costs = self.books.split(dataset, cost)
@@ -198,8 +198,8 @@ class Replay:
         return certified
 
     def _request(self, value: Value) -> None:
-        keys = ("dataset", "learner", "parameters", "model", "epsilon", "delta", "target", "promote", "evaluates")
-        asked = {key: value[key] for key in (*keys, "part", "against", "profile", "blocks") if key in value}
+        keys = ("dataset", "learner", "parameters", "model", "epsilon", "delta", "target", "promote", "part", "blocks")
+        asked = {key: value[key] for key in (*keys, *KEYS) if key in value}
         digest = hashlib.sha256(canonical.spell(asked)).hexdigest()
         require(value["request"] == digest, "request: must be the digest of what was asked")
         require(isinstance(value["by"], str) and bool(value["by"]), "by: must be a string")
@@ -280,29 +280,31 @@ class Replay:
         self.models[seq] = job.model, bytes.fromhex(value["model"])
         self.names.issued(seq, job.model, job, self.jobs)
 
-    def _evaluated(self, seq: int, value: Value) -> None:
-        """A statement of what a model is worth, by a committed evaluation of that very model."""
-        require_hex(value, "statement", "model")
+    def _stated(self, value: Value, kind: JobKind) -> JobState:
+        """A signed statement of what a committed job of this kind counted; the job, which has no other."""
+        require_hex(value, "statement")
         job = self._job(value)
         require(job.state == "committed", f"job {value['reservation']}: is {job.state}, must be committed")
         require(job.issued is None, f"job {value['reservation']}: has a statement, as entry {job.issued}")
-        if job.evaluates is None:
-            raise LedgerInvalid(f"job {value['reservation']}: evaluates no model")
-        require(value["name"] == job.model, f"name={value['name']!r:.80}: must be {job.model}")
-        made = self.jobs[job.evaluates].issued if job.evaluates in self.jobs else job.evaluates
+        require(job.kind is kind, f"job {value['reservation']}: {job.kind.value}; another entry ends it")
+        require(value.get("dataset", job.dataset) == job.dataset, f"dataset: must be {job.dataset}")
+        require(value.get("name", job.model) == job.model, f"name={value.get('name')!r:.80}: must be {job.model}")
+        return job
+
+    def _evaluated(self, seq: int, value: Value) -> None:
+        """A statement of what a model is worth, by an evaluation of that very model."""
+        require_hex(value, "model")
+        job = self._stated(value, JobKind.EVALUATION)
+        measured = job.evaluates
+        made = self.jobs[measured].issued if measured in self.jobs else measured
         same = made is not None and value["model"] == self.models[made][1].hex()
         require(same, f"model: must be that of entry {made}, which was evaluated")
         job.issued = seq
         self.worths[seq] = int(made or 0)
 
     def _profiled(self, seq: int, value: Value) -> None:
-        """A statement of how the rows of a dataset are spread, by a committed profile of that very dataset."""
-        require_hex(value, "statement")
-        job = self._job(value)
-        require(job.state == "committed", f"job {value['reservation']}: is {job.state}, must be committed")
-        require(job.issued is None, f"job {value['reservation']}: has a statement, as entry {job.issued}")
-        require(job.kind is JobKind.PROFILE, f"job {value['reservation']}: profiles no dataset")
-        require(value["dataset"] == job.dataset, f"dataset={value['dataset']!r:.80}: must be {job.dataset}")
+        """A statement of how the rows of a dataset are spread, by a profile of that very dataset."""
+        job = self._stated(value, JobKind.PROFILE)
         job.issued = seq
         counted = self.books.datasets[job.dataset]
         part = job.part or ("training" if counted.held else "all")
@@ -465,10 +467,7 @@ class Replay:
         "dataset-joined": frozenset({"targets", "cells", "query", "refined", "ids"}),
         "dataset-appended": frozenset({"period", "new_rows", "query", "ids", "each_block"}),
         "person-total": frozenset({"carried", "largest", "reason", "by"}),
-        "reserved": frozenset(
-            {"target", "whole", "promote", "bound", "evaluates", "against", "part", "profile"}
-            | {"blocks", "window", "labels"}
-        ),
+        "reserved": frozenset({*KEYS, "target", "whole", "promote", "bound", "part", "blocks", "window", "labels"}),
         "resumed": frozenset({"window"}),
         "model-promoted": frozenset({"replaces", "worth"}),
         "rows-compared": frozenset({"data"}),

@@ -17,15 +17,15 @@ class JobKind(StrEnum):
     PROFILE = "profiles a dataset"
 
 
+KEYS = ("evaluates", "against", "profile")  # of an entry: what a training does not say
+OF_DATASET = {JobKind.PROFILE}  # name no model
+
+
 def read_kind(value: Value) -> JobKind:
     """Read the kind from the keys of a `reserved` entry. LedgerInvalid where keys of several kinds stand together."""
     match value:
-        case {"profile": mark}:
-            require(mark is True, "profile: must be true where it stands")
-            require(value["model"] == "", f"model={value['model']!r:.80}: a profile makes none")
-            others = sorted(value.keys() & {"target", "evaluates", "against", "promote"})
-            require(not others, f"profile: does not go with {others}")
-            return JobKind.PROFILE
+        case {"profile": _}:
+            return _of_dataset(value, "profile", JobKind.PROFILE)
         case {"evaluates": _}:
             return JobKind.EVALUATION
         case {"against": _}:
@@ -34,3 +34,12 @@ def read_kind(value: Value) -> JobKind:
             raise LedgerInvalid("part: what is kept aside is for evaluations and profiles alone")
         case _:
             return JobKind.TRAINING
+
+
+def _of_dataset(value: Value, mark: str, kind: JobKind) -> JobKind:
+    """Judge a job that measures a dataset: it names no model, no target, and promotes nothing."""
+    require(value[mark] is True, f"{mark}: must be true where it stands")
+    require(value["model"] == "", f"model={value['model']!r:.80}: a {mark} makes none")
+    others = sorted(value.keys() & {"target", "promote", *KEYS} - {mark})
+    require(not others, f"{mark}: does not go with {others}")
+    return kind

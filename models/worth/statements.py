@@ -5,26 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from accountant.certificates import worth
-from accountant.certificates.worth import Worth
+from accountant.certificates.worth import WORTH, Worth
 from accountant.errors import UnknownName, WrongState
 from accountant.home import Home
 from accountant.ledger import evaluations
 from dpserve_verify.errors import VerificationError
 
-ENVELOPE, PROOF = "worth.dsse.json", "worth.tlog-proof"
-
 
 def statement_of(home: Home, seq: int) -> tuple[bytes, bytes, Worth]:
-    """The envelope and the proof of a finished evaluation, verified against this home; that its figures follow from its
-    counts was checked before it was put here. UnknownName where there is none.
+    """Return the envelope and the proof of a finished evaluation, and what it says, verified against this home; that
+    its figures follow from its counts was checked before it was put here. UnknownName where there is none.
     """
-    place = home.evaluations / str(seq)
-    try:
-        envelope, proof = (place / ENVELOPE).read_bytes(), (place / PROOF).read_bytes()
-    except OSError:
-        raise UnknownName(f"job={seq}: no statement of worth of it is in this home", job=seq) from None
-    return envelope, proof, worth.verify(envelope, proof.decode("utf-8", "replace"), home.trust)
+    return WORTH.open(home.evaluations / str(seq), home.trust)
 
 
 def worths(home: Home, issued: int) -> list[dict[str, Any]]:
@@ -45,7 +37,7 @@ def worth_to_json(seq: int, found: Worth) -> dict[str, Any]:
     return {
         "job": seq,
         "entry": found.entry,
-        "model": found.model,
+        "model": found.name,
         "certificate": form.model.certificate,
         **({} if other is None else {"against": {"model": other.name, "certificate": other.certificate}}),
         "dataset": form.rows.dataset,
@@ -86,7 +78,7 @@ def judgements(home: Home, lines: Iterable[dict[str, Any]]) -> Iterator[tuple[di
 
 def _quick(home: Home, seq: int) -> dict[str, Any] | None:
     """A statement that was verified since its file changed; None where there is none, or it does not verify."""
-    path = home.evaluations / str(seq) / ENVELOPE
+    path = home.evaluations / str(seq) / WORTH.envelope_file
     try:
         at = str(path), path.stat().st_mtime_ns
         if at not in _KEPT:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from accountant.certificates import profile, worth
 from accountant.certificates.deployments import record, to_yaml
-from accountant.certificates.worth import Worth
+from accountant.certificates.profile import PROFILE, Profile
+from accountant.certificates.statement_kinds import kind_in
+from accountant.certificates.worth import WORTH, Worth
 from accountant.home import TRUST, place
 from accountant.system.lazy_import import later
 from dpserve_verify.certificates import certificate as certificates
@@ -168,31 +169,47 @@ def _is_name(path: Path) -> bool:
 def _worth_of(path: Path, trust: PublicKeys, model: bytes | None = None) -> Worth:
     """A statement of worth, with its proof beside it: the signature, its place in the ledger, and that every figure
     follows from the counts that it states."""
-    proof = _read(_proof_of(path), BESIDE[".tlog-proof"])
-    found = worth.verify(_read(path, BESIDE[".dsse.json"]), proof.decode("utf-8", "replace"), trust, model)
+    found = WORTH.verify(*proof_beside(path), trust, model)
     check(found)
     return found
 
 
 def card_with(card: bytes, envelopes: Sequence[bytes]) -> bytes:
     """A model's card with what these statements of worth say, which were verified."""
-    return with_worth(card, [worth.read(dsse.parse(each).payload)[1].predicate for each in envelopes])
+    return with_worth(card, [WORTH.read(dsse.parse(each).payload)[1].predicate for each in envelopes])
 
 
 def _show_statement(path: Path, trust: PublicKeys, look: Look, json: bool) -> None:
     """Of what a model is worth, or of how the rows of a dataset are spread: by what it says that it is."""
     envelope, proof = proof_beside(path)
-    if not profile.is_profile(envelope):
-        return _show_worth(_worth_of(path, trust), look.at(path, trust), json)
-    found = profile.verify(envelope, proof, trust)
-    check_profile(found)
+    kind = kind_in(envelope)
+    found = kind.verify(envelope, proof, trust)
+    about, text = _SHOWN[kind.word](found)
     history, said = look.at(path, trust)
-    body = {"ok": True, "dataset": found.dataset, "schema": found.schema, "epsilon": decimal_string(found.epsilon)}
-    body |= {"delta": decimal_string(found.delta), "relation": found.form.claim.relation, "entry": found.entry}
-    line = f"{len(found.form.columns)} columns of {found.form.rows.part} rows, schema {found.schema[:16]}.."
-    body |= {"profile": found.statement["predicate"], "problems": [], "history": history}
-    text = f"{paint('verified', 'good')}: how the rows of {found.dataset} are spread: {line}"
-    show(json, body, "\n".join([text, *([said] if said else [])]))
+    body = {"ok": True, **about, "epsilon": decimal_string(found.epsilon), "delta": decimal_string(found.delta)}
+    body |= {"relation": found.form.claim.relation, "entry": found.entry, kind.word: found.statement["predicate"]}
+    body |= {"problems": [], "history": history}
+    show(json, body, "\n".join([f"{paint('verified', 'good')}: {text}", *([said] if said else [])]))
+
+
+def _shown_profile(found: Profile) -> tuple[dict[str, Any], str]:
+    check_profile(found)
+    name, part = found.form.rows.dataset, found.form.rows.part
+    line = f"{len(found.form.columns)} columns of {part} rows, schema {found.sha256[:16]}.."
+    return {"dataset": name, "schema": found.sha256}, f"how the rows of {name} are spread: {line}"
+
+
+def _shown_worth(found: Worth) -> tuple[dict[str, Any], str]:
+    check(found)
+    first, rows = found.form.metrics[0], found.form.rows
+    line = f"{first.metric} {first.value} [{first.low}, {first.high}] on {rows.part} rows of {rows.dataset}"
+    return {"model": found.name}, f"what {found.name} is worth: {line}"
+
+
+_SHOWN: dict[str, Callable[[Any], tuple[dict[str, Any], str]]] = {
+    PROFILE.word: _shown_profile,
+    WORTH.word: _shown_worth,
+}
 
 
 def proof_beside(path: Path) -> tuple[bytes, str]:
@@ -203,16 +220,6 @@ def proof_beside(path: Path) -> tuple[bytes, str]:
 
 def _proof_of(path: Path) -> Path:
     return path.with_name(path.name.replace(".dsse.json", ".tlog-proof"))
-
-
-def _show_worth(found: Worth, history: tuple[dict[str, Any], str], json: bool) -> None:
-    body = {"ok": True, "model": found.model, "epsilon": decimal_string(found.epsilon)}
-    body |= {"delta": decimal_string(found.delta), "relation": found.form.claim.relation, "entry": found.entry}
-    first, rows = found.form.metrics[0], found.form.rows
-    line = f"{first.metric} {first.value} [{first.low}, {first.high}] on {rows.part} rows of {rows.dataset}"
-    body |= {"worth": found.statement["predicate"], "problems": [], "history": history[0]}
-    text = f"{paint('verified', 'good')}: what {found.model} is worth: {line}"
-    show(json, body, "\n".join([text, *([history[1]] if history[1] else [])]))
 
 
 def _read(path: Path, most: int) -> bytes:

@@ -77,7 +77,7 @@ async def show_profile(request: Request) -> Response:
     home, seq = state(request).home, job_number(request)
     envelope, proof, found = await in_thread(release.profile_of, home, seq)
     with unnamed(access(request), seq):
-        await require_dataset(request, READS, found.dataset)
+        await require_dataset(request, READS, found.form.rows.dataset)
     plain = release.profile_to_json(seq, found)
     return json_response({**plain, "envelope": orjson.Fragment(envelope), "proof": proof.decode()})
 

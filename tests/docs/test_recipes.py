@@ -95,10 +95,91 @@ REPLAYED = """    def _remark(self, seq: int, value: Value) -> None:
 
     # Kind -> fields"""
 
-TAKEN = """        "started": ("reservation", _started),
+TAKEN = """        "burned": ("reservation reason", _burned),
         "remark": ("text by", _remark),
 """
 WORDS = '    "remark": ("run", "remark", lambda value: f"{value[\'by\']}: {value[\'text\']}"),\n    "genesis": ('
+
+COUNT_KIND = """@dataclass(frozen=True)
+class Count(JobKind):
+    \"\"\"A toy: it counts the rows of a dataset by one column.\"\"\"
+
+    count: Literal[True] = True
+
+    word, does, ends = "count", "counts a dataset", "counted"
+    binds = ("dataset",)
+    names_model = False
+
+
+TRAINING = Training()
+"""
+COUNTED_BY_AUDITOR = """    def _counted(self, seq: int, value: Value) -> None:
+        self._stated(value, JobKind.COUNT).issued = seq
+
+    # Kind -> fields"""
+COUNTED = """        "burned": ("reservation reason", _burned),
+        "counted": ("reservation statement dataset", _counted),
+"""
+COUNT_STATEMENT = (
+    '"""A toy: how many rows there are by one column, in the form of a profile."""'
+    + """
+
+from __future__ import annotations
+
+from accountant.certificates.profile import ProfileKind
+
+
+class CountKind(ProfileKind):
+    \"\"\"Rows by one column.\"\"\"
+
+    word, title, entry = "count", "count", "counted"
+
+
+COUNT = CountKind()
+"""
+)
+COUNT_STEPS = (
+    '"""A toy: a job that counts rows by one column."""'
+    + """
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from accountant.certificates.count import COUNT
+from accountant.home import Home
+from accountant.ledger.families.job_kinds import Count
+from training.kinds.profile_steps import ProfileSteps
+from training.measuring.profile.profile import PlannedProfile
+
+
+@dataclass(frozen=True)
+class AskedCount:
+    \"\"\"Which column, of which dataset, at what price.\"\"\"
+
+    dataset: str
+    epsilon: str
+    column: str
+    labels: tuple[str, ...] = ()
+
+
+class CountSteps(ProfileSteps):
+    \"\"\"Counted as a profile is, of one column alone.\"\"\"
+
+    asks = AskedCount
+    kind, folder = COUNT, "counts"
+
+    @classmethod
+    def plan(cls, home: Home, asked: Any, by: str | None = None) -> PlannedProfile:
+        found = super().plan(home, ProfileSteps.asks(asked.dataset, asked.epsilon, columns=(asked.column,)), by)
+        return replace(found, request=replace(found.request, kind=Count()), known=None)
+
+    def result(self) -> dict[str, Any]:
+        (column,) = self.kind.open(self.place, self.home.trust)[2].form.columns
+        return {"count": column.counts}
+"""
+)
 
 # Recipe -> step -> its file, and what stands there before and after ("" before: the file is new).
 WALKS = {
@@ -128,7 +209,63 @@ WALKS = {
         ),
         4: ("serving/pages/parts/entry_text.py", ('    "genesis": (', WORDS)),
     },
+    "kind of job": {
+        1: (
+            "accountant/ledger/families/job_kinds.py",
+            ("TRAINING = Training()\n", COUNT_KIND),
+            ('"profile": Profile}', '"profile": Profile, "count": Count}'),
+        ),
+        2: (
+            "dpserve_verify/audit/replay_kinds.py",
+            (
+                '    PROFILE = "profiles a dataset"\n',
+                '    PROFILE = "profiles a dataset"\n    COUNT = "counts a dataset"\n',
+            ),
+            ('"profile")  # of', '"profile", "count")  # of'),
+            ("{JobKind.PROFILE}", "{JobKind.PROFILE, JobKind.COUNT}"),
+            (
+                '        case {"evaluates": _}:\n',
+                '        case {"count": _}:\n            return _of_dataset(value, "count", JobKind.COUNT)\n'
+                '        case {"evaluates": _}:\n',
+            ),
+        ),
+        3: ("accountant/certificates/count.py", ("", COUNT_STATEMENT)),
+        4: ("training/kinds/count_steps.py", ("", COUNT_STEPS)),
+        5: (
+            "training/kinds/registry.py",
+            ("    Profile: ProfileSteps,\n", "    Profile: ProfileSteps,\n    Count: CountSteps,\n"),
+            ("import Evaluation, JobKind", "import Count, Evaluation, JobKind"),
+            (
+                "from training.kinds.job_steps",
+                "from training.kinds.count_steps import CountSteps\nfrom training.kinds.job_steps",
+            ),
+        ),
+        6: (
+            "serving/pages/parts/entry_text.py",
+            (
+                "        case Profile():\n",
+                '        case Count():\n            asked = f"how many rows {rows} has by one column: {claim}."\n'
+                "        case Profile():\n",
+            ),
+            ("import Evaluation, Profile, kind_of", "import Count, Evaluation, Profile, kind_of"),
+        ),
+    },
 }
+ENDS_A_COUNT = (  # by the recipe before: the entry that ends it
+    ("accountant/store/entry_kinds.py", ("KINDS = {\n", 'KINDS = {\n    "counted": EntryKind(),\n')),
+    (
+        "dpserve_verify/audit/replay.py",
+        ("    # Kind -> fields", COUNTED_BY_AUDITOR),
+        (COUNTED.partition("\n")[0] + "\n", COUNTED),
+    ),
+    (
+        "serving/pages/parts/entry_text.py",
+        (
+            '    "genesis": (',
+            '    "counted": ("good", "counted", lambda value: "Rows were counted."),\n    "genesis": (',
+        ),
+    ),
+)
 
 KNOWS_DOOR = """
 import sys
@@ -171,6 +308,34 @@ with home.ledger.log.writing() as writer:  # past the writer: the auditor looks 
 problems = audit_place(environment).problems
 assert any("entry 2: remark: must say something" in problem for problem in problems), problems
 """
+KNOWS_COUNT = """
+import sys
+from pathlib import Path
+from ledgers import advance, copy, place, prepared
+from accountant.audit.audit import audit_home
+from accountant.home import Home
+from serving.pages.parts.entry_text import told
+from training.jobs import job
+from training.kinds.count_steps import AskedCount
+from training.kinds.registry import steps_of
+
+home = Home.open(place(copy(prepared(), Path(sys.argv[1]) / "home")))
+queued = job.submit(home, AskedCount("adult", "0.5", "age"), by="ann", queued=True)
+assert job.recover(home)["stuck"] == []
+assert steps_of(home, queued.seq).request.kind.to_json() == {"count": True}
+found = job.measure(home, AskedCount("adult", "0.25", "sex"), by="ann")
+assert (found["state"], found["count"][:1] != [], found["model"]) == ("issued", True, "")
+(home.path / "counts" / str(found["job"]) / "count.dsse.json").read_bytes()
+bodies = list(home.ledger.log.entries(0, home.ledger.log.size()))
+assert [entry.value["type"] for entry in bodies[-4:]] == ["reserved", "started", "committed", "counted"]
+assert "ann asked how many rows dataset adult has by one column" in told(bodies[-4]).words
+assert audit_home(home, []).problems == ()
+advance(home.ledger, queued.seq, "committed")
+with home.ledger.log.writing() as writer:  # past the writer: a profile's entry does not end a count
+    writer.append("profiled", reservation=queued.seq, statement="0" * 64, dataset="adult")
+problems = audit_home(home, []).problems
+assert any("counts a dataset; another entry ends it" in problem for problem in problems), problems
+"""
 
 
 def take(house: Path, name: str, *changes: tuple[str, str]) -> None:
@@ -201,6 +366,8 @@ def house(tmp_path_factory):
     for steps in WALKS.values():
         for step in steps.values():
             take(folder, *step)
+    for step in ENDS_A_COUNT:
+        take(folder, *step)
     return folder
 
 
@@ -246,3 +413,8 @@ def test_a_toy_door_answers_and_is_described(house, tmp_path):
 @pytest.mark.slow
 def test_a_toy_entry_is_written_read_and_audited(house, tmp_path):
     run(house, "-c", KNOWS_ENTRY, str(tmp_path))
+
+
+@pytest.mark.slow
+def test_a_toy_kind_of_job_is_planned_played_stated_and_audited(house, tmp_path):
+    run(house, "-c", KNOWS_COUNT, str(tmp_path))

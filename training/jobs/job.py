@@ -1,5 +1,4 @@
-"""From a request to a certified model: plan, reserve, start, play, commit, export, sign, issue. Each step takes what
-the one before made.
+"""Run a job of any kind: reserve, start, play, commit, finish. What each step does is its kind's (training.kinds).
 
 A job is charged before a row is read; a crash costs, never saves. What was released is on disk before it is
 committed, so from there on nothing can be lost: exporting and signing are post-processing and are resumed.
@@ -64,9 +63,10 @@ def run(home: Home, seq: int, progress: Progress = lambda done, total: None) -> 
     except DpserveError:  # no row is read, and nothing is spent
         home.ledger.release(seq)
         raise
+    keeps = draw_journal.is_on() and steps.is_resumable
     started = home.ledger.start(seq, owner, Lease.SECONDS)
     try:
-        with Answers(home, seq, draw_journal.is_on() and steps.is_resumable) as kept:
+        with Answers(home, seq, keeps) as kept:
             return _carried(steps, started, owner, progress, kept)
     except LedgerUnavailable as error:
         error.details["started"] = seq  # whoever looks next ends it, or burns it

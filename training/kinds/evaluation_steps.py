@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from accountant.certificates import worth
-from accountant.certificates.worth import Measured
+from accountant.certificates.worth import WORTH, Measured, Worth
 from accountant.home import Home
 from dpserve_verify.privacy.events import Plan, PureDp, plan_from_json
 from models.worth.stated import LEVEL, check, figures, histogram_form, is_better, model_form
-from models.worth.statements import ENVELOPE, PROOF, statement_of, worth_to_json
+from models.worth.statements import statement_of, worth_to_json
 from training.kinds.job_steps import Learn
 from training.kinds.stated_steps import StatedSteps
 from training.measuring.worth import evaluate
@@ -33,17 +31,12 @@ class EvaluationSteps(StatedSteps):
     """Count records by true answer and what the model says, and state what that comes to."""
 
     asks = AskedWorth
-    envelope, proof = ENVELOPE, PROOF
+    kind, folder = WORTH, "evaluations"
 
     @classmethod
     def plan(cls, home: Home, asked: AskedWorth, by: str | None = None) -> PlannedWorth:
         """Rehearse and price. BudgetRefused where it would not be admitted now. Spends nothing."""
         return evaluate.plan(home, asked, by)
-
-    @property
-    def place(self) -> Path:
-        """Among the evaluations of the home."""
-        return self.home.evaluations / str(self.seq)
 
     def check(self) -> None:
         """Raise where a model that it measures was lost or revoked since."""
@@ -56,7 +49,7 @@ class EvaluationSteps(StatedSteps):
 
     def statement(self, counts: list[int]) -> bytes:
         """State what the model is worth."""
-        home, request, leaf = self.home, self.request, self.home.ledger.reservation_hash(self.seq)
+        home, request = self.home, self.request
         plan = plan_from_json(home.ledger.reservation(self.seq).value["plan"])
         models = measured_by(home, request)
         dataset = with_profiles(home, home.ledger.dataset_of(self.seq))
@@ -83,11 +76,11 @@ class EvaluationSteps(StatedSteps):
             None if len(forms) == 1 else {**forms[1], "sha256": models[1].certificate.sha256, "seen": seen[1]},
             bins[0],
         )
-        return worth.statement(measured, dataset, request, plan, home.ledger.log.origin, self.seq, leaf)
+        return WORTH.statement(measured, dataset, request, plan, self.in_log())
 
-    def verify(self, envelope: bytes, proof: str) -> None:
-        """Check it against this home, and the figures against the counts."""
-        check(worth.verify(envelope, proof, self.home.trust))
+    def check_figures(self, stated: Worth) -> None:
+        """Make every metric again."""
+        check(stated)
 
     def result(self) -> dict[str, Any]:
         """Return what the model is worth."""

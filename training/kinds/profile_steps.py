@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-from accountant.certificates import profile as profiles
-from accountant.certificates.profile import Counted
+from accountant.certificates.profile import PROFILE, Counted, Profile
 from accountant.home import Home
 from accountant.ledger.families.families import Started
 from dpserve_verify.privacy.budget import Relation
@@ -17,7 +15,7 @@ from training.kinds.stated_steps import StatedSteps
 from training.measuring.profile import profile
 from training.measuring.profile.counts import GRID
 from training.measuring.profile.profile import AskedProfile, PlannedProfile, pairs_of, profiler_of
-from training.measuring.profile.release import ENVELOPE, PROOF, profile_of, profile_to_json
+from training.measuring.profile.release import profile_of, profile_to_json
 from training.measuring.profile.table_rows import open_table
 from training.measuring.worth.evaluate import part_of
 from training.rows.partitions.rows import Rows
@@ -29,17 +27,12 @@ class ProfileSteps(StatedSteps):
     """Count rows by bin, and state what follows of each column."""
 
     asks = AskedProfile
-    envelope, proof = ENVELOPE, PROOF
+    kind, folder = PROFILE, "profiles"
 
     @classmethod
     def plan(cls, home: Home, asked: AskedProfile, by: str | None = None) -> PlannedProfile:
         """Rehearse and price. BudgetRefused where it would not be admitted now. Spends nothing."""
         return profile.plan(home, asked, by)
-
-    @property
-    def place(self) -> Path:
-        """Among the profiles of the home."""
-        return self.home.profiles / str(self.seq)
 
     def question(self, schema: Schema) -> Schema:
         """Ask for the first target, which stands for none: every column is counted alike."""
@@ -56,7 +49,7 @@ class ProfileSteps(StatedSteps):
 
     def statement(self, counts: list[int]) -> bytes:
         """State how the rows are spread."""
-        home, request, leaf = self.home, self.request, self.home.ledger.reservation_hash(self.seq)
+        home, request = self.home, self.request
         plan = plan_from_json(home.ledger.reservation(self.seq).value["plan"])
         dataset = with_profiles(home, home.ledger.dataset_of(self.seq))
         _, columns = profiler_of(schema_of(home, dataset), request.parameters)
@@ -64,11 +57,11 @@ class ProfileSteps(StatedSteps):
         known = registration.records if registration.relation is Relation.REPLACE_ONE else None
         told = figures(columns, pairs_of(request.parameters), counts, noise_of(plan, GRID), known, GRID)
         counted = Counted(part_of(dataset), known, GRID, told)
-        return profiles.statement(counted, dataset, request, plan, home.ledger.log.origin, self.seq, leaf)
+        return PROFILE.statement(counted, dataset, request, plan, self.in_log())
 
-    def verify(self, envelope: bytes, proof: str) -> None:
-        """Check it against this home, and the figures against the counts."""
-        check(profiles.verify(envelope, proof, self.home.trust))
+    def check_figures(self, stated: Profile) -> None:
+        """Make every figure of every column again."""
+        check(stated)
 
     def result(self) -> dict[str, Any]:
         """Return how the rows are spread."""

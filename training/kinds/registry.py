@@ -27,4 +27,4 @@ def steps_of(home: Home, seq: int) -> JobSteps:
 
 def steps_for(asked: Any) -> type[JobSteps]:
     """Return the steps of the kind of job that is asked for."""
-    return next(steps for steps in STEPS.values() if isinstance(asked, steps.asks))
+    return next(steps for steps in STEPS.values() if type(asked) is steps.asks)

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountant.access import key_life
+from accountant.certificates.statement_kind import Stated, StatementKind
 from accountant.errors import BudgetRefused, JobFailed
 from accountant.home import Home
 from accountant.ledger import evaluations
@@ -37,12 +38,12 @@ class StatedSteps(JobSteps):
     """Keep counts, state them, sign and enter.
 
     Attributes:
-        envelope: name of the file with the signed statement.
-        proof: name of the file that shows it in the log.
+        kind: of its statement.
+        folder: where finished statements of this kind lie in a home.
     """
 
-    envelope: ClassVar[str]
-    proof: ClassVar[str]
+    kind: ClassVar[StatementKind[Any]]
+    folder: ClassVar[str]
 
     @classmethod
     @abstractmethod
@@ -68,17 +69,22 @@ class StatedSteps(JobSteps):
             raise
 
     @property
-    @abstractmethod
     def place(self) -> Path:
         """The folder of its finished statement."""
+        return self.home.path / self.folder / str(self.seq)
 
     @abstractmethod
     def statement(self, counts: list[int]) -> bytes:
         """Return what is signed of these counts."""
 
     @abstractmethod
-    def verify(self, envelope: bytes, proof: str) -> None:
-        """Raise unless envelope and proof verify, and every figure follows from the counts."""
+    def check_figures(self, stated: Stated[Any]) -> None:
+        """Raise CertificateInvalid where a figure does not follow from the counts."""
+
+    def in_log(self) -> dict[str, Any]:
+        """Return where its reservation stands, as its statement says it."""
+        ledger = self.home.ledger
+        return {"origin": ledger.log.origin, "reservation": self.seq, "leaf": ledger.reservation_hash(self.seq)}
 
     def keep(self, released: NDArray[np.int64]) -> str:
         """Keep the counts."""
@@ -95,7 +101,7 @@ class StatedSteps(JobSteps):
         with alone(self.home, self.seq):
             job = self.home.ledger.job(self.seq)
             if not folder.exists():
-                if not (place / self.envelope).exists():
+                if not (place / self.kind.envelope_file).exists():
                     state = f"is {job.state.value}, and its counts are not in the home"
                     raise JobFailed(f"job {self.seq}: {state}", job=self.seq)
                 return place
@@ -105,10 +111,10 @@ class StatedSteps(JobSteps):
                 signed_by = key_life.signed_by(envelope)
                 issued = evaluations.enter(self.home.ledger.log, self.seq, digest(payload), signed_by)
             proof = self.home.ledger.log.proof(issued)
-            self.verify(envelope, proof)
+            self.check_figures(self.kind.verify(envelope, proof, self.home.trust))
             place.mkdir(mode=0o700, parents=True, exist_ok=True)
-            replace_file(place / self.proof, proof.encode(), PRIVATE, alone=True)
-            replace_file(place / self.envelope, envelope, PRIVATE, alone=True)
+            replace_file(place / self.kind.proof_file, proof.encode(), PRIVATE, alone=True)
+            replace_file(place / self.kind.envelope_file, envelope, PRIVATE, alone=True)
             discard(folder)
             return place
 
@@ -116,7 +122,7 @@ class StatedSteps(JobSteps):
         """Sign the statement, once, so that every later try speaks of the same bytes; sign it anew only where its key
         may sign no more and it was not entered yet.
         """
-        path = folder / self.envelope
+        path = folder / self.kind.envelope_file
         if path.exists():
             envelope = path.read_bytes()
             if job.issued is not None or key_life.may_issue(self.home.ledger, key_life.signed_by(envelope)):

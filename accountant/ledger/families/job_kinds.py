@@ -23,6 +23,7 @@ class JobKind:
         does: what such a job does, in words that follow its number.
         ends: the type of the entry that binds what came of it.
         binds: which of `model` (its digest), `name` and `dataset` a signed statement's entry says.
+        names_model: whether it is about a model; else it names none, no target, and promotes nothing.
         makes_model: whether it makes a model, whose name is then bound.
         is_pure: whether its noise needs no delta, whatever delta was asked for.
     """
@@ -31,6 +32,7 @@ class JobKind:
     does: ClassVar[str]
     ends: ClassVar[str]
     binds: ClassVar[tuple[str, ...]] = ()
+    names_model: ClassVar[bool] = True
     makes_model: ClassVar[bool] = False
     is_pure: ClassVar[bool] = False
 
@@ -53,7 +55,10 @@ class JobKind:
 
     def check(self, model: str, target: str | None, promotes: bool) -> None:
         """Raise InputError where a request of this kind may not name this model or target, or not promote."""
-        check_name("model", model)
+        if self.names_model:
+            check_name("model", model)
+        elif (model, target, promotes) != ("", None, False):
+            raise InputError(f"{self.word}: is of a dataset, and of no model or target")
 
 
 @dataclass(frozen=True)
@@ -100,11 +105,7 @@ class Profile(JobKind):
 
     word, does, ends = "profile", "profiles a dataset", "profiled"
     binds = ("dataset",)
-
-    def check(self, model: str, target: str | None, promotes: bool) -> None:
-        """Raise InputError where it names a model or a target: it is of the dataset."""
-        if (model, target, promotes) != ("", None, False):
-            raise InputError("profile: is of a dataset, and of no model or target")
+    names_model = False
 
 
 TRAINING = Training()

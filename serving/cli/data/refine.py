@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from accountant.certificates import profile as profiles
-from accountant.certificates.profile import Profile
+from accountant.certificates.profile import PROFILE, Profile
 from accountant.home import Home
 from dpserve_verify.errors import InputError
 from models.profile.stated import check
@@ -54,7 +53,7 @@ def _profile(text: str, trust: Path | None) -> Profile:
         found = profile_of(Home.open(), int(text))[2]
     elif text.endswith(PROFILE_SUFFIX):
         envelope, proof = proof_beside(Path(text))
-        found = profiles.verify(envelope, proof, trusted(trust))
+        found = PROFILE.verify(envelope, proof, trusted(trust))
     else:
         raise InputError(f"profile={text[:80]}: must be a job's number, or a file that ends in {PROFILE_SUFFIX}")
     check(found)

@@ -326,12 +326,14 @@ SPREAD = Release(
 
 def counted(kind: str, about: Dataset, part: str) -> dict:
     """A statement of counts: of worth, or of a profile."""
-    rest = request(delta="0" if kind == "worth" else "0.000001"), "example.org/ledger", 3, "0" * 64
+    asked = request(delta="0" if kind == "worth" else "0.000001")
+    place = {"origin": "example.org/ledger", "reservation": 3, "leaf": "0" * 64}
     if kind == "worth":
         measured = worth.Measured({"name": "adult"}, "0" * 64, part, False, {"kind": "binary"}, "0.95", [], True)
-        payload = worth.statement(measured, about, rest[0], Plan.of([COUNTS]), *rest[1:])
+        payload = worth.WORTH.statement(measured, about, asked, Plan.of([COUNTS]), place)
     else:
-        payload = profile.statement(profile.Counted(part, None, 64, {}), about, rest[0], Plan.of([SPREAD]), *rest[1:])
+        spread = profile.Counted(part, None, 64, {})
+        payload = profile.PROFILE.statement(spread, about, asked, Plan.of([SPREAD]), place)
     return json.loads(payload)["predicate"]
 
 

@@ -11,7 +11,7 @@ from in_process import site_at
 
 from accountant.access import grants
 from accountant.access.grants import access_of
-from accountant.certificates import worth
+from accountant.certificates.worth import WORTH
 from accountant.errors import BudgetRefused
 from accountant.home import Home
 from dpserve_verify.privacy.budget import Budget, Relation
@@ -49,7 +49,7 @@ def test_an_evaluation_from_the_request_to_the_statement(tmp_path):
         body = site.bear(secret, "GET", f"/v1/evaluations/{number}").json()
         import json
 
-        verified = worth.verify(json.dumps(body["envelope"]).encode(), body["proof"], home.trust)
+        verified = WORTH.verify(json.dumps(body["envelope"]).encode(), body["proof"], home.trust)
         check(verified)
         assert verified.form.metrics[0].value == body["metrics"][0]["value"]
         again = site.bear(secret, "POST", "/v1/evaluations", json=asked)

@@ -9,7 +9,7 @@ import pytest
 from in_process import site_at
 
 from accountant.access import grants
-from accountant.certificates import profile
+from accountant.certificates.profile import PROFILE
 from accountant.home import Home
 from models.profile.stated import check
 from serving.pages import datasets
@@ -41,7 +41,7 @@ def test_a_profile_from_the_request_to_the_statement(tmp_path):
         assert queue.work_once(home) == number
         assert site.bear(secret, "GET", f"/v1/jobs/{number}").json()["state"] == "issued"
         body = site.bear(secret, "GET", f"/v1/profiles/{number}").json()
-        verified = profile.verify(json.dumps(body["envelope"]).encode(), body["proof"], home.trust)
+        verified = PROFILE.verify(json.dumps(body["envelope"]).encode(), body["proof"], home.trust)
         check(verified)
         assert verified.form.columns[0].mean == body["columns"][0]["mean"]
         again = site.bear(secret, "POST", "/v1/profiles", json=asked)

@@ -11,7 +11,8 @@ import ledgers
 import pytest
 
 from accountant.audit.audit import audit_home
-from accountant.certificates import worth
+from accountant.certificates.statement_kind import Stated
+from accountant.certificates.worth import WORTH
 from accountant.errors import BudgetRefused, IdempotencyConflict, JobFailed, UnknownName, WrongState
 from accountant.home import Home
 from accountant.ledger.families.left import describe_budget
@@ -117,21 +118,21 @@ def test_the_statement_is_verified_by_itself_and_whatever_is_changed_is_found(ho
     body = job.measure(home, asked(), by="test")
     envelope, proof, found = statement_of(home, body["job"])
     text, model = proof.decode(), evaluate.open_model(home, "adult").bundle.onnx
-    assert worth.verify(envelope, text, home.trust, model).model == "adult"
+    assert WORTH.verify(envelope, text, home.trust, model).name == "adult"
     assert found.sha256 == evaluate.open_model(home, "adult").certificate.sha256
     with pytest.raises(CertificateInvalid, match="bytes are not those"):
-        worth.verify(envelope, text, home.trust, model + b" ")
+        WORTH.verify(envelope, text, home.trust, model + b" ")
     forged = json.loads(dsse.parse(envelope).payload)
     forged["predicate"]["metrics"][0]["value"] = "0.999999"
     again = dsse.sign(canonical.encode(forged, 1 << 19), home.keys.signer("issuer"))
     with pytest.raises(CertificateInvalid, match="its statement is not"):  # a stolen issuer key alone cannot mint one
-        worth.verify(again, text, home.trust)
-    _, stated = worth.read(canonical.encode(forged, 1 << 19))
+        WORTH.verify(again, text, home.trust)
+    _, stated = WORTH.read(canonical.encode(forged, 1 << 19))
     with pytest.raises(CertificateInvalid, match="do not follow from the counts"):
-        check(worth.Worth(forged, stated.predicate, "adult", "", Decimal(1), Decimal(0), 0))
+        check(Stated(forged, stated.predicate, "adult", "", Decimal(1), Decimal(0), 0))
     wrong = proof.decode().replace("index ", "index 1")
     with pytest.raises(DpserveError):
-        worth.verify(envelope, wrong, home.trust)
+        WORTH.verify(envelope, wrong, home.trust)
 
 
 @pytest.mark.slow
@@ -158,7 +159,7 @@ def test_figures_by_group_are_released_at_once_for_the_same_price(home, tmp_path
     gap = next(each for each in forged["predicate"]["metrics"] if each["metric"] == "selection_rate_gap")
     gap["groups"] = ["Male", "Female"]
     with pytest.raises(CertificateInvalid, match="do not follow from the counts"):
-        check(worth.Worth(forged, worth.read(canonical.encode(forged, 1 << 19))[1].predicate, "adult", "", *[0] * 3))
+        check(Stated(forged, WORTH.read(canonical.encode(forged, 1 << 19))[1].predicate, "adult", "", *[0] * 3))
     age = job.measure(home, asked("0.25", group="age"), by="test")["worth"]
     names = ["up to 30", "above 30, up to 50", "above 50", "missing"]
     assert age["histogram"]["groups"]["names"] == names

@@ -9,7 +9,8 @@ import ledgers
 import pytest
 
 from accountant.audit.audit import audit_home
-from accountant.certificates import profile as profiles
+from accountant.certificates.profile import PROFILE
+from accountant.certificates.statement_kind import Stated
 from accountant.errors import BudgetRefused, UnknownName, WrongState
 from accountant.home import Home
 from accountant.ledger.families.left import describe_budget
@@ -118,8 +119,8 @@ def test_whatever_is_changed_in_the_statement_is_found(home):
     body = job.measure(home, AskedProfile("two", "1"), by="test")
     envelope, proof, found = release.profile_of(home, body["job"])
     text, signer = proof.decode(), home.keys.signer("issuer")
-    assert profiles.is_profile(envelope)
-    assert profiles.verify(envelope, text, home.trust).schema == home.ledger.dataset("two").registration.schema
+    assert PROFILE.is_in(envelope)
+    assert PROFILE.verify(envelope, text, home.trust).sha256 == home.ledger.dataset("two").registration.schema
     for path, value, problem in (
         (("columns", 0, "counts", 3), 7, "figures: columns"),
         (("columns", 0, "mean", 0), "1", "figures: columns"),
@@ -137,10 +138,10 @@ def test_whatever_is_changed_in_the_statement_is_found(home):
         part[path[-1]] = value
         payload = canonical.encode(forged, 1 << 19)
         with pytest.raises(CertificateInvalid, match="its statement is not"):  # a stolen key alone mints none
-            profiles.verify(dsse.sign(payload, signer), text, home.trust)
-        body, stated = profiles.read(payload)
+            PROFILE.verify(dsse.sign(payload, signer), text, home.trust)
+        body, stated = PROFILE.read(payload)
         with pytest.raises(CertificateInvalid, match=problem):
-            check(profiles.Profile(body, stated.predicate, "two", "", Decimal(1), Decimal(0), 0))
+            check(Stated(body, stated.predicate, "two", "", Decimal(1), Decimal(0), 0))
     check(found)
 
 
@@ -224,7 +225,11 @@ def test_the_auditor_refuses_what_the_ledger_would(home):
         ("reserved", {"dataset": "two"}, "part|kept aside"),
         ("profiled", {"dataset": "two"}, "must be adult"),
         ("profiled", {"reservation": 0}, "no such reservation"),
-        ("profiled", {"type": "evaluated", "model": ledgers.hexes("m"), "name": ""}, "fields|evaluates no model"),
+        (
+            "profiled",
+            {"type": "evaluated", "model": ledgers.hexes("m"), "name": ""},
+            "fields|another entry ends it",
+        ),
         ("profiled", {"statement": "x"}, "statement"),
     ):
         with pytest.raises(LedgerInvalid, match=problem):
@@ -242,6 +247,6 @@ def test_the_published_form_is_that_of_the_code(home):
     import jsonschema
 
     published = json.loads((ledgers.ROOT / "docs" / "profile.schema.json").read_text())
-    assert published == profiles.json_schema()  # python -m accountant.certificates.profile > docs/profile.schema.json
+    assert published == PROFILE.json_schema()  # python -m accountant.certificates.profile > docs/profile.schema.json
     body = job.measure(home, AskedProfile("two", "0.2", pairs=(("age", "sex"),)), by="test")
     jsonschema.validate(release.profile_of(home, body["job"])[2].statement, published)

@@ -47,9 +47,9 @@ class Refined:
 def refine(raw: bytes, profile: Profile) -> Refined:
     """Of the schema file `raw`, which must be the one that the profile is about; else InputError."""
     schema = parse_schema(raw)
-    if schema.digest != profile.schema:
+    if schema.digest != profile.sha256:
         raise InputError(
-            f"schema: sha256 {schema.digest[:16]}.. is not the file that the profile is about, {profile.schema[:16]}.."
+            f"schema: sha256 {schema.digest[:16]}.. is not the file that the profile is about, {profile.sha256[:16]}.."
         )
     form = profile.form
     plan = plan_of(form.mechanisms)
@@ -70,7 +70,7 @@ def refine(raw: bytes, profile: Profile) -> Refined:
             body["features"][stated.name], why = found
             changes.append({"feature": stated.name, **why})
     body["refined"] = [*(body.get("refined") or ()), named_in_schema(profile)]
-    head = HEAD.format(mark=MARK, dataset=profile.dataset, entry=profile.entry, epsilon=form.claim.epsilon)
+    head = HEAD.format(mark=MARK, dataset=profile.form.rows.dataset, entry=profile.entry, epsilon=form.claim.epsilon)
     text = head + yaml.safe_dump(body, sort_keys=False, allow_unicode=True, width=110, default_flow_style=None)
     if len(text.encode()) > MAX_BYTES:
         raise InputError(f"schema: would have more than {MAX_BYTES} bytes; refine by a profile of fewer columns")
@@ -83,7 +83,7 @@ def named_in_schema(profile: Profile) -> dict[str, Any]:
     form = profile.form
     return {
         "entry": profile.entry,
-        "dataset": profile.dataset,
+        "dataset": profile.form.rows.dataset,
         "part": form.rows.part,
         "epsilon": form.claim.epsilon,
         "delta": form.claim.delta,

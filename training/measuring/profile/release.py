@@ -4,25 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from accountant.certificates import profile as profiles
-from accountant.certificates.profile import Profile
+from accountant.certificates.profile import PROFILE, Profile
 from accountant.errors import UnknownName
 from accountant.home import Home
 from accountant.ledger import evaluations
 
-ENVELOPE, PROOF = "profile.dsse.json", "profile.tlog-proof"
-
 
 def profile_of(home: Home, seq: int) -> tuple[bytes, bytes, Profile]:
-    """The envelope and the proof of a finished profile, verified against this home; that its figures follow from its
-    counts was checked before it was put here. UnknownName where there is none.
+    """Return the envelope and the proof of a finished profile, and what it says, verified against this home; that its
+    figures follow from its counts was checked before it was put here. UnknownName where there is none.
     """
-    place = home.profiles / str(seq)
-    try:
-        envelope, proof = (place / ENVELOPE).read_bytes(), (place / PROOF).read_bytes()
-    except OSError:
-        raise UnknownName(f"job={seq}: no profile of it is in this home", job=seq) from None
-    return envelope, proof, profiles.verify(envelope, proof.decode("utf-8", "replace"), home.trust)
+    return PROFILE.open(home.profiles / str(seq), home.trust)
 
 
 def profiles_of(home: Home, dataset: str) -> list[dict[str, Any]]:
@@ -42,8 +34,8 @@ def head_of(seq: int, found: Profile) -> dict[str, Any]:
     return {
         "job": seq,
         "entry": found.entry,
-        "dataset": found.dataset,
-        "schema": found.schema,
+        "dataset": form.rows.dataset,
+        "schema": found.sha256,
         "part": form.rows.part,
         "epsilon": form.claim.epsilon,
         "delta": form.claim.delta,

@@ -6,19 +6,20 @@ from pathlib import Path
 
 from accountant.access.grants import ASKING
 from accountant.access.tokens import SCOPES
+from accountant.certificates.profile import PROFILE
+from accountant.certificates.worth import WORTH
 from accountant.home import Home
 from accountant.system.lazy_import import later
 from models.profile import report as profile_report
 from models.worth.report import Report
 from models.worth.stated import report_of
-from models.worth.statements import ENVELOPE, statement_of
+from models.worth.statements import statement_of
 from serving.cli.backends.abstract import Body, Measurements, Note, Request
 from serving.cli.backends.home.bundles import open_in
 from serving.cli.backends.reports import write_report
 from serving.cli.backends.user import allowed, this_user
 from training.jobs import job
 from training.measuring.profile import profile as profiles
-from training.measuring.profile import release
 from training.measuring.profile.profile import AskedProfile
 from training.measuring.worth import evaluate as evaluations
 from training.measuring.worth.evaluate import AskedWorth
@@ -43,7 +44,7 @@ class HomeMeasurements(Measurements):
         if out is not None:
             unit = statement_of(home, body["job"])[2].form.claim.unit
             write_report(report_of(body["worth"], unit.contributions), out)
-        return body | {"statement": str(home.evaluations / str(body["job"]) / ENVELOPE)}
+        return body | {"statement": str(home.evaluations / str(body["job"]) / WORTH.envelope_file)}
 
     def evaluate_rows(self, name: str, data: Path, schema: Path | None, out: Path | None, public: bool) -> Report:
         """Evaluate on rows that are nobody's secret."""
@@ -66,7 +67,7 @@ class HomeMeasurements(Measurements):
         body = job.measure(home, AskedProfile(**request), by=this_user(), key=key)
         if out is not None:
             profile_report.write(body["profile"], out)
-        return body | {"statement": str(home.profiles / str(body["job"]) / release.ENVELOPE)}
+        return body | {"statement": str(home.profiles / str(body["job"]) / PROFILE.envelope_file)}
 
     def _ready(self, request: Request) -> Home:
         """Return the home, where the user may measure and what a crash left is settled."""

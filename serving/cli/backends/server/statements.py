@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from accountant.certificates import profile as profiles
-from accountant.certificates import worth as worths
-from accountant.certificates.profile import Profile
-from accountant.certificates.worth import Worth
+from accountant.certificates.profile import PROFILE, Profile
+from accountant.certificates.worth import WORTH, Worth
 from dpserve.types import Json
 from dpserve_verify.keys.trust import PublicKeys
 from models.profile.stated import check as check_profile
@@ -20,14 +18,14 @@ SIGNED = ("envelope", "proof")
 
 def verified_worth(answer: Json, keys: PublicKeys) -> tuple[Worth, Body]:
     """Verify an evaluation; return its statement, and its figures without what is signed."""
-    statement = worths.verify(envelope_bytes(answer["envelope"]), answer["proof"], keys)
+    statement = WORTH.verify(envelope_bytes(answer["envelope"]), answer["proof"], keys)
     check_worth(statement)
     return statement, {name: value for name, value in answer.items() if name not in SIGNED}
 
 
 def verified_profile(answer: Json, keys: PublicKeys) -> tuple[Profile, Body]:
     """Verify a profile; return its statement, and its counts without what is signed."""
-    statement = profiles.verify(envelope_bytes(answer["envelope"]), answer["proof"], keys)
+    statement = PROFILE.verify(envelope_bytes(answer["envelope"]), answer["proof"], keys)
     check_profile(statement)
     return statement, {name: value for name, value in answer.items() if name not in SIGNED}
 

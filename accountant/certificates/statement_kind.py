@@ -1,0 +1,178 @@
+"""What signed statements about released counts have in common: how each is built, found and verified.
+
+A new kind is one subclass, with the form of its statement beside it, and its line in
+`accountant.certificates.statement_kinds`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, ClassVar, Generic, TypeVar
+
+from accountant.certificates.statement import claim_to_json, implementation
+from accountant.errors import UnknownName
+from accountant.ledger.families.families import Dataset
+from accountant.ledger.families.records import Request
+from accountant.privacy.claims import claim
+from dpserve_verify.certificates import sentences
+from dpserve_verify.certificates.certificate import digest, in_log, recompute
+from dpserve_verify.certificates.predicate import STATEMENT_LIMIT, STATEMENT_TYPE, read_as
+from dpserve_verify.errors import CertificateInvalid
+from dpserve_verify.formats import canonical, forms
+from dpserve_verify.formats.forms import Form
+from dpserve_verify.keys import dsse
+from dpserve_verify.keys.trust import PublicKeys
+from dpserve_verify.log import proofs
+from dpserve_verify.privacy.events import Plan
+
+Predicate = TypeVar("Predicate", bound=Any)  # has rows, claim, mechanisms and ledger
+
+
+@dataclass(frozen=True)
+class Stated(Generic[Predicate]):
+    """A statement that was verified. Only `StatementKind.verify` makes it.
+
+    Attributes:
+        statement: as JSON.
+        form: its predicate, by name.
+        name: of what it is about.
+        sha256: of the file that it is about.
+        entry: the index of the entry that binds it.
+    """
+
+    statement: Mapping[str, Any]
+    form: Predicate
+    name: str
+    sha256: str
+    epsilon: Decimal
+    delta: Decimal
+    entry: int
+
+
+class StatementKind(ABC, Generic[Predicate]):
+    """A kind of statement.
+
+    Attributes:
+        word: what its files are called, and the key under which programs find it.
+        title: what it is called in messages.
+        url: the predicate's type.
+        form: of the whole statement.
+        entry: the type of the entry that binds it.
+    """
+
+    word: ClassVar[str]
+    title: ClassVar[str]
+    url: ClassVar[str]
+    form: ClassVar[type[Form]]
+    entry: ClassVar[str]
+
+    @property
+    def envelope_file(self) -> str:
+        """Name of the file with the signed statement."""
+        return f"{self.word}.dsse.json"
+
+    @property
+    def proof_file(self) -> str:
+        """Name of the file that shows it in the log."""
+        return f"{self.word}.tlog-proof"
+
+    @abstractmethod
+    def bound_fields(self, name: str, sha256: str, predicate: Predicate) -> dict[str, Any]:
+        """Return what its entry says beside statement and job. `name`, `sha256`: what the statement is about."""
+
+    def check(self, predicate: Predicate, entry: int, trust: PublicKeys) -> None:
+        """Raise CertificateInvalid where it rests on what does not stand, or not before `entry`."""
+        return
+
+    def encode(
+        self,
+        name: str,
+        sha256: str,
+        figures: Mapping[str, Any],
+        dataset: Dataset,
+        request: Request,
+        spent: Plan,
+        place: Mapping[str, Any],
+    ) -> bytes:
+        """Return the statement's canonical bytes.
+
+        Args:
+            name, sha256: what it is about.
+            figures: what this kind of statement says.
+            dataset: with the accounts that the job was charged to.
+            request: the job's.
+            spent: its releases, as reserved.
+            place: the log's `origin`, the job's `reservation`, and the `leaf` hash of that entry.
+        """
+        predicate = {
+            **figures,
+            "claim": {**claim_to_json(claim(spent, request.budget.delta), spent, dataset), "release": "noisy counts"},
+            "mechanisms": spent.to_json(),
+            "randomness": {"source": "operating system", "seeded": False},
+            "implementation": dict(implementation()),
+            "ledger": dict(place),
+        }
+        body: dict[str, Any] = {
+            "_type": STATEMENT_TYPE,
+            "subject": [{"name": name, "digest": {"sha256": sha256}}],
+            "predicateType": self.url,
+            "predicate": sentences.fill(predicate),
+        }
+        return canonical.encode(body, STATEMENT_LIMIT)
+
+    def read(self, payload: bytes) -> tuple[dict[str, Any], Any]:
+        """Exact signed bytes -> what they say, as JSON and by name. CertificateInvalid names the first thing wrong."""
+        return read_as(payload, self.form)
+
+    def is_in(self, envelope: bytes) -> bool:
+        """Tell whether an envelope says that it holds a statement of this kind. Nothing is verified."""
+        return f'"predicateType":"{self.url}"'.encode() in dsse.parse(envelope).payload
+
+    def verify(self, envelope: bytes, proof: str, trust: PublicKeys, about: bytes | None = None) -> Stated[Predicate]:
+        """Verify the signature by a pinned issuer key, the form, the claim, the place in the log, the entry that binds
+        it; and, where the file that it is `about` is at hand, that these are its bytes. That the figures follow from
+        the counts is checked in `models`.
+
+        Raises:
+            CertificateInvalid: the statement, or the file that it is about.
+            LedgerInvalid: the proof and what it proves.
+            KeyInvalid: no pinned key speaks for the entry, or for the checkpoint's size.
+        """
+        parsed = proofs.parse_proof(proof)
+        payload = dsse.verify(envelope, trust.issuer_keys(parsed.index))
+        body, stated = self.read(payload)
+        predicate, name, sha256 = stated.predicate, stated.subject[0].name, stated.subject[0].digest.sha256
+        if predicate.ledger.reservation >= parsed.index:
+            raise CertificateInvalid("ledger: the reservation must stand before the statement")
+        if about is not None and digest(about) != sha256:
+            raise CertificateInvalid("subject: the file's bytes are not those the statement speaks of")
+        self.check(predicate, parsed.index, trust)
+        epsilon, delta = recompute(predicate.claim, predicate.mechanisms)
+        sentences.check(body["predicate"])
+        expected = {
+            "type": self.entry,
+            "statement": digest(payload),
+            "reservation": predicate.ledger.reservation,
+            **self.bound_fields(name, sha256, predicate),
+        }
+        in_log(parsed, expected, predicate.ledger.origin, trust, "statement")
+        return Stated(body, predicate, name, sha256, epsilon, delta, parsed.index)
+
+    def open(self, place: Path, trust: PublicKeys) -> tuple[bytes, bytes, Stated[Predicate]]:
+        """Read the statement of a job from its folder in a home. Return its envelope, its proof, and what was verified.
+        UnknownName where there is none.
+        """
+        try:
+            envelope, proof = (place / self.envelope_file).read_bytes(), (place / self.proof_file).read_bytes()
+        except OSError:
+            raise UnknownName(f"job={place.name}: no {self.title} of it is in this home", job=int(place.name)) from None
+        return envelope, proof, self.verify(envelope, proof.decode("utf-8", "replace"), trust)
+
+    def json_schema(self) -> dict[str, Any]:
+        """Return the published schema of the statement."""
+        head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": f"{self.url}/schema.json"}
+        return {**head, **forms.json_schema(self.form)}

@@ -1,0 +1,16 @@
+"""The kinds of statements about released counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from accountant.certificates.profile import PROFILE
+from accountant.certificates.statement_kind import StatementKind
+from accountant.certificates.worth import WORTH
+
+STATEMENTS: tuple[StatementKind[Any], ...] = (PROFILE, WORTH)
+
+
+def kind_in(envelope: bytes) -> StatementKind[Any]:
+    """Return the kind that an envelope says it holds; where that is unknown, one that will not verify it."""
+    return next((kind for kind in STATEMENTS if kind.is_in(envelope)), WORTH)
