@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import hmac
 import json
-from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,18 +24,11 @@ from dpserve_verify.formats.canonical import decimal_string
 from dpserve_verify.keys import dsse
 from dpserve_verify.privacy.budget import Budget, Relation, check_name
 from dpserve_verify.system.files import PRIVATE, replace_file
+from local.campaign.campaign_kinds import CampaignKind, kind_of
 from local.campaign.defining import Asked, define
 from local.campaign.questions import question_from_payload
-from local.reports.definition import Definition
-from local.reports.learning import learn_from_reports
 from local.reports.question import Question
 from local.reports.report_store import ReportStore
-from local.reports.shared import AGGREGATORS, SharedDefinition
-from local.reports.shared_learning import learn_shared
-from local.reports.sums import HELD, SUM, add_answers
-from local.turns import turns
-from local.turns.definition import BoostedDefinition
-from models.forms.ensemble import Ensemble
 from training.finish.lease import Lease, this_process
 from training.finish.release import alone, finish, keep
 from training.rows.schema.schema import parse_schema
@@ -104,12 +95,22 @@ def open_campaign(home: Home, asked: Asked, by: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Campaign:
-    """One that was opened: its job, its signed definition, its reports."""
+    """One that was opened: its job, its signed definition, and how it goes on."""
 
     job: int
     envelope: bytes
-    definition: Question
-    reports: ReportStore
+    kind: CampaignKind[Any]
+
+    @property
+    def definition(self) -> Question:
+        """What owners are asked."""
+        asked: Question = self.kind.definition
+        return asked
+
+    @property
+    def reports(self) -> ReportStore:
+        """What they answered."""
+        return self.kind.reports
 
 
 def folder_of(home: Home, name: str) -> Path:
@@ -126,7 +127,8 @@ def load(home: Home, name: str) -> Campaign:
         envelope, job = (folder / ENVELOPE).read_bytes(), int(json.loads((folder / JOB).read_bytes())["job"])
     except OSError:
         raise UnknownName(f"campaign={name}: no such campaign", campaign=name) from None
-    return Campaign(job, envelope, question_from_payload(dsse.parse(envelope).payload), ReportStore(folder / REPORTS))
+    asked = question_from_payload(dsse.parse(envelope).payload)
+    return Campaign(job, envelope, kind_of(home, folder, job, asked, ReportStore(folder / REPORTS)))
 
 
 def names(home: Home) -> list[str]:
@@ -141,7 +143,6 @@ def state(home: Home, name: str) -> dict[str, Any]:
     opened = campaigns.entry_of(home.ledger, campaign.job, campaigns.OPENED)
     closed = campaigns.entry_of(home.ledger, campaign.job, campaigns.CLOSED)
     job, definition = home.ledger.job(campaign.job), campaign.definition
-    turn = turns.state_of(home, campaign.job, definition, campaign.reports)
     public_state = "unopened" if opened is None else "open" if closed is None else job.public_state
     return {
         "campaign": name,
@@ -155,30 +156,14 @@ def state(home: Home, name: str) -> dict[str, Any]:
         "reports": campaign.reports.count(),
         "definition": definition.digest,
         "public_rows": getattr(definition, "public_rows", "") or None,
-        **turn,
+        **campaign.kind.turn_to_json(),
         "delta": decimal_string(definition.delta),
-        "aggregators": _aggregators(campaign),
+        "aggregators": campaign.kind.aggregators_to_json(),
         "job": campaign.job,
         "opened": opened,
         "closed": closed,
         "issued": job.issued,
     }
-
-
-def _aggregators(campaign: Campaign) -> list[dict[str, Any]]:
-    """Return both aggregators, and how far each is; none where reports are asked for."""
-    if not isinstance(campaign.definition, SharedDefinition):
-        return []
-    with_shares, answered = (campaign.reports.said(kind) for kind in (HELD, SUM))
-    return [
-        {
-            "name": aggregator.name,
-            "fingerprint": aggregator.fingerprint,
-            "opened": at in with_shares,
-            "answered": at in answered,
-        }
-        for at, aggregator in enumerate(campaign.definition.aggregators)
-    ]
 
 
 def offer(home: Home, name: str, seen: int = 0, witnessed: bool = False) -> dict[str, Any]:
@@ -188,22 +173,11 @@ def offer(home: Home, name: str, seen: int = 0, witnessed: bool = False) -> dict
     All proofs are of one checkpoint: the newest, or, `witnessed`, the newest that witnesses cosigned. `consistency` is
     the proof between it and the first `seen` entries of the log; None where there are fewer, or `seen` is 0.
     """
-    cut = load(home, name)
-    if turns.is_cut(home, cut.job, cut.definition, cut.reports):
-        with suppress(BlockingIOError):  # it is no crash: somebody is at it
-            _end(
-                home,
-                name,
-                cut,
-                lambda: turns.is_cut(home, cut.job, cut.definition, cut.reports),
-                wait=False,
-            )
-    public, campaign, published = state(home, name), load(home, name), None
+    load(home, name).kind.end_cut_turn()
+    public, campaign = state(home, name), load(home, name)
     if public["opened"] is None:
         raise UnknownName(f"campaign={name}: was never opened", campaign=name)
-    before = turns.ALL_AT_ONCE
-    if public["turns"]:
-        before, published = turns.offer_turn(home, folder_of(home, name), campaign.job)
+    before, published = campaign.kind.published()
     answered = campaigns.answers_of(home.ledger, campaign.job)
     leaves = [public["opened"], *answered, *([] if published is None else [published])]
     proofs, growth = stored_proofs.offered(home.ledger.log.database, home.path, leaves, seen, witnessed)
@@ -253,27 +227,8 @@ def receive(home: Home, name: str, invited: str, value: int) -> dict[str, Any]:
     open or the owner's turn is over or has not come, InputError where `value` is no index of the campaign's vectors.
     """
     campaign, owner = invited_owner(home, name, invited)
-    definition = campaign.definition
-    if not isinstance(definition, Definition | BoostedDefinition):
-        raise InputError(f"campaign={name}: asks for shares, at .../shares")
-    turn, most = 1, definition.candidates
-    if isinstance(definition, BoostedDefinition):
-        turn = definition.turn_of(owner)
-        most = definition.mechanism_in(turn).candidates
-    if not 0 <= value < most:
-        raise InputError(f"report={value}: must be from 0 to {most - 1}")
-    new = campaign.reports.add(owner, value, turn)
-    if new and isinstance(definition, BoostedDefinition) and turns.is_full(definition, campaign.reports):
-        _end(home, name, campaign, lambda: turns.is_full(definition, campaign.reports))
+    campaign.kind.add_report(owner, value)
     return {"campaign": name, "owner": owner, "report": value}
-
-
-def _end(home: Home, name: str, campaign: Campaign, still: Callable[[], bool], wait: bool = True) -> None:
-    """End the turn, unless somebody else has ended it meanwhile."""
-    assert isinstance(campaign.definition, BoostedDefinition)
-    with alone(home, f"campaign-{name}", wait):
-        if still():
-            turns.end_turn(home, folder_of(home, name), campaign.job, campaign.definition, campaign.reports)
 
 
 def end_turn(home: Home, name: str) -> dict[str, Any]:
@@ -281,11 +236,8 @@ def end_turn(home: Home, name: str) -> dict[str, Any]:
 
     WrongState where too few have, where there are no turns, or none is left.
     """
-    campaign = load(home, name)
-    if not isinstance(campaign.definition, BoostedDefinition):
-        raise WrongState(f"campaign={name}: asks all owners at once, and has no turns")
     with alone(home, f"campaign-{name}"):
-        turns.end_turn(home, folder_of(home, name), campaign.job, campaign.definition, campaign.reports)
+        load(home, name).kind.end_turn()
     return state(home, name)
 
 
@@ -328,42 +280,31 @@ def close(home: Home, name: str) -> dict[str, Any]:
     and the budget stays charged.
     """
     campaign = load(home, name)
+    kind, least = campaign.kind, campaign.definition.least
     with alone(home, f"campaign-{name}"):
-        definition = campaign.definition
-        if isinstance(definition, BoostedDefinition):
-            turns.end_last(home, folder_of(home, name), campaign.job, definition, campaign.reports)
+        kind.end_last_turn()
         campaign.reports.close()
         _enter_close(home, campaign)
         job, count = home.ledger.job(campaign.job), campaign.reports.count()
         if job.state is State.STARTED:
-            if isinstance(definition, SharedDefinition):
-                if count >= definition.least and len(campaign.reports.said(SUM)) < AGGREGATORS:
-                    return state(home, name)
-                if count >= definition.least:
-                    total, count = add_answers(definition, campaign.reports.said(SUM))
-            if count < definition.least:
+            if kind.is_waiting(count):
+                return state(home, name)
+            count = kind.count_learnt(count)
+            if count < least:
                 home.ledger.burn(job.seq, TOO_FEW)
                 raise JobFailed(
-                    f"campaign={name}: {count} reports, fewer than the {definition.least} declared; there is no "
-                    "model, and what was charged stays charged",
+                    f"campaign={name}: {count} reports, fewer than the {least} declared; there is no model, and what "
+                    "was charged stays charged",
                     job=job.seq,
                 )
-            if isinstance(definition, SharedDefinition):
-                model: Ensemble = learn_shared(definition, total, count)
-            elif isinstance(definition, BoostedDefinition):
-                last_model = turns.last_model(home, folder_of(home, name), campaign.job, definition)
-                if last_model is None:
-                    home.ledger.burn(job.seq, NOTHING_LEARNT)
-                    raise JobFailed(
-                        f"campaign={name}: no turn has found a vote that is right more often than not beyond the "
-                        "noise; there is no model, and what was charged stays charged: ask more owners, or at more "
-                        "epsilon",
-                        job=job.seq,
-                    )
-                model = last_model
-            else:
-                assert isinstance(definition, Definition)
-                model = learn_from_reports(definition, *campaign.reports.all())
+            model = kind.learn()
+            if model is None:
+                home.ledger.burn(job.seq, NOTHING_LEARNT)
+                raise JobFailed(
+                    f"campaign={name}: no turn has found a vote that is right more often than not beyond the noise; "
+                    "there is no model, and what was charged stays charged: ask more owners, or at more epsilon",
+                    job=job.seq,
+                )
             home.ledger.commit(job.seq, keep(home, job.seq, model))
         finish(home, job.seq)
     return state(home, name)

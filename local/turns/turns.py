@@ -17,7 +17,6 @@ from accountant.errors import WrongState
 from accountant.home import Home
 from accountant.ledger import campaigns as entries
 from dpserve_verify.system.files import PRIVATE, replace_file
-from local.reports.question import Question
 from local.reports.report_store import ReportStore
 from local.turns.definition import BoostedDefinition
 from local.turns.learning import next_document
@@ -57,12 +56,8 @@ def offer_turn(home: Home, folder: Path, job: int) -> tuple[dict[str, Any], int 
     return {"turn": len(ended) + 1, "ensemble": document_after(folder, len(ended)).decode()}, ended[-1]
 
 
-def state_of(home: Home, job: int, definition: Question, reports: ReportStore) -> dict[str, Any]:
-    """Return the turn that is being asked, of how many, and how many of its owners have answered; of no turns, 0 of
-    each.
-    """
-    if not isinstance(definition, BoostedDefinition):
-        return {"rounds": 0, "turns": 0, "turn": 0, "turn_reports": 0, "turn_least": 0}
+def state_of(home: Home, job: int, definition: BoostedDefinition, reports: ReportStore) -> dict[str, Any]:
+    """Return the turn that is being asked, of how many, and how many of its owners have answered."""
     turn = min(turn_of(home, job), definition.turns)
     return {
         "rounds": definition.rounds,
@@ -79,9 +74,9 @@ def is_full(definition: BoostedDefinition, reports: ReportStore) -> bool:
     return turn <= definition.turns and reports.since_turn() >= definition.asked_in(turn)
 
 
-def is_cut(home: Home, job: int, definition: Question, reports: ReportStore) -> bool:
+def is_cut(home: Home, job: int, reports: ReportStore) -> bool:
     """Return whether somebody began to end a turn, and has not: another process is at it, or was killed."""
-    return isinstance(definition, BoostedDefinition) and reports.due() > turn_of(home, job)
+    return reports.due() > turn_of(home, job)
 
 
 def end_last(home: Home, folder: Path, job: int, definition: BoostedDefinition, reports: ReportStore) -> None:

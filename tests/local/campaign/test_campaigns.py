@@ -28,7 +28,7 @@ from dpserve_verify.certificates.plain_words import plain, to_text
 from dpserve_verify.errors import CertificateInvalid, InputError, LedgerInvalid
 from dpserve_verify.formats.canonical import decode
 from dpserve_verify.privacy.budget import Budget, Relation
-from local.campaign import campaigns
+from local.campaign import campaign_kinds, campaigns
 from local.campaign.defining import Asked
 from local.campaign.questions import question_from_payload
 from models.store.bundle import ModelStore
@@ -138,9 +138,9 @@ def test_a_close_that_is_cut_goes_on_from_where_it_was(home, folder, closed, mon
     def cut(*given: object) -> None:
         raise KeyboardInterrupt
 
-    for step in ("learn_from_reports", "keep", "finish"):
+    for module, step in ((campaign_kinds, "learn_from_reports"), (campaigns, "keep"), (campaigns, "finish")):
         with monkeypatch.context() as patch:
-            patch.setattr(campaigns, step, cut)
+            patch.setattr(module, step, cut)
             with pytest.raises(KeyboardInterrupt):
                 campaigns.close(home, "cut")
         with pytest.raises(WrongState):
