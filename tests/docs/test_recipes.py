@@ -161,7 +161,6 @@ class AskedCount:
     dataset: str
     epsilon: str
     column: str
-    labels: tuple[str, ...] = ()
 
 
 class CountSteps(ProfileSteps):
