@@ -44,7 +44,7 @@ test: lint ## Lint, then run all tests (FAST=1: the quick ones)
 		-m "not federation and not wheel and not image and not stores$(if $(FAST), and not slow and not server and not statistical)" $(ARGS)
 
 wheel-test: wheel ## Install the wheel as pip does, in each of PYTHONS that is here (minutes), and what `make install` makes
-	@WHEEL=$$(echo $(CURDIR)/dist/*.whl) WHEEL_PYTHONS="$(PYTHONS)" $(BIN)/python -m pytest -s -v -rs tests/deploy/test_wheel.py $(ARGS)
+	@WHEEL=$$(echo $(CURDIR)/dist/dpserve-*.whl) WHEEL_PYTHONS="$(PYTHONS)" $(BIN)/python -m pytest -s -v -rs tests/deploy/test_wheel.py $(ARGS)
 
 image-test: $(VENV)/dev.stamp ## Build the image and run it (as root on Debian, with buildah; two minutes)
 	@DPSERVE_NO_SKIP=1 $(BIN)/python -m pytest -s tests/deploy/test_image.py $(ARGS)
@@ -92,8 +92,9 @@ wheel: $(VENV)/dev.stamp ## Build what pip installs: dist/dpserve-VERSION-py3-no
 	@rm -rf serving/docs/*.py serving/docs/__pycache__
 	@PYTHONPATH=. $(BIN)/python docs/reference.py serving/docs # what is made from the code
 	@$(BIN)/python -m build --wheel --no-isolation --outdir dist . > dist.log 2>&1 || { cat dist.log; exit 1; }
-	@rm -rf build dist.log serving/docs
-	@echo "pip install \"$$(echo dist/*.whl)[train,serve,client]\""
+	@$(BIN)/python -m build --wheel --no-isolation --outdir dist verify > dist.log 2>&1 || { cat dist.log; exit 1; }
+	@rm -rf build verify/build dist.log serving/docs
+	@echo "pip install $$(echo dist/dpserve_verify-*.whl) \"$$(echo dist/dpserve-*.whl)[train,serve,client]\""
 
 docs: $(VENV)/dev.stamp ## Build the documentation into site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -24,6 +24,7 @@ from dpserve_verify.certificates.predicate import (
     ClaimForm,
     MechanismForm,
     Predicate,
+    Statement,
     read_statement,
 )
 from dpserve_verify.errors import CertificateInvalid, CertificateRevoked, InputError, LedgerInvalid
@@ -96,7 +97,9 @@ class Certificate:
 
 
 def verify(envelope: bytes, proof: str, model: bytes, trust: PublicKeys, policy: Policy = ANY) -> Certificate:
-    """All checks that need no graph of the model, in the order that the module states.
+    """Verify all that needs no graph of the model, step by step.
+
+    Whoever runs the model has to check its graph, and that the bundle's other files are those that are named.
 
     Args:
         envelope: the DSSE envelope over the statement.
@@ -110,8 +113,11 @@ def verify(envelope: bytes, proof: str, model: bytes, trust: PublicKeys, policy:
         LedgerInvalid: the proof and what it proves.
         KeyInvalid: no pinned key speaks for the entry, or for the checkpoint's size.
     """
+    # (1) The proof and the envelope have exactly their form.
     parsed = proofs.parse_proof(proof)
+    # (2) Every signature is by a pinned issuer key that may speak for this entry.
     payload = dsse.verify(envelope, trust.issuer_keys(parsed.index))
+    # (3) The statement has exactly its form, and its subject is this very model.
     body, statement = read_statement(payload)
     predicate, subject = statement.predicate, statement.subject[0]
     if predicate.ledger.reservation >= parsed.index:
@@ -119,18 +125,18 @@ def verify(envelope: bytes, proof: str, model: bytes, trust: PublicKeys, policy:
     sha256 = digest(model)
     if sha256 != subject.digest.sha256:
         raise CertificateInvalid("subject: the model's bytes are not those the certificate speaks of")
+    # (4) The claim, and every sentence, follow from the mechanisms.
     epsilon, delta = recompute(predicate.claim, predicate.mechanisms)
     sentences.check(body["predicate"])
+    # (5) The verifier's own policy admits the claim.
     policy.check_claim(epsilon, delta, predicate.claim.relation)
-    expected = {
-        **_kind(parsed.index, predicate),
-        "statement": digest(payload),
-        "model": subject.digest.sha256,
-        "name": subject.name,
-        "reservation": predicate.ledger.reservation,
-    }
-    checkpoint, entry = in_log(parsed, expected, predicate.ledger.origin, trust, "certificate")
+    # (6) The checkpoint is signed by the log's key of its size, and its tree holds an entry that binds all of it.
+    checkpoint, entry = in_log(
+        parsed, _binding(parsed.index, statement, payload), predicate.ledger.origin, trust, "certificate"
+    )
+    # (7) The tree is no smaller than one that was seen, and the witnesses of the policy cosigned it.
     witnesses = policy.check_place(checkpoint.size, parsed.checkpoint_note)
+    # (8) Nothing of it was revoked, and it is no older than the policy admits.
     _check_standing(parsed.index, predicate, trust, policy)
     policy.check_age(entry.get("time"))
     return Certificate(
@@ -150,6 +156,18 @@ def verify(envelope: bytes, proof: str, model: bytes, trust: PublicKeys, policy:
         log=fingerprint(trust.log_key_at(checkpoint.size)),
         witnesses=witnesses,
     )
+
+
+def _binding(index: int, statement: Statement, payload: bytes) -> dict[str, Any]:
+    """Say what the entry of a certificate must hold."""
+    subject = statement.subject[0]
+    return {
+        **_kind(index, statement.predicate),
+        "statement": digest(payload),
+        "model": subject.digest.sha256,
+        "name": subject.name,
+        "reservation": statement.predicate.ledger.reservation,
+    }
 
 
 def _check_standing(index: int, predicate: Predicate, trust: PublicKeys, policy: Policy) -> None:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from accountant.errors import NameTaken, NothingServed, UnknownName
+from dpserve_verify.certificates.bundle import FILES, Bundle
 from dpserve_verify.errors import InputError, ModelInvalid
-from dpserve_verify.system.files import PRIVATE, PUBLIC, open_no_link, replace_file, sync_directory, write_new
+from dpserve_verify.system.files import PRIVATE, PUBLIC, replace_file, sync_directory, write_new
 from models.store.standing import way_out
 
 CHAMPION = "champion"
@@ -22,45 +21,12 @@ RETIRED = ".retired"  # an empty file beside the version's folder
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 VERSION = re.compile(r"[1-9][0-9]{0,8}")
 
-FILES = {  # file name -> field of Bundle and most bytes
-    "model.onnx": ("onnx", 64 << 20),
-    "model.onnx.dsse.json": ("envelope", 4 << 20),
-    "model.onnx.sigstore.json": ("sigstore", 8 << 20),
-    "model.onnx.tlog-proof": ("proof", 1 << 20),
-    "ensemble.json": ("ensemble", 64 << 20),
-    "card.md": ("card", 4 << 20),
-}
-
-
-@dataclass(frozen=True)
-class Bundle:
-    """The bytes of a bundle's files, in the order of `FILES`."""
-
-    onnx: bytes
-    envelope: bytes
-    sigstore: bytes
-    proof: bytes
-    ensemble: bytes
-    card: bytes
-
 
 def write_bundle(directory: Path, bundle: Bundle) -> None:
     """Make `directory` with the bundle's files, whole or not at all, also when the power fails. Raises NameTaken where
     something stands there already."""
     with _staged(directory.parent, bundle) as staged:
         _publish(staged, directory)
-
-
-def read_bundle(directory: Path) -> Bundle:
-    """Each file read once, from a regular file inside `directory`, up to its size cap; else ModelInvalid naming it."""
-    try:
-        folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    except OSError as error:
-        raise ModelInvalid(f"{directory}: not a bundle folder ({error.strerror})") from error
-    try:
-        return Bundle(**{field: _read(folder, name, cap) for name, (field, cap) in FILES.items()})
-    finally:
-        os.close(folder)
 
 
 def check_reference(reference: str) -> None:
@@ -223,18 +189,3 @@ def _publish(staged: Path, directory: Path) -> None:
             raise NameTaken(f"{directory}: exists already") from error
         raise
     sync_directory(directory.parent)
-
-
-def _read(folder: int, name: str, cap: int) -> bytes:
-    try:
-        descriptor = open_no_link(name, folder)
-    except OSError as error:
-        raise ModelInvalid(f"{name}: cannot be read ({error.strerror})") from error
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise ModelInvalid(f"{name}: must be a regular file")
-    with open(descriptor, "rb") as file:
-        content = file.read(cap + 1)
-    if len(content) > cap:
-        raise ModelInvalid(f"{name}: more than {cap} bytes")
-    return content

@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from accountant.home import Home
+from dpserve_verify.certificates.bundle import read_bundle
 from dpserve_verify.errors import CertificateInvalid, CertificateRevoked, ModelInvalid, VerificationError
 from dpserve_verify.formats.canonical import decimal_string
 from dpserve_verify.keys import dsse
 from dpserve_verify.keys.trust import PublicKeys
 from dpserve_verify.log import proofs
-from models.store.bundle import CHAMPION, ModelStore, read_bundle
+from models.store.bundle import CHAMPION, ModelStore
 from models.store.index import look
 from models.store.standing import Standing, standing
 

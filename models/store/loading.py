@@ -16,18 +16,17 @@ from typing import TYPE_CHECKING, Any
 
 from accountant.home import Home
 from accountant.system.lazy_import import later
-from dpserve_verify.certificates.certificate import Certificate, digest, verify
+from dpserve_verify.certificates.bundle import FILES, Bundle, read_bundle, verify_bundle
+from dpserve_verify.certificates.certificate import Certificate
 from dpserve_verify.certificates.plain_words import UNSTATED_GROWTH
 from dpserve_verify.certificates.policy import Policy
 from dpserve_verify.certificates.sentences import GROWTH
-from dpserve_verify.errors import CertificateInvalid, ModelInvalid
-from dpserve_verify.keys import dsse
+from dpserve_verify.errors import ModelInvalid
 from dpserve_verify.keys.trust import PublicKeys
 from models.explain.card import model_card
 from models.features.features import CalendarFeature, CategoricalFeature, Feature, NumericFeature
 from models.forms.ensemble import Ensemble
 from models.forms.registry import ensemble_from_bytes
-from models.store.bundle import FILES, Bundle, read_bundle
 from models.store.lineage import check_edits, check_released
 
 if TYPE_CHECKING:
@@ -74,14 +73,7 @@ def load_verified(directory: Path, trust: PublicKeys, policy: Policy = STRICT, r
 
 def verified_bundle(bundle: Bundle, trust: PublicKeys, policy: Policy = STRICT, runs: bool = True) -> VerifiedModel:
     """As `load_verified`, of what was read already."""
-    try:
-        proof = bundle.proof.decode("utf-8")
-    except UnicodeDecodeError:
-        raise CertificateInvalid("proof: must be text in UTF-8") from None
-    certificate = verify(bundle.envelope, proof, bundle.onnx, trust, policy)
-    check_sigstore(bundle)
-    if digest(bundle.ensemble) != certificate.form.public.ensemble:
-        raise ModelInvalid("ensemble.json: not the released numbers that the certificate names")
+    certificate = verify_bundle(bundle, trust, policy)
     ensemble = ensemble_from_bytes(bundle.ensemble)
     check_edits(ensemble, certificate)
     if certificate.form.public.target not in (None, ensemble.target):
@@ -105,13 +97,6 @@ def load_of_home(
         raise ModelInvalid(f"certificate: entry {certificate.issued} of this ledger is another")
     check_released(home.ledger, certificate)
     return verified
-
-
-def check_sigstore(bundle: Bundle) -> None:
-    """The Sigstore form wraps exactly the verified envelope: other tools must not be told anything else."""
-    envelope, hint = dsse.from_sigstore_bundle(bundle.sigstore)
-    if envelope != dsse.parse(bundle.envelope) or hint != envelope.signatures[0][0]:
-        raise CertificateInvalid("sigstore bundle: holds another envelope, or names another key")
 
 
 def card_of(ensemble: Ensemble, certificate: Certificate) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,6 +26,8 @@ from dpserve_verify.errors import InputError, ModelInvalid, VerificationError
 from dpserve_verify.formats.canonical import decimal_string
 from dpserve_verify.keys import dsse
 from dpserve_verify.keys.trust import PublicKeys
+from dpserve_verify.log.history import Look
+from dpserve_verify.log.seen_checkpoints import Prover
 from dpserve_verify.privacy.budget import exact_decimal
 from models.profile.stated import check as check_profile
 from models.store.bundle import write_bundle
@@ -32,8 +35,7 @@ from models.store.loading import load_verified, unvouched
 from models.worth.card import with_worth
 from models.worth.stated import check
 from serving.cli.backend import backend
-from serving.cli.backends.choice import server_address
-from serving.cli.history import Look
+from serving.cli.backends.choice import config_folder, server_address
 from serving.cli.terminal import Json, busy, paint, show
 
 if TYPE_CHECKING:
@@ -98,7 +100,8 @@ def verify(
     dpserve verify adult-model --trust trust.json --policy policy.json --certificate
     """
     asks = trust is None or _is_name(path)
-    admitted, look = _policy(policy, largest_epsilon), Look(witnesses, consistency, asks)
+    admitted = _policy(policy, largest_epsilon)
+    look = Look(config_folder() / "checkpoints", witnesses, consistency, _prover if asks else None)
     try:
         if path.name.endswith(".dsse.json"):
             return _show_statement(path, trusted(trust), look, json)
@@ -122,6 +125,11 @@ def verify(
     beside = [f"{paint('contradicted by its plan', 'bad')}: {said}" for said in verified.contradictions]
     beside += [line] if line else []
     show(json, body, "\n".join([text, *beside, *(f"{paint('not vouched for', 'bad')}: {name!r}" for name in others)]))
+
+
+def _prover(origin: str) -> Prover:
+    """Let the home, or the server, prove how its ledger of this name grew."""
+    return partial(backend().ledger.prove_growth, origin)
 
 
 def _policy(path: Path | None, largest_epsilon: str | None) -> Policy:

@@ -13,9 +13,10 @@ from accountant.home import TRUST, Home
 from accountant.keys import opening
 from accountant.keys.key_files import in_keys
 from accountant.keys.key_rows import KeyRow
+from dpserve_verify.certificates.bundle import read_bundle
 from dpserve_verify.errors import InputError
 from dpserve_verify.log.proofs import parse_proof
-from models.store.bundle import ModelStore, read_bundle
+from models.store.bundle import ModelStore
 from models.store.placing import answering
 from models.store.renewal import renew_proofs
 from models.store.standing import way_out

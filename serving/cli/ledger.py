@@ -15,8 +15,7 @@ from accountant.audit.export_tiles import export_tiles
 from accountant.home import Home, settings
 from accountant.log import stored_proofs
 from accountant.log.collect import cosign, keep, newest
-from dpserve_verify.audit.exports import ENTRIES, audit_export, vouching
-from dpserve_verify.audit.tile_check import audit_tiles
+from dpserve_verify.audit.folders import audit_folder
 from dpserve_verify.audit.tree_of_entries import Report
 from dpserve_verify.errors import InputError, VerificationError
 from dpserve_verify.formats.canonical import encode_base64
@@ -221,7 +220,8 @@ def _audit(
         if trust is None:
             raise InputError("--trust: an exported ledger is audited against keys that came by another way")
         keys = PublicKeys.from_json(trust.read_bytes())
-        report, notes = _audit_folder(folder, keys, notes)
+        with rounds("audit") as progress:
+            report, notes = audit_folder(folder, keys, notes, progress)
     else:
         with rounds("audit") as progress:
             report, notes, keys = backend().ledger.audit(notes, trust, progress)
@@ -229,15 +229,3 @@ def _audit(
         return report, None
     size, problems = judge(notes, policy, keys)
     return replace(report, problems=(*report.problems, *problems)), size
-
-
-def _audit_folder(folder: Path, trust: PublicKeys, seen: list[str]) -> tuple[Report, list[str]]:
-    """The report on an export or on tiles, whichever the folder holds, and the checkpoints that were looked at."""
-    if (folder / ENTRIES).is_file():
-        read = audit_export
-    elif (folder / "tile").is_dir():
-        read = audit_tiles
-    else:
-        raise InputError(f"{folder}: holds neither an export ({ENTRIES}) nor tiles (tile/)")
-    with rounds("audit") as progress:
-        return read(folder, trust, seen=seen, progress=progress), [*vouching(folder), *seen]

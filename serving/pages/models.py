@@ -12,13 +12,14 @@ from starlette.responses import Response
 from accountant.access.tokens import SCOPES
 from accountant.errors import UnknownName
 from accountant.home import Home
+from dpserve_verify.certificates.bundle import FILES
 from dpserve_verify.certificates.plain_words import best_guess, factor, plain
 from dpserve_verify.errors import CertificateRevoked, DpserveError, InputError, VerificationError
 from models.edit.curves import editable
 from models.features.features import CategoricalFeature, Feature, NumericFeature
 from models.parts.answers import before
 from models.store import placing
-from models.store.bundle import CHAMPION, FILES
+from models.store.bundle import CHAMPION
 from models.store.since import growth_since
 from models.worth.statements import judgements, mark, worths
 from serving.http.rights import LISTED, NOTHING, READS, may_model, seen_models

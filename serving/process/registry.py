@@ -22,12 +22,13 @@ import orjson
 
 from accountant.errors import NothingServed, UnknownName
 from accountant.home import Home
+from dpserve_verify.certificates.bundle import FILES
 from dpserve_verify.certificates.certificate import digest
 from dpserve_verify.errors import CertificateRevoked, ModelInvalid, VerificationError
 from dpserve_verify.formats.canonical import decimal_string, whole_number
 from dpserve_verify.keys.dsse import parse
 from dpserve_verify.keys.trust import PublicKeys
-from models.store.bundle import CHAMPION, FILES, ModelStore
+from models.store.bundle import CHAMPION, ModelStore
 from models.store.index import Shelf, Stamp, look, look_at, stamp_of
 from models.store.listing import Looked, line
 from models.store.loading import VerifiedModel, load_of_home

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from accountant.access.tokens import SCOPES
-from models.store.bundle import FILES
+from dpserve_verify.certificates.bundle import FILES
 from serving.http.rights import NOTHING
 from serving.http.routes import Door, in_thread, state
 from serving.process.registry import Served

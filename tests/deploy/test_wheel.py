@@ -44,8 +44,13 @@ def test_pip_install_and_the_messy_table(python, tmp_path):
     """The wheel and all that it asks for, newest versions; then no line of the page but those with dpserve and python
     needs the project. The server of it answers, and its own manual is in it."""
     wheel, found = os.environ["WHEEL"], interpreter(python)
+    (verifier,) = Path(wheel).parent.glob("dpserve_verify-*.whl")
     (tmp_path / "examples").symlink_to(ROOT / "examples")
-    install = [f"{found} -m venv .venv", ". .venv/bin/activate", f'pip install --quiet "{wheel}[train,serve,client]"']
+    install = [
+        f"{found} -m venv .venv",
+        ". .venv/bin/activate",
+        f'pip install --quiet {verifier} "{wheel}[train,serve,client]"',
+    ]
     home = tmp_path / "messy-home"
     lines = [*install, f"export DPSERVE_HOME={home}", *newcomers()[2:]]  # in the place of make install and its path
     assert len(lines) <= MOST

@@ -223,7 +223,8 @@ def play_a_job() -> None:
 
 def bundles(home: Path) -> list[tuple[str, bytes, bytes, bytes]]:
     """What the audit takes: name, envelope, proof and model of every bundle of a home."""
-    from models.store.bundle import ModelStore, read_bundle
+    from dpserve_verify.certificates.bundle import read_bundle
+    from models.store.bundle import ModelStore
 
     models = ModelStore(home / "models")
     names = [f"{name}@{version}" for name in models.names() for version in models.versions(name)]

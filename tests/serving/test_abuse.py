@@ -20,8 +20,8 @@ import pytest
 from small_home import SCOPES, adult_home, client, records, serving, until
 
 from accountant.access import tokens
+from dpserve_verify.certificates.bundle import FILES
 from dpserve_verify.errors import LedgerInvalid
-from models.store.bundle import FILES
 from serving.app import DOORS
 from serving.http.connections import HEAD_BYTES
 from serving.http.routes import HEAD_FIELDS

@@ -22,13 +22,13 @@ from accountant.ledger.families.records import NewPeople
 from dpserve.client import _request
 from dpserve.types import Dataset, Job, Plan
 from dpserve_verify.audit.replay import Replay
+from dpserve_verify.certificates.bundle import FILES
 from dpserve_verify.certificates.certificate import digest
 from dpserve_verify.certificates.plain_words import plain, to_text
 from dpserve_verify.errors import InputError, LedgerInvalid, ModelInvalid
 from dpserve_verify.formats import canonical
 from dpserve_verify.keys import dsse
 from dpserve_verify.privacy.budget import Budget, Relation
-from models.store.bundle import FILES
 from models.store.loading import load_verified
 from serving.cli.app import run
 from serving.pages.job_form import Form, price_of

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from accountant.privacy.claims import claim
 from accountant.system.lazy_import import later
+from dpserve_verify.certificates.bundle import FILES
 from dpserve_verify.errors import InputError, ModelInvalid
 from dpserve_verify.privacy.budget import from_nano, nano
 from dpserve_verify.privacy.events import Plan
@@ -30,7 +31,6 @@ from models.features.features import CategoricalFeature, Feature
 from models.forms.ensemble import Ensemble
 from models.forms.registry import ensemble_bytes
 from models.onnx.nodes import EXACT
-from models.store.bundle import FILES
 from training.calibration.calibrate import rehearse
 from training.session.learner import Learner, Recipe
 from training.session.session import Public

@@ -19,6 +19,7 @@ from accountant.errors import WrongState
 from accountant.home import Home
 from accountant.ledger.families.records import Why
 from dpserve_verify.certificates import certificate
+from dpserve_verify.certificates.bundle import read_bundle
 from dpserve_verify.errors import InputError, ModelInvalid
 from dpserve_verify.keys import dsse
 from dpserve_verify.system.files import PRIVATE, replace_file
@@ -26,7 +27,7 @@ from models.edit.curves import Curves, same_but_for_terms, to_curves
 from models.forms.registry import ensemble_bytes, ensemble_from_bytes
 from models.onnx.export import to_onnx
 from models.store import placing
-from models.store.bundle import ModelStore, read_bundle
+from models.store.bundle import ModelStore
 from models.store.lineage import ancestors
 from models.store.loading import VerifiedModel
 from models.store.standing import entry_of

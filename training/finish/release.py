@@ -18,6 +18,7 @@ from accountant.errors import JobFailed
 from accountant.home import Home
 from accountant.ledger import model_names
 from accountant.ledger.families.records import Job, request_from_entry
+from dpserve_verify.certificates.bundle import Bundle
 from dpserve_verify.certificates.certificate import digest, verify
 from dpserve_verify.errors import ModelInvalid
 from dpserve_verify.keys import dsse
@@ -27,7 +28,7 @@ from models.forms.ensemble import Ensemble
 from models.forms.registry import ensemble_bytes, ensemble_from_bytes
 from models.onnx.export import to_onnx
 from models.store import placing
-from models.store.bundle import Bundle, ModelStore
+from models.store.bundle import ModelStore
 from models.store.loading import card_of, domains, stated_range
 from training.rows.schema.refined_schema import with_profiles
 

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 if TYPE_CHECKING:
     from accountant.access.grants import Grant
     from dpserve_verify.audit.tree_of_entries import Report as AuditReport
+    from dpserve_verify.certificates.bundle import Bundle
     from dpserve_verify.keys.trust import PublicKeys
     from dpserve_verify.log.seen_checkpoints import Growth
-    from models.store.bundle import Bundle
     from models.store.loading import VerifiedModel
     from models.worth.report import Report
 

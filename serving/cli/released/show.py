@@ -8,10 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
+from dpserve_verify.certificates.bundle import FILES
 from dpserve_verify.errors import InputError
 from dpserve_verify.system.files import PUBLIC, write_new
 from models.features.features import number_text
-from models.store.bundle import FILES, write_bundle
+from models.store.bundle import write_bundle
 from models.worth.words import short_worth
 from serving.cli.backend import backend
 from serving.cli.certificates import card_with, certificate_json, certificate_line, show_page, show_record

@@ -73,7 +73,8 @@ def _report(path: Path, url: str) -> Report:
 
 def bundles_of(models: Path) -> Iterator[Bundle]:
     """Every model of a home; one whose files cannot be read has an envelope that does not verify."""
-    from models.store.bundle import ModelStore, read_bundle  # brings the store of models: as above
+    from dpserve_verify.certificates.bundle import read_bundle  # brings the store of models: as above
+    from models.store.bundle import ModelStore
 
     store = ModelStore(models)
     for name in store.names():

@@ -26,6 +26,7 @@ from accountant.log.collect import keep
 from accountant.privacy import claims
 from accountant.privacy.claims import claim
 from dpserve_verify.certificates import certificate, predicate
+from dpserve_verify.certificates.bundle import read_bundle
 from dpserve_verify.certificates.certificate import verify
 from dpserve_verify.certificates.policy import Policy
 from dpserve_verify.certificates.predicate import PREDICATE_TYPE
@@ -48,7 +49,7 @@ from dpserve_verify.privacy.events import (
 )
 from dpserve_verify.privacy.renyi import compose_rdp
 from dpserve_verify.privacy.selection import Poisson, logarithmic
-from models.store.bundle import read_bundle, write_bundle
+from models.store.bundle import write_bundle
 from models.store.loading import domains, load_of_home, load_verified
 from serving.cli.app import run as run_command
 

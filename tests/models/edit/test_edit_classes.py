@@ -15,6 +15,7 @@ from in_process import Site, code
 
 from accountant.audit.audit import audit_place
 from accountant.home import Home
+from dpserve_verify.certificates.bundle import read_bundle
 from dpserve_verify.certificates.certificate import digest
 from dpserve_verify.errors import InputError, ModelInvalid
 from models.edit import editing
@@ -30,7 +31,7 @@ from models.forms.voting import VotingEnsemble
 from models.onnx.export import to_onnx
 from models.onnx.runtime import OnnxModel
 from models.parts.votes import Vote
-from models.store.bundle import ModelStore, read_bundle
+from models.store.bundle import ModelStore
 from models.store.loading import load_of_home
 from serving.cli.app import run
 from serving.rest import edits as doors

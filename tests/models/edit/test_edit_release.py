@@ -22,6 +22,7 @@ from accountant.home import Home
 from accountant.ledger.families.records import Why
 from dpserve_verify.audit.audit import audit
 from dpserve_verify.certificates import certificate
+from dpserve_verify.certificates.bundle import read_bundle
 from dpserve_verify.certificates.certificate import verify
 from dpserve_verify.certificates.plain_words import plain, to_text
 from dpserve_verify.certificates.policy import Policy
@@ -32,7 +33,7 @@ from models.edit import editing
 from models.edit.editing import EditNote, to_additive
 from models.forms.registry import ensemble_bytes
 from models.store import lineage
-from models.store.bundle import ModelStore, read_bundle
+from models.store.bundle import ModelStore
 from models.store.loading import VerifiedModel, load_of_home, load_verified
 from training.finish import derive as deriving
 from training.finish import release

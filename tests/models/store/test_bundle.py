@@ -11,6 +11,7 @@ import pytest
 import warm
 
 from accountant.errors import NameTaken, NothingServed, UnknownName
+from dpserve_verify.certificates.bundle import FILES, Bundle, read_bundle
 from dpserve_verify.errors import InputError, ModelInvalid
 from models.features.features import CategoricalFeature, NumericFeature
 from models.forms.registry import ensemble_bytes, ensemble_from_bytes
@@ -19,7 +20,7 @@ from models.forms.voting import VotingEnsemble
 from models.parts.trees import Leaf, Split
 from models.parts.votes import Vote
 from models.store import bundle as module
-from models.store.bundle import FILES, Bundle, ModelStore, read_bundle, write_bundle
+from models.store.bundle import ModelStore, write_bundle
 
 ENSEMBLE = VotingEnsemble(
     (NumericFeature("age", (18.0, 0.1 + 20.2)), CategoricalFeature("work", ("é", "b"))),

@@ -20,7 +20,7 @@ import yaml
 from small_home import DATA, ROOT, dpserve, environment, write_files
 
 from accountant.home import Home
-from models.store.bundle import FILES
+from dpserve_verify.certificates.bundle import FILES
 from models.store.loading import load_verified
 from serving.cli import terminal
 from serving.cli.app import app, run

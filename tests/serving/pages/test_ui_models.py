@@ -24,6 +24,7 @@ from playwright.sync_api import expect
 from small_home import adult_home, dpserve, records, serving, until
 
 from accountant.access import key_life
+from dpserve_verify.certificates.bundle import FILES
 from dpserve_verify.privacy.budget import Budget, Relation
 from models.features.features import NumericFeature
 from models.forms.trees import TreeEnsemble
@@ -31,7 +32,6 @@ from models.forms.voting import VotingEnsemble
 from models.parts.pairs import PairTerm
 from models.parts.trees import Leaf, Split
 from models.parts.votes import Vote
-from models.store.bundle import FILES
 from serving.pages import models
 from serving.pages.parts.shapes import inputs, picture
 from training.datasets.datasets import register

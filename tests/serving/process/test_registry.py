@@ -13,11 +13,12 @@ from accountant.access.key_life import mark_compromised as compromise
 from accountant.access.key_life import revoke, rotate
 from accountant.errors import NothingServed, RecordError, UnknownName
 from accountant.home import Home
+from dpserve_verify.certificates.bundle import FILES, read_bundle
 from dpserve_verify.errors import CertificateRevoked, ModelInvalid
 from dpserve_verify.privacy.budget import Budget, Relation
 from models.forms.registry import ensemble_bytes, ensemble_from_bytes
 from models.store import index
-from models.store.bundle import FILES, ModelStore, read_bundle
+from models.store.bundle import ModelStore
 from serving.process import registry as registry_of_models
 from serving.process.registry import NotHeld, Registry
 from serving.process.watch.metrics import FAILURES

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from contract_rows import make, table
 
+from dpserve_verify.certificates.bundle import read_bundle
 from dpserve_verify.errors import DpserveError
 from models.explain.explain import terms
 from models.onnx.export import to_onnx
-from models.store.bundle import read_bundle
 from training.learners import LEARNERS
 from training.notebook.without_noise import NotPrivate, Unprotected, unprotected
 

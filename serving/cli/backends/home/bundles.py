@@ -10,10 +10,11 @@ from accountant.home import Home
 from accountant.ledger.model_names import require_edit
 from accountant.log.stored_proofs import inclusion
 from accountant.system.lazy_import import later
+from dpserve_verify.certificates.bundle import Bundle, read_bundle
 from dpserve_verify.certificates.certificate import verify
 from dpserve_verify.errors import CertificateRevoked, InputError
 from dpserve_verify.log.witnessed import kept
-from models.store.bundle import Bundle, ModelStore, read_bundle
+from models.store.bundle import ModelStore
 from models.store.loading import load_of_home
 from models.store.placing import answering
 from models.store.since import growth_since

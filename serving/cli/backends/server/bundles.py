@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from dpserve import Client
+from dpserve_verify.certificates.bundle import FILES, Bundle
 from dpserve_verify.errors import InputError, ModelInvalid
-from models.store.bundle import FILES, Bundle, check_reference
+from models.store.bundle import check_reference
 from models.store.loading import verified_bundle
 from serving.cli.backends.abstract import Body, Bundles, OpenedModel
 from serving.cli.backends.server.connection import Connection, refuse_by

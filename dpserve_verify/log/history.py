@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,6 @@ from dpserve_verify.log.proofs import PROOF_LIMIT, parse_proof
 from dpserve_verify.log.seen_checkpoints import Growth, Prover, SeenCheckpoints, Standing, read_growth
 from dpserve_verify.log.witness_policy import read_witness_policy
 from dpserve_verify.system.files import read_beginning
-from serving.cli.backend import backend
-from serving.cli.backends.choice import config_folder
 
 FILE_LIMIT = 65_536  # bytes of a consistency proof
 PROOF = ".tlog-proof"
@@ -34,13 +32,18 @@ UNKEPT = "unkept"
 
 @dataclass(frozen=True)
 class Look:
-    """How the history of a ledger is looked at. `asks`: the home or the server may be asked for proofs; `consistency`:
-    a file of one.
+    """How the history of a ledger is looked at.
+
+    folder: where the checkpoints that this user has seen are kept.
+    witnesses: a file of a policy, whose quorum must have cosigned.
+    consistency: a file of a proof between the checkpoint of a model and the one that was seen.
+    prover: of a ledger's name, who can be asked for such proofs; None where nobody is.
     """
 
-    witnesses: Path | None
-    consistency: Path | None
-    asks: bool
+    folder: Path
+    witnesses: Path | None = None
+    consistency: Path | None = None
+    prover: Callable[[str], Prover] | None = None
 
     def at(self, path: Path, keys: PublicKeys) -> tuple[dict[str, Any], str]:
         """The checkpoints in the proofs of what was verified at `path`, held against those that this user has seen: as
@@ -50,8 +53,8 @@ class Look:
         cannot be written is no fault of the certificate, and is said.
         """
         policy = None if self.witnesses is None else read_witness_policy(self.witnesses)
-        seen, growth = SeenCheckpoints(config_folder() / "checkpoints", policy), _read(self.consistency)
-        asked: Prover | None = partial(backend().ledger.prove_growth, keys.origin) if self.asks else None
+        seen, growth = SeenCheckpoints(self.folder, policy), _read(self.consistency)
+        asked = None if self.prover is None else self.prover(keys.origin)
         found: dict[str, Any] = {}
         line = ""
         for at, file in enumerate(_proofs(path)):
