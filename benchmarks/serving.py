@@ -150,7 +150,7 @@ def earlier(bench: Bench, folder: Path) -> Iterator[Server]:
     command = [python, "-m", "serving.cli", "serve", "--port", str(port), "--workers", "1"]
     more = {"DPSERVE_HOME": str(place / "home"), "DPSERVE_AUDIT_SECONDS": "0", "PYTHONPATH": str(folder)}
     where = {"port": port, "token": made.stdout.split()[-1]}
-    with running(bench, "earlier", command, "_bentoml_impl", more, **where) as server:
+    with running(bench, "earlier", command, "dpserve-serving", more, **where) as server:
         yield server
 
 

@@ -43,9 +43,8 @@ MODULES = (
     "serving.cli.train",
     "training.measuring.worth.public_rows",
     "training.jobs.job",
-    # What BentoML imports: more than half of what a server takes to start, and there are many.
-    *("aiohttp", "cattrs", "circus.arbiter", "fsspec", "httpx_ws", "jinja2", "markdown_it", "pathspec"),
-    *("pydantic_settings", "rich.console", "starlette.applications", "uvicorn.config", "zmq"),
+    # What a server imports beside.
+    *("jinja2", "markdown_it", "pydantic_settings", "rich.console", "starlette.applications", "uvicorn.config"),
 )
 
 
