@@ -45,9 +45,7 @@ from models.store.bundle import ModelStore
 from serving.process.tokens import new_token
 from training.datasets.datasets import register
 from training.jobs import job
-from training.measuring.profile.profile import AskedProfile
-from training.measuring.worth.evaluate import AskedWorth
-from training.planning.plans import Asked
+from training.requests import EvaluationRequest, JobRequest, ProfileRequest
 
 ROOT = Path(__file__).parent.parent
 ADULT = ROOT / "examples" / "data"
@@ -156,11 +154,11 @@ def make(folder: Path, size: Size) -> Home:
         other = NewPeople("the others have no rows to compare them with", "benchmark")
         register(home, "adult", data, schema, Budget.of("100", "0.00001"), Relation.ADD_REMOVE, None, new_people=other)
     for number in range(size.models):
-        asked = Asked("adult", "lazybb", "0.01", parameters={"rounds": 2}, model=f"model-{number}")
+        asked = JobRequest("adult", "lazybb", "0.01", parameters={"rounds": 2}, model=f"model-{number}")
         job.train(home, asked, by=f"analyst-{number % 7}")
         if number % MEASURED == 0:
-            job.measure(home, AskedWorth(asked.model, "adult", "0.01", "training"), by=f"analyst-{number % 7}")
-    job.measure(home, AskedProfile("adult", "0.1"), by="analyst-0")
+            job.measure(home, EvaluationRequest(asked.model, "adult", "0.01", "training"), by=f"analyst-{number % 7}")
+    job.measure(home, ProfileRequest("adult", "0.1"), by="analyst-0")
     grants.add(home.ledger, [Grant("team", "audit", "everything", "", None, None)], "benchmark")
     return home
 
@@ -174,9 +172,9 @@ def make_wide(home: Home) -> None:
         budget, each_patient = Budget.of("9", "0.00001"), ("patient_id", 4)
         register(home, "messy", data, schema, budget, Relation.ADD_REMOVE, *each_patient, new_people=nobody)
     for learner, delta in WIDE.items():
-        asked = Asked("messy", learner, "1", delta=delta, model=f"messy-{learner}", target="readmitted")
+        asked = JobRequest("messy", learner, "1", delta=delta, model=f"messy-{learner}", target="readmitted")
         job.train(home, asked, by="analyst-0")
-        job.measure(home, AskedWorth(asked.model, "messy", "1", "training"), by="analyst-0")
+        job.measure(home, EvaluationRequest(asked.model, "messy", "1", "training"), by="analyst-0")
 
 
 def size_of(home: Home) -> Size:

@@ -110,7 +110,7 @@ def one(folder: Path, what: str, seconds: float = 0.01) -> Line:
     from dpserve_verify.privacy.budget import Budget, Relation
     from training.datasets.datasets import register
     from training.jobs import job
-    from training.planning.plans import Asked
+    from training.requests import JobRequest
     from training.session import session
 
     os.environ["DPSERVE_HOME"] = str(folder / "home")
@@ -131,7 +131,7 @@ def one(folder: Path, what: str, seconds: float = 0.01) -> Line:
             register(home, "d", folder / "rows", folder / "schema.yaml", *how)
         else:
             learner, parameters = JOBS[what]
-            job.train(home, Asked("d", learner, "2", parameters=parameters), by="benchmark")
+            job.train(home, JobRequest("d", learner, "2", parameters=parameters), by="benchmark")
     found: Line = {"cpu": time.process_time() - processor, "seconds": time.perf_counter() - clock}
     found["first"] = os.sched_getscheduler(0) != os.SCHED_OTHER
     if len(times) > 1:

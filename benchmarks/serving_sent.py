@@ -32,12 +32,12 @@ def make_home(folder: Path) -> str:
     from serving.process.tokens import new_token
     from training.datasets.datasets import register
     from training.jobs import job
-    from training.planning.plans import Asked
+    from training.requests import JobRequest
 
     home = Home.init({"DPSERVE_HOME": str(folder / "home")})
     data, schema = DATA / "adult_train.parquet", DATA / "adult.schema.yaml"
     register(home, "adult", data, schema, Budget.of(2, "1e-5"), Relation.ADD_REMOVE, None)
-    job.train(home, Asked("adult", "lazybb", "1", model="adult"), by="benchmark")
+    job.train(home, JobRequest("adult", "lazybb", "1", model="adult"), by="benchmark")
     secret, _ = new_token(home, "bench", ["predict"])
     home.ledger.log.database.close()
     return secret

@@ -168,7 +168,7 @@ def one_file(_: str, name: str) -> Line:
     from dpserve_verify.privacy.budget import Budget, Relation
     from training.datasets.datasets import register
     from training.jobs import job
-    from training.planning.plans import Asked
+    from training.requests import JobRequest
 
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
@@ -180,7 +180,7 @@ def one_file(_: str, name: str) -> Line:
         def work() -> None:
             budget = Budget.of("2", DELTA)  # the job asks for less than all of it
             register(home, "d", place / "rows.parquet", place / "schema.yaml", budget, Relation.ADD_REMOVE, None)
-            job.train(home, Asked("d", "lazybb", EPSILON), by="benchmark")
+            job.train(home, JobRequest("d", "lazybb", EPSILON), by="benchmark")
 
         found = timed(work)
     return {"rows": rows, "features": FEATURES, "bins_mb": rows * FEATURES / 2**20, **found}

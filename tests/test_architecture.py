@@ -47,11 +47,11 @@ PUBLIC_TRAINING = {
     "training.planning.job_views",
     "training.planning.plans",
     "training.planning.price_engine",
+    "training.requests",
     "training.rows.schema.schema",
     "training.rows.schema.schema_text",
     "training.rows.tables.file_check",
     "training.rows.tables.row_files",
-    "training.tuning.tune",
 }
 
 # What of local/ they may.
@@ -139,12 +139,12 @@ training/datasets/growing: dpserve_verify(. system) accountant(. home ledger led
 training/finish: dpserve_verify(. certificates keys privacy system) accountant(. access certificates home ledger
     ledger/families) models(edit forms onnx store) training(rows/schema)
 training/jobs: dpserve_verify(. privacy system) accountant(. access home ledger ledger/families system) models(store)
-    training(datasets finish kinds learners measuring/worth planning rows/schema session)
+    training(datasets finish kinds learners measuring/worth planning requests rows/schema session)
 training/kinds: dpserve_verify(. certificates keys privacy system) accountant(. access certificates home ledger
     ledger/families system) models(forms profile worth) training(datasets finish learners measuring/profile
-    measuring/worth planning rows/partitions rows/schema session tuning)
-training/learners: dpserve_verify(. formats privacy) accountant(. ledger/families privacy) models(features forms)
-    training(learners/base learners/boosting rows/statistics session)
+    measuring/worth planning requests rows/partitions rows/schema session tuning)
+training/learners: dpserve_verify(. formats) accountant(. ledger/families privacy) models(features forms)
+    training(learners/base learners/boosting requests rows/statistics session)
 training/learners/base: dpserve_verify(. privacy) accountant(. noise privacy system) models(explain features forms onnx)
     training(calibration rows/packed rows/partitions rows/schema session)
 training/learners/boosting: dpserve_verify(. privacy) accountant(noise) models(features forms parts)
@@ -154,14 +154,14 @@ training/learners/ebm: dpserve_verify(. privacy) accountant(. noise privacy) mod
 training/measuring:
 training/measuring/profile: dpserve_verify(. certificates formats privacy) accountant(. certificates home ledger
     ledger/families noise system) models(profile) training(calibration datasets learners measuring/worth planning
-    rows/packed rows/partitions rows/schema rows/tables session)
+    requests rows/packed rows/partitions rows/schema rows/tables session)
 training/measuring/worth: dpserve_verify(. certificates formats privacy) accountant(. access home ledger ledger/families
-    noise) models(features forms parts store worth) training(calibration datasets learners planning rows/packed
+    noise) models(features forms parts store worth) training(calibration datasets learners planning requests rows/packed
     rows/partitions rows/schema rows/tables session)
 training/notebook: dpserve_verify(. formats privacy) accountant(. ledger/families noise privacy) training(calibration
     datasets/drafts learners/base rows/partitions rows/people rows/schema rows/tables session)
 training/planning: dpserve_verify(. certificates formats privacy) accountant(access home ledger ledger/families privacy
-    system) models(store) training(calibration learners rows/partitions rows/schema session tuning)
+    system) models(store) training(calibration learners requests rows/partitions rows/schema session tuning)
 training/rows:
 training/rows/cluster: dpserve_verify(.) accountant(. home system) models(. features) training(. rows/partitions
     rows/schema rows/tables)
@@ -176,10 +176,11 @@ training/rows/sources: dpserve_verify(. system) accountant(.) models(features) t
 training/rows/statistics: dpserve_verify(.) models(parts) training(rows/kernels rows/packed rows/partitions)
 training/rows/tables: dpserve_verify(. privacy system) accountant(. system) models(features parts) training(rows/kernels
     rows/packed rows/partitions rows/people rows/schema rows/sources)
+training/requests: dpserve_verify(. privacy) accountant(ledger/families) models(features)
 training/session: dpserve_verify(. privacy) accountant(. noise privacy) models(features parts) training(rows/packed
     rows/partitions rows/schema)
 training/tuning: dpserve_verify(. formats privacy system) accountant(home noise) models(features forms parts)
-    training(calibration learners rows/partitions session)
+    training(calibration learners learners/base requests rows/partitions session)
 local:
 local/aggregator: dpserve_verify(. formats keys log privacy system) accountant(. keys noise) local(campaign reports)
 local/campaign: dpserve_verify(. formats keys log privacy system) accountant(. access home ledger ledger/families log
@@ -194,17 +195,17 @@ serving: accountant(access) training(learners) serving(http pages pages/parts pr
     process/workers rest wire)
 serving/cli: dpserve_verify(. audit certificates formats keys log privacy system) accountant(. access audit certificates
     home keys ledger ledger/families log store system) models(profile store worth) training(datasets datasets/drafts
-    jobs learners planning) serving(cli/backends cli/backends/home cli/backends/server pages/parts process
+    jobs learners planning requests) serving(cli/backends cli/backends/home cli/backends/server pages/parts process
     process/config process/watch process/workers)
 serving/cli/backends: dpserve_verify(.) accountant(access) models(worth) training(rows/tables)
 serving/cli/backends/home: dpserve_verify(. audit certificates keys log) accountant(. access audit certificates home
     ledger ledger/families log system) models(profile store worth) training(jobs measuring/profile measuring/worth
-    planning) local(campaign) serving(cli/backends process/watch)
+    planning requests) local(campaign) serving(cli/backends process/watch)
 serving/cli/backends/server: dpserve_verify(. audit certificates keys log privacy system) accountant(. access audit
     certificates system) models(features profile store worth) training(datasets rows/tables) serving(cli/backends)
     dpserve(.)
 serving/cli/data: dpserve_verify(. certificates privacy) accountant(. certificates home ledger/families) models(profile)
-    training(datasets datasets/drafts datasets/growing measuring/profile rows/schema rows/tables) serving(cli
+    training(datasets datasets/drafts datasets/growing measuring/profile requests rows/schema rows/tables) serving(cli
     cli/backends)
 serving/cli/local: dpserve_verify(. keys system) accountant(home) models(store) local(aggregator campaign owner)
     serving(cli cli/backends)
@@ -214,7 +215,8 @@ serving/http: dpserve_verify(. formats) accountant(. access home ledger/families
     serving(process process/config process/watch wire)
 serving/pages: dpserve_verify(. certificates formats log privacy) accountant(. access audit home ledger ledger/families
     log store) models(edit features parts profile store worth) training(datasets/drafts jobs learners measuring/profile
-    planning rows/schema) local(campaign) serving(http pages/parts process process/config process/watch rest wire)
+    planning requests rows/schema) local(campaign) serving(http pages/parts process process/config process/watch rest
+    wire)
 serving/pages/parts: dpserve_verify(. formats log) accountant(. access home ledger ledger/families store) models(explain
     features forms) serving(http process wire)
 serving/process: dpserve_verify(. certificates formats keys) accountant(. access home ledger) models(store)
@@ -226,7 +228,7 @@ serving/process/workers: dpserve_verify(.) accountant(home system) training(data
     process/watch)
 serving/rest: dpserve_verify(. certificates formats log privacy) accountant(. access home ledger ledger/families log
     store) models(edit explain features forms onnx parts store worth) training(datasets datasets/drafts finish jobs
-    learners measuring/profile measuring/worth planning rows/schema tuning) local(campaign reports) serving(http process
+    measuring/profile measuring/worth planning requests rows/schema) local(campaign reports) serving(http process
     process/config process/watch wire)
 serving/wire: dpserve_verify(. formats) accountant(. system) models(features)
 dpserve: dpserve_verify(. audit certificates keys log)

@@ -31,6 +31,7 @@ from dpserve_verify.privacy.soundness import Figures, judge_job, require
 
 FORMAT = "dpserve-ledger/v1"
 MOST_RESUMED = 5
+ASKED_BESIDE = ("target", "promote", "part", "blocks")  # what a request may say beside its kind
 IDS_SAID = ("distinct-ids", "one-person")
 DOORS = ("append", "evaluate", "register")  # where files are compared with registered datasets
 
@@ -198,8 +199,8 @@ class Replay:
         return certified
 
     def _request(self, value: Value) -> None:
-        keys = ("dataset", "learner", "parameters", "model", "epsilon", "delta", "target", "promote", "part", "blocks")
-        asked = {key: value[key] for key in (*keys, *KEYS) if key in value}
+        keys = "dataset", "learner", "parameters", "model", "epsilon", "delta"
+        asked = {key: value[key] for key in (*keys, *KEYS, *ASKED_BESIDE) if key in value}
         digest = hashlib.sha256(canonical.spell(asked)).hexdigest()
         require(value["request"] == digest, "request: must be the digest of what was asked")
         require(isinstance(value["by"], str) and bool(value["by"]), "by: must be a string")
@@ -467,7 +468,7 @@ class Replay:
         "dataset-joined": frozenset({"targets", "cells", "query", "refined", "ids"}),
         "dataset-appended": frozenset({"period", "new_rows", "query", "ids", "each_block"}),
         "person-total": frozenset({"carried", "largest", "reason", "by"}),
-        "reserved": frozenset({*KEYS, "target", "whole", "promote", "bound", "part", "blocks", "window", "labels"}),
+        "reserved": frozenset({*KEYS, *ASKED_BESIDE, "whole", "bound", "window", "labels"}),
         "resumed": frozenset({"window"}),
         "model-promoted": frozenset({"replaces", "worth"}),
         "rows-compared": frozenset({"data"}),

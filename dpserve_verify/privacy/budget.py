@@ -14,7 +14,8 @@ NANO = 10**9
 _PLAIN = re.compile(r"(?:0|[1-9][0-9]{0,19})(?:\.[0-9]{1,9})?", re.ASCII)
 MAX_EPSILON = Decimal(100)
 MAX_DIGITS = 40
-_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}", re.ASCII)
+NAME_PATTERN = r"(?!.*\.\.)[a-z0-9][a-z0-9._-]{0,63}"
+_NAME = re.compile(NAME_PATTERN, re.ASCII)
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|nan|-?inf(?:inity)?", re.ASCII | re.I)
 MAX_KEY = 200
 
@@ -77,6 +78,26 @@ def from_nano(value: int) -> Decimal:
     return Decimal(value) / NANO
 
 
+def check_epsilon(epsilon: Decimal, name: str = "epsilon") -> Decimal:
+    """Return an epsilon that is above 0 and at most 100, with at most 9 decimals; else InputError names the field."""
+    if not epsilon > 0:
+        raise InputError(f"{name}={epsilon}: must be > 0")
+    if epsilon > MAX_EPSILON:
+        raise InputError(f"{name}={epsilon}: must be at most {MAX_EPSILON}; far below that nothing is protected")
+    if epsilon != from_nano(nano(epsilon)):
+        raise InputError(f"{name}={epsilon}: at most 9 decimals")
+    return epsilon
+
+
+def check_delta(delta: Decimal, name: str = "delta") -> Decimal:
+    """Return a delta that is 0, or at least 1e-30 and below 1; else InputError names the field."""
+    if not 0 <= delta < 1:
+        raise InputError(f"{name}={delta}: must be at least 0 and below 1")
+    if delta and delta < Decimal("1e-30"):
+        raise InputError(f"{name}={delta}: must be 0 or at least 1e-30")
+    return delta
+
+
 @dataclass(frozen=True)
 class Budget:
     """(epsilon, delta): 0 < epsilon <= 100 with at most 9 decimals, 0 <= delta < 1. Exact decimals."""
@@ -85,20 +106,8 @@ class Budget:
     delta: Decimal
 
     def __post_init__(self) -> None:
-        exact_decimal("epsilon", self.epsilon)
-        exact_decimal("delta", self.delta)
-        if not self.epsilon > 0:
-            raise InputError(f"epsilon={self.epsilon}: must be > 0")
-        if self.epsilon > MAX_EPSILON:
-            raise InputError(
-                f"epsilon={self.epsilon}: must be at most {MAX_EPSILON}; far below that nothing is protected"
-            )
-        if self.epsilon != from_nano(nano(self.epsilon)):
-            raise InputError(f"epsilon={self.epsilon}: at most 9 decimals")
-        if not 0 <= self.delta < 1:
-            raise InputError(f"delta={self.delta}: must be at least 0 and below 1")
-        if self.delta and self.delta < Decimal("1e-30"):
-            raise InputError(f"delta={self.delta}: must be 0 or at least 1e-30")
+        check_epsilon(exact_decimal("epsilon", self.epsilon))
+        check_delta(exact_decimal("delta", self.delta))
 
     @classmethod
     def of(cls, epsilon: str | float | Decimal, delta: str | float | Decimal = "0") -> Budget:
@@ -119,14 +128,15 @@ def check_name(what: str, name: str) -> str:
     """`name`, of a dataset, model or token, if it is 1 to 64 of a-z 0-9 . _ - and begins with a letter or digit; else
     InputError. Names become folder names and metric labels, so they are narrow.
     """
-    if not _NAME.fullmatch(name) or ".." in name:
+    if not _NAME.fullmatch(name):
         raise InputError(
             f"{what}={name!r:.80}: must be 1 to 64 of a-z, 0-9, '.', '_' and '-', beginning with a letter or digit"
         )
     return name
 
 
-def check_key(key: str | None) -> None:
-    """InputError unless an idempotency key, where there is one, has 1 to MAX_KEY characters."""
+def check_key(key: str | None) -> str | None:
+    """Return an idempotency key; InputError unless it, where there is one, has 1 to MAX_KEY characters."""
     if key is not None and not 1 <= len(key) <= MAX_KEY:
         raise InputError(f"idempotency_key: must have 1 to {MAX_KEY} characters")
+    return key

@@ -8,10 +8,12 @@ import json
 from collections.abc import Sequence
 from contextlib import suppress
 from difflib import get_close_matches
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpserve_verify.errors import InputError
-from models.features.features import Feature
+
+if TYPE_CHECKING:
+    from models.features.features import Feature
 
 READING, ALL = ("features", "without"), "all"
 MOST_NAMED = 1 << 14  # characters, for a ledger entry holds them

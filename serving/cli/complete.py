@@ -55,9 +55,6 @@ def _models(home: Path, url: str) -> Iterable[str]:
 
 DATASETS = _completing(_datasets)
 Name = Annotated[str, typer.Argument(help="The dataset's name.", autocompletion=DATASETS)]
-Blocks = Annotated[
-    str | None, typer.Option(help="Of a dataset that grows, which blocks: all, last:12, 3-7; each is charged.")
-]
 MODELS = _completing(_models)
 Model = Annotated[str, typer.Argument(help="adult, adult@champion or adult@2.", autocompletion=MODELS)]
 

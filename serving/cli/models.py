@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,8 +13,10 @@ from accountant.system.lazy_import import later
 from dpserve_verify.errors import InputError
 from models.worth.words import short_figure, short_worth
 from serving.cli.backend import backend
-from serving.cli.complete import DATASETS, MODELS, Blocks, Model
+from serving.cli.complete import Model
+from serving.cli.requests import takes
 from serving.cli.terminal import Json, aligned, busy, check_out, note, rounds, show
+from training.requests import EvaluationRequest
 
 if TYPE_CHECKING:
     from models.worth import metrics
@@ -68,37 +71,14 @@ def predict(
     show(json, body, said)
 
 
-Part = Annotated[str | None, typer.Option(help="holdout, what was kept aside, or training, which is marked as such.")]
-Group = Annotated[
-    str | None, typer.Option(help="By the groups of this column, which the schema names: figures and gaps.")
-]
-
-
-Key = Annotated[str | None, typer.Option(help="The same key gives the same job, and spends once.")]
 OpenRows = Annotated[
     Path | None, typer.Option(help="Rows that are nobody's secret, with the target: .parquet or .csv. Free.")
 ]
-WithScores = Annotated[bool, typer.Option("--scores", help="Of three or more classes: AUROC and log loss too.")]
 
 
+@takes(EvaluationRequest, "model", without=("delta",), optional=("dataset", "epsilon"))
 def evaluate(
-    name: Model,
-    against: Annotated[
-        str | None,
-        typer.Option(
-            help="Another model, adult@1 for instance: which of the two is better, measured on the same rows.",
-            autocompletion=MODELS,
-        ),
-    ] = None,
-    dataset: Annotated[
-        str | None,
-        typer.Option(help="Private rows: of this dataset, at the price of --epsilon.", autocompletion=DATASETS),
-    ] = None,
-    epsilon: Annotated[str | None, typer.Option(help="Epsilon of this evaluation, a decimal.")] = None,
-    part: Part = None,
-    group: Group = None,
-    scores: WithScores = False,
-    blocks: Blocks = None,
+    given: Mapping[str, Any],
     data: OpenRows = None,
     schema: Described = None,
     public: Annotated[
@@ -106,7 +86,6 @@ def evaluate(
     ] = False,
     out: Annotated[Path | None, typer.Option(help="Write a report: .html, .json, .csv, .parquet.")] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Say what it would cost; spend nothing.")] = False,
-    idempotency_key: Key = None,
     json: Json = False,
 ) -> None:
     """Say what a model is worth: on private rows, at a price, or on rows of yours.
@@ -122,22 +101,21 @@ def evaluate(
     dpserve evaluate adult --data public.parquet --out report.html
     """
     check_out(out, (".html", ".json", ".csv", ".parquet"))
-    named = dataset, epsilon, part, against, group, blocks, idempotency_key, plan or scores or None
-    if data is not None and all(each is None for each in named):
+    name = given["model"]
+    if data is not None and len(given) == 1 and not plan:
         return _evaluate_rows(name, data, schema, out, public, json)
-    if dataset is None or epsilon is None or data is not None:
+    if data is not None or not {"dataset", "epsilon"} <= given.keys():
         raise InputError("evaluate: name private rows by --dataset and a price by --epsilon, or a file of --data alone")
-    more: dict[str, Any] = {"part": part, "against": against, "group": group, "scores": scores}
-    more |= {"blocks": blocks}
-    asked = {"model": name, "dataset": dataset, "epsilon": epsilon, **more}
+    asked = EvaluationRequest.of(given).to_json()
+    key = asked.pop("idempotency_key", None)
     if plan:
         body = backend().measurements.plan_evaluation(asked)
         price = f"epsilon {body['epsilon']}, delta {body['delta']}, on {body['part']} rows"
         known = "" if body["known"] is None else f"; job {body['known']} has measured this: its statement is given"
         left = left_words(body["left"], "evaluation")
         return show(json, body, aligned([("price", f"{price}{known}"), ("left after it", left)]))
-    with busy(f"evaluating {name} on {dataset}"):
-        body = backend().measurements.evaluate(asked, idempotency_key, out)
+    with busy(f"evaluating {name} on {given['dataset']}"):
+        body = backend().measurements.evaluate(asked, key, out)
     show(json, body, worth_text(body["worth"]))
     note(f"statement {body['statement']}; left {left_words(body['left'], 'evaluation')}")
 

@@ -2,48 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
 
 from accountant.errors import UnknownName
 from accountant.ledger.families.left import left_words
-from dpserve_verify.errors import InputError
 from models.worth.words import short_worth
 from serving.cli.backend import backend
-from serving.cli.complete import LEARNERS, Blocks, Name
+from serving.cli.complete import LEARNERS
+from serving.cli.requests import takes, tuning_of
 from serving.cli.terminal import Json, aligned, busy, rounds, show
-from training.learners.job_words import AUTO, closing
+from training.learners.job_words import closing
+from training.requests import JobRequest
 
-Learner = Annotated[str, typer.Option(help="The learner; auto: by a public rule.", autocompletion=LEARNERS)]
-Epsilon = Annotated[str, typer.Option(help="Epsilon of this job, a decimal.")]
-Delta = Annotated[str | None, typer.Option(help="Delta of this job; the dataset's when left out.")]
-Set = Annotated[list[str] | None, typer.Option("--set", help="A parameter of the learner, key=value. Repeatable.")]
-Model = Annotated[str | None, typer.Option(help="Name of the model; the dataset's when left out.")]
-Target = Annotated[str | None, typer.Option(help="What to predict, where the dataset has several targets.")]
-Promote = Annotated[
-    bool, typer.Option("--promote", help="Make the model champion of its name at once, in place of the one it has.")
-]
 EVALUATION = "evaluation"
-Evaluate = Annotated[
-    str | None,
-    typer.Option(help="Evaluate it afterwards at this epsilon on what the dataset keeps aside; charged together."),
-]
-Key = Annotated[str | None, typer.Option(help="The same key gives the same job, and spends once.")]
 
 
-def plan(
-    name: Name,
-    epsilon: Epsilon,
-    learner: Learner = AUTO,
-    delta: Delta = None,
-    set: Set = None,
-    model: Model = None,
-    target: Target = None,
-    blocks: Blocks = None,
-    evaluate: Evaluate = None,
-    json: Json = False,
-) -> None:
+@takes(JobRequest, "dataset", without=("tuning", "promote", "labels", "idempotency_key"))
+def plan(asked: JobRequest, json: Json = False) -> None:
     """Price a job: what it would cost and what would be left. Spends nothing.
 
     \b
@@ -51,11 +29,8 @@ def plan(
     dpserve plan adult --learner lazybb --epsilon 0.5
     dpserve plan adult --epsilon 0.5 --evaluate 0.25
     """
-    asked = _asked(
-        name, learner, epsilon, delta=delta, parameters=parameters(set), model=model, target=target, blocks=blocks
-    )
     with busy("pricing"):
-        body = backend().jobs.plan(asked | {"evaluate": evaluate})
+        body = backend().jobs.plan(asked.to_json())
     then = body.get("evaluation")
     instead = f", in place of {body['replaces']}" if body["replaces"] else ""
     lines = [
@@ -71,20 +46,8 @@ def plan(
     show(json, body, aligned(lines))
 
 
-def train(
-    name: Name,
-    epsilon: Epsilon,
-    learner: Learner = AUTO,
-    delta: Delta = None,
-    set: Set = None,
-    model: Model = None,
-    target: Target = None,
-    blocks: Blocks = None,
-    promote: Promote = False,
-    evaluate: Evaluate = None,
-    idempotency_key: Key = None,
-    json: Json = False,
-) -> None:
+@takes(JobRequest, "dataset", without=("tuning",))
+def train(asked: JobRequest, json: Json = False) -> None:
     """Train a model: reserve its price, fit, certify, put it among the models.
 
     The first of a name answers to it at once; any further one is a candidate, until it is promoted.
@@ -95,12 +58,7 @@ def train(
     dpserve train adult --epsilon 0.5 --evaluate 0.25
     dpserve train visits --epsilon 0.5 --blocks last:12
     """
-    asked = _asked(
-        name, learner, epsilon, delta=delta, parameters=parameters(set), model=model, target=target, blocks=blocks
-    )
-    asked |= {"promote": promote, "evaluate": evaluate}
-    with rounds(f"{learner} on {name}") as progress:
-        body = backend().jobs.train(asked, idempotency_key, progress)
+    body = _trained(asked, f"{asked.learner} on {asked.dataset}")
     certificate = body["certificate"] or {}
     lines = [
         ("job", f"{body['job']}: {body['state']}"),
@@ -127,9 +85,13 @@ def _evaluated(body: dict[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def _asked(dataset: str, learner: str, epsilon: str, **more: Any) -> dict[str, Any]:
-    """A job in the words of POST /v1/jobs."""
-    return {"dataset": dataset, "learner": learner, "epsilon": epsilon, **more}
+def _trained(asked: JobRequest, words: str) -> dict[str, Any]:
+    """Run a job to its end, and show how far it is."""
+    body = asked.to_json()
+    key = body.pop("idempotency_key", None)
+    with rounds(words) as progress:
+        done: dict[str, Any] = backend().jobs.train(body, key, progress)
+    return done
 
 
 def _version(body: dict[str, Any]) -> str:
@@ -159,21 +121,9 @@ def window_text(window: list[int]) -> str:
     return f"block {first}" if first == last else f"blocks {first} to {last}"
 
 
-def parameters(pairs: list[str] | None) -> dict[str, str]:
-    """`key=value` texts as a mapping; InputError where one has no '=' or a key comes twice."""
-    values: dict[str, str] = {}
-    for pair in pairs or []:
-        key, equals, value = pair.partition("=")
-        if not equals or not key or key in values:
-            raise InputError(f"--set {pair!r}: must be key=value, each key once")
-        values[key] = value
-    return values
-
-
+@takes(JobRequest, "dataset", without=("tuning", "evaluate"))
 def tune(
-    name: Name,
-    epsilon: Epsilon,
-    learner: Learner = AUTO,
+    asked: JobRequest,
     grid: Annotated[
         list[str] | None,
         typer.Option(help='Values to try, key=a,b,c; "default" stands for the learner\'s own. Repeatable.'),
@@ -181,16 +131,9 @@ def tune(
     runs: Annotated[
         str | None, typer.Option(help="How many runs on average; 5 to 8, by the grid, when left out.")
     ] = None,
-    delta: Delta = None,
-    set: Set = None,
-    model: Model = None,
-    target: Target = None,
-    blocks: Blocks = None,
     plan: Annotated[
         bool, typer.Option("--plan", "--explain", help="Say what it would cost and do; spend nothing.")
     ] = False,
-    promote: Promote = False,
-    idempotency_key: Key = None,
     json: Json = False,
 ) -> None:
     """Tune privately: learn a random number of times with settings from a grid, keep the best, as one job.
@@ -201,16 +144,11 @@ def tune(
     dpserve tune adult --learner lazybb --epsilon 1 --grid rounds=50,100,200 --grid rate=0.2,0.4
     dpserve tune adult --learner lazybb --epsilon 1 --grid rounds=50,100,200 --plan
     """
-    tuning = {"grid": grid_of(grid), "runs": runs}
-    asked = _asked(
-        name, learner, epsilon, delta=delta, parameters=parameters(set), model=model, target=target, blocks=blocks
-    )
-    asked |= {"tuning": tuning, "promote": promote}
+    asked = replace(asked, tuning=tuning_of(grid, runs))
     if plan:
-        body = backend().jobs.plan(asked)
+        body = backend().jobs.plan(asked.to_json())
         return show(json, body, _planned(body))
-    with rounds(f"tuning {learner} on {name}") as progress:
-        body = backend().jobs.train(asked, idempotency_key, progress)
+    body = _trained(asked, f"tuning {asked.learner} on {asked.dataset}")
     show(json, body, _tuned(body))
 
 
@@ -246,20 +184,6 @@ def _tuned(body: dict[str, Any]) -> str:
         ("left", left_words(body["left"])),
     ]
     return aligned(lines)
-
-
-def grid_of(texts: list[str] | None) -> dict[str, list[str]]:
-    """`key=a,b,c` texts as values by key; InputError where one is not that, or a key comes twice."""
-    grid: dict[str, list[str]] = {}
-    for text in texts or []:
-        key, equals, values = text.partition("=")
-        listed = [value.strip() for value in values.split(",")]
-        if not (equals and key and all(listed)) or key in grid:
-            raise InputError(f"--grid {text!r}: must be key=a,b,c, each key once")
-        grid[key] = listed
-    if not grid:
-        raise InputError("--grid: say what to try, for instance --grid rounds=50,100,200")
-    return grid
 
 
 def list_learners(json: Json = False) -> None:

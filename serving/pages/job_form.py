@@ -1,6 +1,6 @@
 """The form of a new job: its fields as a body of POST /v1/jobs, its price, and sending what was priced, nothing else.
 
-Several values in one field of a number, with commas between them, are private tuning: each is tried, one is kept.
+Where "try several values" is chosen, values with commas between them are private tuning: each is tried, one is kept.
 """
 
 from __future__ import annotations
@@ -26,14 +26,30 @@ from serving.pages.parts.blocks import windows
 from serving.rest.jobs import planned, submitted
 from serving.wire.errors import TakesTooLong, status_of
 from training.learners.docs import learners_to_json
+from training.requests import JobRequest
+from training.requests.base import Control, request_fields
 
 Runs = Callable[..., Awaitable[Any]]
-FIELDS = ("dataset", "target", "learner", "epsilon", "delta", "model", "runs", "evaluate", "blocks")
+OWN_CONTROL = ("dataset", "target", "learner", "epsilon", "blocks")  # the others have the one that their field states
+SHOWN = tuple((known, control) for known in request_fields(JobRequest) if (control := known.find(Control)))
+FIELDS = (*OWN_CONTROL, *(known.name for known, _ in SHOWN), "runs", "several")
 BESIDE = frozenset({"idempotency_key", "priced"})
 PREFIX = "p."
 SENT = "This form was sent before, with other values. What stands in it now would be another job."
 STALE = "What stands in the form is not what was priced. Look at the price again, and then submit."
 SLOW = "Working out this price takes longer than a page may wait. Ask again in a moment, or for a smaller ε."
+
+
+def body_of(kind: Any, typed: Mapping[str, str]) -> dict[str, Any]:
+    """Return what was typed as a request's body: lists by commas, a switch by whether it is on, no empty text."""
+    body: dict[str, Any] = {}
+    for known in request_fields(kind):
+        text = typed.get(known.name, "")
+        if text:
+            is_list = isinstance(known.default, tuple)
+            words = [each.strip() for each in text.split(",") if each.strip()]
+            body[known.name] = words if is_list else True if known.default is False else text
+    return body
 
 
 @dataclass(frozen=True)
@@ -65,15 +81,19 @@ class Form:
 
     @property
     def body(self) -> dict[str, Any]:
-        """As POST /v1/jobs takes it."""
-        given = {name: value for name, value in self.fields.items() if value and name != "runs"}
-        several = {name: value for name, value in self.parameters.items() if "," in value and name not in READING}
-        listed = {name: value.split(",") for name, value in several.items()}
-        grid = {name: [value.strip() for value in values if value.strip()] for name, values in listed.items()}
-        fixed = {name: value for name, value in self.parameters.items() if name not in grid}
+        """Return what stands in it as POST /v1/jobs takes it. InputError where a comma is no part of a value."""
+        grid, fixed = {}, dict(self.parameters)
+        for name, text in self.parameters.items():
+            if "," in text and name not in READING:
+                if not self.fields["several"]:
+                    raise InputError(
+                        f'{name}={text[:40]}: a comma stands in no value. Write 1500 and 0.5, or choose "try several '
+                        'values" to have each tried privately'
+                    )
+                grid[name] = [value.strip() for value in fixed.pop(name).split(",") if value.strip()]
         runs = {"runs": self.fields["runs"]} if self.fields["runs"] else {}
         tuning = {"tuning": {"grid": grid, **runs}} if grid else {}
-        return {**given, **({"parameters": fixed} if fixed else {}), **tuning}
+        return {**body_of(JobRequest, self.fields), **({"parameters": fixed} if fixed else {}), **tuning}
 
     @property
     def digest(self) -> str:
@@ -101,7 +121,7 @@ def view(home: Home, form: Form, held: Access) -> dict[str, Any]:
     named = form["dataset"] or next((each["name"] for each in datasets), "")  # what a browser chooses
     return {
         "datasets": datasets, "learners": learners, "chosen": chosen,
-        "windows": windows(home, named, held, form["blocks"]),
+        "windows": windows(home, named, held, form["blocks"]), "shown": SHOWN,
     }  # fmt: skip
 
 
@@ -124,7 +144,7 @@ async def price_of(home: Home, form: Form, held: Access, run: Runs = in_thread) 
 
 def _priced(home: Home, form: Form, held: Access) -> dict[str, Any]:
     held.require("train", dataset=form["dataset"])
-    plan = planned(home, form.body, held)
+    plan = planned(home, JobRequest.of(form.body), held)
     before = home.ledger.dataset(form["dataset"], held.principal, blocks=form["blocks"] or None)
     now = describe_budget(before, Decimal(plan["delta"]))
     used, after = 1 - float(now["left"]["share"]), 1 - float(plan["left"]["share"])
@@ -151,10 +171,10 @@ class Sent:
 def send(home: Home, form: Form, priced: str, key: str, held: Access) -> Sent:
     """Submit once, however often the same form is sent. Forbidden where the dataset may not be trained on."""
     held.require("train", dataset=form["dataset"])
-    if priced != form.digest:
-        return Sent(None, key or uuid.uuid4().hex, 409, STALE)
     try:
-        return Sent(submitted(home, {**form.body, "idempotency_key": key or None}, held)["job"])
+        if priced != form.digest:
+            return Sent(None, key or uuid.uuid4().hex, 409, STALE)
+        return Sent(submitted(home, JobRequest.of({**form.body, "idempotency_key": key or None}), held)["job"])
     except IdempotencyConflict as error:
         return Sent(None, uuid.uuid4().hex, status_of(error), SENT)
     except BudgetRefused as refused:

@@ -14,19 +14,22 @@ from dpserve_verify.errors import DpserveError
 from serving.http.rights import LISTED, NAMED
 from serving.http.routes import Door, access, require_dataset, state, with_prices
 from serving.pages.datasets import every_dataset
+from serving.pages.job_form import body_of
 from serving.pages.parts.ui import form_fields, page, see_other
 from serving.rest.schedules import begun, shown
 from serving.wire import lists
 from serving.wire.errors import status_of
 from serving.wire.request_bodies import known_query
 from training.jobs.schedule import PERIODS, remove_as
+from training.requests import ScheduleRequest
+from training.requests.base import request_fields
 
 HTML = "text/html"
 COLUMNS = (
     *("name", "dataset", "target", "learner", "epsilon", "delta", "blocks", "model"),
     *("every", "start", "by", "until", "stopped"),
 )
-FIELDS = ("name", "dataset", "epsilon", "delta", "learner", "blocks", "model", "target", "every", "start", "promote")
+FIELDS = tuple(field.name for field in request_fields(ScheduleRequest) if field.name not in ("parameters", "dry_run"))
 
 
 async def listed(request: Request) -> Response:
@@ -47,7 +50,7 @@ async def _page(
     if preview:
         try:
             await require_dataset(request, ("train",), typed["dataset"])
-            previewed = await with_prices(request, begun, home, _body(typed), held, True)
+            previewed = await with_prices(request, begun, home, _request(typed, dry_run=True), held)
         except DpserveError as error:
             problem = error
     found = await with_prices(request, _found, home, held)
@@ -67,9 +70,8 @@ def _found(home: Home, held: Access) -> dict[str, Any]:
     return {"schedules": lines, "datasets": [name for name in names if held.may("train", dataset=name)]}
 
 
-def _body(typed: dict[str, str]) -> dict[str, Any]:
-    given = {name: value for name, value in typed.items() if value and name != "promote"}
-    return {**given, "promote": bool(typed["promote"])}
+def _request(typed: dict[str, str], dry_run: bool = False) -> ScheduleRequest:
+    return ScheduleRequest.of({**body_of(ScheduleRequest, typed), "dry_run": dry_run})
 
 
 async def begin(request: Request) -> Response:
@@ -77,7 +79,7 @@ async def begin(request: Request) -> Response:
     typed = {name: value.strip() for name, value in (await form_fields(request, *FIELDS)).items()}
     held = await require_dataset(request, ("train",), typed["dataset"])
     try:
-        await with_prices(request, begun, state(request).home, _body(typed), held, False)
+        await with_prices(request, begun, state(request).home, _request(typed), held)
     except DpserveError as error:
         return await _page(request, typed, problem=error)
     return see_other("/ui/schedules")

@@ -4,9 +4,8 @@ elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from decimal import Decimal, InvalidOperation
 from time import monotonic
 from typing import Any
 
@@ -17,9 +16,6 @@ from accountant.access.grants import ASKING, Access
 from accountant.errors import BudgetRefused
 from accountant.home import Home
 from accountant.ledger.families.records import PUBLIC_STATES
-from dpserve_verify.errors import InputError
-from dpserve_verify.privacy.budget import MAX_KEY, check_key
-from models.features.reading import MOST_NAMED
 from serving.http.rights import JOBS, LISTED, NAMED, READS, seen_datasets, seen_families
 from serving.http.routes import (
     TEXT,
@@ -38,123 +34,50 @@ from serving.process.watch.metrics import REFUSALS
 from serving.rest import json_schemas
 from serving.rest.event_stream import Event, events
 from serving.wire.errors import json_response
-from serving.wire.request_bodies import Fields, check_fields, json_fields, known_query, query_int, query_text
+from serving.wire.request_bodies import json_body, known_query, query_int, query_text
 from training.jobs import job
-from training.learners.job_words import AUTO
 from training.measuring.worth.evaluate import price_following
 from training.planning import job_views, plans
-from training.planning.plans import Asked
-from training.tuning.tune import Tuning
+from training.requests import JobRequest
+from training.requests.base import json_schema
 
-NUMBER = (str, int, Decimal)
-MOST_DIGITS = 40
-MOST_VALUES = 64
 MOST_LISTED = 200
 PRICES_SECONDS = 1.5  # a list works prices out for so long; the rest are told as not worked out yet
-REQUIRED: Fields = {"dataset": (str,), "epsilon": NUMBER}
-OPTIONAL: Fields = {
-    "learner": (str,),
-    "delta": NUMBER,
-    "parameters": (dict,),
-    "model": (str,),
-    "tuning": (dict,),
-    "target": (str,),
-    "promote": (bool,),
-    "blocks": (str,),
-}
-KEYED: Fields = {**OPTIONAL, "evaluate": NUMBER, "idempotency_key": (str,)}
-
-
-def check_parameters(parameters: Mapping[str, Any] | None) -> None:
-    """Texts, lists of texts, numbers, booleans and nulls of ordinary size: 1e99999999 is eleven characters, and an
-    integer of 40 MB.
-    """
-    for name, value in (parameters or {}).items():
-        what, texts = f"parameters.{name[:80]}", value if isinstance(value, list) else [str(value)]
-        if not isinstance(value, (*NUMBER, list)) and value is not None:  # a boolean is an int
-            raise InputError(f"{what}: must be a text, a list of texts, a number, true, false or null")
-        if not all(isinstance(text, str) for text in texts):
-            raise InputError(f"{what}: a list must be of texts")
-        if not isinstance(value, list) and _is_long(texts[0]):
-            raise InputError(f"{what}: must have at most {MOST_DIGITS} digits")
-        if sum(map(len, texts)) > MOST_NAMED:
-            raise InputError(f"{what}: must have at most {MOST_NAMED} characters")
-
-
-def _is_long(text: str) -> bool:
-    """Whether it is a number beyond ordinary size."""
-    try:
-        number = Decimal(text)
-    except InvalidOperation:
-        return False
-    return len(text) > MOST_DIGITS or (number.is_finite() and abs(number.adjusted()) > MOST_DIGITS)
-
-
-def asked(body: dict[str, Any]) -> Asked:
-    """A body as a job. InputError where its parameters or its tuning mean nothing."""
-    check_parameters(body.get("parameters"))
-    tuning = None if body.get("tuning") is None else _tuning(body["tuning"])
-    return Asked(
-        body["dataset"],
-        body.get("learner", AUTO),
-        body["epsilon"],
-        body.get("delta"),
-        body.get("parameters"),
-        body.get("model"),
-        tuning,
-        body.get("target"),
-        body.get("promote", False),
-        body.get("evaluate"),
-        body.get("blocks"),
-    )
-
-
-def _tuning(body: dict[str, Any]) -> Tuning:
-    """{"grid": {"rounds": [50, 100]}, "runs": 6}: a list of values for each parameter to try."""
-    fields = check_fields(body, {"grid": (dict,)}, {"runs": NUMBER})
-    for key, values in fields["grid"].items():
-        if not isinstance(values, list) or len(values) > MOST_VALUES:
-            raise InputError(f"tuning.grid.{key[:80]}: must be a list of at most {MOST_VALUES} values")
-        for value in values:
-            check_parameters({key: value})
-    check_parameters({"runs": fields.get("runs")})
-    return Tuning(fields["grid"], fields.get("runs"))
 
 
 async def submit_job(request: Request) -> Response:
     """Plan and reserve; 202 with the job's number at once. A worker process runs it."""
-    body = await json_fields(request, REQUIRED, KEYED)
-    held = await require_dataset(request, ("train",), body["dataset"])
-    found = await with_prices(request, submitted, state(request).home, body, held)
+    job_request = JobRequest.of(await json_body(request))
+    held = await require_dataset(request, ("train",), job_request.dataset)
+    found = await with_prices(request, submitted, state(request).home, job_request, held)
     return json_response(found, 202, {"Location": f"/v1/jobs/{found['job']}"})
 
 
-def submitted(home: Home, body: dict[str, Any], held: Access) -> dict[str, Any]:
+def submitted(home: Home, job_request: JobRequest, held: Access) -> dict[str, Any]:
     """Reserve and queue a job; its JSON. BudgetRefused, which is counted; Forbidden where it takes `promote` on its
     model, and that is not held."""
-    with counting_refusals(body["dataset"]):
-        key, promotes = body.get("idempotency_key"), _promotes(held, body)
-        reserved = job.submit(home, asked(body), by=held.principal, key=key, promotes=promotes)
+    with counting_refusals(job_request.dataset):
+        key, promotes = job_request.idempotency_key, _promotes(held, job_request)
+        reserved = job.submit(home, job_request, by=held.principal, key=key, promotes=promotes)
         return _job(home, reserved.seq)
 
 
 async def plan_job(request: Request) -> Response:
     """As a job, spending nothing."""
-    body = await json_fields(request, REQUIRED, KEYED)
-    held = await require_dataset(request, ("train",), body["dataset"])
-    return json_response(await with_prices(request, planned, state(request).home, body, held))
+    job_request = JobRequest.of(await json_body(request))
+    held = await require_dataset(request, ("train",), job_request.dataset)
+    return json_response(await with_prices(request, planned, state(request).home, job_request, held))
 
 
-def _promotes(held: Access, body: dict[str, Any]) -> bool:
-    return held.may("promote", model=body.get("model") or body["dataset"])
+def _promotes(held: Access, job_request: JobRequest) -> bool:
+    return held.may("promote", model=job_request.model or job_request.dataset)
 
 
-def planned(home: Home, body: dict[str, Any], held: Access) -> dict[str, Any]:
-    """The plan of a job, which spends nothing; raises as `submitted`."""
-    check_key(body.get("idempotency_key"))
-    with counting_refusals(body["dataset"]):
-        plan = plans.plan(home, asked(body), held.principal, _promotes(held, body))
-        return plan.to_json() | price_following(home, plan.request, body.get("evaluate"), held.principal)
+def planned(home: Home, job_request: JobRequest, held: Access) -> dict[str, Any]:
+    """Return the plan of a job, which spends nothing; raises as `submitted`."""
+    with counting_refusals(job_request.dataset):
+        plan = plans.plan(home, job_request, held.principal, _promotes(held, job_request))
+        return plan.to_json() | price_following(home, plan.request, job_request.evaluate, held.principal)
 
 
 @contextmanager
@@ -252,35 +175,7 @@ async def show_dataset(request: Request) -> Response:
 
 
 STREAM = "A job's progress as server-sent events: `job` at each change, `end` at the end"
-DECIMAL = {"oneOf": [{"type": "number"}, {"type": "string"}], "description": "a decimal; a text keeps every digit"}
-BLOCKS = {**TEXT, "description": "of a dataset that grows, which blocks: all, last:12, 3-7 or 4; each is charged"}
-TUNING = {
-    "type": "object",
-    "description": "private tuning: values to try for each parameter, and how many runs on average",
-    "additionalProperties": False,
-    "required": ["grid"],
-    "properties": {"grid": {"type": "object", "additionalProperties": {"type": "array"}}, "runs": DECIMAL},
-}
-ASKED = {
-    "dataset": TEXT,
-    "learner": {**TEXT, "default": AUTO, "description": "auto: the one that a public rule chooses"},
-    "epsilon": DECIMAL,
-    "delta": DECIMAL,
-    "parameters": {"type": "object", "description": "of the learner, by name; its defaults when left out"},
-    "tuning": TUNING,
-    "model": TEXT,
-    "target": {**TEXT, "description": "what to predict; must be said where the dataset has several targets"},
-    "blocks": BLOCKS,
-    "promote": {"type": "boolean", "description": "make its model champion of its name at once"},
-    "evaluate": {**DECIMAL, "description": "epsilon at which the model is evaluated then, on what is kept aside"},
-    "idempotency_key": {"type": "string", "minLength": 1, "maxLength": MAX_KEY},
-}
-JOB = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["dataset", "epsilon"],
-    "properties": ASKED,
-}
+JOB = json_schema(JobRequest)
 LIST: Query = {
     "dataset": {**TEXT, "description": "only of this dataset"},
     "state": {**TEXT, "enum": list(PUBLIC_STATES), "description": "only in this state"},

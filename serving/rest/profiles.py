@@ -10,65 +10,45 @@ from starlette.responses import Response
 
 from accountant.access.grants import ASKING
 from accountant.home import Home
-from dpserve_verify.errors import InputError
-from dpserve_verify.privacy.budget import check_key
 from serving.http.rights import NAMED, READS, unnamed
-from serving.http.routes import TEXT, Door, access, in_thread, job_number, require_dataset, state
+from serving.http.routes import Door, access, in_thread, job_number, require_dataset, state
 from serving.rest import json_schemas
-from serving.rest.jobs import BLOCKS, DECIMAL, NUMBER, counting_refusals
+from serving.rest.jobs import counting_refusals
 from serving.wire.errors import json_response
-from serving.wire.request_bodies import Fields, json_fields, known_query
+from serving.wire.request_bodies import json_body, known_query
 from training.jobs import job
 from training.measuring.profile import profile, release
 from training.planning import job_views
-
-REQUIRED: Fields = {"dataset": (str,), "epsilon": NUMBER}
-OPTIONAL: Fields = {
-    "part": (str,), "delta": NUMBER, "columns": (list,), "pairs": (list,), "blocks": (str,),
-    "idempotency_key": (str,),
-}  # fmt: skip
+from training.requests import ProfileRequest
+from training.requests.base import json_schema
 
 
 async def submit_profile(request: Request) -> Response:
     """Plan and reserve; 202 with the job at once. A worker counts. What is known already costs nothing again."""
-    body = await json_fields(request, REQUIRED, OPTIONAL)
-    held = await require_dataset(request, ASKING, body["dataset"])
-    found = await in_thread(submitted, state(request).home, body, held.principal)
+    asked = ProfileRequest.of(await json_body(request))
+    held = await require_dataset(request, ASKING, asked.dataset)
+    found = await in_thread(submitted, state(request).home, asked, held.principal)
     return json_response(found, 202, {"Location": f"/v1/jobs/{found['job']}"})
 
 
-def submitted(home: Home, body: dict[str, Any], by: str) -> dict[str, Any]:
+def submitted(home: Home, asked: ProfileRequest, by: str) -> dict[str, Any]:
     """Reserve and queue a profile; the job's JSON. BudgetRefused, which is counted."""
-    asked = _asked(body)
-    with counting_refusals(body["dataset"]):
-        reserved = job.submit(home, asked, by=by, key=body.get("idempotency_key"))
+    with counting_refusals(asked.dataset):
+        reserved = job.submit(home, asked, by=by, key=asked.idempotency_key)
     return job_views.job_to_json(home, home.ledger.job(reserved.seq))
 
 
 async def plan_profile(request: Request) -> Response:
     """As a profile, spending nothing."""
-    body = await json_fields(request, REQUIRED, OPTIONAL)
-    held = await require_dataset(request, ASKING, body["dataset"])
-    return json_response(await in_thread(planned, state(request).home, body, held.principal))
+    asked = ProfileRequest.of(await json_body(request))
+    held = await require_dataset(request, ASKING, asked.dataset)
+    return json_response(await in_thread(planned, state(request).home, asked, held.principal))
 
 
-def planned(home: Home, body: dict[str, Any], by: str) -> dict[str, Any]:
-    """The plan of a profile, which spends nothing; raises as `submitted`."""
-    check_key(body.get("idempotency_key"))
-    asked = _asked(body)
-    with counting_refusals(body["dataset"]):
+def planned(home: Home, asked: ProfileRequest, by: str) -> dict[str, Any]:
+    """Return the plan of a profile, which spends nothing; raises as `submitted`."""
+    with counting_refusals(asked.dataset):
         return profile.plan(home, asked, by).to_json()
-
-
-def _asked(body: dict[str, Any]) -> profile.AskedProfile:
-    columns, pairs = body.get("columns") or [], body.get("pairs") or []
-    if not all(isinstance(name, str) for name in columns):
-        raise InputError("columns: must be a list of names")
-    if not all(isinstance(pair, list) and [*map(type, pair)] == [str, str] for pair in pairs):
-        raise InputError("pairs: must be a list of lists of two names")
-    together = tuple((first, second) for first, second in pairs)
-    more = body.get("delta"), body.get("part"), tuple(columns), together
-    return profile.AskedProfile(body["dataset"], body["epsilon"], *more, body.get("blocks"))
 
 
 async def show_profile(request: Request) -> Response:
@@ -90,25 +70,7 @@ async def list_profiles(request: Request) -> Response:
     return json_response({"profiles": await in_thread(release.profiles_of, home, name)})
 
 
-ASKED = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["dataset", "epsilon"],
-    "properties": {
-        "dataset": TEXT,
-        "epsilon": DECIMAL,
-        "delta": {**DECIMAL, "description": "the dataset's when left out; 0 for noise that needs none"},
-        "blocks": BLOCKS,
-        "part": {"enum": ["holdout", "training"], "description": "what learners read, unless holdout is asked for"},
-        "columns": {"type": "array", "items": TEXT, "description": "these alone; all when left out"},
-        "pairs": {
-            "type": "array",
-            "items": {"type": "array", "items": TEXT, "minItems": 2, "maxItems": 2},
-            "description": "columns that are counted together as well",
-        },
-        "idempotency_key": {"type": "string", "minLength": 1, "maxLength": 200},
-    },
-}
+ASKED = json_schema(ProfileRequest)
 DOORS = (
     Door(
         "POST",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from decimal import Decimal
 from typing import Any
 
 from starlette.requests import Request
@@ -11,17 +9,14 @@ from starlette.responses import Response
 
 from accountant.access.grants import Access
 from accountant.home import Home
-from dpserve_verify.errors import InputError
 from serving.http.rights import LISTED, NAMED
 from serving.http.routes import Door, access, require_dataset, state, with_prices
 from serving.rest import json_schemas
-from serving.rest.jobs import ASKED, NUMBER, OPTIONAL, REQUIRED, check_parameters
 from serving.wire.errors import json_response
-from serving.wire.request_bodies import Fields, json_fields, known_query
+from serving.wire.request_bodies import json_body, known_query
 from training.jobs.schedule import PERIODS, add, described, moment, remove_as, schedule_to_json, seen
-
-OF_A_JOB = {name: kinds for name, kinds in OPTIONAL.items() if name != "tuning"}
-MORE: Fields = {**OF_A_JOB, "evaluate": NUMBER, "every": (str,), "start": (str,), "dry_run": (bool,)}
+from training.requests import ScheduleRequest
+from training.requests.base import json_schema
 
 
 async def listed(request: Request) -> Response:
@@ -38,32 +33,17 @@ def shown(home: Home, held: Access) -> list[dict[str, Any]]:
 async def begin(request: Request) -> Response:
     """Enter one, whose job must be admitted now; nothing is spent. `dry_run`: only tell how long it could be kept."""
     known_query(request)
-    body = await json_fields(request, {"name": (str,), **REQUIRED}, MORE)
-    held = await require_dataset(request, ("train",), body["dataset"])
-    dry = body.get("dry_run") is True
-    found = await with_prices(request, begun, state(request).home, body, held, dry)
-    return json_response(found, 200 if dry else 201)
+    asked = ScheduleRequest.of(await json_body(request))
+    held = await require_dataset(request, ("train",), asked.dataset)
+    found = await with_prices(request, begun, state(request).home, asked, held)
+    return json_response(found, 200 if asked.dry_run else 201)
 
 
-def begun(home: Home, body: Mapping[str, Any], held: Access, dry: bool) -> dict[str, Any]:
-    """As `begin`, of who may train on the dataset."""
-    for name in ("name", *REQUIRED):
-        if not body.get(name):
-            raise InputError(f"{name}: must be given")
-    check_parameters(body.get("parameters"))
-    given = {name: body.get(name) for name in (*REQUIRED, *OF_A_JOB, "evaluate")}
-    asked = {name: _plain(value) for name, value in given.items() if value is not None}
-    asked |= {"learner": asked.get("learner", "auto")}
-    every, start = body.get("every"), moment(body.get("start"))
-    made = described(home, body["name"], "week" if every is None else every, asked, held.principal, start)
-    return schedule_to_json(home, made if dry else add(home, made))
-
-
-def _plain(value: Any) -> Any:
-    """As the file of schedules keeps it: decimals as texts."""
-    if isinstance(value, dict):
-        return {name: _plain(each) for name, each in value.items()}
-    return str(value) if isinstance(value, Decimal) else value
+def begun(home: Home, asked: ScheduleRequest, held: Access) -> dict[str, Any]:
+    """Begin a schedule, as `begin`, of who may train on the dataset."""
+    kept = {"learner": asked.learner} | asked.job.to_json()
+    made = described(home, asked.name, asked.every, kept, held.principal, moment(asked.start))
+    return schedule_to_json(home, made if asked.dry_run else add(home, made))
 
 
 async def remove(request: Request) -> Response:
@@ -92,16 +72,7 @@ SCHEDULE = json_schemas.record(
     "then; `fed`, `fed_until`: the same with a new block each period, null: for as long as that goes on; `since`: "
     "seconds since 1970; `stopped`: why it is asked no more",
 )  # fmt: skip
-BEGIN = {
-    "type": "object", "additionalProperties": False, "required": ["name", "dataset", "epsilon"],
-    "properties": {
-        "name": {"type": "string", "minLength": 1, "maxLength": 64},
-        **{name: ASKED[name] for name in (*REQUIRED, *OF_A_JOB, "evaluate")},
-        "every": {"enum": [*PERIODS], "default": "week"},
-        "start": {"type": "string", "description": "when the first period begins, in UTC, like 2026-01-05T06:00; now"},
-        "dry_run": {"type": "boolean", "description": "only tell how long it could be kept"},
-    },
-}  # fmt: skip
+BEGIN = json_schema(ScheduleRequest)
 PATH = "/v1/schedules"
 DOORS = (
     Door("GET", PATH, ("train", "audit", "steward"), listed, "Schedules: jobs that are asked once a period",

@@ -99,9 +99,14 @@ def let_go(scope: Scope) -> None:
     _HOLDING[0] -= scope.pop(HELD, 0)
 
 
+async def json_body(request: Request) -> Any:
+    """Read the body's one JSON text; decimals are exact. InputError says what is wrong."""
+    return strict_json(await read_body(request, CONTROL_BYTES))
+
+
 async def json_fields(request: Request, required: Fields, optional: Fields | None = None) -> dict[str, Any]:
     """The body's one JSON object with exactly these fields and types; decimals exact. InputError says what is wrong."""
-    return check_fields(strict_json(await read_body(request, CONTROL_BYTES)), required, optional or {})
+    return check_fields(await json_body(request), required, optional or {})
 
 
 def strict_json(raw: bytes) -> Any:

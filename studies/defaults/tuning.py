@@ -29,12 +29,13 @@ from dpserve_verify.privacy.budget import Budget, Relation
 from models.forms.ensemble import Ensemble
 from training.learners import PrivateClassifier
 from training.learners.parameters import learner_of
+from training.requests import TuningRequest
 from training.rows.partitions.rows import Rows
 from training.rows.schema.schema import Schema, parse_schema
 from training.rows.tables.data import columns_of, rows_of
 from training.session.session import Public, Session
 from training.tuning.selecting import Outcome
-from training.tuning.tune import Tuned, Tuning, tuned_of
+from training.tuning.tune import Tuned, tuned_of
 
 EPSILONS = ("0.1", "0.5", "1", "4")
 DELTA = "0.000001"
@@ -94,7 +95,7 @@ def learn(split: Split, learner: PrivateClassifier | Tuned, epsilon: str) -> tup
 def results(split: Split, epsilon: str) -> Iterator[tuple[str, tuple[float, float]]]:
     """Every method on one split at one epsilon. The extremes are those of the widest grid, by AUROC, in hindsight."""
     yield METHODS[0], learn(split, learner_of("lazybb"), epsilon)
-    jobs = [tuned_of("lazybb", {}, Tuning(grid), False) for grid in GRIDS.values()]
+    jobs = [tuned_of("lazybb", {}, TuningRequest(grid), False) for grid in GRIDS.values()]
     for method, job in zip(METHODS[1:], jobs, strict=False):
         yield method, learn(split, job, epsilon)
     settings = [learn(split, learner, epsilon) for learner in jobs[-1].learners]

@@ -25,12 +25,11 @@ from models.profile.columns import Column
 from models.profile.figures import LEVELS, Noise, table
 from training.datasets.datasets import register
 from training.jobs import job
-from training.measuring.profile.profile import AskedProfile
 from training.measuring.profile.refine import refine
 from training.measuring.profile.release import profile_of
 from training.measuring.worth.evaluate import open_model
 from training.measuring.worth.public_rows import evaluate_rows
-from training.planning.plans import Asked
+from training.requests import JobRequest, ProfileRequest
 
 GRID = 64
 DATA = Path(__file__).resolve().parents[2] / "examples" / "data"
@@ -131,7 +130,7 @@ def pays(epsilon: Decimal, repeats: int, folder: Path) -> list[tuple[str, str, s
                     scores.setdefault((learner, kind), []).append(auroc(home, dataset, learner, epsilon, test))
                 if kind == "right":
                     continue
-                asked = AskedProfile(dataset, epsilon * SHARE + Decimal(run).scaleb(-6))  # each a new one
+                asked = ProfileRequest(dataset, epsilon * SHARE + Decimal(run).scaleb(-6))  # each a new one
                 number = job.measure(home, asked, by="benchmark")["job"]
                 refined = refine(text.encode(), profile_of(home, number)[2])
                 (folder / "refined.yaml").write_text(refined.text)
@@ -148,7 +147,7 @@ def pays(epsilon: Decimal, repeats: int, folder: Path) -> list[tuple[str, str, s
 
 def auroc(home: Home, dataset: str, learner: str, epsilon: Decimal, test: Path) -> float:
     """Of one model, on the rows of `test`."""
-    trained = job.train(home, Asked(dataset, learner, epsilon), by="benchmark")
+    trained = job.train(home, JobRequest(dataset, learner, epsilon), by="benchmark")
     verified = open_model(home, f"{trained['model']}@{trained['version']}")
     return {each["metric"]: float(each["value"]) for each in evaluate_rows(home, verified, "x", test, "us").metrics}[
         "auroc"

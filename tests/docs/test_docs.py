@@ -185,7 +185,7 @@ def test_the_reference_speaks_of_everything(site):
     asked = [door for door in (*DOORS, *DASHBOARD) if door.scopes]
     assert text["access"].count("<tr>") == len(asked) + 1
     assert all(f"<code>{door.method} {door.path}</code>" in text["access"] for door in asked)
-    assert ">auto: the one that a public rule chooses<" in text["rest"]  # of a field that may be left out
+    assert ">the learner; auto: by a public rule<" in text["rest"]  # of a field that may be left out
     assert all(f'id="{name}"' in text["learners"] for name in LEARNERS)
     methods = [name for name in dir(Client) if not name.startswith("_")]
     assert all(f'id="client{name}"' in text["python"] for name in methods)

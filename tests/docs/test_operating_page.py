@@ -20,7 +20,7 @@ from accountant.audit.audit import audit_home
 from accountant.home import Home
 from dpserve_verify.errors import LedgerInvalid
 from training.jobs import job
-from training.planning.plans import Asked
+from training.requests import JobRequest
 
 pytestmark = pytest.mark.slow
 PAGE = (ledgers.ROOT / "docs" / "operating.md").read_text()
@@ -87,7 +87,7 @@ def where(request, tmp_path) -> Place:
 
 
 def spend(home: Home) -> None:
-    job.train(home, Asked("adult", "lazybb", "0.25", parameters={"rounds": 4}), by="test")
+    job.train(home, JobRequest("adult", "lazybb", "0.25", parameters={"rounds": 4}), by="test")
 
 
 def state(home: Home) -> tuple:

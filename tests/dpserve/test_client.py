@@ -21,7 +21,7 @@ from dpserve import errors as refused
 from dpserve.curves import curves_of
 from dpserve.types import Explanation
 from training.jobs import job
-from training.planning.plans import Asked
+from training.requests import JobRequest
 
 pytestmark = pytest.mark.server
 
@@ -32,8 +32,8 @@ FEW = {"rounds": 5}
 def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("client")
     home = adult_home(folder, 4)
-    job.train(home, Asked("adult", "lazybb", "0.5", parameters=FEW), by="test")
-    job.train(home, Asked("adult", "ebm", "0.5", parameters={"epochs": 2}, model="curves"), by="test")
+    job.train(home, JobRequest("adult", "lazybb", "0.5", parameters=FEW), by="test")
+    job.train(home, JobRequest("adult", "ebm", "0.5", parameters={"epochs": 2}, model="curves"), by="test")
     with serving(home.path, workers=1) as found:
         yield found
 
@@ -233,7 +233,7 @@ def test_submitting_twice_with_a_key_is_one_job(service):
 
 
 def test_cancel_and_wait_for_what_was_cancelled(server, service):
-    held = job.submit(server.home, Asked("adult", "lazybb", "0.1", parameters=FEW), by="test", queued=False).seq
+    held = job.submit(server.home, JobRequest("adult", "lazybb", "0.1", parameters=FEW), by="test", queued=False).seq
     assert service.cancel(held).state == "released"
     with pytest.raises(refused.JobFailed, match="nothing was spent") as caught:
         service.wait(held)

@@ -24,10 +24,10 @@ from accountant.noise.mechanisms import ExponentialSelection
 from dpserve_verify.errors import DpserveError
 from training.finish import lease
 from training.jobs import job, queue
-from training.planning.plans import Asked
+from training.requests import JobRequest
 from training.session.session import Session
 
-ASKED = Asked("adult", "lazybb", "0.05", parameters={"rounds": 20})
+ASKED = JobRequest("adult", "lazybb", "0.05", parameters={"rounds": 20})
 
 
 CLONE_NEWNS, CLONE_NEWPID = 0x20000, 0x20000000  # of <sched.h>

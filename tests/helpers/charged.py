@@ -7,7 +7,7 @@ from accountant.privacy.claims import price
 from dpserve_verify.privacy.events import Plan
 from dpserve_verify.privacy.filter import Price
 from training.planning import plans
-from training.planning.plans import Asked
+from training.requests import JobRequest
 
 
 def covers(used: Price, cost: Price) -> bool:
@@ -15,7 +15,7 @@ def covers(used: Price, cost: Price) -> bool:
     return all(ours >= theirs for ours, theirs in figures)
 
 
-def check_charged(opened: Home, asked: Asked, draws: int, before: Price | None = None) -> None:
+def check_charged(opened: Home, asked: JobRequest, draws: int, before: Price | None = None) -> None:
     """`draws`: releases that jobs as `asked` have begun to draw, since `before` was charged."""
     dataset = opened.ledger.dataset(asked.dataset)
     plan = plans.plan(opened, asked).recipe.plan

@@ -27,10 +27,10 @@ from accountant.home import Home
 from models.store import placing
 from training.datasets import datasets
 from training.jobs import job
-from training.planning.plans import Asked
+from training.requests import JobRequest
 from training.session.session import Session
 
-ASKED = Asked("adult", "lazybb", "0.05", parameters={"rounds": 8})
+ASKED = JobRequest("adult", "lazybb", "0.05", parameters={"rounds": 8})
 
 
 class Driver:

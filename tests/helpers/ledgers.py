@@ -196,11 +196,11 @@ def begun(to: Path, first: Registration | None = None, kind: str = "sqlite") -> 
 def trained() -> Path:
     """A home with two models trained on real rows, to copy."""
     from training.jobs import job
-    from training.planning.plans import Asked
+    from training.requests import JobRequest
 
     home = Home.open(place(copy(prepared(), scratch() / "trained")))
     for epsilon in ("0.5", "0.25"):
-        job.train(home, Asked("adult", "lazybb", epsilon, parameters={"rounds": 8}), by="test")
+        job.train(home, JobRequest("adult", "lazybb", epsilon, parameters={"rounds": 8}), by="test")
     home.ledger.log.database.close()
     return home.path
 
@@ -209,11 +209,11 @@ def play_a_job() -> None:
     """All that a job and its audit load and compile is there then, for every fork of this process."""
     from accountant.audit.audit import audit_home
     from training.jobs import job
-    from training.planning.plans import Asked
+    from training.requests import JobRequest
 
     with tempfile.TemporaryDirectory() as folder:
         home = Home.open(place(copy(prepared(), Path(folder) / "home")))
-        job.train(home, Asked("adult", "lazybb", "0.05", parameters={"rounds": 8}), by="test")
+        job.train(home, JobRequest("adult", "lazybb", "0.05", parameters={"rounds": 8}), by="test")
         assert audit_home(home, bundles(home.path)).ok
         home.ledger.log.database.close()
     shutil.rmtree(scratch())

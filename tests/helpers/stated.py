@@ -11,16 +11,15 @@ import ledgers
 from accountant.home import Home
 from models.worth.statements import statement_of
 from training.jobs import job
-from training.measuring.profile.profile import AskedProfile
 from training.measuring.profile.release import profile_of
-from training.measuring.worth.evaluate import AskedWorth
+from training.requests import EvaluationRequest, ProfileRequest
 
 
 @lru_cache
 def stated() -> tuple[Home, dict[str, tuple[bytes, bytes]], bytes]:
     """The home, the envelope and the proof of "worth" and of "profile", and the model that was measured."""
     home = Home.open(ledgers.place(ledgers.copy(ledgers.trained(), Path(tempfile.mkdtemp()) / "home")))
-    worth = job.measure(home, AskedWorth("adult", "adult", "0.1", "training"), by="test")["job"]
-    profile = job.measure(home, AskedProfile("adult", "0.1", "0", columns=("age", "sex")), by="test")["job"]
+    worth = job.measure(home, EvaluationRequest("adult", "adult", "0.1", "training"), by="test")["job"]
+    profile = job.measure(home, ProfileRequest("adult", "0.1", "0", columns=("age", "sex")), by="test")["job"]
     found = {"worth": statement_of(home, worth)[:2], "profile": profile_of(home, profile)[:2]}
     return home, found, (home.models / "adult" / "1" / "model.onnx").read_bytes()

@@ -38,7 +38,7 @@ def train(home: Home, folder: Path) -> None:
     """Registers the rows as `kin` and trains its model."""
     from training.datasets.datasets import register
     from training.jobs import job
-    from training.planning.plans import Asked
+    from training.requests import JobRequest
 
     register(home, "kin", *write(folder), Budget.of(8, "1e-5"), Relation.ADD_REMOVE, None)
-    job.train(home, Asked("kin", "lazybb", "4", parameters={"rounds": 24}), by="test")
+    job.train(home, JobRequest("kin", "lazybb", "4", parameters={"rounds": 24}), by="test")

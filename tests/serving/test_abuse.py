@@ -27,7 +27,7 @@ from serving.http.connections import HEAD_BYTES
 from serving.http.routes import HEAD_FIELDS
 from serving.process.tokens import new_token
 from training.jobs import job
-from training.planning.plans import Asked
+from training.requests import JobRequest
 
 pytestmark = pytest.mark.server
 
@@ -42,7 +42,7 @@ def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("abused")
     home = adult_home(folder, 20)
     for model in ("adult", "spare"):
-        job.train(home, Asked("adult", "lazybb", "0.5", parameters={"rounds": 5}, model=model), by="test")
+        job.train(home, JobRequest("adult", "lazybb", "0.5", parameters={"rounds": 5}, model=model), by="test")
     with serving(home.path, workers=1) as found:
         yield found
 

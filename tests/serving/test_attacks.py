@@ -17,7 +17,7 @@ from small_home import adult_home, serving, until
 from accountant.access import key_life
 from accountant.audit.audit import audit_place
 from training.jobs import job
-from training.planning.plans import Asked
+from training.requests import JobRequest
 
 pytestmark = pytest.mark.server
 
@@ -31,7 +31,7 @@ def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("attacks")
     home = adult_home(folder, 1)
     unused = sql(home.path, "SELECT used, reserved FROM family")[0]
-    job.train(home, Asked("adult", "lazybb", "0.6", parameters=FEW), by="steward")
+    job.train(home, JobRequest("adult", "lazybb", "0.6", parameters=FEW), by="steward")
     with serving(home.path, workers=1) as found:
         found.unused = unused
         until(lambda: found.predict().status_code == 200, "the champion answers")

@@ -17,7 +17,7 @@ from body_fuzzer import Fuzzer
 from small_home import adult_home, serving
 
 from training.jobs import job
-from training.planning.plans import Asked
+from training.requests import JobRequest
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
@@ -31,7 +31,7 @@ REFUSED = {200, 400, 404, 408, 413, 415, 422, 429, 504}
 def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("fuzzed")
     home = adult_home(folder, 20)
-    job.train(home, Asked("adult", "lazybb", "0.5", parameters={"rounds": 5}), by="test")
+    job.train(home, JobRequest("adult", "lazybb", "0.5", parameters={"rounds": 5}), by="test")
     with serving(home.path, workers=1) as found:
         yield found
 

@@ -19,7 +19,7 @@ from serving.app import DOORS
 from serving.rest.json_schemas import codes
 from serving.rest.openapi import MEANINGS, openapi
 from training.jobs import job
-from training.planning.plans import Asked
+from training.requests import JobRequest
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
@@ -111,7 +111,7 @@ def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("described")
     home = adult_home(folder, 100)
     for learner, model in (("lazybb", "adult"), ("lazybb-tree", "tree")):
-        job.train(home, Asked("adult", learner, "0.5", parameters={"rounds": 5}, model=model), by="test")
+        job.train(home, JobRequest("adult", learner, "0.5", parameters={"rounds": 5}, model=model), by="test")
     with serving(home.path, workers=1, DPSERVE_JOB_WORKERS="0") as found:
         yield found
 

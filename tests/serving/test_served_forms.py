@@ -26,7 +26,7 @@ from serving.rest.models import answer_records
 from training.datasets.datasets import register
 from training.jobs import job
 from training.learners import LEARNERS
-from training.planning.plans import Asked
+from training.requests import JobRequest
 
 pytestmark = pytest.mark.home("made")
 
@@ -81,7 +81,7 @@ def made(tmp_path_factory):
             register(
                 home, name, data, schema, budget, Relation.ADD_REMOVE, None, new_people=NewPeople("a test", "steward")
             )
-            job.train(home, Asked(name, Released.name, "0.5", "0.001"), by="test")
+            job.train(home, JobRequest(name, Released.name, "0.5", "0.001"), by="test")
     return home
 
 

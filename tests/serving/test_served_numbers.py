@@ -26,7 +26,7 @@ from serving.rest.models import _description, answer_records
 from training.datasets.datasets import register
 from training.jobs import job
 from training.learners import LEARNERS
-from training.planning.plans import Asked
+from training.requests import JobRequest
 
 pytestmark = pytest.mark.home("made")
 
@@ -74,7 +74,7 @@ def made(tmp_path_factory):
             columns = {"age": np.arange(60.0), "colour": ["red", "green", "blue"] * 20, "member": [True, False] * 30}
             pq.write_table(pa.table({**columns, "rent": rent}), data)
             register(home, name, data, schema, Budget.of(1, "1e-3"), Relation.ADD_REMOVE, None, new_people=MADE)
-            job.train(home, Asked(name, Released.name, "0.5", "0.001"), by="test")
+            job.train(home, JobRequest(name, Released.name, "0.5", "0.001"), by="test")
     return home
 
 

@@ -52,7 +52,7 @@ from serving.process.watch.trail_lines import lines
 from serving.wire.errors import error_response
 from training.datasets.datasets import register
 from training.jobs import job
-from training.planning.plans import Asked
+from training.requests import JobRequest
 
 pytestmark = pytest.mark.server
 
@@ -66,7 +66,7 @@ def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("served")
     home = adult_home(folder, 20)
     for model in ("adult", "spare"):
-        job.train(home, Asked("adult", "lazybb", "0.5", parameters={"rounds": 10}, model=model), by="test")
+        job.train(home, JobRequest("adult", "lazybb", "0.5", parameters={"rounds": 10}, model=model), by="test")
     with serving(home.path) as found:
         yield found
 
@@ -415,7 +415,7 @@ def test_refusal_says_what_was_asked_and_what_would_fit(server):
 
 def test_cancel_before_the_start_and_never_after(server):
     left = server.get("/v1/datasets/adult").json()["budget"]["left"]
-    asked = Asked("adult", "lazybb", "1", parameters={"rounds": 5}, model="cancelled")
+    asked = JobRequest("adult", "lazybb", "1", parameters={"rounds": 5}, model="cancelled")
     held = job.submit(server.home, asked, by=f"token:train-{server.port}", queued=False)
     assert server.get("/v1/datasets/adult").json()["budget"]["left"] != left
     answer = server.ask("DELETE", f"/v1/jobs/{held.seq}", scope="train")
@@ -693,7 +693,7 @@ def test_built_bento_serves_from_another_folder(tmp_path):
     """Its own copy of the rooms has nothing compiled, and a pure claim needs nothing that is."""
     files, home = write_files(tmp_path / "files"), Home.init({"DPSERVE_HOME": str(tmp_path / "home")})
     register(home, "adult", files / "rows.parquet", files / "schema.yaml", Budget.of(1, 0), Relation.ADD_REMOVE, None)
-    asked = Asked("adult", "lazybb", "0.5", delta="0", parameters={"rounds": 5}, model="adult")
+    asked = JobRequest("adult", "lazybb", "0.5", delta="0", parameters={"rounds": 5}, model="adult")
     released = job.train(home, asked, by="test")
     bentoml_command = [sys.executable, "-m", "bentoml"]
     own = {"BENTOML_HOME": str(tmp_path / "bentoml"), "DPSERVE_WORKERS": "1"}

@@ -30,12 +30,13 @@ from serving.process.tokens import new_token
 from serving.rest.event_stream import MOST_OF_ONE
 from training.finish.lease import this_process
 from training.jobs import job
-from training.planning.plans import Asked, plan
+from training.planning.plans import plan
+from training.requests import JobRequest
 
 pytestmark = pytest.mark.server
 
 KILLS = int(os.environ.get("ROBUST_SERVER_KILLS", "2"))  # the long form: 100
-ASKED = Asked("adult", "lazybb", "0.05", parameters={"rounds": 8}, model="first")
+ASKED = JobRequest("adult", "lazybb", "0.05", parameters={"rounds": 8}, model="first")
 FIRST: dict[Path, Price] = {}  # what was charged before the server ran, by its folder
 ATTACKS = 120
 SECONDS = 8  # that a client waits for an answer
@@ -51,7 +52,7 @@ ENDLESS = {"dataset": "adult", "learner": "ebm", "epsilon": "1", "tuning": {"gri
 def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("starved")
     home = adult_home(folder, 20)
-    job.train(home, Asked("adult", "lazybb", "0.5", parameters={"rounds": 5}), by="test")
+    job.train(home, JobRequest("adult", "lazybb", "0.5", parameters={"rounds": 5}), by="test")
     clock = MovedClock(folder)
     environment = {**noted_draws.environment(folder), **clock.environment}
     with serving(home.path, workers=2, **environment) as found:

@@ -24,7 +24,7 @@ from serving.process.config.settings import ServerSettings
 from serving.rest import drafts, jobs, models
 from training.jobs import job, job_traces
 from training.kinds import training_steps
-from training.planning.plans import Asked
+from training.requests import JobRequest
 
 pytestmark = pytest.mark.home("prepared")
 
@@ -179,11 +179,11 @@ def job_plan(home: Home, seq: int) -> list[int]:
 
 
 def test_a_job_that_fails_or_is_given_back_says_so(home, receiver, monkeypatch):
-    burned = job.submit(home, Asked("adult", "lazybb", "0.1", parameters={"rounds": 4}), by="test")
+    burned = job.submit(home, JobRequest("adult", "lazybb", "0.1", parameters={"rounds": 4}), by="test")
     monkeypatch.setattr(training_steps, "keep", lambda *_: 1 / 0)
     with pytest.raises(Exception, match="ZeroDivisionError"):
         job.run(home, burned.seq)
-    given_back = job.submit(home, Asked("adult", "lazybb", "0.1", parameters={"rounds": 4}), by="test")
+    given_back = job.submit(home, JobRequest("adult", "lazybb", "0.1", parameters={"rounds": 4}), by="test")
     home.ledger.release(given_back.seq)
     job_traces.tell(home, given_back.seq)
     until(lambda: len([each for each in receiver.spans() if each["name"] == "job"]) == 2, "both are told")
@@ -222,7 +222,7 @@ def test_nothing_is_sent_where_they_are_off(home, receiver, monkeypatch):
             assert traces.tracer() is None
             site = Site(home, jobs.DOORS)
             site.bear(site.token(f"ana-{len(name)}", "train"), "POST", "/v1/plans", json=BODY)
-            job.train(home, Asked("adult", "lazybb", "0.1", parameters={"rounds": 4}), by="test")
+            job.train(home, JobRequest("adult", "lazybb", "0.1", parameters={"rounds": 4}), by="test")
             traces.stop()
     monkeypatch.delenv("OTEL_EXPORTER_OTLP_ENDPOINT")
     assert traces.tracer() is None

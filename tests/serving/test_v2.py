@@ -23,7 +23,7 @@ from tritonclient.utils import InferenceServerException
 
 from accountant.audit.audit import audit_home
 from training.jobs import job
-from training.planning.plans import Asked
+from training.requests import JobRequest
 
 pytestmark = pytest.mark.server
 
@@ -38,7 +38,9 @@ def server(tmp_path_factory):
     home = adult_home(folder, 20)
     for _ in range(2):
         job.train(
-            home, Asked("adult", "lazybb", "0.5", parameters={"rounds": 10}, model="adult", promote=True), by="test"
+            home,
+            JobRequest("adult", "lazybb", "0.5", parameters={"rounds": 10}, model="adult", promote=True),
+            by="test",
         )
     with serving(home.path, workers=1) as found:
         yield found

@@ -34,11 +34,11 @@ from training.finish.lease import Lease, lives, this_process
 from training.jobs import job, queue
 from training.kinds import job_steps
 from training.planning.job_views import job_to_json
-from training.planning.plans import Asked
+from training.requests import JobRequest
 
 pytestmark = pytest.mark.home("prepared", folder=True)
 
-ASKED = Asked("adult", "lazybb", "0.05", parameters={"rounds": 8})
+ASKED = JobRequest("adult", "lazybb", "0.05", parameters={"rounds": 8})
 IN_A_NAMESPACE = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
 
 

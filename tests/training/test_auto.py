@@ -29,9 +29,8 @@ from training.learners.parameters import learner_of, stored
 from training.notebook import Columns
 from training.planning import plans
 from training.planning.job_views import dataset_to_json
-from training.planning.plans import Asked
+from training.requests import JobRequest, TuningRequest
 from training.session.session import Public
-from training.tuning.tune import Tuning
 
 pytestmark = pytest.mark.home("made")
 
@@ -76,7 +75,7 @@ def made(tmp_path_factory):
     total = Budget.of("4", "1e-5")
     register(home, "d", folder / "rows.parquet", folder / "schema.yaml", total, Relation.ADD_REMOVE, None)
     for target in WHICH:
-        job.train(home, Asked("d", "auto", "0.9", model=target, target=target), by="test", key=target)
+        job.train(home, JobRequest("d", "auto", "0.9", model=target, target=target), by="test", key=target)
     return home
 
 
@@ -189,13 +188,13 @@ def test_job_ledger_and_certificate_say_which_it_was_and_why(home, target):
     assert public.learner == entry["learner"] == WHICH[target]
     assert public.hyperparameters[CHOSEN] == entry["parameters"][CHOSEN]
     assert public.hyperparameters[CHOSEN].endswith(WHICH[target])
-    told = job.train(home, Asked("d", "auto", "0.9", model=target, target=target), by="test", key=target)
+    told = job.train(home, JobRequest("d", "auto", "0.9", model=target, target=target), by="test", key=target)
     assert (told["learner"], told["chosen_by_auto"]) == (WHICH[target], entry["parameters"][CHOSEN])
 
 
 def test_certificate_and_audit_have_the_class_weights(home):
     """`region` has a declared prevalence, which nobody but who asks for `balance` uses."""
-    asked = Asked("d", "lazybb", "0.2", parameters={"balance": "1", "rounds": 3}, model="w", target="region")
+    asked = JobRequest("d", "lazybb", "0.2", parameters={"balance": "1", "rounds": 3}, model="w", target="region")
     planned = plans.plan(home, replace(asked, parameters={"rounds": 3}))
     assert [release.purpose for release, _ in planned.recipe.plan.runs][-1] == "select a 1-rule by weighted agreement"
     told = job.train(home, asked, by="test", key="weighed")
@@ -213,7 +212,7 @@ def test_the_audit_prices_it_anew(home):
 
 
 def test_the_learner_by_its_name_costs_the_same_and_is_another_request(home):
-    asked = [plans.plan(home, Asked("d", name, "0.2", target="income")) for name in ("auto", "lazybb")]
+    asked = [plans.plan(home, JobRequest("d", name, "0.2", target="income")) for name in ("auto", "lazybb")]
     assert asked[0].recipe.plan == asked[1].recipe.plan
     assert asked[0].request.digest != asked[1].request.digest
     assert "chosen_by_auto" in asked[0].to_json()
@@ -221,25 +220,25 @@ def test_the_learner_by_its_name_costs_the_same_and_is_another_request(home):
 
 
 def test_a_parameter_goes_to_the_chosen_learner_or_is_refused(home):
-    found = plans.plan(home, Asked("d", "auto", "0.2", target="income", parameters={"rounds": 3}))
+    found = plans.plan(home, JobRequest("d", "auto", "0.2", target="income", parameters={"rounds": 3}))
     assert found.request.parameters["rounds"] == 3
     with pytest.raises(InputError, match=r"\['depth'\]: lazybb takes"):
-        plans.plan(home, Asked("d", "auto", "0.2", target="income", parameters={"depth": 3}))
+        plans.plan(home, JobRequest("d", "auto", "0.2", target="income", parameters={"depth": 3}))
 
 
 def test_what_would_fit_fits(home):
     """Asked for less, the rule may choose another learner."""
     with pytest.raises(BudgetRefused) as caught:
-        plans.plan(home, Asked("d", "auto", "50", target="income"))  # a strength of 30,000
+        plans.plan(home, JobRequest("d", "auto", "50", target="income"))  # a strength of 30,000
     fits = caught.value.details["would_fit"]["epsilon"]
-    found = plans.plan(home, Asked("d", "auto", fits, target="income"))
+    found = plans.plan(home, JobRequest("d", "auto", fits, target="income"))
     assert found.recipe.claim.epsilon <= Decimal(fits)
     assert found.request.learner == "lazybb"
 
 
 @pytest.mark.slow
 def test_tuning_tries_settings_of_the_chosen_learner(home):
-    asked = Asked("d", "auto", "0.3", target="region", tuning=Tuning({"rounds": [3, 5]}, 2))
+    asked = JobRequest("d", "auto", "0.3", target="region", tuning=TuningRequest({"rounds": [3, 5]}, 2))
     found = job.train(home, asked, by="test")
     assert (found["learner"], found["state"]) == ("lazybb", "issued")
     assert found["chosen_by_auto"].startswith("3 classes")

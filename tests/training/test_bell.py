@@ -100,7 +100,7 @@ def test_worker_takes_only_the_jobs_it_was_started_for(home):
 def test_worker_trains_as_soon_as_it_is_told(tmp_path, monkeypatch):
     """Two workers of one PostgreSQL, each for another dataset: the job is done by the one for it, without the clock."""
     from training.jobs import job
-    from training.planning.plans import Asked
+    from training.requests import JobRequest
 
     monkeypatch.setattr(job_notifications, "HEARD_SECONDS", NEVER)
     path = ledgers.copy_on_postgresql(ledgers.prepared_on_postgresql(), tmp_path / "home")
@@ -111,7 +111,7 @@ def test_worker_trains_as_soon_as_it_is_told(tmp_path, monkeypatch):
     workers = [threading.Thread(target=queue.work, args=(homes[at], stop, [name])) for at, name in named]
     for worker in workers:
         worker.start()
-    job.submit(homes[2], Asked("adult", "lazybb", "0.25", parameters={"rounds": 4}), by="test")
+    job.submit(homes[2], JobRequest("adult", "lazybb", "0.25", parameters={"rounds": 4}), by="test")
     until(lambda: took, "the worker is woken")
     stop.set()
     for worker in workers:

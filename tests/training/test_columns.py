@@ -29,14 +29,13 @@ from training.jobs import job
 from training.learners import LEARNERS
 from training.learners.boosting.lazybb import LazyBB
 from training.learners.docs import learners_to_json
-from training.measuring.worth.evaluate import AskedWorth, check_fits
+from training.measuring.worth.evaluate import check_fits
 from training.planning import plans, price_engine
-from training.planning.plans import Asked
+from training.requests import EvaluationRequest, JobRequest, TuningRequest
 from training.rows.cluster.driver import manifest
 from training.rows.schema.schema import parse_schema, schema_of
 from training.rows.tables.partition_source import Source
 from training.session.session import Public
-from training.tuning.tune import Tuning
 
 ROWS, TOTAL = 1000, Budget.of("20", "1e-5")
 SCHEMA = """\
@@ -76,7 +75,7 @@ def home(tmp_path_factory):
 @pytest.fixture(scope="module")
 def both(home):
     """d@1 reads everything, d@2 all but the answer."""
-    return [job.train(home, Asked("d", "auto", "4", parameters=p), by="test", key=str(p)) for p in ({}, OTHERS)]
+    return [job.train(home, JobRequest("d", "auto", "4", parameters=p), by="test", key=str(p)) for p in ({}, OTHERS)]
 
 
 CHOICES = {
@@ -101,7 +100,7 @@ WRONG = {
     "a table": ({"without": '{"age": 1}'}, "is no feature"),
     "cut off": ({"without": '["age"'}, "must be names"),
     "deep": ({"without": "[" * 10_000}, "must be names"),
-    "huge": ({"without": "x" * (MOST_NAMED + 1)}, f"more than {MOST_NAMED} characters"),
+    "huge": ({"without": "x" * (MOST_NAMED + 1)}, f"at most {MOST_NAMED} characters"),
 }
 
 
@@ -127,7 +126,7 @@ def test_what_is_no_choice_is_refused_and_costs_nothing(home, given, says):
     before = home.ledger.log.size()
     for learner in ("auto", "lazybb"):
         with pytest.raises(InputError, match=says):
-            job.submit(home, Asked("d", learner, "0.5", parameters=given), by="test")
+            job.submit(home, JobRequest("d", learner, "0.5", parameters=given), by="test")
     assert home.ledger.log.size() == before
 
 
@@ -136,7 +135,7 @@ def test_every_learner_takes_the_choice_as_one_of_what_it_takes(home, learner):
     (about,) = [each for each in learners_to_json() if each["name"] == learner]
     kinds = {each["name"]: each["kind"] for each in about["parameters"]}
     assert kinds["features"] == kinds["without"] == "text"
-    planned = plans.plan(home, Asked("d", learner, "0.5", parameters={"features": "age,colour"}))
+    planned = plans.plan(home, JobRequest("d", learner, "0.5", parameters={"features": "age,colour"}))
     assert planned.request.parameters["features"] == "age,colour"
 
 
@@ -150,14 +149,17 @@ def test_kinds_are_those_of_the_defaults():
 
 
 def test_a_request_that_names_nothing_is_the_one_of_before(home):
-    known = plans.plan(home, Asked("d", "lazybb", "0.5")).request
-    assert known == plans.plan(home, Asked("d", "lazybb", "0.5", parameters={"features": "all", "without": ""})).request
+    known = plans.plan(home, JobRequest("d", "lazybb", "0.5")).request
+    assert (
+        known
+        == plans.plan(home, JobRequest("d", "lazybb", "0.5", parameters={"features": "all", "without": ""})).request
+    )
     assert not {"features", "without"} & known.parameters.keys()
 
 
 def opened(home, **parameters):
     dataset = home.ledger.dataset("d")
-    request = plans.plan(home, Asked("d", "lazybb", "0.5", parameters=parameters)).request
+    request = plans.plan(home, JobRequest("d", "lazybb", "0.5", parameters=parameters)).request
     return open_rows(home, Started(1, dataset, request, Decimal(1), None), schema_of(home, dataset))
 
 
@@ -185,7 +187,7 @@ def test_a_table_whose_names_are_longer_together_than_a_job_may_name_is_learnt_f
     text = "target: {name: ill, classes: [well, sick]}\nrecords: 50\nfeatures:\n" + lines
     (tmp_path / "schema.yaml").write_text(text)
     register(found, "w", tmp_path / "rows.parquet", tmp_path / "schema.yaml", TOTAL, Relation.ADD_REMOVE, "record")
-    asked = Asked("w", "lazybb", "1", parameters={"rounds": 2, **given})
+    asked = JobRequest("w", "lazybb", "1", parameters={"rounds": 2, **given})
     assert job.train(found, asked, by="test")["state"] == "issued"
     read = [each.name for each in load_verified(found.models / "w" / "1", found.trust).ensemble.features]
     assert read == names[len(given) :]
@@ -215,7 +217,7 @@ def test_a_model_reads_what_it_learnt_from_and_its_certificate_says_so(home, bot
 
 @pytest.mark.parametrize("against", [None, "d@1"])
 def test_models_of_other_columns_are_measured_and_compared_on_the_same_rows(home, both, against):
-    said = job.measure(home, AskedWorth("d@2", "d", "4", against=against), by="test")["worth"]
+    said = job.measure(home, EvaluationRequest("d@2", "d", "4", against=against), by="test")["worth"]
     figures = {each["metric"]: each["value"] for each in said["metrics"]}
     if against is None:
         assert 0.6 < float(figures["accuracy"]) < 0.9
@@ -237,22 +239,27 @@ def test_a_model_of_a_column_that_the_rows_have_otherwise_is_not_measured(home, 
 
 
 def test_a_refusal_says_what_would_fit_of_the_same_columns(home):
-    asked = Asked("d", "lazybb-tree", "20.01", parameters={"features": "age"})
+    asked = JobRequest("d", "lazybb-tree", "20.01", parameters={"features": "age"})
     with pytest.raises(BudgetRefused) as refused:
         plans.plan(home, asked)
     fits = refused.value.details["would_fit"]["epsilon"]
-    assert plans.plan(home, Asked("d", "lazybb-tree", fits, parameters={"features": "age"})).request.budget.epsilon > 0
+    assert (
+        plans.plan(home, JobRequest("d", "lazybb-tree", fits, parameters={"features": "age"})).request.budget.epsilon
+        > 0
+    )
 
 
 def test_all_runs_of_a_tuned_job_read_the_same(home):
-    grid = Tuning({"rounds": [5, 10]})
-    planned = plans.plan(home, Asked("d", "lazybb", "1", parameters={"without": "answer"}, tuning=grid))
+    grid = TuningRequest({"rounds": [5, 10]})
+    planned = plans.plan(home, JobRequest("d", "lazybb", "1", parameters={"without": "answer"}, tuning=grid))
     assert planned.request.parameters["without"] == "answer"
-    job.train(home, Asked("d", "lazybb", "1", parameters={"without": "answer"}, tuning=grid, model="tuned"), by="test")
+    job.train(
+        home, JobRequest("d", "lazybb", "1", parameters={"without": "answer"}, tuning=grid, model="tuned"), by="test"
+    )
     found = load_verified(home.models / "tuned" / "1", home.trust).ensemble
     assert [feature.name for feature in found.features] == ["age", "colour", "a, b"]
     with pytest.raises(InputError, match="all runs of a job read the same columns"):
-        plans.plan(home, Asked("d", "lazybb", "1", tuning=Tuning({"features": ["age", "colour"]})))
+        plans.plan(home, JobRequest("d", "lazybb", "1", tuning=TuningRequest({"features": ["age", "colour"]})))
 
 
 def test_names_and_plan_share_the_room_of_an_entry(monkeypatch):
@@ -288,16 +295,14 @@ def test_rest_takes_lists_and_long_texts_and_refuses_what_is_neither(home):
     operator = access_of(home.ledger, "cli:test", operator=True)
 
     def asked(**parameters):
-        return planned(
-            home, {"dataset": "d", "learner": "lazybb", "epsilon": "0.5", "parameters": parameters}, operator
-        )
+        return planned(home, JobRequest("d", "lazybb", "0.5", parameters=parameters), operator)
 
     for given in (["a, b", "age", "answer"], '["age",   "a, b",   "answer"]' + 30 * " "):
         assert asked(features=given)["learner"] == "lazybb"
     wrong = {
         "a list must be of texts": [["age"]],
         "must be a text, a list": {"age": 1},
-        f"at most {MOST_NAMED} characters": ["x" * MOST_NAMED, "y"],
+        f"more than {MOST_NAMED} characters": ["x" * 900] * 19,
         "at most 40 digits": "1" * 41,
         "no feature": ["x" * 1000],
     }
@@ -314,9 +319,18 @@ def test_rest_takes_lists_and_long_texts_and_refuses_what_is_neither(home):
 
 
 def test_names_with_commas_in_the_form_are_no_grid():
-    form = Form.of([("dataset", "d"), ("learner", "lazybb"), ("p.without", "answer,colour"), ("p.rounds", "5,10")])
+    typed = [("dataset", "d"), ("learner", "lazybb"), ("p.without", "answer,colour"), ("p.rounds", "5,10")]
+    form = Form.of([*typed, ("several", "on")])
     assert form.body["parameters"] == {"without": "answer,colour"}
     assert form.body["tuning"]["grid"] == {"rounds": ["5", "10"]}
+
+
+def test_a_comma_in_a_number_of_the_form_is_refused_unless_several_are_tried():
+    """1,500 rounds are no two settings to try, and 0,5 is no rate of 0 or 5."""
+    for name, text in (("rounds", "1,500"), ("rate", "0,5")):
+        typed = Form.of([("dataset", "d"), ("learner", "lazybb"), ("epsilon", "1"), (f"p.{name}", text)])
+        with pytest.raises(InputError, match=f"{name}={text}: a comma .*try several values"):
+            _ = typed.body
 
 
 def test_the_commands_of_the_page_run(tmp_path, monkeypatch, capsys):

@@ -29,11 +29,11 @@ from training.finish.lease import this_process
 from training.jobs import job
 from training.planning import plans
 from training.planning.job_views import job_to_json
-from training.planning.plans import Asked
+from training.requests import JobRequest
 
 pytestmark = [pytest.mark.slow, pytest.mark.home("prepared", folder=True)]
 
-ASKED = Asked("adult", "lazybb", "0.05", parameters={"rounds": 8})
+ASKED = JobRequest("adult", "lazybb", "0.05", parameters={"rounds": 8})
 KILLS = int(os.environ.get("ROBUST_KILLS", "24"))  # the long form: 600
 OF_ONE = 40
 
@@ -384,5 +384,5 @@ def test_a_registration_that_was_cut_is_whole_or_can_be_made_again(driver, tmp_p
     else:
         assert opened.ledger.datasets() == []
         register(opened, "second", *again)
-    assert job.train(opened, Asked("second", "lazybb", "0.05"), by="test")["state"] == "issued"
+    assert job.train(opened, JobRequest("second", "lazybb", "0.05"), by="test")["state"] == "issued"
     assert audit_home(opened, ledgers.bundles(opened.path)).problems == ()

@@ -27,13 +27,12 @@ from training.learners import LEARNERS
 from training.learners.boosting.bdpe import SplitRisks
 from training.learners.forest import _logit
 from training.planning import plans
-from training.planning.plans import Asked
 from training.planning.price_engine import offer
+from training.requests import JobRequest, TuningRequest
 from training.rows.partitions import rows as rows_module
 from training.rows.partitions.rows import FEW_ROWS, MOST_ROWS
 from training.rows.schema.schema import parse_schema
 from training.session.session import Public, Rehearsal
-from training.tuning.tune import Tuning
 
 NUMBER = {"type": "numeric", "range": [0, 1], "bins": 8}
 FLAG = {"type": "boolean"}
@@ -64,7 +63,7 @@ def registered(folder, features: dict, records: int = 60, total: Budget | None =
     return home
 
 
-def refused(home: Home, asked: Asked, said: str, error: type[Exception] = InputError) -> None:
+def refused(home: Home, asked: JobRequest, said: str, error: type[Exception] = InputError) -> None:
     """With this message, and the ledger is as it was."""
     before = home.ledger.log.size(), home.ledger.dataset("d").most_used.used
     with pytest.raises(error, match=said):
@@ -91,7 +90,7 @@ def test_what_is_small_enough_not_to_be_tried_has_room():
 def test_a_model_with_more_texts_than_a_graph_has_room_for_is_refused_with_how_many_would_fit(tmp_path, room):
     features = {f"c{i}": TEXT for i in range(312)}
     home = registered(tmp_path, features)
-    asked = Asked("d", "ebm", "1", parameters={"epochs": 1})
+    asked = JobRequest("d", "ebm", "1", parameters={"epochs": 1})
     refused(home, asked, f"656 nodes; at most {room}; its first 240 features would fit")
     fits = {name: features[name] for name in list(features)[:240]}
     (tmp_path / "fits").mkdir()
@@ -215,16 +214,16 @@ def test_rows_registered_before_that_was_refused_are_refused_where_their_number_
     paths = tmp_path / "rows.parquet", tmp_path / "schema.yaml"
     datasets.register(home, "d", *paths, Budget.of("1", "1e-6"), Relation.REPLACE_ONE, "record")
     monkeypatch.setattr(plans, "MOST_ROWS", 59)
-    refused(home, Asked("d", "lazybb", "0.1"), "records=60: at most 59 rows can be learnt from at once")
+    refused(home, JobRequest("d", "lazybb", "0.1"), "records=60: at most 59 rows can be learnt from at once")
 
 
 def test_rows_registered_before_that_was_refused_are_no_rows_where_their_number_is_private(tmp_path, monkeypatch):
     """The refusal is the one of rows that cannot be read: which it is, nobody is told."""
     home = registered(tmp_path, FEW)
     monkeypatch.setattr(rows_module, "row_bound", lambda records: 59)
-    queued, size = job.submit(home, Asked("d", "lazybb", "0.1"), by="test"), home.ledger.log.size()
+    queued, size = job.submit(home, JobRequest("d", "lazybb", "0.1"), by="test"), home.ledger.log.size()
     with pytest.raises(LedgerUnavailable, match="not in this home as they were registered, or cannot be read, or are"):
-        job.train(home, Asked("d", "lazybb", "0.2"), by="test")
+        job.train(home, JobRequest("d", "lazybb", "0.2"), by="test")
     assert queue.work_once(home, set()) is None
     assert home.ledger.job(queued.seq).waiting == "rows"
     assert home.ledger.log.size() == size
@@ -239,12 +238,12 @@ def test_a_declared_count_beyond_all_rows_ends(tmp_path, records):
     home, few = registered(tmp_path, FEW, records, Budget.of("3", "1e-13")), ("lazybb", "lazybb-tree", "bdpe")
     for name in LEARNERS if records == 10**12 else (*few, "ebm"):
         found = {"rounds": 2} if name in few else {}
-        assert job.train(home, Asked("d", name, "0.3", parameters=found), by="test")["state"] == "issued", name
+        assert job.train(home, JobRequest("d", name, "0.3", parameters=found), by="test")["state"] == "issued", name
 
 
 def test_a_plan_that_no_entry_holds_is_refused_with_what_to_do(tmp_path):
     home = registered(tmp_path, FEW, 10**12, Budget.of("3", "1e-14"))
-    many = Asked("d", "bdpe", "1", parameters={"rounds": 100})
+    many = JobRequest("d", "bdpe", "1", parameters={"rounds": 100})
     refused(home, many, "500 releases differ so much that an entry of the ledger does not hold them")
 
 
@@ -283,7 +282,7 @@ def test_no_sensitivity_of_a_split_grows_beyond_the_rows_there_can_be():
 def test_an_epsilon_above_half_of_the_most_is_planned_or_refused_by_the_budget(tmp_path, name, epsilon):
     home = registered(tmp_path, FEW)
     try:
-        found = plans.plan(home, Asked("d", name, epsilon))
+        found = plans.plan(home, JobRequest("d", name, epsilon))
     except BudgetRefused:  # with what would fit
         return
     assert Decimal("0.99") * Decimal(epsilon) < found.recipe.claim.epsilon <= Decimal(epsilon)
@@ -300,8 +299,10 @@ def test_what_rounds_are_not_to_blame_for_is_not_blamed_on_them():
 @pytest.mark.parametrize("name", ["bdpe", "forest", "ebm"])
 def test_gaussian_noise_has_no_price_without_a_delta(tmp_path, name):
     home = registered(tmp_path, FEW)
-    refused(home, Asked("d", name, "1", delta="0"), "delta=0: on a dataset with a delta, .* ask for a delta above 0")
-    assert job.train(home, Asked("d", name, "1"), by="test")["state"] == "issued"
+    refused(
+        home, JobRequest("d", name, "1", delta="0"), "delta=0: on a dataset with a delta, .* ask for a delta above 0"
+    )
+    assert job.train(home, JobRequest("d", name, "1"), by="test")["state"] == "issued"
 
 
 @pytest.mark.parametrize("name", LEARNERS)
@@ -309,7 +310,7 @@ def test_tuning_without_a_delta_is_refused_on_a_dataset_with_one(tmp_path, name)
     home = registered(tmp_path, FEW)
     named = {"forest": {"trees": [3, 5]}, "ebm": {"epochs": [3, 5]}, "auto": {"rate": [0.1, 0.2]}}
     grid = named.get(name, {"rounds": [3, 5]})
-    asked = Asked("d", name, "1", delta="0", tuning=Tuning(grid))
+    asked = JobRequest("d", name, "1", delta="0", tuning=TuningRequest(grid))
     refused(home, asked, "delta=0: on a dataset with a delta, tuning draws a Poisson number of runs")
 
 
@@ -339,5 +340,5 @@ def test_a_claim_of_0_which_no_certificate_states_is_refused(tmp_path):
     """A budget so small that its releases may tell everything within delta: a claim of 0 was charged and not issued."""
     home = registered(tmp_path, FEW, total=Budget.of("50.5", "0.01"))
     for name in LEARNERS:
-        refused(home, Asked("d", name, "0.00001"), "epsilon=0.00001: ")
-        assert job.train(home, Asked("d", name, "1"), by="test")["state"] == "issued"
+        refused(home, JobRequest("d", name, "0.00001"), "epsilon=0.00001: ")
+        assert job.train(home, JobRequest("d", name, "1"), by="test")["state"] == "issued"

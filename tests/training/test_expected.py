@@ -12,7 +12,7 @@ from dpserve_verify.privacy.budget import Budget, Relation
 from models.features.features import BooleanFeature
 from training.learners.expected import expected
 from training.planning import plans
-from training.planning.plans import Asked
+from training.requests import JobRequest
 from training.session.session import Public
 
 FEATURES = (BooleanFeature("x"),)
@@ -52,5 +52,5 @@ def test_what_the_study_does_not_tell_is_not_said(changed):
 def test_a_plan_says_it(tmp_path):
     home = Home.open(ledgers.place(ledgers.copy(ledgers.prepared(), tmp_path / "home")))
     for learner, told in (("lazybb", True), ("forest", False)):
-        found = plans.plan(home, Asked("adult", learner, "0.5")).to_json()["expected"]
+        found = plans.plan(home, JobRequest("adult", learner, "0.5")).to_json()["expected"]
         assert (found is not None) is told

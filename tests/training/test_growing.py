@@ -30,7 +30,8 @@ from training.datasets.growing.append import PersonWords, append
 from training.datasets.growing.delete import delete
 from training.jobs import job
 from training.planning import plans
-from training.planning.plans import Asked, plan
+from training.planning.plans import plan
+from training.requests import JobRequest
 from training.rows.partitions.rows import FEW_ROWS, row_bound
 from training.rows.schema.schema import schema_of
 
@@ -92,7 +93,7 @@ def used(home: Home, blocks: str, part: str | None = None) -> tuple:
     """The rows that a job on these blocks would be given."""
     dataset = home.ledger.dataset("visits", None, part, blocks)
     schema = schema_of(home, dataset)
-    asked = Asked("visits", "lazybb", "0.5", blocks=blocks, parameters={"rounds": 5})
+    asked = JobRequest("visits", "lazybb", "0.5", blocks=blocks, parameters={"rounds": 5})
     request = plan(home, asked).request
     rows = open_rows(
         home, Started(1, dataset, request if part is None else _of(request, part), TOTAL.epsilon, None), schema
@@ -126,11 +127,11 @@ def test_a_window_is_its_blocks_read_as_one(grown):
 @pytest.mark.slow
 def test_jobs_on_windows_end_to_end(grown):
     """Train, evaluate and tell: each block pays, the certificate says which, and the audit agrees."""
-    asked = Asked("visits", "lazybb", "0.5", parameters={"rounds": 5}, blocks="last:3", evaluate="0.25")
+    asked = JobRequest("visits", "lazybb", "0.5", parameters={"rounds": 5}, blocks="last:3", evaluate="0.25")
     body = job.train(grown, asked, by="test")
     assert body["window"] == [2, 4]
     assert body["evaluated"]["worth"]["part"] == "holdout"
-    again = job.train(grown, Asked("visits", "ebm", "1.3", parameters={"epochs": 3}, blocks="1-2"), by="test")
+    again = job.train(grown, JobRequest("visits", "ebm", "1.3", parameters={"epochs": 3}, blocks="1-2"), by="test")
     found = ModelStore(grown.models).resolve(f"visits@{again['version']}")
     form = load_of_home(grown, found, "visits").certificate.form
     blocks = form.dataset.blocks
@@ -141,8 +142,8 @@ def test_jobs_on_windows_end_to_end(grown):
     shares = [round(each.share, 3) for each in grown.ledger.dataset("visits", None, None, "all").families]
     assert shares[2] == shares[3] < shares[0] < shares[1]
     with pytest.raises(BudgetRefused, match="block 2"):
-        job.train(grown, Asked("visits", "ebm", "1.3", parameters={"epochs": 3}, blocks="all"), by="test")
-    assert job.train(grown, Asked("visits", "lazybb", "0.1", blocks="4"), by="test", key="k")["window"] == [4, 4]
+        job.train(grown, JobRequest("visits", "ebm", "1.3", parameters={"epochs": 3}, blocks="all"), by="test")
+    assert job.train(grown, JobRequest("visits", "lazybb", "0.1", blocks="4"), by="test", key="k")["window"] == [4, 4]
     report = audit_home(grown, bundles(grown.path))
     assert report.ok, report.problems
 
@@ -151,7 +152,7 @@ def test_records_of_a_window_are_those_of_its_blocks(grown):
     """The public guesses add up: of all rows, less what is kept aside; a delta must be below one over them."""
     assert grown.ledger.dataset("visits", blocks="1-3").records == 300 + 300 + 250
     with pytest.raises(InputError, match="must be below 1/records = 1/850"):
-        plan(grown, Asked("visits", "lazybb", "0.1", delta="0.0012", blocks="1-3"))
+        plan(grown, JobRequest("visits", "lazybb", "0.1", delta="0.0012", blocks="1-3"))
 
 
 def test_what_is_no_new_block(grown, tmp_path, monkeypatch):
@@ -264,8 +265,8 @@ def test_deleted_rows_are_gone_and_their_account_and_sketch_stay(grown, tmp_path
     assert (folders[2] / "bins.npy").exists()
     assert [family.used for family in grown.ledger.dataset("visits", None, None, (1, 4)).families] == spent
     with pytest.raises(InputError, match="rows up to block 2 were deleted"):
-        plan(grown, Asked("visits", "lazybb", "0.1", blocks="2-3"))
-    assert plan(grown, Asked("visits", "lazybb", "0.1", blocks="all")).request.window == (3, 4)
+        plan(grown, JobRequest("visits", "lazybb", "0.1", blocks="2-3"))
+    assert plan(grown, JobRequest("visits", "lazybb", "0.1", blocks="all")).request.window == (3, 4)
     pq.write_table(weeks(4)[1], tmp_path / "again.parquet")
     with pytest.raises(NameTaken, match="registered already"):
         append(grown, "visits", tmp_path / "again.parquet", "steward", **AGAIN)

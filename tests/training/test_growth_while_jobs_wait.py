@@ -28,7 +28,7 @@ from training.datasets.growing.append import append
 from training.jobs import job, queue
 from training.jobs.schedule import add, described, submit_due
 from training.kinds import job_steps
-from training.planning.plans import Asked
+from training.requests import JobRequest
 
 pytestmark = pytest.mark.slow
 
@@ -100,9 +100,11 @@ def site(tmp_path, monkeypatch) -> Site:
 def test_a_training_that_waits_reads_and_pays_for_block_1_and_its_certificate_says_so(site, learner):
     site.register()
     name, parameters = learner
-    waits = job.submit(site.home, Asked("v", name, "0.9", parameters=parameters), by="ana").seq
+    waits = job.submit(site.home, JobRequest("v", name, "0.9", parameters=parameters), by="ana").seq
     site.append()
-    other = job.submit(site.home, Asked("v", name, "0.9", parameters=parameters, blocks="2", model="o"), by="bob").seq
+    other = job.submit(
+        site.home, JobRequest("v", name, "0.9", parameters=parameters, blocks="2", model="o"), by="bob"
+    ).seq
     assert queue.work_once(site.home, set()) == waits
     assert site.read == [ROWS]
     assert site.used() == ["0.9", "0.9"]
@@ -117,7 +119,7 @@ def test_a_training_that_waits_reads_and_pays_for_block_1_and_its_certificate_sa
 
 def test_a_job_that_waits_is_cancelled_and_every_list_still_reads(site):
     site.register()
-    waits = job.submit(site.home, Asked("v", "forest", "0.5", parameters={"trees": 3}), by="ana").seq
+    waits = job.submit(site.home, JobRequest("v", "forest", "0.5", parameters={"trees": 3}), by="ana").seq
     site.append()
     job.cancel(site.home, waits)
     assert [dataset.registration.name for dataset in site.home.ledger.datasets()] == ["v"]
@@ -127,7 +129,7 @@ def test_a_job_that_waits_is_cancelled_and_every_list_still_reads(site):
 
 def test_an_evaluation_that_was_reserved_with_its_training_waits(site):
     site.register(holdout=Decimal("0.4"))
-    asked = Asked("v", "forest", "0.5", parameters={"trees": 3}, evaluate="0.7")
+    asked = JobRequest("v", "forest", "0.5", parameters={"trees": 3}, evaluate="0.7")
     training = job.submit(site.home, asked, by="ana").seq
     job.run(site.home, training)
     site.append()
@@ -152,13 +154,13 @@ def test_a_job_that_is_resumed_reads_what_it_read_before(site, monkeypatch):
     """Killed after three releases; block 2 comes, and its whole total is taken by another; then it goes on."""
     monkeypatch.setenv("DPSERVE_RESUME", "1")
     site.register()
-    asked = Asked("v", "forest", "0.9", parameters={"trees": 60, "depth": 3})
+    asked = JobRequest("v", "forest", "0.9", parameters={"trees": 60, "depth": 3})
     seq = job.submit(site.home, asked, by="ana").seq
     site.home.ledger.log.database.close()
     killed = subprocess.run([sys.executable, "-c", RESUMED, str(seq)], capture_output=True, env=dict(os.environ))
     assert killed.returncode == -9, killed.stderr
     site.append()
-    job.train(site.home, Asked("v", "forest", "2", parameters={"trees": 3}, blocks="2", model="whole"), by="bob")
+    job.train(site.home, JobRequest("v", "forest", "2", parameters={"trees": 3}, blocks="2", model="whole"), by="bob")
     site.read.clear()
     assert job.recover(site.home)["finished"] == [seq]
     assert site.read == [ROWS]

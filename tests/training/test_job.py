@@ -37,7 +37,7 @@ from training.jobs import job, queue
 from training.learners import LEARNERS
 from training.planning import plans, price_engine
 from training.planning.job_views import dataset_to_json, job_to_json
-from training.planning.plans import Asked
+from training.requests import JobRequest
 from training.rows.schema.schema import schema_of
 from training.rows.tables.data import columns_of
 
@@ -63,8 +63,10 @@ def adult(home, files) -> Home:
     return home
 
 
-def asked(**changes) -> Asked:
-    return Asked(**{"dataset": "adult", "learner": "lazybb", "epsilon": "0.5", "parameters": {"rounds": 10}, **changes})
+def asked(**changes) -> JobRequest:
+    return JobRequest(
+        **{"dataset": "adult", "learner": "lazybb", "epsilon": "0.5", "parameters": {"rounds": 10}, **changes}
+    )
 
 
 def lines(home: Home) -> int:

@@ -26,7 +26,7 @@ from pathlib import Path
 from dpserve_verify.privacy.budget import Budget, Relation
 from accountant.home import Home
 from training.jobs import job
-from training.planning.plans import Asked
+from training.requests import JobRequest
 from training.datasets.datasets import register
 from training.learners.boosting.lazybb import LazyBB  # what is else loaded with the first job and the first rows
 from training.rows.kernels import additive, cells, votes, words
@@ -39,7 +39,7 @@ home, folder = Home.init(), Path(sys.argv[1])
 before = size("VmRSS:")
 budget = Budget.of("1", "1e-9")
 register(home, "big", folder / "rows.parquet", folder / "schema.yaml", budget, Relation.ADD_REMOVE, None)
-job.train(home, Asked("big", "lazybb", "0.5", parameters={"rounds": 8}), by="test")
+job.train(home, JobRequest("big", "lazybb", "0.5", parameters={"rounds": 8}), by="test")
 print(before, size("VmHWM:"))
 """
 

@@ -31,7 +31,8 @@ from training.datasets.growing.append import PersonWords, append
 from training.datasets.growing.delete import delete
 from training.jobs import job, schedule
 from training.planning.job_views import dataset_to_json
-from training.planning.plans import Asked, plan
+from training.planning.plans import plan
+from training.requests import JobRequest
 from training.rows.packed.persons import PEOPLE, Before
 from training.rows.people.people import unit_ids
 from training.rows.schema.schema import schema_of
@@ -98,7 +99,7 @@ def read(home: Home, window: tuple[int, int], part: str | None = None) -> list[i
     """The numbers of the rows that a job on this window is given."""
     dataset = home.ledger.dataset("visits", None, part, "{}-{}".format(*window))
     request = replace(
-        plan(home, Asked("visits", "lazybb", "0.1", parameters={"rounds": 2}, blocks="last:1")).request, part=part
+        plan(home, JobRequest("visits", "lazybb", "0.1", parameters={"rounds": 2}, blocks="last:1")).request, part=part
     )
     rows = open_rows(home, Started(1, dataset, request, Decimal(1), None), schema_of(home, dataset))  # type: ignore[arg-type]
     return np.asarray(rows.bins)[0].tolist()
@@ -164,7 +165,7 @@ def test_every_job_is_charged_to_one_person_as_well(grown, by_growth):
     """From the plan to the certificate and the audit: what blocks admit may be too much for one person. A total that is
     given as the dataset grows is added up at the family's orders.
     """
-    asked = Asked("visits", "lazybb", "1", "0", parameters={"rounds": 4}, blocks="1-2", evaluate="0.5")
+    asked = JobRequest("visits", "lazybb", "1", "0", parameters={"rounds": 4}, blocks="1-2", evaluate="0.5")
     assert plan(grown, asked).to_json()["left"]["jobs"] >= 1
     told = job.train(grown, asked, by="test")
     form = load_of_home(grown, ModelStore(grown.models).resolve(f"visits@{told['version']}"), "visits").certificate.form
@@ -178,9 +179,9 @@ def test_every_job_is_charged_to_one_person_as_well(grown, by_growth):
                               "delta": "0", "parameters": {"rounds": 4}, "blocks": "last:1"}, "cli:test")  # fmt: skip
     assert schedule.lasts(grown, rule) == {"alone": 2, "fed": 4}  # however many blocks come
     for blocks in ("3", "3", "4", "4"):
-        job.train(grown, Asked("visits", "lazybb", "1", "0", parameters={"rounds": 4}, blocks=blocks), by="test")
+        job.train(grown, JobRequest("visits", "lazybb", "1", "0", parameters={"rounds": 4}, blocks=blocks), by="test")
     with pytest.raises(BudgetRefused, match="one person over all its blocks") as refused:
-        plan(grown, Asked("visits", "lazybb", "1", "0", parameters={"rounds": 4}, blocks="2"))
+        plan(grown, JobRequest("visits", "lazybb", "1", "0", parameters={"rounds": 4}, blocks="2"))
     assert refused.value.details["person"] is True
     found = audit_home(grown)
     assert found.ok, found.problems

@@ -25,10 +25,7 @@ from training.datasets.growing.append import append
 from training.jobs import job
 from training.learners import LEARNERS
 from training.learners.parameters import defaults_of
-from training.measuring.profile.profile import AskedProfile
-from training.measuring.worth.evaluate import AskedWorth
-from training.planning.plans import Asked
-from training.tuning.tune import Tuning
+from training.requests import EvaluationRequest, JobRequest, ProfileRequest, TuningRequest
 
 PLANS = int(os.environ.get("PLANNED", "80"))  # with the seed below
 SEED = 35
@@ -59,7 +56,7 @@ def home(tmp_path_factory) -> Home:
     register(made, "pure", folder / "2.parquet", schema, Budget.of("100"), add_remove, "record")
     register(made, "replaced", folder / "3.parquet", schema, most, Relation.REPLACE_ONE, "record")
     for name, blocks in (("people", "all"), ("pure", None)):
-        job.train(made, Asked(name, "lazybb", "0.1", parameters={"rounds": 3}, blocks=blocks), by="test")
+        job.train(made, JobRequest(name, "lazybb", "0.1", parameters={"rounds": 3}, blocks=blocks), by="test")
     return made
 
 
@@ -79,17 +76,19 @@ def submit(home: Home, law: random.Random) -> Job:
     delta = law.choice([None, "0", "0.000000001"])
     if kind == "profile":
         part = law.choice([None, "holdout"]) if dataset == "people" else None
-        return job.submit(home, AskedProfile(dataset, epsilon, delta, part, blocks=blocks), by="test")
+        return job.submit(home, ProfileRequest(dataset, epsilon, delta, part, blocks=blocks), by="test")
     if kind == "evaluation":
         dataset = law.choice(["people", "pure"])
-        asked = AskedWorth(dataset, dataset, epsilon, blocks="all" if dataset == "people" else None, delta=delta or "0")
+        asked = EvaluationRequest(
+            dataset, dataset, epsilon, blocks="all" if dataset == "people" else None, delta=delta or "0"
+        )
         return job.submit(home, asked, by="test")
     learner = law.choice([*LEARNERS])
     own = next((name for name in GRIDS if name in defaults_of(learner)), None)
     tuning = None
     if kind == "tuned" and own is not None:
-        tuning = Tuning({own: GRIDS[own]}, law.choice([None, "1", "3", "20", "64"]))
-    return job.submit(home, Asked(dataset, learner, epsilon, delta, blocks=blocks, tuning=tuning), by="test")
+        tuning = TuningRequest({own: GRIDS[own]}, law.choice([None, "1", "3", "20", "64"]))
+    return job.submit(home, JobRequest(dataset, learner, epsilon, delta, blocks=blocks, tuning=tuning), by="test")
 
 
 @pytest.mark.slow
@@ -110,7 +109,7 @@ def test_whatever_is_planned_is_sound(home):
     assert report.ok, report.problems
 
 
-CHEAP = Asked("people", "lazybb", "0.00135", blocks="2", tuning=Tuning({"rounds": ["5", "10"]}, "20"))
+CHEAP = JobRequest("people", "lazybb", "0.00135", blocks="2", tuning=TuningRequest({"rounds": ["5", "10"]}, "20"))
 
 
 def test_a_cheap_tuned_job_does_not_break_the_ledger(home):

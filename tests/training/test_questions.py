@@ -19,7 +19,6 @@ from accountant.certificates.statement import sign
 from accountant.errors import IdempotencyConflict
 from accountant.home import Home
 from accountant.ledger.families.records import NewPeople
-from dpserve.client import _request
 from dpserve.types import Dataset, Job, Plan
 from dpserve_verify.audit.replay import Replay
 from dpserve_verify.certificates.bundle import FILES
@@ -42,7 +41,8 @@ from training.finish.release import bundle_of
 from training.jobs import job
 from training.planning import plans
 from training.planning.job_views import dataset_to_json
-from training.planning.plans import Asked, public_of
+from training.planning.plans import public_of
+from training.requests import JobRequest
 from training.rows.schema.schema import schema_of
 from training.session.session import Public
 
@@ -81,7 +81,7 @@ def made(tmp_path_factory):
     (folder / "schema.yaml").write_text(SCHEMA)
     register(home, "d", folder / "rows.parquet", folder / "schema.yaml", TOTAL, Relation.ADD_REMOVE, None)
     for target, learner in LEARNERS.items():
-        job.train(home, Asked("d", learner, "1", model=target, target=target), by="test", key=f"key-{target}")
+        job.train(home, JobRequest("d", learner, "1", model=target, target=target), by="test", key=f"key-{target}")
     return home
 
 
@@ -146,7 +146,7 @@ def test_a_job_pays_for_its_own_question_alone(home):
     """The plan of one target is that of a schema which has this target alone: the others cost nothing."""
     dataset = home.ledger.dataset("d")
     for target, learner in LEARNERS.items():
-        asked = Asked("d", learner, "0.1", target=target)
+        asked = JobRequest("d", learner, "0.1", target=target)
         request, made = plans.request_of(home, dataset, asked)
         question = schema_of(home, dataset).question(target)
         public = public_of(dataset, question, request.budget)
@@ -206,13 +206,13 @@ WHICH = "d has 3, and a model predicts one: income, region, hours; which one\\? 
 def test_a_job_says_which_target(home, capsys):
     size = home.ledger.log.size()
     with pytest.raises(InputError, match=WHICH) as caught:
-        job.train(home, Asked("d", "lazybb", "0.1"), by="test")
+        job.train(home, JobRequest("d", "lazybb", "0.1"), by="test")
     assert caught.value.details == {"targets": ["income", "region", "hours"]}
     with pytest.raises(InputError, match="'age' is none of dataset d: income, region, hours"):
-        job.train(home, Asked("d", "lazybb", "0.1", target="age"), by="test")
+        job.train(home, JobRequest("d", "lazybb", "0.1", target="age"), by="test")
     for body in ({}, {"target": "age"}):
         with pytest.raises(InputError, match="income, region, hours"):
-            planned(home, {"dataset": "d", "learner": "lazybb", "epsilon": "0.1", **body}, _operator(home))
+            planned(home, JobRequest("d", "lazybb", "0.1", **body), _operator(home))
     for command in ("plan", "train"):
         assert run([command, "d", "--learner", "lazybb", "--epsilon", "0.1"]) == 2
         assert "--target NAME" in capsys.readouterr().err
@@ -226,17 +226,16 @@ def test_a_job_says_which_target(home, capsys):
 
 
 def test_a_key_stands_for_a_job_on_one_target(home):
-    asked = Asked("d", "lazybb", "1", model="income", target="income")
+    asked = JobRequest("d", "lazybb", "1", model="income", target="income")
     assert job.submit(home, asked, by="test", key="key-income").model == "income"
     with pytest.raises(IdempotencyConflict):
         job.submit(home, replace(asked, target="region"), by="test", key="key-income")
 
 
 def test_the_doors_take_and_name_the_target(home):
-    body = _request("d", "lazybb", "0.1", target="region")
-    assert body["target"] == "region"
-    assert Plan.of(planned(home, body, _operator(home))).target == "region"
-    assert Job.of(submitted(home, body, _operator(home))).target == "region"
+    asked = JobRequest("d", "lazybb", "0.1", target="region")
+    assert Plan.of(planned(home, asked, _operator(home))).target == "region"
+    assert Job.of(submitted(home, asked, _operator(home))).target == "region"
     shown = dataset_to_json(home, home.ledger.dataset("d"))
     assert Dataset.of(shown).targets == ["income", "region", "hours"]
     assert "targets" in DATASETS["properties"]["datasets"]["items"]["properties"]
@@ -285,9 +284,11 @@ def test_with_one_target_naming_it_is_no_other_request(home, tmp_path):
         home, "one", tmp_path / "one.parquet", tmp_path / "one.yaml", TOTAL, Relation.ADD_REMOVE, None, new_people=few
     )
     dataset = home.ledger.dataset("one")
-    silent, named = (plans.request_of(home, dataset, Asked("one", "lazybb", "1", target=y))[0] for y in (None, "y"))
+    silent, named = (
+        plans.request_of(home, dataset, JobRequest("one", "lazybb", "1", target=y))[0] for y in (None, "y")
+    )
     assert silent == named
     assert "target" not in silent.to_json()
     with pytest.raises(InputError, match="'x' is none of dataset one: y"):
-        plans.plan(home, Asked("one", "lazybb", "1", target="x"))
+        plans.plan(home, JobRequest("one", "lazybb", "1", target="x"))
     assert "targets" not in dataset_to_json(home, dataset, detail=False)

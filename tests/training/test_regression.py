@@ -28,12 +28,12 @@ from training.jobs import job
 from training.learners import LEARNERS
 from training.planning import plans
 from training.planning.job_views import dataset_to_json
-from training.planning.plans import Asked, public_of
+from training.planning.plans import public_of
+from training.requests import JobRequest, TuningRequest
 from training.rows.partitions.partition import TARGET_GRID
 from training.rows.partitions.rows import Rows
 from training.rows.schema.schema import Schema, parse_schema, schema_of
 from training.rows.tables.data import columns_of, encode_targets, rows_of
-from training.tuning.tune import Tuning
 
 SECRET = 31.4159265
 ROWS = 2000
@@ -240,7 +240,7 @@ def test_learners_of_classes_refuse_a_number_and_are_not_counted_among_the_jobs_
     home = registered(tmp_path)
     lines = home.ledger.log.size()
     most = next(key for key in ("rounds", "trees") if key in LEARNERS[name]().get_params())
-    for asked in (Asked("d", name, "1"), Asked("d", name, "1", tuning=Tuning({most: [5, 10]}))):
+    for asked in (JobRequest("d", name, "1"), JobRequest("d", name, "1", tuning=TuningRequest({most: [5, 10]}))):
         with pytest.raises(InputError, match="classes"):
             job.train(home, asked, by="test")
     assert home.ledger.log.size() == lines
@@ -272,7 +272,7 @@ def test_tuning_scores_classes_and_refuses_a_number(tmp_path, monkeypatch):
     monkeypatch.setitem(LEARNERS, "choosy", Choosy)
     home = registered(tmp_path)
     with pytest.raises(InputError, match="tune: .* is a number"):
-        plans.plan(home, Asked("d", "choosy", "1", tuning=Tuning({"floor": [5, 10]})))
+        plans.plan(home, JobRequest("d", "choosy", "1", tuning=TuningRequest({"floor": [5, 10]})))
 
 
 @pytest.mark.slow
@@ -281,7 +281,7 @@ def test_tuning_scores_classes_and_refuses_a_number(tmp_path, monkeypatch):
 def test_a_number_from_rows_to_a_verified_model_that_answers(tmp_path, monkeypatch, caplog, capfd, name, relation):
     monkeypatch.setitem(LEARNERS, "mean-by-bin", MeanByBin)
     home = registered(tmp_path, relation)
-    asked = Asked("d", name, "2")
+    asked = JobRequest("d", name, "2")
     planned = plans.plan(home, asked)
     with caplog.at_level(logging.DEBUG):
         answer = job.train(home, asked, by="test")

@@ -26,11 +26,8 @@ from training.jobs import draw_journal, job
 from training.jobs.draw_journal import Answers
 from training.kinds import training_steps
 from training.kinds.stated_steps import StatedSteps
-from training.measuring.profile.profile import AskedProfile
-from training.measuring.worth.evaluate import AskedWorth
 from training.planning import plans
-from training.planning.plans import Asked
-from training.tuning.tune import Tuning
+from training.requests import EvaluationRequest, JobRequest, ProfileRequest, TuningRequest
 
 pytestmark = pytest.mark.slow
 NOTHING = {"burned": [], "released": [], "finished": [], "stuck": []}
@@ -211,7 +208,7 @@ def test_what_is_asked_of_rows_does_not_depend_on_who_asked_before(tmp_path, mon
 
     def run(name: str) -> bytes:
         opened = Home.open(place(copy(prepared(), tmp_path / name)))
-        asked = Asked("adult", learner, "0.5", parameters=parameters)
+        asked = JobRequest("adult", learner, "0.5", parameters=parameters)
         job.train(opened, asked, by="test")
         opened.ledger.log.database.close()
         return model_of(opened.path)
@@ -239,7 +236,10 @@ def test_evaluations_and_profiles_go_on_too(home, monkeypatch):
     """Ended by an error that no job catches, as an interrupt is: the process lives, and does not run it any more."""
     opened = Home.open(place(home))
     job.train(opened, ASKED, by="test")
-    for asked in (AskedWorth("adult", "adult", "0.1", "training"), AskedProfile("adult", "0.1", columns=("age",))):
+    for asked in (
+        EvaluationRequest("adult", "adult", "0.1", "training"),
+        ProfileRequest("adult", "0.1", columns=("age",)),
+    ):
         with monkeypatch.context() as patch:
             patch.setattr(StatedSteps, "keep", interrupted)
             with pytest.raises(KeyboardInterrupt):
@@ -421,7 +421,7 @@ def test_nothing_is_kept_of_tuned_jobs_of_failed_ones_and_where_it_is_off(home, 
 
     monkeypatch.setattr(training_steps, "keep", look)
     job.train(opened, ASKED, by="test")
-    tuned = Asked("adult", "lazybb", "0.2", tuning=Tuning({"rounds": [2, 4]}, None))
+    tuned = JobRequest("adult", "lazybb", "0.2", tuning=TuningRequest({"rounds": [2, 4]}, None))
     job.train(opened, tuned, by="test")
     monkeypatch.setenv("DPSERVE_RESUME", "0")
     job.train(opened, ASKED, by="test")

@@ -31,8 +31,8 @@ from training.datasets.datasets import register
 from training.datasets.growing.append import PersonWords, append
 from training.jobs import job
 from training.measuring.worth.evaluate import open_model
-from training.planning.plans import Asked, Planned, plan
-from training.tuning.tune import Tuning
+from training.planning.plans import Planned, plan
+from training.requests import JobRequest, TuningRequest
 
 SCHEMA = """
 records: 40000
@@ -87,7 +87,7 @@ REFUSALS = (
 )
 
 
-def planned_or_refused(home: Home, asked: Asked) -> Planned | None:
+def planned_or_refused(home: Home, asked: JobRequest) -> Planned | None:
     """The plan; None where the learner takes no such target, or not so much: nothing is planned or signed."""
     try:
         return plan(home, asked)
@@ -101,7 +101,7 @@ def planned_or_refused(home: Home, asked: Asked) -> Planned | None:
 @pytest.mark.parametrize("price", PRICES)
 @pytest.mark.parametrize(("learner", "parameters"), ASKED, ids=lambda each: str(each))
 def test_each_learners_plan_is_put_in_words_that_it_does_not_contradict(home, learner, parameters, price, target):
-    asked = Asked(price, learner, "1", parameters=parameters, target=target)
+    asked = JobRequest(price, learner, "1", parameters=parameters, target=target)
     made = planned_or_refused(home, asked)
     if made is None:
         return
@@ -128,7 +128,9 @@ def test_the_closed_list_is_what_learners_ask(home):
     """Each way of asking was met above at least once: the list holds no more than is asked."""
     asked = {kind_of(purpose) for purpose in ("count rows per fine cell", "select a 1-rule by weighted agreement")}
     assert len(asked) == 2
-    tuned = plan(home, Asked("above", "lazybb", "1", target="two", tuning=Tuning({"rounds": [5, 10]}, "5"))).recipe.plan
+    tuned = plan(
+        home, JobRequest("above", "lazybb", "1", target="two", tuning=TuningRequest({"rounds": [5, 10]}, "5"))
+    ).recipe.plan
     body, _ = read_statement(Office().statement(b"m", tuned, None, "0.000001"))
     assert "as each run's setting says" in body["predicate"]["preprocessing"]
     assert body["predicate"]["accounting"]["coversTuning"] is True
@@ -136,10 +138,10 @@ def test_the_closed_list_is_what_learners_ask(home):
 
 def test_found_cut_points_are_signed_as_found(home):
     """The break of today: constants over cut points that rows chose."""
-    job.train(home, Asked("above", "lazybb", "2", target="two", model="found", parameters={"rounds": 5}), by="me")
+    job.train(home, JobRequest("above", "lazybb", "2", target="two", model="found", parameters={"rounds": 5}), by="me")
     job.train(
         home,
-        Asked("above", "lazybb", "2", target="two", model="public", parameters={"rounds": 5, "cuts": "declared"}),
+        JobRequest("above", "lazybb", "2", target="two", model="public", parameters={"rounds": 5, "cuts": "declared"}),
         by="me",
     )
     for name, found in (("found", True), ("public", False)):
@@ -168,7 +170,7 @@ def test_a_model_of_before_a_growth_says_so_when_it_is_shown(tmp_path, kind):
     first = rows(tmp_path, 1)
     total = Budget.of("1", "0")
     register(home, "d", first, tmp_path / "d.yaml", total, Relation.ADD_REMOVE, unit, person=person)
-    job.train(home, Asked("d", "forest", "0.5", target="two", parameters={"trees": 3}), by="me")
+    job.train(home, JobRequest("d", "forest", "0.5", target="two", parameters={"trees": 3}), by="me")
     before = open_model(home, "d@1")
     assert growth_since(home.ledger, before.certificate) == ()
     text = " ".join(to_text(plain(before.certificate)).split())
@@ -210,7 +212,7 @@ def test_a_job_of_before_a_growth_that_is_issued_after_it(tmp_path, monkeypatch,
     home = Home.init(ledgers.place(tmp_path / "home"))
     (tmp_path / "d.yaml").write_text(SCHEMA)
     register(home, "d", rows(tmp_path, 1), tmp_path / "d.yaml", Budget.of("3", "0"), Relation.ADD_REMOVE, "pid")
-    waiting = job.submit(home, Asked("d", "forest", "0.5", target="two", parameters={"trees": 3}), by="me").seq
+    waiting = job.submit(home, JobRequest("d", "forest", "0.5", target="two", parameters={"trees": 3}), by="me").seq
     came, lies = case == "a total came", case.endswith("will")
     append(home, "d", rows(tmp_path, 2), "steward", person=PersonWords() if came else EACH_BLOCK)
     if lies:
@@ -234,7 +236,7 @@ def test_a_page_states_the_largest_total_for_one_person(tmp_path):
     append(home, "d", rows(tmp_path, 2), "steward")
     for epsilon in ("5", "2"):
         change_person_total(home.ledger.log, "d", Decimal(epsilon), Why("steward", "a trial"))
-    asked = Asked("d", "forest", "0.5", target="two", parameters={"trees": 3}, blocks="2")
+    asked = JobRequest("d", "forest", "0.5", target="two", parameters={"trees": 3}, blocks="2")
     job.train(home, asked, by="me")
     stated = open_model(home, "d@1").certificate
     person = stated.form.dataset.person

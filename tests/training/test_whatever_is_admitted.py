@@ -29,10 +29,9 @@ from training.datasets.datasets import register
 from training.jobs import job
 from training.learners import LEARNERS
 from training.learners.parameters import defaults_of
-from training.planning.plans import Asked
+from training.requests import JobRequest, TuningRequest
 from training.rows.schema.schema import parse_schema
 from training.rows.tables.data import columns_of
-from training.tuning.tune import Tuning
 
 EXAMPLES = int(os.environ.get("ADMITTED_EXAMPLES", "25"))
 MOST = 4_000_000  # options by classes: of five times as many a fit takes minutes, and its choices are tested themselves
@@ -153,7 +152,7 @@ def cases(draw) -> dict[str, Any]:
                 "epsilon": draw(budget),
                 "delta": draw(st.none() | st.none() | fits | delta),
                 "parameters": given_,
-                "tuning": None if grid is None else Tuning(grid, draw(st.sampled_from([None, 1, 2]))),
+                "tuning": None if grid is None else TuningRequest(grid, draw(st.sampled_from([None, 1, 2]))),
             }
         )
     return {
@@ -200,7 +199,7 @@ def check(case: dict[str, Any]) -> list[str]:
         for number, asked in enumerate(case["jobs"]) if table is not None else ():
             before = home.ledger.log.size(), home.ledger.dataset("d").most_used.used
             try:
-                answer = job.train(home, Asked("d", **asked, model=f"m{number}"), by="test")
+                answer = job.train(home, JobRequest("d", **asked, model=f"m{number}"), by="test")
             except (InputError, BudgetRefused) as error:  # JobFailed is neither
                 found.append(error.code)
                 unchanged(home, before)

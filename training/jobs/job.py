@@ -29,7 +29,8 @@ from training.jobs.draw_journal import Answers, CannotResume
 from training.kinds.job_steps import JobSteps
 from training.kinds.registry import steps_for, steps_of
 from training.planning.job_views import following, job_to_json
-from training.planning.plans import Asked, public_of
+from training.planning.plans import public_of
+from training.requests import JobRequest
 from training.rows.schema.schema import schema_of
 from training.session.session import Session
 
@@ -145,7 +146,7 @@ def _lost(steps: JobSteps) -> JobFailed:
 
 def train(
     home: Home,
-    asked: Asked,
+    asked: JobRequest,
     *,
     by: str,
     key: str | None = None,

@@ -26,7 +26,8 @@ from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import check_name
 from dpserve_verify.system.files import PRIVATE, locked, replace_file
 from training.jobs import job
-from training.planning.plans import Asked, Planned, plan
+from training.planning.plans import Planned, plan
+from training.requests import JobRequest
 
 FILE, LOCK = "schedules.json", "schedules.lock"
 MOST_OF_ONE = 20  # rules of one principal
@@ -59,9 +60,9 @@ class Schedule:
         return f"schedule {self.identity} period {period}"
 
     @property
-    def job(self) -> Asked:
-        """What it asks for."""
-        return Asked(**self.asked)
+    def job(self) -> JobRequest:
+        """Return what it asks for."""
+        return JobRequest.of(self.asked)
 
 
 def described(
@@ -73,8 +74,8 @@ def described(
     since: int | None = None,
     clock: Clock = time.time,
 ) -> Schedule:
-    """A rule whose job would be admitted now; `add` enters it. `asked`: as `Asked` has it. InputError where there is
-    no such period, Forbidden where `by` may not train on the dataset; else as `plan`.
+    """A rule whose job would be admitted now; `add` enters it. `asked`: as `JobRequest` has it. InputError where
+    there is no such period, Forbidden where `by` may not train on the dataset; else as `plan`.
     """
     if every not in PERIODS:
         raise InputError(f"every={every[:40]!r}: must be one of {', '.join(PERIODS)}")

@@ -15,7 +15,6 @@ from training.kinds.job_steps import Learn
 from training.kinds.stated_steps import StatedSteps
 from training.measuring.worth import evaluate
 from training.measuring.worth.evaluate import (
-    AskedWorth,
     PlannedWorth,
     evaluator_of,
     learnt_from,
@@ -23,6 +22,7 @@ from training.measuring.worth.evaluate import (
     part_of,
     seen_by_bins,
 )
+from training.requests import EvaluationRequest
 from training.rows.schema.refined_schema import with_profiles
 from training.rows.schema.schema import Schema, schema_of
 
@@ -30,11 +30,11 @@ from training.rows.schema.schema import Schema, schema_of
 class EvaluationSteps(StatedSteps):
     """Count records by true answer and what the model says, and state what that comes to."""
 
-    asks = AskedWorth
+    asks = EvaluationRequest
     kind, folder = WORTH, "evaluations"
 
     @classmethod
-    def plan(cls, home: Home, asked: AskedWorth, by: str | None = None) -> PlannedWorth:
+    def plan(cls, home: Home, asked: EvaluationRequest, by: str | None = None) -> PlannedWorth:
         """Rehearse and price. BudgetRefused where it would not be admitted now. Spends nothing."""
         return evaluate.plan(home, asked, by)
 

@@ -14,10 +14,11 @@ from training.kinds.job_steps import Learn
 from training.kinds.stated_steps import StatedSteps
 from training.measuring.profile import profile
 from training.measuring.profile.counts import GRID
-from training.measuring.profile.profile import AskedProfile, PlannedProfile, pairs_of, profiler_of
+from training.measuring.profile.profile import PlannedProfile, pairs_of, profiler_of
 from training.measuring.profile.release import profile_of, profile_to_json
 from training.measuring.profile.table_rows import open_table
 from training.measuring.worth.evaluate import part_of
+from training.requests import ProfileRequest
 from training.rows.partitions.rows import Rows
 from training.rows.schema.refined_schema import with_profiles
 from training.rows.schema.schema import Schema, schema_of
@@ -26,11 +27,11 @@ from training.rows.schema.schema import Schema, schema_of
 class ProfileSteps(StatedSteps):
     """Count rows by bin, and state what follows of each column."""
 
-    asks = AskedProfile
+    asks = ProfileRequest
     kind, folder = PROFILE, "profiles"
 
     @classmethod
-    def plan(cls, home: Home, asked: AskedProfile, by: str | None = None) -> PlannedProfile:
+    def plan(cls, home: Home, asked: ProfileRequest, by: str | None = None) -> PlannedProfile:
         """Rehearse and price. BudgetRefused where it would not be admitted now. Spends nothing."""
         return profile.plan(home, asked, by)
 

@@ -19,7 +19,8 @@ from training.kinds.job_steps import JobSteps
 from training.learners.job_words import TUNING
 from training.measuring.worth.evaluate import plan_following
 from training.planning.job_views import following
-from training.planning.plans import Asked, plan, request_of
+from training.planning.plans import plan, request_of
+from training.requests import JobRequest
 from training.rows.schema.schema import Schema
 from training.session.session import Session
 from training.tuning.selecting import Outcome
@@ -29,10 +30,10 @@ from training.tuning.tune import fits_of, forget_choice, keep_choice
 class TrainingSteps(JobSteps):
     """Learn, keep the ensemble, export, sign and issue."""
 
-    asks = Asked
+    asks = JobRequest
 
     @classmethod
-    def submit(cls, home: Home, asked: Asked, *, by: str, key: str | None, queued: bool, promotes: bool) -> Job:
+    def submit(cls, home: Home, asked: JobRequest, *, by: str, key: str | None, queued: bool, promotes: bool) -> Job:
         """Reserve also the evaluation of what it makes, where one is asked for."""
         if key is not None:
             request, _ = request_of(home, home.ledger.dataset(asked.dataset, blocks=asked.blocks), asked)
@@ -89,7 +90,7 @@ class TrainingSteps(JobSteps):
         return finish(self.home, self.seq)
 
 
-def _check_following(home: Home, known: Job, asked: Asked) -> None:
+def _check_following(home: Home, known: Job, asked: JobRequest) -> None:
     """IdempotencyConflict where a job that is asked for again came with another evaluation, or with none."""
     then = following(home, known.seq)
     came = None if then is None else Decimal(home.ledger.reservation(then.seq).value["epsilon"])

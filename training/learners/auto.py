@@ -10,7 +10,7 @@ from models.forms.ensemble import Ensemble
 from training.learners import LEARNERS
 from training.learners.base.private_learner import PrivateClassifier, PrivateLearner, PrivateRegressor
 from training.learners.choice import Choice, choose
-from training.learners.job_words import AUTO
+from training.requests import AUTO
 from training.session.learner import Recipe
 from training.session.session import Public, Releaser
 

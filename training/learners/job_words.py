@@ -7,7 +7,6 @@ from typing import Any
 
 from accountant.ledger.families.families import Dataset
 
-AUTO = "auto"  # in the place of a learner: the one that a public rule chooses
 TUNING = "private-tuning"  # no parameter of a learner can be called so
 CHOSEN = "chosen-by-auto"  # why it is this learner, among a job's parameters: none of a learner can be called so
 CLOSES = "this job takes the whole total: nothing is admitted after it, even where the total is raised later"

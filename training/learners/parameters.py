@@ -12,12 +12,11 @@ from typing import Any
 from accountant.errors import UnknownName
 from dpserve_verify.errors import InputError
 from dpserve_verify.formats.canonical import decimal_string
-from dpserve_verify.privacy.budget import exact_decimal
 from training.learners import LEARNERS
+from training.learners.base.checks import OWN, read_parameter
 from training.session.learner import Learner
 
 LATER = {"cuts": "auto", "bins": None, "pairs": "auto", "balance": None, "features": "all", "without": ""}
-OWN = {"schema", "epsilon", "delta", "relation", "account"}
 Stored = str | int | bool | None
 
 
@@ -29,7 +28,7 @@ def learner_of(name: str, parameters: Mapping[str, Any] | None = None) -> Learne
         raise InputError(f"parameters {sorted(unknown)}: {name} takes {sorted(defaults)}")
     kinds = signature(LEARNERS[name]).parameters
     given = {
-        key: _parameter(key, value, defaults[key], "float" in str(kinds[key].annotation))
+        key: read_parameter(key, value, defaults[key], "float" in str(kinds[key].annotation))
         for key, value in (parameters or {}).items()
     }
     return LEARNERS[name](**given)
@@ -54,17 +53,3 @@ def stored(learner: Learner) -> dict[str, Stored]:
         else (json.dumps(value) if isinstance(value, list | tuple) else value)
         for key, value in found.items()
     }
-
-
-def _parameter(key: str, value: Any, default: Any, real: bool) -> Any:
-    """A value from the command line or JSON as the type its default has; `real`: a number that need not be whole."""
-    if value is None or isinstance(default, bool):
-        if value in (None, True, False, "true", "false"):
-            return {"true": True, "false": False}.get(value, value) if isinstance(value, str) else value
-        raise InputError(f"{key}={value!r:.80}: must be true or false")
-    if isinstance(default, str):
-        return json.dumps(value) if isinstance(value, list | tuple) else str(value)
-    number = exact_decimal(key, value) if not isinstance(value, bool) else None
-    if number is None or (not real and number != int(number)):
-        raise InputError(f"{key}={value!r:.80}: must be a {'number' if real else 'whole number'}")
-    return float(number) if real else int(number)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from typing import Any
 
 from accountant.home import Home
@@ -12,7 +11,7 @@ from accountant.ledger import model_names
 from accountant.ledger.families.block_rows import require_window
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.left import left, roomiest
-from accountant.ledger.families.records import Request
+from accountant.ledger.families.records import ENTERED, Request
 from accountant.ledger.families.refusal import refusal
 from dpserve_verify.certificates.releases import kinds_of
 from dpserve_verify.errors import InputError
@@ -24,40 +23,20 @@ from models.store.versions import champion_of
 from training.learners import LEARNERS
 from training.learners.choice import choose
 from training.learners.expected import Expected, expected
-from training.learners.job_words import AUTO, CHOSEN, CLOSES, chosen_to_json, window_to_json
+from training.learners.job_words import CHOSEN, CLOSES, chosen_to_json, window_to_json
 from training.learners.parameters import learner_of, stored
 from training.planning.price_engine import fit_for, floor_for, known_references, offer_for, references_for
+from training.requests import AUTO, JobRequest
+from training.requests.base import request_fields
 from training.rows.partitions.rows import MOST_ROWS, most_rows_of
 from training.rows.schema.schema import Schema, schema_of, which_target
 from training.session.learner import Learner, Recipe
 from training.session.session import Public
-from training.tuning.tune import Tuned, Tuning, tuned_of
+from training.tuning.tune import Tuned, tuned_of
 
 FAR = 2  # times what one more job may ask: refused, as a rule, by what it costs at least, which takes less to work out
+CARRIED = {field.name for field in request_fields(JobRequest)} - {"target"}  # to the entry, as they were asked for
 SAY_TARGET = "which one? Say it with --target NAME (over REST: `target`)"
-
-
-@dataclass(frozen=True)
-class Asked:
-    """A job in the words of the one who asks. `learner` "auto": the one that a public rule chooses; `delta` None: the
-    dataset's; `model` None: the dataset's name; with `tuning`, the best of runs with settings of its grid, `parameters`
-    being what all of them share. `target`: what to predict, which must be said where the dataset has several targets.
-    `promote`: make its model champion at once.
-    `evaluate`: the epsilon at which the model is evaluated afterwards, on what the dataset keeps aside. `blocks`: of a
-    dataset that grows, which, in words.
-    """
-
-    dataset: str
-    learner: str
-    epsilon: str | float | Decimal
-    delta: str | float | Decimal | None = None
-    parameters: Mapping[str, Any] | None = None
-    model: str | None = None
-    tuning: Tuning | None = None
-    target: str | None = None
-    promote: bool = False
-    evaluate: str | float | Decimal | None = None
-    blocks: str | None = None
 
 
 @dataclass(frozen=True)
@@ -101,7 +80,7 @@ class Planned:
         }
 
 
-def plan(home: Home, asked: Asked, by: str | None = None, promotes: bool = True) -> Planned:
+def plan(home: Home, asked: JobRequest, by: str | None = None, promotes: bool = True) -> Planned:
     """Rehearse and price. BudgetRefused where it would not be admitted now, with what would fit. Spends nothing.
 
     `by`: the analyst, whose quota counts as well, and the model's name must be theirs; `promotes`: or they may promote
@@ -137,7 +116,7 @@ def _admit(dataset: Dataset, request: Request, public: Public, recipe: Recipe) -
     return costs, whole
 
 
-def request_of(home: Home, dataset: Dataset, asked: Asked) -> tuple[Request, Learner | Tuned]:
+def request_of(home: Home, dataset: Dataset, asked: JobRequest) -> tuple[Request, Learner | Tuned]:
     """The job as the ledger enters it, and the learner that it asks for; InputError says what is wrong."""
     budget = Budget.of(str(asked.epsilon), str(dataset.delta if asked.delta is None else asked.delta))
     if dataset.registration.unit.remote:
@@ -165,9 +144,8 @@ def request_of(home: Home, dataset: Dataset, asked: Asked) -> tuple[Request, Lea
         {**kept, **why},
         model,
         target,
-        promote=asked.promote,
-        blocks=asked.blocks,
         window=dataset.window,
+        **{name: getattr(asked, name) for name in ENTERED if name in CARRIED},
     ), found
 
 

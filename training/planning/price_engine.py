@@ -25,8 +25,9 @@ from training.calibration.calibrate import STILL_WANTED
 from training.calibration.plan_warnings import warnings_of
 from training.calibration.would_fit import would_fit, would_fit_by_unit
 from training.learners import LEARNERS
-from training.learners.job_words import AUTO, CHOSEN
+from training.learners.job_words import CHOSEN
 from training.learners.parameters import learner_of, stored
+from training.requests import AUTO
 from training.session.learner import Learner, Offer, Recipe
 from training.session.session import Public
 from training.tuning.tune import Tuned, fits_of

@@ -19,31 +19,25 @@ from accountant.home import Home
 from dpserve_verify.errors import InputError
 from dpserve_verify.formats import canonical
 from dpserve_verify.formats.canonical import decimal_string
-from dpserve_verify.privacy.budget import Budget, exact_decimal, from_nano, nano
+from dpserve_verify.privacy.budget import Budget, from_nano, nano
 from dpserve_verify.privacy.selection import Distribution, Poisson, distribution_from_json, logarithmic
 from dpserve_verify.system.files import PRIVATE, partial_of, replace_file
 from models.features.reading import READING
 from training.calibration.calibrate import calibrate, rehearse
 from training.calibration.plan_warnings import check_exportable
+from training.learners.base.checks import OWN
 from training.learners.job_words import CHOSEN, TUNING
-from training.learners.parameters import OWN, Stored, defaults_of, learner_of, stored
+from training.learners.parameters import Stored, defaults_of, learner_of, stored
+from training.requests import TuningRequest
 from training.session.learner import Learner, Recipe
 from training.session.session import Public, Selector
 from training.tuning.ceilings import Shape, shape_of
 from training.tuning.selecting import BestOf, Outcome, most_runs
 
-MOST_SETTINGS, MOST_RUNS = 64, 64
+MOST_SETTINGS = 64
 SCORE_SHARE = Fraction(1, 10)  # of what a run costs
 RUN_SHARE = Decimal("0.5")  # of a job's epsilon, about what is left for one run (.43 to .59, docs/tuning.md)
 DEFAULT = "default"  # in a grid: the learner's own
-
-
-@dataclass(frozen=True)
-class Tuning:
-    """As it is asked for: values to try for each parameter, and how many runs on average (None: by the public rule)."""
-
-    grid: Mapping[str, Sequence[Any]]
-    runs: str | int | float | Decimal | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,7 +149,7 @@ def _read(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return canonical.exact_object(found, ("grid", "runs", "share"), TUNING)
 
 
-def tuned_of(name: str, parameters: Mapping[str, Any] | None, tuning: Tuning, pure: bool) -> Tuned:
+def tuned_of(name: str, parameters: Mapping[str, Any] | None, tuning: TuningRequest, pure: bool) -> Tuned:
     """Check a grid and settle what it leaves open by public rules. InputError says what is wrong."""
     given = dict(parameters or {})
     learner = learner_of(name, given)
@@ -166,9 +160,7 @@ def tuned_of(name: str, parameters: Mapping[str, Any] | None, tuning: Tuning, pu
     if not 2 <= count <= MOST_SETTINGS:
         raise InputError(f"grid: has {count} settings; from 2 to {MOST_SETTINGS}, or there is nothing to tune")
     fixed = {key: value for key, value in stored(learner).items() if key not in grid}
-    runs = exact_decimal("runs", min(8, max(5, 2 * count)) if tuning.runs is None else tuning.runs)
-    if not 1 <= runs <= MOST_RUNS:
-        raise InputError(f"runs={runs}: must be from 1 to {MOST_RUNS} on average")
+    runs = Decimal(min(8, max(5, 2 * count)) if tuning.runs is None else tuning.runs)
     distribution = _logarithmic(runs) if pure else Poisson(runs)
     return Tuned(name, fixed, grid, distribution, RUN_SHARE)
 

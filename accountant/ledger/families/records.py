@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from decimal import Decimal
 from enum import StrEnum
 from functools import cached_property
@@ -219,11 +219,8 @@ class Request:
             "learner": self.learner,
             "parameters": dict(self.parameters),
             "model": self.model,
-            **({} if self.target is None else {"target": self.target}),
             **self.kind.to_json(),
-            **({} if self.part is None else {"part": self.part}),
-            **({"promote": True} if self.promote else {}),
-            **({} if self.blocks is None else {"blocks": self.blocks}),
+            **{name: value for name, default in ENTERED.items() if (value := getattr(self, name)) != default},
         }
         return {**own, **self.budget.to_json()}
 
@@ -231,6 +228,14 @@ class Request:
     def digest(self) -> str:
         """sha256 of the canonical JSON, in hex: two requests are the same where it is."""
         return hashlib.sha256(canonical.encode(self.to_json())).hexdigest()
+
+
+ENTERED: Mapping[str, Any] = {
+    each.name: each.default
+    for each in fields(Request)
+    if each.compare and each.default is not MISSING and each.name != "kind"
+}
+"""Fields that an entry has where they are not the default, and the defaults."""
 
 
 @dataclass(frozen=True)
@@ -354,10 +359,10 @@ def reservation_fields(
 def request_from_entry(value: Mapping[str, Any]) -> Request:
     """The request of a `reserved` entry."""
     budget = Budget.of(value["epsilon"], value["delta"])
-    own = value["dataset"], value["learner"], budget, value["parameters"], value["model"], value.get("target")
-    named = value.get("window")
-    blocks = value.get("blocks"), None if named is None else (named[0], named[1])
-    return Request(*own, kind_of(value), value.get("part"), "promote" in value, *blocks)
+    own = value["dataset"], value["learner"], budget, value["parameters"], value["model"]
+    window = None if "window" not in value else (value["window"][0], value["window"][1])
+    entered = {name: value[name] for name in ENTERED if name in value}
+    return Request(*own, kind=kind_of(value), window=window, **entered)
 
 
 def charged_window(value: Mapping[str, Any]) -> Window:

@@ -92,7 +92,7 @@ def guide(
     first = targets[0] if len(targets) > 1 else None
     more = f" --target {first}" if first else ""
     print(f"\nA first job at a tenth of the total; a plan spends nothing:\ndpserve plan {name} --epsilon {price}{more}")
-    train.plan(name, price, target=first)
+    train.plan(name=name, epsilon=price, target=first)
 
 
 def ask(question: str, default: str | None, read: Callable[[str], T]) -> T:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,32 +12,19 @@ from accountant.ledger.families.left import left_words
 from dpserve_verify.errors import InputError
 from models.profile import report
 from serving.cli.backend import backend
-from serving.cli.complete import DATASETS, Blocks
+from serving.cli.requests import takes
 from serving.cli.terminal import Json, aligned, busy, check_out, note, show
+from training.requests import ProfileRequest
 
 
+@takes(ProfileRequest, "dataset", without=("pairs",))
 def profile(
-    name: Annotated[str, typer.Argument(help="The dataset's name.", autocompletion=DATASETS)],
-    epsilon: Annotated[str, typer.Option(help="Epsilon of this profile, a decimal.")],
-    delta: Annotated[
-        str | None,
-        typer.Option(help="Delta of this profile; the dataset's when left out, 0 for noise that needs none."),
-    ] = None,
-    part: Annotated[
-        str | None, typer.Option(help="holdout, what was kept aside; what learners read, when left out.")
-    ] = None,
-    columns: Annotated[
-        list[str] | None, typer.Option(help="This column alone: fewer are counted more exactly. Repeatable.")
-    ] = None,
+    asked: ProfileRequest,
     pairs: Annotated[
         list[str] | None, typer.Option(help="Two columns, A,B, that are counted together as well. Repeatable.")
     ] = None,
-    blocks: Blocks = None,
     plan: Annotated[bool, typer.Option("--plan", help="Say what it would cost; spend nothing.")] = False,
     out: Annotated[Path | None, typer.Option(help="Write a report: .html with pictures, .json or .csv.")] = None,
-    idempotency_key: Annotated[
-        str | None, typer.Option(help="The same key gives the same job, and spends once.")
-    ] = None,
     json: Json = False,
 ) -> None:
     """Profile a dataset: noisy counts of every column in its public bins, and what follows from them.
@@ -53,12 +41,12 @@ def profile(
     together = [tuple(map(str.strip, each.split(","))) for each in pairs or ()]
     if any(len(each) != 2 for each in together):
         raise InputError("pairs: must be two columns each, A,B, in whose names there is no comma")
-    asked = {"dataset": name, "epsilon": epsilon, "delta": delta, "part": part, "blocks": blocks}
-    asked_for = {**asked, "columns": tuple(columns or ()), "pairs": tuple(together)}
+    body_asked = replace(asked, pairs=tuple((a, b) for a, b in together)).to_json()
+    key = body_asked.pop("idempotency_key", None)
     if plan:
-        return _show_plan(backend().measurements.plan_profile(asked_for), json)
-    with busy(f"counting the rows of {name}"):
-        body = backend().measurements.profile(asked_for, idempotency_key, out)
+        return _show_plan(backend().measurements.plan_profile(body_asked), json)
+    with busy(f"counting the rows of {asked.dataset}"):
+        body = backend().measurements.profile(body_asked, key, out)
     found = body["profile"]
     rows = [("COLUMN", "TYPE", "FIGURE", "MISSING")]
     rows += [(column["name"], *report.summary(column)) for column in found["columns"]]

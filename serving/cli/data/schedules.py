@@ -7,26 +7,15 @@ from typing import Annotated, Any
 import typer
 
 from serving.cli.backend import backend
-from serving.cli.complete import DATASETS, LEARNERS, Blocks
+from serving.cli.requests import takes
 from serving.cli.terminal import Json, aligned, busy, show
+from training.requests import ScheduleRequest
 
 Name = Annotated[str, typer.Argument(help="The schedule's name.")]
 
 
-def add(
-    name: Name,
-    dataset: Annotated[str, typer.Option(help="The dataset.", autocompletion=DATASETS)],
-    epsilon: Annotated[str, typer.Option(help="Epsilon of each job, a decimal.")],
-    every: Annotated[str, typer.Option(help="hour, day or week.")] = "week",
-    blocks: Blocks = None,
-    learner: Annotated[str, typer.Option(help="The learner; auto: by a rule.", autocompletion=LEARNERS)] = "auto",
-    delta: Annotated[str | None, typer.Option(help="Delta of each job; the dataset's when left out.")] = None,
-    model: Annotated[str | None, typer.Option(help="Name of the model; the dataset's when left out.")] = None,
-    target: Annotated[str | None, typer.Option(help="What to predict, where there are several targets.")] = None,
-    promote: Annotated[bool, typer.Option("--promote", help="Make each model champion at once.")] = False,
-    start: Annotated[str | None, typer.Option(help="The first period's begin, UTC, like 2026-01-05T06:00.")] = None,
-    json: Json = False,
-) -> None:
+@takes(ScheduleRequest, "name", without=("dry_run",))
+def add(asked: ScheduleRequest, json: Json = False) -> None:
     """Train by a rule: the same job once a period, until a block that it reads is exhausted. Nothing is spent now.
 
     A worker (dpserve worker) submits each job once in its period; a period that was slept through is not made up for.
@@ -34,11 +23,10 @@ def add(
     \b
     dpserve schedule add weekly --dataset visits --epsilon 0.1 --blocks last:12
     """
-    asked: dict[str, Any] = {"dataset": dataset, "learner": learner, "epsilon": epsilon, "delta": delta, "model": model}
-    asked |= {"target": target, "promote": promote, "blocks": blocks}
+    job = {"learner": asked.learner} | asked.job.to_json()
     with busy("pricing"):
-        body = backend().schedules.add(name, every, start, asked)
-    show(json, body, aligned([("schedule", name), ("asks", _asks(body)), ("lasts", _lasts(body))]))
+        body = backend().schedules.add(asked.name, asked.every, asked.start, job)
+    show(json, body, aligned([("schedule", asked.name), ("asks", _asks(body)), ("lasts", _lasts(body))]))
 
 
 def list_schedules(json: Json = False) -> None:

@@ -31,7 +31,7 @@ from models.store.standing import entry_of
 from models.store.versions import champions
 from serving.cli.app import run
 from training.jobs import job
-from training.planning.plans import Asked
+from training.requests import JobRequest
 
 pytestmark = pytest.mark.home("filled", folder=True)
 
@@ -329,7 +329,7 @@ def test_a_certificate_claims_what_its_entry_reserved(tmp_path, monkeypatch):
     the audit, which has both."""
     home, real = Home.open(place(copy(prepared(), tmp_path / "home"))), statements.claim_to_json
     monkeypatch.setattr(statements, "claim_to_json", lambda *given: real(*given) | {"epsilon": "2"})
-    job.train(home, Asked("adult", "lazybb", "0.5", parameters={"rounds": 8}), by="test")
+    job.train(home, JobRequest("adult", "lazybb", "0.5", parameters={"rounds": 8}), by="test")
     ((_, envelope, proof, model),) = bundles(home.path)
     assert verify(envelope, proof.decode(), model, home.trust).epsilon == 2
     (problem,) = audit_home(home, bundles(home.path)).problems

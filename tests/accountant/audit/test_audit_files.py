@@ -104,11 +104,11 @@ def test_a_certificate_of_another_history_shows_the_fork(served, tmp_path):
     """Two copies of a home go two ways under one log key; each is sound, and a model of one convicts the other."""
     fork = copy(served, tmp_path / "fork")
     from training.jobs import job
-    from training.planning.plans import Asked
+    from training.requests import JobRequest
 
     ways = [Home.open(place(served)), Home.open(place(fork))]
     for opened, epsilon in zip(ways, ("0.1", "0.2"), strict=True):
-        job.train(opened, Asked("adult", "lazybb", epsilon, parameters={"rounds": 8}), by="test")
+        job.train(opened, JobRequest("adult", "lazybb", epsilon, parameters={"rounds": 8}), by="test")
         assert audit_home(opened, ledgers.bundles(opened.path)).ok
         opened.ledger.log.database.close()
     stranger = ledgers.bundles(fork)[-1]

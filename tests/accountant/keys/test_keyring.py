@@ -673,9 +673,9 @@ def test_a_kill_leaves_the_old_key_in_force_or_the_new_one(driver, home, task, p
 
 
 def asked(**parameters):
-    from training.planning.plans import Asked
+    from training.requests import JobRequest
 
-    return Asked("adult", "lazybb", "0.25", parameters={"rounds": 8, **parameters})
+    return JobRequest("adult", "lazybb", "0.25", parameters={"rounds": 8, **parameters})
 
 
 @pytest.fixture

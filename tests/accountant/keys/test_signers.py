@@ -262,13 +262,13 @@ def token(tmp_path_factory):
 def test_a_certificate_by_a_key_in_a_token(token, tmp_path):
     """From the first start to a model that verifies here and with openssl."""
     from training.jobs import job
-    from training.planning.plans import Asked
+    from training.requests import JobRequest
 
     home = Home.open(place(copy(ledgers.prepared(), tmp_path / "home")))
     pinned = home.trust
     key_life.rotate(home, "issuer", *WHY, issuer_key=token)
     home = Home.open(place(home.path) | {"DPSERVE_ISSUER_KEY": token})
-    job.train(home, Asked("adult", "lazybb", "0.25", parameters={"rounds": 8}), by="test")
+    job.train(home, JobRequest("adult", "lazybb", "0.25", parameters={"rounds": 8}), by="test")
     ((_, envelope, proof, onnx),) = ledgers.bundles(home.path)
     found = verify(envelope, proof.decode(), onnx, home.trust)
     assert found.epsilon <= Decimal("0.25")

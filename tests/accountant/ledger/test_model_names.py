@@ -22,9 +22,9 @@ from models.store.bundle import ModelStore
 from training.jobs import job
 from training.planning import plans
 from training.planning.job_views import job_to_json
-from training.planning.plans import Asked
+from training.requests import JobRequest
 
-ASKED = Asked("adult", "lazybb", "0.05", parameters={"rounds": 8}, model="mine")
+ASKED = JobRequest("adult", "lazybb", "0.05", parameters={"rounds": 8}, model="mine")
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from models.store.bundle import ModelStore
 from models.store.loading import load_of_home
 from training.datasets.datasets import register
 from training.jobs import job
-from training.planning.plans import Asked
+from training.requests import JobRequest
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def home(tmp_path_factory):
     register(found, "adult", data, schema, Budget.of(5, "1e-5"), Relation.ADD_REMOVE, None)
     for model in ("adult", "adult", "other"):
         job.train(
-            found, Asked("adult", "lazybb", "0.3", parameters={"rounds": 5}, model=model, promote=True), by="test"
+            found, JobRequest("adult", "lazybb", "0.3", parameters={"rounds": 5}, model=model, promote=True), by="test"
         )
     return found
 

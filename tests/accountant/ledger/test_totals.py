@@ -40,8 +40,9 @@ from training.jobs.draw_journal import Answers
 from training.kinds import job_steps
 from training.kinds.registry import steps_of
 from training.planning.job_views import job_to_json
-from training.planning.plans import CLOSES, Asked
+from training.planning.plans import CLOSES
 from training.planning.plans import plan as planned
+from training.requests import JobRequest
 
 DELTA = Decimal("0.000001")
 PEOPLE = Unit("person", "name")
@@ -259,7 +260,7 @@ def adult(tmp_path) -> Home:
 
 
 def queued(home: Home, epsilon: str) -> int:
-    return job.submit(home, Asked("adult", "lazybb", epsilon, parameters={"rounds": 8}), by="test").seq
+    return job.submit(home, JobRequest("adult", "lazybb", epsilon, parameters={"rounds": 8}), by="test").seq
 
 
 def lowered_meanwhile(home: Home) -> None:
@@ -338,8 +339,8 @@ def test_training_at_the_total_ends_and_verifies(tmp_path, learner, monkeypatch,
     budget, who = Budget.of("0.1", "0.000001"), ledgers.Relation.ADD_REMOVE
     register(home, "adult", files / "rows.parquet", files / "schema.yaml", budget, who, None)
     with pytest.raises(BudgetRefused, match=r"epsilon 0\.1 would fit"):
-        planned(home, Asked("adult", learner, "0.2"))
-    found = planned(home, Asked("adult", learner, "0.1"))
+        planned(home, JobRequest("adult", learner, "0.2"))
+    found = planned(home, JobRequest("adult", learner, "0.1"))
     assert CLOSES in found.warnings
     left = found.to_json()["left"]
     assert left == left | {"epsilon": "0", "share": "0.000000", "one_job": None, "jobs": 0}
@@ -353,5 +354,5 @@ def test_training_at_the_total_ends_and_verifies(tmp_path, learner, monkeypatch,
     assert said["after"]["epsilon"] == str(said["epsilon"])
     assert said["after"]["left"] == "0"
     with pytest.raises(BudgetRefused, match="closed by job"):
-        planned(home, Asked("adult", learner, "0.01"))
+        planned(home, JobRequest("adult", learner, "0.01"))
     assert audit_home(home, bundles(home.path)).problems == ()

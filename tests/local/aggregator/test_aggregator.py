@@ -53,7 +53,7 @@ from models.store.loading import load_verified
 from serving.rest import aggregators
 from serving.rest import campaigns as doors
 from training.jobs import job
-from training.planning import plans
+from training.requests import JobRequest
 
 OWNERS, ROWS = 160, 12
 LEAST = 0.6  # accuracy; half by chance. Of 4,000 draws of the noise .809 +- .023, at least .717
@@ -522,7 +522,7 @@ def test_populations_of_reports_and_of_shares_are_apart(place, census, tmp_path)
             campaigns.open_campaign(place.home, replace(asked, population="crowd", **change), "me")
     assert place.home.ledger.log.size() == size
     with pytest.raises(InputError, match="campaign"):
-        job.submit(place.home, plans.Asked("crowd", "ebm", "1", "0.00001"), by="me")
+        job.submit(place.home, JobRequest("crowd", "ebm", "1", "0.00001"), by="me")
 
 
 @pytest.mark.slow

@@ -38,6 +38,7 @@ from training.datasets.datasets import register
 from training.jobs import job
 from training.measuring.worth import evaluate
 from training.planning import plans
+from training.requests import JobRequest
 
 OWNERS = 400
 
@@ -158,7 +159,7 @@ def test_a_close_that_is_cut_goes_on_from_where_it_was(home, folder, closed, mon
 
 def test_owners_rows_are_for_campaigns_alone(home, folder, closed):
     with pytest.raises(InputError, match="campaign"):
-        job.submit(home, plans.Asked("folk", "lazybb", "1"), by="me")
+        job.submit(home, JobRequest("folk", "lazybb", "1"), by="me")
     labelled = owners.write(folder / "labelled.csv", owners.people(50))
     asked = Asked("third", "folk", "local-linear", "1", 5, labelled)
     with pytest.raises(InputError, match="without labels"):
@@ -208,7 +209,7 @@ def test_ledger_is_sound_and_an_auditor_believes_nobody(home, closed):
 def test_nothing_but_reports_is_ever_reserved_of_owners(home, closed):
     """Whatever door it comes by: an evaluation of rows that are not here would make the ledger unsound."""
     size = home.ledger.log.size()
-    asked = evaluate.AskedWorth("survey", "folk", "0.1", part="training")
+    asked = evaluate.EvaluationRequest("survey", "folk", "0.1", part="training")
     with pytest.raises(InputError, match="its rows stay with their owners"):
         job.submit(home, asked, by="me")
     assert home.ledger.log.size() == size

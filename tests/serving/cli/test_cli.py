@@ -24,11 +24,11 @@ from dpserve_verify.certificates.bundle import FILES
 from models.store.loading import load_verified
 from serving.cli import terminal
 from serving.cli.app import app, run
-from serving.cli.train import parameters
+from serving.cli.requests import key_values
 from training.jobs.job import submit
 from training.kinds import job_steps
-from training.planning.plans import Asked
 from training.planning.price_engine import ENGINE
+from training.requests import JobRequest
 from training.session.session import Rehearsal
 
 pytestmark = [pytest.mark.slow, pytest.mark.home("made", folder=True)]
@@ -314,8 +314,8 @@ def test_bad_jobs(home, said, words, error):
 
 
 def test_parameters_are_key_and_value():
-    assert parameters(["a=1", "b=x=y"]) == {"a": "1", "b": "x=y"}
-    assert parameters(None) == {}
+    assert key_values("--set", ["a=1", "b=x=y"]) == {"a": "1", "b": "x=y"}
+    assert key_values("--set", []) == {}
 
 
 def test_rows_that_are_not_what_was_registered_are_refused_before_a_job_costs(home, said):
@@ -342,7 +342,7 @@ def test_job_that_fails_after_its_start_is_exit_code_5(home, said, monkeypatch):
 
 def test_worker_runs_what_is_queued(home, capsys):
     opened = Home.open({"DPSERVE_HOME": str(home)})
-    seq = submit(opened, Asked("adult", "lazybb", "0.1", parameters={"rounds": 5}), by="test").seq
+    seq = submit(opened, JobRequest("adult", "lazybb", "0.1", parameters={"rounds": 5}), by="test").seq
     done = dpserve(home, "worker", "--once")
     assert done.returncode == 0, done.stderr
     assert opened.ledger.job(seq).issued is not None

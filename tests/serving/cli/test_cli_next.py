@@ -26,7 +26,7 @@ from serving.cli.complete import DATASETS, LEARNERS, MODELS, NAMES
 from serving.cli.hints import after
 from training.jobs.job import submit
 from training.learners import LEARNERS as KNOWN
-from training.planning.plans import Asked
+from training.requests import JobRequest
 
 pytestmark = [pytest.mark.slow, pytest.mark.home("made", folder=True)]
 
@@ -187,7 +187,7 @@ def test_a_wrong_word_is_answered_with_the_right_one(home, capsys):
 
 def test_jobs_are_listed_shown_cancelled(home, said, capsys):
     opened = Home.open({"DPSERVE_HOME": str(home)})
-    seqs = [submit(opened, Asked("adult", "lazybb", "0.1", parameters=FEW), by="test").seq for _ in range(3)]
+    seqs = [submit(opened, JobRequest("adult", "lazybb", "0.1", parameters=FEW), by="test").seq for _ in range(3)]
     _, body, err = said("job", "list", "--limit", "2")
     assert [line["job"] for line in body["jobs"]] == seqs[:0:-1]
     assert f"--after {body['next']}" in err

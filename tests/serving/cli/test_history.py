@@ -19,7 +19,7 @@ from serving.cli.backends.choice import server_address
 from serving.cli.backends.server.pins import TRIES, Pins
 from serving.cli.terminal import note
 from training.jobs import job
-from training.planning.plans import Asked
+from training.requests import JobRequest
 
 
 def ledger(entries, fork=None):
@@ -137,7 +137,7 @@ def test_a_ledger_that_always_grows_is_asked_again_and_not_for_ever(laptop, monk
 def forked(tmp_path_factory):
     """A home, and a copy of it that goes on otherwise; models of both, exported."""
     folder = tmp_path_factory.mktemp("forked")
-    asked = Asked("adult", "lazybb", "0.1", parameters={"rounds": 5})
+    asked = JobRequest("adult", "lazybb", "0.1", parameters={"rounds": 5})
     first = Home.open(place(copy(prepared(), folder / "a")))
     job.train(first, asked, by="test")
     shutil.copytree(folder / "a", folder / "b")

@@ -34,7 +34,7 @@ from serving.pages.parts.ui import PLACES
 from serving.process.tokens import new_token
 from serving.process.watch import audit_runs
 from training.jobs import job
-from training.measuring.profile.profile import AskedProfile
+from training.requests import ProfileRequest
 
 pytestmark = [pytest.mark.server, pytest.mark.system("chromium")]
 
@@ -93,7 +93,7 @@ def server(tmp_path_factory):
     home = Home.open(ledgers.place(ledgers.copy(ledgers.trained(), tmp_path_factory.mktemp("ui") / "home")))
     home.ledger.set_quota("adult", "ana", ledgers.Decimal("0.5"), "a test", "steward")
     grants.add(home.ledger, [Grant("team-a", "train", "dataset", "adult")], "test")
-    job.measure(home, AskedProfile("adult", "0.1", columns=("age", "sex"), pairs=(("age", "sex"),)), by="test")
+    job.measure(home, ProfileRequest("adult", "0.1", columns=("age", "sex"), pairs=(("age", "sex"),)), by="test")
     with serving(home.path, workers=1) as found:
         yield found
 

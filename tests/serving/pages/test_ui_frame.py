@@ -232,6 +232,7 @@ def test_the_form_of_a_job_is_the_body_of_a_job():
         "delta": "",
         "p.trees": "3, 5",
         "p.depth": "4",
+        "several": "on",
     }
     form = Form.of(typed.items())
     assert form.body == {

@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 from small_home import dpserve, serving, until, write_files
 
 from training.jobs.job import submit
-from training.planning.plans import Asked
+from training.requests import JobRequest
 
 pytestmark = [pytest.mark.server, pytest.mark.system("chromium")]
 FORM = "/ui/jobs/new?dataset=adult&learner=lazybb"
@@ -181,7 +181,7 @@ def test_a_dataset_tells_its_budget_its_history_and_what_would_fit(page, server)
 
 def test_a_job_that_waits_for_its_rows_says_so(page, server):
     """Held by this process, so that no worker takes it meanwhile."""
-    job = submit(server.home, Asked("adult", "lazybb", "0.01"), by=f"token:train-{server.port}", queued=False)
+    job = submit(server.home, JobRequest("adult", "lazybb", "0.01"), by=f"token:train-{server.port}", queued=False)
     server.home.ledger.leave_waiting(job.seq, "rows")
     page.goto(f"/ui/jobs/{job.seq}")
     expect(page.get_by_text("A worker cannot read the dataset's rows where it runs")).to_be_visible()

@@ -20,7 +20,7 @@ from serving.wire import lists
 from training.datasets.datasets import register
 from training.jobs import job
 from training.jobs.schedule import add, described
-from training.planning.plans import Asked
+from training.requests import JobRequest
 
 NEW = NewPeople("made for a test", "steward")
 FORMULA = "=cmd|' /C calc'!A0"
@@ -36,9 +36,9 @@ def site(tmp_path_factory):
     for name, rows in (("adult", "rows"), ("other", "others")):
         data, schema, budget = files / f"{rows}.parquet", files / "schema.yaml", Budget.of("3", "0.000001")
         register(home, name, data, schema, budget, Relation.ADD_REMOVE, None, new_people=NEW)
-    job.train(home, Asked("adult", "lazybb", "0.2", parameters={"rounds": 3}), by="cli:ann")
+    job.train(home, JobRequest("adult", "lazybb", "0.2", parameters={"rounds": 3}), by="cli:ann")
     for name in ("adult", "other"):
-        job.submit(home, Asked(name, "lazybb", "0.1", parameters={"rounds": 3}), by=FORMULA)
+        job.submit(home, JobRequest(name, "lazybb", "0.1", parameters={"rounds": 3}), by=FORMULA)
     with pages_at(folder / "home") as found:
         asked = {"dataset": "adult", "epsilon": "0.1", "learner": "lazybb"}
         add(home, described(home, "weekly", "week", asked, "token:the-admin"))

@@ -36,8 +36,7 @@ from serving.pages import models
 from serving.pages.parts.shapes import inputs, picture
 from training.datasets.datasets import register
 from training.jobs import job
-from training.measuring.worth.evaluate import AskedWorth
-from training.planning.plans import Asked
+from training.requests import EvaluationRequest, JobRequest
 
 pytestmark = [pytest.mark.server, pytest.mark.system("chromium")]
 STEPS = 9
@@ -62,14 +61,16 @@ def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ui-models")
     home = adult_home(folder, 20)
     for name, (learner, delta, parameters) in [("adult", LEARNERS["adult"]), *LEARNERS.items()]:
-        job.train(home, Asked("adult", learner, "0.5", delta=delta, parameters=parameters, model=name), by="ui-test")
+        job.train(
+            home, JobRequest("adult", learner, "0.5", delta=delta, parameters=parameters, model=name), by="ui-test"
+        )
     three_classes.train(home, folder)
     data, schema = write_wide(folder)
     register(home, "wide", data, schema, Budget.of(2, "1e-5"), Relation.ADD_REMOVE, None)
-    job.train(home, Asked("wide", "lazybb", "1", parameters={"rounds": 12}), by="ui-test")
-    job.train(home, Asked("wide", "lazybb", "0.01", parameters={"rounds": 12}, model="noise"), by="ui-test")
+    job.train(home, JobRequest("wide", "lazybb", "1", parameters={"rounds": 12}), by="ui-test")
+    job.train(home, JobRequest("wide", "lazybb", "0.01", parameters={"rounds": 12}, model="noise"), by="ui-test")
     for name, dataset in {"woods": "adult", "terms": "adult", "kin": "kin", "noise": "wide"}.items():
-        job.measure(home, AskedWorth(name, dataset, "0.5", "training"), by="ui-test")
+        job.measure(home, EvaluationRequest(name, dataset, "0.5", "training"), by="ui-test")
     with serving(home.path, workers=1) as found:
         yield found
 

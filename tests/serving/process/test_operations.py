@@ -36,7 +36,7 @@ from serving.process.workers import forks
 from serving.process.workers.launch import server_environment
 from training.datasets.datasets import register
 from training.jobs import job
-from training.planning.plans import Asked
+from training.requests import JobRequest
 
 # Checks at the start
 
@@ -291,7 +291,7 @@ def running(tmp_path_factory):
     register(
         home, "adult", files / "rows.parquet", files / "schema.yaml", Budget.of(2, "1e-5"), Relation.ADD_REMOVE, None
     )
-    job.train(home, Asked("adult", "lazybb", "0.5", parameters={"rounds": 5}, model="adult"), by="test")
+    job.train(home, JobRequest("adult", "lazybb", "0.5", parameters={"rounds": 5}, model="adult"), by="test")
     settings = {"DPSERVE_LOG_FORMAT": "json", "DPSERVE_DRAIN_SECONDS": "2", "DPSERVE_WORKERS": "1"}
     command = [sys.executable, "-m", "serving.cli", "serve", "--port", str(port)]
     command += ["--tls-cert", str(tls.certificate), "--tls-key", str(tls.key)]

@@ -26,8 +26,9 @@ from serving.process.prices import PriceRequest
 from serving.process.workers.price_desk import MOST, MOST_OF_ONE, SOCKET, address
 from serving.wire.errors import ClientGone, NotReady, TooManyRequests
 from training.planning.price_engine import offer, run_while_wanted
+from training.requests import TuningRequest
 from training.session.session import Public
-from training.tuning.tune import Tuning, tuned_of
+from training.tuning.tune import tuned_of
 
 LONG = 300  # seconds, which nobody waits for
 FEATURES = tuple(BooleanFeature(f"x{number}") for number in range(8))
@@ -149,7 +150,7 @@ def test_without_a_desk_what_is_given_up_ends_as_well(monkeypatch):
     """64 settings of ebm, thousands of epochs each: minutes, worked out by a server that was started without a desk."""
     monkeypatch.setenv(SOCKET, "")
     given_up = threading.Event()
-    tuned = tuned_of("ebm", None, Tuning({"epochs": [*range(4001, 4065)]}), pure=False)
+    tuned = tuned_of("ebm", None, TuningRequest({"epochs": [*range(4001, 4065)]}), pure=False)
     asked = canonical.encode(dict(tuned.stored())).decode()
     with ThreadPoolExecutor(1) as threads:
         found = threads.submit(PriceRequest("a", given_up, run_while_wanted), offer, "ebm", asked, PUBLIC)

@@ -15,7 +15,7 @@ from small_home import ROOT, adult_home, client, free_port, serving, until
 
 from accountant.log.last_seen import HighWater
 from training.jobs import job
-from training.planning.plans import Asked
+from training.requests import JobRequest
 
 GRAFANA = ROOT / "serving" / "grafana"
 MONITORING = (ROOT / "docs" / "monitoring.md").read_text()
@@ -104,7 +104,7 @@ class Watched:
 def watched(tmp_path_factory):
     folder = tmp_path_factory.mktemp("watched")
     home = adult_home(folder, 2)
-    job.train(home, Asked("adult", "lazybb", "0.5", parameters={"rounds": 10}, model="adult"), by="test")
+    job.train(home, JobRequest("adult", "lazybb", "0.5", parameters={"rounds": 10}, model="adult"), by="test")
     with serving(home.path, DPSERVE_AUDIT_SECONDS="3600") as server:
         port = free_port()
         process = start(folder / "prometheus", port, server)

@@ -25,7 +25,7 @@ from serving.process.watch.metrics import FAILURES
 from serving.rest.models import answer_records
 from training.datasets.datasets import register
 from training.jobs import job
-from training.planning.plans import Asked
+from training.requests import JobRequest
 
 pytestmark = pytest.mark.home("of_two_names")
 
@@ -38,7 +38,9 @@ def of_two_names(tmp_path_factory):
     data, schema = files / "rows.parquet", files / "schema.yaml"
     register(home, "adult", data, schema, Budget.of(5, "1e-5"), Relation.ADD_REMOVE, None)
     for model in ("adult", "adult", "other"):
-        job.train(home, Asked("adult", "lazybb", "0.3", parameters={"rounds": 5}, model=model, promote=True), by="test")
+        job.train(
+            home, JobRequest("adult", "lazybb", "0.3", parameters={"rounds": 5}, model=model, promote=True), by="test"
+        )
     return home
 
 

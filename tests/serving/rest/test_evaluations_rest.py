@@ -23,7 +23,7 @@ from serving.process.tokens import new_token
 from serving.rest import evaluations, jobs, models, operations, placing
 from training.datasets.datasets import register
 from training.jobs import job, queue
-from training.planning.plans import Asked
+from training.requests import JobRequest
 
 
 @pytest.mark.slow
@@ -36,7 +36,7 @@ def test_an_evaluation_from_the_request_to_the_statement(tmp_path):
         rows = files / "rows.parquet", files / "schema.yaml"
         budget = Budget.of("2", "0.00001")
         register(home, "adult", *rows, budget, Relation.ADD_REMOVE, "record", holdout=Decimal("0.5"))
-        job.train(home, Asked("adult", "lazybb", "1", parameters={"rounds": 8}), by="test")
+        job.train(home, JobRequest("adult", "lazybb", "1", parameters={"rounds": 8}), by="test")
         secret = site.token("analyst", "train")
         asked = {"model": "adult", "dataset": "adult", "epsilon": "1"}
         told = site.bear(secret, "POST", "/v1/evaluations", json=asked)
@@ -56,13 +56,13 @@ def test_an_evaluation_from_the_request_to_the_statement(tmp_path):
         assert (again.status_code, again.json()["job"]) == (202, number)
         both = {"dataset": "adult", "learner": "lazybb", "epsilon": "0.1", "evaluate": "0.25"}
         held = access_of(home.ledger, "cli:test", operator=True)
-        plan = jobs.planned(home, both, held)
+        plan = jobs.planned(home, JobRequest.of(both), held)
         assert (plan["epsilon"], plan["evaluation"]["epsilon"]) == ("0.1", "0.25")
         assert plan["evaluation"]["part"] == "holdout"
         assert plan["evaluation"]["left"]["share"] < plan["left"]["share"]  # of what is kept aside half was spent
-        assert "evaluation" not in jobs.planned(home, {**both, "evaluate": None}, held)
+        assert "evaluation" not in jobs.planned(home, JobRequest.of({**both, "evaluate": None}), held)
         with pytest.raises(BudgetRefused):
-            jobs.planned(home, both | {"evaluate": "1.5"}, held)
+            jobs.planned(home, JobRequest.of(both | {"evaluate": "1.5"}), held)
         priced = asyncio.run(price_of(home, Form.of(both.items()), held))
         assert (priced["kind"], priced["plan"]["evaluation"]["epsilon"]) == ("fits", "0.25")
         refused = asyncio.run(price_of(home, Form.of((both | {"evaluate": "1.5"}).items()), held))
@@ -74,7 +74,7 @@ def test_an_evaluation_from_the_request_to_the_statement(tmp_path):
         assert (wrong.status_code, wrong.json()["error"]["code"]) == (400, "bad_input"), wrong.text
         wrong = site.bear(secret, "POST", "/v1/evaluations", json=asked | {"group": "race"})
         assert (wrong.status_code, wrong.json()["error"]["code"]) == (400, "bad_input"), wrong.text
-        job.train(home, Asked("adult", "lazybb", "0.5", parameters={"rounds": 2}), by="test")
+        job.train(home, JobRequest("adult", "lazybb", "0.5", parameters={"rounds": 2}), by="test")
         pair = asked | {"model": "adult@1", "against": "adult@2", "epsilon": "0.5"}
         compared = site.bear(secret, "POST", "/v1/evaluations", json=pair).json()
         assert queue.work_once(home) == compared["job"]

@@ -18,13 +18,12 @@ from serving.process.tokens import new_token
 from serving.rest.event_stream import Event
 from training.datasets.datasets import register
 from training.jobs import job
-from training.planning.plans import Asked
-from training.tuning.tune import Tuning
+from training.requests import JobRequest, TuningRequest
 
 pytestmark = pytest.mark.server
 
 QUICK = {"dataset": "adult", "learner": "lazybb", "epsilon": "0.1", "parameters": {"rounds": 5}}
-TUNED = Asked("adult", "lazybb", "0.2", tuning=Tuning({"rounds": [50, 100]}, 20))
+TUNED = JobRequest("adult", "lazybb", "0.2", tuning=TuningRequest({"rounds": [50, 100]}, 20))
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +116,7 @@ def held_job(server):
 
 
 def queued(server, dataset="adult", **more):
-    asked = Asked(dataset, "lazybb", "0.1", parameters={"rounds": 5})
+    asked = JobRequest(dataset, "lazybb", "0.1", parameters={"rounds": 5})
     return job.submit(server.home, asked, by=f"token:train-{server.port}", **more).seq
 
 

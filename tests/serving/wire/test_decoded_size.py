@@ -25,7 +25,7 @@ from serving.wire.errors import TakesTooLong, TooLarge, TooManyRequests
 from serving.wire.tables_in import columns_of
 from serving.wire.work_time import check_time, in_turn
 from training.jobs import job
-from training.planning.plans import Asked
+from training.requests import JobRequest
 
 ROOM = 900 << 20  # bytes of address space, reserved or used, beside what the process has before its first request
 
@@ -34,7 +34,9 @@ ROOM = 900 << 20  # bytes of address space, reserved or used, beside what the pr
 def home(tmp_path_factory):
     folder = tmp_path_factory.mktemp("decoded")
     home = adult_home(folder, 20)
-    job.train(home, Asked("adult", "ebm", "0.5"), by="test")  # which reads every column, so that each reaches the model
+    job.train(
+        home, JobRequest("adult", "ebm", "0.5"), by="test"
+    )  # which reads every column, so that each reaches the model
     return home
 
 

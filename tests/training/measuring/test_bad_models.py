@@ -21,8 +21,7 @@ from models.worth.statements import mark, statement_of
 from training.datasets.datasets import register
 from training.jobs import job
 from training.measuring.worth import evaluate
-from training.measuring.worth.evaluate import AskedWorth
-from training.planning.plans import Asked
+from training.requests import EvaluationRequest, JobRequest
 
 SCHEMA = """
 targets:
@@ -71,7 +70,7 @@ def measured(home, asked_for, holds, scores=False):
     in twenty; then the next version is measured: six in a row do so less than once in a million."""
     for _ in range(6):
         made = f"{asked_for.model}@{job.train(home, asked_for, by='test')['version']}"
-        told = job.measure(home, AskedWorth(made, "table", "0.5", scores=scores), by="test")
+        told = job.measure(home, EvaluationRequest(made, "table", "0.5", scores=scores), by="test")
         worth = {each["metric"]: each for each in told["worth"]["metrics"] if "class" not in each}
         if holds(worth) and not told["worth"]["better"]:
             return made, told
@@ -82,7 +81,7 @@ def measured(home, asked_for, holds, scores=False):
 @pytest.mark.parametrize(("learner", "target", "epsilon", "figure"), MADE)
 def test_a_model_that_is_worth_nothing_is_marked_and_not_promoted(home, learner, target, epsilon, figure):
     least = 0.5 if figure == "auroc" else 0.0
-    asked_for = Asked("table", learner, epsilon, model=target, target=target)
+    asked_for = JobRequest("table", learner, epsilon, model=target, target=target)
     job.train(home, asked_for, by="test")  # the first of a name is its champion; another is to take its place
     made, told = measured(home, asked_for, lambda worth: float(worth[figure]["low"]) <= least)
     body = told["worth"]
@@ -102,7 +101,7 @@ def test_a_model_that_is_worth_nothing_is_marked_and_not_promoted(home, learner,
         check(statement_of(home, told["job"])[2])
     elif target == "two":
         with pytest.raises(InputError, match="for three or more classes"):
-            evaluate.plan(home, AskedWorth(made, "table", "0.5", scores=True))
+            evaluate.plan(home, EvaluationRequest(made, "table", "0.5", scores=True))
     elif target == "sum":
         placed = placing.promote(home, made, "all the same", "ann", although_not_better=True)
         assert placed.worth is None

@@ -32,9 +32,8 @@ from training.kinds.registry import steps_of
 from training.kinds.stated_steps import COUNTS
 from training.kinds.training_steps import TrainingSteps
 from training.measuring.worth import evaluate
-from training.measuring.worth.evaluate import AskedWorth
 from training.planning.job_views import job_to_json
-from training.planning.plans import Asked
+from training.requests import EvaluationRequest, JobRequest
 
 TEST = ledgers.EXAMPLES / "adult_test.parquet"
 
@@ -77,8 +76,10 @@ def place(tmp_path_factory):
         files = small(folder, name, rows, [GROUPS] if name == "adult" else [])
         register(home, name, *files, budget, Relation.ADD_REMOVE, "record", holdout=holdout)
     for name in ("adult", "plain"):
-        job.train(home, Asked(name, "lazybb", "1", parameters={"rounds": 60}), by="test")
-    job.train(home, Asked("adult", "lazybb", "0.001", parameters={"rounds": 1}), by="test")  # adult@2: worth nothing
+        job.train(home, JobRequest(name, "lazybb", "1", parameters={"rounds": 60}), by="test")
+    job.train(
+        home, JobRequest("adult", "lazybb", "0.001", parameters={"rounds": 1}), by="test"
+    )  # adult@2: worth nothing
     home.ledger.log.database.close()
     return folder
 
@@ -89,7 +90,7 @@ def home(place, tmp_path):
 
 
 def asked(epsilon="0.5", **more):
-    return AskedWorth(**({"model": "adult", "dataset": "adult", "epsilon": epsilon} | more))
+    return EvaluationRequest(**({"model": "adult", "dataset": "adult", "epsilon": epsilon} | more))
 
 
 def spent(home, dataset="adult", part=None):
@@ -256,7 +257,7 @@ def test_models_of_others_are_compared_where_neither_learnt_the_rows(home):
 @pytest.mark.slow
 def test_a_model_is_trained_and_evaluated_by_one_command_charged_before_it_starts(home, monkeypatch):
     """And after a cut nothing is charged for what cannot come any more."""
-    one = Asked("adult", "lazybb", "0.2", parameters={"rounds": 5}, model="both", evaluate="0.5")
+    one = JobRequest("adult", "lazybb", "0.2", parameters={"rounds": 5}, model="both", evaluate="0.5")
     body = job.train(home, one, by="test", key="k")
     assert body["evaluation"]["job"] == body["job"] + 1
     found = body["evaluated"]["worth"]

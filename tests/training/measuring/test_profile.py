@@ -28,8 +28,7 @@ from training.jobs import job
 from training.kinds import stated_steps
 from training.kinds.registry import steps_of
 from training.measuring.profile import profile, release
-from training.measuring.profile.profile import AskedProfile
-from training.planning.plans import Asked
+from training.requests import JobRequest, ProfileRequest
 
 SCHEMA = """
 targets: {income: {classes: ["<=50K", ">50K"]}, hours_per_week: {range: [0, 100]}}
@@ -71,13 +70,13 @@ def spent(home, dataset="adult", part=None):
 
 @pytest.mark.slow
 def test_a_profile_is_charged_once_and_given_again_for_nothing(home, tmp_path):
-    body = job.measure(home, AskedProfile("adult", "0.5", pairs=(("age", "sex"),)), by="test")
+    body = job.measure(home, ProfileRequest("adult", "0.5", pairs=(("age", "sex"),)), by="test")
     found, charged = body["profile"], spent(home)
     assert (found["part"], found["noise"], len(found["columns"]), body["model"]) == ("training", "gaussian", 15, "")
     assert float(found["records"][1]) < 2100 < 2 * float(found["records"][2])
-    again = job.measure(home, AskedProfile("adult", "0.50", pairs=(("age", "sex"),)), by="other")
+    again = job.measure(home, ProfileRequest("adult", "0.50", pairs=(("age", "sex"),)), by="other")
     assert (again["job"], again["profile"], spent(home)) == (body["job"], found, charged)
-    pure = job.measure(home, AskedProfile("adult", "0.5", "0", HOLDOUT, ("age",)), by="test")["profile"]
+    pure = job.measure(home, ProfileRequest("adult", "0.5", "0", HOLDOUT, ("age",)), by="test")["profile"]
     assert (pure["noise"], pure["part"], spent(home), spent(home, part=HOLDOUT)) == (
         "laplace",
         "holdout",
@@ -85,9 +84,9 @@ def test_a_profile_is_charged_once_and_given_again_for_nothing(home, tmp_path):
         "0.5",
     )
     assert [each["job"] for each in release.profiles_of(home, "adult")][1] == body["job"]
-    model = job.train(home, Asked("adult", "lazybb", "0.5", parameters={"rounds": 5}), by="test")
+    model = job.train(home, JobRequest("adult", "lazybb", "0.5", parameters={"rounds": 5}), by="test")
     assert (model["version"], model["version_state"]) == (1, "champion")  # a profile binds no name of a model
-    job.train(home, Asked("adult", "lazybb", "0.1", parameters={"rounds": 5}, promote=True), by="test")
+    job.train(home, JobRequest("adult", "lazybb", "0.1", parameters={"rounds": 5}, promote=True), by="test")
     assert history(home.ledger, "adult")[-1].jobs == 3  # what stands between price and request hides no charge
     found_by_audit = audit_home(home)
     assert found_by_audit.ok, found_by_audit.problems
@@ -102,7 +101,7 @@ def test_a_profile_is_charged_once_and_given_again_for_nothing(home, tmp_path):
 
 
 def test_targets_are_columns_and_a_public_number_of_rows_is_said(home):
-    found = job.measure(home, AskedProfile("two", "1.5"), by="test")["profile"]
+    found = job.measure(home, ProfileRequest("two", "1.5"), by="test")["profile"]
     columns = {column["name"]: column for column in found["columns"]}
     assert [(name, column["role"]) for name, column in columns.items()] == [
         ("age", "feature"), ("sex", "feature"), ("income", "target"), ("hours_per_week", "target")
@@ -116,7 +115,7 @@ def test_targets_are_columns_and_a_public_number_of_rows_is_said(home):
 
 
 def test_whatever_is_changed_in_the_statement_is_found(home):
-    body = job.measure(home, AskedProfile("two", "1"), by="test")
+    body = job.measure(home, ProfileRequest("two", "1"), by="test")
     envelope, proof, found = release.profile_of(home, body["job"])
     text, signer = proof.decode(), home.keys.signer("issuer")
     assert PROFILE.is_in(envelope)
@@ -158,32 +157,32 @@ def test_what_cannot_be_counted_is_refused_before_it_costs(home, monkeypatch):
         ({"delta": "0.1"}, "in all"),
     ):
         with pytest.raises(InputError, match=problem):
-            profile.plan(home, AskedProfile(**({"dataset": "adult", "epsilon": "0.1"} | wrong)))
+            profile.plan(home, ProfileRequest(**({"dataset": "adult", "epsilon": "0.1"} | wrong)))
     with pytest.raises(UnknownName):
-        profile.plan(home, AskedProfile("nobody", "0.1"))
+        profile.plan(home, ProfileRequest("nobody", "0.1"))
     for limit, value, problem in (
         ("MOST_CELLS", 100, "at most 100"),
         ("STATEMENT_LIMIT", 9000, "one signed statement"),
     ):
         monkeypatch.setattr(profile, limit, value)
         with pytest.raises(InputError, match=problem):
-            profile.plan(home, AskedProfile("adult", "0.1"))
+            profile.plan(home, ProfileRequest("adult", "0.1"))
         monkeypatch.undo()
     assert (spent(home), spent(home, "two")) == ("0", "0")
 
 
 def test_with_the_budget_gone_it_says_what_would_fit(home):
-    job.measure(home, AskedProfile("adult", "1.6"), by="test")
+    job.measure(home, ProfileRequest("adult", "1.6"), by="test")
     with pytest.raises(BudgetRefused) as refused:
-        profile.plan(home, AskedProfile("adult", "1.5"))
+        profile.plan(home, ProfileRequest("adult", "1.5"))
     fits = refused.value.details["would_fit"]["epsilon"]
     assert 0 < Decimal(fits) < Decimal("1.5")
-    job.measure(home, AskedProfile("adult", fits), by="test")
-    assert profile.plan(home, AskedProfile("adult", "1.6")).known is not None  # what was counted is given, also then
+    job.measure(home, ProfileRequest("adult", fits), by="test")
+    assert profile.plan(home, ProfileRequest("adult", "1.6")).known is not None  # what was counted is given, also then
 
 
 def test_a_cut_after_the_commit_is_gone_on_with_and_changed_counts_are_not_signed(home, monkeypatch):
-    reserved = job.submit(home, AskedProfile("two", "0.5"), by="test")
+    reserved = job.submit(home, ProfileRequest("two", "0.5"), by="test")
 
     def cut(*_):
         raise KeyboardInterrupt
@@ -206,7 +205,7 @@ def test_a_cut_after_the_commit_is_gone_on_with_and_changed_counts_are_not_signe
 
 
 def test_the_auditor_refuses_what_the_ledger_would(home):
-    job.measure(home, AskedProfile("adult", "0.5", part=HOLDOUT), by="test")
+    job.measure(home, ProfileRequest("adult", "0.5", part=HOLDOUT), by="test")
     log = home.ledger.log
     bodies = [log.entry(number).value for number in range(log.size())]
 
@@ -248,5 +247,5 @@ def test_the_published_form_is_that_of_the_code(home):
 
     published = json.loads((ledgers.ROOT / "docs" / "profile.schema.json").read_text())
     assert published == PROFILE.json_schema()  # python -m accountant.certificates.profile > docs/profile.schema.json
-    body = job.measure(home, AskedProfile("two", "0.2", pairs=(("age", "sex"),)), by="test")
+    body = job.measure(home, ProfileRequest("two", "0.2", pairs=(("age", "sex"),)), by="test")
     jsonschema.validate(release.profile_of(home, body["job"])[2].statement, published)

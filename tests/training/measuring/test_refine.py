@@ -21,9 +21,9 @@ from models.profile.columns import column_of
 from training.datasets.datasets import register
 from training.datasets.made_up import MARK, is_made_up, write_made_up
 from training.jobs import job
-from training.measuring.profile.profile import AskedProfile
 from training.measuring.profile.refine import refine
 from training.measuring.profile.release import profile_of
+from training.requests import ProfileRequest
 from training.rows.schema.schema import parse_schema
 
 SCHEMA = """
@@ -53,7 +53,7 @@ def place(tmp_path_factory):
     home = Home.init(ledgers.place(folder / "home"))
     files = folder / "rows.parquet", folder / "schema.yaml"
     register(home, "made", *files, Budget.of("5", "0.00001"), Relation.ADD_REMOVE, "record")
-    job.measure(home, AskedProfile("made", "1"), by="test")
+    job.measure(home, ProfileRequest("made", "1"), by="test")
     home.ledger.log.database.close()
     return folder
 

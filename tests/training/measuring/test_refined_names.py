@@ -25,11 +25,10 @@ from models.worth.statements import statement_of
 from models.worth.words import short_worth
 from training.datasets.datasets import register
 from training.jobs import job
-from training.measuring.profile.profile import AskedProfile
 from training.measuring.profile.refine import refine
 from training.measuring.profile.release import profile_of
-from training.measuring.worth.evaluate import AskedWorth, open_model
-from training.planning.plans import Asked
+from training.measuring.worth.evaluate import open_model
+from training.requests import EvaluationRequest, JobRequest, ProfileRequest
 from training.rows.schema.schema import parse_schema
 
 PEOPLE, TOTAL = 3000, Budget.of("20", "0.000001")
@@ -76,14 +75,14 @@ def story(tmp_path_factory) -> Story:
     register(home, "d", rows(folder, 0), told.schema("d"), TOTAL, Relation.ADD_REMOVE, "pid", holdout=Decimal("0.5"))
 
     def profile_and_refine(dataset: str, new: str, seed: int, epsilon: str, part: str | None = None) -> None:
-        found = profile_of(home, job.measure(home, AskedProfile(dataset, epsilon, part=part), by="me")["job"])[2]
+        found = profile_of(home, job.measure(home, ProfileRequest(dataset, epsilon, part=part), by="me")["job"])[2]
         told.profiles[new] = {
             "entry": found.entry, "dataset": dataset, "part": part or "training",
             "epsilon": found.form.claim.epsilon, "delta": found.form.claim.delta, "samePeople": True,
         }  # fmt: skip
         told.schema(new).write_text(refine(told.schema(dataset).read_bytes(), found).text)
         register(home, new, rows(folder, seed), told.schema(new), None, Relation.ADD_REMOVE, "pid", families=["d"])
-        job.train(home, Asked(new, "forest", "0.3", parameters={"trees": 3}), by="me")
+        job.train(home, JobRequest(new, "forest", "0.3", parameters={"trees": 3}), by="me")
 
     profile_and_refine("d", "d1", 1, "0.5", "training")
     profile_and_refine("d1", "d2", 2, "0.4", "training")
@@ -114,13 +113,13 @@ def test_certificates_name_each_profile_and_what_they_come_to(story):
 
 
 def certificate_of_unrefined(story: Story) -> dict:
-    job.train(story.home, Asked("d", "forest", "0.2", parameters={"trees": 3}, model="plain"), by="me")
+    job.train(story.home, JobRequest("d", "forest", "0.2", parameters={"trees": 3}, model="plain"), by="me")
     return certificate(story, "plain")
 
 
 def test_an_evaluation_says_whether_the_bins_have_seen_its_rows(story):
     for name, seen in (("d1", []), ("d3", [story.profiles["d3"]["entry"]])):
-        done = job.measure(story.home, AskedWorth(name, name, "0.5"), by="me")
+        done = job.measure(story.home, EvaluationRequest(name, name, "0.5"), by="me")
         form = statement_of(story.home, done["job"])[2].form
         assert form.rows.part == "holdout"
         assert (form.rows.seen, form.rows.seen_by_bins or []) == (bool(seen), seen)
@@ -178,7 +177,7 @@ def test_other_people_pay_for_the_profile_and_are_not_added_to(story):
     table = pq.read_table(path)
     pq.write_table(table.set_column(0, "pid", pa.array([f"q{i}" for i in range(PEOPLE)])), path)
     register(story.home, "others", path, story.schema("d1"), TOTAL, Relation.ADD_REMOVE, "pid")
-    job.train(story.home, Asked("others", "forest", "0.3", parameters={"trees": 3}), by="me")
+    job.train(story.home, JobRequest("others", "forest", "0.3", parameters={"trees": 3}), by="me")
     stated = certificate(story, "others")
     assert stated["dataset"]["refined"] == [story.profiles["d1"] | {"samePeople": False}]
     assert "together" not in stated["dataset"]
@@ -224,7 +223,7 @@ def test_a_dataset_of_before_is_certified_with_the_profiles_that_its_file_speaks
     expected = []
     for step in (1, 2):
         name = f"s{step - 1}"
-        found = profile_of(home, job.measure(home, AskedProfile(name, "0.5"), by="me")["job"])[2]
+        found = profile_of(home, job.measure(home, ProfileRequest(name, "0.5"), by="me")["job"])[2]
         body = refine((tmp_path / f"{name}.yaml").read_bytes(), found).text
         head, _, rest = body.partition("target:")
         cleaned = yaml.safe_load(f"target:{rest}")
@@ -233,7 +232,7 @@ def test_a_dataset_of_before_is_certified_with_the_profiles_that_its_file_speaks
         path.write_text(head + yaml.safe_dump(cleaned))
         register(home, f"s{step}", rows(tmp_path, step), path, None, Relation.ADD_REMOVE, "pid", families=["s0"])
         expected.append(found.entry)
-        job.train(home, Asked(f"s{step}", "forest", "0.3", parameters={"trees": 3}), by="me")
+        job.train(home, JobRequest(f"s{step}", "forest", "0.3", parameters={"trees": 3}), by="me")
         stated = open_model(home, f"s{step}").certificate.statement["predicate"]
         assert [line["entry"] for line in stated["dataset"]["refined"]] == expected
         assert "the same people" in stated["preprocessing"]
@@ -245,10 +244,10 @@ def test_the_audit_finds_a_certificate_that_is_silent_about_a_profile(tmp_path, 
     home, path = Home.init(ledgers.place(tmp_path / "home")), tmp_path / "d.yaml"
     path.write_text(SCHEMA)
     register(home, "d", rows(tmp_path, 0), path, TOTAL, Relation.ADD_REMOVE, "pid")
-    found = profile_of(home, job.measure(home, AskedProfile("d", "0.5"), by="me")["job"])[2]
+    found = profile_of(home, job.measure(home, ProfileRequest("d", "0.5"), by="me")["job"])[2]
     (tmp_path / "r.yaml").write_text(refine(path.read_bytes(), found).text)
     register(home, "r", rows(tmp_path, 1), tmp_path / "r.yaml", None, Relation.ADD_REMOVE, "pid", families=["d"])
     monkeypatch.setattr("accountant.certificates.statement.refined_to_json", lambda _: {})
-    job.train(home, Asked("r", "forest", "0.3", parameters={"trees": 3}), by="me")
+    job.train(home, JobRequest("r", "forest", "0.3", parameters={"trees": 3}), by="me")
     (problem,) = audit_home(home, ledgers.bundles(home.path)).problems
     assert "names other profiles than its dataset's entry" in problem

@@ -18,8 +18,9 @@ from models.features.features import BooleanFeature, CategoricalFeature, Numeric
 from training.datasets import datasets
 from training.datasets.datasets import register
 from training.jobs.job import evaluate, train
-from training.measuring.worth.evaluate import AskedWorth, open_model
-from training.planning.plans import Asked, plan
+from training.measuring.worth.evaluate import open_model
+from training.planning.plans import plan
+from training.requests import EvaluationRequest, JobRequest, TuningRequest
 from training.rows.packed import cells as packed_cells
 from training.rows.packed.cells import MOST_NUMBERS, Cells, grid_of, merging, spans_of
 from training.rows.packed.names import cells_file
@@ -27,7 +28,6 @@ from training.rows.partitions.rows import Rows
 from training.rows.schema.column_rules import uniform_schema
 from training.rows.schema.schema import parse_schema
 from training.rows.tables.data import rows_of
-from training.tuning.tune import Tuning
 
 RANDOM = np.random.default_rng(0)
 RANGES = [
@@ -168,13 +168,13 @@ def test_a_job_may_find_cut_points_and_its_model_says_them(home):
     home, _ = home
     entry = home.ledger.dataset("new").registration
     assert entry.cells
-    told = train(home, Asked("new", "lazybb", "20", parameters=FOUND), by="test")
+    told = train(home, JobRequest("new", "lazybb", "20", parameters=FOUND), by="test")
     model = open_model(home, reference := f"new@{told['version']}")
     edges = model.ensemble.features[0].edges
     assert len(edges) == 7
     assert sum(25 < edge < 55 for edge in edges) >= 3, "where rows are, of 1,000 that are declared"
     assert "count rows per fine cell" in [run.purpose for run in model.certificate.form.mechanisms]
-    worth = evaluate(home, AskedWorth(reference, "new", "20"), by="test")
+    worth = evaluate(home, EvaluationRequest(reference, "new", "20"), by="test")
     assert worth["worth"]
     assert audit_home(home).ok
 
@@ -182,8 +182,10 @@ def test_a_job_may_find_cut_points_and_its_model_says_them(home):
 @pytest.mark.slow
 def test_tuned_jobs_find_their_own(home):
     home, _ = home
-    tuning = Tuning(grid={"rounds": [3, 5]}, runs="2")
-    told = train(home, Asked("new", "lazybb", "20", parameters={"cuts": "found", "bins": 8}, tuning=tuning), by="test")
+    tuning = TuningRequest(grid={"rounds": [3, 5]}, runs="2")
+    told = train(
+        home, JobRequest("new", "lazybb", "20", parameters={"cuts": "found", "bins": 8}, tuning=tuning), by="test"
+    )
     assert len(open_model(home, told["model"]).ensemble.features[0].edges) == 7
 
 
@@ -194,8 +196,8 @@ def test_rows_of_before_are_used_as_they_are(home):
     assert not about.cells
     assert not (home.datasets / about.commitment / cells_file()).exists()
     with pytest.raises(InputError, match="fine cells"):
-        plan(home, Asked("old", "lazybb", "1", parameters=FOUND))
-    told = train(home, Asked("old", "lazybb", "1", parameters={"rounds": 5}), by="test")
+        plan(home, JobRequest("old", "lazybb", "1", parameters=FOUND))
+    told = train(home, JobRequest("old", "lazybb", "1", parameters={"rounds": 5}), by="test")
     assert told["model"] == "old"
     with pytest.raises(NameTaken, match="registered already, as old"):
         register(home, "again", folder / "old.parquet", folder / "schema.yaml", Budget.of(1, "1e-6"),

@@ -35,7 +35,8 @@ from training.datasets.datasets import open_rows, register, require_rows
 from training.datasets.drafts.asked import AskedRegistration, registered
 from training.datasets.growing.append import append
 from training.jobs import job
-from training.planning.plans import Asked, plan, public_of
+from training.planning.plans import plan, public_of
+from training.requests import JobRequest
 from training.rows.cluster import answering, desk, driver, pieces, workers
 from training.rows.cluster.pieces import Piece, check_manifest
 from training.rows.partitions import threads
@@ -101,7 +102,7 @@ def ready(cluster: DaskCluster) -> int:
 def rows_of(home: Home, name: str, window: str | None = None) -> Rows:
     """As a started job would be given them."""
     dataset, schema = home.ledger.dataset(name, blocks=window), schema_of(home, home.ledger.dataset(name))
-    request = plan(home, Asked(name, "ebm" if name == "numbers" else "lazybb", "0.5", blocks=window)).request
+    request = plan(home, JobRequest(name, "ebm" if name == "numbers" else "lazybb", "0.5", blocks=window)).request
     return open_rows(home, Started(1, dataset, request, TOTAL.epsilon, None), schema)  # type: ignore[arg-type]
 
 
@@ -161,9 +162,9 @@ def test_a_window_that_bounds_one_person_over_all_its_blocks_is_the_same_by_a_cl
 @pytest.mark.server
 def test_a_job_end_to_end(engine, home):
     """Certified, audited and measured as any other; one process plays it, another is told that it is taken."""
-    told = job.train(home, Asked("classes", "lazybb", "0.5", parameters={"rounds": 5}), by="test")
+    told = job.train(home, JobRequest("classes", "lazybb", "0.5", parameters={"rounds": 5}), by="test")
     assert told["state"] == "issued"
-    held = job.submit(home, Asked("classes", "lazybb", "0.5", parameters={"rounds": 30}), by="test")
+    held = job.submit(home, JobRequest("classes", "lazybb", "0.5", parameters={"rounds": 30}), by="test")
     outcomes: list[type[Exception] | None] = []
 
     def run() -> None:
@@ -190,7 +191,7 @@ def test_a_job_end_to_end(engine, home):
 @pytest.mark.server
 def test_a_training_worker_of_the_server_asks_a_cluster(engine, home):
     """It is a fork of what has loaded the service, which gave all tornado a clock by which Dask waited for ever."""
-    seq = job.submit(home, Asked("classes", "lazybb", "0.25", parameters={"rounds": 5}), by="test").seq
+    seq = job.submit(home, JobRequest("classes", "lazybb", "0.25", parameters={"rounds": 5}), by="test").seq
     played = f"""from serving.process.workers import launch
 launch.load()
 from accountant.home import Home
@@ -298,7 +299,7 @@ def test_a_question_that_is_let_go_while_its_answers_come_harms_none_after_it(en
 @pytest.mark.server
 def test_what_a_job_needs_of_a_cluster_is_asked_before_it_is_charged(engine, home, monkeypatch, tmp_path):
     spent = home.ledger.dataset("classes").most_used.spent
-    asked = Asked("classes", "lazybb", "0.5", parameters={"rounds": 5})
+    asked = JobRequest("classes", "lazybb", "0.5", parameters={"rounds": 5})
     with monkeypatch.context() as patch:
         patch.setattr(answering, "fingerprint", lambda: "another")
         with pytest.raises(EngineUnavailable, match="runs another dpserve"):
@@ -455,11 +456,11 @@ def test_a_job_whose_scheduler_is_killed_ends_and_is_burned(engine, home, monkey
         return plain(own, run, question)
 
     monkeypatch.setattr(desk.Desk, "ask", ask)
-    held = job.submit(home, Asked("classes", "lazybb", "0.5", parameters={"rounds": 30}), by="test")
+    held = job.submit(home, JobRequest("classes", "lazybb", "0.5", parameters={"rounds": 30}), by="test")
     with pytest.raises(JobFailed, match="engine: .*; its budget is spent"):
         job.run(home, held.seq)
     assert home.ledger.job(held.seq).state.value == "burned"
-    later = job.submit(home, Asked("classes", "lazybb", "0.5", parameters={"rounds": 31}), by="test")
+    later = job.submit(home, JobRequest("classes", "lazybb", "0.5", parameters={"rounds": 31}), by="test")
     with pytest.raises(EngineUnavailable):
         job.run(home, later.seq)
     assert home.ledger.job(later.seq).state.value == "reserved"

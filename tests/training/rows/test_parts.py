@@ -22,7 +22,7 @@ from models.features.features import NumericFeature
 from training.datasets.datasets import pack, register
 from training.jobs import job
 from training.planning import plans
-from training.planning.plans import Asked
+from training.requests import JobRequest
 from training.rows.packed.cells import grid_of
 from training.rows.people.parts import Parting
 from training.rows.people.people import unit_ids
@@ -154,12 +154,12 @@ def test_learners_never_read_what_is_kept_aside(home, tmp_path, monkeypatch):
 
     real = job_steps.open_rows
     monkeypatch.setattr(job_steps, "open_rows", lambda *a: seen.append(real(*a)) or seen[-1])
-    body = job.train(home, Asked("people", "lazybb", "0.5", parameters={"rounds": 2}), by="test")
+    body = job.train(home, JobRequest("people", "lazybb", "0.5", parameters={"rounds": 2}), by="test")
     folder = home.datasets / dataset.registration.commitment
     sizes = [np.load(folder / name).shape[-1] for name in ("bins.npy", "holdout-bins.npy")]
     assert (body["state"], sum(sizes)) == ("issued", 60)
     assert seen[0].size == sizes[0] < 60
-    shown = plans.plan(home, Asked("people", "lazybb", "0.5"))
+    shown = plans.plan(home, JobRequest("people", "lazybb", "0.5"))
     public = plans.public_of(shown.dataset, parse_schema(SCHEMA), shown.request.budget)
     assert public.records == 36
 
@@ -208,4 +208,4 @@ def test_the_packed_part_is_part_of_the_commitment(home, tmp_path):
 
 
 def plans_and_train(home):
-    job.train(home, Asked("people", "lazybb", "0.5", parameters={"rounds": 2}), by="test")
+    job.train(home, JobRequest("people", "lazybb", "0.5", parameters={"rounds": 2}), by="test")

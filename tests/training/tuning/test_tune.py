@@ -22,13 +22,12 @@ from dpserve_verify.privacy.budget import Budget, Relation
 from dpserve_verify.privacy.selection import Poisson
 from models.store.loading import load_verified
 from serving.cli import app
-from serving.rest.jobs import asked as asked_by_rest
 from training.datasets.datasets import register
 from training.jobs import job
 from training.planning import plans
-from training.planning.plans import Asked
+from training.requests import JobRequest, TuningRequest
 from training.tuning import selecting
-from training.tuning.tune import Tuning, tuned_of
+from training.tuning.tune import tuned_of
 
 pytestmark = pytest.mark.slow
 
@@ -52,9 +51,9 @@ def home(tmp_path, files) -> Home:
     return home_of(tmp_path, files)
 
 
-def asked(grid=None, runs=2, **changes) -> Asked:
-    fields = {"dataset": "adult", "learner": "lazybb", "epsilon": "1", "tuning": Tuning(grid or GRID, runs)}
-    return Asked(**{**fields, **changes})
+def asked(grid=None, runs=2, **changes) -> JobRequest:
+    fields = {"dataset": "adult", "learner": "lazybb", "epsilon": "1", "tuning": TuningRequest(grid or GRID, runs)}
+    return JobRequest(**{**fields, **changes})
 
 
 @pytest.mark.parametrize("delta", ["0.000001", "0"])
@@ -110,7 +109,7 @@ def test_when_a_run_ends_is_told_to_nobody(home, monkeypatch):
     monkeypatch.setattr(job.Lease, "progress", lambda self, done: (told.append(done), kept(self, done)))
     job.train(home, asked(model="quiet"), by="test")
     assert told == []
-    job.train(home, Asked("adult", "lazybb", "0.05", parameters={"rounds": 3}), by="test")
+    job.train(home, JobRequest("adult", "lazybb", "0.05", parameters={"rounds": 3}), by="test")
     assert told[-1] == len(told) >= 3
 
 
@@ -129,9 +128,9 @@ def test_the_chosen_setting_is_told_with_the_model(home, monkeypatch):
 
 
 def test_a_plain_job_says_nothing_of_tuning(home):
-    answer = job.train(home, Asked("adult", "lazybb", "0.1", parameters={"rounds": 3}), by="test")
+    answer = job.train(home, JobRequest("adult", "lazybb", "0.1", parameters={"rounds": 3}), by="test")
     assert "chosen" not in answer
-    assert "tuning" not in plans.plan(home, Asked("adult", "lazybb", "0.1", parameters={"rounds": 3})).to_json()
+    assert "tuning" not in plans.plan(home, JobRequest("adult", "lazybb", "0.1", parameters={"rounds": 3})).to_json()
 
 
 def test_one_key_spends_once_and_stands_for_its_grid(home, monkeypatch):
@@ -145,26 +144,26 @@ def test_one_key_spends_once_and_stands_for_its_grid(home, monkeypatch):
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"tuning": Tuning({})}, "1 settings; from 2 to 64"),
-        ({"tuning": Tuning({"rounds": [5]})}, "1 settings"),
-        ({"tuning": Tuning({"rounds": list(range(1, 70))})}, "69 settings"),
-        ({"tuning": Tuning({"rounds": []})}, "must have values"),
-        ({"tuning": Tuning({"rounds": "57"})}, "must have values"),
-        ({"tuning": Tuning({"depth": [1, 2]})}, "grid depth: lazybb takes"),
-        ({"tuning": Tuning({"epsilon": ["1", "2"]})}, "never tuned"),
-        ({"tuning": Tuning({"delta": ["0", "0.1"]})}, "never tuned"),
-        ({"tuning": Tuning({"relation": ["add-remove", "replace-one"]})}, "never tuned"),
-        ({"tuning": Tuning({"schema": ["a", "b"]})}, "never tuned"),
-        ({"tuning": Tuning({"rounds": [5, "5"]})}, "twice"),
-        ({"tuning": Tuning({"rounds": [5, "many"]})}, "rounds='many'"),
-        ({"tuning": Tuning({"rounds": [5, 0]})}, "rounds=0"),
-        ({"tuning": Tuning({"rounds": [5, 6]}), "parameters": {"rounds": 7}}, "fixed as well"),
-        ({"tuning": Tuning({"rounds": [5, 6]}), "parameters": {"private-tuning": "{}"}}, "lazybb takes"),
+        ({"tuning": {"grid": {}}}, "1 settings; from 2 to 64"),
+        ({"tuning": {"grid": {"rounds": [5]}}}, "1 settings"),
+        ({"tuning": {"grid": {"rounds": list(range(1, 36)), "rate": [0.1, 0.2]}}}, "70 settings"),
+        ({"tuning": {"grid": {"rounds": []}}}, "must have values"),
+        ({"tuning": {"grid": {"rounds": "57"}}}, "must be a list"),
+        ({"tuning": {"grid": {"depth": [1, 2]}}}, "grid depth: lazybb takes"),
+        ({"tuning": {"grid": {"epsilon": ["1", "2"]}}}, "never tuned"),
+        ({"tuning": {"grid": {"delta": ["0", "0.1"]}}}, "never tuned"),
+        ({"tuning": {"grid": {"relation": ["add-remove", "replace-one"]}}}, "never tuned"),
+        ({"tuning": {"grid": {"schema": ["a", "b"]}}}, "never tuned"),
+        ({"tuning": {"grid": {"rounds": [5, "5"]}}}, "twice"),
+        ({"tuning": {"grid": {"rounds": [5, "many"]}}}, "rounds='many'"),
+        ({"tuning": {"grid": {"rounds": [5, 0]}}}, "rounds=0"),
+        ({"tuning": {"grid": {"rounds": [5, 6]}}, "parameters": {"rounds": 7}}, "fixed as well"),
+        ({"tuning": {"grid": {"rounds": [5, 6]}}, "parameters": {"private-tuning": "{}"}}, "lazybb takes"),
         ({"tuning": None, "parameters": {"private-tuning": "{}"}}, "lazybb takes"),
-        ({"tuning": Tuning(GRID, 0)}, "runs=0"),
-        ({"tuning": Tuning(GRID, 65)}, "runs=65"),
-        ({"tuning": Tuning(GRID, "nan")}, "runs=nan"),
-        ({"tuning": Tuning(GRID, "1.0000000001")}, "at most 9 decimals"),
+        ({"tuning": {"grid": GRID, "runs": 0}}, "runs=0"),
+        ({"tuning": {"grid": GRID, "runs": 65}}, "runs=65"),
+        ({"tuning": {"grid": GRID, "runs": "nan"}}, "runs=nan"),
+        ({"tuning": {"grid": GRID, "runs": "1.0000000001"}}, "at most 9 decimals"),
         ({"epsilon": "0"}, "epsilon=0"),
     ],
 )
@@ -193,8 +192,10 @@ def test_a_job_beyond_the_budget_is_refused_with_what_would_fit(home):
 @pytest.mark.parametrize(("settings", "mean"), [(2, 5), (3, 6), (4, 8), (30, 8)])
 def test_by_default_runs_follow_the_grid(settings, mean):
     grid = {"rounds": list(range(1, settings + 1))}
-    assert tuned_of("lazybb", {}, Tuning(grid), pure=False).distribution == Poisson(Decimal(mean))
-    assert float(tuned_of("lazybb", {}, Tuning(grid), pure=True).distribution.mean) == pytest.approx(mean, rel=1e-6)
+    assert tuned_of("lazybb", {}, TuningRequest(grid), pure=False).distribution == Poisson(Decimal(mean))
+    assert float(tuned_of("lazybb", {}, TuningRequest(grid), pure=True).distribution.mean) == pytest.approx(
+        mean, rel=1e-6
+    )
 
 
 def test_default_in_a_grid_is_the_learner_s_own(home):
@@ -226,12 +227,11 @@ KILLED = """
 import os, signal, sys
 from accountant.home import Home
 from training.jobs import job
-from training.planning import plans
-from training.planning.plans import Asked
-from training.tuning.tune import Tuning
-from training.tuning import selecting, tune
+from training.kinds import training_steps
+from training.requests import JobRequest, TuningRequest
+from training.tuning import selecting
 where, number = sys.argv[1], int(sys.argv[2])
-owner, name = {"run": (selecting.BestOf, "_run"), "choice": (job, "keep_choice")}[where]
+owner, name = {"run": (selecting.BestOf, "_run"), "choice": (training_steps, "keep_choice")}[where]
 true, calls = getattr(owner, name), []
 
 def deadly(*arguments):
@@ -242,8 +242,8 @@ def deadly(*arguments):
     return answer
 
 setattr(owner, name, deadly)
-tuning = Tuning({"rounds": [3, 6]}, 2)
-job.train(Home.open(), Asked("adult", "lazybb", "1", tuning=tuning), by="test")
+tuning = TuningRequest({"rounds": [3, 6]}, 2)
+job.train(Home.open(), JobRequest("adult", "lazybb", "1", tuning=tuning), by="test")
 """
 
 
@@ -288,9 +288,9 @@ def test_the_command(home, monkeypatch, capsys):
 
 def test_the_door_takes_a_grid():
     body = {"dataset": "adult", "learner": "lazybb", "epsilon": 1}
-    found = asked_by_rest({**body, "tuning": {"grid": {"rounds": [3, Decimal("6")]}, "runs": 4}})
-    assert found.tuning == Tuning({"rounds": [3, Decimal("6")]}, 4)
-    assert asked_by_rest(body).tuning is None
+    found = JobRequest.of({**body, "tuning": {"grid": {"rounds": [3, Decimal("6")]}, "runs": 4}})
+    assert found.tuning == TuningRequest({"rounds": [3, Decimal("6")]}, 4)
+    assert JobRequest.of(body).tuning is None
     for bad in (
         {},
         {"grid": {"rounds": 3}},
@@ -301,4 +301,4 @@ def test_the_door_takes_a_grid():
         {"grid": {"rounds": [3, 6]}, "more": 1},
     ):
         with pytest.raises(InputError):
-            asked_by_rest({**body, "tuning": bad})
+            JobRequest.of({**body, "tuning": bad})

@@ -24,11 +24,12 @@ from dpserve_verify.privacy.events import BoundedRange, Gaussian, Plan, PureDp, 
 from dpserve_verify.privacy.renyi import compose_pure, compose_rdp
 from dpserve_verify.privacy.selection import Poisson, logarithmic
 from training.learners.boosting.lazybb import WeightedAgreement
+from training.requests import TuningRequest
 from training.session.session import Rehearsal, Session
 from training.tuning import selecting
 from training.tuning.ceilings import Ceiling
 from training.tuning.selecting import CorrectRows, Outcome, most_runs
-from training.tuning.tune import Tuned, Tuning, tuned_of
+from training.tuning.tune import Tuned, tuned_of
 
 pytestmark = pytest.mark.slow
 
@@ -41,7 +42,7 @@ DATA = [(0, 0), (0, 1), (1, 1), (1, 1)]
 
 
 def tuned(pure: bool, runs: int | str = 5, grid=None) -> Tuned:
-    return tuned_of("lazybb", FIXED, Tuning(grid or {"rounds": [1, 2]}, runs), pure)
+    return tuned_of("lazybb", FIXED, TuningRequest(grid or {"rounds": [1, 2]}, runs), pure)
 
 
 def public(relation: Relation, pure: bool, epsilon: str = "2"):
@@ -289,7 +290,7 @@ def test_a_plan_above_the_ceiling_costs_more_somewhere():
 )
 def test_every_setting_is_below_what_a_run_is_charged_and_near_it(pure, grid):
     fixed = {key: value for key, value in FIXED.items() if key not in grid}
-    job, about = tuned_of("lazybb", fixed, Tuning(grid), pure), public(ADD, pure)
+    job, about = tuned_of("lazybb", fixed, TuningRequest(grid), pure), public(ADD, pure)
     recipe = job.recipe(about)
     best = job.best_of(about, recipe.unit)
     for setting in best.settings:

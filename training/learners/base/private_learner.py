@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, replace
 from decimal import Decimal
+from inspect import signature
 from threading import Lock
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -28,6 +30,7 @@ from models.forms.ensemble import Ensemble
 from training.calibration.calibrate import calibrate
 from training.calibration.plan_warnings import PublicWarning, check_exportable, too_many_rounds, warnings_of
 from training.calibration.would_fit import would_fit
+from training.learners.base.checks import OWN, read_parameter
 from training.learners.base.estimator import Classifier, Estimator, Regressor
 from training.learners.base.shown import Shown
 from training.rows.schema.column_rules import Columns
@@ -136,11 +139,23 @@ class PrivateLearner(Shown, Estimator, ABC):
         session.close()
         return self
 
+    def _read_texts(self) -> None:
+        """Read numbers that were given as texts, or as floats without a fraction, as every other door does. What means
+        no number stays as it is, and `check` refuses it.
+        """
+        kinds, defaults = signature(type(self)).parameters, type(self)().get_params()
+        for name, value in self.get_params().items():
+            default = defaults[name]
+            if isinstance(value, str | float | Decimal) and name not in OWN and not isinstance(default, str):
+                with suppress(InputError):
+                    setattr(self, name, read_parameter(name, value, default, "float" in str(kinds[name].annotation)))
+
     def declared(self, X: Any, y: Any) -> tuple[Schema, Public, Rows]:
         """(X, y) as the declared schema reads them: the schema, what is public of it, and packed rows. Spends nothing.
 
         InputError where a parameter does not fit; a ValueError as scikit-learn's where X or y does not.
         """
+        self._read_texts()
         who, rule = type(self).__name__, self._rule()
         with frames.value_errors():
             table = frames.table_from(X, rule, who)

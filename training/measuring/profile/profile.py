@@ -27,8 +27,9 @@ from models.profile.figures import Noise
 from models.profile.stated import Pairs, figures, noise_of
 from training.learners.job_words import window_to_json
 from training.measuring.profile.counts import GRID, Norm, Profiler, TableCounts
-from training.measuring.worth.evaluate import TRAINING, Planned, part_of
+from training.measuring.worth.evaluate import Planned, part_of
 from training.planning.plans import public_of
+from training.requests import ProfileRequest
 from training.rows.partitions.rows import MOST_ROWS
 from training.rows.schema.schema import Schema, schema_of
 from training.rows.tables.data import answer_feature
@@ -40,23 +41,6 @@ MOST_PAIRS = 100
 MOST_CELLS = 1 << 15
 MOST_NOISE = 1e9
 ROOM = 8192  # bytes of a statement that are no figures of columns
-
-
-@dataclass(frozen=True)
-class AskedProfile:
-    """A profile in the words of the one who asks. `delta` None: the dataset's. `part`: HOLDOUT, or None for what
-    learners read. `columns`: of these alone; none: of all. `pairs`: of columns that are counted together as well.
-    `blocks`: of a dataset that grows, which. `labels`: that a worker must have to run it; with any, it is
-    queued for one.
-    """
-
-    dataset: str
-    epsilon: str | float | Decimal
-    delta: str | float | Decimal | None = None
-    part: str | None = None
-    columns: tuple[str, ...] = ()
-    pairs: tuple[tuple[str, str], ...] = ()
-    blocks: str | None = None
 
 
 @dataclass(frozen=True)
@@ -85,12 +69,10 @@ class PlannedProfile(Planned):
         }
 
 
-def plan(home: Home, asked: AskedProfile, by: str | None = None) -> PlannedProfile:
+def plan(home: Home, asked: ProfileRequest, by: str | None = None) -> PlannedProfile:
     """Rehearse and price, by the noise that is less. BudgetRefused where it would not be admitted now, with what would
     fit. Spends nothing.
     """
-    if asked.part not in (None, HOLDOUT, TRAINING):
-        raise InputError(f"part={asked.part!r:.40}: must be {HOLDOUT} or {TRAINING}")
     part = HOLDOUT if asked.part == HOLDOUT else None
     dataset = home.ledger.dataset(asked.dataset, by, part, asked.blocks)
     require_window(dataset, asked.blocks)

@@ -35,6 +35,7 @@ from models.worth.stated import grouped_layout_of, layout_of, paired_layout_of
 from training.learners.job_words import window_to_json
 from training.measuring.worth.histogram import CellCounts, Evaluator, PairedCounts
 from training.planning.plans import public_of
+from training.requests import EvaluationRequest
 from training.rows.packed.cells import spans_of, tables
 from training.rows.schema.schema import Schema, schema_of
 from training.session.learner import Recipe
@@ -43,26 +44,6 @@ NAME = "evaluation"  # stands in the place of a learner
 TRAINING, ALL = "training", "all"
 MOST_CELLS = 1 << 14  # of all groups together
 Progress = Callable[[int, int], None]
-
-
-@dataclass(frozen=True)
-class AskedWorth:
-    """An evaluation in the words of the one who asks. `model`: adult, adult@champion or adult@2. `part`: HOLDOUT,
-    TRAINING, or None: what is kept aside, or all rows where none are. `delta` 0: noise that needs none. `against`:
-    another model, named likewise, that it is compared with on the same rows. `group`: by the groups of this column,
-    which the schema names. `scores`: of three or more classes, what their probabilities say too. `blocks`: of a dataset
-    that grows, which.
-    """
-
-    model: str
-    dataset: str
-    epsilon: str | float | Decimal
-    part: str | None = None
-    delta: str | float | Decimal = "0"
-    against: str | None = None
-    group: str | None = None
-    scores: bool = False
-    blocks: str | None = None
 
 
 @dataclass(frozen=True)
@@ -98,7 +79,7 @@ class PlannedWorth(Planned):
         }
 
 
-def plan(home: Home, asked: AskedWorth, by: str | None = None) -> PlannedWorth:
+def plan(home: Home, asked: EvaluationRequest, by: str | None = None) -> PlannedWorth:
     """Rehearse and price. BudgetRefused where it would not be admitted now, with what would fit. Spends nothing."""
     models = [open_model(home, name) for name in (asked.model, asked.against) if name is not None]
     certificates = [each.certificate for each in models]
@@ -230,8 +211,6 @@ def certified(home: Home, name: str, issued: int) -> VerifiedModel:
 
 def _part(dataset: Dataset, certificates: Sequence[Certificate], asked: str | None) -> str | None:
     """Which part the request names: HOLDOUT, or None for what learners read. InputError says why it cannot be."""
-    if asked not in (None, HOLDOUT, TRAINING):
-        raise InputError(f"part={asked!r:.40}: must be {HOLDOUT} or {TRAINING}")
     name, kept = dataset.registration.name, dataset.holdout is not None
     if asked == TRAINING:
         return None

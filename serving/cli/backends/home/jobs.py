@@ -12,15 +12,15 @@ from accountant.system.lazy_import import later
 from serving.cli.backends.abstract import Body, Jobs, Note, Progress, Request
 from serving.cli.backends.user import allowed, this_user
 from training.planning.job_views import job_to_json, jobs_to_json
+from training.requests import JobRequest
 
 if TYPE_CHECKING:
     from training.jobs import job
     from training.measuring.worth import evaluate
     from training.planning import plans
-    from training.tuning import tune
 else:  # what prices, fits and certifies; a list of jobs does without
     job, plans = later("training.jobs.job"), later("training.planning.plans")
-    evaluate, tune = later("training.measuring.worth.evaluate"), later("training.tuning.tune")
+    evaluate = later("training.measuring.worth.evaluate")
 
 LOOK_SECONDS = 0.5
 
@@ -33,7 +33,7 @@ class HomeJobs(Jobs):
 
     def plan(self, request: Request) -> Body:
         """Return the price of a job."""
-        asked, home = _asked(request), Home.open()
+        asked, home = JobRequest.of(request), Home.open()
         plan = plans.plan(home, asked, this_user(), _may_promote(home, asked))
         if asked.evaluate is None:
             return plan.to_json()
@@ -41,7 +41,7 @@ class HomeJobs(Jobs):
 
     def train(self, request: Request, key: str | None, progress: Progress) -> Body:
         """Run a job to its end."""
-        asked, home = _asked(request), Home.open()
+        asked, home = JobRequest.of(request), Home.open()
         promotes = _may_promote(home, asked)
         job.recover(home)
         return job.train(home, asked, by=this_user(), key=key, progress=progress, promotes=promotes)
@@ -79,12 +79,6 @@ def _job(home: Home, number: int) -> Body:
     return job_to_json(home, record)
 
 
-def _asked(request: Request) -> plans.Asked:
-    tuning = request.get("tuning")
-    grid = None if tuning is None else tune.Tuning(tuning["grid"], tuning["runs"])
-    return plans.Asked(**{**request, "tuning": grid})
-
-
-def _may_promote(home: Home, asked: plans.Asked) -> bool:
+def _may_promote(home: Home, asked: JobRequest) -> bool:
     """Return whether the user may promote versions of the model. Raises Forbidden where they may not train it."""
     return allowed(home, "train", dataset=asked.dataset).may("promote", model=asked.model or asked.dataset)

@@ -20,9 +20,8 @@ from serving.cli.backends.reports import write_report
 from serving.cli.backends.user import allowed, this_user
 from training.jobs import job
 from training.measuring.profile import profile as profiles
-from training.measuring.profile.profile import AskedProfile
 from training.measuring.worth import evaluate as evaluations
-from training.measuring.worth.evaluate import AskedWorth
+from training.requests import EvaluationRequest, ProfileRequest
 
 public_rows = later("training.measuring.worth.public_rows")  # loads scikit-learn
 
@@ -35,12 +34,12 @@ class HomeMeasurements(Measurements):
 
     def plan_evaluation(self, request: Request) -> Body:
         """Return the price of an evaluation."""
-        return evaluations.plan(_home(request), AskedWorth(**request), this_user()).to_json()
+        return evaluations.plan(_home(request), EvaluationRequest.of(request), this_user()).to_json()
 
     def evaluate(self, request: Request, key: str | None, out: Path | None) -> Body:
         """Run an evaluation to its end."""
         home = self._ready(request)
-        body = job.measure(home, AskedWorth(**request), by=this_user(), key=key)
+        body = job.measure(home, EvaluationRequest.of(request), by=this_user(), key=key)
         if out is not None:
             unit = statement_of(home, body["job"])[2].form.claim.unit
             write_report(report_of(body["worth"], unit.contributions), out)
@@ -59,12 +58,12 @@ class HomeMeasurements(Measurements):
 
     def plan_profile(self, request: Request) -> Body:
         """Return the price of a profile."""
-        return profiles.plan(_home(request), AskedProfile(**request), this_user()).to_json()
+        return profiles.plan(_home(request), ProfileRequest.of(request), this_user()).to_json()
 
     def profile(self, request: Request, key: str | None, out: Path | None) -> Body:
         """Run a profile to its end."""
         home = self._ready(request)
-        body = job.measure(home, AskedProfile(**request), by=this_user(), key=key)
+        body = job.measure(home, ProfileRequest.of(request), by=this_user(), key=key)
         if out is not None:
             profile_report.write(body["profile"], out)
         return body | {"statement": str(home.profiles / str(body["job"]) / PROFILE.envelope_file)}

@@ -1,0 +1,153 @@
+"""The requests that doors take: a job, a schedule of jobs, an evaluation and a profile.
+
+Each is one class, from which type check, JSON Schema, command line and form follow.
+
+A new field of a job is a field here, in `dpserve.types` for the client, and, where the ledger enters it, in
+`accountant.ledger.families.records` and `accountant.audit.replay`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field, StrictBool
+from pydantic.dataclasses import dataclass
+
+from training.requests.base import CLOSED, Checked, Control, Option, request_fields
+from training.requests.fields import (
+    Blocks,
+    Delta,
+    Epsilon,
+    Grid,
+    Key,
+    Name,
+    Parameters,
+    Reference,
+    Runs,
+    Text,
+)
+
+AUTO = "auto"  # in the place of a learner: the one that a public rule chooses
+Part: TypeAlias = Literal["holdout", "training"]
+
+
+@dataclass(frozen=True, config=CLOSED)
+class TuningRequest(Checked):
+    """The best of runs with settings from a grid, as one job."""
+
+    grid: Grid
+    runs: Annotated[
+        Runs | None,
+        Field(description="how many runs on average; 5 to 8, by the grid, when left out"),
+    ] = None
+
+
+@dataclass(frozen=True, config=CLOSED)
+class JobRequest(Checked):
+    """A job in the words of the one who asks. With `tuning`, `parameters` are what all of its runs share."""
+
+    dataset: Annotated[Name, Field(description="the dataset's name")]
+    learner: Annotated[Name, Field(description="the learner; auto: by a public rule")] = AUTO
+    epsilon: Annotated[Epsilon, Field(description="epsilon of this job, a decimal; a text keeps every digit")] = ...  # type: ignore[assignment]
+    delta: Annotated[
+        Delta | None,
+        Field(description="delta of this job; the dataset's when left out"),
+        Control("δ", "A far smaller chance on top. Empty: the dataset’s whole δ.", "the dataset’s"),
+    ] = None
+    parameters: Parameters = None
+    model: Annotated[
+        Name | None,
+        Field(description="name of the model; the dataset's when left out"),
+        Control(
+            "Name of the model", "A known name gets a new version. Empty: the dataset’s name.", "the dataset’s", 64
+        ),
+    ] = None
+    tuning: Annotated[TuningRequest | None, Field(description="private tuning: values to try, as one job")] = None
+    target: Annotated[
+        Text | None, Field(description="what to predict; must be said where the dataset has several targets")
+    ] = None
+    promote: Annotated[StrictBool, Field(description="make the model champion of its name at once")] = False
+    evaluate: Annotated[
+        Epsilon | None,
+        Field(description="epsilon at which it is evaluated then, on what is kept aside; charged together"),
+        Control(
+            "ε of an evaluation",
+            "What the model is worth, measured on what the dataset keeps aside, from a budget of its own. Empty: not "
+            "measured.",
+            "none",
+            inputmode="decimal",
+        ),
+    ] = None
+    blocks: Blocks = None
+    idempotency_key: Key = None
+
+
+@dataclass(frozen=True, config=CLOSED)
+class ScheduleRequest(JobRequest):
+    """The same job once a period, from a moment on."""
+
+    tuning: None = None
+    idempotency_key: None = None
+    name: Annotated[Name, Field(description="the schedule's name")] = ...  # type: ignore[assignment]
+    every: Annotated[Literal["hour", "day", "week"], Field(description="the period: hour, day or week")] = "week"
+    start: Annotated[
+        Text | None, Field(description="when the first period begins, in UTC, like 2026-01-05T06:00; now when left out")
+    ] = None
+    dry_run: Annotated[StrictBool, Field(description="only tell how long it could be kept")] = False
+
+    @property
+    def job(self) -> JobRequest:
+        """Return what it asks for in each period."""
+        mine = {field.name for field in request_fields(ScheduleRequest)}
+        return JobRequest(**{f.name: getattr(self, f.name) for f in request_fields(JobRequest) if f.name in mine})
+
+
+@dataclass(frozen=True, config=CLOSED)
+class EvaluationRequest(Checked):
+    """What a model is worth on private rows. At most one of `against`, `group` and `scores`."""
+
+    model: Annotated[Reference, Field(description="the model: adult, adult@champion or adult@2")]
+    dataset: Annotated[Name, Field(description="private rows: of this dataset, at the price of epsilon")]
+    epsilon: Annotated[Epsilon, Field(description="epsilon of this evaluation, a decimal")]
+    part: Annotated[
+        Part | None,
+        Field(
+            description="the rows: holdout, what is kept aside, as when left out; or training, which is marked as such"
+        ),
+    ] = None
+    delta: Annotated[Delta, Field(description="delta of this evaluation; 0, which needs no delta, when left out")] = "0"
+    against: Annotated[
+        Reference | None,
+        Field(description="another model, adult@1 for instance: which is better, measured on the same rows"),
+    ] = None
+    group: Annotated[
+        Text | None, Field(description="by the groups of this column, which the schema names: figures and gaps")
+    ] = None
+    scores: Annotated[StrictBool, Field(description="of three or more classes: AUROC and log loss too")] = False
+    blocks: Blocks = None
+    idempotency_key: Key = None
+
+
+@dataclass(frozen=True, config=CLOSED)
+class ProfileRequest(Checked):
+    """How the rows of a dataset are spread: noisy counts of every column in its public bins."""
+
+    dataset: Annotated[Name, Field(description="the dataset's name")]
+    epsilon: Annotated[Epsilon, Field(description="epsilon of this profile, a decimal")]
+    delta: Annotated[
+        Delta | None,
+        Field(description="delta of this profile; the dataset's when left out, 0 for noise that needs none"),
+    ] = None
+    part: Annotated[
+        Part | None, Field(description="the rows: holdout, what was kept aside; what learners read, when left out")
+    ] = None
+    columns: Annotated[
+        tuple[Text, ...],
+        Field(description="these columns alone: fewer are counted more exactly; all when left out"),
+        Option("--columns", "this column alone: fewer are counted more exactly; all when left out"),
+    ] = ()
+    pairs: Annotated[
+        tuple[tuple[Text, Text], ...], Field(description="two columns each that are counted together as well")
+    ] = ()
+    blocks: Blocks = None
+    idempotency_key: Key = None
