@@ -77,7 +77,7 @@ def tracked() -> list[Path]:
 def wheel(tmp_path_factory):
     """The wheel, built from a copy: a build leaves files beside its sources, and those end up in the next one."""
     source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "README.md", "LICENSE", "NOTICE"):
         shutil.copy(ROOT / name, source)
     for room in ROOMS:
         shutil.copytree(ROOT / room, source / room, ignore=shutil.ignore_patterns("__pycache__"))
