@@ -15,7 +15,7 @@ from local.reports.definition import Definition
 from local.reports.directions import best_favoured, gains, mean_of_reports
 from local.reports.question import Question
 from models.forms.additive import AdditiveEnsemble
-from models.forms.classes import rounded
+from models.forms.classes import round_to_classes
 from models.forms.ensemble import Ensemble
 
 Floats = NDArray[np.float64]
@@ -83,7 +83,7 @@ def additive_of(definition: Question, terms: Sequence[Floats], constant: Floats,
     classes = len(definition.classes)
     if classes > 2:
         table = corners(classes).T
-        return rounded(
+        return round_to_classes(
             definition.features, definition.target, definition.classes, classes - 1.0,
             constant @ table, [term @ table for term in terms],
         )  # fmt: skip

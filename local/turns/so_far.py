@@ -101,7 +101,7 @@ class SoFar:
 def sides(voter: Voter, features: Sequence[Feature], codes: Sequence[NDArray[Any]], classes: int = 2) -> Floats:
     """Return the corners (n, K - 1) of the classes that a voter says, where its weight is above 0: +-1 of two."""
     if isinstance(voter, Choice):
-        return corners(classes)[voter.chosen(codes)]
+        return corners(classes)[voter.chosen_classes(codes)]
     if isinstance(voter, Stump):
         hold = holds(voter.test, voter.code, features[voter.feature].bins)[codes[voter.feature]]
         return corners(classes)[np.where(hold, voter.holds, voter.fails)]

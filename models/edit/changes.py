@@ -12,7 +12,9 @@ from models.parts.pairs import term_names
 
 
 def bins_of(model: AdditiveEnsemble, feature: str) -> list[dict[str, Any]]:
-    """Every bin of a feature, or cell of a pair, in the model's unit. InputError where there is no such feature."""
+    """Return every bin of a feature, or cell of a pair, in the model's unit. InputError where there is no such
+    feature.
+    """
     values, errors = values_of(model, feature), errors_of(model, feature)
     bins = zip(bin_texts(model, feature), values, errors, counts_of(model, feature), strict=True)
     return [
@@ -22,7 +24,7 @@ def bins_of(model: AdditiveEnsemble, feature: str) -> list[dict[str, Any]]:
 
 
 def changes(before: Curves, after: Curves) -> Iterator[dict[str, Any]]:
-    """Every bin that adds something else than it did; of several classes, with its class."""
+    """Yield every bin that adds something else than it did; of several classes, with its class."""
     if isinstance(before, AdditiveEnsemble):
         yield from _changes(before, curves_of(after, None))
         return

@@ -25,13 +25,14 @@ OTHERS = "every other class"  # of the curves of one class, as a model of its ow
 
 
 def editable(ensemble: Ensemble) -> bool:
-    """Whether `to_curves` gives it."""
+    """Return whether `to_curves` gives it."""
     return ensemble.adds_up
 
 
 def to_curves(ensemble: Ensemble) -> Curves:
-    """The model itself, or a voting one with the same answers on a finer scale, what each feature adds centred between
-    its extremes. InputError for what is no sum over features."""
+    """Return the model itself, or a voting one with the same answers on a finer scale, what each feature adds centred
+    between its extremes. InputError for what is no sum over features.
+    """
     if isinstance(ensemble, AdditiveEnsemble | ClassesEnsemble):
         return ensemble
     if not editable(ensemble):
@@ -50,23 +51,25 @@ def to_curves(ensemble: Ensemble) -> Curves:
     return ClassesEnsemble(ensemble.features, ensemble.target, ensemble.classes, ensemble.link / 2 / scale, begin, rows)
 
 
-def class_of(model: Curves, said: object) -> ClassLabel | None:
-    """The class that was said, itself or as text; None of a model whose features have one curve each. InputError where
-    the model has no such class, or none was said and it has several."""
+def class_of(model: Curves, answer: object) -> ClassLabel | None:
+    """Return the class that was said, itself or as text; None of a model whose features have one curve each. InputError
+    where the model has no such class, or none was said and it has several.
+    """
     if isinstance(model, AdditiveEnsemble):
-        if said is not None:
-            raise InputError(f"class={said!r:.80}: every feature of this model has one curve; leave the class out")
+        if answer is not None:
+            raise InputError(f"class={answer!r:.80}: every feature of this model has one curve; leave the class out")
         return None
-    found = [label for label in model.classes if type(said) in (str, int) and str(label) == str(said)]
-    if not found:
-        known = ", ".join(map(str, model.classes[:20]))
-        raise InputError(f"class={said!r:.80}: must be said, the model has a curve for each of {known}")
-    return found[0]
+    labels = [label for label in model.classes if type(answer) in (str, int) and str(label) == str(answer)]
+    if not labels:
+        choices = ", ".join(map(str, model.classes[:20]))
+        raise InputError(f"class={answer!r:.80}: must be said, the model has a curve for each of {choices}")
+    return labels[0]
 
 
 def curves_of(model: Curves, label: ClassLabel | None) -> AdditiveEnsemble:
-    """What each feature adds to the score of the class `label`, as a model of its own without edits yet; or `model`,
-    where that has no several classes."""
+    """Return what each feature adds to the score of the class `label`, as a model of its own without edits yet; or
+    `model`, where that has no several classes.
+    """
     if isinstance(model, AdditiveEnsemble):
         return model
     at = model.classes.index(label)
@@ -81,28 +84,28 @@ def put_back(model: Curves, label: ClassLabel | None, edited: AdditiveEnsemble) 
         return edited
     at = model.classes.index(label)
     terms = tuple(
-        tuple((*numbers[:at], own, *numbers[at + 1 :]) for numbers, own in zip(term, owns, strict=True))
+        tuple((*numbers[:at], number, *numbers[at + 1 :]) for numbers, number in zip(term, owns, strict=True))
         for term, owns in zip(model.terms, edited.terms, strict=True)
     )
-    said: list[dict[str, canonical.Encodable]] = [{**json.loads(edit.what), "class": label} for edit in edited.edits]
-    texts = [canonical.encode(what, MAX_EDIT).decode() for what in said]
+    changes: list[dict[str, canonical.Encodable]] = [{**json.loads(edit.what), "class": label} for edit in edited.edits]
+    texts = [canonical.encode(change, MAX_EDIT).decode() for change in changes]
     edits = tuple(replace(edit, what=text) for edit, text in zip(edited.edits, texts, strict=True))
     try:
         return replace(model, terms=terms, edits=(*model.edits, *edits))
     except ModelInvalid:
-        most = HELD * model.link
+        limit = HELD * model.link
         raise InputError(
             f"class={label}: a score could come to {edited.largest * model.link:.4g}, and this model holds up to "
-            f"{most:.4g}; choose values nearer to 0"
+            f"{limit:.4g}; choose values nearer to 0"
         ) from None
 
 
 def same_but_for_terms(before: Curves, after: Curves) -> bool:
-    """Whether nothing has changed but what bins add, and the list of edits."""
+    """Return whether nothing has changed but what bins add, and the list of edits."""
     if isinstance(before, ClassesEnsemble):
         return isinstance(after, ClassesEnsemble) and replace(after, terms=before.terms, edits=before.edits) == before
     if isinstance(after, ClassesEnsemble):
         return False
-    together = [[replace(pair, terms=(), errors=()) for pair in each.pairs] for each in (before, after)]
+    together = [[replace(pair, terms=(), errors=()) for pair in model.pairs] for model in (before, after)]
     same = replace(after, terms=before.terms, errors=before.errors, edits=before.edits, pairs=before.pairs)
     return same == before and together[0] == together[1]

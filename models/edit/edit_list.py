@@ -36,7 +36,7 @@ MOST_BYTES = 1 << 20
 
 
 def read_edits(path: Path) -> list[Any]:
-    """The list of a file. InputError where it is none."""
+    """Return the list of a file. InputError where it is none."""
     try:
         with path.open("rb") as file:
             raw = file.read(MOST_BYTES + 1)
@@ -51,15 +51,15 @@ def read_edits(path: Path) -> list[Any]:
 
 
 def edit_all(model: Curves, edits: Sequence[Any], note: EditNote) -> Curves:
-    """One after the other; all, or InputError that names the first wrong one."""
+    """Make one edit after the other: all of them, or InputError that names the first wrong one."""
     if not edits:
         raise InputError("edits: say at least one")
     for number, edit in enumerate(edits, 1):
         try:
-            kind, feature, said = _read(edit)
+            kind, feature, options = _read_edit(edit)
             label = class_of(model, edit.get("class"))
-            named = replace(note, why=_text(edit, "why", note.why))
-            model = put_back(model, label, _edit(curves_of(model, label), kind, feature, said, named))
+            note_of_edit = replace(note, why=_text(edit, "why", note.why))
+            model = put_back(model, label, _edit(curves_of(model, label), kind, feature, options, note_of_edit))
         except InputError as error:
             raise InputError(f"edit {number}: {error.message}") from error
     return model
@@ -85,22 +85,22 @@ def _edit(
             return editing.monotone(model, feature, said["direction"], note, part)
 
 
-def _read(edit: Any) -> tuple[str, str, Mapping[str, Any]]:
+def _read_edit(edit: Any) -> tuple[str, str, Mapping[str, Any]]:
     kinds = [kind for kind in KINDS if kind in edit] if isinstance(edit, Mapping) else []
     if len(kinds) != 1 or set(edit) - {"feature", "class", "why", *kinds}:
         raise InputError(f"must say feature, one of {', '.join(KINDS)}, and maybe why; of several classes also class")
-    kind, said = kinds[0], edit[kinds[0]]
-    if isinstance(said, str) and kind in SHORT:
-        said = {SHORT[kind]: said}
+    kind, options = kinds[0], edit[kinds[0]]
+    if isinstance(options, str) and kind in SHORT:
+        options = {SHORT[kind]: options}
     needed, allowed = KINDS[kind]
-    if not isinstance(said, Mapping) or set(said) - {*needed, *allowed} or set(needed) - set(said):
+    if not isinstance(options, Mapping) or set(options) - {*needed, *allowed} or set(needed) - set(options):
         words = [*needed, *(f"maybe {name}" for name in allowed)]
         raise InputError(f"{kind}: must say {', '.join(words)}")
-    return kind, _text(edit, "feature", ""), said
+    return kind, _text(edit, "feature", ""), options
 
 
 def _text(edit: Mapping[str, Any], name: str, otherwise: str) -> str:
-    found = edit.get(name, otherwise)
-    if not isinstance(found, str) or not found:
-        raise InputError(f"{name}={found!r:.40}: must be a text")
-    return found
+    text = edit.get(name, otherwise)
+    if not isinstance(text, str) or not text:
+        raise InputError(f"{name}={text!r:.40}: must be a text")
+    return text

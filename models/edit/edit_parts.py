@@ -31,7 +31,7 @@ Part: TypeAlias = str | Sequence[Any]
 
 
 def part_of(feature: Feature, part: str) -> list[int]:
-    """Codes of the bins, ascending, each once. InputError where there is no such bin."""
+    """Return codes of the bins, ascending, each once. InputError where there is no such bin."""
     text = part.strip()
     names = {feature.label(code): code for code in reversed(range(feature.bins))}  # a value called "other" comes first
     if isinstance(feature, NumericFeature):
@@ -48,33 +48,34 @@ def part_of(feature: Feature, part: str) -> list[int]:
         return list(range(first, last + 1))
     if isinstance(feature, NumericFeature) and text != "missing":
         return _interval(feature, text)
-    return sorted({_named(feature, name, names) for name in _listed(text)})
+    return sorted({_code_of_name(feature, name, names) for name in _split_names(text)})
 
 
 def runs_of(name: str, runs: Sequence[Any], bins: int) -> list[int]:
-    """Codes of runs [first, last] of the `bins` of what is called `name`, ascending, each once. InputError where they
-    are none."""
-    found: set[int] = set()
+    """Return codes of runs [first, last] of the `bins` of what is called `name`, ascending, each once. InputError where
+    they are none.
+    """
+    codes: set[int] = set()
     for run in runs:
         ends = list(run) if isinstance(run, list | tuple) else []
-        if [type(each) for each in ends] != [int, int] or not 0 <= ends[0] <= ends[1] < bins:
+        if [type(end) for end in ends] != [int, int] or not 0 <= ends[0] <= ends[1] < bins:
             raise InputError(f"bins={run!r:.80}: must be a first and a last bin, of {name} from 0 to {bins - 1}")
-        found.update(range(ends[0], ends[1] + 1))
-    if not found:
+        codes.update(range(ends[0], ends[1] + 1))
+    if not codes:
         raise InputError("bins: must name one at least")
-    return sorted(found)
+    return sorted(codes)
 
 
 def bin_text(feature: Feature, code: int) -> str:
-    """A bin as `part_of` reads it, its cut points to six digits."""
+    """Return a bin as `part_of` reads it, its cut points to six digits."""
     if not isinstance(feature, NumericFeature) or code == feature.missing:
         return feature.label(code)
     ends = ["", *map(feature.text, feature.edges), ""]
     return f"{ends[code]}..{ends[code + 1]}" if feature.edges else ALL
 
 
-def ordered(feature: Feature) -> range:
-    """Codes that stand in an order: the bins of numbers, but for missing. InputError for other features."""
+def ordered_codes(feature: Feature) -> range:
+    """Return codes that stand in an order: the bins of numbers, but for missing. InputError for other features."""
     if not isinstance(feature, NumericFeature):
         raise InputError(f"feature={feature.name}: is {feature.kind}, its values have no order")
     return range(feature.missing)
@@ -110,21 +111,21 @@ def _number(feature: Feature, text: str, otherwise: float) -> float:
     return number
 
 
-def _listed(text: str) -> list[str]:
+def _split_names(text: str) -> list[str]:
     if not text.startswith("["):
         return [name.strip() for name in text.split(",")]
     try:
-        found = json.loads(text)
+        names = json.loads(text)
     except ValueError:
-        found = None
-    if not isinstance(found, list) or not found or not all(isinstance(name, str) for name in found):
+        names = None
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
         raise InputError(f"bins={text:.80}: must be a JSON list of texts")
-    return found
+    return names
 
 
-def _named(feature: Feature, name: str, names: dict[str, int]) -> int:
+def _code_of_name(feature: Feature, name: str, names: dict[str, int]) -> int:
     if name not in names:
-        more = "" if len(names) <= _NAMED else f" and {len(names) - _NAMED} more"
-        known = ", ".join(sorted(names, key=names.__getitem__)[:_NAMED])
-        raise InputError(f"bins={name!r:.80}: {feature.name} has {known}{more}")
+        rest = "" if len(names) <= _NAMED else f" and {len(names) - _NAMED} more"
+        choices = ", ".join(sorted(names, key=names.__getitem__)[:_NAMED])
+        raise InputError(f"bins={name!r:.80}: {feature.name} has {choices}{rest}")
     return names[name]

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from dpserve_verify.errors import InputError, ModelInvalid
 from dpserve_verify.formats import canonical
-from models.edit.edit_parts import ALL, Part, bin_text, ordered, part_of, ranges, runs_of
+from models.edit.edit_parts import ALL, Part, bin_text, ordered_codes, part_of, ranges, runs_of
 from models.features.features import Feature
 from models.forms.additive import AdditiveEnsemble
 from models.forms.ensemble import Ensemble
@@ -57,8 +57,9 @@ class EditNote:
 
 
 def to_additive(ensemble: Ensemble) -> AdditiveEnsemble:
-    """The model itself, or a voting one of two classes in additive form: the same scores on a finer scale, what each
-    feature adds centred between its extremes. InputError for what is no sum over features, or has several classes."""
+    """Return the model itself, or a voting one of two classes in additive form: the same scores on a finer scale, what
+    each feature adds centred between its extremes. InputError for what is no sum over features, or has several classes.
+    """
     if isinstance(ensemble, AdditiveEnsemble):
         return ensemble
     if not ensemble.adds_up or ensemble.outputs > 1:
@@ -75,57 +76,59 @@ def to_additive(ensemble: Ensemble) -> AdditiveEnsemble:
 
 
 def values_of(model: AdditiveEnsemble, feature: str) -> Floats:
-    """What every bin of a feature, or cell of a pair, adds, (bins,), in the model's unit."""
+    """Return what every bin of a feature, or cell of a pair, adds, (bins,), in the model's unit."""
     return _copies(model, _place(model, feature))[0].astype(np.float64) * model.link
 
 
 def errors_of(model: AdditiveEnsemble, feature: str) -> list[float | None]:
-    """The standard error that the noise gives each bin, (bins,), in the model's unit; None where none were released."""
+    """Return the standard error that the noise gives each bin, (bins,), in the model's unit; None where none were
+    released.
+    """
     terms, errors = _copies(model, _place(model, feature))
     return [error * model.link for error in errors.tolist()] if model.errors else [None] * len(terms)
 
 
 def counts_of(model: AdditiveEnsemble, feature: str) -> Sequence[int | None]:
-    """The released, noisy records in each bin, (bins,); None where none were released."""
+    """Return the released, noisy records in each bin, (bins,); None where none were released."""
     place = _place(model, feature)
     if place < len(model.features):
         return model.counts[place] if model.counts else [None] * len(model.terms[place])
     pair = model.pairs[place - len(model.features)]
-    return [each for row in pair.counts for each in row] or [None] * pair.table.size
+    return [count for row in pair.counts for count in row] or [None] * pair.table.size
 
 
 def bin_texts(model: AdditiveEnsemble, feature: str) -> list[str]:
-    """The bins as `part_of` reads them; of a pair its cells in words."""
+    """Return the bins as `part_of` reads them; of a pair its cells in words."""
     place = _place(model, feature)
     if place < len(model.features):
         owner = model.features[place]
         return [bin_text(owner, code) for code in range(owner.bins)]
     pair = model.pairs[place - len(model.features)]
     rows, columns = (pair.labels(model.features, side) for side in (0, 1))
-    return [JOINED.join((one, other)) for one in rows for other in columns]
+    return [JOINED.join((row, column)) for row in rows for column in columns]
 
 
 def set_value(model: AdditiveEnsemble, feature: str, part: Part, value: float, note: EditNote) -> AdditiveEnsemble:
-    """Every bin of `part` adds `value`."""
+    """Return every bin of `part` adds `value`."""
     place, codes = _codes(model, feature, part)
     terms, errors = _copies(model, place)
     terms[codes] = _unit(model, "value", value)
     errors[codes] = 0
-    return _edited(model, place, terms, errors, note, {"do": "set", "bins": ranges(codes), "value": _text(value)})
+    return _with_edit(model, place, terms, errors, note, {"do": "set", "bins": ranges(codes), "value": _text(value)})
 
 
 def zero(model: AdditiveEnsemble, feature: str, note: EditNote, part: Part = ALL) -> AdditiveEnsemble:
-    """The bins of `part` add nothing; with "all", the model does not look at the feature any more."""
+    """Return the bins of `part` add nothing; with "all", the model does not look at the feature any more."""
     place, codes = _codes(model, feature, part)
     terms, errors = _copies(model, place)
     terms[codes], errors[codes] = 0, 0
-    return _edited(model, place, terms, errors, note, {"do": "zero", "bins": ranges(codes)})
+    return _with_edit(model, place, terms, errors, note, {"do": "zero", "bins": ranges(codes)})
 
 
 def clip(
     model: AdditiveEnsemble, feature: str, low: float, high: float, note: EditNote, part: Part = ALL
 ) -> AdditiveEnsemble:
-    """No bin of `part` adds less than `low` or more than `high`."""
+    """Keep what each bin of `part` adds between `low` and `high`."""
     least, most = _unit(model, "low", low), _unit(model, "high", high)
     if low > high:
         raise InputError(f"low={low}: must not be above high={high}")
@@ -134,46 +137,48 @@ def clip(
     terms = before.copy()
     terms[codes] = np.clip(before[codes], least, most)
     errors[terms != before] = 0
-    what = {"do": "clip", "bins": ranges(codes), "low": _text(low), "high": _text(high)}
-    return _edited(model, place, terms, errors, note, what)
+    change = {"do": "clip", "bins": ranges(codes), "low": _text(low), "high": _text(high)}
+    return _with_edit(model, place, terms, errors, note, change)
 
 
 def smooth(
     model: AdditiveEnsemble, feature: str, note: EditNote, part: Part = ALL, window: int = 3, weights: Weights = "equal"
 ) -> AdditiveEnsemble:
-    """Every bin of `part` adds the mean of the `window` bins around it, as far as they are in the part; with weights
-    "counts", each weighs as many records as were released for it (at least 1). For ordered bins; missing stays."""
+    """Let every bin of `part` add the mean of the `window` bins around it, as far as they are in the part; with weights
+    "counts", each weighs as many records as were released for it (at least 1). For ordered bins; missing stays.
+    """
     if type(window) is not int or not 3 <= window <= WIDEST or window % 2 == 0:
         raise InputError(f"window={window!r:.40}: must be an odd whole number from 3 to {WIDEST}")
     place, codes = _ordered_codes(model, feature, part)
     weight = _weights(model, place, weights)[codes]
     terms, errors = _copies(model, place)
-    terms[codes] = np.rint(_moving(terms[codes], weight, window))
-    errors[codes] = _moving(errors[codes], weight, window)
-    what: canonical.Encodable = {"do": "smooth", "bins": ranges(codes), "window": window, "weights": weights}
-    return _edited(model, place, terms, errors, note, what)
+    terms[codes] = np.rint(_moving_mean(terms[codes], weight, window))
+    errors[codes] = _moving_mean(errors[codes], weight, window)
+    change: canonical.Encodable = {"do": "smooth", "bins": ranges(codes), "window": window, "weights": weights}
+    return _with_edit(model, place, terms, errors, note, change)
 
 
 def monotone(
     model: AdditiveEnsemble, feature: str, direction: Direction, note: EditNote, part: Part = ALL
 ) -> AdditiveEnsemble:
-    """The bins of `part` never fall ("increasing") or never rise: the nearest such shape in squares (PAV), each bin
-    weighing its released count (at least 1; all alike where none were released). Ordered bins; missing stays."""
+    """Let the bins of `part` never fall ("increasing") or never rise: the nearest such shape in squares (PAV), each bin
+    weighing its released count (at least 1; all alike where none were released). Ordered bins; missing stays.
+    """
     if direction not in ("increasing", "decreasing"):
         raise InputError(f"monotone={direction!r:.40}: must be increasing or decreasing")
     place, codes = _ordered_codes(model, feature, part)
     weight = _weights(model, place, "counts" if model.counts else "equal")[codes]
     terms, errors = _copies(model, place)
     terms[codes], errors[codes] = _isotonic(terms[codes], errors[codes], weight, direction == "increasing")
-    what = {"do": "monotone", "bins": ranges(codes), "direction": direction}
-    return _edited(model, place, terms, errors, note, what)
+    change = {"do": "monotone", "bins": ranges(codes), "direction": direction}
+    return _with_edit(model, place, terms, errors, note, change)
 
 
-def _moving(values: NDArray[Any], weight: Floats, window: int) -> Floats:
-    """The weighted mean of the `window` values around each, as far as there are any."""
+def _moving_mean(values: NDArray[Any], weight: Floats, window: int) -> Floats:
+    """Return the weighted mean of the `window` values around each, as far as there are any."""
 
-    def around(what: Floats) -> Floats:
-        found: Floats = sliding_window_view(np.pad(what, window // 2), window).sum(axis=-1)
+    def around(change: Floats) -> Floats:
+        found: Floats = sliding_window_view(np.pad(change, window // 2), window).sum(axis=-1)
         return found
 
     return around(values * weight) / around(weight)
@@ -194,11 +199,11 @@ def _isotonic(terms: NDArray[np.int64], errors: Floats, weight: Floats, rising: 
 
 
 def _place(model: AdditiveEnsemble, feature: str) -> int:
-    """Where a feature stands, or a pair of them behind the features."""
+    """Return where a feature stands, or a pair of them behind the features."""
     names = term_names(model.features, model.pairs)
     if feature not in names:
-        known = (*names[: min(20, len(model.features))], *names[len(model.features) :][:20])
-        raise InputError(f"feature={feature!r:.80}: the model has {', '.join(known)}")
+        choices = (*names[: min(20, len(model.features))], *names[len(model.features) :][:20])
+        raise InputError(f"feature={feature!r:.80}: the model has {', '.join(choices)}")
     return names.index(feature)
 
 
@@ -212,7 +217,7 @@ def _codes(model: AdditiveEnsemble, feature: str, part: Part) -> tuple[int, list
 
 
 def _cells(model: AdditiveEnsemble, pair: PairTerm, part: str) -> list[int]:
-    """Of `all`, or of bins of the first & bins of the second: every cell that holds any of them."""
+    """Return every cell of `all`, or of bins of the first & bins of the second."""
     if part.strip() == ALL:
         return list(range(pair.table.size))
     first, joined, second = part.partition(JOINED)
@@ -227,12 +232,14 @@ def _cells(model: AdditiveEnsemble, pair: PairTerm, part: str) -> list[int]:
 
 
 def _ordered_codes(model: AdditiveEnsemble, feature: str, part: Part) -> tuple[int, list[int]]:
-    """The bins of `part` that stand in an order. InputError where the feature has none, or fewer than two are left."""
+    """Return the bins of `part` that stand in an order. InputError where the feature has none, or fewer than two are
+    left.
+    """
     place = _place(model, feature)
     if place >= len(model.features):
         raise InputError(f"feature={feature}: a pair's cells can be set, clipped or zeroed; they stand in no one order")
     owner: Feature = model.features[place]
-    among = ordered(owner)
+    among = ordered_codes(owner)
     codes = [code for code in _codes(model, feature, part)[1] if code in among]
     if len(codes) < 2:
         raise InputError(f"bins={part}: {feature} has fewer than two bins there that stand in an order")
@@ -259,7 +266,7 @@ def _copies(model: AdditiveEnsemble, place: int) -> tuple[NDArray[np.int64], Flo
 
 
 def _unit(model: AdditiveEnsemble, name: str, value: float) -> int:
-    """A value in units of the score."""
+    """Return a value in units of the score."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
         raise InputError(f"{name}={value!r:.40}: must be a finite number")
     units = value / model.link
@@ -272,29 +279,29 @@ def _text(value: float) -> str:
     return canonical.decimal_string(Decimal(repr(value)))
 
 
-def _edited(
+def _with_edit(
     model: AdditiveEnsemble,
     place: int,
     terms: NDArray[np.int64],
     errors: Floats,
     note: EditNote,
-    what: canonical.Encodable,
+    change: canonical.Encodable,
 ) -> AdditiveEnsemble:
-    """The new model. InputError where nothing changes, or where its scores would not be held exactly."""
+    """Return the new model. InputError where nothing changes, or where its scores would not be held exactly."""
     feature, row = term_names(model.features, model.pairs)[place], tuple(map(int, terms))
     if row == tuple(map(int, _copies(model, place)[0])):
         raise InputError(f"feature={feature}: nothing would change")
-    edit = Edit(note.at, note.by, note.why, feature, canonical.encode(what, MAX_EDIT).decode())
-    kept, edits = tuple(map(float, errors)), (*model.edits, edit)
+    edit = Edit(note.at, note.by, note.why, feature, canonical.encode(change, MAX_EDIT).decode())
+    new_errors, edits = tuple(map(float, errors)), (*model.edits, edit)
     try:
         if place >= len(model.features):
             at = place - len(model.features)
-            pair = model.pairs[at].changed(row, kept)
+            pair = model.pairs[at].with_terms(row, new_errors)
             return replace(model, pairs=(*model.pairs[:at], pair, *model.pairs[at + 1 :]), edits=edits)
         return replace(
             model,
             terms=(*model.terms[:place], row, *model.terms[place + 1 :]),
-            errors=(*model.errors[:place], kept, *model.errors[place + 1 :]) if model.errors else (),
+            errors=(*model.errors[:place], new_errors, *model.errors[place + 1 :]) if model.errors else (),
             edits=edits,
         )
     except ModelInvalid as error:

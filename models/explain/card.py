@@ -84,14 +84,14 @@ class Carded(Released, Protocol):
         """What it is made of."""
 
     def card_section(self) -> str:
-        """How it decides, in Markdown."""
+        """Return how it decides, in Markdown."""
 
 
 def model_card(ensemble: Carded, certificate: Mapping[str, Any]) -> str:
-    """Markdown. Of `certificate` only these are read, so that nothing unpaid can slip in: `epsilon`, `delta` (decimal
-    texts), `relation` ("add-remove" or "replace-one"), `unit` (what one unit of privacy is: "one record", "one person")
-    and, where present, `dataset`, `learner` and `made` (sentences that follow from its plan). Raises InputError when
-    one of the four is missing or unknown.
+    """Write the model card in Markdown. Of `certificate` only these are read, so that nothing unpaid can slip in:
+    `epsilon`, `delta` (decimal texts), `relation` ("add-remove" or "replace-one"), `unit` (what one unit of privacy is:
+    "one record", "one person") and, where present, `dataset`, `learner` and `made` (sentences that follow from its
+    plan). Raises InputError when one of the four is missing or unknown.
     """
     absent = [key for key in ("epsilon", "delta", "relation", "unit") if key not in certificate]
     if absent:
@@ -99,12 +99,12 @@ def model_card(ensemble: Carded, certificate: Mapping[str, Any]) -> str:
     if certificate["relation"] not in _RELATIONS:
         raise InputError(f"relation={certificate['relation']!r}: must be one of {sorted(_RELATIONS)}")
     claim = {key: plain(certificate[key]) for key in ("epsilon", "delta", "relation", "unit")}
-    made: tuple[str, ...] = certificate.get("made", ())
+    sentences: tuple[str, ...] = certificate.get("made", ())
     cells = [(edit.at, edit.by, edit.feature, edit.what, edit.why) for edit in ensemble.edits]
     rows = "\n".join(f"| {' | '.join(map(plain, row))} |" for row in cells)
     return _CARD.format(
         no_accuracy=NO_ACCURACY,
-        made="".join(f"\n- {plain(said[:1].upper() + said[1:])}." for said in made) + ("\n" if made else ""),
+        made="".join(f"\n- {plain(said[:1].upper() + said[1:])}." for said in sentences) + ("\n" if sentences else ""),
         **claim,
         neighbours=_RELATIONS[certificate["relation"]].format(unit=claim["unit"]),
         but="" if float(certificate["delta"]) == 0 else f", but for a probability of at most {claim['delta']}",
@@ -132,8 +132,8 @@ def _values(feature: Feature) -> str:
     if isinstance(feature, BooleanFeature):
         return "true, false"
     if isinstance(feature, CategoricalFeature):
-        more = len(feature.values) - LISTED
-        return ", ".join(feature.values[:LISTED]) + (f" and {more} more" if more > 0 else "")
+        rest = len(feature.values) - LISTED
+        return ", ".join(feature.values[:LISTED]) + (f" and {rest} more" if rest > 0 else "")
     if not feature.edges:
         return f"any {feature.noun}"
     low, high = feature.text(feature.edges[0]), feature.text(feature.edges[-1])

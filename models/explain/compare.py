@@ -70,28 +70,30 @@ class Comparison:
     @property
     def differences(self) -> list[Difference]:
         """Every bin, the largest in joint standard errors first, and then by size those that have none."""
-        found = [
+        differences = [
             Difference(feature.name, *pair)
             for feature, curves in zip(self.features, self.curves, strict=True)
             for pair in zip(*curves, strict=True)
         ]
-        return sorted(found, key=lambda each: (-abs(each.deviates or 0), -abs(each.more)))
+        return sorted(differences, key=lambda each: (-abs(each.deviates or 0), -abs(each.more)))
 
     def summary(self) -> str:
-        """How many values differ by more than two joint standard errors, in a sentence."""
-        known = [abs(each.deviates) for each in self.differences if each.deviates is not None]
-        if not known:
+        """Return how many values differ by more than two joint standard errors, in a sentence."""
+        deviations = [abs(deviation.deviates) for deviation in self.differences if deviation.deviates is not None]
+        if not deviations:
             return "No standard errors were released for both, so differences are in their own unit alone."
-        beyond = sum(each > 2 for each in known)
-        share = f"{beyond / len(known):.1%}"
+        beyond = sum(deviation > 2 for deviation in deviations)
+        share = f"{beyond / len(deviations):.1%}"
         return (
-            f"{beyond} of {len(known)} values differ by more than two joint standard errors, {share}; "
+            f"{beyond} of {len(deviations)} values differ by more than two joint standard errors, {share}; "
             f"noise alone would make {OUTSIDE:.1%} do so, had both been shrunk alike."
         )
 
 
 def compare(first: Released, second: Released, names: tuple[str, str]) -> Comparison:
-    """InputError unless both add up one score, for the same target and classes, and share a feature."""
+    """Compare two models. InputError unless both add up one score, for the same target and classes, and share a
+    feature.
+    """
     for ensemble, name in zip((first, second), names, strict=True):
         if ensemble.as_sum().outputs > 1:
             raise InputError(f"compare={name}: has a score for each class; one score each can be compared")
@@ -103,8 +105,8 @@ def compare(first: Released, second: Released, names: tuple[str, str]) -> Compar
         raise InputError(f"compare={names[1]}: reads none of the features of {names[0]}")
     united = tuple(_union(first.features[a], second.features[b]) for a, b in pairs)
     curves = tuple(_both(first, a, second, b, f) for (a, b), f in zip(pairs, united, strict=True))
-    held = {feature.name for feature in united}
-    only = tuple(tuple(f.name for f in each.features if f.name not in held) for each in (first, second))
+    common = {feature.name for feature in united}
+    only = tuple(tuple(f.name for f in model.features if f.name not in common) for model in (first, second))
     together = tuple(dict.fromkeys(pair.name(e.features) for e in (first, second) for pair in e.as_sum().pairs))
     return Comparison(names, unit(first), united, curves, (only[0], only[1]), together)
 
@@ -114,7 +116,7 @@ def _answers(ensemble: Released) -> str:
 
 
 def _union(first: Feature, second: Feature) -> Feature:
-    """A feature whose bins tell apart all that either does."""
+    """Return a feature whose bins tell apart all that either does."""
     match first, second:
         case NumericFeature(), NumericFeature() if first.kind == second.kind:
             return type(first)(first.name, tuple(sorted({*first.edges, *second.edges})))
@@ -126,7 +128,7 @@ def _union(first: Feature, second: Feature) -> Feature:
 
 
 def _codes(feature: Feature, united: Feature) -> NDArray[np.intp]:
-    """The code of `feature` that each code of `united` falls into."""
+    """Return the code of `feature` that each code of `united` falls into."""
     if isinstance(feature, NumericFeature) and isinstance(united, NumericFeature):
         inside = feature.encode(np.array([*united.edges, np.inf]))
     elif isinstance(feature, CategoricalFeature) and isinstance(united, CategoricalFeature):
@@ -139,20 +141,20 @@ def _codes(feature: Feature, united: Feature) -> NDArray[np.intp]:
 def _both(
     first: Released, a: int, second: Released, b: int, united: Feature
 ) -> tuple[tuple[Bin, ...], tuple[Bin, ...]]:
-    asked = [(e, at, _codes(e.features[at], united)) for e, at in ((first, a), (second, b))]
-    known = [_spread(weights(e, at), codes) for e, at, codes in asked]
-    held = [each for each in known if each is not None]
-    shares = np.mean(held, axis=0) if held else np.full(united.bins, 1 / united.bins)
-    one, two = (_curve(e, at, codes, shares, united) for e, at, codes in asked)
-    return one, two
+    sides = [(e, at, _codes(e.features[at], united)) for e, at in ((first, a), (second, b))]
+    weights_of_sides = [_spread(weights(e, at), codes) for e, at, codes in sides]
+    spreads = [weights_of_side for weights_of_side in weights_of_sides if weights_of_side is not None]
+    shares = np.mean(spreads, axis=0) if spreads else np.full(united.bins, 1 / united.bins)
+    first_curve, second_curve = (_curve(e, at, codes, shares, united) for e, at, codes in sides)
+    return first_curve, second_curve
 
 
 def _spread(shares: NDArray[np.float64] | None, codes: NDArray[np.intp]) -> NDArray[np.float64] | None:
     if shares is None:
         return None
     pieces = (shares / np.maximum(np.bincount(codes, minlength=len(shares)), 1))[codes]
-    found: NDArray[np.float64] = pieces / pieces.sum() if pieces.sum() > 0 else np.full(len(codes), 1 / len(codes))
-    return found
+    spread: NDArray[np.float64] = pieces / pieces.sum() if pieces.sum() > 0 else np.full(len(codes), 1 / len(codes))
+    return spread
 
 
 def _curve(
@@ -161,10 +163,10 @@ def _curve(
     adds = terms(ensemble)[at][codes, 0]
     adds = adds - shares @ adds
     noise = errors(ensemble)
-    bins = [Bin(label, float(each), low, high) for (label, low, high), each in zip(places(united), adds, strict=True)]
+    bins = [Bin(label, float(bin), low, high) for (label, low, high), bin in zip(places(united), adds, strict=True)]
     if noise is None:
         return tuple(bins)
-    return tuple(replace(each, error=float(e)) for each, e in zip(bins, noise[at][codes], strict=True))
+    return tuple(replace(bin, error=float(e)) for bin, e in zip(bins, noise[at][codes], strict=True))
 
 
 def comparison_picture(found: Comparison, path: Path, claims: tuple[str, str]) -> None:
@@ -182,37 +184,50 @@ def comparison_picture(found: Comparison, path: Path, claims: tuple[str, str]) -
 
 
 def panels(found: Comparison, colours: Colours) -> list[Panel]:
-    """One per common feature, the most different first."""
+    """Return one per common feature, the most different first."""
     scale = reach([bins for pair in found.curves for bins in pair])
     order = sorted(zip(found.features, found.curves, strict=True), key=lambda item: _apart(item[0].name, item[1]))
     return [compared_panel(feature, curves, scale, found.unit, found.names, colours) for feature, curves in order]
 
 
 def _apart(name: str, curves: tuple[tuple[Bin, ...], tuple[Bin, ...]]) -> tuple[float, float]:
-    """For sorting, the most different first: by the mean square in standard errors, else by the mean size."""
-    found = [Difference(name, *pair) for pair in zip(*curves, strict=True)]
-    square = np.mean([(each.deviates or 0) ** 2 for each in found])
-    return -float(square), -float(np.mean([abs(each.more) for each in found]))
+    """Return a key that sorts the most different first: by the mean square in standard errors, else by the mean
+    size.
+    """
+    differences = [Difference(name, *pair) for pair in zip(*curves, strict=True)]
+    square = np.mean([(difference.deviates or 0) ** 2 for difference in differences])
+    return -float(square), -float(np.mean([abs(difference.more) for difference in differences]))
 
 
-def _page(found: Comparison, title: str, lines: list[str]) -> str:
+def _page(comparison: Comparison, title: str, lines: list[str]) -> str:
     rows = [
         (
-            each.feature,
-            each.first.label,
-            amount(each.first.votes),
-            amount(each.second.votes),
-            amount(each.more),
-            "" if each.error is None else amount(each.error, "-"),
-            "" if each.deviates is None else f"{each.deviates:+.1f}".replace("-", "−"),
+            difference.feature,
+            difference.first.label,
+            amount(difference.first.votes),
+            amount(difference.second.votes),
+            amount(difference.more),
+            "" if difference.error is None else amount(difference.error, "-"),
+            "" if difference.deviates is None else f"{difference.deviates:+.1f}".replace("-", "−"),
         )
-        for each in found.differences[:LISTED]
+        for difference in comparison.differences[:LISTED]
     ]
-    head = ("feature", "value", *found.names, "difference", "joint standard error", "in standard errors")
-    alone = [f"Only in {name}: {', '.join(only)}." for name, only in zip(found.names, found.only, strict=True) if only]
-    alone += [f"Not compared, what two features add together: {', '.join(found.pairs)}."] if found.pairs else []
-    body = [*(paragraph(line, "quiet") for line in lines), KEYS, paragraph(found.summary()), *map(paragraph, alone)]
-    body += [paragraph(HOW), "<h2>The curves</h2>", grid(map(figure, panels(found, PAGE)))]
+    head = ("feature", "value", *comparison.names, "difference", "joint standard error", "in standard errors")
+    only_lines = [
+        f"Only in {name}: {', '.join(only)}."
+        for name, only in zip(comparison.names, comparison.only, strict=True)
+        if only
+    ]
+    only_lines += (
+        [f"Not compared, what two features add together: {', '.join(comparison.pairs)}."] if comparison.pairs else []
+    )
+    body = [
+        *(paragraph(line, "quiet") for line in lines),
+        KEYS,
+        paragraph(comparison.summary()),
+        *map(paragraph, only_lines),
+    ]
+    body += [paragraph(HOW), "<h2>The curves</h2>", grid(map(figure, panels(comparison, PAGE)))]
     return page(title, "\n".join([*body, "<h2>The largest differences</h2>", table(head, rows)]))
 
 

@@ -93,7 +93,7 @@ class PairShape:
     def to_json(self) -> dict[str, Any]:
         """For programs."""
         groups = {"rows": list(self.rows), "columns": list(self.columns)}
-        return {"features": list(self.features), **groups, "cells": [each.to_json() for each in self.bins]}
+        return {"features": list(self.features), **groups, "cells": [cell.to_json() for cell in self.bins]}
 
 
 @dataclass(frozen=True)
@@ -108,25 +108,25 @@ class Contributions:
 
 
 def spoken_for(ensemble: Released) -> tuple[ClassLabel, ...]:
-    """The class that each output speaks for; of a number, the target."""
+    """Return the class that each output speaks for; of a number, the target."""
     return ensemble.classes[-ensemble.outputs :] if ensemble.classes else (ensemble.target,)
 
 
 def unit(ensemble: Released) -> str:
-    """What one more in `link` x score is."""
+    """Return what one more in `link` x score is."""
     if not ensemble.classes:
         return ensemble.target
     return f"log odds of {ensemble.classes[1]}{before(ensemble.bends)}" if ensemble.outputs == 1 else "logits"
 
 
 def shapes(ensemble: Released) -> list[Shape]:
-    """The features that move a score, the most important first; of each, one shape per class that it moves."""
-    found = ensemble.as_sum()
-    tables, _ = centred(found)
-    labels = spoken_for(found)
+    """Return the features that move a score, the most important first; of each, one shape per class that it moves."""
+    additive = ensemble.as_sum()
+    tables, _ = centre_tables(additive)
+    labels = spoken_for(additive)
     groups = [
-        [_shape(found, at, label, votes) for label, votes in zip(labels, table.T, strict=True) if votes.any()]
-        for at, table in enumerate(tables[: len(found.features)])
+        [_shape(additive, at, label, votes) for label, votes in zip(labels, table.T, strict=True) if votes.any()]
+        for at, table in enumerate(tables[: len(additive.features)])
         if table.any()
     ]
     groups.sort(key=lambda group: -max(shape.importance for shape in group))
@@ -134,22 +134,22 @@ def shapes(ensemble: Released) -> list[Shape]:
 
 
 def pair_shapes(ensemble: Released) -> list[PairShape]:
-    """The pairs of features that move a score together, the most important first."""
-    found = ensemble.as_sum()
-    if not found.pairs:
+    """Return the pairs of features that move a score together, the most important first."""
+    additive = ensemble.as_sum()
+    if not additive.pairs:
         return []
-    tables, _ = centred(found)
-    own = tables[len(found.features) :]
+    tables, _ = centre_tables(additive)
+    pair_tables = tables[len(additive.features) :]
     drawn = [
-        _pair_shape(found, pair, table[:, 0].tolist())
-        for pair, table in zip(found.pairs, own, strict=True)
+        _pair_shape(additive, pair, table[:, 0].tolist())
+        for pair, table in zip(additive.pairs, pair_tables, strict=True)
         if table.any()
     ]
     return sorted(drawn, key=lambda shape: -shape.importance)
 
 
 def unused_of(ensemble: Released) -> list[str]:
-    """The features that move no score, neither by themselves nor together with another."""
+    """Return the features that move no score, neither by themselves nor together with another."""
     used = set(ensemble.importances())
     for pair in getattr(ensemble, "pairs", ()):
         if pair.name(ensemble.features) in used:
@@ -158,29 +158,31 @@ def unused_of(ensemble: Released) -> list[str]:
 
 
 def contributions(ensemble: Released, columns: RawColumns) -> Contributions:
-    """What each feature, and each pair, adds to the scores of each record."""
-    found = ensemble.as_sum()
-    tables, base = centred(found)
+    """Return what each feature, and each pair, adds to the scores of each record."""
+    additive = ensemble.as_sum()
+    tables, base = centre_tables(additive)
     codes = encode_columns(ensemble.features, columns)
-    places: list[NDArray[Any]] = [*codes, *(pair.cells(codes) for pair in found.pairs)]
+    places: list[NDArray[Any]] = [*codes, *(pair.cells(codes) for pair in additive.pairs)]
     votes = [table[place] for table, place in zip(tables, places, strict=True)]
-    return Contributions(base, term_names(found.features, found.pairs), np.stack(votes, axis=1))
+    return Contributions(base, term_names(additive.features, additive.pairs), np.stack(votes, axis=1))
 
 
 def logits(ensemble: Released, columns: RawColumns) -> Contributions:
-    """As `contributions`, in `unit(ensemble)` whatever the form."""
+    """Return `contributions` in `unit(ensemble)` whatever the form."""
     account = contributions(ensemble, columns)
     scale = ensemble.link if ensemble.as_sum().in_votes else 1.0
     return Contributions(account.base * scale, account.features, account.votes * scale)
 
 
 def terms(ensemble: Released) -> list[NDArray[np.float64]]:
-    """What each feature adds, as released and not centred, in `unit(ensemble)`: (bins, outputs) each."""
+    """Return what each feature adds, as released and not centred, in `unit(ensemble)`: (bins, outputs) each."""
     return [np.asarray(table * ensemble.link, np.float64) for table in ensemble.as_sum().tables()[0]]
 
 
 def errors(ensemble: Released) -> list[NDArray[np.float64]] | None:
-    """The standard error of each term from the noise alone, in `unit(ensemble)`: (bins,) each; None where not known."""
+    """Return the standard error of each term from the noise alone, in `unit(ensemble)`: (bins,) each; None where not
+    known.
+    """
     released = ensemble.as_sum().errors
     return [np.asarray(row) * ensemble.link for row in released] if released else None
 
@@ -192,20 +194,20 @@ def weights(ensemble: Released, feature: int) -> NDArray[np.float64] | None:
 
 
 def _importance(bins: Sequence[Bin]) -> float:
-    weights = _weights(tuple(each.count or 0 for each in bins))
-    sizes = [abs(each.votes) for each in bins]
+    weights = _weights(tuple(bin.count or 0 for bin in bins))
+    sizes = [abs(bin.votes) for bin in bins]
     return max(sizes) if weights is None else float(weights @ sizes)
 
 
 def _weights(counts: Sequence[int]) -> NDArray[np.float64] | None:
-    """Noisy counts as shares; below 0 is none. None where nothing is left."""
-    held = np.maximum(np.asarray(counts, np.float64), 0)
-    return held / held.sum() if held.sum() > 0 else None
+    """Return noisy counts as shares; below 0 is none. None where nothing is left."""
+    positive = np.maximum(np.asarray(counts, np.float64), 0)
+    return positive / positive.sum() if positive.sum() > 0 else None
 
 
-def centred(ensemble: FeatureSum) -> tuple[list[NDArray[np.float64]], NDArray[np.float64]]:
-    """Tables of features, and then of pairs, (bins or cells, outputs), with their middles moved into the constant:
-    votes as they are, in halves: exact; terms in their unit.
+def centre_tables(ensemble: FeatureSum) -> tuple[list[NDArray[np.float64]], NDArray[np.float64]]:
+    """Return tables of features, and then of pairs, (bins or cells, outputs), with their middles moved into the
+    constant: votes as they are, in halves: exact; terms in their unit.
 
     The middle is the mean over the released counts, or the midpoint: the mean over the rows would be a statistic of
     private data.
@@ -213,8 +215,8 @@ def centred(ensemble: FeatureSum) -> tuple[list[NDArray[np.float64]], NDArray[np
     tables, constant = ensemble.tables()
     counts: Sequence[tuple[int, ...]] = ensemble.counts or [()] * len(tables)
     tables = [*tables, *(pair.table for pair in ensemble.pairs)]
-    counts = [*counts, *(tuple(each for row in pair.counts for each in row) for pair in ensemble.pairs)]
-    middles = [_middle(own, table) for own, table in zip(counts, tables, strict=True)]
+    counts = [*counts, *(tuple(count for row in pair.counts for count in row) for pair in ensemble.pairs)]
+    middles = [_middle(counts_of_table, table) for counts_of_table, table in zip(counts, tables, strict=True)]
     moved = [table - middle for table, middle in zip(tables, middles, strict=True)]
     base = constant + np.sum(middles, axis=0)
     if ensemble.in_votes:
@@ -224,28 +226,30 @@ def centred(ensemble: FeatureSum) -> tuple[list[NDArray[np.float64]], NDArray[np
 
 
 def _middle(counts: Sequence[int], table: NDArray[np.int64]) -> NDArray[np.float64]:
-    """(outputs,), in integers up to one division: the exported file holds it, the same on every machine."""
-    held = [max(count, 0) for count in counts]
-    if not any(held):
+    """Return the middle (outputs,), in integers up to one division: the exported file holds it, the same on every
+    machine.
+    """
+    positive = [max(count, 0) for count in counts]
+    if not any(positive):
         return np.asarray((table.max(axis=0) + table.min(axis=0)) / 2, np.float64)
-    sums = [sum(n * term for n, term in zip(held, column, strict=True)) for column in table.T.tolist()]
-    return np.array([each / sum(held) for each in sums])
+    sums = [sum(n * term for n, term in zip(positive, column, strict=True)) for column in table.T.tolist()]
+    return np.array([total / sum(positive) for total in sums])
 
 
 def _shape(ensemble: FeatureSum, at: int, label: ClassLabel, table: NDArray[np.float64]) -> Shape:
-    feature, votes = ensemble.features[at], [float(each) for each in table]
+    feature, votes = ensemble.features[at], [float(vote) for vote in table]
     if not ensemble.in_votes:
-        return Shape(feature.name, feature.kind, label, tuple(_released(ensemble, at, votes)))
+        return Shape(feature.name, feature.kind, label, tuple(_released_bins(ensemble, at, votes)))
     if isinstance(feature, NumericFeature):
         return Shape(feature.name, feature.kind, label, tuple(_intervals(feature, votes)))
-    bins = tuple(Bin(feature.label(code), each) for code, each in enumerate(votes))
+    bins = tuple(Bin(feature.label(code), vote) for code, vote in enumerate(votes))
     return Shape(feature.name, feature.kind, label, bins)
 
 
 def _pair_shape(ensemble: FeatureSum, pair: PairTerm, votes: list[float]) -> PairShape:
     names = [ensemble.features[at].name for at in pair.features]
     rows, columns = (pair.labels(ensemble.features, side) for side in (0, 1))
-    words = [f"{names[0]} {one}, {names[1]} {other}" for one in rows for other in columns]
+    words = [f"{names[0]} {one}, {names[1]} {column}" for one in rows for column in columns]
     errors: list[float | None] = [each * ensemble.link for row in pair.errors for each in row] or [None] * len(words)
     counts: list[int | None] = [each for row in pair.counts for each in row] or [None] * len(words)
     cells = zip(words, votes, errors, counts, strict=True)
@@ -256,13 +260,13 @@ def _pair_shape(ensemble: FeatureSum, pair: PairTerm, votes: list[float]) -> Pai
     )
 
 
-def _released(ensemble: FeatureSum, at: int, votes: list[float]) -> list[Bin]:
-    """Every bin by itself, with its error and count."""
+def _released_bins(ensemble: FeatureSum, at: int, votes: list[float]) -> list[Bin]:
+    """Return every bin by itself, with its error and count."""
     nothing = [None] * len(votes)
-    errors = [each * ensemble.link for each in ensemble.errors[at]] if ensemble.errors else nothing
+    errors = [vote * ensemble.link for vote in ensemble.errors[at]] if ensemble.errors else nothing
     counts = ensemble.counts[at] if ensemble.counts else nothing
-    told = zip(places(ensemble.features[at]), votes, errors, counts, strict=True)
-    return [Bin(label, each, low, high, error, count) for (label, low, high), each, error, count in told]
+    parts = zip(places(ensemble.features[at]), votes, errors, counts, strict=True)
+    return [Bin(label, vote, low, high, error, count) for (label, low, high), vote, error, count in parts]
 
 
 def places(feature: Feature) -> list[tuple[str, float | None, float | None]]:

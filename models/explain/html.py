@@ -94,9 +94,9 @@ KEYS = (
 
 
 def page(title: str, body: str) -> str:
-    """`body`: HTML, already escaped."""
+    """Write a page. `body`: HTML, already escaped."""
     digest = b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
-    light, dark = (" ".join(f"--{name}: {value};" for name, value in each.items()) for each in (LIGHT, DARK))
+    light, dark = (" ".join(f"--{name}: {value};" for name, value in palette.items()) for palette in (LIGHT, DARK))
     return PAGE.format(
         title=escape(title),
         style=STYLE.format(light=light, dark=dark, font="system-ui, sans-serif"),
@@ -107,7 +107,7 @@ def page(title: str, body: str) -> str:
 
 
 def figure(panel: Panel, mark: str = "", below: str = "") -> str:
-    """A drawing that can be pointed at and reached with the keyboard; `mark`: its name for links."""
+    """Return a drawing that can be pointed at and reached with the keyboard; `mark`: its name for links."""
     name = f' id="{escape(mark)}"' if mark else ""
     drawn = to_svg(single(panel)).replace("<svg ", f'<svg role="img" aria-label="{escape(panel.name)}" ', 1)
     for address in ADDRESSES:  # names of XML, which HTML need not be told
@@ -121,22 +121,22 @@ def grid(figures: Iterable[str]) -> str:
 
 
 def paragraph(words: str, kind: str = "") -> str:
-    """A paragraph of text, which is escaped; `kind`: its class."""
+    """Return a paragraph of text, which is escaped; `kind`: its class."""
     return f'<p class="{kind}">{escape(words)}</p>' if kind else f"<p>{escape(words)}</p>"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], links: Sequence[str] = ()) -> str:
-    """`links`: for each row the mark of the figure that its first cell leads to."""
+    """Write a table. `links`: for each row the mark of the figure that its first cell leads to."""
     lines = [_row("td", row, links[at] if links else "") for at, row in enumerate(rows)]
     return f"<table><thead>{_row('th', head)}</thead><tbody>{''.join(lines)}</tbody></table>"
 
 
 def _row(tag: str, cells: Sequence[str], link: str = "") -> str:
-    first, *others = (escape(cell) for cell in cells)
+    first, *rest = (escape(cell) for cell in cells)
     first = f'<a href="#{escape(link)}">{first}</a>' if link else first
-    return f"<tr>{''.join(f'<{tag}>{cell}</{tag}>' for cell in (first, *others))}</tr>"
+    return f"<tr>{''.join(f'<{tag}>{cell}</{tag}>' for cell in (first, *rest))}</tr>"
 
 
-def folded(label: str, content: str) -> str:
-    """Content, HTML already, that opens when its label is chosen."""
+def foldable(label: str, content: str) -> str:
+    """Fold content, HTML already, that opens when its label is chosen."""
     return f"<details><summary>{escape(label)}</summary><div>{content}</div></details>"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from models.explain.explain import PairShape, Shape, pair_shapes, shapes, unit, unused_of
 from models.explain.heat import heat_panels, heat_panels_of
-from models.explain.html import KEYS, figure, folded, grid, page, paragraph, table
+from models.explain.html import KEYS, figure, foldable, grid, page, paragraph, table
 from models.explain.record import record_panels
 from models.explain.shapes import BAND, shape_panels
 from models.explain.vega import to_svg
@@ -34,31 +34,31 @@ EDITED = "Edited after its release, which costs no privacy; the band of an edite
 
 
 def shapes_svg(ensemble: FeatureSum, claim: str) -> str:
-    """What every feature adds, as an SVG file."""
+    """Return what every feature adds, as an SVG file."""
     unused = unused_of(ensemble)
     notes = [claim, BAND, *([f"Adds nothing: {', '.join(unused)}."] if unused else [])]
     return to_svg(gallery(title(ensemble), notes, [*shape_panels(ensemble, LIGHT), *heat_panels(ensemble, LIGHT)]))
 
 
 def record_svg(ensemble: Released, claim: str, record: RawColumns) -> str:
-    """One record's account, as an SVG file."""
+    """Return one record's account, as an SVG file."""
     panels = record_panels(ensemble, record, LIGHT)
     return to_svg(gallery(f"What one record's values add up to: {ensemble.target}", [claim], panels))
 
 
 def title(ensemble: Released) -> str:
-    """Of a drawing of what features add."""
+    """Return the title of a drawing of what features add."""
     return f"What adds up to {ensemble.target}" + (f" “{ensemble.classes[1]}”" if len(ensemble.classes) == 2 else "")
 
 
 def record_page(ensemble: Released, claim: str, record: RawColumns, sections: Sequence[str]) -> str:
-    """One record's account as a page; `sections`: HTML below it."""
+    """Return one record's account as a page; `sections`: HTML below it."""
     account = grid(figure(panel) for panel in record_panels(ensemble, record, PAGE))
     return _page(ensemble, claim, ["<h2>This record</h2>", account, *sections])
 
 
 def shapes_page(ensemble: FeatureSum, claim: str) -> str:
-    """What every feature adds, as a page."""
+    """Return what every feature adds, as a page."""
     return _page(ensemble, claim, shape_sections(ensemble))
 
 
@@ -67,15 +67,15 @@ def _page(ensemble: Released, claim: str, sections: Sequence[str]) -> str:
 
 
 def shape_sections(ensemble: FeatureSum) -> list[str]:
-    """What every feature adds, in HTML."""
-    found = shapes(ensemble)
-    marks = [f"f{at}" for at in range(len(found))]
-    rows = [(s.feature, s.kind, amount(s.importance, "-")) for s in found]
+    """Return what every feature adds, in HTML."""
+    drawn = shapes(ensemble)
+    marks = [f"f{at}" for at in range(len(drawn))]
+    rows = [(s.feature, s.kind, amount(s.importance, "-")) for s in drawn]
     pairs = pair_shapes(ensemble)
     head = ("feature", "kind", f"importance ({unit(ensemble)})")
     figures = [
-        figure(panel, mark, folded("numbers", _numbers(shape, unit(ensemble))))
-        for panel, mark, shape in zip(shape_panels(ensemble, PAGE), marks, found, strict=True)
+        figure(panel, mark, foldable("numbers", _numbers(shape, unit(ensemble))))
+        for panel, mark, shape in zip(shape_panels(ensemble, PAGE), marks, drawn, strict=True)
     ]
     unused = unused_of(ensemble)
     edits = [(edit.feature, edit.at, edit.by, edit.why, edit.what) for edit in ensemble.edits]
@@ -96,11 +96,11 @@ def shape_sections(ensemble: FeatureSum) -> list[str]:
 
 
 def _pair_sections(pairs: Sequence[PairShape], of: str) -> list[str]:
-    """What pairs of features add, in HTML."""
+    """Return what pairs of features add, in HTML."""
     marks = [f"p{at}" for at in range(len(pairs))]
     rows = [(pair.feature, amount(pair.importance, "-")) for pair in pairs]
     figures = [
-        figure(panel, mark, folded("numbers", _numbers(pair, of)))
+        figure(panel, mark, foldable("numbers", _numbers(pair, of)))
         for panel, mark, pair in zip(heat_panels_of(pairs, of, PAGE), marks, pairs, strict=True)
     ]
     return [
@@ -114,11 +114,11 @@ def _pair_sections(pairs: Sequence[PairShape], of: str) -> list[str]:
 def _numbers(shape: Shape | PairShape, of: str) -> str:
     rows = [
         (
-            each.label,
-            amount(each.votes),
-            "" if each.error is None else amount(each.error, "-"),
-            "" if each.count is None else f"{each.count:,}",
+            bin.label,
+            amount(bin.votes),
+            "" if bin.error is None else amount(bin.error, "-"),
+            "" if bin.count is None else f"{bin.count:,}",
         )
-        for each in shape.bins
+        for bin in shape.bins
     ]
     return table(("value", of, "standard error", "released count"), rows)

@@ -15,10 +15,10 @@ class Drawn(Released, Protocol):
     """A released model that draws itself."""
 
     def svg(self, claim: str) -> str:
-        """The whole model as one drawing."""
+        """Return the whole model as one drawing."""
 
     def page(self, claim: str) -> str:
-        """The whole model as one page."""
+        """Return the whole model as one page."""
 
     def sections(self) -> list[str]:
         """HTML of its own below a record's account."""

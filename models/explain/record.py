@@ -18,35 +18,37 @@ NAMES, SHOWN = 190, 30  # pixels for names with their values; most bars
 
 
 def record_panels(ensemble: Released, columns: RawColumns, colours: Colours) -> list[Panel]:
-    """Of the first record; one panel per score."""
-    found = logits(ensemble, columns)
-    bars = record_bars(ensemble, columns, found)
+    """Draw the first record: one panel per score."""
+    parts = logits(ensemble, columns)
+    bars = record_bars(ensemble, columns, parts)
     scale, of = reach(bars), unit(ensemble)
-    heads = (_headline(ensemble, columns, found, at, label) for at, label in enumerate(spoken_for(ensemble)))
+    heads = (_headline(ensemble, columns, parts, at, label) for at, label in enumerate(spoken_for(ensemble)))
     return [
-        bar_panel(head, note, sorted(each, key=lambda bar: -abs(bar.votes))[:SHOWN], scale, of, colours, NAMES)
-        for (head, note), each in zip(heads, bars, strict=True)
+        bar_panel(head, note, sorted(bars_of_score, key=lambda bar: -abs(bar.votes))[:SHOWN], scale, of, colours, NAMES)
+        for (head, note), bars_of_score in zip(heads, bars, strict=True)
     ]
 
 
 def record_bars(ensemble: Released, columns: RawColumns, found: Contributions) -> list[list[Bin]]:
-    """Of the first record, what each value adds to each score, in the order of the features, and then each pair."""
+    """Return what each value of the first record adds to each score, in the order of the features, and then each
+    pair.
+    """
     noise = errors(ensemble)
     codes = [int(code[0]) for code in encode_columns(ensemble.features, columns)]
     names = [f"{f.name} = {_value(f, columns, code)}" for f, code in zip(ensemble.features, codes, strict=True)]
-    known = [None if noise is None else float(noise[at][code]) for at, code in enumerate(codes)]
+    errors_of_parts = [None if noise is None else float(noise[at][code]) for at, code in enumerate(codes)]
     for pair in ensemble.as_sum().pairs:
         names.append(JOINED.join(names[at] for at in pair.features))
         row, column = (groups[codes[at]] for at, groups in zip(pair.features, pair.groups, strict=True))
-        known.append(pair.errors[row][column] * ensemble.link if pair.errors else None)
+        errors_of_parts.append(pair.errors[row][column] * ensemble.link if pair.errors else None)
     return [
-        [Bin(name, float(adds), error=e) for name, adds, e in zip(names, score, known, strict=True)]
+        [Bin(name, float(adds), error=e) for name, adds, e in zip(names, score, errors_of_parts, strict=True)]
         for score in found.votes[0].T
     ]
 
 
 def _value(feature: Any, columns: RawColumns, code: int) -> str:
-    """The value as the model reads it: a number as it is, anything else by the name of its code."""
+    """Return the value as the model reads it: a number as it is, anything else by the name of its code."""
     if isinstance(feature, NumericFeature) and code != feature.missing:
         value = float(np.asarray(columns[feature.name])[0])
         return feature.text(value) if isinstance(feature, CalendarFeature) else f"{value:g}"

@@ -18,7 +18,7 @@ BAND = (
 
 
 def shape_panels(ensemble: FeatureSum, colours: Colours) -> list[Panel]:
-    """One per feature that moves a score."""
+    """Return one per feature that moves a score."""
     drawn = shapes(ensemble)
     features = {feature.name: feature for feature in ensemble.features}
     scale = reach([shape.bins for shape in drawn])
@@ -26,8 +26,8 @@ def shape_panels(ensemble: FeatureSum, colours: Colours) -> list[Panel]:
 
 
 def shape_panel(feature: Feature, shape: Shape, scale: Scale, of: str, colours: Colours) -> Panel:
-    """A curve of a number; else bars of the values that add most either way, in order of what they add."""
-    counted = any((each.count or 0) > 0 for each in shape.bins)
+    """Return a curve of a number; else bars of the values that add most either way, in order of what they add."""
+    counted = any((bin.count or 0) > 0 for bin in shape.bins)
     note = f"{'mean' if counted else 'largest'} size {amount(shape.importance, '-')} ({of})"
     if isinstance(feature, NumericFeature):
         return curve_panel(feature, [shape.bins], scale, of, note, colours)
@@ -45,11 +45,13 @@ def compared_panel(
     names: tuple[str, str],
     colours: Colours,
 ) -> Panel:
-    """Two models' curves of one feature, the first in blue and the second in orange; of values one point each."""
+    """Return two models' curves of one feature, the first in blue and the second in orange; of values one point
+    each.
+    """
     if isinstance(feature, NumericFeature):
         return curve_panel(feature, curves, scale, of, f"({of})", colours, names)
-    apart = sorted(zip(*curves, strict=True), key=lambda pair: -abs(pair[0].votes - pair[1].votes))
-    hidden = len(apart[SHOWN:])
+    by_difference = sorted(zip(*curves, strict=True), key=lambda pair: -abs(pair[0].votes - pair[1].votes))
+    hidden = len(by_difference[SHOWN:])
     note = f"({of})" + (f"; {hidden} not shown" if hidden else "")
-    pairs = sorted(apart[:SHOWN], key=lambda pair: -pair[0].votes)
+    pairs = sorted(by_difference[:SHOWN], key=lambda pair: -pair[0].votes)
     return pair_panel(feature.name, note, pairs, scale, of, names, colours)

@@ -22,7 +22,7 @@ from models.explain.vega_parts import (
     axis,
     ends,
     heading,
-    signed,
+    signed_text,
     tick_words,
 )
 from models.features.features import Feature, NumericFeature
@@ -67,7 +67,7 @@ class Poster:
 
 
 def poster_spec(poster: Poster, claim: str, nothing: str, unused: Sequence[str]) -> Spec:
-    """The specification. `nothing`: what is said of the features that are `unused`."""
+    """Return the specification. `nothing`: what is said of the features that are `unused`."""
     without = fill(f"{nothing}: {', '.join(unused)}.", width=LINE_LENGTH).split("\n") if unused else []
     empty: Spec = {"data": {"values": [{}]}, "mark": {"type": "text", "text": "No feature has a vote.", "fontSize": 13}}
     return {
@@ -85,14 +85,14 @@ def to_svg(spec: Spec) -> str:
 
 
 def still_page(title: str, svg: str, account: str) -> str:
-    """A drawing and what stands below it, which is HTML already, in one file without a script."""
+    """Return a drawing and what stands below it, which is HTML already, in one file without a script."""
     return STILL.format(title=escape(title), svg=svg, account=account)
 
 
 def votes_panel(feature: Feature, shape: Shape, most: float) -> Spec:
-    """What one feature votes, on a scale that reaches `most` to either side."""
+    """Return what one feature votes, on a scale that reaches `most` to either side."""
     if isinstance(feature, NumericFeature):
-        note, body = f"missing: {signed(shape.bins[-1].votes)}", _stairs(feature, shape, most)
+        note, body = f"missing: {signed_text(shape.bins[-1].votes)}", _stairs(feature, shape, most)
     else:
         bars, hidden = _bars(shape)
         note, body = (f"{hidden} more found no room" if hidden else " "), bar_chart(bars, most)
@@ -100,18 +100,18 @@ def votes_panel(feature: Feature, shape: Shape, most: float) -> Spec:
 
 
 def _bars(shape: Shape) -> tuple[list[Bin], int]:
-    """The values that stand apart, by votes; one bar for all that vote alike; and how many found no room."""
+    """Return the values that stand apart, by votes; one bar for all that vote alike; and how many found no room."""
     if shape.kind == "boolean":
         return list(shape.bins), 0
-    usual = Counter(each.votes for each in reversed(shape.bins)).most_common(1)[0][0]
-    apart = sorted((each for each in shape.bins if each.votes != usual), key=lambda each: -abs(each.votes - usual))
-    kept = sorted(apart[:SHOWN], key=lambda each: -each.votes)
-    return [*kept, Bin("all others", usual)], len(apart) - len(kept)
+    usual = Counter(bin.votes for bin in reversed(shape.bins)).most_common(1)[0][0]
+    unusual = sorted((bin for bin in shape.bins if bin.votes != usual), key=lambda each: -abs(each.votes - usual))
+    shown = sorted(unusual[:SHOWN], key=lambda each: -each.votes)
+    return [*shown, Bin("all others", usual)], len(unusual) - len(shown)
 
 
-def bar_chart(bars: Sequence[Bin], most: float, written: Callable[[float], str] = signed) -> Spec:
-    """Names stand on the free side of the zero line, numbers at the ends of their bars."""
-    rows = [{"value": each.label, "votes": each.votes, "text": written(each.votes)} for each in bars]
+def bar_chart(bars: Sequence[Bin], most: float, written: Callable[[float], str] = signed_text) -> Spec:
+    """Draw bars: names stand on the free side of the zero line, numbers at the ends of their bars."""
+    rows = [{"value": bin.label, "votes": bin.votes, "text": written(bin.votes)} for bin in bars]
     votes = {"field": "votes", "type": "quantitative", "scale": {"domain": [-most, most]}, "axis": None}
     zero = {"datum": 0, "type": "quantitative"}
     return {
@@ -138,9 +138,9 @@ def _text(test: str, align: str, field: str, where: Spec) -> Spec:
 def _stairs(feature: NumericFeature, shape: Shape, most: float) -> Spec:
     low, high = ends(feature)
     rows = [
-        {"low": max(low, each.low), "high": min(high, each.high), "votes": each.votes}
-        for each in shape.bins
-        if each.low is not None and each.high is not None
+        {"low": max(low, bin.low), "high": min(high, bin.high), "votes": bin.votes}
+        for bin in shape.bins
+        if bin.low is not None and bin.high is not None
     ]
     number = {"type": "quantitative", "scale": {"domain": [low, high], "nice": False, "zero": False}}
     votes = {"type": "quantitative", "scale": {"domain": [-most, most]}}

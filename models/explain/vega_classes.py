@@ -7,7 +7,19 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from models.explain.explain import Shape, shapes
-from models.explain.vega_parts import BAR, HEIGHT, LINE, SHOWN, WIDTH, Spec, axis, ends, heading, signed, tick_words
+from models.explain.vega_parts import (
+    BAR,
+    HEIGHT,
+    LINE,
+    SHOWN,
+    WIDTH,
+    Spec,
+    axis,
+    ends,
+    heading,
+    signed_text,
+    tick_words,
+)
 from models.features.features import Feature, NumericFeature
 from models.parts.released import Released
 
@@ -18,16 +30,16 @@ ZERO: Spec = {"data": {"values": [{}]}, "mark": {"type": "rule", "color": "#8888
 
 
 def class_panels(ensemble: Released) -> list[Spec]:
-    """One per feature that moves a score, the most important first, all on one scale."""
-    found = shapes(ensemble)
-    most = 1.1 * max((shape.importance for shape in found), default=1.0)
+    """Return one per feature that moves a score, the most important first, all on one scale."""
+    every_shape = shapes(ensemble)
+    most = 1.1 * max((shape.importance for shape in every_shape), default=1.0)
     features = {feature.name: feature for feature in ensemble.features}
     classes = [str(label) for label in ensemble.classes]
     palette = {"range": list(COLOURS[: len(classes)])} if len(classes) <= len(COLOURS) else {"scheme": "tableau20"}
     scale = {"domain": classes, **palette}
     legend = {"title": ensemble.target, "symbolLimit": 40, "labelLimit": LABEL}
     colour = {"color": {"field": "class", "type": "nominal", "scale": scale, "legend": legend}}
-    together = groupby(found, key=lambda shape: shape.feature)
+    together = groupby(every_shape, key=lambda shape: shape.feature)
     return [_panel(features[name], list(group), most, colour) for name, group in together]
 
 
@@ -35,7 +47,7 @@ def _panel(feature: Feature, group: Sequence[Shape], most: float, colour: Spec) 
     if isinstance(feature, NumericFeature):
         missing = {str(shape.label): shape.bins[-1].votes for shape in group}
         heavy = sorted(missing.items(), key=lambda vote: -abs(vote[1]))
-        listed = ", ".join(f"{label} {signed(number)}" for label, number in heavy[:NAMED])
+        listed = ", ".join(f"{label} {signed_text(number)}" for label, number in heavy[:NAMED])
         note = f"missing: {listed}{', …' if len(heavy) > NAMED else ''}"
         body = _curves(feature, group, most, colour)
     else:
@@ -47,11 +59,11 @@ def _panel(feature: Feature, group: Sequence[Shape], most: float, colour: Spec) 
 def _curves(feature: NumericFeature, group: Sequence[Shape], most: float, colour: Spec) -> Spec:
     low, high = ends(feature)
     rows = [
-        {"class": str(shape.label), "at": at, "votes": each.votes}
+        {"class": str(shape.label), "at": at, "votes": bin.votes}
         for shape in group
-        for each in shape.bins
-        if each.low is not None and each.high is not None
-        for at in (max(low, each.low), min(high, each.high))
+        for bin in shape.bins
+        if bin.low is not None and bin.high is not None
+        for at in (max(low, bin.low), min(high, bin.high))
     ]
     number = {"type": "quantitative", "scale": {"domain": [low, high], "nice": False, "zero": False}}
     across: Spec = {"title": None, "tickCount": 5, "grid": False, "labelOverlap": True, "labelFlush": True}
@@ -74,16 +86,18 @@ Point = tuple[str, str, float]  # value, class, votes
 
 
 def _points(group: Sequence[Shape]) -> tuple[list[Point], int]:
-    """The values that stand apart for some class; one row for all that vote alike; and how many found no room."""
+    """Return the values that stand apart for some class; one row for all that vote alike; and how many found no
+    room.
+    """
     labels = [str(shape.label) for shape in group]
-    names = [each.label for each in group[0].bins]
-    votes = list(zip(*([each.votes for each in shape.bins] for shape in group), strict=True))
+    names = [bin.label for bin in group[0].bins]
+    votes = list(zip(*([bin.votes for bin in shape.bins] for shape in group), strict=True))
     usual = Counter(reversed(votes)).most_common(1)[0][0]
-    apart = [(name, row) for name, row in zip(names, votes, strict=True) if row != usual]
-    apart.sort(key=lambda item: -max(abs(a - b) for a, b in zip(item[1], usual, strict=True)))
-    kept = [*apart[:SHOWN], ("all others", usual)]
-    points = [(name, *pair) for name, row in kept for pair in zip(labels, row, strict=True)]
-    return points, len(apart[SHOWN:])
+    unusual = [(name, row) for name, row in zip(names, votes, strict=True) if row != usual]
+    unusual.sort(key=lambda item: -max(abs(a - b) for a, b in zip(item[1], usual, strict=True)))
+    shown = [*unusual[:SHOWN], ("all others", usual)]
+    points = [(name, *pair) for name, row in shown for pair in zip(labels, row, strict=True)]
+    return points, len(unusual[SHOWN:])
 
 
 def _dots(points: Sequence[Point], most: float, colour: Spec) -> Spec:

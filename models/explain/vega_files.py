@@ -19,13 +19,13 @@ SHARP = 2  # pixels of a PNG for one of the drawing
 
 
 def check_ending(path: Path) -> None:
-    """InputError unless it is one that a picture can have."""
+    """Raise InputError unless it is one that a picture can have."""
     if path.suffix not in ENDINGS:
         raise InputError(f"out={path.name}: must end in .png, .svg or .html")
 
 
 def write(path: Path, content: bytes) -> None:
-    """The whole content; InputError where it cannot be written."""
+    """Write the whole content; InputError where it cannot be written."""
     try:
         path.write_bytes(content)
     except OSError as error:
@@ -33,7 +33,7 @@ def write(path: Path, content: bytes) -> None:
 
 
 def write_drawing(path: Path, svg: Callable[[], str], page: Callable[[], str]) -> None:
-    """The drawing as it is, as pixels, or the page, by the ending; InputError for another."""
+    """Write the drawing as it is, as pixels, or the page, by the ending; InputError for another."""
     check_ending(path)
     if path.suffix == ".html":
         write(path, page().encode())

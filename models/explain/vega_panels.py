@@ -56,18 +56,19 @@ class Panel:
 
 
 def reach(curves: Sequence[Sequence[Bin]]) -> Scale:
-    """One scale for all, 0 on it: the values that stand above their noise, with some room for it. What is beyond ends
-    at the edge."""
-    bins = [each for curve in curves for each in curve]
-    clear = [each for each in bins if abs(each.votes) > 2 * (each.error or 0)] or bins
-    room = 0.3 * max((abs(each.votes) for each in clear), default=1.0) or 1.0
-    low = min((each.votes - min(2 * (each.error or 0), room) for each in clear), default=0.0)
-    high = max((each.votes + min(2 * (each.error or 0), room) for each in clear), default=0.0)
+    """Return one scale for all, 0 on it: the values that stand above their noise, with some room for it. What is beyond
+    ends at the edge.
+    """
+    bins = [bin for curve in curves for bin in curve]
+    clear = [bin for bin in bins if abs(bin.votes) > 2 * (bin.error or 0)] or bins
+    room = 0.3 * max((abs(bin.votes) for bin in clear), default=1.0) or 1.0
+    low = min((bin.votes - min(2 * (bin.error or 0), room) for bin in clear), default=0.0)
+    high = max((bin.votes + min(2 * (bin.error or 0), room) for bin in clear), default=0.0)
     return min(low, 0.0) - room / 5, max(high, 0.0) + room / 5
 
 
 def words_of(each: Bin, unit: str, name: str = "") -> str:
-    """A bin in words."""
+    """Return a bin in words."""
     error = "" if each.error is None else f" ± {amount(each.error, '-')}"
     count = "" if each.count is None else f"; {each.count:,} records by the released count"
     return f"{name or each.label}: {amount(each.votes)}{error} ({unit}){count}"
@@ -82,7 +83,9 @@ def curve_panel(
     colours: Colours,
     names: Sequence[str] = ("",),
 ) -> Panel:
-    """One curve, or two of two models `names`; missing values as points beside it, the counts of the first below."""
+    """Return one curve, or two of two models `names`; missing values as points beside it, the counts of the first
+    below.
+    """
     low, high = ends(feature)
     crowded = low + 0.9 * (high - low)  # from there on a number would stand on the word for missing values
     axis = {**_axis(colours, 5), "grid": False, "labelExpr": f"datum.value > {crowded} ? '' : {tick_words(feature)}"}
@@ -97,23 +100,24 @@ def curve_panel(
     if curves[0][0].count is not None:
         layers += _counts_below(curves[0], feature, x, colours["count"])
     layers.append(_text("missing", SLOT, PLOT + STRIP + 15, colours["quiet"], align="center"))
-    said = [_pointed(bins, unit, names) for bins in zip(*curves, strict=True)]
+    texts = [_words_at_pointer(bins, unit, names) for bins in zip(*curves, strict=True)]
     inner = [
-        {"at": max(low, each.low), "to": min(high, each.high), "says": says}
-        for each, says in zip(curves[0], said, strict=True)
-        if each.low is not None and each.high is not None
+        {"at": max(low, bin.low), "to": min(high, bin.high), "says": says}
+        for bin, says in zip(curves[0], texts, strict=True)
+        if bin.low is not None and bin.high is not None
     ]
     layers.append(hits(inner, {"x": x, "x2": {"field": "to"}, **_span("y", 0, PLOT + STRIP)}, colours))
-    beside = {**_span("x", SLOT - 16, SLOT + 16), **_span("y", 0, PLOT + STRIP)}
-    layers.append(hits([{"says": said[-1]}], beside, colours))
-    return framed(feature.name, note, PLOT + STRIP, layers, colours)
+    beside_plot = {**_span("x", SLOT - 16, SLOT + 16), **_span("y", 0, PLOT + STRIP)}
+    layers.append(hits([{"says": texts[-1]}], beside_plot, colours))
+    return frame_panel(feature.name, note, PLOT + STRIP, layers, colours)
 
 
 def bar_panel(
     name: str, note: str, bars: Sequence[Bin], scale: Scale, unit: str, colours: Colours, names: int = NAMES
 ) -> Panel:
-    """One bar a line, in the order given, with whiskers of two standard errors, and the counts beside. `names`: pixels
-    for them."""
+    """Return one bar a line, in the order given, with whiskers of two standard errors, and the counts beside. `names`:
+    pixels for them.
+    """
     counted = bars[0].count is not None
     start, end = names + 6 - LEFT, WIDTH - LEFT - (COUNTS + 8 if counted else 0)
     x = _number("value", scale, {**_axis(colours, 4), "grid": True}, [start, end])
@@ -130,7 +134,7 @@ def bar_panel(
         for at, each in enumerate(bars)
     ]
     across, middle = {"y": pixel("top"), "y2": {"field": "foot"}}, {"y": pixel("middle")}
-    bar = {"x": x, "x2": {"datum": 0}, "fill": _named("colour"), **across}
+    bar = {"x": x, "x2": {"datum": 0}, "fill": _colour_field("colour"), **across}
     layers = [layer(rows, mark("rect", opacity=0.75), bar)]
     if bars[0].error is not None:
         cap = mark("tick", orient="vertical", size=6, thickness=1.2, color=colours["ink"])
@@ -138,8 +142,8 @@ def bar_panel(
         layers.append(layer(rows, _rule(colours["ink"], 1.2), both))
         layers += [layer(rows, cap, {"x": {**x, "field": side}, **middle}) for side in ("low", "high")]
     if counted:
-        beside = {"x": {"value": end + 8}, "x2": pixel("count"), **across}
-        layers.append(layer(rows, mark("rect", color=colours["count"], opacity=0.7), beside))
+        count_bars = {"x": {"value": end + 8}, "x2": pixel("count"), **across}
+        layers.append(layer(rows, mark("rect", color=colours["count"], opacity=0.7), count_bars))
     return _lines(name, note, start, [(each.label, words_of(each, unit)) for each in bars], layers, colours)
 
 
@@ -152,45 +156,47 @@ def pair_panel(
     names: tuple[str, str],
     colours: Colours,
 ) -> Panel:
-    """One line a value, a point for each of two models `names`, with whiskers of two standard errors."""
+    """Return one line a value, a point for each of two models `names`, with whiskers of two standard errors."""
     start = NAMES + 6 - LEFT
     x = _number("value", scale, {**_axis(colours, 4), "grid": True}, [start, WIDTH - LEFT])
     rows = [
-        {**_whisker(each), "middle": ROW * at + 7 + 6 * k, "colour": colours[PAIR[k]]}
+        {**_whisker(bin), "middle": ROW * at + 7 + 6 * k, "colour": colours[PAIR[k]]}
         for at, pair in enumerate(pairs)
-        for k, each in enumerate(pair)
+        for k, bin in enumerate(pair)
     ]
     middle = {"y": pixel("middle")}
     square = mark("point", shape="square", size=36, opacity=1, strokeWidth=0)
     layers = [
         layer(rows, _rule(colours["ink"], 1.2), {"x": {**x, "field": "low"}, "x2": {"field": "high"}, **middle}),
-        layer(rows, square, {"x": x, "fill": _named("colour"), **middle}),
+        layer(rows, square, {"x": x, "fill": _colour_field("colour"), **middle}),
     ]
-    return _lines(name, note, start, [(pair[0].label, _pointed(pair, unit, names)) for pair in pairs], layers, colours)
+    return _lines(
+        name, note, start, [(pair[0].label, _words_at_pointer(pair, unit, names)) for pair in pairs], layers, colours
+    )
 
 
 def single(panel: Panel) -> Spec:
-    """A panel for a page, whose style gives the colours."""
+    """Return a panel for a page, whose style gives the colours."""
     return {"$schema": SCHEMA, "config": CONFIG, "background": None, "padding": 0, **panel.spec}
 
 
 def gallery(title: str, notes: Sequence[str], panels: Sequence[Panel]) -> Spec:
-    """Panels in COLUMNS below a title, each where there is most room, as a file of its own, light."""
+    """Lay out panels in COLUMNS below a title, each where there is most room, as a file of its own, light."""
     columns: list[list[Spec]] = [[] for _ in range(COLUMNS)]
     tall = [0] * COLUMNS
     for panel in panels:
         column = tall.index(min(tall))
         columns[column].append(panel.spec)
         tall[column] += panel.height + GAP
-    stacked = [{"vconcat": each, "spacing": GAP} for each in columns if each]
+    stacked = [{"vconcat": column_panels, "spacing": GAP} for column_panels in columns if column_panels]
     body: Spec = {"hconcat": stacked, "spacing": GAP} if stacked else {"mark": "point", "data": {"values": []}}
     return {"$schema": SCHEMA, "title": {"text": title, "subtitle": list(notes)}, **body, "config": CONFIG}
 
 
 def _number(field: str, scale: Scale, axis: Spec, pixels: list[int]) -> Spec:
-    """A number on pixels, held inside."""
-    kept = {"domain": list(scale), "range": pixels, "nice": False, "zero": False, "clamp": True}
-    return {"field": field, "type": "quantitative", "scale": kept, "axis": axis}
+    """Return a number on pixels, held inside."""
+    bounds = {"domain": list(scale), "range": pixels, "nice": False, "zero": False, "clamp": True}
+    return {"field": field, "type": "quantitative", "scale": bounds, "axis": axis}
 
 
 def _whisker(each: Bin) -> Spec:
@@ -218,7 +224,7 @@ def _axis(colours: Colours, ticks: int) -> Spec:
 
 
 def mark(kind: str, **more: Any) -> Spec:
-    """One that screen readers pass over."""
+    """Return one that screen readers pass over."""
     return {"type": kind, "aria": False, **more}
 
 
@@ -231,17 +237,17 @@ def _span(axis: str, start: float, end: float) -> Spec:
 
 
 def pixel(field: str) -> Spec:
-    """A field as it is: a place in pixels, or an opacity."""
+    """Return a field as it is: a place in pixels, or an opacity."""
     return {"field": field, "type": "quantitative", "scale": None, "axis": None}
 
 
-def said(field: str) -> Spec:
-    """A field's text."""
+def text_field(field: str) -> Spec:
+    """Return a field's text."""
     return {"field": field, "type": "nominal"}
 
 
-def _named(field: str) -> Spec:
-    """A colour that the row itself names."""
+def _colour_field(field: str) -> Spec:
+    """Return a colour that the row itself names."""
     return {"field": field, "type": "nominal", "scale": None}
 
 
@@ -251,15 +257,15 @@ def _text(words: str, x: float, y: float, colour: str, **more: Any) -> Spec:
 
 
 def _steps(bins: Sequence[Bin], x: Spec, y: Spec, colour: str) -> list[Spec]:
-    """Bands of one and two standard errors, and the curve."""
+    """Draw bands of one and two standard errors, and the curve."""
     low, high = x["scale"]["domain"]
     rows = [
-        {"at": min(max(at, low), high), "value": each.votes}
-        | {f"low{k}": each.votes - k * (each.error or 0) for k in (1, 2)}
-        | {f"high{k}": each.votes + k * (each.error or 0) for k in (1, 2)}
-        for each in bins
-        if each.low is not None and each.high is not None
-        for at in (each.low, each.high)
+        {"at": min(max(at, low), high), "value": bin.votes}
+        | {f"low{k}": bin.votes - k * (bin.error or 0) for k in (1, 2)}
+        | {f"high{k}": bin.votes + k * (bin.error or 0) for k in (1, 2)}
+        for bin in bins
+        if bin.low is not None and bin.high is not None
+        for at in (bin.low, bin.high)
     ]
     bands = [
         layer(
@@ -273,7 +279,7 @@ def _steps(bins: Sequence[Bin], x: Spec, y: Spec, colour: str) -> list[Spec]:
 
 
 def _point(each: Bin, at: float, y: Spec, colour: str, ink: str) -> list[Spec]:
-    """A single value with a whisker of two standard errors."""
+    """Return a single value with a whisker of two standard errors."""
     row, where = _whisker(each), {"x": {"value": at}}
     square = mark("point", shape="square", size=49, filled=True, color=colour, opacity=1)
     both = {**where, "y": {**y, "field": "low"}, "y2": {"field": "high"}}
@@ -281,30 +287,30 @@ def _point(each: Bin, at: float, y: Spec, colour: str, ink: str) -> list[Spec]:
 
 
 def _counts_below(bins: Sequence[Bin], feature: NumericFeature, x: Spec, colour: str) -> list[Spec]:
-    """Counts as areas. Square roots of the heights: a bin that holds nearly everybody would hide all others."""
+    """Return counts as areas. Square roots of the heights: a bin that holds nearly everybody would hide all others."""
     low, high = ends(feature)
-    held = [(max(low, b.low), min(high, b.high), b.count) for b in bins if b.low is not None and b.high is not None]
-    one = REACH / (high - low)  # pixels of one unit
-    dense = [sqrt(max(count or 0, 0) / max((end - at) * one, 0.5)) for at, end, count in held]
+    spans = [(max(low, b.low), min(high, b.high), b.count) for b in bins if b.low is not None and b.high is not None]
+    pixels_per_unit = REACH / (high - low)  # pixels of one unit
+    dense = [sqrt(max(count or 0, 0) / max((end - at) * pixels_per_unit, 0.5)) for at, end, count in spans]
     most = max(dense, default=0.0) or 1.0
     foot = PLOT + STRIP
     rows = [
         {"at": at, "to": end, "top": foot - (STRIP - 4) * size / most}
-        for (at, end, _), size in zip(held, dense, strict=True)
+        for (at, end, _), size in zip(spans, dense, strict=True)
     ]
     where = {"x": x, "x2": {"field": "to"}, "y": pixel("top"), "y2": {"value": foot}}
     return [layer(rows, mark("rect", color=colour, opacity=0.7), where)]
 
 
-def _pointed(bins: Sequence[Bin], unit: str, names: Sequence[str]) -> str:
-    """A bin in words; of two models a line each, under the bin's own."""
+def _words_at_pointer(bins: Sequence[Bin], unit: str, names: Sequence[str]) -> str:
+    """Return a bin in words; of two models a line each, under the bin's own."""
     if len(bins) == 1:
         return words_of(bins[0], unit)
-    return "\n".join([bins[0].label, *(words_of(each, unit, name) for each, name in zip(bins, names, strict=True))])
+    return "\n".join([bins[0].label, *(words_of(bin, unit, name) for bin, name in zip(bins, names, strict=True))])
 
 
 def hits(rows: Sequence[Spec], where: Spec, colours: Colours) -> Spec:
-    """What answers a pointer and a screen reader."""
+    """Return what answers a pointer and a screen reader."""
     clear = {"type": "rect", "fillOpacity": 0, "color": colours["first"]}
     return layer(rows, clear, {**where, "description": {"field": "says", "type": "nominal"}})
 
@@ -312,21 +318,23 @@ def hits(rows: Sequence[Spec], where: Spec, colours: Colours) -> Spec:
 def _lines(
     name: str, note: str, start: int, lines: Sequence[tuple[str, str]], layers: list[Spec], colours: Colours
 ) -> Panel:
-    """One line per value, its name to the left of `start`, with its words to point at; and the zero."""
+    """Return one line per value, its name to the left of `start`, with its words to point at; and the zero."""
     tall = ROW * len(lines)
     names = mark("text", align="right", baseline="middle", fontSize=11, limit=start + LEFT - 8, color=colours["ink"])
     rows = [
         {"name": words, "says": says, "top": ROW * at, "foot": ROW * (at + 1), "middle": ROW * (at + 0.5)}
         for at, (words, says) in enumerate(lines)
     ]
-    named = {"x": {"value": start - 6}, "y": pixel("middle"), "text": {"field": "name"}}
+    name_marks = {"x": {"value": start - 6}, "y": pixel("middle"), "text": {"field": "name"}}
     zero = layer([{}], _rule(colours["zero"]), {"x": {"datum": 0}, **_span("y", 0, tall)})
     across = {**_span("x", -LEFT, WIDTH - LEFT), "y": pixel("top"), "y2": {"field": "foot"}}
-    return framed(name, note, tall, [layer(rows, names, named), *layers, zero, hits(rows, across, colours)], colours)
+    return frame_panel(
+        name, note, tall, [layer(rows, names, name_marks), *layers, zero, hits(rows, across, colours)], colours
+    )
 
 
-def framed(name: str, note: str, tall: int, layers: list[Spec], colours: Colours, foot: int = FOOT) -> Panel:
-    """All panels of one size, whatever the width of their labels: an empty frame, and the heading."""
+def frame_panel(name: str, note: str, tall: int, layers: list[Spec], colours: Colours, foot: int = FOOT) -> Panel:
+    """Give all panels one size, whatever the width of their labels: an empty frame, and the heading."""
     around = {**_span("x", -LEFT, WIDTH - LEFT), **_span("y", -TOP, tall + foot)}
     heading = [
         _text(name, -LEFT, -TOP + 14, colours["ink"], fontSize=14, fontWeight="bold", limit=WIDTH),

@@ -41,13 +41,13 @@ CONFIG: Spec = {
 
 
 def heading(name: str, note: str) -> Spec:
-    """The title of a panel, and a line below it."""
+    """Return the title of a panel, and a line below it."""
     title = {"text": name, "fontSize": 14, "offset": 6, "frame": "group", "subtitle": note, "subtitleFontSize": 11}
     return {**title, "subtitlePadding": 2}
 
 
 def ends(feature: NumericFeature) -> tuple[float, float]:
-    """What the axis shows: all cut points, and a little beyond."""
+    """Return what the axis shows: all cut points, and a little beyond."""
     if not feature.edges:
         return 0.0, 1.0
     first, last = feature.edges[0], feature.edges[-1]
@@ -56,7 +56,7 @@ def ends(feature: NumericFeature) -> tuple[float, float]:
 
 
 def tick_words(feature: NumericFeature) -> str:
-    """How Vega writes a place on the axis: a date as a date."""
+    """Return how Vega writes a place on the axis: a date as a date."""
     if not isinstance(feature, CalendarFeature):
         return "datum.label"
     if feature.kind == "date":
@@ -65,16 +65,16 @@ def tick_words(feature: NumericFeature) -> str:
 
 
 def axis() -> Spec:
-    """An axis without a title."""
+    """Return an axis without a title."""
     return {"title": None, "tickCount": 5}
 
 
 def amount(number: float, sign: str = "+") -> str:
-    """Three digits that count, and all of a whole part."""
+    """Write three digits that count, and all of a whole part."""
     form = f"{number:{sign},.0f}" if abs(number) >= 1000 else f"{number:{sign}.3g}"
     return form.replace("-", "−") if number else "0"
 
 
-def signed(votes: float) -> str:
-    """Votes with their sign, a true minus; nothing before 0."""
+def signed_text(votes: float) -> str:
+    """Write votes with their sign, a true minus; nothing before 0."""
     return f"{votes:+g}".replace("-", "−") if votes else "0"

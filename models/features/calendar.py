@@ -31,7 +31,7 @@ MOST: Mapping[CalendarKind, int] = {  # from year 1 to year 9999: beyond, nothin
 
 
 def number_of(kind: CalendarKind, text: str) -> float:
-    """The number of an ISO text of this kind; ValueError where it is none, or no day of the calendar."""
+    """Return the number of an ISO text of this kind; ValueError where it is none, or no day of the calendar."""
     if not _ISO[kind].fullmatch(text):
         raise ValueError(f"must be written like {EXAMPLES[kind]}")
     if kind == "date":
@@ -45,7 +45,9 @@ def number_of(kind: CalendarKind, text: str) -> float:
 
 
 def text_of(kind: CalendarKind, number: float) -> str:
-    """The ISO text of a number, at the day or second below; a number that no calendar has is told as a number."""
+    """Return the ISO text of a number, at the day or second below; a number that no calendar has is told as a
+    number.
+    """
     low = 0 if kind == "time" else (1 - EPOCH) * (1 if kind == "date" else DAY_SECONDS)
     if not (isfinite(number) and low <= number <= MOST[kind]):
         return f"{number:.6g}"

@@ -35,12 +35,12 @@ def _check_name(name: str) -> None:
 
 
 def number_text(number: float) -> str:
-    """A cut point for people: six digits, and all of the whole part."""
+    """Write a cut point for people: six digits, and all of the whole part."""
     return f"{number:.0f}" if 1e6 <= abs(number) < 1e15 else f"{number:.6g}"
 
 
 def encodable(text: str) -> bool:
-    """Whether `text` is not empty and is Unicode that UTF-8 can carry (no lone surrogate)."""
+    """Return whether `text` is not empty and is Unicode that UTF-8 can carry (no lone surrogate)."""
     try:
         return bool(text.encode())
     except UnicodeEncodeError:
@@ -81,13 +81,13 @@ class NumericFeature:
         return (self.missing,)
 
     def encode(self, values: ArrayLike) -> Codes:
-        """`values` (n,) numbers or NaN -> codes (n,)."""
+        """Encode `values` (n,) numbers or NaN -> codes (n,)."""
         numbers = np.asarray(values, dtype=np.float64)
         codes = np.searchsorted(np.asarray(self.edges), numbers, side="left")
         return np.where(np.isnan(numbers), self.missing, codes).astype(np.uint16)
 
     def label(self, code: int) -> str:
-        """A code in words."""
+        """Return a code in words."""
         return "missing" if code == self.missing else f"bin {code}"
 
     @property
@@ -96,11 +96,11 @@ class NumericFeature:
         return "number"
 
     def text(self, number: float) -> str:
-        """A cut point for people."""
+        """Return a cut point for people."""
         return number_text(number)
 
     def to_json(self) -> dict[str, Any]:
-        """Inverse: `feature_from_json`."""
+        """Return it as JSON. Inverse: `feature_from_json`."""
         return {"name": self.name, "type": self.kind, "edges": list(self.edges)}
 
 
@@ -119,7 +119,7 @@ class CalendarFeature(NumericFeature):
         return np.array([number_of(self.kind, text) if text else np.nan for text in texts], np.float64)
 
     def text(self, number: float) -> str:
-        """A cut point as ISO 8601."""
+        """Return a cut point as ISO 8601."""
         return text_of(self.kind, number)
 
 
@@ -183,23 +183,23 @@ class CategoricalFeature:
         return tuple(range(self.bins))
 
     def encode(self, values: ArrayLike) -> Codes:
-        """`values` (n,) texts or None -> codes (n,)."""
-        known = {value: code for code, value in enumerate(self.values)}
-        known[MISSING_TEXT] = self.missing
-        other = len(self.values)
+        """Encode `values` (n,) texts or None -> codes (n,)."""
+        codes = {value: code for code, value in enumerate(self.values)}
+        codes[MISSING_TEXT] = self.missing
+        beyond = len(self.values)
         texts = np.asarray(values, dtype=object)
         return np.fromiter(
-            (self.missing if text is None or text != text else known.get(str(text), other) for text in texts),
+            (self.missing if text is None or text != text else codes.get(str(text), beyond) for text in texts),
             dtype=np.uint16,
             count=len(texts),
         )
 
     def label(self, code: int) -> str:
-        """A code in words."""
+        """Return a code in words."""
         return (*self.values, "other", "missing")[code]
 
     def to_json(self) -> dict[str, Any]:
-        """Inverse: `feature_from_json`."""
+        """Return it as JSON. Inverse: `feature_from_json`."""
         return {"name": self.name, "type": self.kind, "values": list(self.values)}
 
 
@@ -218,16 +218,16 @@ class BooleanFeature:
         _check_name(self.name)
 
     def encode(self, values: ArrayLike) -> Codes:
-        """`values` (n,) in {0, 1, NaN} -> codes (n,)."""
+        """Encode `values` (n,) in {0, 1, NaN} -> codes (n,)."""
         numbers = np.asarray(values, dtype=np.float64)
         return np.where(np.isnan(numbers), self.missing, numbers > 0.5).astype(np.uint16)
 
     def label(self, code: int) -> str:
-        """A code in words."""
+        """Return a code in words."""
         return ("false", "true", "missing")[code]
 
     def to_json(self) -> dict[str, Any]:
-        """Inverse: `feature_from_json`."""
+        """Return it as JSON. Inverse: `feature_from_json`."""
         return {"name": self.name, "type": self.kind}
 
 
@@ -235,7 +235,7 @@ Feature = NumericFeature | CategoricalFeature | BooleanFeature
 
 
 def feature_from_json(body: Mapping[str, Any]) -> Feature:
-    """Inverse of `to_json`; refuses any other shape with ModelInvalid."""
+    """Read what `to_json` wrote; refuses any other shape with ModelInvalid."""
     try:
         match body["type"]:
             case "numeric" if set(body) == {"name", "type", "edges"}:
@@ -252,7 +252,7 @@ def feature_from_json(body: Mapping[str, Any]) -> Feature:
 
 
 def encode_columns(features: Sequence[Feature], columns: RawColumns) -> list[Codes]:
-    """Codes of every feature, in their order; `columns` holds one array per feature name."""
+    """Return codes of every feature, in their order; `columns` holds one array per feature name."""
     absent = [feature.name for feature in features if feature.name not in columns]
     if absent:
         raise InputError(f"columns: missing {absent}")

@@ -30,20 +30,22 @@ class Numbers:
         return np.array([*self.known.values(), self.other], np.float32)
 
     def of(self, texts: NDArray[Any]) -> NDArray[np.float32]:
-        """Texts (n,), objects that are all str or of fixed width -> numbers (n,); what are numbers already stay so."""
+        """Return texts (n,), objects that are all str or of fixed width -> numbers (n,); what are numbers already stay
+        so.
+        """
         if texts.dtype == np.float32:
             return texts
         if texts.dtype.kind != "U" or not self.known:
             return np.fromiter(map(self.known.get, texts.tolist(), repeat(self.other)), np.float32, len(texts))
-        ordered, places = self.ordered
+        ordered, places = self.in_order
         at = np.searchsorted(ordered, texts)
         at[at == len(ordered)] = 0
         return self.table[np.where(ordered[at] == texts, places[at], len(places))]
 
     def of_one(self, text: str) -> NDArray[np.float32]:
-        """A text -> its number (1,), not to be written to."""
-        found = self.arrays.get(text)
-        return self.table[-1:] if found is None else found
+        """Return a text -> its number (1,), not to be written to."""
+        number = self.arrays.get(text)
+        return self.table[-1:] if number is None else number
 
     @cached_property
     def arrays(self) -> dict[str, NDArray[np.float32]]:
@@ -51,7 +53,7 @@ class Numbers:
         return dict(zip(self.texts, self.table.reshape(-1, 1), strict=False))
 
     @cached_property
-    def ordered(self) -> tuple[NDArray[np.str_], NDArray[np.intp]]:
+    def in_order(self) -> tuple[NDArray[np.str_], NDArray[np.intp]]:
         """Its texts in order, and the place of each in `texts`: for columns of fixed width."""
         texts = np.array(self.texts)
         places = np.argsort(texts)

@@ -120,34 +120,34 @@ class AdditiveEnsemble(SumEnsemble):
     @property
     def largest(self) -> int:
         """The size that no score can exceed."""
-        alone = sum(max(map(abs, term)) for term in self.terms)
-        return abs(self.constant) + alone + sum(pair.largest for pair in self.pairs)
+        of_features = sum(max(map(abs, term)) for term in self.terms)
+        return abs(self.constant) + of_features + sum(pair.largest for pair in self.pairs)
 
     def tables(self) -> tuple[list[Scores], Scores]:
         """Terms (bins, 1) per feature, and the constant (1,)."""
         return [np.array(term, np.int64)[:, np.newaxis] for term in self.terms], np.array([self.constant], np.int64)
 
     def values(self, columns: RawColumns) -> NDArray[np.float64]:
-        """(n,), within `target_range`. InputError for classes."""
+        """Return the values (n,), within `target_range`. InputError for classes."""
         return self.values_of(self.scores(columns))
 
     def values_of(self, scores: Scores) -> NDArray[np.float64]:
-        """Scores (n, 1) -> values (n,). InputError for classes."""
+        """Return scores (n, 1) -> values (n,). InputError for classes."""
         if self.target_range is None:
             raise InputError(f"model of {self.target}: answers one of {list(self.classes)}, not a number")
         values: NDArray[np.float64] = np.clip(middle(self.target_range) + self.link * scores[:, 0], *self.target_range)
         return values
 
     def predict(self, columns: RawColumns) -> NDArray[Any]:
-        """Labels (n,), or values (n,) of a number."""
+        """Return labels (n,), or values (n,) of a number."""
         return super().predict(columns) if self.classes else self.values(columns)
 
     def to_json(self) -> dict[str, Any]:
-        """`classes` or `target_range`, whichever holds; counts, errors and edits only where there are any."""
+        """Return `classes` or `target_range`, whichever holds; counts, errors and edits only where there are any."""
         return {name: value for name, value in super().to_json().items() if value or name not in (*OPTIONAL, "classes")}
 
     def numbers(self) -> dict[str, Any]:
-        """The constant, and lists of lists, one number per feature and code."""
+        """Return the constant, and lists of lists, one number per feature and code."""
         return {
             "constant": self.constant,
             "terms": _lists(self.terms),
@@ -161,11 +161,11 @@ class AdditiveEnsemble(SumEnsemble):
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Self:
-        """Inverse of `to_json`; KeyError, TypeError, ValueError or ModelInvalid where it is not one."""
-        given = [name for name in OPTIONAL if name in body]
-        features, target, classes, link = head_from_json(body, {"constant", "terms", *given})
-        if any(type(body[name]) is not list or not body[name] for name in given):
-            raise ModelInvalid(f"{', '.join(given)}: lists, not empty, or absent")
+        """Read what `to_json` wrote; KeyError, TypeError, ValueError or ModelInvalid where it is not one."""
+        optional = [name for name in OPTIONAL if name in body]
+        features, target, classes, link = head_from_json(body, {"constant", "terms", *optional})
+        if any(type(body[name]) is not list or not body[name] for name in optional):
+            raise ModelInvalid(f"{', '.join(optional)}: lists, not empty, or absent")
         low_high = tuple(body["target_range"]) if "target_range" in body else None
         tables = {name: body[name] for name in ("terms", "counts", "errors") if name in body}
         for name, table in tables.items():
@@ -178,11 +178,11 @@ class AdditiveEnsemble(SumEnsemble):
         return cls(features, target, classes, low_high, link, constant=body["constant"], **tables)
 
     def score_graph(self, inputs: Inputs, name: Namer, target: str) -> Graph:
-        """As any sum is exported; where float32 does not hold every score, rounded once: never across 0."""
+        """Export as any sum is; where float32 does not hold every score, rounded once: never across 0."""
         return (sum_scores if self.largest < EXACT else great_scores)(self, inputs, name, target)
 
     def fullest(self, features: tuple[Feature, ...]) -> Self:
-        """No two codes of a feature with the same term, and numbers of many digits."""
+        """Return no two codes of a feature with the same term, and numbers of many digits."""
         terms = tuple(tuple(range(GREAT, GREAT + feature.bins)) for feature in features)
         counts = tuple((-MAX_INTEGER,) * feature.bins for feature in features)
         errors = tuple((1e9 / 3,) * feature.bins for feature in features)
@@ -190,11 +190,11 @@ class AdditiveEnsemble(SumEnsemble):
         return replace(self, features=features, terms=terms, counts=counts, errors=errors, pairs=pairs)
 
     def contribution_graph(self, inputs: Inputs, name: Namer, target: str) -> tuple[Graph, float] | None:
-        """What each feature adds, centred, beside the scores."""
+        """Return what each feature adds, centred, beside the scores."""
         return contributions_of(self, inputs, name, target)
 
     def card_section(self) -> str:
-        """What terms do, and the importances."""
+        """Return what terms do, and the importances."""
         words = {
             "constant": self.constant,
             "link": f"{self.link:g}",
@@ -211,15 +211,15 @@ class AdditiveEnsemble(SumEnsemble):
         return CARD_OF_A_NUMBER.format(**words, middle=centre, low=low, high=high, target=plain(self.target))
 
     def svg(self, claim: str) -> str:
-        """Every shape with the error of its noise."""
+        """Return every shape with the error of its noise."""
         return shapes_svg(self, claim)
 
     def page(self, claim: str) -> str:
-        """Every shape with its numbers, to be pointed at."""
+        """Return every shape with its numbers, to be pointed at."""
         return shapes_page(self, claim)
 
     def sections(self) -> list[str]:
-        """The shapes of the page."""
+        """Return the shapes of the page."""
         return shape_sections(self)
 
 

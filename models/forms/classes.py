@@ -70,8 +70,8 @@ class ClassesEnsemble(SumEnsemble):
             raise ModelInvalid(f"classes={self.classes}: must be three or more; of two there is the additive form")
         if [len(term) for term in self.terms] != [feature.bins for feature in self.features]:
             raise ModelInvalid("terms: must be one list a feature, with the numbers of each of its codes")
-        for numbers in (self.constant, *(each for term in self.terms for each in term)):
-            if len(numbers) != len(self.classes) or any(type(each) is not int for each in numbers):
+        for numbers in (self.constant, *(values for term in self.terms for values in term)):
+            if len(numbers) != len(self.classes) or any(type(values) is not int for values in numbers):
                 raise ModelInvalid("constant, terms: must be one integer for each class, everywhere")
         if self.largest > HELD:
             raise ModelInvalid(f"terms: no score may reach {EXACT} in size; float32 would round it")
@@ -82,8 +82,10 @@ class ClassesEnsemble(SumEnsemble):
     @property
     def largest(self) -> int:
         """The size that no score can exceed."""
-        most = [[max(abs(number) for number in numbers) for numbers in zip(*term, strict=True)] for term in self.terms]
-        of_class: list[int] = [sum(map(abs, each)) for each in zip(self.constant, *most, strict=True)]
+        largest_terms = [
+            [max(abs(number) for number in numbers) for numbers in zip(*term, strict=True)] for term in self.terms
+        ]
+        of_class: list[int] = [sum(map(abs, parts)) for parts in zip(self.constant, *largest_terms, strict=True)]
         return max(of_class)
 
     def tables(self) -> tuple[list[Scores], Scores]:
@@ -91,43 +93,45 @@ class ClassesEnsemble(SumEnsemble):
         return [np.array(term, np.int64) for term in self.terms], np.array(self.constant, np.int64)
 
     def numbers(self) -> dict[str, Any]:
-        """The constant, and of each feature and code a list of numbers, one for each class; edits if there are any."""
+        """Return the constant, and of each feature and code a list of numbers, one for each class; edits if there are
+        any.
+        """
         terms = [[list(numbers) for numbers in term] for term in self.terms]
         edits = {"edits": [edit.to_json() for edit in self.edits]} if self.edits else {}
         return {"constant": list(self.constant), "terms": terms, **edits}
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Self:
-        """Inverse of `to_json`; KeyError, TypeError, ValueError or ModelInvalid where it is not one."""
+        """Read what `to_json` wrote; KeyError, TypeError, ValueError or ModelInvalid where it is not one."""
         features, target, classes, link = head_from_json(body, {"constant", "terms"} | ({"edits"} & body.keys()))
         edits = body.get("edits", [])
         if type(edits) is not list or ("edits" in body and not edits):
             raise ModelInvalid("edits: a list, not empty, or absent")
-        lists = (body["constant"], body["terms"], *body["terms"], *(each for term in body["terms"] for each in term))
-        if any(type(each) is not list for each in lists):
+        lists = (body["constant"], body["terms"], *body["terms"], *(part for term in body["terms"] for part in term))
+        if any(type(part) is not list for part in lists):
             raise ModelInvalid("constant, terms: must be lists")
         terms = tuple(tuple(map(tuple, term)) for term in body["terms"])
-        made = tuple(Edit(**edit) for edit in edits)
-        return cls(features, target, classes, link, tuple(body["constant"]), terms, made)
+        edit_list = tuple(Edit(**edit) for edit in edits)
+        return cls(features, target, classes, link, tuple(body["constant"]), terms, edit_list)
 
     def fullest(self, features: tuple[Feature, ...]) -> Self:
-        """No two codes of a feature with the same terms."""
+        """Return no two codes of a feature with the same terms."""
         step = EXACT // (2 * sum(feature.bins for feature in features))
         terms = tuple(tuple((step * code,) * len(self.classes) for code in range(f.bins)) for f in features)
         return replace(self, features=features, terms=terms, constant=(0,) * len(self.classes))
 
     def card_section(self) -> str:
-        """What terms do, and the importances."""
+        """Return what terms do, and the importances."""
         votes = "\n".join(f"| {size:.4g} | {plain(name)} |" for name, size in self.importances().items())
         return CARD.format(link=f"{self.link:g}", votes=votes)
 
     def poster(self) -> Poster:
-        """A panel per feature: one curve, or one point a value, per class."""
+        """Return a panel per feature: one curve, or one point a value, per class."""
         legend = "A curve above zero speaks for its class, one below against it. Same scale in every panel."
         return Poster(f"What speaks for which {self.target}", legend, class_panels(self))
 
     def account(self) -> str:
-        """The constants, and what people changed, in HTML."""
+        """Return the constants, and what people changed, in HTML."""
         rows = "\n".join(
             f"<tr><td>{escape(str(label))}</td><td>{self.link * number:+.3g}</td></tr>"
             for label, number in zip(self.classes, self.constant, strict=True)
@@ -137,11 +141,11 @@ class ClassesEnsemble(SumEnsemble):
         return "\n".join([PAGE.format(rows=rows), *changed])
 
 
-def rounded(
+def round_to_classes(
     features: tuple[Feature, ...], target: str, classes: Labels, link: float, constant: Floats, terms: Sequence[Floats]
 ) -> ClassesEnsemble:
-    """The model of real numbers (classes,) and (bins, classes) a feature, as finely as float32 adds them up exactly.
-    `link`: logits per 1 of them.
+    """Round a model of real numbers (classes,) and (bins, classes) a feature, as finely as float32 adds them up
+    exactly. `link`: logits per 1 of them.
     """
     parts = sum(np.abs(term).max(axis=0) for term in terms)
     step = max(1e-12, float((np.abs(constant) + parts).max())) / (EXACT // 2)

@@ -60,7 +60,7 @@ class Ensemble(ABC):
 
     @abstractmethod
     def coded_scores(self, codes: Sequence[NDArray[Any]]) -> Scores:
-        """The same from what `encode_columns` makes of the columns: codes (features, n)."""
+        """Return the same from what `encode_columns` makes of the columns: codes (features, n)."""
 
     def probabilities(self, columns: RawColumns) -> NDArray[np.float64]:
         """Raw columns -> (n, classes). InputError for a number."""
@@ -73,7 +73,7 @@ class Ensemble(ABC):
         return labels_of(self.classes, self.scores(columns))
 
     def to_json(self) -> dict[str, Any]:
-        """The released numbers; `models.forms.registry.ensemble_from_json` reads them."""
+        """Return the released numbers; `models.forms.registry.ensemble_from_json` reads them."""
         return {
             "type": self.word,
             "target": self.target,
@@ -85,12 +85,12 @@ class Ensemble(ABC):
 
     @abstractmethod
     def numbers(self) -> dict[str, Any]:
-        """What `to_json` says beside the head."""
+        """Return what `to_json` says beside the head."""
 
     @classmethod
     @abstractmethod
     def from_json(cls, body: Mapping[str, Any]) -> Self:
-        """Inverse of `to_json`; KeyError, TypeError, ValueError or ModelInvalid where it is not one."""
+        """Read what `to_json` wrote; KeyError, TypeError, ValueError or ModelInvalid where it is not one."""
 
     # ---- ONNX
 
@@ -113,28 +113,30 @@ class Ensemble(ABC):
         return None
 
     def fullest(self, features: tuple[Feature, ...]) -> Self:
-        """A model of as many parts over these features that takes as much room as any such model can: its parts ask
-        as many features and codes as they may. What is tried out before a budget is spent on one of that many parts.
+        """Return a model of as many parts over these features that takes as much room as any such model can: its parts
+        ask as many features and codes as they may. What is tried out before a budget is spent on one of that many
+        parts.
         """
         return self
 
     # ---- explained
 
     def as_sum(self) -> FeatureSum:
-        """The model, if its scores are sums of what each feature adds by itself; InputError else."""
+        """Return the model, if its scores are sums of what each feature adds by itself; InputError else."""
         raise InputError(
             f"model of {self.target}: its {self.parts.lower()} ask features together, so it has no votes, shapes or "
             "contributions of single ones; it has importances"
         )
 
     def importances(self) -> dict[str, float]:
-        """How far each feature can move a score, the most important first; features that move none are left out. How
-        often a test holds among people would be a statistic of private data, and plays no part."""
+        """Return how far each feature can move a score, the most important first; features that move none are left out.
+        How often a test holds among people would be a statistic of private data, and plays no part.
+        """
         return dict(sorted(((name, size) for name, size in self.sizes().items() if size), key=lambda item: -item[1]))
 
     @abstractmethod
     def sizes(self) -> dict[str, float]:
-        """The importance of each feature, in no order; one that moves no score may be 0 or absent."""
+        """Return the importance of each feature, in no order; one that moves no score may be 0 or absent."""
 
     def vote_table(self) -> list[Row]:
         """Votes on the same test added up, the heaviest first. InputError where there are none."""
@@ -142,15 +144,15 @@ class Ensemble(ABC):
         raise InputError(f"model of {self.target}: has terms, not votes; its shapes say what they add")
 
     def texts(self) -> list[str]:
-        """Its parts as text, for people, where pictures do not show all of it."""
+        """Return its parts as text, for people, where pictures do not show all of it."""
         return []
 
     @abstractmethod
     def card_section(self) -> str:
-        """How it decides, in Markdown."""
+        """Return how it decides, in Markdown."""
 
     def summary(self) -> Summary:
-        """What the command line tells: parts of a JSON object, and the rows of a table, its head first."""
+        """Return what the command line tells: parts of a JSON object, and the rows of a table, its head first."""
         features = [{"feature": name, "importance": size} for name, size in self.importances().items()]
         return {"votes": [], "features": features}, self.importance_rows("MOVES THE SCORE BY")
 
@@ -161,25 +163,25 @@ class Ensemble(ABC):
     # ---- drawn
 
     def poster(self) -> Poster:
-        """The drawing of the whole model: one panel of importances, where a form has no better."""
+        """Return the drawing of the whole model: one panel of importances, where a form has no better."""
         bars = [Bin(name, size) for name, size in self.importances().items()]
         hidden = len(bars) - SHOWN
-        chart = bar_chart(bars[:SHOWN], 1.4 * max((each.votes for each in bars), default=1.0), "{:.3g}".format)
+        chart = bar_chart(bars[:SHOWN], 1.4 * max((bar.votes for bar in bars), default=1.0), "{:.3g}".format)
         note = f"{hidden} more found no room" if hidden > 0 else " "
         panels = [{"title": heading(f"all {self.parts.lower()}", note), "width": WIDTH, **chart}] if bars else []
         return Poster(f"What {self.target} rests on", "How far a feature can move the score.", panels)
 
     def drawing(self, claim: str) -> Spec:
-        """The whole model as a Vega-Lite specification."""
+        """Return the whole model as a Vega-Lite specification."""
         unused = unused_of(self)
         return poster_spec(self.poster(), claim, self.nothing, unused)
 
     def svg(self, claim: str) -> str:
-        """The whole model as one drawing."""
+        """Return the whole model as one drawing."""
         return to_svg(self.drawing(claim))
 
     def page(self, claim: str) -> str:
-        """The whole model as one page, which asks for nothing outside."""
+        """Return the whole model as one page, which asks for nothing outside."""
         return still_page(self.poster().title, self.svg(claim), self.account())
 
     def sections(self) -> list[str]:
@@ -205,11 +207,12 @@ class SumEnsemble(Ensemble):
 
     @abstractmethod
     def tables(self) -> tuple[list[Scores], Scores]:
-        """What each feature adds, (bins, outputs) each, and the constant (outputs,):
-        scores = constant + sum_f tables[f][code_f], and what the pairs add."""
+        """Return what each feature adds, (bins, outputs) each, and the constant (outputs,): scores = constant + sum_f
+        tables[f][code_f], and what the pairs add.
+        """
 
     def coded_scores(self, codes: Sequence[NDArray[Any]]) -> Scores:
-        """Codes (features, n) -> scores (n, outputs)."""
+        """Return codes (features, n) -> scores (n, outputs)."""
         tables, constant = self.tables()
         total = np.tile(constant, (len(codes[0]), 1))
         for table, code in zip(tables, codes, strict=True):
@@ -232,11 +235,11 @@ class SumEnsemble(Ensemble):
 
     def sizes(self) -> dict[str, float]:
         """Of several classes, the most that the feature does to one (`Shape.importance`)."""
-        found: dict[str, float] = {}
+        sizes: dict[str, float] = {}
         drawn: list[Shape | PairShape] = [*shapes(self), *pair_shapes(self)]
         for shape in drawn:
-            found[shape.feature] = max(found.get(shape.feature, 0.0), shape.importance)
-        return found
+            sizes[shape.feature] = max(sizes.get(shape.feature, 0.0), shape.importance)
+        return sizes
 
     def summary(self) -> Summary:
         """Importances, and every shape bin by bin."""
@@ -246,7 +249,7 @@ class SumEnsemble(Ensemble):
                 "feature": shape.feature,
                 **({"class": shape.label} if self.outputs > 1 else {}),
                 "kind": shape.kind,
-                "bins": [each.to_json() for each in shape.bins],
+                "bins": [part.to_json() for part in shape.bins],
             }
             for shape in shapes(self)
         ]

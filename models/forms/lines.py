@@ -100,22 +100,22 @@ class LineEnsemble(Ensemble):
             check_line(line, self.features, len(self.classes))
 
     def coded_scores(self, codes: Sequence[NDArray[Any]]) -> Scores:
-        """Codes (features, n) -> scores (n, outputs)."""
+        """Return codes (features, n) -> scores (n, outputs)."""
         total = np.zeros((len(codes[0]), self.outputs), np.int64)
         for line in self.lines:
             if isinstance(line, Line):
                 total[:, 0] += line.weight * line.sides(codes)
             else:
-                total[np.arange(len(total)), line.chosen(codes)] += line.weight
+                total[np.arange(len(total)), line.chosen_classes(codes)] += line.weight
         return total
 
     def numbers(self) -> dict[str, Any]:
-        """The lines, each with its weight, its constant and its terms."""
+        """Return the lines, each with its weight, its constant and its terms."""
         return {"lines": [line.to_json() for line in self.lines]}
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Self:
-        """Inverse of `to_json`; KeyError, TypeError, ValueError or ModelInvalid where it is not one."""
+        """Read what `to_json` wrote; KeyError, TypeError, ValueError or ModelInvalid where it is not one."""
         features, target, classes, link = head_from_json(body, {"lines"})
         if type(body["lines"]) is not list:
             raise ModelInvalid("lines: must be a list")
@@ -125,28 +125,30 @@ class LineEnsemble(Ensemble):
     @property
     def _sums(self) -> list[Line]:
         """Every sum that is asked about: of each line one, of each choice one a class."""
-        return [each for line in self.lines for each in ([line] if isinstance(line, Line) else line.lines)]
+        return [part for line in self.lines for part in ([line] if isinstance(line, Line) else line.lines)]
 
     def used_features(self) -> list[int]:
         """Positions of the features that move a sum, or the first one."""
         return [at for at in range(len(self.features)) if any(any(line.terms[at]) for line in self._sums)] or [0]
 
     def score_graph(self, inputs: Inputs, name: Namer, target: str) -> Graph:
-        """Raw values -> `target` (N, outputs): all sums at once, then a tree for each line, of one question; or for
-        each choice, of the place of its largest sum.
+        """Export raw values -> `target` (N, outputs): all sums at once, then a tree for each line, of one question; or
+        for each choice, of the place of its largest sum.
         """
         if not self.lines:
             raise ModelInvalid("lines: a model that is exported has one at least")
         check_exact(sum(line.weight for line in self.lines))
-        found, summed, precise = self._sums, name("sums"), name("sums_double")
-        tables = [np.array([line.terms[at] for line in found], np.int64).T.copy() for at in range(len(self.features))]
-        constants = np.array([line.constant for line in found], np.int64)
+        every_sum, summed, precise = self._sums, name("sums"), name("sums_double")
+        tables = [
+            np.array([line.terms[at] for line in every_sum], np.int64).T.copy() for at in range(len(self.features))
+        ]
+        constants = np.array([line.constant for line in every_sum], np.int64)
         added = sums(self.features, tables, constants, inputs, name, summed)
         if self.outputs == 1:
             cast = helper.make_node("Cast", [summed], [precise], to=onnx.TensorProto.DOUBLE)
             walks: list[Walk] = [
                 Branch(at, "BRANCH_GT", 0.0, (float(line.weight),), (-float(line.weight),))
-                for at, line in enumerate(found)
+                for at, line in enumerate(every_sum)
             ]
             return added + Graph((cast, regressor(walks, precise, target)))
         picked, walks = self._places(summed, precise, name), []
@@ -156,20 +158,22 @@ class LineEnsemble(Ensemble):
         return added + picked + Graph((regressor(walks, precise, target, outputs=self.outputs),))
 
     def _places(self, summed: str, target: str, name: Namer) -> Graph:
-        """Sums (N, choices * classes) -> `target` (N, choices), double: the place of each choice's largest sum."""
-        each, at, place, joined = name("choice"), name("columns"), name("place"), name("places")
+        """Export sums (N, choices * classes) -> `target` (N, choices), double: the place of each choice's largest
+        sum.
+        """
+        choice, at, place, joined = name("choice"), name("columns"), name("place"), name("places")
         nodes, constants = [], []
         for n in range(len(self.lines)):
             columns = np.arange(n * self.outputs, (n + 1) * self.outputs)
             constants.append(tensor(columns, f"{at}_{n}"))
-            nodes.append(helper.make_node("ArrayFeatureExtractor", [summed, f"{at}_{n}"], [f"{each}_{n}"], domain=ML))
-            nodes.append(helper.make_node("ArgMax", [f"{each}_{n}"], [f"{place}_{n}"], axis=1, keepdims=1))
+            nodes.append(helper.make_node("ArrayFeatureExtractor", [summed, f"{at}_{n}"], [f"{choice}_{n}"], domain=ML))
+            nodes.append(helper.make_node("ArgMax", [f"{choice}_{n}"], [f"{place}_{n}"], axis=1, keepdims=1))
         nodes.append(helper.make_node("Concat", [f"{place}_{n}" for n in range(len(self.lines))], [joined], axis=1))
         nodes.append(helper.make_node("Cast", [joined], [target], to=onnx.TensorProto.DOUBLE))
         return Graph(tuple(nodes), tuple(constants))
 
     def fullest(self, features: tuple[Feature, ...]) -> Self:
-        """No two codes of a feature with the same term."""
+        """Return no two codes of a feature with the same term."""
         step = LARGEST // (2 * sum(feature.bins for feature in features))
         terms = tuple(tuple(step * code for code in range(feature.bins)) for feature in features)
         lines = tuple(
@@ -179,38 +183,38 @@ class LineEnsemble(Ensemble):
         return replace(self, features=features, lines=lines)
 
     def sizes(self) -> dict[str, float]:
-        """Of two classes, how far knowing a feature's code moves the score on the average, if all codes of all features
-        were equally likely, and the sum over the other features normal. Of more, how far it can move what tells two
-        classes apart, of all features' moves together, added up over choices in their weights.
+        """Return, for two classes, how far knowing a feature's code moves the score on the average, if all codes of all
+        features were equally likely, and the sum over the other features normal. Of more, how far it can move what
+        tells two classes apart, of all features' moves together, added up over choices in their weights.
         """
-        found: dict[str, float] = defaultdict(float)
+        sizes: dict[str, float] = defaultdict(float)
         for line in self.lines:
             if isinstance(line, Choice):
                 moved = _moves(line)
                 for feature, move in zip(self.features, moved, strict=True):
-                    found[feature.name] += line.weight * move / max(1, sum(moved))
+                    sizes[feature.name] += line.weight * move / max(1, sum(moved))
                 continue
             means = [float(np.mean(term)) for term in line.terms]
             spreads = [float(np.var(term)) for term in line.terms]
             for feature, term, mean, spread in zip(self.features, line.terms, means, spreads, strict=True):
                 rest, width = line.constant + sum(means) - mean, sqrt(2 * max(sum(spreads) - spread, 1e-9))
                 sides = np.array([erf((rest + value) / width) for value in term])
-                found[feature.name] += line.weight * float(np.abs(sides - sides.mean()).mean())
-        return {name: size if size > 1e-9 else 0.0 for name, size in found.items()}
+                sizes[feature.name] += line.weight * float(np.abs(sides - sides.mean()).mean())
+        return {name: size if size > 1e-9 else 0.0 for name, size in sizes.items()}
 
     def texts(self) -> list[str]:
-        """Every line in words: its weight, and how far its heaviest features can move its sum."""
-        said = []
+        """Return every line in words: its weight, and how far its heaviest features can move its sum."""
+        texts = []
         for line in self.lines:
             moves = [max(term) - min(term) for term in line.terms] if isinstance(line, Line) else _moves(line)
             ranges = zip(moves, (feature.name for feature in self.features), strict=True)
             heavy = ", ".join(f"{name} {size}" for size, name in sorted(ranges, reverse=True)[:SHOWN] if size)
             start = f"{line.constant} and " if isinstance(line, Line) else ""
-            said.append(f"weight {line.weight}: {start}at most {heavy or 'nothing'}")
-        return said
+            texts.append(f"weight {line.weight}: {start}at most {heavy or 'nothing'}")
+        return texts
 
     def card_section(self) -> str:
-        """What lines do, and the importances."""
+        """Return what lines do, and the importances."""
         votes = "\n".join(f"| {size:.4g} | {plain(name)} |" for name, size in self.importances().items())
         words = {"count": len(self.lines), "link": f"{self.link:g}", "votes": votes}
         if self.outputs > 1:
@@ -219,7 +223,7 @@ class LineEnsemble(Ensemble):
         return CARD.format(**words, first=first, second=second)
 
     def poster(self) -> Poster:
-        """One panel of importances."""
+        """Return one panel of importances."""
         if self.outputs > 1:
             legend = "How far a feature can move the sums that are voted by, in shares, times the votes."
             return replace(super().poster(), title=f"What tells which {self.target}", legend=legend)
@@ -227,19 +231,19 @@ class LineEnsemble(Ensemble):
         return replace(super().poster(), title=f"What tells {self.target} “{self.classes[1]}”", legend=legend)
 
     def account(self) -> str:
-        """The lines as text."""
+        """Return the lines as text."""
         lines = escape("\n".join(self.texts()))
         if self.outputs > 1:
             return PAGE_OF_MANY.format(lines=lines)
-        first, second = (escape(str(each)) for each in self.classes)
+        first, second = (escape(str(label)) for label in self.classes)
         return PAGE.format(first=first, second=second, lines=lines)
 
 
 def _moves(choice: Choice) -> list[int]:
-    """How far each feature can move the difference of two classes' sums, the two for which that is farthest."""
-    found = []
+    """Return how far each feature can move the difference of two classes' sums, the two for which that is farthest."""
+    moves = []
     for terms in zip(*choice.terms, strict=True):  # of one feature, (classes, bins)
         table = np.array(terms)
-        apart = table[:, np.newaxis] - table[np.newaxis]
-        found.append(int((apart.max(axis=2) - apart.min(axis=2)).max()))
-    return found
+        differences = table[:, np.newaxis] - table[np.newaxis]
+        moves.append(int((differences.max(axis=2) - differences.min(axis=2)).max()))
+    return moves

@@ -21,25 +21,25 @@ FORMS: dict[str, type[Ensemble]] = {
 
 
 def ensemble_from_json(body: Mapping[str, Any]) -> Ensemble:
-    """Inverse of `Ensemble.to_json`; anything else raises ModelInvalid."""
+    """Read what `Ensemble.to_json` wrote; anything else raises ModelInvalid."""
     try:
         form = FORMS.get(body["type"])
         if form is not None:
             return form.from_json(body)
     except (KeyError, TypeError, ValueError) as error:
         raise ModelInvalid(f"ensemble.json: not a released ensemble ({error})") from error
-    *others, last = map(repr, FORMS)
-    raise ModelInvalid(f"type={body['type']!r}: must be {', '.join(others)} or {last}")
+    *first, last = map(repr, FORMS)
+    raise ModelInvalid(f"type={body['type']!r}: must be {', '.join(first)} or {last}")
 
 
 def ensemble_bytes(ensemble: Ensemble) -> bytes:
-    """The content of ensemble.json: the same ensemble gives the same bytes."""
+    """Return the content of ensemble.json: the same ensemble gives the same bytes."""
     body = json.dumps(ensemble.to_json(), sort_keys=True, separators=(",", ":"), allow_nan=False)
     return body.encode() + b"\n"
 
 
 def ensemble_from_bytes(raw: bytes) -> Ensemble:
-    """Inverse of `ensemble_bytes`. Anything that is not exactly what it writes raises ModelInvalid."""
+    """Read what `ensemble_bytes` wrote. Anything that is not exactly what it writes raises ModelInvalid."""
     try:
         body = json.loads(raw)
     except (ValueError, RecursionError) as error:

@@ -40,7 +40,7 @@ from models.parts.trees import (
     Walk,
     check_tree,
     check_weight,
-    codes_asked,
+    codes_of_tests,
     heaviest,
     splits,
     tree_from_json,
@@ -50,7 +50,7 @@ from models.parts.trees import (
 )
 from models.parts.votes import OneTest, every_test
 
-AT_ONCE = 1 << 14  # rows that walk together: what they need stays near the processor
+CHUNK = 1 << 14  # rows that walk together: what they need stays near the processor
 
 CARD = """\
 Each of {count} trees asks a record some questions and adds a number to its score, which starts at {constant}. Above
@@ -97,18 +97,18 @@ class TreeEnsemble(Ensemble):
         if len(self.classes) != 2:
             raise ModelInvalid(f"classes={self.classes}: trees tell two classes apart")
         check_weight(self.constant)
-        asked = codes_asked(self.features)
+        allowed = codes_of_tests(self.features)
         for tree in self.trees:
-            check_tree(tree, self.features, asked)
+            check_tree(tree, self.features, allowed)
 
     def coded_scores(self, codes: Sequence[NDArray[Any]]) -> Scores:
-        """Codes (features, n) -> scores (n, 1)."""
+        """Score codes (features, n): (n, 1)."""
         total = np.full(len(codes[0]), self.constant, dtype=np.int64)
-        for start in range(0, total.size, AT_ONCE):
-            part = slice(start, start + AT_ONCE)
-            here = np.stack([each[part] for each in codes])
+        for start in range(0, total.size, CHUNK):
+            part = slice(start, start + CHUNK)
+            codes_of_part = np.stack([column[part] for column in codes])
             for walk in self.walks:
-                total[part] += walk.weights_of(here)
+                total[part] += walk.weights_of(codes_of_part)
         return total[:, np.newaxis]
 
     @cached_property
@@ -118,13 +118,13 @@ class TreeEnsemble(Ensemble):
         return tuple(walk_of(tree, widths) for tree in self.trees)
 
     def numbers(self) -> dict[str, Any]:
-        """The constant, bends where there are any, and the trees as `tree_to_json` writes them."""
+        """Return the constant, bends where there are any, and the trees as `tree_to_json` writes them."""
         trees = [tree_to_json(tree) for tree in self.trees]
         return {"constant": self.constant, **bends_to_json(self.bends), "trees": trees}
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Self:
-        """Inverse of `to_json`; KeyError, TypeError, ValueError or ModelInvalid where it is not one."""
+        """Read what `to_json` wrote; KeyError, TypeError, ValueError or ModelInvalid where it is not one."""
         features, target, classes, link = head_from_json(body, {"trees", "constant"} | ({"bends"} & body.keys()))
         if type(body["trees"]) is not list:
             raise ModelInvalid("trees: must be a list")
@@ -145,24 +145,24 @@ class TreeEnsemble(Ensemble):
         return abs(self.constant) + sum(map(heaviest, self.trees))
 
     def fullest(self, features: tuple[Feature, ...]) -> Self:
-        """Every split with a test of its own, as far as there are any."""
+        """Return every split with a test of its own, as far as there are any."""
         tests = every_test(features)
-        return replace(self, features=features, trees=tuple(_asking(tree, tests) for tree in self.trees))
+        return replace(self, features=features, trees=tuple(_with_tests(tree, tests) for tree in self.trees))
 
     def sizes(self) -> dict[str, float]:
         """Half the difference between the two sides of a split, if every other test were a fair coin, summed over the
         feature's splits."""
         sizes: dict[str, float] = defaultdict(float)
         for tree in self.trees:
-            _coin(tree, 1.0, self.features, sizes)
+            _mean_by_coins(tree, 1.0, self.features, sizes)
         return sizes
 
     def texts(self) -> list[str]:
-        """Every tree as lines of questions and answers."""
+        """Return every tree as lines of questions and answers."""
         return ["\n".join(tree_text(tree, self.features)) for tree in self.trees]
 
     def card_section(self) -> str:
-        """What trees do, and the importances."""
+        """Return what trees do, and the importances."""
         first, second = map(plain, self.classes)
         lines = [f"| {size:.4g} | {plain(name)} |" for name, size in self.importances().items()]
         words = {"count": len(self.trees), "constant": self.constant, "link": f"{self.link:g}"}
@@ -170,27 +170,33 @@ class TreeEnsemble(Ensemble):
         return CARD.format(**words, first=first, second=second, votes="\n".join(lines))
 
     def poster(self) -> Poster:
-        """One panel of importances."""
+        """Return one panel of importances."""
         title = f"What the trees for {self.target} “{self.classes[1]}” ask"
         legend = "How far a feature's splits move the score, if every other answer were a fair coin."
         return replace(super().poster(), title=title, legend=legend)
 
     def account(self) -> str:
-        """The trees as text."""
+        """Return the trees as text."""
         first, second = (escape(str(each)) for each in self.classes)
         trees = escape("\n\n".join(self.texts()))
         return PAGE.format(constant=self.constant, first=first, second=second, trees=trees)
 
 
-def _coin(tree: Tree, reached: float, features: Sequence[Feature], sizes: dict[str, float]) -> float:
-    """The mean of a tree whose tests are fair coins; adds to `sizes` what its splits move, reached as often as said."""
+def _mean_by_coins(tree: Tree, reached: float, features: Sequence[Feature], sizes: dict[str, float]) -> float:
+    """Return the mean of a tree whose tests are fair coins; adds to `sizes` what its splits move, reached as often as
+    said.
+    """
     if isinstance(tree, Leaf):
         return float(tree.weight)
-    yes, no = (_coin(side, reached / 2, features, sizes) for side in (tree.yes, tree.no))
+    yes, no = (_mean_by_coins(side, reached / 2, features, sizes) for side in (tree.yes, tree.no))
     sizes[features[tree.feature].name] += reached * abs(yes - no) / 2
     return (yes + no) / 2
 
 
-def _asking(tree: Tree, tests: Iterator[OneTest]) -> Tree:
-    """The same tree with other tests."""
-    return Split(*next(tests), _asking(tree.yes, tests), _asking(tree.no, tests)) if isinstance(tree, Split) else tree
+def _with_tests(tree: Tree, tests: Iterator[OneTest]) -> Tree:
+    """Return the same tree with other tests."""
+    return (
+        Split(*next(tests), _with_tests(tree.yes, tests), _with_tests(tree.no, tests))
+        if isinstance(tree, Split)
+        else tree
+    )

@@ -21,7 +21,7 @@ from models.explain.explain import Row, shapes, spoken_for
 from models.explain.markdown import plain
 from models.explain.vega import Poster, votes_panel
 from models.explain.vega_classes import class_panels
-from models.explain.vega_parts import signed
+from models.explain.vega_parts import signed_text
 from models.features.features import Feature
 from models.forms.ensemble import SumEnsemble, Summary
 from models.parts.answers import ClassLabel, Scores, check_head, head_from_json, outputs_of
@@ -86,15 +86,15 @@ class VotingEnsemble(SumEnsemble):
         """Votes summed per feature and code, (bins, outputs) each, and the constant (outputs,)."""
         tables = [np.zeros((feature.bins, self.outputs), dtype=np.int64) for feature in self.features]
         constant = np.zeros(self.outputs, dtype=np.int64)
-        for vote in self._merged():
+        for vote in self._merge_votes():
             if vote.test == "always":
                 constant[vote.output] += vote.weight
             else:
                 tables[vote.feature][:, vote.output] += vote.table(self.features[vote.feature].bins)
         return tables, constant
 
-    def _merged(self) -> list[Vote]:
-        """Every test that is voted on, once, with the sum of its votes: of thousands there are often few."""
+    def _merge_votes(self) -> list[Vote]:
+        """Return every test that is voted on, once, with the sum of its votes: of thousands there are often few."""
         totals: dict[tuple[Test, int, int, int], int] = defaultdict(int)
         for vote in self.votes:
             where = (vote.feature, vote.code) if vote.test != "always" else (0, 0)
@@ -107,20 +107,20 @@ class VotingEnsemble(SumEnsemble):
         return sum(abs(vote.weight) for vote in self.votes)
 
     def fullest(self, features: tuple[Feature, ...]) -> Self:
-        """Every vote on a test of its own, as far as there are any."""
-        asked = zip(self.votes, every_test(features), strict=False)
-        votes = (Vote(*test, vote.weight, at % self.outputs) for at, (vote, test) in enumerate(asked))
+        """Return every vote on a test of its own, as far as there are any."""
+        tests_of_votes = zip(self.votes, every_test(features), strict=False)
+        votes = (Vote(*test, vote.weight, at % self.outputs) for at, (vote, test) in enumerate(tests_of_votes))
         return replace(self, features=features, votes=tuple(votes))
 
     def numbers(self) -> dict[str, Any]:
-        """A vote is [test, feature, code, weight], and its output where there are several."""
+        """Return a vote is [test, feature, code, weight], and its output where there are several."""
         width = 5 if self.outputs > 1 else 4
         votes = [[vote.test, vote.feature, vote.code, vote.weight, vote.output][:width] for vote in self.votes]
         return {"votes": votes}
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Self:
-        """Inverse of `to_json`; KeyError, TypeError, ValueError or ModelInvalid where it is not one."""
+        """Read what `to_json` wrote; KeyError, TypeError, ValueError or ModelInvalid where it is not one."""
         features, target, classes, link = head_from_json(body, {"votes"})
         length = 4 if outputs_of(classes) == 1 else 5
         votes = body["votes"]
@@ -132,7 +132,7 @@ class VotingEnsemble(SumEnsemble):
         """Votes on the same test added up, the heaviest first (Table 4 of the LazyBB paper); nothing that cancels
         out."""
         labels, features = spoken_for(self), self.features
-        heavy = [vote for vote in self._merged() if vote.weight]
+        heavy = [vote for vote in self._merge_votes() if vote.weight]
         heavy.sort(key=lambda vote: (-abs(vote.weight), vote.feature, vote.code, vote.output))
         return [
             Row(
@@ -145,19 +145,19 @@ class VotingEnsemble(SumEnsemble):
         ]
 
     def card_section(self) -> str:
-        """What votes do, and their table."""
+        """Return what votes do, and their table."""
         first, second = map(plain, self.classes[:2])
         table, several = self.vote_table(), self.outputs > 1
         lines = [
             f"| {row.votes:+d} |{f' {plain(row.label)} |' if several else ''} {plain(row.test)} |"
             for row in table[:LISTED]
         ]
-        more = [f"\nand {len(table) - LISTED} more, which stand in ensemble.json"] if len(table) > LISTED else []
-        words = {"link": f"{self.link:g}", "votes": "\n".join([*lines, *more])}
+        rest = [f"\nand {len(table) - LISTED} more, which stand in ensemble.json"] if len(table) > LISTED else []
+        words = {"link": f"{self.link:g}", "votes": "\n".join([*lines, *rest])}
         return CARD_OF_MANY.format(**words) if several else CARD_OF_TWO.format(**words, first=first, second=second)
 
     def summary(self) -> Summary:
-        """The vote table; each line names its class, where every class has votes of its own."""
+        """Return the vote table; each line names its class, where every class has votes of its own."""
         table, several = self.vote_table(), self.outputs > 1
         features = [{"feature": name, "importance": size} for name, size in self.importances().items()]
         votes = [
@@ -169,7 +169,7 @@ class VotingEnsemble(SumEnsemble):
         return {"votes": votes, "features": features}, [head, *rows]
 
     def poster(self) -> Poster:
-        """A panel per feature: its bars or stairs, or one curve per class."""
+        """Return a panel per feature: its bars or stairs, or one curve per class."""
         if self.outputs > 1:
             legend = "A curve above zero votes for its class, one below against it. Same scale in every panel."
             return Poster(f"What votes for which {self.target}", legend, class_panels(self))
@@ -185,10 +185,12 @@ class VotingEnsemble(SumEnsemble):
         return Poster(f"What votes for {self.target} “{second}”", legend, panels)
 
     def account(self) -> str:
-        """The vote table in HTML."""
-        first, second = (escape(str(each)) for each in self.classes[:2])
+        """Return the vote table in HTML."""
+        first, second = (escape(str(label)) for label in self.classes[:2])
         several = self.outputs > 1
-        lines = [(signed(row.votes), *([str(row.label)] if several else []), row.test) for row in self.vote_table()]
+        lines = [
+            (signed_text(row.votes), *([str(row.label)] if several else []), row.test) for row in self.vote_table()
+        ]
         return PAGE.format(
             rule=RULE_OF_MANY if several else RULE_OF_TWO.format(first=first, second=second),
             head=_cells("th", ("votes", "class", "test") if several else ("votes", "test")),

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from models.explain.explain import centred
+from models.explain.explain import centre_tables
 from models.features.features import CategoricalFeature
 from models.onnx.nodes import Graph, Inputs, Namer, Walk, coded, regressor
 from models.onnx.sums import balanced, coded_pairs, halves, moving, pair_walk, steps, text_codes
@@ -36,7 +36,7 @@ def contributions_of(ensemble: FeatureSum, inputs: Inputs, name: Namer, target: 
     """Raw values -> `target` (N, features and pairs), centred as `models.explain.explain.contributions` does, in
     logits or in units of the target; and the base: with it, the row adds up to the logit before it bends, or to the
     value before it is clipped."""
-    tables, base = centred(ensemble)
+    tables, base = centre_tables(ensemble)
     encoding, coded_inputs, walks = _walks(ensemble, tables, inputs, lambda part: name(f"contributions_{part}"))
     node = regressor(list(walks.values()), coded_inputs.numbers, target, list(walks), len(tables))
     return encoding + Graph((node,)), float(base[0])
@@ -45,8 +45,9 @@ def contributions_of(ensemble: FeatureSum, inputs: Inputs, name: Namer, target: 
 def _walks(
     ensemble: FeatureSum, tables: list[np.ndarray], inputs: Inputs, name: Namer
 ) -> tuple[Graph, Inputs, dict[int, Walk]]:
-    """A tree per feature, and per pair, that moves the score, over numbers and the codes of texts. Texts that mean the
-    same to a feature's own tree share a code there."""
+    """Return a tree per feature, and per pair, that moves the score, over numbers and the codes of texts. Texts that
+    mean the same to a feature's own tree share a code there.
+    """
     used = moving(tables[: len(ensemble.features)])
     codes, rows = {}, {}
     for i in used:

@@ -100,7 +100,7 @@ def _name(part: str) -> str:
 
 
 def output_names(ensemble: Released) -> tuple[str, ...]:
-    """What is always answered."""
+    """Return what is always answered."""
     return LABEL if ensemble.classes else NUMBER
 
 

@@ -105,7 +105,9 @@ Split = tuple[list[Any], dict[int, int], dict[int, tuple[Any, int]]]
 
 
 def _split(ensemble: Exportable, variables: Sequence[Any]) -> Split:
-    """Which input holds which feature -> number inputs, feature -> column of their join, feature -> (input, column)."""
+    """Return which input holds which feature -> number inputs, feature -> column of their join, feature -> (input,
+    column).
+    """
     numbers: list[Any] = []
     columns: dict[int, int] = {}
     texts: dict[int, tuple[Any, int]] = {}
@@ -126,7 +128,7 @@ def _split(ensemble: Exportable, variables: Sequence[Any]) -> Split:
 
 
 def _double(container: Any, unique: Any, variable: Any) -> str:
-    """A number input, as double."""
+    """Return a number input, as double."""
     if isinstance(variable.type, DoubleTensorType):
         return str(variable.full_name)
     target = str(unique("double"))
@@ -135,7 +137,7 @@ def _double(container: Any, unique: Any, variable: Any) -> str:
 
 
 def _pick(container: Any, unique: Any, variable: Any, column: int) -> str:
-    """One column of a text input, as (N, 1)."""
+    """Return one column of a text input, as (N, 1)."""
     if variable.type.shape[1] == 1:
         return str(variable.full_name)
     index, target = unique("column"), str(unique("text"))

@@ -79,8 +79,10 @@ class _Node:
 def regressor(
     walks: Sequence[Walk], source: str, target: str, owners: Sequence[int] | None = None, outputs: int = 0
 ) -> NodeProto:
-    """The sum of decision trees over the columns of `source` (N, K), double: `target` (N, outputs), float, summed in
-    double. With `owners`, the first output of tree i is output owners[i] of `outputs`, and what no tree owns is 0."""
+    """Return the sum of decision trees over the columns of `source` (N, K), double: `target` (N, outputs), float,
+    summed in double. With `owners`, the first output of tree i is output owners[i] of `outputs`, and what no tree owns
+    is 0.
+    """
     grown: list[list[_Node]] = [[] for _ in walks]
     for tree, walk in zip(grown, walks, strict=True):
         _grow(tree, walk)
@@ -139,7 +141,7 @@ Codes = Mapping[int, tuple[Mapping[str, float], float]]  # feature -> code of ea
 
 
 def coded(inputs: Inputs, codes: Codes, name: Namer) -> tuple[Graph, Inputs]:
-    """Texts turned into codes beside the numbers, so that trees can walk over all of it."""
+    """Return texts turned into codes beside the numbers, so that trees can walk over all of it."""
     if not codes:
         return Graph(), inputs
     each, beside, all_codes, together = name("code"), name("codes_float"), name("codes"), name("coded")
@@ -161,5 +163,5 @@ def check_exact(largest: int) -> None:
 
 
 def tensor(values: NDArray[np.generic], name: str) -> TensorProto:
-    """An array as a constant of the graph."""
+    """Return an array as a constant of the graph."""
     return numpy_helper.from_array(values, name)

@@ -88,9 +88,10 @@ class OnnxModel:
         return (label, probabilities[0]) if self.classes else (label[:, 0], np.empty((len(label), 0), np.float32))
 
     def contributions(self, columns: RawColumns) -> NDArray[np.float32]:
-        """What each feature, and each pair, adds: (n, features and pairs), in logits, or in units of the target. With
-        `base` a row adds up to the logit before it bends, or to the value before it is clipped. InputError where the
-        model does not tell."""
+        """Return what each feature, and each pair, adds: (n, features and pairs), in logits, or in units of the target.
+        With `base` a row adds up to the logit before it bends, or to the value before it is clipped. InputError where
+        the model does not tell.
+        """
         feed = {input_name(name): column.reshape(-1, 1) for name, column in self._feed(columns).items()}
         [found] = self._accounts.run([CONTRIBUTIONS], feed)
         return np.asarray(found, np.float32)
@@ -118,8 +119,9 @@ class OnnxModel:
 
 
 def _without(whole: ModelProto, output: str) -> ModelProto:
-    """The same model without one of its outputs, and without the nodes and constants that lead to it alone, and the
-    inputs that nothing reads then; the first input stays: it tells how many records there are."""
+    """Return the same model without one of its outputs, and without the nodes and constants that lead to it alone, and
+    the inputs that nothing reads then; the first input stays: it tells how many records there are.
+    """
     model = ModelProto()
     model.CopyFrom(whole)
     graph = model.graph
@@ -210,7 +212,7 @@ def _columns_of_one(
 
 
 def _column(feature: Feature, cells: list[Any], known: Numbers | None) -> NDArray[Any]:
-    """One column, checked as a whole: a look at each value alone would cost more than the model."""
+    """Return one column, checked as a whole: a look at each value alone would cost more than the model."""
     kinds = set(map(type, cells))
     if not kinds <= _TYPES[feature.kind]:
         raise ValueError(feature.name)

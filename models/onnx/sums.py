@@ -61,7 +61,7 @@ def sum_scores(ensemble: FeatureSum, inputs: Inputs, name: Namer, target: str) -
 
 
 def pair_votes(ensemble: FeatureSum, inputs: Inputs, name: Namer) -> Beside:
-    """What all pairs add: one tree a pair, whose branches ask both features."""
+    """Return what all pairs add: one tree a pair, whose branches ask both features."""
     encoding, found = coded_pairs(ensemble, inputs, name)
     walks = [pair_walk(ensemble.features, pair, pair.table, found) for pair in ensemble.pairs if pair.largest]
     votes = name("pair_votes")
@@ -87,7 +87,7 @@ def sums(
     target: str,
     beside: Beside | None = None,
 ) -> Graph:
-    """The same of tables (bins, outputs), one a feature, and a constant (outputs,)."""
+    """Return the same of tables (bins, outputs), one a feature, and a constant (outputs,)."""
     more = beside.most if beside else 0
     check_exact(more + int(max(abs(constant) + sum(np.abs(table).max(axis=0) for table in tables))))
     used = {i: tables[i] for i in moving(tables)}
@@ -116,12 +116,12 @@ class Steps:
     missing: Weights
 
     def walk(self, column: int) -> Walk:
-        """Its edges end with infinity, which only NaN is not below: missing values reach a leaf of their own."""
+        """Return its edges end with infinity, which only NaN is not below: missing values reach a leaf of their own."""
         return balanced(column, (*self.edges, inf), (*self.values, self.missing))
 
 
 def steps(feature: Feature, table: Table) -> Steps:
-    """The table (bins, outputs) of a numeric or boolean feature, neighbouring bins of equal votes merged."""
+    """Return the table (bins, outputs) of a numeric or boolean feature, neighbouring bins of equal votes merged."""
     edges = feature.edges if isinstance(feature, NumericFeature) else (0.5,)
     *votes, missing = map(tuple, table.tolist())
     kept = [j for j, (left, right) in enumerate(pairwise(votes)) if left != right]
@@ -129,7 +129,7 @@ def steps(feature: Feature, table: Table) -> Steps:
 
 
 def coded_pairs(ensemble: FeatureSum, inputs: Inputs, name: Namer) -> tuple[Graph, Inputs]:
-    """The texts that pairs ask about as codes beside the numbers: each text its own."""
+    """Return the texts that pairs ask about as codes beside the numbers: each text its own."""
     asked = {at for pair in ensemble.pairs for at in pair.features}
     texts = {i: f for i in sorted(asked) if isinstance(f := ensemble.features[i], CategoricalFeature)}
     codes = {i: text_codes(f, np.arange(f.bins, dtype=np.float64)) for i, f in texts.items()}
@@ -137,7 +137,9 @@ def coded_pairs(ensemble: FeatureSum, inputs: Inputs, name: Namer) -> tuple[Grap
 
 
 def pair_walk(features: Sequence[Feature], pair: PairTerm, table: Table, found: Inputs) -> Walk:
-    """A pair's cells (cells, 1) as a tree: it asks for the group of the first feature, and then of the second."""
+    """Return a pair's cells (cells, 1) as a tree: it asks for the group of the first feature, and then of the
+    second.
+    """
     rows = [tuple(map(tuple, row)) for row in table.reshape(*pair.shape, -1).tolist()]
     first, second = pair.features
     inner = [_grouped(features[second], pair.groups[1], row, found.columns[second]) for row in rows]
@@ -160,7 +162,7 @@ def _grouped(feature: Feature, groups: Sequence[int], walks: Sequence[Walk], col
 
 
 def balanced(column: int, edges: tuple[float, ...], values: Sequence[Walk]) -> Walk:
-    """A step function as a tree of least depth: `values[number of edges < v]`."""
+    """Return a step function as a tree of least depth: `values[number of edges < v]`."""
     if not edges:
         return values[0]
     middle = len(edges) // 2
@@ -173,7 +175,7 @@ Texts = tuple[dict[str, float], float]  # a number for each text, and for all ot
 
 
 def text_codes(feature: CategoricalFeature, numbers: Table) -> Texts:
-    """One number per code, as a dictionary."""
+    """Return one number per code, as a dictionary."""
     *listed, other, missing = map(float, numbers)
     return {**dict(zip(feature.values, listed, strict=True)), MISSING_TEXT: missing}, other
 
@@ -194,7 +196,7 @@ def _one_score(
 def _many_scores(
     numbers: dict[int, Steps], texts: dict[int, tuple[CategoricalFeature, Scores]], inputs: Inputs, name: Namer
 ) -> tuple[Graph, list[str]]:
-    """Texts that vote alike share a code; a code is one more number to walk over."""
+    """Return texts that vote alike share a code; a code is one more number to walk over."""
     codes, rows = {}, {}
     for i, (feature, table) in texts.items():
         distinct, group = np.unique(table, axis=0, return_inverse=True)
@@ -208,5 +210,5 @@ def _many_scores(
 
 
 def halves(count: int) -> tuple[float, ...]:
-    """What lies between the codes 0..count - 1."""
+    """Return what lies between the codes 0..count - 1."""
     return tuple(code + 0.5 for code in range(count - 1))

@@ -13,8 +13,9 @@ LOOKUP = {"keys_strings", "values_floats", "default_float"}
 
 
 def numbers_of_texts(model: ModelProto) -> dict[str, Numbers]:
-    """What each text input is turned into, where one node and no other reads it, and looks its texts up. The model is
-    changed: it takes these numbers in place of the texts, and computes the same."""
+    """Return what each text input is turned into, where one node and no other reads it, and looks its texts up. The
+    model is changed: it takes these numbers in place of the texts, and computes the same.
+    """
     graph, found = model.graph, dict[str, Numbers]()
     readers = Counter(name for node in graph.node for name in node.input)
     kept = []

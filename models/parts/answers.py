@@ -29,7 +29,7 @@ MAX_CLASSES, MAX_BENDS = 255, 16
 def check_head(
     features: Sequence[Feature], classes: Sequence[ClassLabel], link: float, target_range: Range | None = None
 ) -> None:
-    """What every model states beside its numbers: classes, or the public range of a number. ModelInvalid else."""
+    """Check what every model states beside its numbers: classes, or the public range of a number. ModelInvalid else."""
     names = [feature.name for feature in features]
     if not names or len(set(names)) != len(names):
         raise ModelInvalid(f"features={names}: at least one, each name once")
@@ -59,21 +59,21 @@ def _check_classes(classes: Sequence[ClassLabel]) -> None:
 
 
 def check_bends(bends: Bends) -> None:
-    """ModelInvalid unless scores are whole, rise and are not 0, and every slope is above 0 and finite."""
+    """Raise ModelInvalid unless scores are whole, rise and are not 0, and every slope is above 0 and finite."""
     scores = [score for score, _ in bends]
-    whole = all(type(score) is int and 0 < abs(score) < 1 << 53 for score in scores)
+    are_integers = all(type(score) is int and 0 < abs(score) < 1 << 53 for score in scores)
     rising = len(bends) <= MAX_BENDS and scores == sorted(set(scores))
-    if not (whole and rising and all(0 < slope < inf for _, slope in bends)):
+    if not (are_integers and rising and all(0 < slope < inf for _, slope in bends)):
         raise ModelInvalid(f"bends={bends}: at most {MAX_BENDS} rising scores other than 0, each with a slope above 0")
 
 
 def bends_to_json(bends: Bends) -> dict[str, Any]:
-    """What a model says of its bends: nothing where it has none."""
+    """Return what a model says of its bends: nothing where it has none."""
     return {"bends": [[*bend] for bend in bends]} if bends else {}
 
 
 def bends_from_json(body: Mapping[str, Any]) -> Bends:
-    """Inverse of `bends_to_json`; TypeError, ValueError or ModelInvalid where it is not one."""
+    """Read what `bends_to_json` wrote; TypeError, ValueError or ModelInvalid where it is not one."""
     bends = body.get("bends", [])
     if type(bends) is not list:
         raise ModelInvalid("bends: must be a list")
@@ -81,7 +81,7 @@ def bends_from_json(body: Mapping[str, Any]) -> Bends:
 
 
 def bend_words(bends: Bends) -> str:
-    """What people are told of bends, behind the formula of the probability."""
+    """Return what people are told of bends, behind the formula of the probability."""
     beyond = ", ".join(f"{slope:g} beyond {score}" for score, slope in bends)
     return f"; a point of score counts otherwise far from zero: {beyond}" if beyond else ""
 
@@ -92,8 +92,8 @@ def before(bends: Bends) -> str:
 
 
 def pieces_of(link: float, bends: Bends) -> tuple[list[tuple[float, float, float]], float]:
-    """Of log-odds by score: pieces (low, high, slope), and what is added to the sum of slope * clip(score, low, high);
-    0 at a score of 0, as without bends.
+    """Return log-odds by score as pieces (low, high, slope), and what is added to the sum of slope * clip(score, low,
+    high); 0 at a score of 0, as without bends.
     """
     below, above = [bend for bend in bends if bend[0] < 0], [bend for bend in bends if bend[0] > 0]
     ends = [-inf, *(float(score) for score, _ in bends), inf]
@@ -103,8 +103,9 @@ def pieces_of(link: float, bends: Bends) -> tuple[list[tuple[float, float, float
 
 
 def head_from_json(body: Mapping[str, Any], numbers: set[str]) -> tuple[tuple[Feature, ...], str, Labels, float]:
-    """features, target, classes and link of an object that holds these, its type and `numbers`, and nothing else.
-    Where `target_range` is among the numbers, there are no classes."""
+    """Read features, target, classes and link of an object that holds these, its type and `numbers`, and nothing else.
+    Where `target_range` is among the numbers, there are no classes.
+    """
     head = {"type", "target", "link", "features", *(() if "target_range" in numbers else ("classes",))}
     if set(body) != head | numbers:
         raise ModelInvalid(f"ensemble.json: holds {sorted(body)}")
@@ -116,25 +117,25 @@ def head_from_json(body: Mapping[str, Any], numbers: set[str]) -> tuple[tuple[Fe
 
 
 def outputs_of(classes: Sequence[ClassLabel]) -> int:
-    """How many scores tell the classes apart, or give a number."""
+    """Return how many scores tell the classes apart, or give a number."""
     return 1 if len(classes) in (0, 2) else len(classes)
 
 
 def middle(target_range: tuple[float, float]) -> float:
-    """What a score of 0 means for a number. Halves first: the sum of two great numbers may be infinite."""
+    """Return what a score of 0 means for a number. Halves first: the sum of two great numbers may be infinite."""
     low, high = target_range
     return low / 2 + high / 2
 
 
 def labels_of(classes: Sequence[ClassLabel], scores: Scores) -> NDArray[Any]:
-    """(n, outputs) -> (n,)."""
+    """Return the labels (n,) of scores (n, outputs)."""
     chosen = (scores[:, 0] > 0).astype(np.intp) if len(classes) == 2 else scores.argmax(axis=1)
     labels: NDArray[Any] = np.asarray(classes)[chosen]
     return labels
 
 
 def probabilities_of(scores: Scores, link: float, bends: Bends = ()) -> NDArray[np.float64]:
-    """(n, outputs) -> (n, classes). Written so that no exponential overflows."""
+    """Return the probabilities (n, classes) of scores (n, outputs). Written so that no exponential overflows."""
     if scores.shape[1] == 1:
         pieces, moved = pieces_of(link, bends)
         odds = link * scores if not bends else sum(s * np.clip(scores, low, high) for low, high, s in pieces) + moved

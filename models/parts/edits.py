@@ -30,14 +30,14 @@ class Edit:
                 raise ModelInvalid(f"edit.{field.name}={text!r}: must be a text, not empty")
         try:
             zone = datetime.fromisoformat(self.at).tzinfo
-            what = decode_canonical(self.what.encode(), MAX_EDIT)
+            change = decode_canonical(self.what.encode(), MAX_EDIT)
         except ValueError as error:  # an unreadable time, or a lone surrogate
             raise ModelInvalid(f"edit: {error}") from error
         except InputError as error:
             raise ModelInvalid(f"edit.what: {error.message}") from error
-        if zone is None or not isinstance(what, dict):
+        if zone is None or not isinstance(change, dict):
             raise ModelInvalid(f"edit: at={self.at!r} must say its zone, what must be a JSON object")
 
     def to_json(self) -> dict[str, str]:
-        """Its five texts by name."""
+        """Return its five texts by name."""
         return {field.name: getattr(self, field.name) for field in fields(self)}

@@ -41,11 +41,11 @@ class Line:
         return total
 
     def sides(self, codes: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
-        """1 (n,) where it votes for the second class, else -1."""
+        """Return 1 (n,) where it votes for the second class, else -1."""
         return np.where(self.sums(codes) > 0, 1, -1)
 
     def to_json(self) -> dict[str, Any]:
-        """Inverse: `line_from_json`."""
+        """Return it as JSON. Inverse: `line_from_json`."""
         return {"weight": self.weight, "constant": self.constant, "terms": [list(term) for term in self.terms]}
 
 
@@ -62,25 +62,27 @@ class Choice:
     @property
     def lines(self) -> tuple[Line, ...]:
         """Each class's sum, as if it were a line of its own."""
-        return tuple(Line(self.weight, *each) for each in zip(self.constant, self.terms, strict=True))
+        return tuple(Line(self.weight, *numbers) for numbers in zip(self.constant, self.terms, strict=True))
 
-    def chosen(self, codes: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
+    def chosen_classes(self, codes: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
         """Codes, one array (n,) a feature -> the place (n,) of the class that it votes for."""
         return np.asarray(np.stack([line.sums(codes) for line in self.lines], axis=1).argmax(axis=1), np.int64)
 
     def to_json(self) -> dict[str, Any]:
-        """Inverse: `line_from_json`."""
+        """Return it as JSON. Inverse: `line_from_json`."""
         terms = [[list(term) for term in of_class] for of_class in self.terms]
         return {"weight": self.weight, "constant": list(self.constant), "terms": terms}
 
 
 def line_from_json(body: Any, features: Sequence[Feature], classes: int = 2) -> Line | Choice:
-    """Inverse of `to_json`, strict; ModelInvalid where it is no line over these features, or no choice of so many."""
+    """Read what `to_json` wrote, strict; ModelInvalid where it is no line over these features, or no choice of so
+    many.
+    """
     if not isinstance(body, Mapping) or set(body) != {"weight", "constant", "terms"}:
         raise ModelInvalid("line: must have weight, constant and terms")
     constants, of_classes = ([body["constant"]], [body["terms"]]) if classes == 2 else (body["constant"], body["terms"])
     lists = (constants, of_classes, *(of_classes if type(of_classes) is list else ()))
-    if any(type(each) is not list for each in lists) or len(constants) != len(of_classes):
+    if any(type(part) is not list for part in lists) or len(constants) != len(of_classes):
         raise ModelInvalid("line: constants and terms must be lists, one of each a class")
     if any(type(term) is not list for of_class in of_classes for term in of_class):
         raise ModelInvalid("line: terms must be lists")
@@ -93,7 +95,7 @@ def line_from_json(body: Any, features: Sequence[Feature], classes: int = 2) -> 
 
 
 def check_line(line: Line | Choice, features: Sequence[Feature], classes: int = 2) -> None:
-    """ModelInvalid unless it has one integer for each code of each feature, and of three classes or more for each
+    """Raise ModelInvalid unless it has one integer for each code of each feature, and of three classes or more for each
     class; and no sum that float32 would round.
     """
     if isinstance(line, Line) is not (classes == 2):
@@ -101,10 +103,10 @@ def check_line(line: Line | Choice, features: Sequence[Feature], classes: int = 
     lines = (line,) if isinstance(line, Line) else line.lines
     if isinstance(line, Choice) and not len(line.constant) == len(line.terms) == classes:
         raise ModelInvalid(f"line: must have a sum for each of {classes} classes")
-    for each in lines:
-        if [len(term) for term in each.terms] != [feature.bins for feature in features]:
+    for part in lines:
+        if [len(term) for term in part.terms] != [feature.bins for feature in features]:
             raise ModelInvalid("line: must have a term for each code of each feature")
-        if any(type(number) is not int for term in (*each.terms, (each.weight, each.constant)) for number in term):
+        if any(type(number) is not int for term in (*part.terms, (part.weight, part.constant)) for number in term):
             raise ModelInvalid("line: must be of integers")
-        if not 0 < each.weight <= HEAVIEST or each.largest >= LARGEST:
+        if not 0 < part.weight <= HEAVIEST or part.largest >= LARGEST:
             raise ModelInvalid(f"line: its weight must be from 1 to {HEAVIEST}, and no sum as large as {LARGEST}")

@@ -41,7 +41,7 @@ class PairTerm:
     @property
     def shape(self) -> tuple[int, int]:
         """Groups of the first and of the second."""
-        rows, columns = (max(each, default=-1) + 1 for each in self.groups)
+        rows, columns = (max(groups, default=-1) + 1 for groups in self.groups)
         return rows, columns
 
     @cached_property
@@ -52,27 +52,27 @@ class PairTerm:
     @property
     def largest(self) -> int:
         """The size of the largest term."""
-        return max(abs(each) for row in self.terms for each in row)
+        return max(abs(term) for row in self.terms for term in row)
 
     def cells(self, codes: Sequence[NDArray[Any]]) -> NDArray[np.intp]:
-        """Codes (features, n) -> the cell of each row: (n,)."""
+        """Return codes (features, n) -> the cell of each row: (n,)."""
         first, second = (
             np.array(groups, np.intp)[codes[at]] for at, groups in zip(self.features, self.groups, strict=True)
         )
         return np.asarray(first * self.shape[1] + second, np.intp)
 
     def name(self, features: Sequence[Feature]) -> str:
-        """Both features' names."""
+        """Return both features' names."""
         return pair_name(features, self.features)
 
     def labels(self, features: Sequence[Feature], side: int) -> list[str]:
-        """Every group of the first (0) or the second (1) in words."""
+        """Return every group of the first (0) or the second (1) in words."""
         owner, groups = features[self.features[side]], self.groups[side]
         codes = [[code for code, group in enumerate(groups) if group == at] for at in range(self.shape[side])]
-        return [_label(owner, each) for each in codes]
+        return [_label(owner, group_codes) for group_codes in codes]
 
     def check(self, features: Sequence[Feature]) -> None:
-        """ModelInvalid unless it is a pair of these features as its class says."""
+        """Raise ModelInvalid unless it is a pair of these features as its class says."""
         places = (*self.features,)
         if [type(at) for at in places] != [int, int] or not 0 <= places[0] < places[1] < len(features):
             raise ModelInvalid(f"pair of {list(places)}: two places of features, ascending, below {len(features)}")
@@ -85,31 +85,35 @@ class PairTerm:
             ("counts", self.counts, is_integer),
             ("errors", self.errors, is_error),
         )
-        for what, table, fits in kinds:
-            if not table and what != "terms":
+        for key, table, fits in kinds:
+            if not table and key != "terms":
                 continue
-            if [len(row) for row in table] != [columns] * rows or not all(fits(each) for row in table for each in row):
-                raise ModelInvalid(f"{what} of {name}: {rows} rows of {columns} numbers each, such as a feature has")
+            if [len(row) for row in table] != [columns] * rows or not all(
+                fits(number) for row in table for number in row
+            ):
+                raise ModelInvalid(f"{key} of {name}: {rows} rows of {columns} numbers each, such as a feature has")
 
-    def changed(self, terms: Sequence[int], errors: Sequence[float]) -> PairTerm:
-        """The same pair with other terms and errors of its cells, which are one row here."""
+    def with_terms(self, terms: Sequence[int], errors: Sequence[float]) -> PairTerm:
+        """Return the same pair with other terms and errors of its cells, which are one row here."""
         across = self.shape[1]
         return replace(self, terms=in_rows(terms, across), errors=in_rows(errors, across) if self.errors else ())
 
     def to_json(self) -> dict[str, Any]:
-        """Inverse: `pair_from_json`."""
-        found = {name: [list(row) for row in getattr(self, name)] for name in ("groups", "terms", "counts", "errors")}
-        return {"features": list(self.features), **{name: rows for name, rows in found.items() if rows}}
+        """Return it as JSON. Inverse: `pair_from_json`."""
+        tables = {name: [list(row) for row in getattr(self, name)] for name in ("groups", "terms", "counts", "errors")}
+        return {"features": list(self.features), **{name: rows for name, rows in tables.items() if rows}}
 
 
 def pair_from_json(body: Any) -> PairTerm:
-    """Inverse of `to_json`; TypeError or ModelInvalid where it is none. What its numbers mean is checked by `check`."""
+    """Read what `to_json` wrote; TypeError or ModelInvalid where it is none. What its numbers mean is checked by
+    `check`.
+    """
     if not isinstance(body, Mapping) or not KEYS <= set(body) <= KEYS | MAY:
         raise ModelInvalid(f"pair: must hold {sorted(KEYS)}, and maybe {sorted(MAY)}")
-    places, given = body["features"], {name: table for name, table in body.items() if name != "features"}
-    if any(type(table) is not list or any(type(row) is not list for row in table) for table in given.values()):
+    places, by_key = body["features"], {name: table for name, table in body.items() if name != "features"}
+    if any(type(table) is not list or any(type(row) is not list for row in table) for table in by_key.values()):
         raise ModelInvalid("pair: groups, terms, counts and errors must be lists of lists")
-    tables = {name: tuple(map(tuple, table)) for name, table in given.items()}
+    tables = {name: tuple(map(tuple, table)) for name, table in by_key.items()}
     if type(places) is not list or len(places) != 2 or len(tables["groups"]) != 2 or not all(tables.values()):
         raise ModelInvalid("pair: of two features, each with groups; tables are not empty, or absent")
     first, second = tables.pop("groups")
@@ -117,7 +121,7 @@ def pair_from_json(body: Any) -> PairTerm:
 
 
 def in_rows(cells: Sequence[Any], across: int) -> tuple[Row, ...]:
-    """One row of cells as rows of so many columns."""
+    """Return one row of cells as rows of so many columns."""
     return tuple(tuple(cells[at : at + across]) for at in range(0, len(cells), across))
 
 
@@ -127,13 +131,13 @@ def term_names(features: Sequence[Feature], pairs: Sequence[PairTerm]) -> tuple[
 
 
 def pair_name(features: Sequence[Feature], places: tuple[int, int]) -> str:
-    """How the pair of the features at these places is called."""
+    """Return how the pair of the features at these places is called."""
     return JOINED.join(features[at].name for at in places)
 
 
 def _check_groups(name: str, feature: Feature, groups: Sequence[int]) -> None:
-    whole = all(type(each) is int for each in groups)
-    if not whole or len(groups) != feature.bins or sorted(set(groups)) != list(range(max(groups) + 1)):
+    are_integers = all(type(group) is int for group in groups)
+    if not are_integers or len(groups) != feature.bins or sorted(set(groups)) != list(range(max(groups) + 1)):
         raise ModelInvalid(
             f"groups of {name}: {feature.name} has {feature.bins} codes, in groups 0, 1, .. without gaps"
         )
@@ -143,7 +147,7 @@ def _check_groups(name: str, feature: Feature, groups: Sequence[int]) -> None:
 
 
 def _label(feature: Feature, codes: Sequence[int]) -> str:
-    """A group in words."""
+    """Return a group in words."""
     if isinstance(feature, NumericFeature):
         inner = [code for code in codes if code != feature.missing]
         words = [_interval(feature, inner[0], inner[-1])] if inner else []
@@ -165,10 +169,10 @@ def _interval(feature: NumericFeature, first: int, last: int) -> str:
 
 
 def is_integer(value: object) -> bool:
-    """Whether it is a whole number that JSON and float64 hold exactly."""
+    """Return whether it is a whole number that JSON and float64 hold exactly."""
     return type(value) is int and abs(value) <= MAX_INTEGER
 
 
 def is_error(value: object) -> bool:
-    """Whether it is a standard error."""
+    """Return whether it is a standard error."""
     return type(value) is float and isfinite(value) and value >= 0

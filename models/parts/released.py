@@ -57,10 +57,12 @@ class Released(Protocol):
         """Raw columns -> (n, classes)."""
 
     def importances(self) -> dict[str, float]:
-        """How far each feature can move a score, the most important first; features that move none are left out."""
+        """Return how far each feature can move a score, the most important first; features that move none are left
+        out.
+        """
 
     def as_sum(self) -> FeatureSum:
-        """The model, if its scores are sums of what each feature adds by itself; InputError else."""
+        """Return the model, if its scores are sums of what each feature adds by itself; InputError else."""
 
 
 class FeatureSum(Released, Protocol):
@@ -85,4 +87,4 @@ class FeatureSum(Released, Protocol):
         """What two features add together, of one score; or none."""
 
     def tables(self) -> tuple[list[Scores], Scores]:
-        """What each feature adds, (bins, outputs) each, and the constant (outputs,)."""
+        """Return what each feature adds, (bins, outputs) each, and the constant (outputs,)."""

@@ -55,7 +55,7 @@ class Walk:
     depth: int
 
     def weights_of(self, codes: NDArray[Any]) -> NDArray[np.int64]:
-        """The weight of the leaf that each row of `codes` (features, n) reaches: (n,)."""
+        """Return the weight of the leaf that each row of `codes` (features, n) reaches: (n,)."""
         rows = codes.shape[1]
         flat, place, node = codes.ravel(), np.arange(rows), np.zeros(rows, np.intp)
         for _ in range(self.depth):
@@ -66,7 +66,7 @@ class Walk:
 
 
 def walk_of(tree: Tree, widths: Sequence[int]) -> Walk:
-    """`widths`: bins per feature, the last code of each is the missing value's."""
+    """Make the walk of a tree. `widths`: bins per feature, the last code of each is the missing value's."""
     nodes, depths, lines = [tree], [0], list[tuple[int, ...]]()
     for at, node in enumerate(nodes):  # which grows meanwhile
         if isinstance(node, Leaf):
@@ -77,18 +77,18 @@ def walk_of(tree: Tree, widths: Sequence[int]) -> Walk:
         lines.append((node.feature, *passing, len(nodes) + 1, len(nodes), 0))
         nodes += [node.yes, node.no]
         depths += [depths[at] + 1] * 2
-    found = np.array(lines, np.int64)
-    feature, first, count, _, _, weight = np.ascontiguousarray(found.T)
-    return Walk(feature, first, count.astype(np.uint64), found[:, 3:5].astype(np.intp).ravel(), weight, max(depths))
+    table = np.array(lines, np.int64)
+    feature, first, count, _, _, weight = np.ascontiguousarray(table.T)
+    return Walk(feature, first, count.astype(np.uint64), table[:, 3:5].astype(np.intp).ravel(), weight, max(depths))
 
 
 def route(tree: Tree, codes: Sequence[NDArray[Any]], widths: Sequence[int]) -> NDArray[np.int64]:
-    """The weight of the leaf that each row reaches: (n,). `codes`: (features, n); `widths`: bins per feature."""
+    """Return the weight of the leaf that each row reaches: (n,). `codes`: (features, n); `widths`: bins per feature."""
     return walk_of(tree, widths).weights_of(np.stack(codes))
 
 
 def splits(tree: Tree) -> Iterator[Split]:
-    """Every split, a parent before its children."""
+    """Yield every split, a parent before its children."""
     if isinstance(tree, Split):
         yield tree
         yield from splits(tree.yes)
@@ -96,19 +96,19 @@ def splits(tree: Tree) -> Iterator[Split]:
 
 
 def heaviest(tree: Tree) -> int:
-    """The size of the largest weight."""
+    """Return the size of the largest weight."""
     return abs(tree.weight) if isinstance(tree, Leaf) else max(heaviest(tree.yes), heaviest(tree.no))
 
 
 def tree_to_json(tree: Tree) -> Any:
-    """A leaf is its weight; a split is [test, feature, code, yes, no]."""
+    """Return a leaf is its weight; a split is [test, feature, code, yes, no]."""
     if isinstance(tree, Leaf):
         return tree.weight
     return [tree.test, tree.feature, tree.code, tree_to_json(tree.yes), tree_to_json(tree.no)]
 
 
 def tree_from_json(body: Any, depth: int = MAX_DEPTH) -> Tree:
-    """Inverse of `tree_to_json`; raises ModelInvalid. What its numbers mean is checked by `check_tree`."""
+    """Read what `tree_to_json` wrote; raises ModelInvalid. What its numbers mean is checked by `check_tree`."""
     if not isinstance(body, list):
         return Leaf(body)
     if len(body) != 5 or depth == 0:
@@ -118,7 +118,7 @@ def tree_from_json(body: Any, depth: int = MAX_DEPTH) -> Tree:
 
 
 def tree_text(tree: Tree, features: Sequence[Feature], indent: str = "", lead: str = "") -> list[str]:
-    """A tree as lines: tests as questions, leaves as what they add to the score."""
+    """Return a tree as lines: tests as questions, leaves as what they add to the score."""
     if isinstance(tree, Leaf):
         return [f"{indent}{lead}{tree.weight:+d}"]
     deeper = indent + "  "
@@ -126,9 +126,10 @@ def tree_text(tree: Tree, features: Sequence[Feature], indent: str = "", lead: s
     return [f"{indent}{lead}{describe(tree, features)}?", *yes, *no]
 
 
-def codes_asked(features: Sequence[Feature]) -> list[dict[str, range]]:
-    """Of each feature, the codes that each test may ask for. Of a number's single values, only the missing one: a bin
-    takes two splits."""
+def codes_of_tests(features: Sequence[Feature]) -> list[dict[str, range]]:
+    """Return, for each feature, the codes that each test may ask for. Of a number's single values, only the missing
+    one: a bin takes two splits.
+    """
     first = [owner.missing if isinstance(owner, NumericFeature) else 0 for owner in features]
     return [
         {"above": range(owner.cuts), "is": range(low, owner.bins)} for owner, low in zip(features, first, strict=True)
@@ -136,24 +137,25 @@ def codes_asked(features: Sequence[Feature]) -> list[dict[str, range]]:
 
 
 def check_tree(
-    tree: Tree, features: Sequence[Feature], asked: Sequence[dict[str, range]], depth: int = MAX_DEPTH
+    tree: Tree, features: Sequence[Feature], allowed: Sequence[dict[str, range]], depth: int = MAX_DEPTH
 ) -> None:
-    """ModelInvalid unless every split asks a test that its feature has (`codes_asked`), and every weight is an exact
-    integer."""
+    """Raise ModelInvalid unless every split asks a test that its feature has (`codes_asked`), and every weight is an
+    exact integer.
+    """
     if isinstance(tree, Leaf):
         return check_weight(tree.weight)
-    whole = type(tree.feature) is int and type(tree.code) is int
-    if not whole or not 0 <= tree.feature < len(features) or depth == 0:
+    are_integers = type(tree.feature) is int and type(tree.code) is int
+    if not are_integers or not 0 <= tree.feature < len(features) or depth == 0:
         raise ModelInvalid(
             f"split.feature={tree.feature!r}: one of {len(features)} features, at most {MAX_DEPTH} splits deep"
         )
-    if tree.code not in asked[tree.feature].get(tree.test, ()):
+    if tree.code not in allowed[tree.feature].get(tree.test, ()):
         raise ModelInvalid(f"split {tree.test!r} {tree.code}: {features[tree.feature].name} has no such test")
-    check_tree(tree.yes, features, asked, depth - 1)
-    check_tree(tree.no, features, asked, depth - 1)
+    check_tree(tree.yes, features, allowed, depth - 1)
+    check_tree(tree.no, features, allowed, depth - 1)
 
 
 def check_weight(weight: object) -> None:
-    """ModelInvalid unless it is an integer of at most MAX_WEIGHT in size."""
+    """Raise ModelInvalid unless it is an integer of at most MAX_WEIGHT in size."""
     if type(weight) is not int or abs(weight) > MAX_WEIGHT:
         raise ModelInvalid(f"weight={weight!r}: must be an integer, at most {MAX_WEIGHT} in size")

@@ -33,8 +33,9 @@ class Asks(Protocol):
 
 
 def holds(test: str, code: int, bins: int) -> NDArray[np.bool_]:
-    """For every code of a feature, whether the test holds: (bins,). The last code is the missing value's, which is
-    never `above`."""
+    """Return, for every code of a feature, whether the test holds: (bins,). The last code is the missing value's, which
+    is never `above`.
+    """
     codes = np.arange(bins)
     if test == "above":
         return (codes > code) & (codes < bins - 1)
@@ -42,7 +43,7 @@ def holds(test: str, code: int, bins: int) -> NDArray[np.bool_]:
 
 
 def describe(asks: Asks, features: Sequence[Feature]) -> str:
-    """The test in words: `age > 27.5`, `education is Bachelors`, `always`."""
+    """Return the test in words: `age > 27.5`, `education is Bachelors`, `always`."""
     if asks.test == "always":
         return "always"
     feature = features[asks.feature]
@@ -77,5 +78,5 @@ class Vote:
     output: int = 0
 
     def table(self, bins: int) -> NDArray[np.int64]:
-        """What the vote adds for every code of its feature: (bins,) of +-weight."""
+        """Return what the vote adds for every code of its feature: (bins,) of +-weight."""
         return np.where(holds(self.test, self.code, bins), self.weight, -self.weight).astype(np.int64)

@@ -46,7 +46,7 @@ class Column:
         return np.concatenate([[low], inner]), np.concatenate([inner, [high]])
 
     def to_json(self) -> dict[str, Any]:
-        """What a statement says of it beside its counts."""
+        """Return what a statement says of it beside its counts."""
         feature = self.feature
         about: dict[str, Any] = {"name": feature.name, "role": self.role, "type": feature.kind}
         if isinstance(feature, NumericFeature):  # dates too: their figures are of days or seconds
@@ -60,7 +60,7 @@ class Column:
 
 
 def column_of(form: ColumnForm) -> Column:
-    """The inverse of `to_json`; CertificateInvalid where it is none."""
+    """Return the inverse of `to_json`; CertificateInvalid where it is none."""
     try:
         if form.type == "boolean" and (form.edges, form.ends, form.values) == (None, None, None):
             return Column(BooleanFeature(form.name), form.role)
@@ -76,7 +76,7 @@ def column_of(form: ColumnForm) -> Column:
 
 
 def labels(column: Mapping[str, Any]) -> list[str]:
-    """What each count of a column's statement is of, in words for people."""
+    """Return what each count of a column's statement is of, in words for people."""
     if column["type"] == "numeric":
         edges = column["edges"]
         between = [f"{low} to {high}" for low, high in pairwise(edges)]
@@ -87,5 +87,5 @@ def labels(column: Mapping[str, Any]) -> list[str]:
 
 
 def text_of(number: float) -> str:
-    """A float as statements spell it: exact, in the fewest digits."""
+    """Return a float as statements spell it: exact, in the fewest digits."""
     return repr(float(number)).removesuffix(".0") if number else "0"

@@ -56,7 +56,9 @@ class Records:
 
     @classmethod
     def of(cls, columns: Sequence[Column], counts: Sequence[Floats], noise: Noise, known: int | None) -> Records:
-        """The mean of the columns' totals, by the inverse of their variances; `known`: the number itself, if public."""
+        """Return the mean of the columns' totals, by the inverse of their variances; `known`: the number itself, if
+        public.
+        """
         if known is not None:
             return cls(float(known), 0.0, (0.0,) * len(columns))
         shares = np.array([1 / column.bins for column in columns])
@@ -74,8 +76,8 @@ def table(
     columns: Sequence[Column], counts: Sequence[Floats], pairs: dict[tuple[str, str], Floats], noise: Noise,
     known: int | None, grid: int,
 ) -> dict[str, Any]:  # fmt: skip
-    """All figures, as a statement has them. `counts`: noisy rows per bin of each column, in rows; `known`: the number
-    of rows, where it is public.
+    """Return all figures, as a statement has them. `counts`: noisy rows per bin of each column, in rows; `known`: the
+    number of rows, where it is public.
     """
     records = Records.of(columns, counts, noise, known)
     told = []
@@ -133,7 +135,7 @@ def mean(column: Column, counts: Floats, noise: Noise) -> Told:
 
 
 def quantile(column: Column, counts: Floats, level: float, noise: Noise) -> Told:
-    """The smallest number that at least a share `level` of the numbers is not above.
+    """Return the smallest number that at least a share `level` of the numbers is not above.
 
     It lies in the first bin up to which at least so many are counted: bins whose two sides are not refused, one at a
     time at (1 - LEVEL) / 2, are kept, so that the right one is with a chance of LEVEL.
@@ -157,7 +159,7 @@ def quantile(column: Column, counts: Floats, level: float, noise: Noise) -> Told
 
 
 def _roots(square: float, half: float, rest: float, ends: tuple[float, float]) -> tuple[float, float]:
-    """Where square t^2 - 2 half t + rest <= 0, within `ends`; all of them where that has no end."""
+    """Return where square t^2 - 2 half t + rest <= 0, within `ends`; all of them where that has no end."""
     if square <= 0:
         return ends
     spread = sqrt(max(half * half - square * rest, 0.0))
@@ -166,7 +168,7 @@ def _roots(square: float, half: float, rest: float, ends: tuple[float, float]) -
 
 
 def _told(value: float | None, low: float, high: float) -> Told:
-    """A value lies in its interval."""
+    """Return a value lies in its interval."""
     return (None, low, high) if value is None else (value, min(low, value), max(high, value))
 
 

@@ -23,7 +23,7 @@ STYLE = """
 
 
 def bars(column: Mapping[str, Any], width: float) -> str:
-    """The counts of one column, as `profile_to_json` has it; `width`: of a count's interval, on either side."""
+    """Return the counts of one column, as `profile_to_json` has it; `width`: of a count's interval, on either side."""
     counts, names = np.array(column["counts"], float), labels(column)
     merged = -(-(len(counts) - 1) // MOST_BARS)  # bins to a bar; those missing have one of their own
     starts = [*range(0, len(counts) - 1, merged), len(counts) - 1]
@@ -53,7 +53,9 @@ def bars(column: Mapping[str, Any], width: float) -> str:
 
 
 def cells(pair: Mapping[str, Any], columns: Mapping[str, Mapping[str, Any]], width: float) -> str:
-    """The counts of two columns together: darker where there are more. What the noise may have made is left white."""
+    """Return the counts of two columns together: darker where there are more. What the noise may have made is left
+    white.
+    """
     first, second = (columns[name] for name in pair["columns"])
     table = np.array(pair["counts"], float).reshape(len(first["counts"]), len(second["counts"]))
     top, rows, across = max(float(table.max()), 1.0), *table.shape

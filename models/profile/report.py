@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dpserve_verify.errors import InputError
-from models.explain.html import folded, grid, page, paragraph, table
+from models.explain.html import foldable, grid, page, paragraph, table
 from models.profile.columns import labels
 from models.profile.figures import Noise
 from models.profile.picture import STYLE, bars, cells
@@ -20,13 +20,13 @@ SUFFIXES = (".html", ".json", ".csv")
 
 
 def count_width(body: Mapping[str, Any]) -> float:
-    """How far a count may be off, at the profile's level."""
+    """Return how far a count may be off, at the profile's level."""
     noise = Noise(float(body["variance"]), body["noise"] == "laplace")
     return float(noise.z * noise.variance**0.5)
 
 
 def facts(body: Mapping[str, Any]) -> list[str]:
-    """What was counted, how exactly, and by which entry it stands."""
+    """Return what was counted, how exactly, and by which entry it stands."""
     value, low, high = body["records"]
     much = f"{float(value):,.0f} rows" + ("" if low == high else f" ({float(low):,.0f} to {float(high):,.0f})")
     return [
@@ -40,7 +40,7 @@ def facts(body: Mapping[str, Any]) -> list[str]:
 
 
 def lines(column: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """The figures of a column: what, value, interval."""
+    """Return the figures of a column: what, value, interval."""
     found = [("missing", *_share(column["missing"]))]
     if column["type"] == "numeric":
         found.append(("mean", *_number(column["mean"])))
@@ -50,7 +50,7 @@ def lines(column: Mapping[str, Any]) -> list[tuple[str, str, str]]:
 
 
 def summary(column: Mapping[str, Any]) -> tuple[str, str, str]:
-    """A column in one line: its type, the middle of it or its most frequent value, what is missing."""
+    """Return a column in one line: its type, the middle of it or its most frequent value, what is missing."""
     missing = "{} ({})".format(*_share(column["missing"]))
     if column["type"] == "numeric":
         value, between = _number(column["quantiles"][2])
@@ -74,13 +74,13 @@ def write(body: Mapping[str, Any], path: Path) -> None:
 
 
 def figures(body: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], str]]:
-    """Each column, and its picture."""
+    """Return each column, and its picture."""
     width = count_width(body)
     return [(column, bars(column, width)) for column in body["columns"]]
 
 
 def pair_figures(body: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Each pair in words, and its picture."""
+    """Return each pair in words, and its picture."""
     width, columns = count_width(body), {column["name"]: column for column in body["columns"]}
     return [
         ("{} downwards by {} across".format(*pair["columns"]), cells(pair, columns, width)) for pair in body["pairs"]
@@ -95,7 +95,7 @@ def _html(body: Mapping[str, Any]) -> str:
         counts = [(name, f"{count:,.0f}") for name, count in zip(labels(column), column["counts"], strict=True)]
         below = table(("figure", "value", "interval"), lines(column))
         drawn.append(
-            f"<figure>{head}{picture}{folded('Figures', below)}{folded('Counts', table(HEAD, counts))}</figure>"
+            f"<figure>{head}{picture}{foldable('Figures', below)}{foldable('Counts', table(HEAD, counts))}</figure>"
         )
     for words, picture in pair_figures(body):
         drawn.append(f"<figure><figcaption><b>{escape(words)}</b></figcaption>{picture}</figure>")

@@ -48,7 +48,7 @@ def figures(
 
 
 def check(profile: Profile) -> None:
-    """CertificateInvalid where a stated figure does not follow from the counts and the mechanism."""
+    """Raise CertificateInvalid where a stated figure does not follow from the counts and the mechanism."""
     form = profile.form
     if form.method != METHOD:
         raise CertificateInvalid("method: this version knows another one, and cannot make its figures again")

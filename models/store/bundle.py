@@ -94,7 +94,7 @@ class ModelStore:
             return sorted(each.name for each in found if NAME.fullmatch(each.name))
 
     def names(self) -> list[str]:
-        """Names that have a version, sorted."""
+        """Return names that have a version, sorted."""
         return [name for name in self.candidates() if _versions(self.root / name)]
 
     def versions(self, name: str) -> list[int]:
@@ -105,7 +105,7 @@ class ModelStore:
         return versions
 
     def champion(self, name: str) -> int | None:
-        """The version that `name` alone means; None while none was promoted."""
+        """Return the version that `name` alone means; None while none was promoted."""
         self.versions(name)
         try:
             text = (self._home(name) / CHAMPION).read_text("ascii").strip()

@@ -54,7 +54,7 @@ def carry_out(store: ModelStore, kind: str, name: str, version: int) -> None:
 
 
 def undone(models: Path) -> list[str]:
-    """Names whose decision has begun, or was cut off."""
+    """Return names whose decision has begun, or was cut off."""
     return [name for name in ModelStore(models).candidates() if (models / name / BEGUN).exists()]
 
 

@@ -32,7 +32,7 @@ class Shelf:
 
 
 def look(store: ModelStore, known: Mapping[str, Shelf]) -> dict[str, Shelf]:
-    """Every name that has a version, sorted; of those in `known` only what changed is read again."""
+    """Return every name that has a version, sorted; of those in `known` only what changed is read again."""
     shelves = {}
     for name in store.candidates():
         shelf = _shelf(store, name, known.get(name))
@@ -42,7 +42,7 @@ def look(store: ModelStore, known: Mapping[str, Shelf]) -> dict[str, Shelf]:
 
 
 def look_at(store: ModelStore, name: str, known: Shelf | None) -> Shelf | None:
-    """The same of one name, which may be anything that was asked for."""
+    """Return the same of one name, which may be anything that was asked for."""
     return _shelf(store, name, known) if NAME.fullmatch(name) else None
 
 

@@ -32,6 +32,6 @@ def check_released(ledger: Ledger, certificate: Certificate) -> None:
 
 
 def ancestors(certificate: Certificate, statement: str) -> list[Ancestor]:
-    """What a model made from this one came from. `statement`: the sha256 of this one's."""
+    """Return what a model made from this one came from. `statement`: the sha256 of this one's."""
     before = [Ancestor(each.entry, each.statement, each.ensemble) for each in certificate.ancestors]
     return [*before, Ancestor(certificate.issued, statement, certificate.form.public.ensemble)]

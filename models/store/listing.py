@@ -53,7 +53,7 @@ def lines(home: Home) -> Iterator[dict[str, Any]]:
 
 
 def line(name: str, version: int, state: Standing, found: Looked | None) -> dict[str, Any]:
-    """A version for programs. `found` None: it was not looked at."""
+    """Return a version for programs. `found` None: it was not looked at."""
     return {
         "model": f"{name}@{version}",
         "name": name,
@@ -69,7 +69,7 @@ def line(name: str, version: int, state: Standing, found: Looked | None) -> dict
 
 
 def looked_at(home: Home, folder: Path, name: str, trust: PublicKeys) -> Looked:
-    """A version's files, held against the ledger."""
+    """Return a version's files, held against the ledger."""
     try:
         return _sound(home, folder, name, trust)
     except VerificationError as error:

@@ -58,8 +58,9 @@ class VerifiedModel:
 
 
 def unvouched(directory: Path, verified: VerifiedModel) -> list[str]:
-    """Names in a bundle's folder that its certificate says nothing of, sorted: what is no file of a bundle, and a card
-    that is not the one that follows from the certificate."""
+    """Return names in a bundle's folder that its certificate says nothing of, sorted: what is no file of a bundle, and
+    a card that is not the one that follows from the certificate.
+    """
     names = (os.fsencode(name).decode("utf-8", "backslashreplace") for name in os.listdir(directory))
     found = set(names) - FILES.keys()
     return sorted(found if verified.bundle == verified.travelling else found | {"card.md"})
@@ -100,7 +101,7 @@ def load_of_home(
 
 
 def card_of(ensemble: Ensemble, certificate: Certificate) -> str:
-    """The model card, from verified parts alone."""
+    """Return the model card, from verified parts alone."""
     form = certificate.form
     words = {
         "epsilon": f"{certificate.epsilon:f}",
@@ -133,12 +134,12 @@ def sentences_of(certificate: Certificate) -> tuple[str, ...]:
 
 
 def domains(features: Sequence[Feature]) -> list[dict[str, Any]]:
-    """What the public schema says of each feature, as a certificate states it."""
+    """Return what the public schema says of each feature, as a certificate states it."""
     return [_domain(feature) for feature in features]
 
 
 def stated_range(ensemble: Ensemble) -> tuple[str, str] | None:
-    """The public range of a number, as a certificate states it; None of classes."""
+    """Return the public range of a number, as a certificate states it; None of classes."""
     limits = ensemble.target_range
     return None if limits is None else (_number(limits[0]), _number(limits[1]))
 

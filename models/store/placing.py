@@ -38,7 +38,7 @@ class Placed:
     worth: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Its fields, by name."""
+        """Return its fields, by name."""
         return asdict(self)
 
 
@@ -98,7 +98,9 @@ def promote_once(home: Home, name: str, version: int, issued: int, reason: str, 
 
 
 def answering(home: Home, name: str) -> tuple[str | None, int | None]:
-    """What a name answers with now; where that is nothing, the newest version that verifies and is not retired."""
+    """Return what a name answers with now; where that is nothing, the newest version that verifies and is not
+    retired.
+    """
     store = ModelStore(home.models)
     champion, retired = store.champion(name), store.retired(name)
     if champion is not None and champion not in retired and _sound(home, name, champion):

@@ -38,8 +38,9 @@ def way_out(name: str, offer: int | None) -> dict[str, Any]:
 
 
 def entry_of(folder: Path) -> int | None:
-    """The entry that issued the certificate in a version's folder, as its proof says, unverified; None where it cannot
-    be read."""
+    """Return the entry that issued the certificate in a version's folder, as its proof says, unverified; None where it
+    cannot be read.
+    """
     try:
         status = (folder / PROOF).stat()
         return _KEPT(str(folder), status.st_ino, status.st_mtime_ns)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from accountant.certificates.worth import WorthPredicate
 from models.explain.card import NO_ACCURACY
 from models.explain.markdown import plain
-from models.worth.metrics import named
+from models.worth.metrics import name_of_figure
 from models.worth.words import short_figure
 
 MEASURED = "- **Not that the model is right.** What it was measured to be worth stands at the end, as others signed it."
@@ -22,26 +22,26 @@ that was added. Each statement is signed, stands in the ledger, and lies beside 
 """
 
 
-def with_worth(card: bytes, found: Sequence[WorthPredicate]) -> bytes:
-    """The card with what these verified statements say; the card itself where there is none."""
-    if not found:
+def with_worth(card: bytes, statements: Sequence[WorthPredicate]) -> bytes:
+    """Return the card with what these verified statements say; the card itself where there is none."""
+    if not statements:
         return card
     lines = []
-    for form in sorted(found, key=lambda one: one.ledger.reservation):
+    for form in sorted(statements, key=lambda one: one.ledger.reservation):
         bins = form.rows.seen_by_bins
-        seen = ", whose noisy counts made the model's bins" if bins else ", which the model learnt from"
-        seen = seen if form.rows.seen else ""
+        seen_words = ", whose noisy counts made the model's bins" if bins else ", which the model learnt from"
+        seen_words = seen_words if form.rows.seen else ""
         pair = form.against
-        other = "" if pair is None else f", beside {plain(pair.name)} of entry {pair.certificate}"
-        where = f"{plain(form.rows.dataset)}, {form.rows.part} rows{seen}{other}"
+        other_words = "" if pair is None else f", beside {plain(pair.name)} of entry {pair.certificate}"
+        where = f"{plain(form.rows.dataset)}, {form.rows.part} rows{seen_words}{other_words}"
         for metric in form.metrics:
             body = metric.to_json()
             if {"class", "group"} & body.keys():
                 continue
             value = "not told" if metric.value is None else short_figure(metric.value)
             lines.append(
-                f"| {form.ledger.reservation} | {where} | {form.claim.epsilon} | {plain(named(body))} | {value} "
-                f"| {short_figure(metric.low)} to {short_figure(metric.high)} |"
+                f"| {form.ledger.reservation} | {where} | {form.claim.epsilon} | {plain(name_of_figure(body))} "
+                f"| {value} | {short_figure(metric.low)} to {short_figure(metric.high)} |"
             )
-    text = card.decode().replace(NO_ACCURACY, MEASURED) + HEAD.format(percent=f"{float(found[0].level) * 100:g}")
+    text = card.decode().replace(NO_ACCURACY, MEASURED) + HEAD.format(percent=f"{float(statements[0].level) * 100:g}")
     return f"{text}{chr(10).join(lines)}\n".encode()

@@ -28,7 +28,7 @@ BEYOND = 5.0  # standard deviations of the noise in how many records a group has
 
 
 def group_names(feature: Feature) -> tuple[str, ...]:
-    """Of a group's public bins, in the order of `group_places`."""
+    """Return the names of public bins, in the order of `group_places`."""
     if isinstance(feature, CategoricalFeature):
         return (*feature.values, NONE_OF_THESE)
     if isinstance(feature, BooleanFeature):
@@ -39,7 +39,9 @@ def group_names(feature: Feature) -> tuple[str, ...]:
 
 
 def group_places(names: Sequence[str], codes: NDArray[Any]) -> NDArray[np.intp]:
-    """Codes (n,) of the feature -> places among its `names`: values that it does not list and missing ones are one."""
+    """Return codes (n,) of the feature -> places among its `names`: values that it does not list and missing ones are
+    one.
+    """
     return np.asarray(np.minimum(codes, len(names) - 1), np.intp)
 
 
@@ -72,9 +74,9 @@ class GroupedLayout:
         return len(self.names) * self.own.size
 
     @property
-    def counted(self) -> int:
+    def cells_per_record(self) -> int:
         """In how many cells one record is counted: all of them of its group."""
-        return self.own.counted
+        return self.own.cells_per_record
 
     def table(self, counts: Sequence[int]) -> Floats:
         """Released counts by group: (groups, own.size)."""
@@ -82,65 +84,67 @@ class GroupedLayout:
 
 
 def grouped_metrics(layout: GroupedLayout, counts: Sequence[int], noise: Noise) -> list[Metric]:
-    """Of released counts (layout.size,): of all records first, which the noise of every group has moved, then of each
-    group, then the gaps.
+    """Compute the metrics of released counts (layout.size,): of all records first, which the noise of every group has
+    moved, then of each group, then the gaps.
     """
     tables, groups = layout.table(counts), len(layout.names)
-    whole = metrics(layout.own, [*tables.sum(axis=0)], replace(noise, variance=groups * noise.variance))
+    of_all = metrics(layout.own, [*tables.sum(axis=0)], replace(noise, variance=groups * noise.variance))
     at_once = replace(noise, level=1 - (1 - noise.level) / groups)
     of_each = [[*_figures(layout.own, table, at_once)] for table in tables]
-    found = [
-        replace(one, group=name) for name, figures in zip(layout.names, of_each, strict=True) for one in figures
+    of_groups = [
+        replace(figure, group=name) for name, figures in zip(layout.names, of_each, strict=True) for figure in figures
     ]  # fmt: skip
-    told = [at for at, figures in enumerate(of_each) if _is_there(figures[-1].found, at_once)]
-    return [*whole, *found, *_gaps(layout, of_each, told)]
+    present = [at for at, figures in enumerate(of_each) if _is_there(figures[-1].found, at_once)]
+    return [*of_all, *of_groups, *_gaps(layout, of_each, present)]
 
 
 def _is_there(records: Interval, noise: Noise) -> bool:
-    """Whether a group is shown to have records: more than the noise alone makes once in a million."""
+    """Return whether a group is shown to have records: more than the noise alone makes once in a million."""
     return records.value is not None and records.value > BEYOND * (records.high - records.value) / noise.z
 
 
-def _gaps(layout: GroupedLayout, of_each: list[list[Metric]], told: list[int]) -> Iterator[Metric]:
-    names = tuple(layout.names[at] for at in told)
-    if len(told) < 2:
+def _gaps(layout: GroupedLayout, of_each: list[list[Metric]], present: list[int]) -> Iterator[Metric]:
+    names = tuple(layout.names[at] for at in present)
+    if len(present) < 2:
         return
     for place, first in enumerate(of_each[0][:-1]):  # the last says how many records there are
-        intervals = [of_each[at][place].found for at in told]
+        intervals = [of_each[at][place].found for at in present]
         pairs = [*permutations(intervals, 2)]
-        values = [each.value for each in intervals if each.value is not None]
+        values = [interval.value for interval in intervals if interval.value is not None]
         value = max(values) - min(values) if len(values) == len(intervals) else None
-        low = max(0.0, *(one.low - other.high for one, other in pairs))
-        high = max(one.high - other.low for one, other in pairs)
+        low = max(0.0, *(upper.low - lower.high for upper, lower in pairs))
+        high = max(upper.high - lower.low for upper, lower in pairs)
         yield Metric(f"{first.name}_gap", Interval(value, low, high), first.of, groups=names)
 
 
 def _figures(layout: Layout, counts: Floats, noise: Noise) -> Iterator[Metric]:
-    """Of one group: rates that are compared, then how many records it has."""
+    """Yield, for one group, rates that are compared, then how many records it has."""
     if layout.kind == "number":
-        kept = {each.name: each for each in metrics(layout, [*counts], noise)}
-        yield from (kept[name] for name in (*OF_NUMBERS, "records"))
+        by_name = {metric.name: metric for metric in metrics(layout, [*counts], noise)}
+        yield from (by_name[name] for name in (*OF_NUMBERS, "records"))
         return
     table = counts.reshape(layout.shape)
     rows, columns = layout.shape
     true = np.repeat(np.arange(rows), columns)
-    said = np.tile(np.arange(columns) >= BINS // 2, rows) if layout.kind == "binary" else np.tile(np.arange(rows), rows)
-    one = np.ones(len(counts))
+    answered = (
+        np.tile(np.arange(columns) >= BINS // 2, rows) if layout.kind == "binary" else np.tile(np.arange(rows), rows)
+    )
+    ones = np.ones(len(counts))
 
     def share(name: str, part: NDArray[np.bool_], whole: NDArray[Any], of: ClassLabel | None = None) -> Metric:
         of_whole = whole.astype(float)
         return Metric(name, ratio(counts, part * of_whole, of_whole, noise), of)
 
-    yield share("accuracy", true == said, one)
+    yield share("accuracy", true == answered, ones)
     if layout.kind == "binary":
-        yield share("selection_rate", said == 1, one)
-        yield share("true_positive_rate", said == 1, true == 1)
-        yield share("false_positive_rate", said == 1, true == 0)
-        yield share("precision", true == 1, said == 1)
-        yield share("prevalence", true == 1, one)
+        yield share("selection_rate", answered == 1, ones)
+        yield share("true_positive_rate", answered == 1, true == 1)
+        yield share("false_positive_rate", answered == 1, true == 0)
+        yield share("precision", true == 1, answered == 1)
+        yield share("prevalence", true == 1, ones)
         yield Metric("auroc", auroc(table, noise))
     else:
         for number, label in enumerate(layout.classes):
-            yield share("selection_rate", said == number, one, label)
-            yield share("true_positive_rate", said == number, true == number, label)
+            yield share("selection_rate", answered == number, ones, label)
+            yield share("true_positive_rate", answered == number, true == number, label)
     yield records(counts, noise)

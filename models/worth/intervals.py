@@ -47,7 +47,9 @@ class Noise:
 
 
 def ratio(counts: Floats, part: Floats, whole: Floats, noise: Noise) -> Interval:
-    """sum(part * counts) / sum(whole * counts) in 0..1; `part` is between 0 and `whole`, which is 0, 1 or 2."""
+    """Estimate sum(part * counts) / sum(whole * counts) in 0..1; `part` is between 0 and `whole`, which is 0, 1 or
+    2.
+    """
     above, below = float(part @ counts), float(whole @ counts)
 
     def squares(by: Floats) -> Floats:
@@ -61,11 +63,13 @@ def ratio(counts: Floats, part: Floats, whole: Floats, noise: Noise) -> Interval
         drawn = np.maximum(squares(counts) + PSEUDO / 2 * (GRID**2 + (1 - GRID) ** 2), 0.0)
     variance = noise.variance * squares(np.ones(len(counts))) + noise.grouped * drawn
     value = min(max(above / below, 0.0), 1.0) if below > 0 else None
-    return _kept((above - GRID * below) ** 2 <= noise.z**2 * variance, value)
+    return _ends_of_interval((above - GRID * below) ** 2 <= noise.z**2 * variance, value)
 
 
 def auroc(table: Floats, noise: Noise) -> Interval:
-    """P(a record of class 1 has a higher score than one of class 0), equal ones counted half. `table`: (2, bins)."""
+    """Estimate P(a record of class 1 has a higher score than one of class 0), equal ones counted half. `table`: (2,
+    bins).
+    """
     zeros, ones = table
     half = np.tri(len(zeros), k=-1) + np.eye(len(zeros)) / 2  # of a one in bin j, over a zero in bin i
     below, above = half @ zeros, half.T @ ones
@@ -81,32 +85,32 @@ def auroc(table: Floats, noise: Noise) -> Interval:
     both = noise.variance**2 * spread[0].sum(axis=1)
     added = np.maximum(noise.variance * ((by_one**2).sum(axis=1) + (by_zero**2).sum(axis=1)) - both, both)
     value = float(zeros @ above) / (total[0] * total[1]) if min(total) > 0 else None
-    kept = test**2 <= noise.z**2 * (added + noise.grouped * drawn)
-    return _kept(kept, None if value is None else min(max(value, 0.0), 1.0))
+    not_refused = test**2 <= noise.z**2 * (added + noise.grouped * drawn)
+    return _ends_of_interval(not_refused, None if value is None else min(max(value, 0.0), 1.0))
 
 
 def average_precision(table: Floats, noise: Noise) -> Interval:
-    """The precision at the bin of each record of class 1, on average; records of a bin are taken together. `table`: (2,
-    bins). Conservative: intervals of the precision at every bin, which hold at once, and where class 1 stands among
-    them: each missed half as often.
+    """Return the precision at the bin of each record of class 1, on average; records of a bin are taken together.
+    `table`: (2, bins). Conservative: intervals of the precision at every bin, which hold at once, and where class 1
+    stands among them: each missed half as often.
     """
     bins = table.shape[1]
     ones, true = table[1], np.repeat([0.0, 1.0], bins)
     at_once = replace(noise, level=1 - (1 - noise.level) / (2 * bins))
-    told = [np.tile(np.arange(bins) >= edge, 2).astype(float) for edge in range(bins)]
-    found = [ratio(table.ravel(), said * true, said, at_once) for said in told]
-    half, every = replace(noise, level=(1 + noise.level) / 2), np.ones(bins)
-    low = ratio(ones, np.array([each.low for each in found]), every, half).low
-    high = ratio(ones, np.array([each.high for each in found]), every, half).high
-    values = np.array([each.value or 0.0 for each in found])
-    value = ratio(ones, values, every, half).value
+    masks = [np.tile(np.arange(bins) >= edge, 2).astype(float) for edge in range(bins)]
+    precisions = [ratio(table.ravel(), mask * true, mask, at_once) for mask in masks]
+    half, ones_of_bins = replace(noise, level=(1 + noise.level) / 2), np.ones(bins)
+    low = ratio(ones, np.array([precision.low for precision in precisions]), ones_of_bins, half).low
+    high = ratio(ones, np.array([precision.high for precision in precisions]), ones_of_bins, half).high
+    values = np.array([precision.value or 0.0 for precision in precisions])
+    value = ratio(ones, values, ones_of_bins, half).value
     return Interval(value, min(low, value or low), max(high, value or high))
 
 
 def difference(counts: Floats, values: Floats, noise: Noise) -> Interval:
-    """The mean of `values`, from -1 to 1, of records counted by theirs: a difference within pairs, such as 1 where one
-    model alone is right, -1 where the other is. The least variance that the mean asks for is assumed at each mean (as
-    Tango 1998 does of pairs).
+    """Return the mean of `values`, from -1 to 1, of records counted by theirs: a difference within pairs, such as 1
+    where one model alone is right, -1 where the other is. The least variance that the mean asks for is assumed at each
+    mean (as Tango 1998 does of pairs).
     """
     total, weights = float(counts.sum()), values - SIGNED[:, None]
     size = np.abs(values)
@@ -114,11 +118,11 @@ def difference(counts: Floats, values: Floats, noise: Noise) -> Interval:
     least = np.maximum(total, 0.0) * np.abs(SIGNED) * (size[size > 0].min() - np.abs(SIGNED))  # of 0 and one sign alone
     variance = noise.variance * (weights**2).sum(axis=1) + noise.grouped * np.maximum(spread, least)
     value = min(max(float(values @ counts) / total, -1.0), 1.0) if total > 0 else None
-    return _kept((weights @ counts) ** 2 <= noise.z**2 * variance, value, SIGNED)
+    return _ends_of_interval((weights @ counts) ** 2 <= noise.z**2 * variance, value, SIGNED)
 
 
 def smooth(figure: Callable[[Floats], float], counts: Floats, noise: Noise, least: float, most: float) -> Interval:
-    """Of a figure that is no ratio: by its derivatives by each count (the delta method), within its bounds."""
+    """Estimate a figure that is no ratio by its derivatives by each count (the delta method), within its bounds."""
     value, step = figure(counts), max(1.0, float(np.maximum(counts, 0.0).sum()) / 1e4)
     if not least <= value <= most:
         return Interval(None, least, most)
@@ -131,10 +135,12 @@ def smooth(figure: Callable[[Floats], float], counts: Floats, noise: Noise, leas
     return Interval(value, max(least, value - width), min(most, value + width))
 
 
-def _kept(kept: NDArray[np.bool_], value: float | None, grid: Floats = GRID) -> Interval:
-    """The ends of what is not refused, one step of the grid further out on either side; all of it where nothing is."""
-    if not kept.any() or value is None:
+def _ends_of_interval(not_refused: NDArray[np.bool_], value: float | None, grid: Floats = GRID) -> Interval:
+    """Return the ends of what is not refused, one step of the grid further out on either side; all of it where nothing
+    is.
+    """
+    if not not_refused.any() or value is None:
         return Interval(value, float(grid[0]), float(grid[-1]))
-    places = np.flatnonzero(kept)
+    places = np.flatnonzero(not_refused)
     low, high = float(grid[max(places[0] - 1, 0)]), float(grid[min(places[-1] + 1, len(grid) - 1)])
     return Interval(value, min(low, value), max(high, value))

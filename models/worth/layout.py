@@ -51,7 +51,7 @@ class Layout:
         return self.shape[0] * self.shape[1]
 
     @property
-    def counted(self) -> int:
+    def cells_per_record(self) -> int:
         """In how many cells one record is counted: what it moves, each by one."""
         return 2 if self.kind == "number" else 1
 
@@ -74,29 +74,31 @@ class Layout:
         sizes = np.concatenate([[0.0], 2.0 ** (-np.arange(ERROR_STEPS, -1, -1) / 2)])
         return np.concatenate([-sizes[:0:-1], sizes])
 
-    def said(self, scores: Scores) -> NDArray[Any]:
-        """What the model answers with these scores (n, outputs): class indices, or a number's place in its range."""
+    def answers_of(self, scores: Scores) -> NDArray[Any]:
+        """Return what the model answers with these scores (n, outputs): class indices, or a number's place in its
+        range.
+        """
         if self.target_range is not None:
             low, high = self.target_range
             return np.asarray(np.clip(self.link * scores[:, 0] / (high - low) + 0.5, 0.0, 1.0))
         return np.asarray(scores.argmax(axis=1) if len(self.classes) > 2 else scores[:, 0] > 0, np.intp)
 
     def cells(self, scores: Scores, answers: NDArray[Any]) -> NDArray[np.intp]:
-        """(counted, n): in which cells records with these scores (n, outputs) and true answers are counted. `answers`:
-        class indices, or a number's place in its range, from 0 to 1.
+        """Return in which cells (cells_per_record, n) records with these scores (n, outputs) and true answers are
+        counted. `answers`: class indices, or a number's place in its range, from 0 to 1.
         """
         if self.kind == "number":
-            error = np.searchsorted(self.error_ends[1:-1], self.said(scores) - answers, side="left")
+            error = np.searchsorted(self.error_ends[1:-1], self.answers_of(scores) - answers, side="left")
             value = np.minimum((answers * VALUE_BINS).astype(np.intp), VALUE_BINS - 1)
             return np.stack([error, self.shape[1] + value])
         if self.kind == "binary":
             chance = probabilities_of(scores, self.link, self.bends)[:, 1]
             column = np.searchsorted(self.edges, chance, side="left")
-            positive = self.said(scores) == 1  # what is answered is told by the score itself
+            positive = self.answers_of(scores) == 1  # what is answered is told by the score itself
             half = BINS // 2
             column = np.where(positive, np.maximum(column, half), np.minimum(column, half - 1))
         else:
-            column = self.said(scores)
+            column = self.answers_of(scores)
         return np.asarray(answers.astype(np.intp) * self.shape[1] + column)[None]
 
     def table(self, counts: Sequence[float]) -> NDArray[np.float64]:

@@ -31,7 +31,7 @@ class Metric:
     groups: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """As statements and programs have it: decimals as texts; `value` None where the counts do not tell."""
+        """Return what statements and programs have: decimals as texts; `value` None where the counts do not tell."""
         value = None if self.found.value is None else _text(self.found.value)
         body = {"metric": self.name, "value": value, "low": _text(self.found.low), "high": _text(self.found.high)}
         of = {} if self.of is None else {"class": str(self.of)}
@@ -44,54 +44,56 @@ def _text(value: float) -> str:
 
 
 def metrics(layout: Layout, counts: Sequence[float], noise: Noise) -> list[Metric]:
-    """Of released counts (layout.size,). The first one is what the model is judged by."""
+    """Compute the metrics of released counts (layout.size,). The first one is what the model is judged by."""
     table = layout.table(counts)
-    found = {"binary": _binary, "classes": _classes, "number": _number}[layout.kind](layout, table, noise)
-    return [*found]
+    figures = {"binary": _binary, "classes": _classes, "number": _number}[layout.kind](layout, table, noise)
+    return [*figures]
 
 
-def named(figure: Mapping[str, Any]) -> str:
-    """What a figure is of, for people: its name, class and group."""
+def name_of_figure(figure: Mapping[str, Any]) -> str:
+    """Return what a figure is of, for people: its name, class and group."""
     of = f" of {figure['class']}" if "class" in figure else ""
     where = f", {figure['group']}" if "group" in figure else ""
     return f"{figure['metric']}{of}{where}" + (f" among {len(figure['groups'])} groups" if "groups" in figure else "")
 
 
-def beats_constant(kind: str, found: Sequence[dict[str, Any]]) -> bool:
-    """Whether the model is better than always giving the same answer, by the interval: of two classes the AUROC is
-    above a half, of more the accuracy is above the share of the most frequent class, of a number R2 is above 0.
+def beats_constant(kind: str, figures: Sequence[dict[str, Any]]) -> bool:
+    """Return whether the model is better than always giving the same answer, by the interval: of two classes the AUROC
+    is above a half, of more the accuracy is above the share of the most frequent class, of a number R2 is above 0.
     """
-    low = {each["metric"]: float(each["low"]) for each in found if not {"class", "group", "groups"} & each.keys()}
+    low = {
+        figure["metric"]: float(figure["low"]) for figure in figures if not {"class", "group", "groups"} & figure.keys()
+    }
     return low["auroc"] > 0.5 if kind == "binary" else low["r2" if kind == "number" else "advantage"] > 0
 
 
 def _binary(layout: Layout, table: Floats, noise: Noise) -> Iterator[Metric]:
-    counts, one = table.ravel(), np.ones(2 * BINS)
-    said, true = np.tile(np.arange(BINS) >= BINS // 2, 2), np.repeat([False, True], BINS)
+    counts, ones = table.ravel(), np.ones(2 * BINS)
+    answered, true = np.tile(np.arange(BINS) >= BINS // 2, 2), np.repeat([False, True], BINS)
     yield Metric("auroc", auroc(table, noise))
-    yield Metric("accuracy", ratio(counts, (said == true).astype(float), one, noise))
-    both = (said & true).astype(float)
-    yield Metric("precision", ratio(counts, both, said.astype(float), noise))
+    yield Metric("accuracy", ratio(counts, (answered == true).astype(float), ones, noise))
+    both = (answered & true).astype(float)
+    yield Metric("precision", ratio(counts, both, answered.astype(float), noise))
     yield Metric("recall", ratio(counts, both, true.astype(float), noise))
-    yield Metric("specificity", ratio(counts, (~said & ~true).astype(float), (~true).astype(float), noise))
-    yield Metric("f1", ratio(counts, 2 * both, said.astype(float) + true, noise))
+    yield Metric("specificity", ratio(counts, (~answered & ~true).astype(float), (~true).astype(float), noise))
+    yield Metric("f1", ratio(counts, 2 * both, answered.astype(float) + true, noise))
     chance = np.concatenate([1 - layout.middles, layout.middles])  # of the true answer
-    yield Metric("brier", ratio(counts, (1 - chance) ** 2, one, noise))
-    yield Metric("prevalence", ratio(counts, true.astype(float), one, noise))
+    yield Metric("brier", ratio(counts, (1 - chance) ** 2, ones, noise))
+    yield Metric("prevalence", ratio(counts, true.astype(float), ones, noise))
     losses = -np.log(chance)
-    yield Metric(OF_BINS[0], scaled(ratio(counts, losses / losses.max(), one, noise), float(losses.max())))
+    yield Metric(OF_BINS[0], scale_interval(ratio(counts, losses / losses.max(), ones, noise), float(losses.max())))
     yield Metric(OF_BINS[1], average_precision(table, noise))
     yield records(counts, noise)
 
 
 def _classes(layout: Layout, table: Floats, noise: Noise) -> Iterator[Metric]:
     counts, k = table.ravel(), len(layout.classes)
-    true, said = np.repeat(np.arange(k), k), np.tile(np.arange(k), k)
-    right = (true == said).astype(float)
+    true, answered = np.repeat(np.arange(k), k), np.tile(np.arange(k), k)
+    is_right = (true == answered).astype(float)
     most = (true == int(table.sum(axis=1).argmax())).astype(float)
-    yield Metric("accuracy", ratio(counts, right, np.ones(k * k), noise))
+    yield Metric("accuracy", ratio(counts, is_right, np.ones(k * k), noise))
     yield Metric(
-        "advantage", smooth(lambda n: float((right - most) @ n / max(n.sum(), 1e-9)), counts, noise, -1.0, 1.0)
+        "advantage", smooth(lambda n: float((is_right - most) @ n / max(n.sum(), 1e-9)), counts, noise, -1.0, 1.0)
     )
 
     def balanced(counts: Floats) -> float:
@@ -100,7 +102,7 @@ def _classes(layout: Layout, table: Floats, noise: Noise) -> Iterator[Metric]:
 
     yield Metric("balanced_accuracy", smooth(balanced, counts, noise, 0.0, 1.0))
     for number, label in enumerate(layout.classes):
-        is_true, is_said = (true == number).astype(float), (said == number).astype(float)
+        is_true, is_said = (true == number).astype(float), (answered == number).astype(float)
         yield Metric("precision", ratio(counts, is_true * is_said, is_said, noise), label)
         yield Metric("recall", ratio(counts, is_true * is_said, is_true, noise), label)
         yield Metric("f1", ratio(counts, 2 * is_true * is_said, is_true + is_said, noise), label)
@@ -114,17 +116,17 @@ def _number(layout: Layout, table: Floats, noise: Noise) -> Iterator[Metric]:
     errors, values = table[0], table[1, :VALUE_BINS]
     squared, size = (low**2 + low * high + high**2) / 3, np.abs(low + high) / 2
     mean = ratio(errors, squared, np.ones(len(errors)), noise)
-    roots = [None if each is None else width * each**0.5 for each in (mean.value, mean.low, mean.high)]
+    roots = [None if value is None else width * value**0.5 for value in (mean.value, mean.low, mean.high)]
     yield Metric("rmse", Interval(roots[0], roots[1] or 0.0, roots[2] or 0.0))
-    yield Metric("mae", scaled(ratio(errors, size, np.ones(len(errors)), noise), width))
+    yield Metric("mae", scale_interval(ratio(errors, size, np.ones(len(errors)), noise), width))
     places = (np.arange(VALUE_BINS) + 0.5) / VALUE_BINS
 
     def r2(counts: Floats) -> float:
-        own, true = counts[: len(errors)], counts[len(errors) :]
+        of_errors, true = counts[: len(errors)], counts[len(errors) :]
         total = max(float(true.sum()), 1e-9)
         middle = float(places @ true) / total
         spread = float((places - middle) ** 2 @ true) / total
-        return 1 - float(squared @ own) / max(float(own.sum()), 1e-9) / spread if spread > 0 else -np.inf
+        return 1 - float(squared @ of_errors) / max(float(of_errors.sum()), 1e-9) / spread if spread > 0 else -np.inf
 
     yield Metric("r2", smooth(r2, np.concatenate([errors, values]), noise, -1.0, 1.0))
     sizes = np.abs(np.concatenate([low[: ERROR_STEPS + 1], high[ERROR_STEPS + 1 :]]))
@@ -134,22 +136,24 @@ def _number(layout: Layout, table: Floats, noise: Noise) -> Iterator[Metric]:
 
 
 def _quantile(errors: Floats, sizes: Floats, share: float, width: float, noise: Noise) -> Interval:
-    """The size that a share of the errors stays within: ends of bins, told apart by the shares within them."""
+    """Return the size that a share of the errors stays within: ends of bins, told apart by the shares within them."""
     ends = np.unique(sizes)
     within = [ratio(errors, (sizes <= end).astype(float), np.ones(len(errors)), noise) for end in ends]
-    low = next((end for end, found in zip(ends, within, strict=True) if found.high >= share), ends[-1])
-    high = next((end for end, found in zip(ends, within, strict=True) if found.low >= share), ends[-1])
-    value = next((end for end, found in zip(ends, within, strict=True) if (found.value or 0.0) >= share), ends[-1])
+    low = next((end for end, interval in zip(ends, within, strict=True) if interval.high >= share), ends[-1])
+    high = next((end for end, interval in zip(ends, within, strict=True) if interval.low >= share), ends[-1])
+    value = next(
+        (end for end, interval in zip(ends, within, strict=True) if (interval.value or 0.0) >= share), ends[-1]
+    )
     below = ends[max(int(np.searchsorted(ends, low)) - 1, 0)] if low > ends[0] else 0.0
     return Interval(width * float(value), width * float(below), width * float(high))
 
 
-def scaled(found: Interval, by: float) -> Interval:
-    """In another unit."""
-    return Interval(None if found.value is None else by * found.value, by * found.low, by * found.high)
+def scale_interval(interval: Interval, by: float) -> Interval:
+    """Return the interval in another unit."""
+    return Interval(None if interval.value is None else by * interval.value, by * interval.low, by * interval.high)
 
 
 def records(counts: Floats, noise: Noise) -> Metric:
-    """How many records the part has; of that only the noise is uncertain."""
+    """Return how many records the part has; of that only the noise is uncertain."""
     value, width = float(counts.sum()), noise.z * (noise.variance * len(counts)) ** 0.5
     return Metric("records", Interval(value, max(0.0, value - width), max(0.0, value + width)))

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from models.parts.answers import Scores
 from models.worth.intervals import Interval, Noise, difference, ratio
 from models.worth.layout import Layout
-from models.worth.metrics import Metric, records, scaled
+from models.worth.metrics import Metric, records, scale_interval
 
 Floats = NDArray[np.float64]
 PARTS = 1024  # in which a record's difference is shared out
@@ -52,7 +52,7 @@ class PairedLayout:
         return self.shape[0] * self.shape[1]
 
     @property
-    def counted(self) -> int:
+    def cells_per_record(self) -> int:
         """What one record adds to all cells together."""
         return PARTS + OTHERS if self.own.target_range else 1
 
@@ -68,18 +68,24 @@ class PairedLayout:
         return ((high - low) * MOST) ** 2
 
     def count(self, scores: tuple[Scores, Scores], answers: NDArray[Any]) -> NDArray[np.int64]:
-        """(size,) counts of records with these scores of both (n, outputs) and answers, as in `Layout.cells`."""
-        own, other = (layout.said(each) for layout, each in zip((self.own, self.other), scores, strict=True))
+        """Return counts (size,) of records with these scores of both (n, outputs) and answers, as in `Layout.cells`."""
+        answered, answered_by_other = (
+            layout.answers_of(scores_of_model)
+            for layout, scores_of_model in zip((self.own, self.other), scores, strict=True)
+        )
         if not self.own.target_range:
-            return np.bincount(2 * (own == answers) + (other == answers), minlength=4).astype(np.int64)
-        squares = [np.minimum(((said - answers) / MOST) ** 2, 1.0) for said in (own, other)]
-        found = shared(squares[0] - squares[1], STEPS, PARTS), shared(squares[1], SIZES, OTHERS)
-        return np.concatenate(found)
+            return np.bincount(2 * (answered == answers) + (answered_by_other == answers), minlength=4).astype(np.int64)
+        squares = [np.minimum(((values - answers) / MOST) ** 2, 1.0) for values in (answered, answered_by_other)]
+        parts = (
+            share_between_steps(squares[0] - squares[1], STEPS, PARTS),
+            share_between_steps(squares[1], SIZES, OTHERS),
+        )
+        return np.concatenate(parts)
 
 
-def shared(values: Floats, steps: Floats, parts: int) -> NDArray[np.int64]:
-    """(len(steps),): each value (n,), from the first step to the last, adds `parts` to the two steps beside it, to the
-    nearer one more, so that their mean is the value.
+def share_between_steps(values: Floats, steps: Floats, parts: int) -> NDArray[np.int64]:
+    """Return counts (len(steps),): each value (n,), from the first step to the last, adds `parts` to the two steps
+    beside it, to the nearer one more, so that their mean is the value.
     """
     low = np.clip(np.searchsorted(steps, values, side="right") - 1, 0, len(steps) - 2)
     upper = np.rint((values - steps[low]) / (steps[low + 1] - steps[low]) * parts).astype(np.int64)
@@ -91,44 +97,46 @@ def shared(values: Floats, steps: Floats, parts: int) -> NDArray[np.int64]:
 
 
 def paired_metrics(layout: PairedLayout, counts: Sequence[int], noise: Noise) -> list[Metric]:
-    """Of released counts (layout.size,). The first one is what is judged by: above 0 the model is better in accuracy,
-    below 0 in squared error.
+    """Compute the metrics of released counts (layout.size,). The first one is what is judged by: above 0 the model is
+    better in accuracy, below 0 in squared error.
     """
-    given = np.array(counts, np.float64)
-    if len(given) != layout.size:
+    noisy = np.array(counts, np.float64)
+    if len(noisy) != layout.size:
         raise ValueError("counts")
-    return [*(_number(layout, given, noise) if layout.own.target_range else _classes(given, noise))]
+    return [*(_number(layout, noisy, noise) if layout.own.target_range else _classes(noisy, noise))]
 
 
 def is_better(kind: str, found: Sequence[dict[str, Any]]) -> bool:
-    """Whether the model is better than the other one, by the interval."""
+    """Return whether the model is better than the other one, by the interval."""
     first = found[0]
     return float(first["high"]) < 0 if kind == "paired-number" else float(first["low"]) > 0
 
 
 def _classes(counts: Floats, noise: Noise) -> Iterator[Metric]:
-    one = np.ones(4)
+    ones = np.ones(4)
     yield Metric("accuracy_difference", difference(counts, np.array([0.0, -1.0, 1.0, 0.0]), noise))
-    yield Metric("accuracy", ratio(counts, np.array([0.0, 0.0, 1.0, 1.0]), one, noise))
-    yield Metric("accuracy_of_other", ratio(counts, np.array([0.0, 1.0, 0.0, 1.0]), one, noise))
+    yield Metric("accuracy", ratio(counts, np.array([0.0, 0.0, 1.0, 1.0]), ones, noise))
+    yield Metric("accuracy_of_other", ratio(counts, np.array([0.0, 1.0, 0.0, 1.0]), ones, noise))
     yield records(counts, noise)
 
 
 def _number(layout: PairedLayout, counts: Floats, noise: Noise) -> Iterator[Metric]:
-    differences, others = counts[: len(STEPS)] / PARTS, counts[len(STEPS) :] / OTHERS
-    own = replace(noise, variance=noise.variance / PARTS**2)
-    yield Metric("mse_difference", scaled(difference(differences, STEPS, own), layout.unit))
+    differences, of_other = counts[: len(STEPS)] / PARTS, counts[len(STEPS) :] / OTHERS
+    noise_of_parts = replace(noise, variance=noise.variance / PARTS**2)
+    yield Metric("mse_difference", scale_interval(difference(differences, STEPS, noise_of_parts), layout.unit))
     # Of the roots: from what both of these hold, each missed half as often. Where the other's is larger, less follows.
-    both = replace(own, level=(1 + noise.level) / 2)
-    found = difference(differences, STEPS, both)
-    square = ratio(others, SIZES, np.ones(len(SIZES)), replace(both, variance=noise.variance / OTHERS**2))
+    both = replace(noise_of_parts, level=(1 + noise.level) / 2)
+    interval = difference(differences, STEPS, both)
+    square = ratio(of_other, SIZES, np.ones(len(SIZES)), replace(both, variance=noise.variance / OTHERS**2))
 
     def roots(by: float, other: float) -> float:
         return float(layout.unit**0.5 * (max(other + by, 0.0) ** 0.5 - other**0.5))
 
     # For a difference below 0 the roots are furthest apart where the other's is just as large as that, and ours is 0.
-    ends = [(by, min(max(at, square.low), square.high)) for by in (found.low, found.high) for at in (0.0, -by, np.inf)]
-    apart = [roots(by, other) for by, other in ends]
-    value = None if found.value is None or square.value is None else roots(found.value, square.value)
-    yield Metric("rmse_difference", Interval(value, min(apart), max(apart)))
-    yield records(differences, own)
+    ends = [
+        (by, min(max(at, square.low), square.high)) for by in (interval.low, interval.high) for at in (0.0, -by, np.inf)
+    ]
+    distances = [roots(by, square_of_other) for by, square_of_other in ends]
+    value = None if interval.value is None or square.value is None else roots(interval.value, square.value)
+    yield Metric("rmse_difference", Interval(value, min(distances), max(distances)))
+    yield records(differences, noise_of_parts)

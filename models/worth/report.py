@@ -20,7 +20,7 @@ from models.explain.vega import FOR, to_svg
 from models.explain.vega_parts import CONFIG
 from models.worth import thresholds
 from models.worth.layout import BINS
-from models.worth.metrics import named
+from models.worth.metrics import name_of_figure
 
 Floats = NDArray[np.float64]
 SIDE = 300  # of a picture, in pixels
@@ -54,30 +54,30 @@ class Report:
 
 
 def curves_of(counts: Floats, middles: Floats) -> tuple[Curve, ...]:
-    """Of two classes, from records by true class and bin (2, BINS): the ROC curve, and how often class 1 is true in
-    each bin beside its probability. Noise may put counts below zero: these are taken as none.
+    """Draw, for two classes, from records by true class and bin (2, BINS), the ROC curve, and how often class 1 is true
+    in each bin beside its probability. Noise may put counts below zero: these are taken as none.
     """
     zeros, ones = np.maximum(counts, 0.0)[:, ::-1]
     if not zeros.sum() or not ones.sum():
         return ()
-    false, true = (np.concatenate([[0.0], np.cumsum(each) / each.sum()]) for each in (zeros, ones))
-    told = [bin for bin in range(BINS) if counts[:, bin].sum() >= 20 and (counts[:, bin] >= 0).all()]
-    rates = tuple((float(middles[bin]), float(counts[1, bin] / counts[:, bin].sum())) for bin in told)
+    false, true = (np.concatenate([[0.0], np.cumsum(part) / part.sum()]) for part in (zeros, ones))
+    shown = [bin for bin in range(BINS) if counts[:, bin].sum() >= 20 and (counts[:, bin] >= 0).all()]
+    rates = tuple((float(middles[bin]), float(counts[1, bin] / counts[:, bin].sum())) for bin in shown)
     roc = tuple(zip(false.tolist(), true.tolist(), strict=True))
-    found = (Curve("ROC curve", "share of class 0 that is told as class 1", "share of class 1 that is", roc),)
+    curves = (Curve("ROC curve", "share of class 0 that is told as class 1", "share of class 1 that is", roc),)
     return (
-        (*found, Curve("Calibration", "probability that the model tells", "how often it is so", rates))
-        if told
-        else found
+        (*curves, Curve("Calibration", "probability that the model tells", "how often it is so", rates))
+        if shown
+        else curves
     )
 
 
 def write(report: Report, path: Path) -> None:
-    """By its suffix: .html, .json or .csv; else InputError."""
+    """Write the report by its suffix: .html, .json or .csv; else InputError."""
     head: tuple[str, ...] = HEAD
-    rows = [tuple(str(each.get(key) or "") for key in KEYS) for each in report.metrics]
-    if any("group" in each for each in report.metrics):
-        groups = [each.get("group") or ", ".join(each.get("groups", ())) for each in report.metrics]
+    rows = [tuple(str(metric.get(key) or "") for key in KEYS) for metric in report.metrics]
+    if any("group" in metric for metric in report.metrics):
+        groups = [metric.get("group") or ", ".join(metric.get("groups", ())) for metric in report.metrics]
         head, rows = (*HEAD, "group"), [(*row, group) for row, group in zip(rows, groups, strict=True)]
     if path.suffix == ".html":
         drawn = "".join(f"<figure>{_picture(curve)}</figure>" for curve in report.curves)
@@ -103,29 +103,35 @@ def write(report: Report, path: Path) -> None:
 
 
 def by_group(metrics: Sequence[dict[str, Any]]) -> str:
-    """Each figure that groups are compared by as a picture: its interval and value in every group, one below another;
-    nothing where there are no groups.
+    """Return each figure that groups are compared by as a picture: its interval and value in every group, one below
+    another; nothing where there are no groups.
     """
     figures: dict[str, list[dict[str, Any]]] = {}
-    for each in metrics:
-        if "group" in each and each["metric"] != "records":
-            figures.setdefault(named({key: each[key] for key in each if key != "group"}), []).append(each)
-    drawn = [f"<figure>{_intervals(name, found)}</figure>" for name, found in figures.items()]
+    for metric in metrics:
+        if "group" in metric and metric["metric"] != "records":
+            figures.setdefault(name_of_figure({key: metric[key] for key in metric if key != "group"}), []).append(
+                metric
+            )
+    drawn = [f"<figure>{_intervals(name, of_figure)}</figure>" for name, of_figure in figures.items()]
     return f"<h2>By group</h2><div>{''.join(drawn)}</div>" if drawn else ""
 
 
 def _intervals(name: str, found: Sequence[dict[str, Any]]) -> str:
-    """Plain SVG, drawn in the colour of the text around it."""
-    top = max(1e-9, *(float(each["high"]) for each in found))
+    """Draw plain SVG in the colour of the text around it."""
+    top = max(1e-9, *(float(metric["high"]) for metric in found))
     lines = []
-    for at, each in enumerate(found):
-        y, low, high = 14 + 26 * at, *(SIDE * float(each[end]) / top for end in ("low", "high"))
-        said = f"{each['group']}: {each['value'] or 'not told'} ({each['low']} to {each['high']})"
-        dot = "" if each["value"] is None else f'<circle cx="{SIDE * float(each["value"]) / top:.1f}" cy="{y}" r="4"/>'
+    for at, metric in enumerate(found):
+        y, low, high = 14 + 26 * at, *(SIDE * float(metric[end]) / top for end in ("low", "high"))
+        words = f"{metric['group']}: {metric['value'] or 'not told'} ({metric['low']} to {metric['high']})"
+        dot = (
+            ""
+            if metric["value"] is None
+            else f'<circle cx="{SIDE * float(metric["value"]) / top:.1f}" cy="{y}" r="4"/>'
+        )
         lines.append(
-            f'<g fill="{FOR}"><title>{escape(said)}</title><rect x="{low:.1f}" y="{y - 3}" height="6" opacity=".35" '
+            f'<g fill="{FOR}"><title>{escape(words)}</title><rect x="{low:.1f}" y="{y - 3}" height="6" opacity=".35" '
             f'width="{max(high - low, 1):.1f}"/>{dot}</g><text x="0" y="{y + 15}" font-size="10" '
-            f'fill="currentColor">{escape(said)}</text>'
+            f'fill="currentColor">{escape(words)}</text>'
         )
     label = escape(f"{name} by group")
     return (
@@ -146,7 +152,7 @@ def _picture(curve: Curve) -> str:
         "mark": {"type": "line", "strokeDash": [4, 4]},
     }
     line = {"data": {"values": points}, "mark": {"type": "line", "point": len(points) <= BINS, "color": FOR}}
-    layers = [{**each, "encoding": axes} for each in (diagonal, line)]
+    layers = [{**part, "encoding": axes} for part in (diagonal, line)]
     schema = "https://vega.github.io/schema/vega-lite/v5.json"  # a name; nothing is fetched
     spec = {"$schema": schema, "title": curve.title, "width": SIDE, "height": SIDE, "layer": layers, "config": CONFIG}
     drawn = to_svg(spec).replace("<svg ", f'<svg role="img" aria-label="{curve.title}" ', 1)

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from models.parts.answers import Scores, probabilities_of
 from models.worth.intervals import Interval, Noise, auroc, ratio
 from models.worth.layout import BINS, Layout
-from models.worth.metrics import Metric, metrics, scaled
-from models.worth.paired import shared
+from models.worth.metrics import Metric, metrics, scale_interval
+from models.worth.paired import share_between_steps
 
 Floats = NDArray[np.float64]
 PARTS = 64
@@ -55,12 +55,12 @@ class ScoredLayout:
         return self.shape[1]
 
     @property
-    def counted(self) -> int:
+    def cells_per_record(self) -> int:
         """What one record adds to all cells together."""
         return 3 * PARTS * len(self.own.classes)
 
     def count(self, scores: Scores, answers: NDArray[Any]) -> NDArray[np.int64]:
-        """(size,) counts of records with these scores (n, K) and class indices."""
+        """Return counts (size,) of records with these scores (n, K) and class indices."""
         classes, parts = len(self.own.classes), PARTS * len(self.own.classes)
         matrix = np.bincount(self.own.cells(scores, answers).ravel(), minlength=self.own.size)
         chance = probabilities_of(scores, self.link)
@@ -70,31 +70,33 @@ class ScoredLayout:
         ranks = np.bincount(cells.ravel(), minlength=2 * BINS * classes)
         true = np.take_along_axis(chance, answers.astype(np.intp)[:, None], axis=1)[:, 0]
         loss = np.minimum(-np.log(np.maximum(true, 1 / 1024)) / MOST_LOSS, 1.0)
-        return np.concatenate([parts * matrix, PARTS * ranks, shared(loss, STEPS, parts)]).astype(np.int64)
+        return np.concatenate([parts * matrix, PARTS * ranks, share_between_steps(loss, STEPS, parts)]).astype(np.int64)
 
 
 def scored_metrics(layout: ScoredLayout, counts: Sequence[int], noise: Noise) -> list[Metric]:
-    """Of released counts (layout.size,): all that the confusion matrix says, then what the scores say."""
-    given, own = np.array(counts, np.float64), layout.own
-    if len(given) != layout.size:
+    """Compute the metrics of released counts (layout.size,): all that the confusion matrix says, then what the scores
+    say.
+    """
+    noisy, confusion = np.array(counts, np.float64), layout.own
+    if len(noisy) != layout.size:
         raise ValueError("counts")
-    parts, start = PARTS * len(own.classes), own.size
+    parts, start = PARTS * len(confusion.classes), confusion.size
     by_record = replace(noise, variance=noise.variance / parts**2)
-    found = metrics(own, [*(given[:start] / parts)], by_record)
-    return [*found[:-1], *_of_scores(layout, given[start:], noise, by_record), found[-1]]
+    figures = metrics(confusion, [*(noisy[:start] / parts)], by_record)
+    return [*figures[:-1], *_of_scores(layout, noisy[start:], noise, by_record), figures[-1]]
 
 
-def _of_scores(layout: ScoredLayout, given: Floats, noise: Noise, by_record: Noise) -> Iterator[Metric]:
+def _of_scores(layout: ScoredLayout, noisy: Floats, noise: Noise, by_record: Noise) -> Iterator[Metric]:
     """`auroc` alone is the mean over classes; its interval is the mean of theirs, as wide as if all erred together."""
     classes = layout.own.classes
-    tables = given[: -len(STEPS)].reshape(len(classes), 2, BINS) / PARTS
-    own = replace(noise, variance=noise.variance / PARTS**2)
-    ends = [auroc(table, own) for table in tables]
-    values = [each.value for each in ends if each.value is not None]
+    tables = noisy[: -len(STEPS)].reshape(len(classes), 2, BINS) / PARTS
+    noise_of_parts = replace(noise, variance=noise.variance / PARTS**2)
+    ends = [auroc(table, noise_of_parts) for table in tables]
+    values = [interval.value for interval in ends if interval.value is not None]
     mean = float(np.mean(values)) if len(values) == len(ends) else None
-    low, high = (float(np.mean([getattr(each, end) for each in ends])) for end in ("low", "high"))
+    low, high = (float(np.mean([getattr(interval, end) for interval in ends])) for end in ("low", "high"))
     yield Metric("auroc", Interval(mean, low, high))
-    for found, label in zip(ends, classes, strict=True):
-        yield Metric("auroc", found, label)
-    losses = given[-len(STEPS) :] / (PARTS * len(classes))
-    yield Metric("log_loss", scaled(ratio(losses, STEPS, np.ones(len(STEPS)), by_record), MOST_LOSS))
+    for interval_of_class, label in zip(ends, classes, strict=True):
+        yield Metric("auroc", interval_of_class, label)
+    losses = noisy[-len(STEPS) :] / (PARTS * len(classes))
+    yield Metric("log_loss", scale_interval(ratio(losses, STEPS, np.ones(len(STEPS)), by_record), MOST_LOSS))

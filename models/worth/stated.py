@@ -30,22 +30,22 @@ AnyLayout = Layout | PairedLayout | GroupedLayout | ScoredLayout
 
 
 def layout_of(ensemble: Ensemble) -> Layout:
-    """The cells in which records are counted for a model."""
+    """Return the cells in which records are counted for a model."""
     return Layout(tuple(ensemble.classes), ensemble.link, ensemble.target_range, ensemble.bends)
 
 
 def paired_layout_of(ensemble: Ensemble, other: Ensemble) -> PairedLayout:
-    """The cells in which records are counted for a model and another one."""
+    """Return the cells in which records are counted for a model and another one."""
     return PairedLayout(layout_of(ensemble), layout_of(other))
 
 
 def grouped_layout_of(ensemble: Ensemble, group: Feature) -> GroupedLayout:
-    """The cells in which records are counted for a model, group by group."""
+    """Return the cells in which records are counted for a model, group by group."""
     return GroupedLayout(layout_of(ensemble), group.name, group_names(group))
 
 
 def model_form(ensemble: Ensemble, name: str, certificate: int) -> dict[str, Any]:
-    """What a statement says of the model; `certificate`: the entry that certifies it."""
+    """Return what a statement says of the model; `certificate`: the entry that certifies it."""
     ends = ensemble.target_range
     return {
         "name": name,
@@ -57,7 +57,7 @@ def model_form(ensemble: Ensemble, name: str, certificate: int) -> dict[str, Any
 
 
 def histogram_form(layout: AnyLayout, counts: Sequence[int], variance: float) -> dict[str, Any]:
-    """What was released, as a statement has it. `variance`: of the noise in each count."""
+    """Return what was released, as a statement has it. `variance`: of the noise in each count."""
     rows, columns = layout.shape
     groups = {"column": layout.column, "names": [*layout.names]} if isinstance(layout, GroupedLayout) else None
     return {
@@ -65,7 +65,7 @@ def histogram_form(layout: AnyLayout, counts: Sequence[int], variance: float) ->
         "rows": rows,
         "columns": columns,
         "link": repr(layout.link),
-        "counts": [int(each) for each in counts],
+        "counts": [int(count) for count in counts],
         "variance": figure(variance),
         **({} if groups is None else {"groups": groups}),
     }
@@ -74,72 +74,77 @@ def histogram_form(layout: AnyLayout, counts: Sequence[int], variance: float) ->
 def figures(
     layout: AnyLayout, counts: Sequence[int], variance: float, contributions: int, edition: int = 2
 ) -> list[dict[str, Any]]:
-    """Every metric of these counts with its interval at LEVEL, as a statement of this edition has it."""
+    """Return every metric of these counts with its interval at LEVEL, as a statement of this edition has it."""
     noise = Noise(variance, float(LEVEL), contributions)
     if isinstance(layout, PairedLayout):
-        return [each.to_json() for each in paired_metrics(layout, counts, noise)]
+        return [metric.to_json() for metric in paired_metrics(layout, counts, noise)]
     if isinstance(layout, ScoredLayout):
-        return [each.to_json() for each in scored_metrics(layout, counts, noise)]
+        return [metric.to_json() for metric in scored_metrics(layout, counts, noise)]
     if isinstance(layout, GroupedLayout):
-        found = grouped_metrics(layout, counts, noise)
+        metrics_of_counts = grouped_metrics(layout, counts, noise)
     else:
-        found = metrics(layout, counts, noise)
-    return [each.to_json() for each in found if edition > 1 or each.name not in OF_BINS]
+        metrics_of_counts = metrics(layout, counts, noise)
+    return [metric.to_json() for metric in metrics_of_counts if edition > 1 or metric.name not in OF_BINS]
 
 
-def is_better(kind: str, found: Sequence[dict[str, Any]]) -> bool:
-    """By the intervals: of two models, better than the other one; of one, better than a constant answer."""
-    return (paired.is_better if kind.startswith("paired-") else beats_constant)(kind, found)
+def is_better(kind: str, figures: Sequence[dict[str, Any]]) -> bool:
+    """Judge by the intervals: of two models, better than the other one; of one, better than a constant answer."""
+    return (paired.is_better if kind.startswith("paired-") else beats_constant)(kind, figures)
 
 
 def check(worth: Worth) -> None:
-    """CertificateInvalid where what a verified statement says of the model does not follow from its counts: a metric,
-    an interval, or that it is better than a constant answer.
+    """Raise CertificateInvalid where what a verified statement says of the model does not follow from its counts: a
+    metric, an interval, or that it is better than a constant answer.
     """
     form = worth.form
     editions = {method_of(form.histogram.to_json(), edition): edition for edition in (1, 2)}
     if form.method not in editions:
         raise CertificateInvalid("method: this version knows another one, and cannot make its figures again")
-    stated = [each.to_json() for each in form.metrics]
+    declared = [metric.to_json() for metric in form.metrics]
     try:
         counts, variance = form.histogram.counts, float(form.histogram.variance)
-        own = figures(_layout(form), counts, variance, form.claim.unit.contributions, editions[form.method])
+        derived = figures(_layout(form), counts, variance, form.claim.unit.contributions, editions[form.method])
     except (ValueError, ArithmeticError, IndexError) as error:
         raise CertificateInvalid(f"histogram: is not of its kind's form ({type(error).__name__})") from None
-    if form.level != LEVEL or not _same(stated, own) or form.better != is_better(form.histogram.kind, own):
+    if form.level != LEVEL or not _same(declared, derived) or form.better != is_better(form.histogram.kind, derived):
         raise CertificateInvalid("metrics: do not follow from the counts that are stated")
 
 
 def _layout(form: WorthPredicate) -> AnyLayout:
     link, ends = float(form.histogram.link), form.model.range
     span = None if ends is None else (float(ends[0]), float(ends[1]))
-    own = Layout(() if span else tuple(form.model.classes or ()), link, span)
-    layout: AnyLayout = own if form.against is None else PairedLayout(own, own)  # of the other's scores none is asked
-    if form.histogram.kind == "classes-scores" and own.kind == "classes":
-        layout = ScoredLayout(own)
+    layout_of_model = Layout(() if span else tuple(form.model.classes or ()), link, span)
+    layout: AnyLayout = (
+        layout_of_model if form.against is None else PairedLayout(layout_of_model, layout_of_model)
+    )  # of the other's scores none is asked
+    if form.histogram.kind == "classes-scores" and layout_of_model.kind == "classes":
+        layout = ScoredLayout(layout_of_model)
     if form.histogram.groups is not None:
-        layout = GroupedLayout(own, form.histogram.groups.column, tuple(form.histogram.groups.names))
+        layout = GroupedLayout(layout_of_model, form.histogram.groups.column, tuple(form.histogram.groups.names))
     if layout.kind != form.histogram.kind or layout.size != len(form.histogram.counts):
         raise CertificateInvalid(f"histogram: must be of kind {layout.kind}, with {layout.size} counts")
     return layout
 
 
-def _same(stated: Sequence[dict[str, Any]], own: Sequence[dict[str, Any]]) -> bool:
-    """But for a last digit: other machines round sums of floats otherwise."""
+def _same(declared: Sequence[dict[str, Any]], derived: Sequence[dict[str, Any]]) -> bool:
+    """Compare all but a last digit: other machines round sums of floats otherwise."""
     heads = [
-        [{key: said for key, said in each.items() if key not in ("value", "low", "high")} for each in one]
-        for one in (stated, own)
+        [
+            {key: value for key, value in figure.items() if key not in ("value", "low", "high")}
+            for figure in figures_of_side
+        ]
+        for figures_of_side in (declared, derived)
     ]
     if heads[0] != heads[1]:
         return False
-    pairs = [(a[key], b[key]) for a, b in zip(stated, own, strict=True) for key in ("value", "low", "high")]
+    pairs = [(a[key], b[key]) for a, b in zip(declared, derived, strict=True) for key in ("value", "low", "high")]
     return all(
         a == b or (None not in (a, b) and abs(float(a) - float(b)) <= 1e-3 * max(1.0, abs(float(b)))) for a, b in pairs
     )
 
 
 def report_of(body: dict[str, Any], contributions: int) -> Report:
-    """A statement, as programs have it, as a report with its pictures and what holds at every threshold."""
+    """Return a statement, as programs have it, as a report with its pictures and what holds at every threshold."""
     histogram = body["histogram"]
     curves: tuple[Curve, ...] = ()
     at_each: list[dict[str, Any]] = []
@@ -152,14 +157,16 @@ def report_of(body: dict[str, Any], contributions: int) -> Report:
             layout, counts.tolist(), Noise(groups * float(histogram["variance"]), float(LEVEL), contributions)
         )
     learnt = "The model's bins follow from a profile of" if "seen_by_bins" in body else "The model learnt from"
-    seen = f" {learnt} these rows: it looks better than it is." if body["seen"] else ""
-    other = body.get("against")
-    than = "a constant answer" if other is None else f"{other['model']}, certified by entry {other['certificate']}"
+    seen_words = f" {learnt} these rows: it looks better than it is." if body["seen"] else ""
+    against = body.get("against")
+    than = (
+        "a constant answer" if against is None else f"{against['model']}, certified by entry {against['certificate']}"
+    )
     better = f" It is {'' if body['better'] else 'not shown to be '}better than {than}."
     by = "" if "groups" not in histogram else f" {AT_ONCE_SAID.format(histogram['groups']['column'])}"
     facts = (
         f"Measured privately on {body['part']} rows of {body['dataset']}, for epsilon {body['epsilon']} at delta "
-        f"{body['delta']}; signed, and entered in the ledger as entry {body['entry']}.{seen}{better}",
+        f"{body['delta']}; signed, and entered in the ledger as entry {body['entry']}.{seen_words}{better}",
         f"Intervals of level {body['level']} count how the rows were drawn and the noise that was added.{by}",
     )
     title = f"What {body['model']} is worth on {body['dataset']}"

@@ -20,24 +20,26 @@ def statement_of(home: Home, seq: int) -> tuple[bytes, bytes, Worth]:
 
 
 def worths(home: Home, issued: int) -> list[dict[str, Any]]:
-    """What is known of the worth of the model that this entry certifies, the newest first: for pages and programs."""
-    found = []
+    """Return what is known of the worth of the model that this entry certifies, the newest first: for pages and
+    programs.
+    """
+    statements = []
     for seq in evaluations.by_model(home.ledger.log.database).get(issued, ()):
         try:
-            found.append(worth_to_json(seq, statement_of(home, seq)[2]))
+            statements.append(worth_to_json(seq, statement_of(home, seq)[2]))
         except UnknownName:  # in another home of the same ledger
             continue
-    return found
+    return statements
 
 
-def worth_to_json(seq: int, found: Worth) -> dict[str, Any]:
-    """A verified statement for programs."""
-    form = found.form
+def worth_to_json(seq: int, worth: Worth) -> dict[str, Any]:
+    """Return a verified statement for programs."""
+    form = worth.form
     other = form.against
     return {
         "job": seq,
-        "entry": found.entry,
-        "model": found.name,
+        "entry": worth.entry,
+        "model": worth.name,
         "certificate": form.model.certificate,
         **({} if other is None else {"against": {"model": other.name, "certificate": other.certificate}}),
         "dataset": form.rows.dataset,
@@ -48,32 +50,37 @@ def worth_to_json(seq: int, found: Worth) -> dict[str, Any]:
         "delta": form.claim.delta,
         "level": form.level,
         "better": form.better,
-        "metrics": [each.to_json() for each in form.metrics],
+        "metrics": [metric.to_json() for metric in form.metrics],
         "histogram": form.histogram.to_json(),
     }
 
 
-def judged(found: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """Of what `worths` gives, the statement that a model is judged by: the newest on rows that it did not learn from,
-    else the newest on others; comparisons with another model left out. None where it was not evaluated.
+def pick_judgement(statements: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """Pick, from what `worths` gives, the statement that a model is judged by: the newest on rows that it did not learn
+    from, else the newest on others; comparisons with another model left out. None where it was not evaluated.
     """
-    alone = [each for each in found if "against" not in each]
-    return next((each for each in alone if not each["seen"]), alone[0] if alone else None)
+    of_one_model = [statement for statement in statements if "against" not in statement]
+    return next(
+        (statement for statement in of_one_model if not statement["seen"]), of_one_model[0] if of_one_model else None
+    )
 
 
 def mark(home: Home, lines: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Lines of versions with `better`: whether each is shown to be better than a constant answer, by what it is judged
-    by; None where nobody evaluated it, or its certificate is not known here.
+    """Return lines of versions with `better`: whether each is shown to be better than a constant answer, by what it is
+    judged by; None where nobody evaluated it, or its certificate is not known here.
     """
-    return [{**line, "better": None if own is None else own["better"]} for line, own in judgements(home, lines)]
+    return [
+        {**line, "better": None if judgement is None else judgement["better"]}
+        for line, judgement in judgements(home, lines)
+    ]
 
 
 def judgements(home: Home, lines: Iterable[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], dict[str, Any] | None]]:
-    """Each line of a version with the statement that it is judged by."""
+    """Yield each line of a version with the statement that it is judged by."""
     by_model = evaluations.by_model(home.ledger.log.database)
     for line in lines:
         jobs = by_model.get(line["certificate"]["entry"], ()) if line["certificate"] else ()
-        yield line, judged([each for seq in jobs if (each := _quick(home, seq)) is not None])
+        yield line, pick_judgement([each for seq in jobs if (each := _quick(home, seq)) is not None])
 
 
 def _quick(home: Home, seq: int) -> dict[str, Any] | None:
@@ -94,7 +101,8 @@ _KEPT: dict[tuple[str, int], dict[str, Any]] = {}  # a file's path and time -> w
 def require_worth(
     home: Home, reference: str, issued: int, champion: tuple[str, int] | None, if_better: bool, although: bool
 ) -> int | None:
-    """The entry of the statement that speaks for promoting the model certified by entry `issued`, if one must or does.
+    """Return the entry of the statement that speaks for promoting the model certified by entry `issued`, if one must or
+    does.
 
     `champion`: what it takes the place of, and by which entry that is certified. With `if_better` the newest comparison
     of the two, on rows that the model did not learn from, must say that it is better; where there is no champion, its
@@ -102,7 +110,7 @@ def require_worth(
     promoted only `although` that is so. WrongState says what to run.
     """
     found = worths(home, issued)
-    own = judged(found)
+    own = pick_judgement(found)
     if not if_better:
         if own is not None and not own["better"] and not although:
             raise WrongState(

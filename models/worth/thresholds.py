@@ -22,8 +22,8 @@ def thresholds(layout: Layout, counts: Sequence[int], noise: Noise) -> list[dict
 
 
 def at_edge(layout: Layout, counts: Sequence[int], noise: Noise, edge: int) -> dict[str, Any]:
-    """One row. `lift`, how much more frequent class 1 is among those told, rests on two intervals that each miss half
-    as often.
+    """Return one row. `lift`, how much more frequent class 1 is among those told, rests on two intervals that each miss
+    half as often.
     """
     flat = np.array(counts, np.float64)
     one, true = np.ones(2 * BINS), np.repeat([0.0, 1.0], BINS)

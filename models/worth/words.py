@@ -6,7 +6,7 @@ from typing import Any
 
 
 def short_worth(body: dict[str, Any]) -> str:
-    """A statement of worth in a few words: its first figure with the interval, and what is to be known of it."""
+    """Return a statement of worth in a few words: its first figure with the interval, and what is to be known of it."""
     first = body["metrics"][0]
     learnt = ", on rows that its bins were made from" if "seen_by_bins" in body else ", on rows it learnt from"
     seen = learnt if body["seen"] else ""
@@ -18,5 +18,5 @@ def short_worth(body: dict[str, Any]) -> str:
 
 
 def short_figure(text: str) -> str:
-    """A figure for people: four decimals, or none where it is large."""
+    """Return a figure for people: four decimals, or none where it is large."""
     return f"{float(text):.4f}" if abs(float(text)) < 10 else f"{float(text):,.0f}"

@@ -141,7 +141,7 @@ def worth_text(body: dict[str, Any]) -> str:
     ]
     lines = [
         (
-            metrics.named(each),
+            metrics.name_of_figure(each),
             "not told by the counts" if each["value"] is None else short_figure(each["value"]),
             f"{short_figure(each['low'])} to {short_figure(each['high'])}",
         )

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from models.worth.intervals import Noise
 from models.worth.layout import Layout
-from models.worth.paired import MOST, OTHERS, PARTS, SIZES, STEPS, PairedLayout, paired_metrics, shared
+from models.worth.paired import MOST, OTHERS, PARTS, SIZES, STEPS, PairedLayout, paired_metrics, share_between_steps
 
 EPSILONS = (0.1, 0.25, 0.5)
 CLASSES = PairedLayout(Layout(("no", "yes"), 1.0), Layout(("no", "yes"), 1.0))
@@ -51,7 +51,9 @@ def numbers(name: str, records: int, errors: NDArray[np.float64]) -> Pair:
 
     def draw(random: np.random.Generator) -> NDArray[np.int64]:
         at = random.integers(0, errors.shape[1], records)
-        return np.concatenate([shared(own[at] - other[at], STEPS, PARTS), shared(other[at], SIZES, OTHERS)])
+        return np.concatenate(
+            [share_between_steps(own[at] - other[at], STEPS, PARTS), share_between_steps(other[at], SIZES, OTHERS)]
+        )
 
     return Pair(name, NUMBERS, truth, draw)
 

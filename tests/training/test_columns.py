@@ -19,7 +19,7 @@ from accountant.ledger.families.families import Started
 from dpserve_verify.errors import InputError
 from dpserve_verify.formats import canonical
 from dpserve_verify.privacy.budget import Budget, Relation
-from models.features.reading import MOST_NAMED
+from models.features.reading import MAX_CHARACTERS
 from models.store.loading import load_verified
 from serving.cli.app import run
 from serving.pages.job_form import Form
@@ -100,7 +100,7 @@ WRONG = {
     "a table": ({"without": '{"age": 1}'}, "is no feature"),
     "cut off": ({"without": '["age"'}, "must be names"),
     "deep": ({"without": "[" * 10_000}, "must be names"),
-    "huge": ({"without": "x" * (MOST_NAMED + 1)}, f"at most {MOST_NAMED} characters"),
+    "huge": ({"without": "x" * (MAX_CHARACTERS + 1)}, f"at most {MAX_CHARACTERS} characters"),
 }
 
 
@@ -178,7 +178,7 @@ def test_rows_of_the_job_have_those_columns_alone(home):
 @pytest.mark.parametrize("given", [{}, {"without": "f0"}], ids=["all", "all but one"])
 def test_a_table_whose_names_are_longer_together_than_a_job_may_name_is_learnt_from(tmp_path, given):
     """The bound is of what a request names, not of what its job then reads: it was charged before that was seen."""
-    names = ["f0", *(f"{at:0190}" for at in range(MOST_NAMED // 190 + 1))]
+    names = ["f0", *(f"{at:0190}" for at in range(MAX_CHARACTERS // 190 + 1))]
     found = Home.init({"DPSERVE_HOME": str(tmp_path / "home")})
     draw = np.random.default_rng(3)
     answers = draw.choice(["well", "sick"], 50)
@@ -302,7 +302,7 @@ def test_rest_takes_lists_and_long_texts_and_refuses_what_is_neither(home):
     wrong = {
         "a list must be of texts": [["age"]],
         "must be a text, a list": {"age": 1},
-        f"more than {MOST_NAMED} characters": ["x" * 900] * 19,
+        f"more than {MAX_CHARACTERS} characters": ["x" * 900] * 19,
         "at most 40 digits": "1" * 41,
         "no feature": ["x" * 1000],
     }

@@ -21,7 +21,7 @@ from dpserve_verify.privacy.budget import (
     check_name,
     exact_decimal,
 )
-from models.features.reading import MOST_NAMED
+from models.features.reading import MAX_CHARACTERS
 from training.requests.base import LONGEST_TEXT, Option
 
 MOST_DIGITS, GREATEST = 40, 1e40  # of a number among the parameters of a learner
@@ -144,8 +144,8 @@ def check_parameter(name: str, value: Any) -> Any:
         raise InputError(f"{name}: must be a text, a list of texts, a number, true, false or null")
     if not all(isinstance(text, str) for text in texts):
         raise InputError(f"{name}: a list must be of texts")
-    longest = MOST_NAMED if isinstance(value, str) else LONGEST_TEXT
-    if len(texts) > MOST_NAMED or any(len(text) > longest for text in texts):
+    longest = MAX_CHARACTERS if isinstance(value, str) else LONGEST_TEXT
+    if len(texts) > MAX_CHARACTERS or any(len(text) > longest for text in texts):
         raise InputError(f"{name}: must have at most {longest} characters")
     if isinstance(value, str) and matches(LONG_NUMBER, value):
         raise InputError(f"{name}: must have at most {MOST_DIGITS} digits")
@@ -186,8 +186,8 @@ _PLAIN = [
 ]
 PARAMETER = {
     "anyOf": [
-        {**_TEXT, "maxLength": MOST_NAMED},
-        {"type": "array", "maxItems": MOST_NAMED, "items": {"type": "string", "maxLength": LONGEST_TEXT}},
+        {**_TEXT, "maxLength": MAX_CHARACTERS},
+        {"type": "array", "maxItems": MAX_CHARACTERS, "items": {"type": "string", "maxLength": LONGEST_TEXT}},
         *_PLAIN,
     ]
 }

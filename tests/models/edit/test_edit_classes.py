@@ -24,7 +24,7 @@ from models.edit.curves import curves_of, editable, put_back, same_but_for_terms
 from models.edit.edit_list import edit_all
 from models.edit.editing import EditNote
 from models.explain.explain import logits
-from models.forms.classes import ClassesEnsemble, rounded
+from models.forms.classes import ClassesEnsemble, round_to_classes
 from models.forms.registry import ensemble_bytes, ensemble_from_bytes, ensemble_from_json
 from models.forms.trees import TreeEnsemble
 from models.forms.voting import VotingEnsemble
@@ -46,7 +46,7 @@ VOTES = (Vote("above", 0, 1, 3, 0), Vote("is", 1, 0, 2, 1), Vote("is", 2, 1, 1, 
 def drawn(seed: int) -> ClassesEnsemble:
     rng = np.random.default_rng(seed)
     terms = [rng.standard_normal((feature.bins, 3)) for feature in FEATURES]
-    return rounded(FEATURES, "income", THREE, 1.0, rng.standard_normal(3), terms)
+    return round_to_classes(FEATURES, "income", THREE, 1.0, rng.standard_normal(3), terms)
 
 
 @pytest.mark.parametrize("link", [1e-7, 0.03, 0.5, 3.0])
@@ -121,7 +121,7 @@ def test_a_class_is_left_out_where_features_have_one_curve_and_trees_have_none()
 
 
 def test_classes_that_are_numbers_are_said_either_way():
-    model = rounded(FEATURES, "grade", (1, 2, 3), 1.0, np.zeros(3), [np.ones((f.bins, 3)) for f in FEATURES])
+    model = round_to_classes(FEATURES, "grade", (1, 2, 3), 1.0, np.zeros(3), [np.ones((f.bins, 3)) for f in FEATURES])
     for said in (2, "2"):
         (edit,) = edit_all(model, [{"feature": "age", "class": said, "zero": "all"}], NOTE).edits
         assert json.loads(edit.what)["class"] == 2

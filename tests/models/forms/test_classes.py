@@ -11,7 +11,7 @@ from additive_models import FEATURES, THREE, records
 from dpserve_verify.errors import ModelInvalid
 from models.explain.card import model_card
 from models.explain.picture import picture
-from models.forms.classes import rounded
+from models.forms.classes import round_to_classes
 from models.forms.registry import ensemble_bytes, ensemble_from_bytes, ensemble_from_json
 from models.onnx.export import to_onnx
 from models.onnx.nodes import EXACT
@@ -24,7 +24,7 @@ def drawn(seed: int):
     rng = np.random.default_rng(seed)
     terms = [rng.standard_normal((feature.bins, 3)) for feature in FEATURES]
     terms[-1][:] = 0
-    return rounded(FEATURES, "income", THREE, 1.5, rng.standard_normal(3), terms), terms
+    return round_to_classes(FEATURES, "income", THREE, 1.5, rng.standard_normal(3), terms), terms
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -160,7 +160,9 @@ def test_shown_by_the_page_and_the_command_line(toy, monkeypatch, capsys, tmp_pa
     assert found.get("trees", ["always 3"]) == ["always 3"]
     verified = SimpleNamespace(ensemble=toy, certificate=None)
     opened = SimpleNamespace(reference=f"{toy.word}@1", verified=verified)
-    monkeypatch.setattr(cli_explain, "open_model", lambda name: opened)
+    monkeypatch.setattr(
+        cli_explain, "backend", lambda: SimpleNamespace(bundles=SimpleNamespace(open=lambda name: opened))
+    )
     assert run(["model", "explain", toy.word, "--json"]) == 0
     body = json.loads(capsys.readouterr().out)
     assert [each["feature"] for each in body["features"]] == list(toy.importances())

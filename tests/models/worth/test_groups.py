@@ -10,7 +10,7 @@ from models.worth.groups import GroupedLayout, group_names, group_places, groupe
 from models.worth.intervals import Noise
 from models.worth.intervals import ratio as ratio_of
 from models.worth.layout import BINS, Layout
-from models.worth.metrics import beats_constant, metrics, named
+from models.worth.metrics import beats_constant, metrics, name_of_figure
 
 BINARY, THREE = Layout(("no", "yes"), 0.01), Layout(("a", "b", "c"), 1.0)
 NUMBER = Layout((), 0.01, (10.0, 30.0))
@@ -70,7 +70,7 @@ def test_every_group_is_measured_as_if_it_were_alone():
         assert each.found.low <= each.found.value <= each.found.high
     body = [each.to_json() for each in grouped_metrics(layout, counts.ravel().tolist(), QUIET)]
     assert beats_constant("binary", body) == (whole["auroc", None, None].low > 0.5)  # groups have no say in it
-    assert {named(each) for each in body} >= {"auroc", "auroc, f", "auroc_gap among 2 groups"}
+    assert {name_of_figure(each) for each in body} >= {"auroc", "auroc, f", "auroc_gap among 2 groups"}
     alone = np.where(np.arange(4)[:, None] == 1, counts, 0)
     assert not [each for each in grouped_metrics(layout, alone.ravel().tolist(), QUIET) if each.groups]
 

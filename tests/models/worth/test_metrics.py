@@ -12,7 +12,17 @@ from accountant.certificates.worth import METHOD, method_of
 from models.worth.intervals import Noise, auroc, ratio
 from models.worth.layout import BINS, Layout
 from models.worth.metrics import beats_constant, metrics
-from models.worth.paired import MOST, OTHERS, PARTS, SIZES, STEPS, PairedLayout, is_better, paired_metrics, shared
+from models.worth.paired import (
+    MOST,
+    OTHERS,
+    PARTS,
+    SIZES,
+    STEPS,
+    PairedLayout,
+    is_better,
+    paired_metrics,
+    share_between_steps,
+)
 from models.worth.scored import ScoredLayout, scored_metrics
 from models.worth.stated import figures
 from models.worth.thresholds import at_edge, thresholds
@@ -179,7 +189,7 @@ def test_intervals_of_what_scores_say_hold():
     scores = np.rint(60 * random.normal(size=(60_000, 3)) + 70 * np.eye(3)[answers]).astype(np.int64)
     whole = scored_metrics(layout, layout.count(scores, answers).tolist(), QUIET)
     truth = {(each.name, each.of): each.found.value for each in whole}
-    names, held, step = [*truth][:-1], {}, epsilon / layout.counted
+    names, held, step = [*truth][:-1], {}, epsilon / layout.cells_per_record
     for _ in range(100):
         drawn = random.integers(0, 60_000, records)
         counts = layout.count(scores[drawn], answers[drawn]) + laplace(random, step, layout.size)
@@ -265,9 +275,11 @@ def test_intervals_of_differences_hold(kind):
         if kind == "paired-classes":
             return random.multinomial(records, law)
         own, other = squares[:, random.integers(0, 50_000, records)]
-        return np.concatenate([shared(own - other, STEPS, PARTS), shared(other, SIZES, OTHERS)])
+        return np.concatenate(
+            [share_between_steps(own - other, STEPS, PARTS), share_between_steps(other, SIZES, OTHERS)]
+        )
 
-    step = epsilon / layout.counted
+    step = epsilon / layout.cells_per_record
     for much, least, most in ((1, 270, 300), (2, 0, 255)):
         held = np.zeros(len(truth))
         for _ in range(300):
@@ -306,7 +318,7 @@ def test_a_difference_is_what_the_models_scores_say():
 @pytest.mark.parametrize("layout", [PairedLayout(THREE, THREE), PairedLayout(NUMBER, NUMBER)])
 @pytest.mark.parametrize("fill", [0, -5, 1])
 def test_counts_of_pairs_that_tell_nothing_call_nobody_better(layout, fill):
-    found = paired_metrics(layout, np.full(layout.size, fill), Noise(30.0 * layout.counted**2))
+    found = paired_metrics(layout, np.full(layout.size, fill), Noise(30.0 * layout.cells_per_record**2))
     assert all(each.found.low <= each.found.high for each in found)
     assert not is_better(layout.kind, [each.to_json() for each in found])
 

@@ -16,7 +16,7 @@ from models.features.features import CategoricalFeature
 from models.forms.additive import AdditiveEnsemble
 from models.forms.voting import VotingEnsemble
 from models.parts.votes import Vote
-from models.worth.paired import OTHERS, PARTS, SIZES, STEPS, shared
+from models.worth.paired import OTHERS, PARTS, SIZES, STEPS, share_between_steps
 from models.worth.scored import ScoredLayout
 from models.worth.stated import grouped_layout_of, layout_of, paired_layout_of
 from training.calibration.calibrate import rehearse
@@ -77,7 +77,7 @@ def test_a_record_moves_the_counts_by_what_is_charged(kind, relation, paired):
     else:
         moved = [np.abs(counts([*rest, a]) - counts([*rest, b])).sum() for a in records for b in records]
         assert max(moved) == query.sensitivity(relation)
-    assert counts(rest).sum() == len(rest) * query.layout.counted
+    assert counts(rest).sum() == len(rest) * query.layout.cells_per_record
     assert counts([]).sum() == 0
 
 
@@ -117,7 +117,7 @@ def test_groups_cost_nothing_more(kind, relation):
     whole = rows(kind, [each[0] for each in every], [each[1] for each in every])
     tables = query.layout.table(counts(every))
     assert tables.sum(axis=0).tolist() == alone(whole).tolist()
-    assert tables.sum(axis=1).tolist() == [len(every) // 4 * alone.layout.counted * n for n in (1, 1, 2)]
+    assert tables.sum(axis=1).tolist() == [len(every) // 4 * alone.layout.cells_per_record * n for n in (1, 1, 2)]
     with pytest.raises(PlanMismatch, match="without their groups"):
         query(whole)
 
@@ -148,7 +148,7 @@ def test_a_record_is_shared_out_so_that_its_mean_stays():
     """Whatever its value, its parts are all there, in cells beside each other."""
     for steps, parts in ((STEPS, PARTS), (SIZES, OTHERS)):
         for value in (*steps, *np.linspace(steps[0], 1, 1001)):
-            counts = shared(np.array([value]), steps, parts)
+            counts = share_between_steps(np.array([value]), steps, parts)
             assert counts.sum() == parts
             assert counts.min() >= 0
             assert np.ptp(np.flatnonzero(counts)) <= 1

@@ -50,7 +50,7 @@ class CellCounts:
 
     def sensitivity(self, relation: Relation) -> int:
         """Of one record, in L1."""
-        return self.layout.counted * (2 if relation is Relation.REPLACE_ONE else 1)
+        return self.layout.cells_per_record * (2 if relation is Relation.REPLACE_ONE else 1)
 
     def __call__(self, rows: Rows) -> NDArray[np.int64]:
         return rows.ask(self.count)
@@ -94,7 +94,7 @@ class PairedCounts:
 
     def sensitivity(self, relation: Relation) -> int:
         """Of one record, in L1."""
-        return self.layout.counted * (2 if relation is Relation.REPLACE_ONE else 1)
+        return self.layout.cells_per_record * (2 if relation is Relation.REPLACE_ONE else 1)
 
     def __call__(self, rows: Rows) -> NDArray[np.int64]:
         return rows.ask(self.count)

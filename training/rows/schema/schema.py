@@ -25,7 +25,7 @@ from accountant.errors import SchemaError
 from accountant.ledger.families.schema_profiles import MOST_PROFILES, SchemaProfile
 from dpserve_verify.errors import InputError, LedgerUnavailable, ModelInvalid
 from models.features.features import CALENDAR, Feature
-from models.features.reading import LONGEST, READING, chosen
+from models.features.reading import LONGEST, READING, choose_features
 from models.parts.answers import ClassLabel
 from training.rows.schema.declared import (
     PUBLIC_ONLY,
@@ -280,7 +280,7 @@ class Schema:
 
     def reading(self, features: object = None, without: object = None) -> Schema:
         """Return the schema of a model that reads these features alone, or all but some (`reading.chosen`)."""
-        read = chosen(self.features, features, without)
+        read = choose_features(self.features, features, without)
         return self if len(read) == len(self.features) else replace(self, features=read)
 
 

@@ -14,7 +14,7 @@ from pyarrow import ipc
 from dpserve import Client
 from models.features.features import BooleanFeature, CategoricalFeature, Feature, RawColumns, feature_from_json
 from models.store.bundle import check_numbered, check_reference
-from models.worth.statements import judged
+from models.worth.statements import pick_judgement
 from serving.cli.backends.abstract import Body, Models, Progress
 from serving.cli.backends.server.connection import Connection, refuse_by
 from serving.cli.backends.server.jobs import champion_of
@@ -38,7 +38,7 @@ class ServerModels(Models):
             versions = [dict(model.raw) for model in service.models()]
             for line in versions:
                 measured = line["better"] is not None and line["verified"]
-                worth = judged(service.model(line["model"])["worth"]) if measured else None
+                worth = pick_judgement(service.model(line["model"])["worth"]) if measured else None
                 line["worth"] = [] if worth is None else [worth]
             return versions
 
