@@ -34,7 +34,7 @@ class DpserveError(Exception):
         self.details = details
 
     def to_json(self) -> dict[str, Any]:
-        """The one error shape: `{"error": {"code", "message", "details"}}`."""
+        """Return the one error shape: `{"error": {"code", "message", "details"}}`."""
         return {"error": {"code": self.code, "message": self.message, "details": self.details}}
 
 

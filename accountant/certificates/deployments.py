@@ -22,7 +22,7 @@ UNKNOWN_DATE = "1900-01-01"
 
 
 def record(certificate: Certificate) -> dict[str, Any]:
-    """The record as plain data, in the registry's order."""
+    """Return the record as plain data, in the registry's order."""
     form = certificate.form
     date = str(certificate.entry.get("time", UNKNOWN_DATE))[:10]
     name = f"Model {certificate.model}"
@@ -52,12 +52,14 @@ _Dumper.add_representer(
 
 
 def to_yaml(certificate: Certificate) -> str:
-    """The record as the registry's file."""
+    """Return the record as the registry's file."""
     return yaml.dump(record(certificate), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
 
 
 def slug(name: str, curators: str, date: str) -> str:
-    """The registry's rule: name, curators and year, in lower case, words joined by hyphens."""
+    """Return the record's name by the registry's rule: name, curators and year, in lower case, words joined by
+    hyphens.
+    """
     parts = (re.sub(r"\W+", "_", part.lower()) for part in (name, curators, date.split("-")[0]))
     return "_".join(parts).replace("_", "-")
 
@@ -84,7 +86,7 @@ def _variant(form: Predicate) -> dict[str, str]:
 
 
 def _domains(form: Predicate) -> str:
-    """Every dataset that the public schema describes, of any size under add/remove."""
+    """Return every dataset that the public schema describes, of any size under add/remove."""
     size = "of any size" if form.dataset.records is None else f"of {form.dataset.records} records"
     lines = [f"- {_domain(each)}" for each in form.public.domains or ()]
     named = [f"- {name}" for name in form.public.inputs or ()]

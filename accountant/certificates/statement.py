@@ -74,17 +74,17 @@ def statement(
 
 
 def sign(payload: bytes, keys: KeyStore) -> bytes:
-    """The DSSE envelope over a statement, by the issuer key."""
+    """Sign a statement with the issuer's key. Return the DSSE envelope."""
     return dsse.sign(payload, keys.signer("issuer"))
 
 
 def order_text(order: float) -> str:
-    """A Renyi order as certificates and the ledger spell it."""
+    """Return a Renyi order as certificates and the ledger spell it."""
     return decimal_string(Decimal(repr(order)))
 
 
 def claim_to_json(found: Claim, spent: Plan, dataset: Dataset) -> dict[str, Any]:
-    """What is promised of these releases, as statements have it."""
+    """Return the promise about these releases, as statements have it."""
     orders = sorted({float(order) for order in dataset.orders} | ({found.order} if found.order else set()))
     pure = compose_pure(spent.events)
     unit, shared = dataset.registration.unit, dataset.registration.shared
@@ -115,7 +115,7 @@ def claim_to_json(found: Claim, spent: Plan, dataset: Dataset) -> dict[str, Any]
 
 
 def bounding(unit: Unit, shared: bool = False) -> str:
-    """How the records of one unit are bounded."""
+    """Return how the records of one unit are bounded."""
     if shared:
         return "an owner contributes once: the mean over its records of a statistic whose length the schema bounds"
     if unit.remote:
@@ -156,7 +156,7 @@ def _growth_of(dataset: Dataset) -> Growth:
 
 
 def refined_to_json(dataset: Dataset) -> dict[str, Any]:
-    """Name the profiles that the dataset's schema was refined from; nothing where there are none."""
+    """Return the profiles that the dataset's schema was refined from; nothing where there are none."""
     lines = [
         {"samePeople" if name == "same_people" else name: value for name, value in profile.to_json().items()}
         for profile in dataset.registration.refined
@@ -189,13 +189,13 @@ def queries_of(dataset: Dataset) -> dict[str, Any]:
 
 
 def person_to_json(person: Family) -> dict[str, Any]:
-    """The total for one person over all blocks, where it stood, and what it promises."""
+    """Return the total for one person over all blocks, where it stood, and what it promises."""
     stood = _account(person)
     return {**{name: stood[name] for name in ("budget", "largest", "after")}, "promise": PERSON}
 
 
 def blocks_to_json(dataset: Dataset) -> dict[str, Any]:
-    """Of a dataset that grows, which blocks were read, and what is promised to who stands in several."""
+    """Return which blocks of a growing dataset were read, and the promise to a person who is in several."""
     first, last = dataset.window or (1, 1)
     return {
         "first": first,
@@ -208,7 +208,9 @@ def blocks_to_json(dataset: Dataset) -> dict[str, Any]:
 
 
 def _account(family: Family) -> dict[str, Any]:
-    """Where a family's budget stood: sums over all that was reserved and not given back, whatever the total is now."""
+    """Return how a family's budget stood: sums over all that was reserved and not given back, whatever the total is
+    now.
+    """
     figures = {"epsilon": decimal_string(family.epsilon_of(family.used)), "left": decimal_string(epsilon_left(family))}
     return {
         "family": family.identity,
@@ -234,7 +236,7 @@ def _public(subject: Subject, request: Request) -> dict[str, Any]:
 
 
 def listed(what: list[Any]) -> list[Any] | None:
-    """None where the list is too long: a certificate must never be too large to be issued."""
+    """Return the list; None where it is too long: a certificate must never be too large to be issued."""
     return what if len(canonical.encode(what, STATEMENT_LIMIT * 64)) <= LISTED else None
 
 

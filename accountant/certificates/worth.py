@@ -234,13 +234,15 @@ WORTH = WorthKind()
 
 
 def method_of(histogram: Mapping[str, Any], edition: int = 2) -> str:
-    """How the figures of such counts are made. `edition` 1 was before log loss and average precision of two classes."""
+    """Return how the figures of such counts are made. `edition` 1 was before log loss and average precision of two
+    classes.
+    """
     of_bins = OF_BINS if edition > 1 and histogram["kind"] == "binary" else ""
     return METHOD + of_bins + (AT_ONCE if histogram.get("groups") else "")
 
 
 def figure(value: float) -> str:
-    """A float as statements spell it: exact decimals."""
+    """Return a float as statements spell it: exact decimals."""
     return decimal_string(Decimal(repr(value)))
 
 

@@ -111,7 +111,9 @@ def audit(
 
 @contextmanager
 def _seldom_collected() -> Iterator[None]:
-    """What a replay keeps is kept for good, and has no cycles: looking for some again and again takes a tenth of it."""
+    """Collect garbage seldom within the body: what a replay keeps stays, and has no cycles. Looking for some takes a
+    tenth of it.
+    """
     before = gc.get_threshold()
     gc.set_threshold(100_000, *before[1:])
     try:

@@ -71,14 +71,18 @@ class Signed:
         self.ended = False  # every entry was read
 
     def guess(self, size: int) -> Ed25519PublicKey:
-        """The key that will have signed the checkpoint of a size that is still to come: as pinned, else the newest."""
+        """Return the key that is likely to have signed the checkpoint of a later size: the pinned one, else the
+        newest.
+        """
         try:
             return self._trust.log_key_at(size)
         except DpserveError:
             return self._newest
 
     def head(self, checked: Checked) -> Head | None:
-        """The head of a checkpoint that the ledger holds, filed under its size."""
+        """Return the head of a checkpoint that the ledger holds, filed under its size; None where it is not in
+        order.
+        """
         filed, at = checked.size, max(checked.size - 1, 0)
         before, self._last = self._last, max(self._last, filed)
         try:
@@ -94,7 +98,9 @@ class Signed:
         return Head(filed, 0, root, f"the checkpoint of size {filed}")
 
     def kept(self, checked: Checked) -> Head | None:
-        """The head of a checkpoint that somebody kept."""
+        """Return the head of a checkpoint that an auditor kept from before; None where it is not signed as it must
+        be.
+        """
         try:
             checkpoint = verify_checkpoint(checked.note, self._trust.origin, self._key(checked.size))
         except DpserveError as error:
@@ -113,7 +119,9 @@ class Signed:
         return checkpoint.size, checkpoint.root
 
     def _key(self, size: int) -> Ed25519PublicKey:
-        """That of the ring. Of sizes beyond the last entry the ring may know less than the pin."""
+        """Return the log's key at this size, by the ring. Of sizes beyond the last entry the ring may know less than
+        the pin.
+        """
         if len(self._ring.keys) != self._known:
             self._known, self._newest = len(self._ring.keys), self._ring.log_key_at(size)
         return self.guess(size) if self.ended else self._newest

@@ -53,7 +53,9 @@ def audit_export(
 
 
 def vouching(directory: Path) -> list[str]:
-    """The newest checkpoint of an export or of a folder of tiles, and the newest cosigned one where there is one."""
+    """Return the newest checkpoint of an export or of a folder of tiles, and the newest cosigned one where there is
+    one.
+    """
     cosigned = kept(directory)
     return [read_note(directory / CHECKPOINT), *([] if cosigned is None else [cosigned])]
 

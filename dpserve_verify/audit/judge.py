@@ -45,18 +45,20 @@ class Account:
 
 
 def require_hex(value: Value, *names: str) -> None:
-    """LedgerInvalid unless each of these fields is a SHA-256 digest in lower-case hexadecimal."""
+    """Raise LedgerInvalid unless each of these fields is a SHA-256 digest in lower-case hexadecimal."""
     for name in names:
         require(_HEX.fullmatch(value[name]) is not None, f"{name}: must be 64 hexadecimal digits")
 
 
 def read_budget(value: Value) -> Budget:
-    """The budget as an entry spells it, in decimal strings. InputError where it is none."""
+    """Return the budget as an entry spells it, in decimal strings. InputError where it is none."""
     return Budget(parse_decimal(value["epsilon"]), parse_decimal(value["delta"]))
 
 
 def judge_filter(budget: Budget, stored: Any) -> tuple[tuple[Decimal, int], ...]:
-    """The stored criteria are those that the budget designs, and each is sound by the definitions alone."""
+    """Return the criteria (order, cap) of an entry. LedgerInvalid unless the budget designs them and each is sound by
+    the definitions alone.
+    """
     require(stored == Filter.design(budget).to_json(), "filter: is not the one that the budget gives")
     weights = sum((parse_decimal(line["weight"]) for line in stored), Decimal(0))
     require(weights <= 1, "filter: the weights must sum to at most 1")

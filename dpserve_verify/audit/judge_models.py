@@ -97,8 +97,8 @@ class Models:
                 self._findings.add(None, f"model {name}: its certificate names another target than entry {seq}")
 
     def _check_accounts(self, value: Mapping[str, Any], replay: Replay) -> None:
-        """What a certificate says of its families is how they stood at one time between the job's commit and its issue,
-        when it was written.
+        """Check that what a certificate says of its families is how they stood at one time between the job's commit and
+        its issue, when it was written.
         """
         kind, job = value.get("type"), value.get("reservation")
         if kind == "committed" and job in self._waiting:
@@ -130,7 +130,7 @@ class Models:
                     self._findings.add(None, f"model {name}: its certificate's budget is not what the entries give")
 
     def _check_released(self, value: Mapping[str, Any]) -> None:
-        """The numbers that were released are the certificate's, or those that its edits began from."""
+        """Check that the numbers released are the certificate's, or those that its edits began from."""
         for name, found in self._waiting.get(value["reservation"], ()):
             chain = found.ancestors
             if value["released"] != (chain[0].ensemble if chain else found.form.public.ensemble):
@@ -146,7 +146,7 @@ class Models:
                 self._findings.add(None, f"model {name}: its certificate says that its dataset has not grown")
 
     def _check_base(self, name: str, found: Certificate) -> None:
-        """An edited model promises what its base does, where that one is at hand."""
+        """Check that an edited model promises what its base does, where that one is at hand."""
         base = self._found.get(found.ancestors[-1].entry)
         if base is None:
             return
@@ -155,8 +155,8 @@ class Models:
             self._findings.add(None, f"model {name}: promises something else than entry {base.issued}, its base")
 
     def _check_champions(self, replay: Replay) -> None:
-        """What the folder of models says answers to a name, before or after the entries were read, for one may have
-        been promoted meanwhile, is what they say.
+        """Check which version answers to each name in the folder of models against the entries. It was read before and
+        after them: a version may have been promoted meanwhile.
         """
         issued = {name: found.issued for waiting in self._waiting.values() for name, found in waiting}
         before, after = self._answering, self._champions()
@@ -168,7 +168,7 @@ class Models:
                 self._findings.add(None, f"model {name}: {name}@{version} answers to it, and by the entries {by}")
 
     def check_end(self, replay: Replay) -> None:
-        """After the last entry: what was issued, by whom, and whether it stands and answers."""
+        """Check after the last entry what was issued, by which key, and whether it stands and answers."""
         self._check_champions(replay)
         for seq, waiting in self._waiting.items():
             job = replay.jobs.get(seq)
@@ -188,7 +188,9 @@ _ENTRY_KEYS = {"samePeople": "same_people"}
 
 
 def _same_promise(derived: Mapping[str, Any], base: Mapping[str, Any]) -> bool:
-    """Whether two predicates differ in nothing but what an edit may change: the numbers, and what is said of it."""
+    """Return whether two predicates differ only in what an edit may change: the numbers, and the words about the
+    edit.
+    """
 
     def kept(predicate: Mapping[str, Any]) -> dict[str, Any]:
         own = ("ensemble", "supersedes", "edits")
@@ -208,7 +210,7 @@ def _tells(said: FamilyForm | DatasetForm, account: Account) -> bool:
 
 
 def _sums(said: FamilyForm | DatasetForm | PersonForm, account: Account, converted: bool = True) -> bool:
-    """Whether the total and the sums are an account's, and what these come to, where it is to be told."""
+    """Return whether the total and the sums are an account's; with `converted`, what they come to as well."""
     after, used, total = said.after, account.used, account.budget.epsilon
     rdp = {decimal_string(order): decimal_string(from_nano(figure)) for order, figure in account.rdp}
     sums = (after.pure, after.unbounded, after.rdp) == (decimal_string(from_nano(used.pure)), used.unbounded, rdp)

@@ -87,7 +87,7 @@ class Replay:
         self.keys = KeyRing(self.trust)
 
     def read(self, seq: int, body: bytes) -> Value:
-        """Judge one entry and take it in; what it says. LedgerInvalid says what is wrong with it."""
+        """Judge one entry, take it in and return its value. LedgerInvalid says what is wrong with it."""
         value: Value = {}
         try:
             decoded = decode_entry(body)
@@ -221,7 +221,9 @@ class Replay:
         self.books.judge_after(value, dataset.families, None, job.window)
 
     def _resumed(self, seq: int, value: Value) -> None:
-        """It goes on, for nothing: what was drawn is not drawn again (docs/privacy/resumed.md)."""
+        """Judge `resumed`: a job goes on, for no price, as what was drawn is not drawn again
+        (docs/privacy/resumed.md).
+        """
         job, times = self._move(value, "started", "started"), value["times"]
         sound = type(times) is int and times == job.resumed + 1 <= MOST_RESUMED
         require(sound, f"times={times!r:.40}: must be {job.resumed + 1}, and at most {MOST_RESUMED}")
@@ -282,7 +284,9 @@ class Replay:
         self.names.issued(seq, job.model, job, self.jobs)
 
     def _stated(self, value: Value, kind: JobKind) -> JobState:
-        """A signed statement of what a committed job of this kind counted; the job, which has no other."""
+        """Judge a signed statement of what a committed job of this kind counted. Return the job, which has no other
+        statement.
+        """
         require_hex(value, "statement")
         job = self._job(value)
         require(job.state == "committed", f"job {value['reservation']}: is {job.state}, must be committed")
@@ -293,7 +297,7 @@ class Replay:
         return job
 
     def _evaluated(self, seq: int, value: Value) -> None:
-        """A statement of what a model is worth, by an evaluation of that very model."""
+        """Judge `evaluated`: a statement of what a model is worth, by an evaluation of that model."""
         require_hex(value, "model")
         job = self._stated(value, JobKind.EVALUATION)
         measured = job.evaluates
@@ -304,7 +308,7 @@ class Replay:
         self.worths[seq] = int(made or 0)
 
     def _profiled(self, seq: int, value: Value) -> None:
-        """A statement of how the rows of a dataset are spread, by a profile of that very dataset."""
+        """Judge `profiled`: a statement of how the rows of a dataset are spread, by a profile of that dataset."""
         job = self._stated(value, JobKind.PROFILE)
         job.issued = seq
         counted = self.books.datasets[job.dataset]
@@ -312,13 +316,13 @@ class Replay:
         self.profiles.entered(seq, value["reservation"], part, job.dataset, counted.families)
 
     def _dataset(self, seq: int, value: Value) -> None:
-        """A dataset that founds a family, or is of families that stand."""
+        """Judge the registration of a dataset that founds a family, or is of families that stand."""
         enter = self.books.registered if value["type"] == "dataset-registered" else self.books.joined
         enter(seq, value)
         self.profiles.named(value, value.get("families", [value["uuid"]]))
 
     def _derived(self, seq: int, value: Value) -> None:
-        """An edited model: of a certified one, of the same job and name, for nothing."""
+        """Judge `derived`: an edited model, made from a certified one of the same job and name, for no price."""
         require_hex(value, "statement", "model")
         require_reasons(value)
         job, base = self._job(value), value["base"]
@@ -333,14 +337,14 @@ class Replay:
         self.derived[seq] = base
 
     def ancestors(self, index: int) -> list[int]:
-        """The entries that a certified model came from, the `issued` one first, its own last."""
+        """Return the entries that a certified model came from, the `issued` one first, its own last."""
         found = [index]
         while found[0] in self.derived:
             found.insert(0, self.derived[found[0]])
         return found
 
     def _placed(self, seq: int, value: Value) -> None:
-        """Which certified model answers to its name, or is kept from serving. It changes nothing that was promised."""
+        """Judge which certified model answers to its name, or is kept from serving. It changes no promise."""
         check_name("name", value["name"])
         require_reasons(value)
         issued, version = value["issued"], value["version"]

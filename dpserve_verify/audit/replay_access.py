@@ -62,8 +62,8 @@ class Rights:
         dataset: str | None = None,
         families: Collection[str] = (),
     ) -> bool:
-        """Whether the entry at `index` gives a principal this scope, or admin, at `time` on the model or dataset named,
-        or on everything; `families`: the names of the dataset's, of which a grant on one covers it alone.
+        """Return whether the entry at `index` gives a principal this scope, or admin, at `time` on the model or dataset
+        named, or on everything; `families`: the names of the dataset's, of which a grant on one covers it alone.
         """
         token = next((each for each in self.tokens.values() if each.seq == index), None)
         if token is not None:
@@ -78,14 +78,15 @@ class Rights:
         return covers and grant.revoked is None and (grant.expires is None or time < grant.expires)
 
     def may_promote(self, principal: str, model: str, time: str) -> bool:
-        """By any token or grant of theirs. A principal that no token acts for and no grant names sits at the home, and
-        holds its keys."""
+        """Return whether a token or grant lets a principal promote versions of a model at `time`. A principal that no
+        token acts for and no grant names sits at the home, and holds its keys.
+        """
         tokens = (each.seq for each in self.tokens.values() if each.principal == principal)
         known = [*tokens, *(index for index, each in self.grants.items() if each.principal == principal)]
         return not known or any(self.holds(index, principal, "promote", time, model=model) for index in known)
 
     def token_created(self, seq: int, value: Value) -> None:
-        """`token-created`: a secret that acts for a principal, and what it may do to everything."""
+        """Judge `token-created`: a secret that acts for a principal, and what it may do to everything."""
         name = check_name("name", value["name"])
         require_hex(value, "hash")
         require(value["hash"] not in self.tokens, f"token={value['hash']}: came before")
@@ -104,7 +105,7 @@ class Rights:
         self.tokens[value["hash"]] = TokenState(seq, name, ",".join(scopes), principal)
 
     def token_revoked(self, seq: int, value: Value) -> None:
-        """`token-revoked`: one that was good is so no more."""
+        """Judge `token-revoked`: a good token is revoked."""
         token = self.tokens.get(value["hash"])
         good = token is not None and token.name == value["name"] and token.revoked is None
         require(good, f"name={value['name']!r:.80}: no such token is good")
@@ -114,7 +115,9 @@ class Rights:
         del self._named[value["name"]]
 
     def grant_added(self, seq: int, value: Value, books: Books) -> None:
-        """`grant-added`: a principal may do something to everything, or to what stands before; a model may come."""
+        """Judge `grant-added`: a principal may do something to everything, or to what stands before; a model may
+        come.
+        """
         principal, on, expires = _principal(value["principal"]), value["on"], value["expires"]
         require(value["scope"] in SCOPES, f"scope={value['scope']!r:.40}: must be one of {SCOPES}")
         require(expires is None or TIME.fullmatch(expires) is not None, "expires: must be like 2026-01-31T23:59:59Z")
@@ -134,7 +137,7 @@ class Rights:
         self.grants[seq] = GrantState(principal, value["scope"], kind, name, expires)
 
     def grant_revoked(self, seq: int, value: Value) -> None:
-        """`grant-revoked`: one that held does so no more, and it says why."""
+        """Judge `grant-revoked`: a grant that held ends, with a reason."""
         require_reasons(value)
         number = value["grant"]
         grant = self.grants.get(number) if type(number) is int else None

@@ -91,7 +91,7 @@ class Blocks:
         return state
 
     def dropped_rows(self, value: Value, datasets: Any) -> None:
-        """`blocks-dropped`: the rows of the oldest are deleted; no reservation names them after that."""
+        """Judge `blocks-dropped`: the rows of the oldest blocks are deleted; no reservation names them after that."""
         name, upto = value["dataset"], value["upto"]
         require(name in datasets, f"dataset={name!r:.80}: was never registered")
         grown = self.known.setdefault(name, Grown())
@@ -101,7 +101,9 @@ class Blocks:
         grown.dropped = upto
 
     def window(self, value: Value) -> tuple[int, int] | None:
-        """The first and the last block that a reservation's words mean, which it must state; None where it has none."""
+        """Return the first and the last block that a reservation's words mean, which it must state; None where it names
+        none.
+        """
         if "blocks" not in value:
             require("window" not in value, "window: stands beside the words that it is the meaning of")
             require(value["dataset"] not in self.known, "blocks: must stand where the dataset has grown")
@@ -126,7 +128,9 @@ class Blocks:
     def of(
         self, name: str, window: tuple[int, int], first: tuple[str, ...], records: int, aside: bool
     ) -> tuple[tuple[str, ...], int]:
-        """The accounts of a window, and its public count: with `first` and `records`, those of the first block."""
+        """Return the accounts of a window, and its public count: with `first` and `records`, those of the first
+        block.
+        """
         own, count = (list(first), records) if window[0] == 1 else ([], 0)
         for block in self.known.get(name, Grown()).blocks[max(0, window[0] - 2) : window[1] - 1]:
             own.append((block.held or "") if aside else block.own)
@@ -135,7 +139,9 @@ class Blocks:
 
 
 def judge_query(value: Value) -> None:
-    """LedgerInvalid unless an entry names no query, or one by its digest, with a reason and who gave it or neither."""
+    """Raise LedgerInvalid unless an entry names no query, or one by its digest, with a reason and who gave it or
+    neither.
+    """
     if "query" not in value:
         return
     query = value["query"]
@@ -159,7 +165,7 @@ def _days(period: dict[str, str]) -> tuple[date, date]:
 
 
 def one_line_for_same(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Of blocks that stand alike one line: the first names the others."""
+    """Merge the lines of blocks that stand alike: the first one names the others."""
     found, known = list[dict[str, Any]](), dict[str, dict[str, Any]]()
     for line in lines:
         rest = str({name: value for name, value in line.items() if name != "family"})

@@ -57,25 +57,27 @@ class FamilyState:
         return self.design.budget
 
     def nothing(self) -> Figures:
-        """A price of zero, with a figure for each of the family's criteria."""
+        """Return a price of zero, with a figure for each of the family's criteria."""
         return Figures(0, 0, (0,) * len(self.criteria))
 
     def stored(self, figures: Figures) -> dict[str, Any]:
-        """A price as rows and entries spell it."""
+        """Return a price as rows and entries spell it."""
         orders = (order for order, _ in self.criteria)
         rdp = {decimal_string(order): spelt(figure) for order, figure in zip(orders, figures.rdp, strict=True)}
         return {"pure": spelt(figures.pure), "unbounded": figures.unbounded, "rdp": rdp}
 
     def sums(self) -> dict[str, Any]:
-        """What it has used, and the job that took the whole, as its row spells it."""
+        """Return what the family has used, and the job that took the whole, as its row spells it."""
         return self.stored(self.used) | ({"whole": self.whole[0]} if self.whole else {})
 
     def within(self, used: Figures) -> bool:
-        """Whether the total in force admits these sums."""
+        """Return whether the total in force admits these sums."""
         return _within(used, nano(self.budget.epsilon), [cap for _, cap in self.criteria])
 
     def require_room(self, by: str) -> None:
-        """Not closed, within the total, and within the quota of who asks. Shares scale caps, rounded down."""
+        """Raise LedgerInvalid unless the family is open and its sums are within the total and the analyst's quota.
+        Shares scale caps, rounded down.
+        """
         if self.whole is not None:
             raise LedgerInvalid(f"admission: the family was closed by job {self.whole[0]}, which took the whole total")
         require(self.within(self.used), f"admission: the family's budget {self.budget.epsilon} is exceeded")
@@ -128,7 +130,7 @@ class Books:
     _names: set[str] = field(default_factory=set)
 
     def registered(self, seq: int, value: Value) -> None:
-        """`dataset-registered`: a dataset that founds a family with its total."""
+        """Judge `dataset-registered`: a dataset that founds a family with its total."""
         relation, unit = self._rows(value)
         budget = read_budget(value["budget"])
         budget.check_delta(value["records"])
@@ -154,7 +156,7 @@ class Books:
         self._enter(seq, value, (value["uuid"],))
 
     def joined(self, seq: int, value: Value) -> None:
-        """`dataset-joined`: further rows about the people of families that stand before."""
+        """Judge `dataset-joined`: further rows about the people of families that stand before."""
         relation, unit = self._rows(value)
         known = value["families"]
         require(isinstance(known, list) and bool(known) and len(set(known)) == len(known), "families: must be distinct")
@@ -209,7 +211,7 @@ class Books:
         self.datasets[value["dataset"]] = DatasetState(seq, *who, *about, remote, shared, held, person)
 
     def appended(self, seq: int, value: Value) -> None:
-        """`dataset-appended`: rows of units who are in this block, with an account of the family's total."""
+        """Judge `dataset-appended`: rows of units who are in this block, with an account of the family's total."""
         name = value["dataset"]
         require(name in self.datasets, f"dataset={name!r:.80}: was never registered")
         dataset = self.datasets[name]
@@ -231,7 +233,7 @@ class Books:
             self.families[block.held] = replace(own, analysts={}, aside=True)
 
     def budget_changed(self, seq: int, value: Value) -> None:
-        """`budget-changed`: another total at the same delta, orders and weights; what was spent stays."""
+        """Judge `budget-changed`: another total at the same delta, orders and weights; what was spent stays."""
         family, budget = self.family(value["family"]), read_budget(value["budget"])
         _words(value, "reason", "by")
         require(budget.delta == family.budget.delta, "budget: delta must stay as it was")
@@ -269,7 +271,7 @@ class Books:
             raise SumsDiffer(f"after: is not what the entries before it give, {lines}")
 
     def quota_set(self, seq: int, value: Value) -> None:
-        """`quota-set`: how much of a family's budget one analyst may use, or everybody else."""
+        """Judge `quota-set`: how much of a family's budget one analyst may use, or everybody else."""
         share = parse_decimal(value["share"])
         self.family(value["family"])
         _words(value, "analyst", "reason", "by")
@@ -280,23 +282,23 @@ class Books:
             each.analysts.setdefault(value["analyst"], each.nothing())
 
     def family(self, identity: Any) -> FamilyState:
-        """The family of this identity. LedgerInvalid where no entry founded one."""
+        """Return the family of this identity. LedgerInvalid where no entry founded one."""
         found = self.families.get(identity)
         own = found is not None and not found.aside and found.family is None
         require(own, f"family={identity!r:.80}: was never founded")
         return self.families[identity]
 
     def accounts_of(self, identity: str) -> list[FamilyState]:
-        """The family's account, and that of the units it keeps aside."""
+        """Return the family's account, and that of the units it keeps aside."""
         return [self.families[each] for each in (identity, self.held.get(identity)) if each is not None]
 
     def has_family(self, name: str) -> bool:
-        """Whether an entry founded a family of this name."""
+        """Return whether an entry founded a family of this name."""
         return name in self._names
 
     def dataset(self, name: Any, part: Any = None, window: tuple[int, int] | None = None) -> DatasetState:
-        """The dataset of this name, with the accounts of a part, and of a window of its blocks. LedgerInvalid where no
-        entry registered one, or where it has no such part.
+        """Return the dataset of this name, with the accounts of a part, and of a window of its blocks. LedgerInvalid
+        where no entry registered one, or where it has no such part.
         """
         require(name in self.datasets, f"dataset={name!r:.80}: was never registered")
         found = self.datasets[name]
@@ -311,14 +313,14 @@ class Books:
         return replace(found, families=(*families, *found.people[part is not None :][:1]), records=records)
 
     def of(self, dataset: DatasetState) -> list[FamilyState]:
-        """The families whose budgets a job on this dataset is charged to."""
+        """Return the families whose budgets a job on this dataset is charged to."""
         return [self.families[identity] for identity in dataset.families]
 
     def accounts(
         self, name: str, part: str | None = None, window: tuple[int, int] | None = None
     ) -> tuple[Account, ...]:
-        """Where the budgets stand that jobs on this part of the dataset are charged to. What the sums come to is by the
-        definitions: each figure at its own share of delta.
+        """Return how the budgets stand that jobs on this part of the dataset are charged to. The sums are converted by
+        the definitions: each figure at its own share of delta.
         """
         accounts = []
         for identity in self.dataset(name, part, window).families:
@@ -363,8 +365,8 @@ class Books:
         require(whole is None or not fits, "whole: the job fits beside others")
 
     def start(self, dataset: DatasetState, costs: Iterable[Figures]) -> None:
-        """A job has begun: its price is reserved no more, and stays used permanently. It fits into the totals that are
-        now in force, beside the jobs that began before it.
+        """Book the start of a job: its price is reserved no more and stays used. It must fit into the totals that are
+        now in force, with the jobs that began before it.
         """
         for family, cost in zip(self.of(dataset), costs, strict=True):
             family.reserved = family.reserved.plus(cost, -1)
@@ -375,7 +377,7 @@ class Books:
             require(fits, f"start: the family's budget {family.budget.epsilon}, lowered since, is exceeded")
 
     def release(self, dataset: DatasetState, by: str, costs: Iterable[Figures]) -> None:
-        """A job was given back before it began: its price is used no more, by its family and by its analyst; and if it
+        """Book the release of a job that never began: its price leaves the sums of its family and its analyst. If it
         had taken the whole, the family is open again.
         """
         for family, cost in zip(self.of(dataset), costs, strict=True):
@@ -383,7 +385,7 @@ class Books:
             family.analysts[by], family.whole = family.analysts[by].plus(cost, -1), None
 
     def split(self, dataset: DatasetState, cost: Figures) -> tuple[Figures, ...]:
-        """A price at all orders, as each family adds it up."""
+        """Return a price at all orders, as each family adds it up."""
         families = self.of(dataset)
         if len(families) == 1:
             return (cost,)

@@ -38,8 +38,8 @@ class Campaigns:
     states: dict[int, CampaignState] = field(default_factory=dict)
 
     def reserved(self, seq: int, value: Value, dataset: DatasetState) -> None:
-        """A job on owners' data is one report of each, pure, by one of K; or, of shares, one sum with Gaussian noise.
-        It is defined before it is reserved.
+        """Judge a job on owners' data: one pure report of each by one of K or, of shares, one sum with Gaussian noise.
+        The campaign is defined before the job is reserved.
         """
         plan, asked = value["plan"], value["parameters"]
         if not dataset.remote:
@@ -62,14 +62,14 @@ class Campaigns:
         self.states[seq] = CampaignState(asked["definition"], owners, least, turns=turns, shared=dataset.shared)
 
     def opened(self, value: Value, job: str) -> None:
-        """`campaign-opened`: once, and of the definition that was priced. `job`: its state."""
+        """Judge `campaign-opened`: once, and of the definition that was priced. `job`: its state."""
         state = self._state(value)
         require(job == "started", f"job {value['reservation']}: is {job}, must have started to be opened")
         require(not state.open, f"job {value['reservation']}: its campaign was opened before")
         state.open = True
 
     def closed(self, value: Value, job: str) -> None:
-        """`campaign-closed`: once, after it was opened; no more reports than owners."""
+        """Judge `campaign-closed`: once, after it was opened; no more reports than owners."""
         state, reports = self._state(value), value["reports"]
         require(job == "started", f"job {value['reservation']}: is {job}, must have started to be closed")
         require(state.open and state.reports is None, f"job {value['reservation']}: has no open campaign to close")
@@ -78,7 +78,9 @@ class Campaigns:
         state.reports = reports
 
     def ended(self, value: Value) -> None:
-        """`campaign-round`: while it is open, each turn once and in order, of no more owners than are left."""
+        """Judge `campaign-round`: while the campaign is open, each turn once and in order, of no more owners than are
+        left.
+        """
         state, turn, reports = self._state(value), value["round"], value["reports"]
         require(state.open and state.reports is None, f"job {value['reservation']}: has no open campaign")
         require_hex(value, "ensemble")
@@ -90,7 +92,9 @@ class Campaigns:
         state.answered += reports
 
     def summed(self, value: Value, job: str) -> None:
-        """`campaign-answered`: by each of two aggregators once, after the campaign was closed. `job`: its state."""
+        """Judge `campaign-answered`: by each of two aggregators once, after the campaign was closed. `job`: its
+        state.
+        """
         state, aggregator = self._state(value), value["aggregator"]
         require(job == "started", f"job {value['reservation']}: is {job}, must have started to be answered")
         require(state.shared and state.reports is not None, f"job {value['reservation']}: asks no aggregators now")
@@ -101,8 +105,8 @@ class Campaigns:
         state.summed.add(aggregator)
 
     def require_answered(self, job: int, released: str) -> None:
-        """What owners reported may become a model only where the campaign is closed and as many as said answered; where
-        they did so in turns, the model is what one of these has published.
+        """Raise LedgerInvalid unless the campaign is closed and as many owners answered as its entry says. Where they
+        answered in turns, the model must be what one of these turns published.
         """
         state = self.states.get(job)
         if state is not None:

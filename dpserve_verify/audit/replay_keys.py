@@ -46,7 +46,9 @@ class KeyState:
         return self.until is None
 
     def holds(self, number: int) -> bool:
-        """Whether it speaks for this number: of an entry for an issuer's key, of a tree's size for a log's."""
+        """Return whether the key speaks for this number: an entry's index for an issuer's key, a tree's size for a
+        log's.
+        """
         return self.first <= number and (self.until is None or number < self.until)
 
 
@@ -75,7 +77,9 @@ class KeyRing:
         return {keyid: key.ended for keyid, key in self.keys.items() if key.ended is not None}
 
     def genesis(self, seq: int, value: Mapping[str, Any]) -> None:
-        """The first keys: the log's must be the pinned one, the issuer's a pinned one, both from the beginning."""
+        """Judge the first keys: the log's must be the pinned one, the issuer's a pinned one, both from the
+        beginning.
+        """
         first = self.trust.logs[0]
         require(value["log"] == first.pem and first.from_size == 0, "log: must be the pinned log key")
         pinned = [key.pem for key in self.trust.issuers if key.from_index == seq]
@@ -128,7 +132,9 @@ class KeyRing:
         key.until, key.ended = until, "compromised"
 
     def revoked(self, seq: int, value: Mapping[str, Any], issued: Collection[int]) -> None:
-        """`issued`: indices of the `issued` and `derived` entries so far."""
+        """Judge `revoked`: a certificate is good no more. `issued`: indices of the `issued` and `derived` entries so
+        far.
+        """
         require_reasons(value)
         index = value["issued"]
         known = type(index) is int and index in issued
@@ -137,17 +143,20 @@ class KeyRing:
         self.revocations[index] = seq
 
     def log_key_at(self, size: int) -> Ed25519PublicKey:
-        """The key that signed the log's checkpoint of `size` entries, compromised later or not: held against the
+        """Return the key that signed the log's checkpoint of `size` entries, compromised later or not: held against the
         entries themselves, it is evidence all the same. LedgerInvalid where there was none.
 
         A checkpoint must be signed by this key and by that of the checkpoint before it: so a new log key is vouched for
-        by the one that it follows, and whoever pinned the old one can follow."""
+        by the one that it follows, and whoever pinned the old one can follow.
+        """
         speaking = [key for key in self.logs.values() if key.first <= size]
         require(bool(speaking), f"checkpoint of size {size}: no log key is known")
         return load_log_pem(speaking[-1].pem)
 
     def issuer_keys(self, index: int) -> dict[str, PublicKey]:
-        """The issuer keys by keyid that may speak for the entry at `index`, by the entries and by the pinned trust."""
+        """Return the issuer keys by keyid that may speak for the entry at `index`, by the entries and by the pinned
+        trust.
+        """
         pinned = {key.pem: key for key in self.trust.issuers}
         return {
             keyid: load_public_pem(key.pem)
@@ -156,7 +165,7 @@ class KeyRing:
         }
 
     def end(self, size: int) -> None:
-        """After the last entry: every pinned key from within the ledger was found in it."""
+        """Check after the last entry that every pinned key from within the ledger was found in it."""
         firsts = {key.pem: key.from_index for key in self.trust.issuers}
         firsts |= {key.pem: key.from_size for key in self.trust.logs}
         known = {key.pem for key in self.keys.values()}
@@ -193,7 +202,7 @@ def _keyid(role: str, pem: Any) -> str:
 
 
 def require_reasons(value: Mapping[str, Any]) -> None:
-    """LedgerInvalid unless the entry says who did it and why."""
+    """Raise LedgerInvalid unless the entry says who did it and why."""
     for name in ("by", "reason"):
         text = value[name]
         require(isinstance(text, str) and bool(text.strip()), f"{name}: must be a text that says something")

@@ -37,8 +37,9 @@ class Names:
     def reserved(
         self, seq: int, value: Mapping[str, Any], known: Mapping[int, Reserved], promotes: Callable[[], bool]
     ) -> None:
-        """A reservation. `known`: the jobs, with its own; `promotes`: whether who asks may promote versions of the
-        model, by the entries before."""
+        """Judge whom a reservation binds the model's name to. `known`: the jobs, with its own; `promotes`: whether the
+        principal may promote versions of the model, by the entries before.
+        """
         if known[seq].kind is not JobKind.TRAINING:
             return require("bound" not in value, "bound: stands in no evaluation and no profile")
         name = value["model"]
@@ -56,7 +57,9 @@ class Names:
             require(promotes(), f"model={name:.80}: bound by entry {owner}, and {who}")
 
     def issued(self, seq: int, name: str, job: Reserved, known: Mapping[int, Reserved]) -> None:
-        """A certificate for a model of this name, by a job."""
+        """Note a certificate for a model of this name, by a job. The first one answers to it, where its job asked as
+        the name's owner did.
+        """
         if name in self._issued:
             return
         self._issued.add(name)
@@ -65,12 +68,12 @@ class Names:
         self.champions[name] = seq if own else None
 
     def promoted(self, name: str, issued: int) -> None:
-        """The version that was certified so answers from here on."""
+        """Note that the version of this certificate answers to the name from now on."""
         self.champions[name] = issued
 
 
 def judge_labels(value: Mapping[str, Any]) -> str | None:
-    """The labels of the workers that may run a reserved job, as its row spells them. They price nothing."""
+    """Return the labels of the workers that may run a reserved job, as its row spells them. They price nothing."""
     if "labels" not in value:
         return None
     labels = value["labels"]

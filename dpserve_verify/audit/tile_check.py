@@ -48,9 +48,11 @@ def audit_tiles(
 
 
 def _merged(report: Report, findings: Findings) -> Report:
-    """Both reports' problems, in the order of the entries they are about; what is about a range of them comes last.
+    """Return a report with the problems of both, in the order of their entries; problems about a range of entries come
+    last.
 
-    With one checkpoint the tree alone says only that something is wrong; the hash tiles say where."""
+    With one checkpoint the tree alone says only that something is wrong; the hash tiles say where.
+    """
     if not findings.found:
         return report
     problems = [*(problem for _, problem in findings.found), *report.problems]
@@ -71,7 +73,7 @@ class _Tiles:
         self._wrong: list[int] = []  # the first wrong entry of every wrong tile at level 0
 
     def entries(self) -> Iterator[Leaf]:
-        """Every entry up to the first bundle that is missing or damaged."""
+        """Yield every entry up to the first bundle that is missing or damaged."""
         for index, width in tiles_of(self._size):
             try:
                 bodies = self._bundle(index, width)
@@ -136,7 +138,7 @@ class _Tiles:
                 return
 
     def _read(self, level: int | None, index: int, width: int) -> tuple[bytes, int]:
-        """A tile and its width; where a partial one is gone, the full one that took its place."""
+        """Return a tile and its width; where a partial one is gone, the full one that took its place."""
         limit = BUNDLE_LIMIT if level is None else WIDTH * HASH_SIZE
         partial, full = tile_path(level, index, width), tile_path(level, index)
         if not (self._directory / partial).is_file() and (self._directory / full).is_file():

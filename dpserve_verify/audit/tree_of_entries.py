@@ -30,7 +30,7 @@ class Report:
         return not self.problems
 
     def to_json(self) -> dict[str, Any]:
-        """As the command line prints it: {"entries", "root", "ok", "problems", "first", "notes"}."""
+        """Return the report as the command line prints it: {"entries", "root", "ok", "problems", "first", "notes"}."""
         report = {"entries": self.entries, "root": self.root, "ok": self.ok, "problems": list(self.problems)}
         return {**report, "first": self.first, "notes": list(self.notes)}
 
@@ -70,7 +70,9 @@ class Findings:
         return len(self.found) >= MOST_PROBLEMS
 
     def add(self, entry: int | None, problem: str) -> None:
-        """Of more than MOST_PROBLEMS the last is dropped, or gives way to one about an earlier entry."""
+        """Add a problem about an entry (None: about none). Of more than MOST_PROBLEMS the last is dropped, or gives way
+        to one about an earlier entry.
+        """
         if not self.full:
             self.found.append((entry, problem))
         elif entry is not None and all(known is None or entry < known for known, _ in self.found):
@@ -81,7 +83,7 @@ class Findings:
         self.found = [finding for finding in self.found if finding not in problems]
 
     def report(self, tree: Tree) -> Report:
-        """The first wrong entry comes first; what is about no entry comes last."""
+        """Return the report on the tree: the first wrong entry comes first; problems about no entry come last."""
         ordered = sorted(self.found, key=lambda each: (each[0] is None, each[0] or 0))
         first = ordered[0][0] if ordered else None
         return Report(tree.size, encode_base64(tree.root()), tuple(problem for _, problem in ordered), first)
@@ -95,7 +97,7 @@ class Tree:
         self._complete: list[tuple[int, bytes]] = []
 
     def append(self, body: bytes) -> list[tuple[int, int, bytes]]:
-        """The subtrees (level, index, hash) that this leaf completes."""
+        """Return the subtrees (level, index, hash) that this leaf completes."""
         level, index, digest = 0, self.size, hashlib.sha256(b"\x00" + body).digest()
         completed = [(level, index, digest)]
         while self._complete and self._complete[-1][0] == level:
@@ -107,7 +109,7 @@ class Tree:
         return completed
 
     def root(self) -> bytes:
-        """The root hash, 32 bytes (RFC 6962 section 2.1)."""
+        """Return the root hash, 32 bytes (RFC 6962 section 2.1)."""
         if not self._complete:
             return hashlib.sha256(b"").digest()
         smaller = reversed(self._complete)
@@ -137,7 +139,9 @@ class Heads:
                     self._compare(head, tree)
 
     def _compare(self, head: Head, tree: Tree) -> None:
-        """Who writes it anew signs all that is within reach: only evidence of the same rank narrows down where."""
+        """Compare the tree with a head of its size. A rewritten log signs whatever is within its reach: only evidence
+        of the same rank narrows down where it departs.
+        """
         if head.root == tree.root():
             self._agreed[head.rank] = head.size
         elif head.rank < self._broken:
@@ -148,7 +152,7 @@ class Heads:
             self._findings.add(first, f"{which}: not what was signed; {head.what} has another root")
 
     def check_end(self, tree: Tree) -> None:
-        """At the last entry: no head may sign more than there is, and the newest must sign all of it."""
+        """Check at the last entry that no head signs more than there is, and that the newest signs all of it."""
         beyond = [head for source in self._sources if (head := self._first(source)) is not None]
         if beyond:
             what = f"entry {tree.size}: missing; {min(beyond).what} signs {min(beyond).size} entries"
@@ -158,7 +162,7 @@ class Heads:
             self._findings.add(first, f"entry {first}: stands under no signed checkpoint")
 
     def _first(self, source: _Source) -> Head | None:
-        """The first head of a tree larger than the ledger."""
+        """Return the first head of a tree larger than the ledger."""
         while source.next is not None and not self._findings.full:
             head = source.take()
             if head is not None:

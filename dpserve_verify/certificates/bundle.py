@@ -39,7 +39,9 @@ class Bundle:
 
 
 def read_bundle(directory: Path) -> Bundle:
-    """Each file read once, from a regular file inside `directory`, up to its size cap; else ModelInvalid naming it."""
+    """Read each file of a bundle once, from a regular file inside `directory`, up to its size cap. ModelInvalid names
+    the file that is not so.
+    """
     try:
         folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
@@ -68,7 +70,9 @@ def verify_bundle(bundle: Bundle, trust: PublicKeys, policy: Policy) -> Certific
 
 
 def check_sigstore(bundle: Bundle) -> None:
-    """The Sigstore form wraps exactly the verified envelope: other tools must not be told anything else."""
+    """Raise CertificateInvalid unless the Sigstore form wraps exactly the verified envelope: other tools read that
+    one.
+    """
     envelope, hint = dsse.from_sigstore_bundle(bundle.sigstore)
     if envelope != dsse.parse(bundle.envelope) or hint != envelope.signatures[0][0]:
         raise CertificateInvalid("sigstore bundle: holds another envelope, or names another key")

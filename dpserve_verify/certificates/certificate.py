@@ -42,7 +42,7 @@ LAST_DIGITS = Decimal("0.00001")  # what floating point may add to a figure that
 
 
 def digest(raw: bytes) -> str:
-    """sha256 in hex, as certificates and entries name files."""
+    """Return the sha256 in hex, as certificates and entries name files."""
     return hashlib.sha256(raw).hexdigest()
 
 
@@ -180,9 +180,10 @@ def _check_standing(index: int, predicate: Predicate, trust: PublicKeys, policy:
 
 
 def recompute(stated: ClaimForm, mechanisms: Sequence[MechanismForm]) -> tuple[Decimal, Decimal]:
-    """epsilon and delta, once each figure is no less than what the mechanisms come to by the definitions (one law for
-    entries and certificates: `dpserve_verify.privacy.soundness`); CertificateInvalid else. More than that is sound:
-    that it is what the entry of the job says is for the audit, which has the entry."""
+    """Return epsilon and delta. CertificateInvalid where a figure is less than the mechanisms come to by the
+    definitions (`dpserve_verify.privacy.soundness`, for entries too). More than that is sound; whether it is what the
+    job's entry says is for the audit, which has the entry.
+    """
     try:
         epsilon, delta = parse_decimal(stated.epsilon), parse_decimal(stated.delta)
         Budget(epsilon, delta)
@@ -242,8 +243,8 @@ def _check_epsilon(plan: Plan, stated: ClaimForm, epsilon: Decimal, delta: Decim
 def in_log(
     parsed: proofs.TlogProof, expected: Mapping[str, Any], origin: str, trust: PublicKeys, what: str
 ) -> tuple[notes.Checkpoint, Mapping[str, Any]]:
-    """The entry in the pinned log, which must say what is `expected` of `what` (a certificate, a statement), after the
-    tree that holds it. `origin`: the log that this names.
+    """Return the entry in the pinned log, which must say what is `expected` of `what` (a certificate, a statement),
+    after the tree that holds it. `origin`: the log that this names.
     """
     if parsed.extra is None:
         raise LedgerInvalid("proof: must carry the entry's bytes in its extra line")
@@ -259,7 +260,7 @@ def in_log(
 
 
 def _kind(index: int, predicate: Predicate) -> dict[str, Any]:
-    """What the entry says of where the model came from: a release, or edits of the last model it supersedes."""
+    """Return what the entry says of where the model came from: a release, or edits of the last model it supersedes."""
     public = predicate.public
     if public.supersedes is None:
         if public.edits is not None:

@@ -67,12 +67,12 @@ def plain(certificate: Certificate, since: Sequence[str] = ()) -> Page:
 
 
 def factor(epsilon: Decimal) -> Decimal:
-    """e^epsilon, rounded up to 5 significant digits."""
+    """Return e^epsilon, rounded up to 5 significant digits."""
     return EXACT.exp(epsilon).normalize(Context(prec=5, rounding=ROUND_CEILING))
 
 
 def best_guess(epsilon: Decimal, delta: Decimal) -> Decimal:
-    """How often, in 100, a guess between two equally likely worlds can be right; rounded up to 2 decimals."""
+    """Return how often, in 100, a guess between two equally likely worlds can be right; rounded up to 2 decimals."""
     odds = EXACT.exp(epsilon)
     return _percent(EXACT.divide(EXACT.add(odds, delta), EXACT.add(odds, Decimal(1))))
 
@@ -119,7 +119,9 @@ OF_RECORDS = (
 
 
 def belief(epsilon: Decimal, prior: Decimal) -> Decimal:
-    """What chance, in 100, somebody may come to give to what had chance `prior`; rounded up to 2 decimals."""
+    """Return the chance, in 100, that somebody may come to give to a fact of chance `prior`; rounded up to 2
+    decimals.
+    """
     up = EXACT.multiply(prior, EXACT.exp(epsilon))
     return _percent(EXACT.divide(up, EXACT.add(up, 1 - prior)))
 
@@ -169,7 +171,7 @@ def _growth(certificate: Certificate) -> str:
 
 
 def _refined(certificate: Certificate) -> tuple[Section, ...]:
-    """Only of a model whose schema was refined from profiles of rows."""
+    """Return the section of a model whose schema was refined from profiles of rows."""
     dataset = certificate.form.dataset
     if not dataset.refined:
         return ()
@@ -268,7 +270,7 @@ def bound_of(certificate: Certificate) -> str:
 
 
 def _edited(certificate: Certificate) -> tuple[Section, ...]:
-    """Only of a model that was edited after its release."""
+    """Return the section of a model that was edited after its release."""
     chain, edits = certificate.ancestors, certificate.form.public.edits
     if not chain:
         return ()
@@ -321,7 +323,7 @@ def _checked(certificate: Certificate) -> Section:
 
 
 def _levels(certificate: Certificate) -> Section:
-    """The levels of NIST SP 800-226's pyramid: each is worth what those below it are."""
+    """Return the levels of NIST SP 800-226's pyramid: each is worth what those below it are worth."""
     form = certificate.form
     sources = "; ".join(
         f"{run.count} x {run.purpose} ({run.mechanism}, {event_text(run.event)}, {run.norm} sensitivity "
@@ -345,7 +347,7 @@ def _levels(certificate: Certificate) -> Section:
 
 
 def event_text(event: EventForm) -> str:
-    """What one release costs, in a few words."""
+    """Return the cost of one release, in a few words."""
     return event_from_json(event.to_json()).words
 
 
@@ -354,7 +356,7 @@ def _sentence(text: str) -> str:
 
 
 def to_text(page: Page) -> str:
-    """For a terminal of 80 columns. Control characters in names do not get through."""
+    """Return the page for a terminal of 80 columns. Control characters in names do not get through."""
     parts = [page.title, "=" * min(WIDTH, len(page.title))]
     for section in page.sections:
         parts += ["", section.title, "-" * len(section.title)]
@@ -376,7 +378,7 @@ def _printable(text: str) -> str:
 
 
 def to_markdown(page: Page) -> str:
-    """Names and values stay text, in Markdown and in HTML made from it."""
+    """Return the page in Markdown. Names and values stay text, in Markdown and in HTML made from it."""
     parts = [f"# {_marked(page.title)}"]
     for section in page.sections:
         parts += [f"## {_marked(section.title)}", *map(_marked, section.paragraphs)]
@@ -395,7 +397,7 @@ STYLE = "body{font:16px/1.5 sans-serif;max-width:44em;margin:2em auto;padding:0 
 
 
 def to_html(page: Page) -> str:
-    """One page that loads nothing."""
+    """Return the page in HTML, which loads nothing."""
     parts = []
     for section in page.sections:
         items = "".join(f"<li>{_html(item)}</li>" for item in section.items)

@@ -56,7 +56,9 @@ class Policy:
             raise CertificateInvalid(f"relation={relation}: local policy admits {sorted(self.relations)}")
 
     def check_place(self, size: int, note: str) -> tuple[str, ...]:
-        """The witnesses of a verified checkpoint of `size` entries; raises where it is too small, or too few saw it."""
+        """Return the witnesses of a verified checkpoint of `size` entries; raise where it is too small, or too few saw
+        it.
+        """
         if size < self.smallest_size:
             raise CertificateInvalid(f"checkpoint: size {size} is below {self.smallest_size}, which was seen before")
         if self.witnesses is None:
@@ -77,7 +79,8 @@ class Policy:
 
 
 def read_policy(path: Path) -> Policy:
-    """A policy file: a JSON object with the fields of Policy, decimals as strings; `witnesses` names a file beside it.
+    """Read a policy file: a JSON object with the fields of Policy, decimals as strings; `witnesses` names a file beside
+    it.
 
     InputError for anything else: a word misspelt must not weaken a policy.
     """

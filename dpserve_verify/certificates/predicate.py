@@ -403,7 +403,7 @@ def read_statement(payload: bytes) -> tuple[dict[str, Any], Statement]:
 
 
 def read_as(payload: bytes, form: type[AnyForm]) -> tuple[dict[str, Any], AnyForm]:
-    """The same of a statement of any kind."""
+    """Read a statement of any kind by its form."""
     try:
         body: Any = canonical.decode_canonical(payload, STATEMENT_LIMIT)
         return body, form.read(body)
@@ -415,7 +415,7 @@ def read_as(payload: bytes, form: type[AnyForm]) -> tuple[dict[str, Any], AnyFor
 
 
 def json_schema() -> dict[str, Any]:
-    """The published schema of the statement."""
+    """Return the published schema of the statement."""
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": f"{PREDICATE_TYPE}/schema.json"}
     return {**head, **forms.json_schema(Statement)}
 

@@ -275,7 +275,7 @@ def together_of(facts: Facts) -> dict[str, str] | None:
 
 
 def library_of(facts: Facts) -> list[str]:
-    """Name who draws each run of the plan. OpenDP drew wide noise for those who named its version."""
+    """Name the library that draws each run of the plan. OpenDP drew wide noise where its version was named."""
     own, opendp = f"dpserve {facts.versions[0]}", f"opendp {facts.versions[1]}"
     named, found = bool(facts.versions[1]), []
     for release, _ in facts.plan.runs:

@@ -84,12 +84,12 @@ def _keys(path: Path) -> PublicKeys:
 
 
 def _config_folder() -> Path:
-    """Where `dpserve` of this user keeps the checkpoints that were seen, too."""
+    """Return the folder where this user's `dpserve` keeps the checkpoints seen before, too."""
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "dpserve"
 
 
 def _policy(asked: argparse.Namespace) -> Policy:
-    """The file's policy; a figure on the command line can only make it stricter."""
+    """Read the file's policy; a figure on the command line can only make it stricter."""
     policy = Policy() if asked.policy is None else read_policy(asked.policy)
     if asked.largest_epsilon is None:
         return policy

@@ -52,7 +52,7 @@ class Flat(dict[str, Any]):
 
 
 def encode(value: Encodable, limit: int = ENTRY_LIMIT) -> bytes:
-    """The one spelling of `value` (dict, list or tuple, str, int, bool, None), at most `limit` bytes."""
+    """Return the one spelling of `value` (dict, list or tuple, str, int, bool, None), at most `limit` bytes."""
     _check(value, 0, {})
     raw = spell(value)
     _check_size(raw, limit)
@@ -60,7 +60,7 @@ def encode(value: Encodable, limit: int = ENTRY_LIMIT) -> bytes:
 
 
 def decode(raw: bytes, limit: int = ENTRY_LIMIT) -> JSON:
-    """The value of one JSON text in UTF-8. White space between tokens is free; nothing may follow the value."""
+    """Return the value of one JSON text in UTF-8. White space between tokens is free; nothing may follow the value."""
     _check_size(raw, limit)
     try:
         value: JSON = _DECODER.decode(raw.decode("utf-8"))
@@ -75,7 +75,7 @@ def decode(raw: bytes, limit: int = ENTRY_LIMIT) -> JSON:
 
 
 def decode_canonical(raw: bytes, limit: int = ENTRY_LIMIT) -> JSON:
-    """As `decode`, and `raw` must be exactly what `encode` writes."""
+    """Return what `decode` does, of `raw` that is exactly what `encode` writes."""
     # Plain bytes cannot nest too deep or be more than ASCII. What else is wrong the plain decoder refuses, or it shows
     # when the value is spelled again, as a key that comes twice does.
     shallow = len(raw) <= limit and raw.count(b"{") + raw.count(b"[") <= MAX_DEPTH
@@ -93,12 +93,12 @@ def decode_canonical(raw: bytes, limit: int = ENTRY_LIMIT) -> JSON:
 
 
 def spell(value: Encodable) -> bytes:
-    """As `encode`, for what `decode` gave, or parts of it: nothing is checked again."""
+    """Return what `encode` does, for what `decode` gave, or parts of it: nothing is checked again."""
     return _ENCODER.encode(value).encode("ascii")
 
 
 def exact_object(value: JSON, keys: Collection[str], what: str) -> dict[str, JSON]:
-    """`value` as an object with exactly these keys; `what` names it in the message."""
+    """Return `value` as an object with exactly these keys; `what` names it in the message."""
     if not isinstance(value, dict):
         raise CanonicalError(f"{what}: must be an object")
     if value.keys() != set(keys):
@@ -108,14 +108,14 @@ def exact_object(value: JSON, keys: Collection[str], what: str) -> dict[str, JSO
 
 
 def exact_text(value: JSON, what: str) -> str:
-    """`value` as a string."""
+    """Return `value` as a string."""
     if not isinstance(value, str):
         raise CanonicalError(f"{what}={_show(value)}: must be a string")
     return value
 
 
 def exact_integer(value: JSON, what: str) -> int:
-    """`value` as an integer >= 0 (a bool is not one)."""
+    """Return `value` as an integer >= 0 (a bool is not one)."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise CanonicalError(f"{what}={_show(value)}: must be an integer >= 0")
     return value
@@ -127,7 +127,7 @@ def encode_base64(raw: bytes) -> str:
 
 
 def decode_base64(text: str, what: str = "base64") -> bytes:
-    """Inverse of `encode_base64`; any other spelling (blanks, URL alphabet, stray bits, no padding) is refused."""
+    """Read what `encode_base64` wrote; any other spelling (blanks, URL alphabet, stray bits, no padding) is refused."""
     try:
         raw = base64.b64decode(text, validate=True)
     except ValueError as error:
@@ -153,7 +153,7 @@ def decimal_string(x: Decimal) -> str:
 
 
 def parse_decimal(s: str, negative: bool = False) -> Decimal:
-    """The exact value of a plain decimal of at most 40 characters; a minus sign only where `negative`."""
+    """Return the exact value of a plain decimal of at most 40 characters; a minus sign only where `negative`."""
     if not isinstance(s, str) or len(s) > DECIMAL_LIMIT or not _DECIMAL.fullmatch(s):
         raise CanonicalError(f"decimal={_show(s)}: must be a plain decimal of at most {DECIMAL_LIMIT} characters")
     if s.startswith("-") and not negative:
@@ -162,7 +162,9 @@ def parse_decimal(s: str, negative: bool = False) -> Decimal:
 
 
 def whole_number(text: str, most: int = MAX_INTEGER) -> int | None:
-    """The whole number from 0 to `most` that ASCII digits spell, with leading zeros or not; None for any other text."""
+    """Return the whole number from 0 to `most` that ASCII digits spell, with leading zeros or not; None for any other
+    text.
+    """
     if not (text.isascii() and text.isdigit() and len(text) <= len(str(MAX_INTEGER))):  # int() of a long text is slow
         return None
     return number if (number := int(text)) <= most else None

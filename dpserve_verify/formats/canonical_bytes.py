@@ -21,17 +21,19 @@ class Key:
         self._text, self._object = self._spelled + b'"', self._spelled + b"{"
 
     def may_stand_in(self, raw: bytes) -> bool:
-        """False: no object in `raw` has this key. True: one may have it, ask the strict reader."""
+        """Return False where no object in `raw` has this key; True where one may have it, which the strict reader
+        decides.
+        """
         return self._spelled in raw
 
     def first_integer(self, raw: bytes) -> int | None:
-        """What the first key of this name says, where that is an integer."""
+        """Return the value of the first key of this name, where that is an integer."""
         at = raw.find(self._spelled)
         number = _INTEGER.match(raw, at + len(self._spelled)) if _is_key(raw, at) else None
         return None if number is None else int(number[0])
 
     def last_text(self, raw: bytes) -> str | None:
-        """What the last key of this name with a text says, where nothing in that is escaped."""
+        """Return the value of the last key of this name with a text, where nothing in that is escaped."""
         at = raw.rfind(self._text)
         if not _is_key(raw, at):
             return None
@@ -40,14 +42,17 @@ class Key:
         return None if b"\\" in text else text.decode("ascii")
 
     def last_object(self, raw: bytes, following: Key) -> bytes | None:
-        """The bytes of the last object under this key, where `following` is the key behind it in `raw`. Otherwise None,
-        or what is no JSON text: no object's bytes are the beginning of another's."""
+        """Return the bytes of the last object under this key, where `following` is the key behind it in `raw`;
+        otherwise None, or bytes that are no JSON text, for no object's bytes are the beginning of another's.
+        """
         start, end = raw.rfind(self._object), raw.rfind(b"}," + following._spelled)
         return raw[start + len(self._spelled) : end + 1] if _is_key(raw, start) and start < end else None
 
 
 def _is_key(raw: bytes, at: int) -> bool:
-    """Not so where nothing was found, or the end of a longer key that has a quote in it."""
+    """Return whether a key begins at `at`: False where nothing was found, or the end of a longer key with a quote in
+    it.
+    """
     return at > 0 and raw[at - 1] in b"{,"
 
 
@@ -64,7 +69,7 @@ _ISSUED = re.compile(
 
 
 def decode_entry(body: bytes) -> JSON:
-    """As `decode_canonical`: the same values, and the same errors for what is not canonical."""
+    """Return what `decode_canonical` does: the same values, and the same errors for what is not canonical."""
     step = _STEP.fullmatch(body)
     if step is not None:
         released, reservation, time, kind = step.groups()

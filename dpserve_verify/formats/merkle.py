@@ -22,17 +22,19 @@ node written at each level is enough: `last: dict[int, bytes]`, `read = lambda l
 
 
 def leaf_hash(entry: bytes) -> bytes:
-    """2.1.1: the hash of one entry's exact bytes."""
+    """Return the hash of one entry's exact bytes (2.1.1)."""
     return hashlib.sha256(b"\x00" + entry).digest()
 
 
 def node_hash(left: bytes, right: bytes) -> bytes:
-    """2.1.1: the hash of two subtrees side by side."""
+    """Return the hash of two subtrees side by side (2.1.1)."""
     return hashlib.sha256(b"\x01" + left + right).digest()
 
 
 def new_nodes(size: int, leaf: bytes, read: NodeReader) -> list[tuple[int, int, bytes]]:
-    """The subtrees (level, index, hash) completed by the leaf hash `leaf` when it joins a tree of `size` leaves."""
+    """Return the subtrees (level, index, hash) completed by the leaf hash `leaf` when it joins a tree of `size`
+    leaves.
+    """
     level, index, digest = 0, size, leaf
     nodes = [(level, index, digest)]
     while index & 1:
@@ -43,7 +45,7 @@ def new_nodes(size: int, leaf: bytes, read: NodeReader) -> list[tuple[int, int, 
 
 
 def root(size: int, read: NodeReader) -> bytes:
-    """2.1.1: the root hash over the first `size` leaves."""
+    """Return the root hash over the first `size` leaves (2.1.1)."""
     digest = b""
     for level in range(size.bit_length()):
         if size >> level & 1:  # a complete subtree, and all that is right of it
@@ -53,7 +55,7 @@ def root(size: int, read: NodeReader) -> bytes:
 
 
 def inclusion_proof(index: int, size: int, read: NodeReader) -> list[bytes]:
-    """2.1.3.1: the audit path of leaf `index` in the tree of `size` leaves, from the leaf's sibling upwards."""
+    """Return the audit path (2.1.3.1) of leaf `index` in the tree of `size` leaves, from the leaf's sibling upwards."""
     if not 0 <= index < size:
         raise LedgerInvalid(f"index={index}: must be below the tree size {size}")
     path: list[bytes] = []
@@ -70,7 +72,9 @@ def inclusion_proof(index: int, size: int, read: NodeReader) -> list[bytes]:
 
 
 def consistency_proof(m: int, n: int, read: NodeReader) -> list[bytes]:
-    """2.1.4.1: that the first `m` leaves are a prefix of the tree of `n`; empty for m = 0 and for m = n."""
+    """Return the proof that the first `m` leaves are a prefix of the tree of `n` (2.1.4.1); empty for m = 0 and for m =
+    n.
+    """
     if not 0 <= m <= n:
         raise LedgerInvalid(f"size={m}: must not be above the tree size {n}")
     if m in (0, n):
@@ -91,7 +95,7 @@ def consistency_proof(m: int, n: int, read: NodeReader) -> list[bytes]:
 
 
 def verify_inclusion(index: int, size: int, leaf: bytes, path: Sequence[bytes], root_hash: bytes) -> None:
-    """2.1.3.2. Raises LedgerInvalid unless `path` joins the leaf hash at `index` to the root of `size` leaves."""
+    """Raise LedgerInvalid unless `path` joins the leaf hash at `index` to the root of `size` leaves (2.1.3.2)."""
     if not 0 <= index < size <= MAX_SIZE:  # step 1
         raise LedgerInvalid(f"index={index}: must be below the tree size {size}")
     _check_hashes([leaf, root_hash, *path])
@@ -112,7 +116,7 @@ def verify_inclusion(index: int, size: int, leaf: bytes, path: Sequence[bytes], 
 
 
 def verify_consistency(m: int, n: int, path: Sequence[bytes], root_m: bytes, root_n: bytes) -> None:
-    """2.1.4.2. Raises LedgerInvalid unless the tree (n, root_n) begins with the tree (m, root_m)."""
+    """Raise LedgerInvalid unless the tree (n, root_n) begins with the tree (m, root_m) (2.1.4.2)."""
     if not 0 <= m <= n <= MAX_SIZE:
         raise LedgerInvalid(f"size={m}: must not be above the tree size {n}")
     _check_hashes([root_m, root_n, *path])
@@ -145,14 +149,16 @@ def verify_consistency(m: int, n: int, path: Sequence[bytes], root_m: bytes, roo
 
 
 def _skip_missing(fn: int, sn: int) -> tuple[int, int]:
-    """2.1.3.2 step 4b, 2.1.4.2 step 6b: pass the levels at which the last subtree has no left sibling in the path."""
+    """Pass the levels at which the last subtree has no left sibling in the path (2.1.3.2 step 4b, 2.1.4.2 step 6b)."""
     while fn and not fn & 1:
         fn, sn = fn >> 1, sn >> 1
     return fn, sn
 
 
 def _range(low: int, high: int, read: NodeReader) -> bytes:
-    """The hash over leaves low..high-1, a subtree of RFC 6962's recursion (so its complete parts are aligned)."""
+    """Return the hash over leaves low..high-1, a subtree of RFC 6962's recursion (so its complete parts are
+    aligned).
+    """
     width = high - low
     if width & (width - 1) == 0:
         level = width.bit_length() - 1
@@ -162,7 +168,7 @@ def _range(low: int, high: int, read: NodeReader) -> bytes:
 
 
 def _split(width: int) -> int:
-    """2.1.1: the largest power of two below `width` (> 1)."""
+    """Return the largest power of two below `width` (> 1) (2.1.1)."""
     return 1 << ((width - 1).bit_length() - 1)
 
 

@@ -51,9 +51,11 @@ def pae(payload_type: str, payload: bytes) -> bytes:
 
 
 def sign(payload: bytes, signer: Signer) -> bytes:
-    """The JSON envelope over an in-toto statement, with one signature; it has passed `verify` before it is handed out.
+    """Return the JSON envelope over an in-toto statement, with one signature; it has passed `verify` before it is
+    handed out.
 
-    The signer's keyid must be its key's fingerprint: Go's dsse and cosign refuse securesystemslib's default keyid."""
+    The signer's keyid must be its key's fingerprint: Go's dsse and cosign refuse securesystemslib's default keyid.
+    """
     made = signer.sign(pae(PAYLOAD_TYPE, payload))
     signature = made.keyid, bytes.fromhex(made.signature)
     raw = _encode(_envelope_value(Envelope(payload, PAYLOAD_TYPE, (signature,))))
@@ -70,9 +72,10 @@ def parse(envelope: bytes) -> Envelope:
 
 
 def verify(envelope: bytes, keys: Mapping[str, PublicKey]) -> bytes:
-    """The payload, once every signature is by one of `keys` (keyid to key) and verifies. Raises CertificateInvalid.
+    """Return the payload. CertificateInvalid unless every signature is by one of `keys` (keyid to key) and verifies.
 
-    The payload is the exact bytes signed; what it says is not looked at here."""
+    The payload is the exact bytes signed; what it says is not looked at here.
+    """
     parsed = parse(envelope)
     message = pae(parsed.payload_type, parsed.payload)
     for keyid, signature in parsed.signatures:
@@ -92,10 +95,11 @@ def verify(envelope: bytes, keys: Mapping[str, PublicKey]) -> bytes:
 
 
 def to_sigstore_bundle(envelope: bytes, hint: str | None = None) -> bytes:
-    """The same envelope as a Sigstore bundle v0.3; `hint` tells the reader which public key to fetch: the signature's
+    """Return an envelope as a Sigstore bundle v0.3; `hint` tells the reader which public key to fetch: the signature's
     keyid, where nothing else is given.
 
-    A bundle holds exactly one signature."""
+    A bundle holds exactly one signature.
+    """
     parsed = parse(envelope)
     if len(parsed.signatures) != 1:
         raise CertificateInvalid(f"signatures={len(parsed.signatures)}: a Sigstore bundle holds exactly one")

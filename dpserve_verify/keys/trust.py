@@ -32,20 +32,20 @@ _FORMAT = "dpserve-trust/v2"
 
 
 def fingerprint(public_key: PublicKey) -> str:
-    """The key's OpenSSH fingerprint `SHA256:...`, as `ssh-keygen -lf` prints it. Used as keyid everywhere."""
+    """Return the key's OpenSSH fingerprint `SHA256:...`, as `ssh-keygen -lf` prints it. Used as keyid everywhere."""
     line = public_key.public_bytes(pkix.Encoding.OpenSSH, pkix.PublicFormat.OpenSSH)
     digest = hashlib.sha256(base64.b64decode(line.split()[1])).digest()
     return "SHA256:" + canonical.encode_base64(digest).rstrip("=")
 
 
 def public_pem(public_key: PublicKey) -> str:
-    """The key as SubjectPublicKeyInfo in PEM, with its final newline."""
+    """Return the key as SubjectPublicKeyInfo in PEM, with its final newline."""
     return public_key.public_bytes(pkix.Encoding.PEM, pkix.PublicFormat.SubjectPublicKeyInfo).decode("ascii")
 
 
 @lru_cache(maxsize=256)
 def load_public_pem(pem: str, what: str = "public key") -> PublicKey:
-    """Inverse of `public_pem`; KeyInvalid for any other text or kind of key."""
+    """Read what `public_pem` wrote; KeyInvalid for any other text or kind of key."""
     try:
         key = pkix.load_pem_public_key(pem.encode("ascii"))
     except (ValueError, UnsupportedAlgorithm) as error:
@@ -60,7 +60,7 @@ def load_public_pem(pem: str, what: str = "public key") -> PublicKey:
 
 
 def load_log_pem(pem: str) -> Ed25519PublicKey:
-    """As `load_public_pem`, for a log's key: checkpoints know Ed25519 alone."""
+    """Read a log's key as `load_public_pem` does: checkpoints know Ed25519 alone."""
     key = load_public_pem(pem, "log key")
     if not isinstance(key, Ed25519PublicKey):
         raise KeyInvalid("log key: must be Ed25519")
@@ -86,16 +86,16 @@ class IssuerKey:
         return fingerprint(self.public_key)
 
     def valid_at(self, index: int) -> bool:
-        """Whether this key may speak for the entry at `index`."""
+        """Return whether this key may speak for the entry at `index`."""
         return _holds(self.from_index, index, self.until_index)
 
     def to_value(self) -> dict[str, JSON]:
-        """Its object in the trust file."""
+        """Return the key's object in the trust file."""
         return {"keyid": self.keyid, **asdict(self)}
 
     @classmethod
     def from_value(cls, value: JSON) -> IssuerKey:
-        """Inverse of `to_value`."""
+        """Read what `to_value` wrote."""
         item = exact_object(value, ("keyid", "pem", "from_index", "until_index"), "issuer")
         until = _integer_or_none(item["until_index"], "until_index")
         key = cls(exact_text(item["pem"], "pem"), exact_integer(item["from_index"], "from_index"), until)
@@ -123,16 +123,16 @@ class LogKey:
         return fingerprint(self.public_key)
 
     def valid_at(self, size: int) -> bool:
-        """Whether a checkpoint of `size` entries counts when this key has signed it."""
+        """Return whether a checkpoint of `size` entries counts when this key has signed it."""
         return _holds(self.from_size, size, self.until_size)
 
     def to_value(self, origin: str) -> dict[str, JSON]:
-        """Its object in the trust file. `vkey` repeats the key as tools for C2SP notes take it."""
+        """Return the key's object in the trust file. `vkey` repeats the key as tools for C2SP notes take it."""
         return {"vkey": verifier_key(origin, self.public_key), **asdict(self)}
 
     @classmethod
     def from_value(cls, value: JSON, origin: str) -> LogKey:
-        """Inverse of `to_value`."""
+        """Read what `to_value` wrote."""
         item = exact_object(value, ("pem", "vkey", "from_size", "until_size"), "log")
         until = _integer_or_none(item["until_size"], "until_size")
         key = cls(exact_text(item["pem"], "pem"), exact_integer(item["from_size"], "from_size"), until)
@@ -176,7 +176,9 @@ class PublicKeys:
     def of(
         cls, origin: str, issuers: tuple[IssuerKey, ...], logs: tuple[LogKey, ...], revoked: frozenset[int]
     ) -> PublicKeys:
-        """From log keys in order, oldest first; the newest one is in force, so it must have no `until_size`."""
+        """Make a trust from log keys in order, oldest first; the newest one is in force, so it must have no
+        `until_size`.
+        """
         if not logs or logs[-1].until_size is not None:
             raise KeyInvalid("until_size: must be null for the newest log key, and for no other")
         return cls(origin, issuers, logs[-1].pem, logs[-1].from_size, logs[:-1], revoked)
@@ -192,25 +194,27 @@ class PublicKeys:
         return load_log_pem(self.log_pem)
 
     def log_key_at(self, size: int) -> Ed25519PublicKey:
-        """The key that signs the log's checkpoint of `size` entries; KeyInvalid where no pinned key counts there."""
+        """Return the key that signs the log's checkpoint of `size` entries; KeyInvalid where no pinned key counts
+        there.
+        """
         for key in reversed(self.logs):
             if key.valid_at(size):
                 return key.public_key
         raise KeyInvalid(f"checkpoint: no pinned log key speaks for size {size}")
 
     def log_signer_at(self, size: int) -> Ed25519PublicKey:
-        """The key that was the log's at `size`, compromised later or not: for an audit, which holds what it signed
-        against the entries.
+        """Return the key that was the log's at `size`, compromised later or not: for an audit, which holds what it
+        signed against the entries.
         """
         return next((key for key in reversed(self.logs) if key.from_size <= size), self.logs[0]).public_key
 
     def issuer_keys(self, index: int | None = None) -> dict[str, PublicKey]:
-        """The issuer keys by keyid: those that may speak for the ledger entry at `index`, or all."""
+        """Return the issuer keys by keyid: those that may speak for the ledger entry at `index`, or all."""
         return {k.keyid: k.public_key for k in self.issuers if index is None or k.valid_at(index)}
 
     def continues(self, older: PublicKeys) -> bool:
-        """Whether `older` is an earlier state of this: no key that this has not, no range that has grown since, nothing
-        revoked that is good again.
+        """Return whether `older` is an earlier state of this: no key that this has not, no range that has grown since,
+        nothing revoked that is good again.
         """
         issuers = {(key.pem, key.from_index): key.until_index for key in self.issuers}
         logs = {(key.pem, key.from_size): key.until_size for key in self.logs}
@@ -222,7 +226,7 @@ class PublicKeys:
         )
 
     def to_json(self) -> bytes:
-        """The trust file."""
+        """Return the trust file."""
         value: dict[str, JSON] = {
             "format": _FORMAT,
             "origin": self.origin,
@@ -234,7 +238,7 @@ class PublicKeys:
 
     @classmethod
     def from_json(cls, raw: bytes) -> PublicKeys:
-        """Inverse of `to_json`; free in white space, strict in all else. KeyInvalid."""
+        """Read what `to_json` wrote; free in white space, strict in all else. KeyInvalid."""
         try:
             return cls._from_value(canonical.decode(raw, _LIMIT))
         except CanonicalError as error:

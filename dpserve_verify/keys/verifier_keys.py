@@ -19,24 +19,24 @@ ED25519, COSIGNATURE = b"\x01", b"\x04"  # signature types
 
 
 def key_id(name: str, public_key: Ed25519PublicKey, kind: bytes = ED25519) -> bytes:
-    """The 4 bytes that say which key signed, and how: a hint, not a fingerprint to trust."""
+    """Return the 4 bytes that say which key signed, and how: a hint, not a fingerprint to trust."""
     return key_id_of(name, public_key.public_bytes_raw(), kind)
 
 
 def key_id_of(name: str, public_key: bytes, kind: bytes = ED25519) -> bytes:
-    """As `key_id`, of the 32 bytes of the key."""
+    """Return the `key_id` of the 32 bytes of a key."""
     return hashlib.sha256(name.encode() + b"\n" + kind + public_key).digest()[:4]
 
 
 def verifier_key(name: str, public_key: Ed25519PublicKey, kind: bytes = ED25519) -> str:
-    """The verifier key string `name+hex(key id)+base64(type || key)` that other tools take."""
+    """Return the verifier key string `name+hex(key id)+base64(type || key)` that other tools take."""
     check_origin(name)
     material = encode_base64(kind + public_key.public_bytes_raw())
     return f"{name}+{key_id(name, public_key, kind).hex()}+{material}"
 
 
 def parse_verifier_key(text: str, kind: bytes = ED25519) -> tuple[str, Ed25519PublicKey]:
-    """Name and key of a verifier key string; KeyInvalid unless `verifier_key` would write the same string."""
+    """Return name and key of a verifier key string. KeyInvalid unless `verifier_key` would write the same string."""
     name, _, rest = text.partition("+")
     try:
         material = decode_base64(rest.partition("+")[2], "verifier key")
@@ -51,7 +51,9 @@ def parse_verifier_key(text: str, kind: bytes = ED25519) -> tuple[str, Ed25519Pu
 
 
 def check_origin(origin: str) -> None:
-    """InputError unless `origin` can name a log and its key: printable ASCII, no blank, no plus, at most 255 long."""
+    """Raise InputError unless `origin` can name a log and its key: printable ASCII, no blank, no plus, at most 255
+    long.
+    """
     if not (is_key_name(origin) and origin.isascii() and origin.isprintable() and len(origin) <= MAX_NAME):
         raise InputError(f"origin={origin[:80]!r}: must be like example.org/ledger: ASCII, no blanks, no plus")
 

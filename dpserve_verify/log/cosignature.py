@@ -30,18 +30,18 @@ class Cosignature:
 
 
 def signed_message(text: str, time: int) -> bytes:
-    """What is signed: two lines before the note's whole text."""
+    """Return the message that a witness signs: two lines before the note's text."""
     return f"cosignature/v1\ntime {time}\n{text}".encode()
 
 
 def is_by(signature: NoteSignature, witness: Witness) -> bool:
-    """Whether the line claims to be this witness's."""
+    """Return whether the line claims to be this witness's."""
     ours = witness.key_name, key_id(witness.key_name, witness.public_key, COSIGNATURE)
     return (signature.name, signature.key_id) == ours
 
 
 def verify_cosignature(signature: NoteSignature, witness: Witness, text: str) -> Cosignature:
-    """The cosignature over a note's text. LedgerInvalid unless this witness made it."""
+    """Return the cosignature over a note's text. LedgerInvalid unless this witness made it."""
     raw = signature.signature
     time = int.from_bytes(raw[:_TIME_SIZE], "big")
     if len(raw) != _TIME_SIZE + _SIGNATURE_SIZE or not 0 < time <= _LATEST:
@@ -54,7 +54,7 @@ def verify_cosignature(signature: NoteSignature, witness: Witness, text: str) ->
 
 
 def cosignatures(note: Note, policy: WitnessPolicy) -> tuple[Cosignature, ...]:
-    """The newest of each witness. Every line in a witness's name must verify, else LedgerInvalid."""
+    """Return the newest of each witness. Every line in a witness's name must verify, else LedgerInvalid."""
     found: dict[str, Cosignature] = {}
     for witness in policy.witnesses:
         verified = (verify_cosignature(line, witness, note.text) for line in note.signatures if is_by(line, witness))
@@ -64,10 +64,11 @@ def cosignatures(note: Note, policy: WitnessPolicy) -> tuple[Cosignature, ...]:
 
 
 def require_quorum(note: str, policy: WitnessPolicy) -> tuple[Cosignature, ...]:
-    """The cosignatures of a checkpoint that meets the policy; LedgerInvalid says who is missing.
+    """Return the cosignatures of a checkpoint that meets the policy; LedgerInvalid says who is missing.
 
     Where the policy names logs, one of them must have signed the checkpoint. Where it names none, the caller has to
-    verify the log's signature."""
+    verify the log's signature.
+    """
     parsed = parse_note(note)
     if policy.logs:
         _signed_by_a_log(note, policy)
@@ -81,7 +82,7 @@ def require_quorum(note: str, policy: WitnessPolicy) -> tuple[Cosignature, ...]:
 
 
 def with_cosignatures(note: str, lines: Iterable[NoteSignature]) -> str:
-    """The note with these lines, in place of any older ones of the same keys."""
+    """Return the note with these lines, in place of any older ones of the same keys."""
     parsed, added = parse_note(note), list(lines)
     keys = {(line.name, line.key_id) for line in added}
     kept = [line for line in parsed.signatures if (line.name, line.key_id) not in keys]

@@ -46,8 +46,8 @@ class Look:
     prover: Callable[[str], Prover] | None = None
 
     def at(self, path: Path, keys: PublicKeys) -> tuple[dict[str, Any], str]:
-        """The checkpoints in the proofs of what was verified at `path`, held against those that this user has seen: as
-        JSON, and as a line for people, empty where there is nothing to say.
+        """Compare the checkpoints in the proofs of what was verified at `path` with those that this user has seen.
+        Return the result as JSON, and as a line for people, which is empty where there is nothing to say.
 
         OtherHistory where there are two histories; LedgerInvalid where the `witnesses` have not cosigned. A folder that
         cannot be written is no fault of the certificate, and is said.
@@ -72,7 +72,7 @@ class Look:
 
 
 def _proofs(path: Path) -> list[Path]:
-    """The model's own first."""
+    """Return the files with proofs, the model's own first."""
     if path.is_dir():
         return sorted(path.glob(f"*{PROOF}"), key=lambda each: (each.name != f"model.onnx{PROOF}", each.name))
     if path.name.endswith(".dsse.json"):
@@ -81,7 +81,7 @@ def _proofs(path: Path) -> list[Path]:
 
 
 def _read(path: Path | None) -> Growth | None:
-    """What a file proves; None of no file."""
+    """Read the proof in a file; None where there is no file."""
     try:
         return None if path is None else read_growth(canonical.decode(read_beginning(path, FILE_LIMIT), FILE_LIMIT))
     except (OSError, canonical.CanonicalError) as error:

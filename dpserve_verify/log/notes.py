@@ -33,7 +33,7 @@ class NoteSignature:
     signature: bytes
 
     def line(self) -> str:
-        """The line as it stands in a note, with its newline."""
+        """Return the line as it stands in a note, with its newline."""
         return f"{_DASH}{self.name} {encode_base64(self.key_id + self.signature)}\n"
 
 
@@ -57,7 +57,7 @@ class Checkpoint:
 
 
 def sign_note(text: str, name: str, signer: Signer) -> str:
-    """The note over `text` (ends in a newline) with one Ed25519 signature."""
+    """Return the note over `text` (ends in a newline) with one Ed25519 signature."""
     key = signer.public_key
     if key.scheme != "ed25519":
         raise KeyInvalid(f"scheme={key.scheme}: the log's key must be Ed25519")
@@ -85,10 +85,11 @@ def parse_note(note: str) -> Note:
 
 
 def verify_note(note: str, name: str, public_key: Ed25519PublicKey) -> Note:
-    """The parsed note, once signed by this key. Raises LedgerInvalid.
+    """Return the parsed note. LedgerInvalid unless it is signed by this key.
 
     Other signers' lines are ignored, as the specification demands. Every line under this name and key id must verify,
-    and there must be one."""
+    and there must be one.
+    """
     parsed = parse_note(note)
     ours = [s for s in parsed.signatures if (s.name, s.key_id) == (name, key_id(name, public_key))]
     if not ours:
@@ -102,9 +103,10 @@ def verify_note(note: str, name: str, public_key: Ed25519PublicKey) -> Note:
 
 
 def sign_checkpoint(origin: str, size: int, root: bytes, signer: Signer) -> str:
-    """The checkpoint note of the tree (size, root), signed in the name of `origin`.
+    """Return the checkpoint note of the tree (size, root), signed in the name of `origin`.
 
-    A log must never sign a checkpoint inconsistent with one it signed before: the caller holds the high-water mark."""
+    A log must never sign a checkpoint inconsistent with one it signed before: the caller holds the high-water mark.
+    """
     check_origin(origin)
     if not 0 <= size <= MAX_SIZE or len(root) != HASH_SIZE:
         raise InputError(f"size={size}: must be a tree size, with a root of {HASH_SIZE} bytes")
@@ -112,12 +114,12 @@ def sign_checkpoint(origin: str, size: int, root: bytes, signer: Signer) -> str:
 
 
 def parse_checkpoint(note: str) -> Checkpoint:
-    """What the note says, unverified. Raises LedgerInvalid."""
+    """Return the checkpoint in a note, unverified. Raises LedgerInvalid."""
     return _checkpoint(parse_note(note))
 
 
 def verify_checkpoint(note: str, origin: str, public_key: Ed25519PublicKey) -> Checkpoint:
-    """The checkpoint, once it is signed by the pinned key and speaks for `origin`. Raises LedgerInvalid."""
+    """Return the checkpoint in a note. LedgerInvalid unless it is signed by the pinned key and speaks for `origin`."""
     checkpoint = _checkpoint(verify_note(note, origin, public_key))
     if checkpoint.origin != origin:  # the key's name is signed for, the first line is what the tree is called
         raise LedgerInvalid(f"origin={checkpoint.origin[:80]!r}: must be {origin!r}")

@@ -34,7 +34,7 @@ class TlogProof:
 
 
 def write_proof(index: int, path: Sequence[bytes], checkpoint_note: str, extra: bytes | None) -> str:
-    """The proof's text; `parse_proof` gives the same values back. LedgerInvalid for what cannot be written."""
+    """Return the proof's text; `parse_proof` gives the same values back. LedgerInvalid for what cannot be written."""
     lines = [_MAGIC]
     lines += [] if extra is None else [f"extra {encode_base64(extra)}"]
     lines += [f"index {index}", *map(encode_base64, path)]
@@ -69,9 +69,10 @@ def parse_proof(text: str) -> TlogProof:
 
 
 def verify_proof(proof: TlogProof, leaf: bytes, origin: str, log_public_key: Ed25519PublicKey) -> Checkpoint:
-    """The checkpoint that vouches for the entry `leaf` (its exact bytes) at `proof.index`. Raises LedgerInvalid.
+    """Return the checkpoint that vouches for the entry `leaf` (its exact bytes) at `proof.index`. Raises LedgerInvalid.
 
-    Says nothing of what the entry means, nor that the log showed others the same tree (that takes witnesses)."""
+    Says nothing of what the entry means, nor that the log showed others the same tree (that takes witnesses).
+    """
     checkpoint = verify_checkpoint(proof.checkpoint_note, origin, log_public_key)
     verify_inclusion(proof.index, checkpoint.size, leaf_hash(leaf), proof.path, checkpoint.root)
     return checkpoint

@@ -65,8 +65,8 @@ class SeenCheckpoint:
 
 
 def read_growth(value: Any) -> Growth | None:
-    """What `Consistency.to_json` wrote; None stays None. LedgerInvalid for anything else. Its roots are not looked at:
-    they stand in the checkpoints.
+    """Read what `Consistency.to_json` wrote; None stays None. LedgerInvalid for anything else. Its roots are not looked
+    at: they stand in the checkpoints.
     """
     if value is None:
         return None
@@ -82,7 +82,7 @@ def read_growth(value: Any) -> Growth | None:
 
 
 def read_note(file: Path) -> str:
-    """A note's text. InputError where the file cannot be read, LedgerInvalid where it is too long or no text."""
+    """Read a note's text. InputError where the file cannot be read, LedgerInvalid where it is too long or no text."""
     try:
         raw = read_beginning(file, NOTE_LIMIT)
     except OSError as error:
@@ -96,7 +96,9 @@ def read_note(file: Path) -> str:
 
 
 def verify_head(note: str, trust: PublicKeys) -> Checkpoint:
-    """The checkpoint, once it is signed by the key that the log has at its size. LedgerInvalid, KeyInvalid else."""
+    """Return the checkpoint. LedgerInvalid or KeyInvalid unless it is signed by the key that the log has at its
+    size.
+    """
     return notes.verify_checkpoint(note, trust.origin, trust.log_key_at(notes.parse_checkpoint(note).size))
 
 
@@ -111,15 +113,15 @@ class SeenCheckpoints:
     witnesses: WitnessPolicy | None = None
 
     def path(self, origin: str) -> Path:
-        """The file of one ledger's checkpoint."""
+        """Return the file of one ledger's checkpoint."""
         name = quote(origin, safe="")
         if len(name) > MOST_NAME:
             name = hashlib.sha256(origin.encode()).hexdigest()
         return self.folder / f"{name}.checkpoint"
 
     def read(self, trust: PublicKeys) -> SeenCheckpoint | None:
-        """The last checkpoint; None before the first. LedgerInvalid where the file holds anything else than a note that
-        the log's key has signed; LedgerUnavailable where it cannot be read.
+        """Read the last checkpoint; None before the first. LedgerInvalid where the file holds anything else than a note
+        that the log's key has signed; LedgerUnavailable where it cannot be read.
         """
         path = self.path(trust.origin)
         try:
@@ -182,7 +184,7 @@ class SeenCheckpoints:
         return [read_note(each) for each in files if each.name.isdecimal()]
 
     def forget_unproved(self, trust: PublicKeys) -> None:
-        """After an audit that was sound."""
+        """Forget the checkpoints that were not proved, after an audit that was sound."""
         for each in self.path(trust.origin).with_suffix(".unproved").glob("*"):
             each.unlink(missing_ok=True)
 
@@ -205,7 +207,7 @@ class SeenCheckpoints:
             raise
 
     def _verified(self, note: str, trust: PublicKeys) -> Checkpoint:
-        """By the log's key, and the witnesses' quorum."""
+        """Verify a checkpoint by the log's key, and the witnesses' quorum."""
         head = verify_head(note, trust)
         if self.witnesses is not None:
             self.witnesses.check_log(trust.origin, trust.log_key_at(head.size))
@@ -256,8 +258,8 @@ class Standing(Enum):
 
 
 def _is_beginning(seen: SeenCheckpoint | None, head: Checkpoint, growth: Growth | None) -> bool:
-    """Whether a checkpoint of fewer entries is proved to be the beginning of the one kept here: witnesses may not have
-    cosigned that one yet. OtherHistory where the proof does not hold.
+    """Return whether a checkpoint of fewer entries is proved to be the beginning of the one kept here: witnesses may
+    not have cosigned that one yet. OtherHistory where the proof does not hold.
     """
     if seen is None or growth is None or not growth.earlier == head.size < seen.head.size:
         return False
@@ -266,7 +268,7 @@ def _is_beginning(seen: SeenCheckpoint | None, head: Checkpoint, growth: Growth 
 
 
 def _verify(seen: SeenCheckpoint, head: Checkpoint, growth: Growth) -> None:
-    """OtherHistory unless the larger of the two trees begins with the smaller one."""
+    """Raise OtherHistory unless the larger of the two trees begins with the smaller one."""
     smaller, larger = sorted((seen.head, head), key=lambda each: each.size)
     try:
         merkle.verify_consistency(smaller.size, larger.size, growth.hashes, smaller.root, larger.root)

@@ -20,7 +20,7 @@ PREFIX = 2  # bytes of an entry's length
 
 
 def tile_path(level: int | None, index: int, width: int = WIDTH) -> str:
-    """Where a tile stands; `level` None: a bundle of entries."""
+    """Return the path of a tile; `level` None: of a bundle of entries."""
     groups = [f"{index % 1000:03d}"]
     while index := index // 1000:
         groups.insert(0, f"x{index % 1000:03d}")
@@ -35,12 +35,12 @@ def tiles_of(count: int, first: int = 0) -> Iterator[tuple[int, int]]:
 
 
 def pack(entries: list[bytes]) -> bytes:
-    """A bundle of entries."""
+    """Write entries as one bundle."""
     return b"".join(len(entry).to_bytes(PREFIX, "big") + entry for entry in entries)
 
 
 def unpack(raw: bytes, path: str) -> list[bytes]:
-    """Inverse of `pack`; LedgerInvalid where the bundle is cut short."""
+    """Read what `pack` wrote; LedgerInvalid where the bundle is cut short."""
     entries, at = [], 0
     while at < len(raw):
         end = at + PREFIX + int.from_bytes(raw[at : at + PREFIX], "big")

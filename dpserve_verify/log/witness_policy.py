@@ -65,7 +65,7 @@ class WitnessPolicy:
     quorum: str
 
     def met_by(self, cosigners: Collection[str]) -> bool:
-        """Whether cosignatures of the witnesses with these names are enough."""
+        """Return whether cosignatures of the witnesses with these names are enough."""
         met = {NONE, *cosigners}
         for group in self.groups:
             if sum(member in met for member in group.members) >= group.threshold:
@@ -73,14 +73,14 @@ class WitnessPolicy:
         return self.quorum in met
 
     def check_log(self, origin: str, public_key: Ed25519PublicKey) -> None:
-        """InputError where the policy is about other logs than this one; one that names no log is about any."""
+        """Raise InputError where the policy is about other logs than this one; one that names no log is about any."""
         ours = (origin, public_key.public_bytes_raw())
         if self.logs and ours not in [(log.origin, log.public_key.public_bytes_raw()) for log in self.logs]:
             raise InputError(f"policy: none of its log lines holds the key of {origin!r}")
 
 
 def read_witness_policy(path: Path) -> WitnessPolicy:
-    """The policy in a file. InputError, which names the line, where it is none."""
+    """Read the policy in a file. InputError names the line that is wrong."""
     try:
         with path.open("rb") as file:
             return parse_policy(file.read(POLICY_LIMIT + 1))
@@ -89,7 +89,7 @@ def read_witness_policy(path: Path) -> WitnessPolicy:
 
 
 def parse_policy(raw: bytes) -> WitnessPolicy:
-    """Bytes -> policy. Bytes that are no UTF-8 are opaque, and kept as surrogates."""
+    """Read a policy from bytes. Bytes that are no UTF-8 are opaque, and kept as surrogates."""
     if len(raw) > POLICY_LIMIT:
         raise InputError(f"policy: must be at most {POLICY_LIMIT} bytes")
     reader = _Reader()
@@ -102,7 +102,7 @@ def parse_policy(raw: bytes) -> WitnessPolicy:
 
 
 def shown(name: str) -> str:
-    """A name as text that can be printed, whatever its bytes."""
+    """Return a name as text that can be printed, whatever its bytes."""
     return name.encode("utf-8", "backslashreplace").decode()
 
 
@@ -175,7 +175,7 @@ class _Reader:
 
 
 def _arguments(words: list[str], count: int) -> tuple[list[str], str | None]:
-    """`count` words, and perhaps a URL."""
+    """Return `count` words, and the URL behind them where there is one."""
     if not count <= len(words) <= count + 1:
         raise InputError(f"must have {count} or {count + 1} words after the first")
     return words[:count], words[count] if len(words) > count else None

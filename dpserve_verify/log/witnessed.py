@@ -15,15 +15,18 @@ WITNESSED = "witnessed"  # the name of its file
 
 
 def kept(folder: Path) -> str | None:
-    """The cosigned checkpoint in a home, an export or a folder of tiles; None where there is none. Not verified."""
+    """Read the cosigned checkpoint in a home, an export or a folder of tiles; None where there is none. Not
+    verified.
+    """
     file = folder / WITNESSED
     return read_note(file) if file.exists() else None
 
 
 def judge(candidates: Sequence[str], policy: WitnessPolicy, trust: PublicKeys) -> tuple[int, list[str]]:
-    """The size of the largest checkpoint among these that meets the policy, and the problem where none does.
+    """Return the size of the largest checkpoint among these that meets the policy, and the problem where none does.
 
-    Says nothing of the entries: the audit has to compare the same checkpoints with the tree."""
+    Says nothing of the entries: the audit has to compare the same checkpoints with the tree.
+    """
     sizes, problems = [], []
     for note in candidates:
         try:

@@ -22,8 +22,9 @@ WorstRange: TypeAlias = Callable[[list[float], int, float], list[float]]
 def adaptive_delta(
     events: Iterable[tuple[Event, int]], epsilon: float, step: float, size: int, move: WorstRange | None = None
 ) -> float:
-    """What the best adaptive adversary reaches at `epsilon`, from above, on a grid of `size` steps: the last release
-    comes first. `move`: computes the same as `worst_range`."""
+    """Return what the best adaptive adversary reaches at `epsilon`, from above, on a grid of `size` steps: the last
+    release comes first. `move`: computes the same as `worst_range`.
+    """
     move = move or worst_range
     value, reached = [0.0] * (size + 1), 0
     for event, count in reversed(tuple(events)):
@@ -49,7 +50,7 @@ def _line(value: list[float], cells: int, step: float) -> list[float]:
 
 
 def worst_range(value: list[float], cells: int, step: float) -> list[float]:
-    """One release with losses in [t - e, t], the worst t at every x: solved for within each step of t.
+    """Compute one release with losses in [t - e, t], the worst t at every x: solved for within each step of t.
 
     Between two values of t, with q = e^(first - t) in [r, 1], chords of V give at most
     f(q) = f_last + (q - r) / (1 - r) (slope + bend (1 - q) / q), which is largest at an end, or at

@@ -37,8 +37,9 @@ class Board:
 
 @lru_cache(maxsize=256)
 def board_of(events: Events, delta: float) -> Board | None:
-    """The public rule for the grid: the releases that weigh most span a whole number of steps, the finest that is cheap
-    enough, and every epsilon is rounded up to a multiple of the step."""
+    """Return the grid by its public rule: the releases that weigh most span a whole number of steps, the finest that is
+    cheap enough, and every epsilon is rounded up to a multiple of the step.
+    """
     releases = [_Release(event.bounded, Fraction(event.pure or 0), n) for event, n in events]
     if not releases or not all(0 < each.epsilon <= WIDEST for each in releases):
         return None
@@ -69,6 +70,6 @@ class _Release:
 
 
 def _short(step: Fraction) -> Fraction:
-    """`step` rounded up to 24 binary digits: its multiples are then exact floats."""
+    """Return `step` rounded up to 24 binary digits: its multiples are then exact floats."""
     unit = Fraction(2) ** (frexp(float(step))[1] - 24)
     return ceil(step / unit) * unit

@@ -28,7 +28,7 @@ class Relation(StrEnum):
 
 
 def parse_relation(text: str) -> Relation:
-    """The relation of that name. InputError for any other text."""
+    """Return the relation of that name. InputError for any other text."""
     try:
         return Relation(text)
     except ValueError:
@@ -36,8 +36,9 @@ def parse_relation(text: str) -> Relation:
 
 
 def exact_decimal(name: str, value: str | int | float | Decimal) -> Decimal:
-    """The decimal a person wrote, in ASCII and without blanks: a float stands for its shortest decimal form. NaN and
-    infinities raise."""
+    """Return the decimal a person wrote, in ASCII and without blanks: a float stands for its shortest decimal form. NaN
+    and infinities raise.
+    """
     text = str(value)
     if isinstance(value, str) and not _NUMBER.fullmatch(text):
         raise InputError(f"{name}={text[:60]!r}: must be a decimal number")
@@ -52,13 +53,17 @@ def exact_decimal(name: str, value: str | int | float | Decimal) -> Decimal:
 
 
 def nano(value: Decimal) -> int:
-    """`value` in units of 1e-9, rounded down. Exact: a product of decimals would be rounded to 28 digits first."""
+    """Return `value` in units of 1e-9, rounded down. Exact: a product of decimals would be rounded to 28 digits
+    first.
+    """
     numerator, denominator = value.as_integer_ratio()
     return numerator * NANO // denominator
 
 
 def nano_string(value: int) -> str:
-    """`decimal_string(from_nano(value))` of a value that is not negative: an admission spells dozens."""
+    """Return `decimal_string(from_nano(value))` of a value that is not negative, quickly: an admission spells
+    dozens.
+    """
     whole, rest = divmod(value, NANO)
     if value < 0 or whole >= NANO**2:
         return decimal_string(from_nano(value))
@@ -66,7 +71,7 @@ def nano_string(value: int) -> str:
 
 
 def parse_nano(text: str) -> int:
-    """`nano(parse_decimal(text))`."""
+    """Return `nano(parse_decimal(text))`."""
     if isinstance(text, str) and _PLAIN.fullmatch(text):
         whole, _, rest = text.partition(".")
         return int(whole) * NANO + int(rest.ljust(9, "0"))
@@ -111,22 +116,26 @@ class Budget:
 
     @classmethod
     def of(cls, epsilon: str | float | Decimal, delta: str | float | Decimal = "0") -> Budget:
-        """The budget as a person wrote it: a float stands for its shortest decimal form. InputError out of range."""
+        """Make the budget that a person wrote: a float stands for its shortest decimal form. InputError out of
+        range.
+        """
         return cls(exact_decimal("epsilon", epsilon), exact_decimal("delta", delta))
 
     def check_delta(self, records: int) -> None:
-        """delta must be below 1 / records: at 1 / records, publishing one record in full would be within budget."""
+        """Raise InputError unless delta is below 1 / records: at 1 / records, publishing one record in full would be
+        within budget.
+        """
         if self.delta * records >= 1:
             raise InputError(f"delta={self.delta}: must be below 1/records = 1/{records} = {1 / records:.3g}")
 
     def to_json(self) -> dict[str, str]:
-        """{"epsilon", "delta"} as decimal strings."""
+        """Return {"epsilon", "delta"} as decimal strings."""
         return {"epsilon": decimal_string(self.epsilon), "delta": decimal_string(self.delta)}
 
 
 def check_name(what: str, name: str) -> str:
-    """`name`, of a dataset, model or token, if it is 1 to 64 of a-z 0-9 . _ - and begins with a letter or digit; else
-    InputError. Names become folder names and metric labels, so they are narrow.
+    """Return `name`, of a dataset, model or token. InputError unless it is 1 to 64 of a-z 0-9 . _ - and begins with a
+    letter or digit. Names become folder names and metric labels, so they are narrow.
     """
     if not _NAME.fullmatch(name):
         raise InputError(

@@ -41,10 +41,12 @@ class PrivacyEvent(ABC):
 
     @abstractmethod
     def rdp(self, order: float) -> float:
-        """The Renyi divergence at `order` > 1, never below the truth; prices round it up."""
+        """Return the Renyi divergence at `order` > 1, never below the truth; prices round it up."""
 
     def squared_mu(self, sensitivity: int) -> Fraction | None:
-        """mu^2 of the Gaussian DP of a release on the integers, of that L2 `sensitivity`; None where it has none."""
+        """Return mu^2 of the Gaussian DP of a release on the integers, of that L2 `sensitivity`; None where it has
+        none.
+        """
         return None
 
     @property
@@ -125,7 +127,7 @@ class PureDp(PrivacyEvent):
         return self.epsilon
 
     def rdp(self, order: float) -> float:
-        """log((e^{a e} + e^{(1 - a) e}) / (1 + e^e)) / (a - 1); never above order * epsilon**2 / 2, nor above
+        """Return log((e^{a e} + e^{(1 - a) e}) / (1 + e^e)) / (a - 1); never above order * epsilon**2 / 2, nor above
         epsilon.
         """
         e, a = float(self.epsilon), order
@@ -165,12 +167,12 @@ class Gaussian(PrivacyEvent):
         """None: its losses have no bound."""
 
     def rdp(self, order: float) -> float:
-        """order / (2 sigma^2): Mironov 2017, Corollary 3."""
+        """Return order / (2 sigma^2): Mironov 2017, Corollary 3."""
         return order / (2 * float(self.noise_multiplier) ** 2)
 
     def squared_mu(self, sensitivity: int) -> Fraction | None:
-        """1 / (noise_multiplier^2 - 4 / sensitivity^2) (docs/privacy/prices.md); None where the noise is too narrow for
-        the grid.
+        """Return 1 / (noise_multiplier^2 - 4 / sensitivity^2) (docs/privacy/prices.md); None where the noise is too
+        narrow for the grid.
         """
         left = Fraction(self.noise_multiplier) ** 2 - Fraction(ROUNDING, sensitivity**2)
         return 1 / left if left > 0 else None
@@ -253,7 +255,7 @@ def _is_count(count: object) -> TypeGuard[int]:
 
 
 def event_to_json(event: Event) -> dict[str, Any]:
-    """The stored form: the type and its parameters, decimals as texts."""
+    """Return the stored form: the type and its parameters, decimals as texts."""
     if isinstance(event, RepeatAndSelect):
         runs = [{"event": event_to_json(each), "count": count} for each, count in event.runs]
         return {"type": event.type, "distribution": event.distribution.to_json(), "runs": runs}
@@ -261,7 +263,7 @@ def event_to_json(event: Event) -> dict[str, Any]:
 
 
 def event_from_json(body: object) -> Event:
-    """Inverse of `event_to_json`. What is not understood is refused, never skipped."""
+    """Read what `event_to_json` wrote. What is not understood is refused, never skipped."""
     if isinstance(body, Mapping) and body.get("type") == RepeatAndSelect.type:
         return _selection_from_json(body)
     return _simple_from_json(body)
@@ -342,7 +344,7 @@ class Plan:
         return tuple((release.event, count) for release, count in self.runs)
 
     def to_json(self) -> list[dict[str, Any]]:
-        """The stored form: one object for each run."""
+        """Return the stored form: one object for each run."""
         return [
             {
                 "purpose": release.purpose,
@@ -357,7 +359,7 @@ class Plan:
 
 
 def plan_from_json(body: Any) -> Plan:
-    """Inverse of `Plan.to_json`; any other shape raises InputError."""
+    """Read what `Plan.to_json` wrote; any other shape raises InputError."""
     if not isinstance(body, list):
         raise InputError("plan: must be a list of runs")
     return Plan(tuple(_run_from_json(run) for run in body))

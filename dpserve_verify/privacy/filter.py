@@ -26,7 +26,7 @@ FACTORS = (1, 2, 4)
 
 
 def round_up(value: float | Decimal, digits: int = 6) -> Decimal:
-    """`value` rounded up to `digits` decimals."""
+    """Return `value` rounded up to `digits` decimals."""
     return Decimal(value).quantize(Decimal(1).scaleb(-digits), rounding=ROUND_CEILING)
 
 
@@ -75,13 +75,14 @@ class Filter:
 
     @classmethod
     def design(cls, budget: Budget) -> Filter:
-        """a0 maximises cap / order on a grid of 0.1; orders {a0, 2 a0, 4 a0} get .90, .05, .05 of delta; caps <= 0
-        are dropped.
+        """Return the filter of a budget: a0 maximises cap / order on a grid of 0.1; orders {a0, 2 a0, 4 a0} get .90,
+        .05, .05 of delta; caps <= 0 are dropped.
         """
         return cls(budget, _criteria(budget))
 
     def with_total(self, epsilon: Decimal) -> Filter:
-        """The filter for another total at the same delta, orders and weights, so that what was added up still counts.
+        """Return the filter for another total at the same delta, orders and weights, so that what was added up still
+        counts.
 
         A cap that is not above 0 admits nothing and is stored as 0.
         """
@@ -91,7 +92,7 @@ class Filter:
         return Filter(budget, criteria)
 
     def part(self, share: Decimal) -> Filter:
-        """Every cap times `share` (above 0, at most 1), rounded down: a quota inside the budget."""
+        """Return every cap times `share` (above 0, at most 1), rounded down: a quota inside the budget."""
         scaled = tuple(replace(line, cap=floor(line.cap * Fraction(share))) for line in self.criteria)
         pure = from_nano(max(1, floor(nano(self.budget.epsilon) * Fraction(share))))
         return Filter(Budget(pure, self.budget.delta), scaled)
@@ -106,26 +107,26 @@ class Filter:
         return nano(self.budget.epsilon)
 
     def nothing(self) -> Price:
-        """The price of no job at all."""
+        """Return the price of no job at all."""
         return Price(0, 0, (0,) * len(self.criteria))
 
     def admits(self, used: Price, job: Price) -> bool:
-        """`used`: the sum over entries RESERVED, STARTED, COMMITTED, BURNED."""
+        """Return whether a job fits in. `used`: the sum over entries RESERVED, STARTED, COMMITTED, BURNED."""
         total = used + job
         if not total.unbounded and total.pure <= self._total:
             return True
         return any(figure <= criterion.cap for figure, criterion in zip(total.rdp, self.criteria, strict=True))
 
     def share(self, used: Price) -> float:
-        """How much of the criterion that lasts longest is used up, in 0..1. A gauge, not a guarantee."""
+        """Return how much of the criterion that lasts longest is used up, in 0..1. A gauge, not a guarantee."""
         shares = [each / line.cap for each, line in zip(used.rdp, self.criteria, strict=True) if line.cap]
         if not used.unbounded:
             shares.append(used.pure / nano(self.budget.epsilon))
         return min([1.0, *shares])
 
     def epsilon_of(self, used: Price) -> Decimal:
-        """`used` converted at the filter's own delta, rounded up to 6 digits: what was spent so far. At most the total
-        of what this filter admits; above it where the total was lowered. Infinity without any bound.
+        """Return `used` converted at the filter's own delta, rounded up to 6 digits: what was spent so far. At most the
+        total of what this filter admits; above it where the total was lowered. Infinity without any bound.
 
         A gauge as well: the promise to the people in the data is the total, whatever was spent of it.
         """
@@ -140,7 +141,7 @@ class Filter:
         return min(found)
 
     def jobs_left(self, used: Price, job: Price) -> int:
-        """How many jobs of this price would still be admitted, one after the other."""
+        """Return how many jobs of this price would still be admitted, one after the other."""
         if job == self.nothing():
             raise InputError("plan: costs nothing, so any number of such jobs is left")
         counts = [
@@ -152,7 +153,7 @@ class Filter:
         return max([0, *counts])
 
     def to_json(self) -> list[dict[str, str]]:
-        """The stored form: order, weight and cap of each criterion, decimals as texts."""
+        """Return the stored form: order, weight and cap of each criterion, decimals as texts."""
         return [
             {
                 "order": decimal_string(criterion.order),
@@ -179,7 +180,7 @@ def _criteria(budget: Budget) -> tuple[Criterion, ...]:
 
 @lru_cache(maxsize=256)
 def _spelled(orders: tuple[Decimal, ...]) -> tuple[str, ...]:
-    """The same few orders are spelled eight times for each admission."""
+    """Return orders as texts, from a cache: the same few orders are spelled eight times for each admission."""
     return tuple(map(decimal_string, orders))
 
 
@@ -194,6 +195,6 @@ def price_to_json(price: Price, orders: tuple[Decimal, ...]) -> dict[str, Any]:
 
 
 def price_from_json(body: Mapping[str, Any], orders: tuple[Decimal, ...]) -> Price:
-    """Inverse of `price_to_json`, of those of its orders that are asked for. KeyError where one is missing."""
+    """Read what `price_to_json` wrote, of those of its orders that are asked for. KeyError where one is missing."""
     rdp = tuple(parse_nano(body["rdp"][order]) for order in _spelled(orders))
     return Price(parse_nano(body["pure"]), body["unbounded"], rdp)

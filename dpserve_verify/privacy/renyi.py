@@ -24,7 +24,9 @@ GRID: tuple[float, ...] = (
 
 @lru_cache(maxsize=65536)
 def rdp_nano(event: Event, order: float) -> int:
-    """The event's Renyi price at `order`, rounded up, with one nano-unit for the last digits of floating point."""
+    """Return the event's Renyi price at `order`, rounded up, with one nano-unit for the last digits of floating
+    point.
+    """
     return ceil(event.rdp(order) * NANO) + 1
 
 
@@ -39,7 +41,7 @@ def _grid_nano(event: Event) -> tuple[int, ...]:
 
 
 def compose_grid(events: Events) -> list[tuple[float, float]]:
-    """(order, Renyi price) of the whole sequence at every order of GRID."""
+    """Return (order, Renyi price) of the whole sequence at every order of GRID."""
     counts: Counter[Event] = Counter()
     for event, count in events:  # few kinds: a plan may take turns between them hundreds of times
         counts[event] += count
@@ -60,5 +62,7 @@ def compose_pure(events: Events) -> int | None:
 
 
 def epsilon_at(order: float, rdp: float, delta: float) -> float:
-    """(epsilon, delta)-DP from Renyi DP at one order: Canonne, Kamath and Steinke 2020, Proposition 12."""
+    """Return the epsilon of (epsilon, delta)-DP from Renyi DP at one order: Canonne, Kamath and Steinke 2020,
+    Proposition 12.
+    """
     return rdp + log1p(-1 / order) - (log(delta) + log(order)) / (order - 1)

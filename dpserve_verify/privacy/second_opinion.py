@@ -32,7 +32,7 @@ def to_epsilon(order: float, rdp: float, delta: float) -> float:
 
 
 def pure(event: Event) -> Fraction | None:
-    """The event's pure epsilon, exactly; None for infinity."""
+    """Return the event's pure epsilon, exactly; None for infinity."""
     match event:
         case BoundedRange() | PureDp():
             return Fraction(event.epsilon)
@@ -46,8 +46,9 @@ def pure(event: Event) -> Fraction | None:
 
 @lru_cache(maxsize=65536)
 def renyi(event: Event, order: float) -> float:
-    """The event's worst Renyi divergence at one order above 1, from its definition: for bounded range the worst case
-    is searched for."""
+    """Return the event's worst Renyi divergence at one order above 1, from its definition: for bounded range the worst
+    case is searched for.
+    """
     match event:
         case BoundedRange():
             e = float(event.epsilon)
@@ -64,12 +65,12 @@ def renyi(event: Event, order: float) -> float:
 
 
 def curve_at(event: Event, orders: Iterable[float]) -> tuple[float, ...]:
-    """The event's worst Renyi divergence at each order above 1."""
+    """Return the event's worst Renyi divergence at each order above 1."""
     return tuple(renyi(event, order) for order in orders)
 
 
 def _log_of_sum(one: float, other: float) -> float:
-    """log(exp(one) + exp(other))."""
+    """Return log(exp(one) + exp(other))."""
     top = max(one, other)
     return top + log1p(exp(min(one, other) - top)) if top > -inf else top
 
@@ -136,8 +137,9 @@ class _OneRun:
         return float(sum(inf if epsilon is None else count * float(epsilon) for epsilon, count in known))
 
     def failing(self, epsilon: float) -> float:
-        """A delta for which one run is (epsilon, delta)-DP: by `to_epsilon` at the best order of SECOND and of those
-        close to it. The exponent is convex in the order, so that its least value is found by halving."""
+        """Return a delta for which one run is (epsilon, delta)-DP: by `to_epsilon` at the best order of SECOND and of
+        those close to it. The exponent is convex in the order, so that its least value is found by halving.
+        """
         if self.pure <= epsilon:
             return 0.0
         low, high = 0, len(SECOND) - 1
@@ -156,12 +158,12 @@ class _OneRun:
 
 
 def _exponent(order: float, once: float, epsilon: float) -> float:
-    """log(delta) of one run at an order where it costs `once`."""
+    """Return log(delta) of one run at an order where it costs `once`."""
     return (order - 1) * (once + log1p(-1 / order) - epsilon) - log(order)
 
 
 def _least(figure: Figure, low: float, high: float) -> float:
-    """The least value of a convex figure, where a search by the golden section ends after a few looks."""
+    """Return the least value of a convex figure, where a search by the golden section ends after a few looks."""
     left, right = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
     at_left, at_right = figure(left), figure(right)
     for _ in range(LOOKS // 3):
@@ -182,7 +184,9 @@ def _one_run(event: RepeatAndSelect) -> _OneRun:
 
 
 def _selection(event: RepeatAndSelect, order: float) -> float:
-    """The least figure of the theorem at `order` and at those above it, each of which bounds it, and the pure price."""
+    """Return the least figure of the theorem at `order` and at those above it, each of which bounds it, and the pure
+    price.
+    """
     orders, figures = _looked_at(event)
     known = pure(event)
     bounds = [_theorem(event)(order), inf if known is None else float(known)]
@@ -201,7 +205,7 @@ def _looked_at(event: RepeatAndSelect) -> tuple[list[float], list[float]]:
 
 
 def _points(figure: Figure, orders: Sequence[float]) -> tuple[list[float], list[float]]:
-    """`orders` and others between them, closer and closer to where `figure` is least, and the figures there."""
+    """Return `orders` and others between them, closer and closer to where `figure` is least, and the figures there."""
     looked, figures = list(orders), [figure(order) for order in orders]
     for best in sorted(range(len(orders)), key=figures.__getitem__)[:2]:
         near = list(orders)
@@ -217,7 +221,9 @@ def _points(figure: Figure, orders: Sequence[float]) -> tuple[list[float], list[
 
 @lru_cache(maxsize=1024)
 def _theorem(event: RepeatAndSelect) -> Figure:
-    """The curve of the selection at each order by itself: Theorem 6 (Poisson) or 2 (truncated negative binomial)."""
+    """Return the curve of the selection at each order by itself: Theorem 6 (Poisson) or 2 (truncated negative
+    binomial).
+    """
     law, run = event.distribution, _one_run(event)
     if not isinstance(law, Poisson):
         return _negative_binomial(run, law)
@@ -255,8 +261,9 @@ def _legendre(degree: int = 40) -> tuple[tuple[float, float], ...]:
 
 
 def gaussian_delta(squared_mu: float, epsilon: float) -> float:
-    """delta at `epsilon` of a Gaussian whose means lie mu apart: the integral over s > 0 of phi(a + s) (1 - e^(-mu s)),
-    a = epsilon / mu - mu / 2, by Gauss and Legendre."""
+    """Return delta at `epsilon` of a Gaussian whose means lie mu apart: the integral over s > 0 of phi(a + s) (1 -
+    e^(-mu s)), a = epsilon / mu - mu / 2, by Gauss and Legendre.
+    """
     mu = sqrt(squared_mu)
     a = epsilon / mu - mu / 2
     first, last = max(0.0, -a - 12), max(0.0, -a) + 14
@@ -271,7 +278,8 @@ def gaussian_delta(squared_mu: float, epsilon: float) -> float:
 
 
 def discrete_gaussian_mu(noise_multiplier: Decimal, sensitivity: int) -> Fraction:
-    """mu^2 of one release on the integers: two grid units of its sigma go to the rounding. Infinite: ZeroDivisionError,
-    or below 0, where nothing is left."""
+    """Return mu^2 of one release on the integers: two grid units of its sigma go to the rounding. Infinite:
+    ZeroDivisionError, or below 0, where nothing is left.
+    """
     sigma = Fraction(noise_multiplier) * sensitivity
     return Fraction(sensitivity**2) / (sigma**2 - 4)

@@ -51,18 +51,19 @@ class TruncatedNegativeBinomial:
         return log(float(self.gamma)) if self.gamma < Decimal("0.5") else log1p(-float(1 - self.gamma))
 
     def pure(self, epsilon: Fraction) -> Fraction:
-        """(2 + shape) epsilon: Papernot and Steinke, Corollary 3."""
+        """Return (2 + shape) epsilon: Papernot and Steinke, Corollary 3."""
         return (2 + Fraction(self.shape)) * epsilon
 
     def penalty(self, curve: Curve, pure: float) -> Curve:
-        """What is added to `curve(order)`: Papernot and Steinke, Theorem 2, at the best second order (1 and infinity
-        included)."""
+        """Return what is added to `curve(order)`: Papernot and Steinke, Theorem 2, at the best second order (1 and
+        infinity included).
+        """
         second, _ = least(lambda a: ((a - 1) * curve(a) - self._log_gamma) / a)
         constant = (1 + float(self.shape)) * min(second, -self._log_gamma, pure)
         return lambda order: constant + log(self.mean) / (order - 1)
 
     def to_json(self) -> dict[str, str]:
-        """The stored form."""
+        """Return the stored form."""
         return {"type": self.type, "shape": decimal_string(self.shape), "gamma": decimal_string(self.gamma)}
 
 
@@ -77,15 +78,15 @@ class Poisson:
         _require("mean", self.mean, lambda x: 1 <= x <= MAX_MEAN, f"at least 1 and at most {MAX_MEAN}")
 
     def pure(self, epsilon: Fraction) -> None:
-        """No finite pure price, however small that of one run is."""
+        """Return None: there is no finite pure price, however small that of one run is."""
 
     def penalty(self, curve: Curve, pure: float) -> Curve:
-        """What is added to `curve(order)`: Papernot and Steinke, Theorem 6."""
+        """Return what is added to `curve(order)`: Papernot and Steinke, Theorem 6."""
         mean = float(self.mean)
         return lambda order: mean * delta_at(log1p(1 / (order - 1)), curve, pure) + log(mean) / (order - 1)
 
     def to_json(self) -> dict[str, str]:
-        """The stored form."""
+        """Return the stored form."""
         return {"type": self.type, "mean": decimal_string(self.mean)}
 
 
@@ -93,7 +94,7 @@ Distribution = TruncatedNegativeBinomial | Poisson
 
 
 def geometric(gamma: Decimal) -> TruncatedNegativeBinomial:
-    """Each further run is made with chance 1 - gamma."""
+    """Return the distribution where each further run is made with chance 1 - gamma."""
     return TruncatedNegativeBinomial(Decimal(1), gamma)
 
 
@@ -103,7 +104,7 @@ def logarithmic(gamma: Decimal) -> TruncatedNegativeBinomial:
 
 
 def selected(distribution: Distribution, curve: Curve, pure: float) -> Curve:
-    """The Renyi curve of the selection, from the curve and the pure price (or infinity) of one run.
+    """Return the Renyi curve of the selection, from the curve and the pure price (or infinity) of one run.
 
     Every order above is a bound as well, since Renyi divergence grows with its order.
     """
@@ -118,7 +119,7 @@ def selected(distribution: Distribution, curve: Curve, pure: float) -> Curve:
 
 
 def delta_at(epsilon: float, curve: Curve, pure: float) -> float:
-    """A delta for which one run is (epsilon, delta)-DP: Canonne, Kamath and Steinke 2020, Proposition 12."""
+    """Return a delta for which one run is (epsilon, delta)-DP: Canonne, Kamath and Steinke 2020, Proposition 12."""
     if pure <= epsilon:
         return 0.0
     exponent, _ = least(lambda a: (a - 1) * (curve(a) - epsilon + log1p(-1 / a)) - log(a))
@@ -126,7 +127,9 @@ def delta_at(epsilon: float, curve: Curve, pure: float) -> float:
 
 
 def least(function: Curve) -> tuple[float, float]:
-    """A small value of `function` and its order above 1: the best of ORDERS, then thirds about it. Any is valid."""
+    """Return a small value of `function` and its order above 1: the best of ORDERS, then thirds about it. Any is
+    valid.
+    """
     found, best = min((function(order), j) for j, order in enumerate(ORDERS))
     at, low, high = ORDERS[best], ORDERS[max(best - 1, 0)], ORDERS[min(best + 1, len(ORDERS) - 1)]
     for _ in range(40):
@@ -138,7 +141,7 @@ def least(function: Curve) -> tuple[float, float]:
 
 
 def distribution_from_json(body: object) -> Distribution:
-    """Inverse of `to_json`; anything else raises InputError."""
+    """Read what `to_json` wrote; anything else raises InputError."""
     if isinstance(body, Mapping):
         found: Mapping[Any, Any] = body
         if set(found) == {"type", "shape", "gamma"} and found["type"] == TruncatedNegativeBinomial.type:

@@ -53,7 +53,9 @@ class Figures:
     rdp: tuple[int, ...]
 
     def plus(self, other: Figures, sign: int = 1) -> Figures:
-        """The sum with `sign` (1 or -1) times `other`. LedgerInvalid where the orders are not the same in number."""
+        """Return the sum with `sign` (1 or -1) times `other`. LedgerInvalid where the orders are not the same in
+        number.
+        """
         if len(self.rdp) != len(other.rdp):
             raise LedgerInvalid("price: must have a figure for every order")
         rdp = tuple(map(add if sign > 0 else sub, self.rdp, other.rdp))
@@ -67,9 +69,9 @@ def require(holds: bool, otherwise: str) -> None:
 
 
 def judge_job(value: Value, orders: tuple[Decimal, ...]) -> tuple[Budget, int, Figures]:
-    """What a reservation asked for, how many releases it plans, and the price that it states at `orders`, which are all
-    that its dataset adds up. LedgerInvalid where price or claim is below what the plan's events come to. Jobs are often
-    alike: content that was judged once is known by its bytes.
+    """Return the request of a reservation, the number of releases it plans, and the price that it states at `orders`,
+    which are all that its dataset adds up. LedgerInvalid where price or claim is below what the plan's events come to.
+    Jobs are often alike: content that was judged once is known by its bytes.
     """
     parts = [value[part] for part in ("epsilon", "delta", "plan", "price", "claim")]
     return _judge_job(marshal.dumps(parts, _NO_REFERENCES), orders)
@@ -120,7 +122,9 @@ def _read_nano(text: Any, what: str) -> int:
 
 @lru_cache(maxsize=4096)
 def pure_sum(plan: Plan) -> int | None:
-    """The pure price of the plan in nano-units, None for infinity; each event's is rounded up, then multiplied."""
+    """Return the pure price of the plan in nano-units, None for infinity; each event's is rounded up, then
+    multiplied.
+    """
     known = [(pure(event), count) for event, count in plan.events]
     return (
         None
@@ -131,8 +135,9 @@ def pure_sum(plan: Plan) -> int | None:
 
 @lru_cache(maxsize=4096)
 def least_renyi(plan: Plan, orders: tuple[float, ...]) -> tuple[float, ...]:
-    """The least that a figure at each of `orders` may be, in nano-units: what the definitions give. The figure of a
-    private selection is the best that a search finds, and another may have found a slightly better one."""
+    """Return the least that a figure at each of `orders` may be, in nano-units: what the definitions give. The figure
+    of a private selection is the best that a search finds, and another may have found a slightly better one.
+    """
     total = [0.0] * len(orders)
     for event, count in plan.events:
         slack = SEARCHED if isinstance(event, RepeatAndSelect) else FLOAT
@@ -166,7 +171,7 @@ def require_claim(plan: Plan, asked: Budget, bound: Any, order: Decimal | None, 
 
 @lru_cache(maxsize=4096)
 def holds(plan: Plan, bound: str, order: Decimal | None, epsilon: Decimal, delta: Decimal) -> bool:
-    """Whether the plan is (epsilon, delta)-DP by this bound, one of KNOWN, at this order if it is Renyi's."""
+    """Return whether the plan is (epsilon, delta)-DP by this bound, one of KNOWN, at this order if it is Renyi's."""
     if bound == PURE:
         whole = pure_sum(plan)
         return whole is not None and Decimal(whole) / NANO <= epsilon
@@ -184,7 +189,7 @@ def holds(plan: Plan, bound: str, order: Decimal | None, epsilon: Decimal, delta
 
 
 def holds_by_some(plan: Plan, epsilon: Decimal, delta: Decimal) -> bool:
-    """Whether the plan is (epsilon, delta)-DP by any bound of KNOWN."""
+    """Return whether the plan is (epsilon, delta)-DP by any bound of KNOWN."""
     bounds = [bound for bound in KNOWN if bound != RENYI]
     return any(holds(plan, bound, None, epsilon, delta) for bound in bounds) or any(
         holds(plan, RENYI, Decimal(repr(order)), epsilon, delta) for order, _ in compose_grid(plan.events)
@@ -201,7 +206,9 @@ def _squared_mu(plan: Plan) -> Fraction | None:
 
 
 def _adaptive_delta(plan: Plan, epsilon: float, delta: float) -> float:
-    """On the accountant's step, over a wider grid. Both are public choices: the bound holds whatever they are."""
+    """Return delta on the accountant's step, over a wider grid. Both are public choices: the bound holds whatever they
+    are.
+    """
     board = board_of(plan.events, delta)
     if board is None:
         return 1.0

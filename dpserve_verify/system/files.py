@@ -17,12 +17,14 @@ PRIVATE, PUBLIC = 0o600, 0o666  # modes of new files: the umask may take rights 
 
 
 def write_new(path: Path, content: bytes, mode: int) -> None:
-    """A new file, synced. FileExistsError where anything has that name."""
+    """Write a new file, synced. FileExistsError where anything has that name."""
     write_chunks(path, [content], mode)
 
 
 def write_chunks(path: Path, chunks: Iterable[bytes], mode: int) -> int:
-    """As `write_new`, for what is too large to be held: one chunk after the other. Their number."""
+    """Write a new file as `write_new` does, one chunk after the other, for what is too large to be held. Return their
+    number.
+    """
     count = 0
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb") as file:
         for chunk in chunks:
@@ -44,7 +46,7 @@ def replace_file(path: Path, content: bytes, mode: int, *, alone: bool = False, 
 
 
 def replace_unsynced(path: Path, content: bytes, mode: int) -> None:
-    """As `replace_file` for who reads `path`, but nothing is synced: for what can be made again or done without."""
+    """Replace a file as `replace_file` does, without syncing: for what can be made again or done without."""
     with replacing(path) as partial:
         partial.touch(mode, exist_ok=False)
         partial.write_bytes(content)
@@ -52,10 +54,11 @@ def replace_unsynced(path: Path, content: bytes, mode: int) -> None:
 
 @contextmanager
 def replacing(path: Path, *, alone: bool = False) -> Iterator[Path]:
-    """A name beside `path` for the body to write to; at its end, that file takes the place of `path` in one step.
+    """Yield a name beside `path` for the body to write to; at its end, that file takes the place of `path` in one step.
 
     Nothing is synced here. An error leaves nothing behind; what a crash leaves is cleared away by the next to write
-    where `alone` says that nobody else writes at the same time (a lock is held), and stays otherwise."""
+    where `alone` says that nobody else writes at the same time (a lock is held), and stays otherwise.
+    """
     partial = partial_of(path) if alone else path.with_name(f".{path.name}.{uuid.uuid4()}.partial")
     partial.unlink(missing_ok=True)
     try:
@@ -67,18 +70,18 @@ def replacing(path: Path, *, alone: bool = False) -> Iterator[Path]:
 
 
 def partial_of(path: Path) -> Path:
-    """The name beside `path` that is written to under `alone`: what a cut writer leaves."""
+    """Return the name beside `path` that is written to under `alone`: what a cut writer leaves."""
     return path.with_name(f".{path.name}.partial")
 
 
 def sync_file(path: Path) -> None:
-    """The content of a file that a library has written, down to the disk."""
+    """Sync the content of a file that a library has written to the disk."""
     with path.open("rb") as file:
         os.fsync(file.fileno())
 
 
 def sync_directory(directory: Path) -> None:
-    """The names in a folder, down to the disk: a new file or a rename is durable once its folder is."""
+    """Sync the names in a folder to the disk: a new file or a rename is durable once its folder is."""
     fd = open_directory(directory)
     try:
         os.fsync(fd)
@@ -87,7 +90,7 @@ def sync_directory(directory: Path) -> None:
 
 
 def open_directory(directory: Path, flags: int = 0) -> int:
-    """A descriptor of a folder."""
+    """Open a folder. Return its descriptor."""
     return os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | flags)
 
 
@@ -102,7 +105,9 @@ def locked(path: Path, wait: bool = True) -> Iterator[None]:
 
 @contextmanager
 def holding(fd: int, wait: bool = True) -> Iterator[None]:
-    """As `locked`, for an open file or folder, which is closed at the end. The system frees what a killed one held."""
+    """Lock an open file or folder as `locked` does, and close it at the end. The system frees the lock of a killed
+    process.
+    """
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         yield
@@ -111,11 +116,11 @@ def holding(fd: int, wait: bool = True) -> Iterator[None]:
 
 
 def open_no_link(name: str, directory_fd: int | None) -> int:
-    """A descriptor to read from, in that folder; OSError for a symbolic link. A pipe does not make us wait."""
+    """Open a file in that folder to read from; OSError for a symbolic link. A pipe does not make us wait."""
     return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory_fd)
 
 
 def read_beginning(path: Path, limit: int) -> bytes:
-    """The content where it has at most `limit` bytes; one byte more than `limit` where there are more."""
+    """Read the content where it has at most `limit` bytes; one byte more than `limit` where there are more."""
     with path.open("rb") as file:
         return file.read(limit + 1)

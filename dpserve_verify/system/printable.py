@@ -11,19 +11,19 @@ _SPACE = "Zs"
 
 
 def printable(text: str) -> str:
-    """`text` on one line: what does not print (control characters, line ends, marks that change the direction of text,
-    code points of nobody) is spelled as `\\x1b` or `\\u202e`.
+    """Return `text` on one line: characters that do not print (control characters, line ends, marks that change the
+    direction of text, unassigned code points) are spelled as `\\x1b` or `\\u202e`.
     """
     return printable_lines(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def printable_lines(text: str) -> str:
-    """As `printable`, with line ends and tabs as they are."""
+    """Return `text` as `printable` does, with line ends and tabs as they are."""
     return _ODD.sub(lambda match: match[0] if _prints(match[0]) else ascii(match[0])[1:-1], text)
 
 
 def printable_json(text: str) -> str:
-    """The same JSON document, with what does not print in its strings spelled as JSON does, `\\u202e`."""
+    """Return the same JSON document, with what does not print in its strings spelled as JSON does, `\\u202e`."""
     return _ODD.sub(lambda match: match[0] if _prints(match[0]) else json.dumps(match[0])[1:-1], text)
 
 
