@@ -40,6 +40,8 @@ from accountant.audit.export_tiles import export_tiles  # noqa: E402
 from accountant.home import Home  # noqa: E402
 from accountant.ledger import model_names  # noqa: E402
 from accountant.log import entries as log_entries  # noqa: E402
+from dpserve_verify.audit.replay import ASKED_BESIDE  # noqa: E402
+from dpserve_verify.audit.replay_kinds import KEYS  # noqa: E402
 from dpserve_verify.formats import canonical  # noqa: E402
 from dpserve_verify.formats.canonical import decimal_string  # noqa: E402
 from dpserve_verify.keys import dsse  # noqa: E402
@@ -166,10 +168,50 @@ def replaced(leaves: Leaves, at: int, **fields: Any) -> Leaves:
     return [ledgers.changed(leaf, **fields) if number == at else leaf for number, leaf in enumerate(leaves)]
 
 
-def again(leaves: Leaves, at: int, **fields: Any) -> Leaves:
-    """An entry once more, which says nothing of sums: they would be found before anything else."""
-    value = {name: said for name, said in json.loads(leaves[at]).items() if name not in ("after", "idempotency_key")}
-    return [*leaves, canonical.encode({**value, "idempotency_key": None, **fields})]
+def again(leaves: Leaves, at: int, account: int | None = None, **fields: Any) -> Leaves:
+    """Append a reservation once more, with the sums that it leads to: all that is wrong with it is that it is one more.
+
+    account: the entry that founded the account that is charged in place of the first one.
+    """
+    value = {**json.loads(leaves[at]), **fields, "idempotency_key": None}
+    asked = ("dataset", "learner", "parameters", "model", "epsilon", "delta", *KEYS, *ASKED_BESIDE)
+    body = {name: value[name] for name in asked if name in value}
+    value["request"] = hashlib.sha256(canonical.spell(body)).hexdigest()
+    value["after"] = [charged_again(leaves, at, line, account) for line in value["after"]]
+    return [*leaves, canonical.encode(value)]
+
+
+def charged_again(leaves: Leaves, at: int, line: dict[str, Any], account: int | None) -> dict[str, Any]:
+    """Return the line of an account after the reservation `at` was charged to it again, behind all `leaves`."""
+    target = line if account is None else {**line, "family": account}
+    before, now = balance(leaves[:at], line), balance(leaves, target)
+    charged = {name: now[name] | add(now[name], add(line[name], before[name], -1)) for name in ("used", "reserved")}
+    if "analyst" in line:
+        cost = add(line["analyst"]["used"], before["analyst"]["used"], -1)
+        charged["analyst"] = {**line["analyst"], "used": add(now["analyst"]["used"], cost)}
+    return {**target, **charged}
+
+
+def balance(leaves: Leaves, line: dict[str, Any]) -> dict[str, Any]:
+    """Return what the newest entry says of the account of `line`; zeros where none does."""
+    zero = add(line["used"], line["used"], -1)
+    found = {"used": zero, "reserved": zero, "analyst": {"used": zero}}
+    for leaf in leaves:
+        for each in json.loads(leaf).get("after", ()):
+            same = each.get("person", False) == line.get("person", False)
+            if same and line["family"] in (each["family"], *each.get("also", ())):
+                found |= {name: each[name] for name in found if name in each}
+    return found
+
+
+def add(one: dict[str, Any], other: dict[str, Any], times: int = 1) -> dict[str, Any]:
+    """Return the price `one` and `times` the price `other`."""
+    rdp = {
+        order: decimal_string(Decimal(one["rdp"].get(order, "0")) + times * Decimal(other["rdp"].get(order, "0")))
+        for order in {**one["rdp"], **other["rdp"]}
+    }
+    pure = decimal_string(Decimal(one["pure"]) + times * Decimal(other["pure"]))
+    return {"pure": pure, "rdp": rdp, "unbounded": one["unbounded"] + times * other["unbounded"]}
 
 
 def entry(kind: str, **fields: Any) -> bytes:
@@ -268,7 +310,7 @@ FORGERIES = {
         "a-block-taken-whole",
         "budgets",
         "a small job on a block that is closed",
-        reserved_again(1, blocks="2", window=[2, 2]),
+        reserved_again(1, blocks="2", window=[2, 2], account=2),
     ),
     "carried-nothing": Forgery(
         "one-person-by-default", "budgets", "one person's account begins without what was used before", carry_nothing

@@ -6,6 +6,7 @@ in tests/accountant/certificates/test_foreign_sigstore.py.
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -22,6 +23,13 @@ from dpserve_verify.errors import CertificateInvalid, DpserveError
 
 MOST = 2_000_000  # bytes of all vectors
 NOT_IN_STORIES: set[str] = set()  # kinds of entries that no ledger of the vectors has
+
+
+@pytest.mark.parametrize("name", [name for name in concerning("ledger") if "budgets" in EXPECTED[name].get("by", ())])
+def test_a_forged_budget_is_found_by_its_sums(name):
+    """A forgery that is refused for its form would say nothing of what the audit adds up."""
+    problem = audit_export(FOLDER / name / "ledger", trust_of(name)).problems[0]
+    assert not re.search("must have exactly the fields|must be the digest", problem), problem
 
 
 @pytest.mark.parametrize("name", concerning("ledger", "log"))
