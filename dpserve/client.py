@@ -137,7 +137,7 @@ class Client:
         progress: Progress = lambda done, total: None,
         **more: Unpack[JobFields],
     ) -> Job:
-        """`submit` and `wait`: their arguments, and their errors."""
+        """Submit a job and wait for it, with the arguments and the errors of `submit` and `wait`."""
         return self.wait(self.submit(dataset, learner, epsilon, **more).number, progress)
 
     def job(self, number: int) -> Job:
@@ -289,7 +289,7 @@ class Client:
         return Predictions.of(self._post("/predict", {"model": model, "records": list(records)}))
 
     def predict_table(self, model: str, table: bytes, kind: str, answer: str | None = None) -> bytes:
-        """As `predict`, of a table in bytes with a column for each feature: Arrow, `.npy`, CSV or Parquet.
+        """Predict a table in bytes that has a column for each feature: Arrow, `.npy`, CSV or Parquet.
 
         Args:
             model: As for `predict`.
@@ -304,11 +304,11 @@ class Client:
 
     @overload
     def explain(self, model: str) -> Curves:
-        """The whole curves."""
+        """Return the curves of every feature."""
 
     @overload
     def explain(self, model: str, records: Sequence[Record]) -> Explanation:
-        """Of each record."""
+        """Return what each feature adds to the prediction of each record."""
 
     def explain(self, model: str, records: Sequence[Record] | None = None) -> Curves | Explanation:
         """Return what each feature adds: to the prediction of each record, or without records the whole curve of each
@@ -444,7 +444,7 @@ class Client:
         return self._get(f"/v1/campaigns/{segment('campaign', name)}")
 
     def change_campaign(self, name: str, act: str, reason: str | None = None) -> Json:
-        """`next` ends the turn that is being asked, `close` learns from what came, `give-up` ends it for a `reason`."""
+        """End the turn of a campaign (`next`), learn from what came (`close`), or `give-up` for a `reason`."""
         path = f"/v1/campaigns/{segment('campaign', name)}/{segment('act', act)}"
         return self._change("POST", path, request_body(reason=reason))
 

@@ -1,4 +1,4 @@
-"""The curves of an additive model, asked of a service by its door `/explain`: one record for each bin of each feature.
+"""The curves of an additive model, read from a service's `/explain`: one record for each bin of each feature.
 
 What a feature adds does not depend on the others, so the rest of a record is left out. Terms of two features together
 are not among the curves; `Explanation` has them, record by record.
@@ -24,8 +24,13 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Bin:
-    """`value`: the last number of the bin, the value itself, or None where it is missing; `said`: it in words; `adds`:
-    what it adds, a number for each score."""
+    """One bin of a feature.
+
+    Attributes:
+        value: The last number of the bin, the value itself, or None where it is missing.
+        said: The same in words.
+        adds: What it adds, a number for each score.
+    """
 
     value: float | str | None
     said: str
@@ -34,8 +39,13 @@ class Bin:
 
 @dataclass(frozen=True)
 class Curves:
-    """What each feature of a model adds to its score, in `unit`, by the feature's value; of several classes to each
-    one's, in the order of `classes`, of which there are none where there is one score. In a notebook it is a drawing.
+    """What each feature of a model adds to its score, by the feature's value. In a notebook it is a drawing.
+
+    Attributes:
+        model: The model's name.
+        unit: The unit of what is added.
+        classes: The classes, where each has a score of its own; empty where there is one score.
+        bins: The bins of each feature.
     """
 
     model: str
@@ -44,13 +54,15 @@ class Curves:
     bins: Mapping[str, Sequence[Bin]]
 
     def importance(self) -> dict[str, float]:
-        """How far apart the ends of each curve are, in `unit`, of several classes the widest; the largest first."""
+        """Return how far apart the ends of each curve are, in `unit`, the largest first. Of several classes, the widest
+        curve counts.
+        """
         sizes = {name: max(high - low for low, high in _ends(bins)) for name, bins in self.bins.items()}
         return dict(sorted(sizes.items(), key=lambda each: -each[1]))
 
     def columns(self) -> dict[str, list[Any]]:
-        """A column each for feature, value and what it adds: `adds`, or `adds_<class>`. pandas, polars and pyarrow make
-        a frame of it.
+        """Return the columns `feature`, `value` and `adds`, or `adds_<class>` for each class. pandas, polars and
+        pyarrow make a frame of them.
         """
         lines = [(name, each) for name, bins in self.bins.items() for each in bins]
         names = [f"adds_{each}" for each in self.classes] or ["adds"]
@@ -58,8 +70,9 @@ class Curves:
         return {"feature": [name for name, _ in lines], "value": [each.said for _, each in lines], **added}
 
     def svg(self) -> str:
-        """Importance as bars, then what weighs most: the curves of numbers on one scale, two beside each other, and the
-        values of other features as bars, of several classes those of the last."""
+        """Draw importance as bars, then what weighs most: the curves of numbers on one scale, two beside each other,
+        and the values of other features as bars, of several classes those of the last.
+        """
         heavy = dict(list(self.importance().items())[:SHOWN])
         drawn, y = drawings.bars(f"{self.model}: how far apart each curve's ends are ({self.unit})", heavy)
         parts, numbers = [drawn], [name for name in heavy if isinstance(self.bins[name][0].value, float)]
@@ -83,12 +96,14 @@ class Curves:
 
 
 def _ends(bins: Sequence[Bin]) -> list[tuple[float, float]]:
-    """The least and the most that any value adds, for each score."""
+    """Return the least and the most that any value adds, for each score."""
     return [(min(score), max(score)) for score in zip(*(each.adds for each in bins), strict=True)]
 
 
 def curves_of(model: Json, explain: Callable[[Sequence[Record]], Explanation]) -> Curves:
-    """`model`: as a service describes it. Raises as `explain` does: `not_additive` for trees."""
+    """Ask `explain` for the curves of a `model`, as a service describes it. Raises as `explain` does: `not_additive`
+    for trees.
+    """
     blank: dict[str, float | str | bool | None] = dict.fromkeys(each["name"] for each in model["features"])
     asked = [(each["name"], *bin) for each in model["features"] for bin in _bins(each)]
     bins: dict[str, list[Bin]] = {}
@@ -103,7 +118,7 @@ def curves_of(model: Json, explain: Callable[[Sequence[Record]], Explanation]) -
 
 
 def _bins(feature: Json) -> list[tuple[float | str | bool | None, float | str | None, str]]:
-    """For each bin a value to send, its place on a line, and words."""
+    """Return, for each bin of a feature, a value to send, its place on a line, and words."""
     kind, none = feature["type"], (None, None, MISSING)
     if kind == "categorical":
         listed = feature["values"]
@@ -120,7 +135,7 @@ def _bins(feature: Json) -> list[tuple[float | str | bool | None, float | str | 
 
 
 def _calendar(kind: str, at: float) -> str:
-    """The last day or second up to `at`, in ISO 8601."""
+    """Return the last day or second up to `at`, in ISO 8601."""
     if kind == "date":
         return (EPOCH + timedelta(days=floor(at))).date().isoformat()
     moment = EPOCH + timedelta(seconds=floor(at))

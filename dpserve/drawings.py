@@ -17,24 +17,24 @@ BAR, NAMES = 18, 170  # the height of a bar, and the width of what is written be
 
 
 def number(value: float) -> str:
-    """In at most four digits."""
+    """Write a number in at most four digits."""
     return f"{value:.4g}"
 
 
 def svg(parts: Sequence[str], width: float, height: float, says: str) -> str:
-    """A whole drawing; `says` is read to who does not see it."""
+    """Return a drawing as SVG; `says` is its text for a screen reader."""
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" role="img"'
     style = 'font-family="system-ui, sans-serif" font-size="11" fill="currentColor"'
     return f'{head} aria-label="{escape(says)}" {style}>{"".join(parts)}</svg>'
 
 
 def text(x: float, y: float, said: str, more: str = "") -> str:
-    """A line of text that begins at (x, y)."""
+    """Draw a line of text that begins at (x, y)."""
     return f'<text x="{x:g}" y="{y:g}" {more}>{escape(said)}</text>'
 
 
 def steps(title: str, lines: Sequence[Points], low: float, high: float, at: tuple[float, float]) -> str:
-    """A panel of lines that hold each value up to the next point, between `low` and `high`, its corner at `at`."""
+    """Draw a panel of lines that hold each value up to the next point, between `low` and `high`, its corner at `at`."""
     first, last = min(line[0][0] for line in lines), max(line[-1][0] for line in lines)
     wide, tall = WIDE - 2 * EDGE, HIGH - 2 * EDGE
 
@@ -57,7 +57,7 @@ def steps(title: str, lines: Sequence[Points], low: float, high: float, at: tupl
 
 
 def bars(title: str, sizes: Mapping[str, float], top: float = 0) -> tuple[str, float]:
-    """A bar of each name, to the right of zero or to its left, and how high all of it is."""
+    """Draw a bar for each name, to the right of zero or to its left. Return the drawing and its height."""
     low, high = min(0.0, *sizes.values()), max(0.0, *sizes.values())
     scale = (WIDE - 60) / ((high - low) or 1)
     zero, parts = NAMES - low * scale, [text(0, top + 13, title, 'font-weight="600"')]
@@ -74,7 +74,7 @@ def bars(title: str, sizes: Mapping[str, float], top: float = 0) -> tuple[str, f
 
 
 def gauge(title: str, share: float, said: str) -> str:
-    """How much of a whole is left."""
+    """Draw which share of a total is left."""
     kept = max(0.0, min(1.0, share)) * WIDE
     parts = [text(0, 13, title, 'font-weight="600"')]
     parts.append(f'<rect x="0" y="20" width="{WIDE}" height="14" fill="currentColor" opacity=".15"/>')

@@ -64,7 +64,7 @@ _BY_STATUS = {401: NotAllowed, 403: NotAllowed, 404: UnknownName, 429: TooManyRe
 
 
 def error_of(status: int, body: Any) -> ServiceError:
-    """The exception for an answer; `body` may be what some proxy said."""
+    """Return the exception for an answer; `body` may come from a proxy."""
     error = body.get("error") if isinstance(body, Mapping) else None
     if not isinstance(error, Mapping):
         error = {"code": "http_error", "message": f"the answer was {status}, and not of dpserve"}

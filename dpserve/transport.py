@@ -32,7 +32,7 @@ class Transport:
         self.retries = retries
 
     def ask(self, method: str, path: str, *, again: bool, body: Any = None, query: Json | None = None) -> Any:
-        """The answer's JSON. `again`: whether it may be asked twice. Raises ServiceError."""
+        """Send a request, and return the answer's JSON. `again`: whether it may be sent twice. Raises ServiceError."""
         try:
             content = None if body is None else json.dumps(body, default=_plain, allow_nan=False).encode()
         except ValueError:
@@ -50,7 +50,7 @@ class Transport:
         query: Json | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> httpx.Response:
-        """As `ask`, of bytes as they are, for an answer that need not be JSON."""
+        """Send bytes as they are, as `ask` does, for an answer that need not be JSON."""
         asked = {name: value for name, value in (query or {}).items() if value is not None}
         for attempt in range(self.retries + 1):
             last = attempt == self.retries or not again
@@ -113,7 +113,7 @@ class Transport:
             time.sleep(0.2)
 
     def wait(self, attempt: int, answer: httpx.Response | None = None) -> None:
-        """Longer each time, and not in step with other clients."""
+        """Wait before another try: longer each time, and not in step with other clients."""
         asked = "" if answer is None else answer.headers.get("Retry-After", "")
         spread = 0.75 + (uuid.uuid4().int % 1000) / 2000
         wait = min(LONGEST_WAIT, FIRST_WAIT * 2**attempt) * spread
@@ -129,7 +129,7 @@ def numbered(path: str, number: int) -> str:
 
 
 def bare(token: str) -> str:
-    """A token without the line's end of the file that it came from. ValueError where it cannot be one."""
+    """Return a token without the end of the line it was read from. Raises ValueError where it cannot be a token."""
     found = str(token).strip()
     if not (found.isascii() and found.isprintable()):
         raise ValueError("token: must be what dpserve token create printed, and nothing beside it")
@@ -155,12 +155,12 @@ def segment(what: str, name: str) -> str:
 
 
 def hopeful(error: ServiceError) -> bool:
-    """Whether the same request may succeed later."""
+    """Return whether the same request may succeed later."""
     return error.status in AGAIN and error.code not in HOPELESS
 
 
 def failure(answer: httpx.Response) -> ServiceError:
-    """The exception for an answer that is not a success."""
+    """Return the exception for an answer that is not a success."""
     try:
         body = answer.json()
     except ValueError:
@@ -172,12 +172,14 @@ def failure(answer: httpx.Response) -> ServiceError:
 
 
 def unreachable(error: httpx.TransportError) -> Unavailable:
-    """The exception where there was no answer: the kind of the error alone, whose text may hold an address."""
+    """Return the exception where no answer came. It names the kind of the error alone, whose text may hold an
+    address.
+    """
     return Unavailable(0, "unreachable", f"no answer: {type(error).__name__}")
 
 
 def _plain(value: Any) -> Any:
-    """A decimal as a text that keeps every digit; numpy's scalars as Python's."""
+    """Return a decimal as a text that keeps every digit; numpy's scalars as Python's."""
     if isinstance(value, Decimal):
         return str(value)
     if hasattr(value, "item"):
@@ -186,8 +188,8 @@ def _plain(value: Any) -> Any:
 
 
 def server_events(lines: Iterator[str]) -> Iterator[tuple[str, bool, Json]]:
-    """Of each event its name, whether it is the last, and its data; comments, and what says when to come back, are
-    passed over.
+    """Yield, for each event, its name, whether it is the last, and its data. Comments and `retry:` lines are passed
+    over.
     """
     name, last = "", False
     for line in lines:

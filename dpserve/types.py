@@ -1,4 +1,4 @@
-"""What a service answers, as values. Every figure of privacy is an exact Decimal. `raw` is the answer as it came."""
+"""A service's answers as values. Every figure of privacy is an exact Decimal. `raw` is the answer as it came."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Number: TypeAlias = str | float | Decimal
 
 
 class JobFields(TypedDict, total=False):
-    """What a job may say beside its dataset, learner and epsilon; None is as left out."""
+    """Fields of a job beside its dataset, learner and epsilon; None is as left out."""
 
     delta: Number | None  # in [0, 1); the dataset's when left out
     parameters: Mapping[str, Any] | None  # of the learner, by name; they are public
@@ -31,7 +31,7 @@ class JobFields(TypedDict, total=False):
 
 
 class ScheduleFields(TypedDict, total=False):
-    """What a schedule may say beside its name, dataset and epsilon: as a job, and when."""
+    """Fields of a schedule beside its name, dataset and epsilon: those of a job, and when."""
 
     learner: str | None
     delta: Number | None
@@ -47,7 +47,7 @@ class ScheduleFields(TypedDict, total=False):
 
 
 class EvaluationFields(TypedDict, total=False):
-    """What an evaluation may say beside model, dataset and epsilon; at most one of against, group and scores."""
+    """Fields of an evaluation beside model, dataset and epsilon; at most one of against, group and scores."""
 
     part: str | None  # holdout, what is kept aside, as when left out; or training
     delta: Number | None
@@ -59,7 +59,7 @@ class EvaluationFields(TypedDict, total=False):
 
 
 class ProfileFields(TypedDict, total=False):
-    """What a profile may say beside dataset and epsilon."""
+    """Fields of a profile beside dataset and epsilon."""
 
     delta: Number | None
     part: str | None  # holdout, what was kept aside; what learners read, when left out
@@ -70,7 +70,7 @@ class ProfileFields(TypedDict, total=False):
 
 
 def request_body(**fields: Any) -> dict[str, Any]:
-    """Return what was said as a body: nothing of what was left out, decimals as texts that keep every digit."""
+    """Return the fields as a request's body: without those left out, decimals as texts that keep every digit."""
     given = {name: value for name, value in fields.items() if value is not None}
     return {name: str(value) if isinstance(value, float | Decimal) else value for name, value in given.items()}
 
@@ -85,12 +85,22 @@ FINAL = frozenset({"issued", "burned", "released"})
 
 @dataclass(frozen=True)
 class Budget:
-    """Epsilon and delta in all; what is reserved for jobs that have not started, what is spent, what is left.
+    """The budget of a dataset or a family. Plan by `share_left` and `one_job`.
 
-    To plan by: `share_left`, and `one_job`, the epsilon of a single job that would surely be admitted now, 0 where
-    there is none (of Gaussian noise at `delta`, or any at delta 0, or of the whole total: docs/budgets.md), and
-    `bound_by`, in words, what lets no larger one in. Of a dataset that has grown, they speak of the block with most
-    room, `window`. `spent`, `reserved` and `left` are converted at `delta`, and do not add up.
+    `spent`, `reserved` and `left` are epsilon converted at `delta`, and do not add up.
+
+    Attributes:
+        epsilon: Epsilon in all.
+        delta: Delta in all.
+        reserved: Epsilon of jobs that have not started.
+        spent: Epsilon spent.
+        left: Epsilon left.
+        share_left: The share of the budget that is left, 0 to 1.
+        one_job: Epsilon of a single job that would surely be admitted now, 0 where there is none: of Gaussian noise at
+            `delta`, or of any noise at delta 0, or of the whole total (docs/budgets.md).
+        jobs_left: By learner, how many jobs still fit.
+        bound_by: In words, what lets no larger job in.
+        window: Of a dataset that has grown, the blocks with most room, which `share_left` and `one_job` speak of.
     """
 
     epsilon: Decimal
@@ -106,7 +116,7 @@ class Budget:
 
     @classmethod
     def of(cls, body: Json) -> Budget:
-        """From the service's JSON."""
+        """Read the service's JSON."""
         return cls(
             epsilon=Decimal(body["total"]["epsilon"]),
             delta=Decimal(body["total"]["delta"]),
@@ -121,15 +131,21 @@ class Budget:
         )
 
     def _repr_html_(self) -> str:
-        """What is left of it, in a notebook."""
+        """Draw what is left of it, in a notebook."""
         said = f"{self.share_left:.0%} left; room for one more job: up to epsilon {self.one_job} at delta {self.delta}"
         return drawings.gauge(f"Budget of epsilon {self.epsilon}", float(self.share_left), said)
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """`relation`: add-remove or replace-one; `unit`: whom the promise protects, `record` or a column of people;
-    `families`: the names of those whose budgets it shares."""
+    """A registered dataset.
+
+    Attributes:
+        relation: add-remove or replace-one.
+        unit: Whom the promise protects: `record`, or a column of people.
+        budget: Its budget.
+        families: The names of the families whose budgets it shares.
+    """
 
     name: str
     relation: str
@@ -146,14 +162,21 @@ class Dataset:
 
     @classmethod
     def of(cls, body: Json) -> Dataset:
-        """From the service's JSON."""
+        """Read the service's JSON."""
         families = body.get("family_names", ())
         return cls(body["name"], body["relation"], body["unit"], Budget.of(body["budget"]), body, families)
 
 
 @dataclass(frozen=True)
 class Family:
-    """People who share one budget, and the names of the `datasets` that hold them."""
+    """People who share one budget.
+
+    Attributes:
+        datasets: The names of the datasets that hold these people.
+        relation: add-remove or replace-one.
+        unit: Whom the promise protects: `record`, or a column of people.
+        budget: The budget that they share.
+    """
 
     name: str
     datasets: Sequence[str]
@@ -164,15 +187,24 @@ class Family:
 
     @classmethod
     def of(cls, body: Json) -> Family:
-        """From the service's JSON."""
+        """Read the service's JSON."""
         budget = Budget.of({"jobs_left": {}, **body["budget"]})
         return cls(body["name"], body["datasets"], body["relation"], body["unit"], budget, body)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A job's price before it is asked for; after it `share_left` of the budget, `one_job` more of at most so much
-    epsilon, and `more` jobs like it. `left`: epsilon, converted at the dataset's delta."""
+    """A job's price before it is asked for.
+
+    Attributes:
+        epsilon: The price, with `delta`.
+        rounds: Rounds of the learner.
+        left: Epsilon left after it, converted at the dataset's delta.
+        more: How many jobs like it fit after it.
+        warnings: What to know before it is submitted.
+        share_left: The share of the budget left after it.
+        one_job: Epsilon of the largest single job that fits after it.
+    """
 
     dataset: str
     learner: str
@@ -201,7 +233,7 @@ class Plan:
 
     @classmethod
     def of(cls, body: Json) -> Plan:
-        """From the service's JSON."""
+        """Read the service's JSON."""
         return cls(
             dataset=body["dataset"],
             learner=body["learner"],
@@ -220,10 +252,16 @@ class Plan:
 
 @dataclass(frozen=True)
 class Job:
-    """A job as it stands. `state`: reserved, started, committed, issued, burned or released.
+    """A job as it stands.
 
-    `done` of `total`: releases of the plan, or runs where the job is tuned; nothing of the data. `entry`: where its
-    certificate stands in the ledger. `error`: why it came to nothing.
+    Attributes:
+        state: reserved, started, committed, issued, burned or released.
+        done: Releases of the plan that were made, or runs where the job is tuned; nothing of the data.
+        total: How many there are in all.
+        epsilon: Its price, with `delta`.
+        left: Epsilon left in the budget, converted at the dataset's delta.
+        entry: The ledger's entry of its certificate.
+        error: Why it came to nothing.
     """
 
     number: int
@@ -271,7 +309,7 @@ class Job:
 
     @classmethod
     def of(cls, body: Json) -> Job:
-        """From the service's JSON."""
+        """Read the service's JSON."""
         return cls(
             number=body["job"],
             state=body["state"],
@@ -291,8 +329,16 @@ class Job:
 
 @dataclass(frozen=True)
 class Model:
-    """A line of the list of models. `state`: candidate, champion, retired or revoked. `epsilon` None: it was not looked
-    at yet, or does not verify, and `problem` says why."""
+    """A line of the list of models.
+
+    Attributes:
+        reference: `adult@2`.
+        version: The number of the version.
+        champion: Whether the name alone means this version.
+        state: candidate, champion, retired or revoked.
+        epsilon: Claimed, with `delta`; both None where it was not verified yet, or does not verify.
+        problem: Why it does not verify.
+    """
 
     reference: str
     name: str
@@ -306,7 +352,7 @@ class Model:
 
     @classmethod
     def of(cls, body: Json) -> Model:
-        """From the service's JSON."""
+        """Read the service's JSON."""
         claim = body["certificate"] or {}
         return cls(
             reference=body["model"],
@@ -323,7 +369,14 @@ class Model:
 
 @dataclass(frozen=True)
 class Predictions:
-    """One label for each record, or one number; of classes also `probabilities[record][class]`."""
+    """Predictions of a model.
+
+    Attributes:
+        model: `adult@2`, which answered.
+        labels: One label or number for each record.
+        classes: The classes; empty for a model of numbers.
+        probabilities: `probabilities[record][class]`; empty for a model of numbers.
+    """
 
     model: str
     labels: Sequence[Any]
@@ -339,12 +392,12 @@ class Predictions:
 
     @classmethod
     def of(cls, body: Json) -> Predictions:
-        """From the service's JSON."""
+        """Read the service's JSON."""
         return cls(body["model"], body["predictions"], body.get("classes", []), body.get("probabilities", []), body)
 
     def columns(self) -> dict[str, list[Any]]:
-        """A column for each answer, as `dpserve predict` writes them: `label` and `p_<class>`, or `value`. pandas,
-        polars and pyarrow make a frame of it.
+        """Return the columns that `dpserve predict` writes: `label` and `p_<class>`, or `value`. pandas, polars and
+        pyarrow make a frame of them.
         """
         chances = {f"p_{name}": [row[at] for row in self.probabilities] for at, name in enumerate(self.classes)}
         return {"label" if self.classes else "value": list(self.labels), **chances}
@@ -352,7 +405,16 @@ class Predictions:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Prediction i comes of `base` and the sum of `contributions[i]`, one for each feature, in `unit`."""
+    """What each feature adds to the predictions: prediction i comes of `base` and the sum of `contributions[i]`.
+
+    Attributes:
+        model: `adult@2`, which answered.
+        unit: The unit of `base` and `contributions`.
+        features: Names of the features.
+        base: What every prediction begins with.
+        contributions: For each record what each feature adds; a list of each where there are several classes.
+        labels: One label or number for each record.
+    """
 
     model: str
     unit: str
@@ -364,7 +426,7 @@ class Explanation:
 
     @classmethod
     def of(cls, body: Json) -> Explanation:
-        """From the service's JSON."""
+        """Read the service's JSON."""
         return cls(
             model=body["model"],
             unit=body["unit"],
@@ -376,11 +438,13 @@ class Explanation:
         )
 
     def columns(self) -> dict[str, list[Any]]:
-        """A column for each feature: what it adds to each record's score; of several classes a list of each."""
+        """Return a column for each feature: what it adds to each record's score, a list of each where there are several
+        classes.
+        """
         return {name: [line[at] for line in self.contributions] for at, name in enumerate(self.features)}
 
     def _repr_html_(self) -> str:
-        """The first record's, in a notebook: what adds most, of several classes to the one that was predicted."""
+        """Draw the first record's, in a notebook: what adds most, of several classes to the one that was predicted."""
         line, label = self.contributions[0], self.labels[0]
         at = list(self.raw.get("classes", ())).index(label) if line and isinstance(line[0], list) else None
         sizes = {name: adds if at is None else adds[at] for name, adds in zip(self.features, line, strict=True)}
@@ -399,17 +463,24 @@ class Entry:
 
 
 def _one_job(left: Json) -> Decimal:
-    """0 where no job fits; services did not always tell it."""
+    """Read the largest epsilon of one more job: 0 where none fits. Older services do not send it."""
     told = left.get("one_job")
     return Decimal(told["epsilon"]) if told else Decimal(0)
 
 
 @dataclass(frozen=True)
 class Grant:
-    """That a principal may do what `scope` says: on "everything", or on {"dataset": name}, a family or a model.
+    """A right of a principal.
 
-    `number`: of the entry that made it; `revoked`: of the one that ended it. `stops`: of `Client.grant` alone, what
-    would end with it: the names of `tokens`, `still`, another grant that covers it, and `jobs` that would go on.
+    Attributes:
+        number: The entry that made it.
+        principal: Who may act.
+        scope: What the principal may do.
+        on: "everything", or {"dataset": name}, {"family": name} or {"model": name}.
+        expires: When it ends by itself; None: never.
+        revoked: The entry that ended it.
+        stops: Given by `Client.grant` alone, what would end with it: the names of `tokens`; `still`, another grant that
+            covers it; and `jobs` that would go on.
     """
 
     number: int
@@ -423,6 +494,6 @@ class Grant:
 
     @classmethod
     def of(cls, body: Json) -> Grant:
-        """From the service's JSON."""
+        """Read the service's JSON."""
         own = body["grant"], body["principal"], body["scope"], body["on"], body["expires"], body["revoked"]
         return cls(*own, body, body.get("stops"))

@@ -210,7 +210,7 @@ TREE: Nodes = {
 
 
 class Root(LazyGroup):
-    """All of TREE."""
+    """Command group: all of TREE."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(TREE, **attributes)
@@ -236,7 +236,9 @@ def start(
 
 
 def run(arguments: Sequence[str]) -> int:
-    """One command; its exit code. Errors are one line on stderr, and with --json their JSON on stdout."""
+    """Run one command, and return its exit code. Errors are one line on stderr, and with --json their JSON on
+    stdout.
+    """
     as_json = "--json" in arguments
     try:
         result = get_command(app)(list(arguments), prog_name="dpserve", standalone_mode=False)
@@ -274,7 +276,7 @@ def _failed(as_json: bool, body: dict[str, Any], line: str, code: int) -> int:
 
 
 def main() -> None:
-    """The program: runs the command line and exits with its code.
+    """Run the command line, and exit with its code.
 
     Where no other thread is left, what is done at an exit is done here, and taking the interpreter apart object by
     object, a tenth of most commands, is left to the system.

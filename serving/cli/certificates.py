@@ -133,7 +133,7 @@ def _prover(origin: str) -> Prover:
 
 
 def _policy(path: Path | None, largest_epsilon: str | None) -> Policy:
-    """The file's policy; a figure on the command line can only make it stricter."""
+    """Read the file's policy; a figure on the command line can only make it stricter."""
     policy = Policy() if path is None else read_policy(path)
     if largest_epsilon is None:
         return policy
@@ -146,8 +146,8 @@ def _policy(path: Path | None, largest_epsilon: str | None) -> Policy:
 def _verify(
     path: Path, trust: PublicKeys, policy: Policy, look: Look
 ) -> tuple[Certificate, list[str], dict[str, Any], str]:
-    """The certificate, and what of the folder it does not vouch for; of a single file nothing else is looked at. The
-    files of a model that is named are copied first. And what `look` says of the ledger.
+    """Verify a model by its folder, its name or one of its files. Return the certificate, the files of the folder that
+    it does not vouch for, and what `look` says of the ledger. The files of a model that is named are copied first.
     """
     if _is_name(path):
         with TemporaryDirectory() as folder:
@@ -175,20 +175,21 @@ def _is_name(path: Path) -> bool:
 
 
 def _worth_of(path: Path, trust: PublicKeys, model: bytes | None = None) -> Worth:
-    """A statement of worth, with its proof beside it: the signature, its place in the ledger, and that every figure
-    follows from the counts that it states."""
+    """Read and verify a statement of worth, with its proof beside it: the signature, its place in the ledger, and that
+    every figure follows from the counts that it states.
+    """
     found = WORTH.verify(*proof_beside(path), trust, model)
     check(found)
     return found
 
 
 def card_with(card: bytes, envelopes: Sequence[bytes]) -> bytes:
-    """A model's card with what these statements of worth say, which were verified."""
+    """Return a model's card with what these statements of worth say, which were verified."""
     return with_worth(card, [WORTH.read(dsse.parse(each).payload)[1].predicate for each in envelopes])
 
 
 def _show_statement(path: Path, trust: PublicKeys, look: Look, json: bool) -> None:
-    """Of what a model is worth, or of how the rows of a dataset are spread: by what it says that it is."""
+    """Verify and show a statement of a model's worth or of a dataset's profile."""
     envelope, proof = proof_beside(path)
     kind = kind_in(envelope)
     found = kind.verify(envelope, proof, trust)
@@ -221,7 +222,7 @@ _SHOWN: dict[str, Callable[[Any], tuple[dict[str, Any], str]]] = {
 
 
 def proof_beside(path: Path) -> tuple[bytes, str]:
-    """A statement's envelope, and the proof that lies beside it; InputError where either cannot be read."""
+    """Read a statement's envelope, and the proof that lies beside it. Raises InputError where either cannot be read."""
     proof = _read(_proof_of(path), BESIDE[".tlog-proof"])
     return _read(path, BESIDE[".dsse.json"]), proof.decode("utf-8", "replace")
 
@@ -242,8 +243,9 @@ def _read(path: Path, most: int) -> bytes:
 
 
 def trusted(trust: Path | None) -> PublicKeys:
-    """The pinned keys: of this file; else of the home, or those that were pinned for the server. InputError where they
-    cannot be read."""
+    """Read the pinned keys: of this file; else of the home, or those that were pinned for the server. Raises InputError
+    where they cannot be read.
+    """
     if trust is None:
         return backend().ledger.trusted_keys()
     try:
@@ -255,7 +257,7 @@ def trusted(trust: Path | None) -> PublicKeys:
 
 
 def certificate_json(certificate: Certificate) -> dict[str, Any]:
-    """The claim in the keys that programs rely on; epsilon and delta as exact decimals."""
+    """Return the claim in the keys that programs rely on; epsilon and delta as exact decimals."""
     return {
         "model": certificate.model,
         "epsilon": decimal_string(certificate.epsilon),
@@ -267,7 +269,7 @@ def certificate_json(certificate: Certificate) -> dict[str, Any]:
 
 
 def certificate_line(certificate: Certificate) -> str:
-    """The claim in one line."""
+    """Return the claim in one line."""
     claim = f"({certificate.epsilon}, {decimal_string(certificate.delta)})-differential privacy"
     return f"{claim}, {certificate.relation}, unit: {certificate.claim['unit']['name']}"
 
@@ -286,14 +288,16 @@ def show_page(certificate: Certificate, out: Path | None, json: bool, since: Seq
 
 
 def show_record(certificate: Certificate, out: Path | None, json: bool) -> None:
-    """The record for the Differential Privacy Deployments Registry, on stdout or in a .yaml file; else InputError."""
+    """Show the record for the Differential Privacy Deployments Registry, on stdout or in a .yaml file. Raises
+    InputError for a file of another kind.
+    """
     if out is not None and out.suffix not in (".yaml", ".yml"):
         raise InputError(f"out={out.name}: must end in .yaml")
     _put(out, to_yaml(certificate), {**certificate_json(certificate), "record": record(certificate)}, json)
 
 
 def _put(out: Path | None, text: str, body: dict[str, Any], json: bool) -> None:
-    """On stdout, or into a file."""
+    """Print a text, or write it to a file."""
     try:
         if out is not None:
             out.write_text(text, "utf-8")

@@ -21,13 +21,13 @@ Completion = Callable[[str], list[str]]
 def _completing(names: Callable[[Path, str], Iterable[str]]) -> Completion:
     def complete(incomplete: str) -> list[str]:
         try:
-            from accountant.home import place  # loads the ledger, which only who presses Tab waits for
+            from accountant.home import place  # loads the ledger, which no other command needs
 
             known = (
                 () if server_address() is not None else names(*place(os.environ))
             )  # a server is not asked at each key
             return sorted(name for name in known if name.startswith(incomplete))
-        except (DpserveError, OSError):  # whoever presses Tab asked for names, and not for what is wrong
+        except (DpserveError, OSError):  # Tab asks for names, and not for what is wrong
             return []
 
     return complete
@@ -60,5 +60,5 @@ Model = Annotated[str, typer.Argument(help="adult, adult@champion or adult@2.", 
 
 
 def LEARNERS(incomplete: str) -> list[str]:  # noqa: N802  as the others
-    """Names of learners, which are the same everywhere."""
+    """Return the learners' names that begin so; they are the same everywhere."""
     return [name for name in NAMES if name.startswith(incomplete)]

@@ -188,13 +188,13 @@ def show_dataset(name: Name, json: Json = False) -> None:
 
 
 def show_as_is(home: Home, dataset: Dataset, json: bool) -> None:
-    """A dataset as a command left it."""
+    """Show a dataset as a command left it."""
     body = dataset_to_json(home, dataset)
     show(json, body, dataset_text(body))
 
 
 def dataset_text(body: dict[str, Any]) -> str:
-    """A dataset for people."""
+    """Describe a dataset in lines for people."""
     budget = body["budget"]
     closed = budget["closed_by"]
     jobs = ", ".join(f"{count} of {learner}" for learner, count in budget["jobs_left"].items())
@@ -240,7 +240,7 @@ def _person_text(person: dict[str, Any]) -> str:
 
 
 def _blocks_text(blocks: dict[str, Any]) -> str:
-    """How many, and where the newest of them stand."""
+    """Say how many blocks there are, and what is left of the newest."""
     newest = ", ".join(f"{each['block']}: {float(each['left']):.1%}" for each in blocks["listed"][-LISTED:])
     gone = f"; the rows up to {blocks['dropped']} are deleted" if blocks["dropped"] else ""
     return f"{blocks['last']}{gone}; left of each, the newest last: {newest}"

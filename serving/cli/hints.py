@@ -1,4 +1,4 @@
-"""After an error: the step that leads on, told in the same line."""
+"""The next step after an error, printed in the same line."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BY_CODE = {
 
 
 def after(error: DpserveError) -> str:
-    """The step that leads on, where there is one and the message does not say it."""
+    """Return the next step after an error; empty where there is none, or the message says it."""
     if isinstance(error, BudgetRefused):
         fits = error.details.get("would_fit")
         return f"try --epsilon {fits['epsilon']}" if fits else "nothing fits any more; dpserve dataset show says why"
@@ -41,6 +41,6 @@ def after(error: DpserveError) -> str:
 
 
 def with_step(error: DpserveError) -> str:
-    """Its message, and the next step in brackets."""
+    """Return the error's message, with the next step in brackets."""
     step = after(error)
     return error.message + (f" ({step})" if step else "")

@@ -95,7 +95,7 @@ def proof(
 
 
 def _note(home: Home, connection: Connection, witnessed: bool) -> str:
-    """The checkpoint that a proof leads to."""
+    """Return the checkpoint that proofs lead to."""
     if not witnessed:
         return newest(home.path, connection)
     cosigned = kept(home.path)
@@ -214,7 +214,7 @@ def audit_ledger(
 def _audit(
     folder: Path | None, trust: Path | None, seen: list[Path], policy: WitnessPolicy | None
 ) -> tuple[Report, int | None]:
-    """The report, and how many entries the policy's witnesses vouch for."""
+    """Audit a ledger. Return the report, and how many entries the policy's witnesses vouch for."""
     notes = [read_note(path) for path in seen]
     if folder is not None:
         if trust is None:

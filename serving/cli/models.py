@@ -128,7 +128,9 @@ def _evaluate_rows(name: str, data: Path, schema: Path | None, out: Path | None,
 
 
 def worth_text(body: dict[str, Any]) -> str:
-    """A statement of worth for people: where and how it was measured, then every figure with its interval."""
+    """Describe a statement of worth in lines for people: where and how it was measured, then every figure with its
+    interval.
+    """
     seen = "; the model learnt from these rows: it looks better than it is" if body["seen"] else ""
     other = body.get("against")
     than = "a constant answer" if other is None else f"{other['model']} of entry {other['certificate']}"

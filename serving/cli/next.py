@@ -32,7 +32,7 @@ AT_A_SERVER: Sequence[Step] = (
 
 
 def show_version(json: bool) -> None:
-    """`dpserve --version`."""
+    """Print the version."""
     try:
         version = version_of("dpserve")
     except PackageNotFoundError:  # a bento holds the sources, not the distribution
@@ -41,7 +41,7 @@ def show_version(json: bool) -> None:
 
 
 def show_next(json: bool) -> None:
-    """`dpserve` alone: how far this home is, and the commands that lead on."""
+    """Show how far this home is, and the commands that lead on."""
     asked = server_address()
     if asked is not None:
         return _show_server(asked, json)
@@ -54,7 +54,7 @@ def show_next(json: bool) -> None:
 
 
 def _show_server(asked: ServerAddress, json: bool) -> None:
-    """Where commands ask a server: which, and what leads on. It is not asked: this alone must never fail."""
+    """Show which server commands ask, and what leads on. It is not asked: this alone must never fail."""
     body: dict[str, Any] = {
         "home": None,
         "state": "server",
@@ -80,7 +80,7 @@ class Standing:
 
 
 def standing() -> Standing:
-    """How far the home in force is. A home that cannot be opened is broken; nothing is raised."""
+    """Look how far the home in force is. A home that cannot be opened is broken; nothing is raised."""
     path, _ = place(os.environ)
     if not (path / "keys").exists() and not (path / "trust.json").exists():
         return Standing(path, "none")
@@ -96,7 +96,7 @@ def standing() -> Standing:
 
 
 def next_steps(home: Standing) -> list[Step]:
-    """What one does from here, in order."""
+    """Return the next steps, in order."""
     dataset = home.datasets[0] if home.datasets else "adult"
     model = home.models[0] if home.models else dataset
     scheme = "https" if os.environ.get("DPSERVE_TLS_CERT") else "http"

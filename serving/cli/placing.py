@@ -71,6 +71,6 @@ def _place(act: str, name: str, why: str, by: str | None, json: bool, text: str,
 
 
 def nothing_served(name: str, command: str | None) -> str:
-    """After a change: the name answers nothing now, and what leads on."""
+    """Say that the name answers nothing after a change, and what leads on."""
     lead = f"The newest that verifies: {command}" if command else "No other version verifies."
     return f"Nothing is served under {name} now. {lead}"

@@ -65,7 +65,7 @@ def init(
 
 
 def new_home(environment: Mapping[str, str] = os.environ) -> Home:
-    """A home with its first token."""
+    """Make a home with its first token."""
     home = Home.init(environment)
     secret, _ = new_token(home, "admin", ["admin"])
     note(f"Admin token, printed once and not kept: {secret}")
@@ -157,7 +157,9 @@ def auditor(
 
 
 def _audit(path: Path, url: str) -> bool:
-    """Whether all is well. One that could not be made is said, and makes the last one old."""
+    """Audit a home; return whether all is well. An audit that could not be made is printed, and makes the last one
+    old.
+    """
     try:
         audit = audit_runs.audit_at(path, url)
     except (DpserveError, OSError) as error:
@@ -206,7 +208,7 @@ def worker(
 
 
 def _stop_with_parent(stop: threading.Event) -> None:
-    """A worker that `dpserve serve` started goes when that is killed."""
+    """Set `stop` when the `dpserve serve` that started this worker is gone."""
     parent = os.environ.get(WORKER_PARENT)
     while parent and not stop.wait(1.0):
         if os.getppid() != int(parent):

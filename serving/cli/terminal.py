@@ -29,7 +29,7 @@ _PAINT = re.compile(rf"(\x1b\[(?:0|{'|'.join(CODES.values())})m)")
 
 
 def show(as_json: bool, body: Any, text: str) -> None:
-    """`body` as JSON, or `text` for people. Neither moves the terminal's cursor, whoever wrote what stands in it."""
+    """Print `body` as JSON, or `text` for people. No character of either can move the terminal's cursor."""
     print(printable_json(json.dumps(body, indent=2, ensure_ascii=False)) if as_json else _shown(text))
 
 
@@ -39,12 +39,12 @@ def note(text: str) -> None:
 
 
 def _shown(text: str) -> str:
-    """`printable_lines`, with the colours of `paint` as they are."""
+    """Return `printable_lines`, with the colours of `paint` as they are."""
     return "".join(part if at % 2 else printable_lines(part) for at, part in enumerate(_PAINT.split(text)))
 
 
 def coloured(stream: TextIO | None = None) -> bool:
-    """Whether colours belong there; stdout when left out."""
+    """Return whether to print colours to `stream`; to stdout when left out."""
     stream = stream or sys.stdout
     if os.environ.get("NO_COLOR"):
         return False
@@ -52,12 +52,12 @@ def coloured(stream: TextIO | None = None) -> bool:
 
 
 def paint(text: str, style: Style, stream: TextIO | None = None) -> str:
-    """`text` in a style where colours belong, and as it is elsewhere."""
+    """Return `text` in a style where colours are printed, and as it is elsewhere."""
     return f"\x1b[{CODES[style]}m{text}\x1b[0m" if text and coloured(stream) else text
 
 
 def aligned(rows: list[tuple[Any, ...]]) -> str:
-    """Rows of cells as columns; a first row in capitals is their heading."""
+    """Lay rows of cells out in columns; a first row in capitals is their heading."""
     texts = [[str(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
     joined = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in texts)
@@ -69,7 +69,9 @@ def aligned(rows: list[tuple[Any, ...]]) -> str:
 
 @contextmanager
 def rounds(label: str) -> Iterator[Callable[[int, int | None], None]]:
-    """A progress bar on stderr; gives the function to call with (done, total), None where the total is not known."""
+    """Show a progress bar on stderr. Gives the function to call with (done, total); total is None where it is not
+    known.
+    """
     if not sys.stderr.isatty():
         yield lambda done, total: None
         return
@@ -84,7 +86,7 @@ def rounds(label: str) -> Iterator[Callable[[int, int | None], None]]:
 
 @contextmanager
 def busy(label: str) -> Iterator[None]:
-    """A sign of life on stderr after half a second of work whose steps cannot be counted."""
+    """Show a spinner on stderr after half a second of work whose steps cannot be counted."""
     if not sys.stderr.isatty():
         yield
         return
@@ -107,7 +109,7 @@ def busy(label: str) -> Iterator[None]:
 
 
 def check_out(out: Path | None, suffixes: Sequence[str]) -> None:
-    """InputError unless a report can be written to `out`: asked before anything is charged for what stands in it."""
+    """Raise InputError unless a report can be written to `out`. Called before anything is charged."""
     if out is None:
         return
     if out.suffix not in suffixes:
@@ -117,7 +119,7 @@ def check_out(out: Path | None, suffixes: Sequence[str]) -> None:
 
 
 def require_end(once: bool, json: bool) -> None:
-    """InputError for JSON of what has no end and so no document."""
+    """Raise InputError for --json with output that never ends, and so is no document."""
     if json and not once:
         raise InputError(
             "--json: goes with --once; what runs until it is told to stop writes a log (DPSERVE_LOG_FORMAT)"

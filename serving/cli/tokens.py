@@ -71,7 +71,7 @@ def _grants(
     model: list[str] | None,
     expires: str | None = None,
 ) -> list[Grant]:
-    """Every scope on everything that is named; on everything there is, where nothing is."""
+    """Make a grant for each scope on each thing named; on everything, where nothing is named."""
     if not scopes:
         raise InputError(f"--scope: must be one or more of {', '.join(SCOPES)}")
     named = [("dataset", name) for name in dataset or []] + [("family", name) for name in family or []]
@@ -139,7 +139,7 @@ def add_grant(
 
 
 def _on(grant: Mapping[str, Any]) -> str:
-    """Of a grant in JSON."""
+    """Say what a grant in JSON is on."""
     return grant["on"] if isinstance(grant["on"], str) else " ".join(*grant["on"].items())
 
 

@@ -75,7 +75,7 @@ def train(asked: JobRequest, json: Json = False) -> None:
 
 
 def _evaluated(body: dict[str, Any]) -> list[tuple[str, str]]:
-    """What the model is worth, where that was asked for together with it."""
+    """Return the line on the model's worth, where it was asked for together with the job."""
     if "evaluated" not in body:
         then = body.get("evaluation")
         return [("worth", f"a worker measures it: job {then['job']}")] if then else []
@@ -95,7 +95,7 @@ def _trained(asked: JobRequest, words: str) -> dict[str, Any]:
 
 
 def _version(body: dict[str, Any]) -> str:
-    """Which one it is, how it stands, and what leads on."""
+    """Describe the new version: its name, how it stands, and what leads on."""
     own, champion = f"{body['model']}@{body['version']}", backend().models.champion(body["model"])
     if body["version_state"] == "champion":
         instead = f", in place of {body['replaces']}" if body["replaces"] else ""
@@ -105,18 +105,18 @@ def _version(body: dict[str, Any]) -> str:
 
 
 def _by_auto(body: dict[str, Any]) -> list[tuple[str, str]]:
-    """The line that says which learner it is, and why, where a public rule chose it."""
+    """Return the line on which learner a public rule chose, and why; none where a person named it."""
     return [("by auto", body["chosen_by_auto"])] if "chosen_by_auto" in body else []
 
 
 def _about(body: dict[str, Any]) -> str:
-    """Of several targets, which; of a dataset that grows, which blocks."""
+    """Name the target, where there are several, and the blocks of a dataset that grows."""
     blocks = f", {window_text(body['window'])}" if "window" in body else ""
     return blocks + (f", which predicts {body['target']}" if "target" in body else "")
 
 
 def window_text(window: list[int]) -> str:
-    """The blocks that a job reads, for people."""
+    """Name the blocks that a job reads."""
     first, last = window
     return f"block {first}" if first == last else f"blocks {first} to {last}"
 

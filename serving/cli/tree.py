@@ -36,7 +36,7 @@ class Leaf:
     instead: str = ""
 
     def function(self) -> Callable[..., None]:
-        """What the command runs; loads its module."""
+        """Load the command's module, and return its function."""
         module, _, name = self.place.partition(":")
         with busy("loading"), loading():
             found: Callable[..., None] = getattr(import_module(f"serving.cli.{module}"), name)
@@ -63,17 +63,17 @@ class LazyGroup(TyperGroup):
         self.commands = _Commands(nodes)  # type: ignore[assignment]  # it is only ever read
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Their names, in order."""
+        """Return the commands' names, in order."""
         return list(self._nodes)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Command | None:
-        """For a list: a command that has its name and summary alone, where the tree says them."""
+        """Return, for a list, a command with its name and summary alone, where the tree says them."""
         node = self._nodes.get(cmd_name)
         summary = getattr(node, "summary", "")
         return TyperCommand(cmd_name, help=summary) if summary else self.commands.get(cmd_name)  # type: ignore[return-value]
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
-        """The real one, to be run."""
+        """Return the real command, to be run."""
         name, command, rest = super().resolve_command(ctx, args)
         node = self._nodes.get(str(name))
         if isinstance(node, Leaf) and "--help" not in rest:
@@ -102,7 +102,7 @@ class _Commands(Mapping[str, Command]):
 
 
 def from_fields(kind: type[Options]) -> Callable[[Callable[[Options], None]], Callable[..., None]]:
-    """A command of many options: they are the fields of a dataclass, and the function gets them as one value."""
+    """Make a command of many options, which are the fields of a dataclass; the function gets them as one value."""
 
     def as_command(function: Callable[[Options], None]) -> Callable[..., None]:
         def command(**given: Any) -> None:

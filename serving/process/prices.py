@@ -1,4 +1,4 @@
-"""Asking the price desk, from a serving process: blocks, in the turn of whoever asks, until the request is given up."""
+"""Ask the price desk from a serving process. It blocks until it is the caller's turn, or the request is given up."""
 
 from __future__ import annotations
 
@@ -25,27 +25,33 @@ REQUEST = "dpserve.prices"  # of the scope of a request that needs prices: its `
 
 
 def run_for_request(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Work a price out in the turn of the request that this thread answers; here, where there is none."""
+    """Work a price out in the turn of the request that this thread answers; in this process, where there is none."""
     run = (ASKING.get() or {}).get(REQUEST)
     return function(*arguments) if run is None else run(function, *arguments)
 
 
 class PriceRequest:
-    """Works prices out for one request: for `caller`, until `given_up` is set."""
+    """One request's turn at the price desk."""
 
     def __init__(self, caller: str, given_up: threading.Event, run_while_wanted: Callable[..., Any]) -> None:
-        """`run_while_wanted`: where no desk answers, calls what comes second with what follows, while the first does
-        not raise.
+        """Make the request of one caller.
+
+        Args:
+            caller: Who asks; callers take turns.
+            given_up: Set when nobody waits for the price any more.
+            run_while_wanted: Where no desk answers, calls its second argument with those that follow, as long as its
+                first does not raise.
         """
         self._caller, self._given_up = hashlib.sha256(caller.encode()).digest(), given_up
         self._run_while_wanted = run_while_wanted
 
     def __call__(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Return or raise what the function does. ClientGone where the request was given up meanwhile.
+        """Return or raise what the function does.
 
         Raises:
-            TooManyRequests: the caller, or all callers together, wait for too many prices.
-            NotReady: the process that worked it out was ended.
+            ClientGone: The request was given up meanwhile.
+            TooManyRequests: The caller, or all callers together, wait for too many prices.
+            NotReady: The process that worked it out was ended.
         """
         wire = _connected(self._caller)
         if wire is None:
@@ -98,7 +104,7 @@ def _busy(most: int) -> TooManyRequests:
 
 
 def _connected(caller: bytes) -> socket.socket | None:
-    """None where there is no desk, or none that listens."""
+    """Connect to the price desk; None where there is no desk, or it does not listen."""
     place = os.environ.get(SOCKET, "")
     if not place:
         return None

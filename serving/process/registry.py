@@ -148,11 +148,11 @@ class Registry:
             self._verify(key, keep=len(self._held) < self._most)
 
     def _served(self) -> Iterator[Key]:
-        """Every version that is not retired."""
+        """Yield every version that is not retired."""
         return ((name, v) for name, shelf in self._shelves.items() for v in shelf.versions if v not in shelf.retired)
 
     def _in_turn(self) -> list[Key]:
-        """All that is in memory, and of the others as many as a look may cost."""
+        """Return the versions in memory, and as many of the others as one look may cost."""
         with self._lock:
             others = [key for key in self._slots if key not in self._held]
             start = self._turn if self._turn < len(others) else 0
@@ -207,7 +207,9 @@ class Registry:
     # Answering
 
     def held(self, reference: str) -> Served:
-        """As `get`, at once: NotHeld where it would have to read files, or to say why it will not."""
+        """Return a version that is in memory, at once. Raises as `get`; NotHeld where it would have to read files, or
+        to say why it will not.
+        """
         key = self._key(reference)
         self._used[key] = next(self._clock)
         found = self._held.get(key)
@@ -216,8 +218,9 @@ class Registry:
         return found
 
     def get(self, reference: str) -> Served:
-        """`adult`, `adult@champion` or `adult@2`. UnknownName, or the error for which it is not served. Reads and
-        verifies what is not in memory: some milliseconds."""
+        """Return a verified version: `adult`, `adult@champion` or `adult@2`. Raises UnknownName, or the error for which
+        it is not served. Reads and verifies what is not in memory: some milliseconds.
+        """
         key = self._key(reference)
         self._used[key] = next(self._clock)
         found = self._held.get(key) or self._verify(key, keep=True)
@@ -226,7 +229,9 @@ class Registry:
         return found
 
     def dataset(self, reference: str) -> str | None:
-        """The dataset that a version was trained on; None where it does not verify. UnknownName, as `get`."""
+        """Return the dataset that a version was trained on; None where it does not verify. Raises UnknownName, as
+        `get`.
+        """
         key = self._key(reference)
         if key not in self._slots:
             self._verify(key, keep=False)
@@ -234,18 +239,20 @@ class Registry:
         return None if slot is None else slot.dataset
 
     def known_dataset(self, reference: str) -> str | None:
-        """The same of `name@version`, as far as it was looked at."""
+        """Return the dataset of `name@version`; None while it was not looked at."""
         name, _, version = reference.partition("@")
         slot = self._slots.get((name, int(version)))
         return None if slot is None else slot.dataset
 
     def any_dataset(self, name: str) -> str | None:
-        """The same of the newest version of this name that verified."""
+        """Return the dataset of the newest version of this name that verified."""
         known = [(version, slot.dataset) for (each, version), slot in list(self._slots.items()) if each == name]
         return max((pair for pair in known if pair[1]), default=(0, None))[1]
 
     def _refusal(self, reference: str, key: Key) -> VerificationError:
-        """Why a version is not served; where the name alone was asked for, with what could answer in its place."""
+        """Return the error of a version that is not served; where the name alone was asked for, with what could answer
+        in its place.
+        """
         (name, version), slot = key, self._slots.get(key)
         error = slot.error if slot and slot.error else ModelInvalid("it changed while it was looked at")
         alone = reference.partition("@")[2] in ("", CHAMPION)
@@ -261,7 +268,7 @@ class Registry:
         return ModelInvalid(f"model={reference[:80]}: does not verify, so it is not served{instead}", **about)
 
     def _sound(self, name: str, without: object) -> int | None:
-        """The newest version that verified and is not retired, but for one."""
+        """Return the newest version, other than this one, that verified and is not retired."""
         shelf = self._shelves[name]
         for version in reversed(shelf.versions):
             slot = self._slots.get((name, version))
@@ -286,7 +293,7 @@ class Registry:
         return name, version
 
     def _champion(self, name: str, shelf: Shelf) -> int:
-        """What the name alone means. ModelInvalid, NothingServed."""
+        """Return the version that the name alone means. Raises ModelInvalid, NothingServed."""
         if isinstance(shelf.champion, ModelInvalid):
             raise ModelInvalid(f"model={name}: its champion cannot be told", reason=shelf.champion.message)
         if shelf.champion is None or shelf.champion in shelf.retired:
@@ -294,8 +301,9 @@ class Registry:
         return shelf.champion
 
     def _shelf_with(self, name: str, version: int | None) -> Shelf | None:
-        """The shelf of a name. Where it lacks the version, or for None a champion, it is looked at once more: whoever
-        was told that a model is there may ask before the next look."""
+        """Return the shelf of a name. Where it lacks the version, or for None a champion, look at it once more: a
+        caller who was told of a new model may ask before the next look.
+        """
         shelf = self._shelves.get(name)
         if shelf is not None and (shelf.champion is not None if version is None else version in shelf.versions):
             return shelf
@@ -305,7 +313,7 @@ class Registry:
         return found
 
     def _nothing_served(self, name: str, shelf: Shelf) -> NothingServed:
-        """Its champion was retired, or no version was ever promoted."""
+        """Return the error where a name's champion was retired, or no version was ever promoted."""
         details = way_out(name, self._sound(name, None))
         why = "no version was promoted" if shelf.champion is None else f"{name}@{shelf.champion} was retired"
         state = Standing.CANDIDATE if shelf.champion is None else Standing.RETIRED
@@ -332,7 +340,7 @@ class Registry:
         return [version for version in shelf.versions if version not in shelf.retired]
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Every version, served or not."""
+        """List every version, served or not."""
         return [self._line(name, version, shelf) for name, shelf in self._shelves.items() for version in shelf.versions]
 
     def _line(self, name: str, version: int, shelf: Shelf) -> dict[str, Any]:

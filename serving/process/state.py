@@ -69,7 +69,7 @@ class ServingState:
             self._note(type(error).__name__)
 
     def _alarm(self, wrong: list[str]) -> None:
-        """Rows of the database that say what was never signed: each is told once."""
+        """Log rows of the database that say what was never signed, each once."""
         for text in wrong:
             if text not in self._wrong:
                 MISMATCHES.labels(text.partition(" ")[0]).inc()
@@ -105,7 +105,7 @@ class ServingState:
         _ = self.home
 
     def bearer(self, digest: str) -> Bearer | None:
-        """The good token of this sha256, and what it may; None where there is none."""
+        """Return the good token of this sha256, and what it may; None where there is none."""
         return self._bearers.get(digest)
 
     async def watch(self) -> None:

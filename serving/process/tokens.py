@@ -17,7 +17,7 @@ PREFIX = "dps_"
 
 
 def digest(secret: str | bytes) -> str:
-    """The sha256 of a token in hex."""
+    """Return the sha256 of a token in hex."""
     return hashlib.sha256(secret.encode() if isinstance(secret, str) else secret).hexdigest()
 
 
@@ -42,8 +42,8 @@ def new_token(
 
 
 def good_bearers(home: Home) -> tuple[dict[str, Bearer], list[str]]:
-    """Good tokens by their hash, each with its own scopes and the grants of its principal, as they were signed; and
-    what is wrong with rows of the database that say something else.
+    """Return the good tokens by their hash, each with its own scopes and the grants of its principal, as they were
+    signed; and what is wrong with rows of the database that say something else.
     """
     with home.ledger.log.signed() as signed:
         held, wrong = grants.sound_grants(signed)
@@ -59,7 +59,7 @@ def good_bearers(home: Home) -> tuple[dict[str, Bearer], list[str]]:
 
 
 def bearer(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
-    """The token of `Authorization: Bearer dps_...`; None where it is missing, doubled or of another form."""
+    """Return the token of `Authorization: Bearer dps_...`; None where it is missing, doubled or of another form."""
     found = [value for name, value in headers if name == b"authorization"]
     if len(found) != 1:
         return None

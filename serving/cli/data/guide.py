@@ -96,7 +96,7 @@ def guide(
 
 
 def ask(question: str, default: str | None, read: Callable[[str], T]) -> T:
-    """What `read` makes of the answer, asked again while it refuses; an empty answer is the default."""
+    """Ask until `read` accepts the answer, and return what it makes of it. An empty answer is the default."""
     while True:
         try:
             said = input(f"{question}{'' if default is None else f' [{default}]'}: ").strip() or default

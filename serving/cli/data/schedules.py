@@ -57,7 +57,7 @@ def _asks(body: dict[str, Any]) -> str:
 
 
 def _lasts(body: dict[str, Any]) -> str:
-    """In words, for how long it can be kept."""
+    """Say for how long a schedule can be kept."""
     if body["stopped"] is not None:
         return f"stopped: {body['stopped']}"
     fed = "for good" if body["fed"] is None else f"{body['fed']} times, until {body['fed_until']},"

@@ -63,7 +63,7 @@ def sample(
 
 
 def schema_bytes(path: Path) -> bytes:
-    """Of a schema's file; SchemaError where it cannot be read."""
+    """Read a schema's file. Raises SchemaError where it cannot be read."""
     try:
         return path.read_bytes()
     except OSError as error:

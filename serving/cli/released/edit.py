@@ -56,7 +56,9 @@ class Edit:
     json: Json = False
 
     def steps(self) -> list[dict[str, Any]]:
-        """The edits of the options, in their order. InputError where one is wrong, or no feature is named."""
+        """Return the edits of the options, in their order. Raises InputError where one is wrong, or no feature is
+        named.
+        """
         steps: list[dict[str, Any]] = [{"set": _set(text)} for text in self.set_ or ()]
         if self.smooth is not None:
             steps.append({"smooth": {"bins": self.smooth, "window": self.window, "weights": self.weights}})

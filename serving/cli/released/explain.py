@@ -60,7 +60,7 @@ def explain(
 
 
 def _record(data: Path, row: int, ensemble: Ensemble) -> RawColumns:
-    """One row of a file as columns of length 1."""
+    """Read one row of a file as columns of length 1."""
     start = 0
     for columns in row_files.read_columns(data, ensemble.features):
         count = len(next(iter(columns.values())))  # type: ignore[arg-type]
@@ -71,7 +71,7 @@ def _record(data: Path, row: int, ensemble: Ensemble) -> RawColumns:
 
 
 def _account(ensemble: Ensemble, record: RawColumns) -> Summary:
-    """What each value of one record adds, as JSON and as a table."""
+    """Return what each value of one record adds, as JSON and as a table."""
     terms = logits(ensemble, record)
     scores = [str(label) for label in spoken_for(ensemble)]
     adds = {name: votes.tolist() for name, votes in zip(terms.features, terms.votes[0], strict=True)}

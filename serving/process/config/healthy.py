@@ -1,4 +1,4 @@
-"""Asks the server of this container whether it is ready: `python -m serving.process.config.healthy`, exit code 0 or 1.
+"""Ask the server of this container whether it is ready: `python -m serving.process.config.healthy`, exit code 0 or 1.
 
 What a container's health check runs every few seconds, so it brings nothing but Python's own library.
 """
@@ -14,7 +14,7 @@ WAIT_SECONDS = 5.0
 
 
 def is_ready(host: str, port: int, tls: bool, seconds: float = WAIT_SECONDS) -> bool:
-    """Whether the server answers that it is. Our own server on our own machine: its certificate names another."""
+    """Ask the server on this machine whether it is ready. Its certificate is not checked: it names another host."""
     connection = (
         HTTPSConnection(host, port, timeout=seconds, context=ssl._create_unverified_context())
         if tls

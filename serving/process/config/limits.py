@@ -48,7 +48,9 @@ class Meter:
             raise NotReady("requests cannot be counted; the server's log says why") from None
 
     def _count(self, token: Token, place: int) -> None:
-        """The clock is read under the lock, or a worker that waited would begin a second that is over."""
+        """Count one request at `place`. The clock is read under the lock, or a worker that waited would begin a second
+        that is over.
+        """
         now = int(self._clock())
         second, in_second, day, in_day = SLOT.unpack(os.pread(self._file, SLOT.size, place) or EMPTY)
         in_second, in_day = in_second if second == now else 0, in_day if day == now // DAY else 0
@@ -69,5 +71,5 @@ def _refusal(token: Token, span: str, most: int, wait: int) -> TooManyRequests:
 
 @lru_cache(maxsize=1)
 def meter(home: Path) -> Meter:
-    """This process's."""
+    """Return the meter of this process."""
     return Meter(local(home) / "run" / "limits")

@@ -17,7 +17,7 @@ from serving.wire.errors import TooManyRequests
 
 
 class Place:
-    """Held until it is closed, or forgotten."""
+    """A place for one connection, taken until it is closed or collected."""
 
     def __init__(self, file: int) -> None:
         self.file = file
@@ -32,7 +32,9 @@ class Place:
 
 
 def take_place(folder: Path, caller: str, what: str, most_of_one: int, most: int) -> Place:
-    """One of `most` places. TooManyRequests where the caller has `most_of_one` already, or all are taken."""
+    """Take one of `most` places. Raises TooManyRequests where the caller has `most_of_one` already, or all are
+    taken.
+    """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     name, own, found = hashlib.sha256(caller.encode()).digest(), 0, None
     with locked(folder / "lock"):

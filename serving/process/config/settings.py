@@ -27,12 +27,12 @@ FORMATS = ("text", "json")
 
 
 def variable(field: str) -> str:
-    """`audit_seconds` -> DPSERVE_AUDIT_SECONDS."""
+    """Return the environment variable of a field: `audit_seconds` -> DPSERVE_AUDIT_SECONDS."""
     return f"DPSERVE_{field.upper()}"
 
 
 def _within(least: int, most: int, says: str) -> BeforeValidator:
-    """A whole number in ASCII digits, least..most; InputError else."""
+    """Make a validator of whole numbers in ASCII digits, least..most; it raises InputError for anything else."""
 
     def read(value: Any, info: ValidationInfo) -> int:
         text = str(value)
@@ -99,24 +99,24 @@ class ServerSettings(BaseSettings):
 
     @model_validator(mode="after")
     def _mean_something(self) -> Self:
-        """What no field's own type says."""
+        """Check what no field's own type says."""
         traces.collector(os.environ)
         return self
 
     @property
     def folders(self) -> list[Path]:
-        """Below which a steward may name files in a browser."""
+        """Folders below which a steward may name files in a browser."""
         return [Path(each) for each in self.data_folders.split(os.pathsep) if each]
 
     @classmethod
     def given(cls, **flags: str) -> ServerSettings:
-        """With flags as they were typed, which go before their variables."""
+        """Read the settings; flags, as they were typed, go before their variables."""
         typed: dict[str, Any] = dict(flags)
         return cls(**typed)
 
 
 def all_settings(environment: Mapping[str, str] = os.environ) -> list[Setting]:
-    """The home's settings, then the server's, as they were given: each with its value and where it came from."""
+    """List the home's settings, then the server's, as they were given: each with its value and its source."""
     defaults = {variable(name): str(field.default) for name, field in ServerSettings.model_fields.items()}
     defaults |= {traces.EXPORTER: "otlp if there is an endpoint", traces.ENDPOINT: "", traces.OWN_ENDPOINT: ""}
     serving = [

@@ -1,5 +1,5 @@
-"""What is checked before anything is served, each check closed where it fails and with a message that says what to do;
-then saying when the server is ready, and where.
+"""Checks before anything is served. Each check fails closed, with a message that says what to do. Then a line that says
+when the server is ready, and where.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Listening:
 
 
 def tls_of(certificate: Path | None, key: Path | None) -> Tls | None:
-    """Both or none. InputError for one alone."""
+    """Return both or None. Raises InputError for one alone."""
     if certificate is None and key is None:
         return None
     if certificate is None or key is None:
@@ -67,15 +67,15 @@ def tls_of(certificate: Path | None, key: Path | None) -> Tls | None:
 
 
 def check_place(path: Path) -> None:
-    """The home is nobody else's to enter. A folder that is not there yet will be made so."""
+    """Check that nobody else can enter the home. A folder that is not there yet will be made so."""
     if path.exists() and stat.S_IMODE(path.stat().st_mode) & 0o077:
         mode = stat.S_IMODE(path.stat().st_mode)
         raise InputError(f"home={path}: others may enter it (mode {mode:04o}); chmod 700, or name a folder inside it")
 
 
 def check_home(home: Home) -> None:
-    """The home's folders, and this machine's own, can be read and written, whatever the keys and the ledger say. Makes
-    those that are absent.
+    """Check that the home's folders, and this machine's own, can be read and written, whatever the keys and the ledger
+    say. Makes those that are absent.
     """
     own = local(home.path)
     own.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -89,7 +89,9 @@ def check_home(home: Home) -> None:
 
 
 def check_listening(asked: Listening) -> None:
-    """The address is one of this machine's, the port is free, certificate and key are a pair that is good today."""
+    """Check that the address is this machine's, the port is free, and certificate and key are a pair that is good
+    today.
+    """
     if asked.tls is not None:
         _check_tls(asked.tls)
     try:
@@ -100,7 +102,7 @@ def check_listening(asked: Listening) -> None:
 
 
 def bound(asked: Listening) -> socket.socket:
-    """A socket that has the address and does not listen yet. InputError where it cannot be had."""
+    """Bind a socket to the address; it does not listen yet. Raises InputError where the address cannot be had."""
     family = socket.AF_INET if ipaddress.ip_address(asked.host).version == 4 else socket.AF_INET6
     found = socket.socket(family, socket.SOCK_STREAM)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # what is being closed is free
@@ -139,7 +141,7 @@ def _check_tls(tls: Tls) -> None:
 
 
 def said_ready(listening: Listening) -> bool:
-    """Whether /readyz answers 200; it is logged where it does."""
+    """Return whether /readyz answers 200, and log it where it does."""
     host = EVERYWHERE.get(listening.host, listening.host)
     ready = is_ready(host, listening.port, listening.tls is not None, LOOK_SECONDS)
     if ready:

@@ -41,7 +41,7 @@ ABOUT = "dpserve.about"
 
 
 def about(name: str) -> None:
-    """The model or dataset that is asked for, once it is known that there is one."""
+    """Note the model or dataset that the request is about, once it is known that there is one."""
     scope = ASKING.get()
     if scope is not None:
         scope[ABOUT] = name
@@ -56,7 +56,7 @@ class Trail:
         self._refused: Counter[tuple[str | None, int | None]] = Counter()
 
     def write(self, token: str | None, method: str, route: str | None, status: int | None, about: str | None) -> None:
-        """One line. NotReady where it cannot be written.
+        """Write one line. Raises NotReady where it cannot be written.
 
         Nobody drives the lines of others out of the trail: what costs a stranger, or a token above its limit, nothing
         to ask is written MOST_REFUSED times a second, and then summed in one line with `times`.
@@ -79,7 +79,7 @@ class Trail:
             raise OSError(errno.ENOSPC, "cut")
 
     def _sum_up(self) -> None:
-        """Of the second that is over."""
+        """Write the sums of the second that is over."""
         for (token, status), times in self._refused.items():
             if times > MOST_REFUSED:
                 line = {"token": token, "method": None, "route": None, "status": status, "about": None}
@@ -87,7 +87,7 @@ class Trail:
         self._refused.clear()
 
     def _tick(self) -> None:
-        """Once a second: the time in words, and whether the file is still the one to write to."""
+        """Look once a second: the time in words, and whether the file is still the one to write to."""
         now = int(time.time())
         if now == self._second:
             return
@@ -116,7 +116,7 @@ class Trail:
             os.close(before)
 
     def _rotate(self) -> None:
-        """Under a lock, and only where no other worker did it meanwhile."""
+        """Rotate the files under a lock, unless another worker did it meanwhile."""
         with locked(self._folder / "access.lock"):
             if not self._is_current():
                 return
@@ -129,6 +129,6 @@ class Trail:
 
 @lru_cache(maxsize=1)
 def trail(home: Path) -> Trail:
-    """This process's."""
+    """Return the trail of this process."""
     settings = ServerSettings()
     return Trail(local(home) / "logs", settings.trail_bytes, settings.trail_files)

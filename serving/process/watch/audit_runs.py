@@ -35,8 +35,8 @@ def run_audit(home: Home) -> dict[str, Any]:
 
 
 def audit_at(path: Path, url: str) -> dict[str, Any]:
-    """As `run_audit`, for a home that may refuse to open: a rolled-back ledger is a result. LedgerUnavailable, OSError:
-    it could not be read, which says nothing of it, so nothing is kept.
+    """Audit as `run_audit`, for a home that may refuse to open: a rolled-back ledger is a result. Raises
+    LedgerUnavailable or OSError where it could not be read, which says nothing of it, so nothing is kept.
     """
     with _alone(path):
         _asked(path).unlink(missing_ok=True)  # before the first entry is read: whoever asks later gets another
@@ -72,7 +72,7 @@ def _report(path: Path, url: str) -> Report:
 
 
 def bundles_of(models: Path) -> Iterator[Bundle]:
-    """Every model of a home; one whose files cannot be read has an envelope that does not verify."""
+    """Yield every model of a home. A model whose files cannot be read has an envelope that does not verify."""
     from dpserve_verify.certificates.bundle import read_bundle  # brings the store of models: as above
     from models.store.bundle import ModelStore
 
@@ -87,12 +87,12 @@ def bundles_of(models: Path) -> Iterator[Bundle]:
 
 
 def last_audit(home: Home) -> dict[str, Any] | None:
-    """The newest result; None before the first. LedgerInvalid where the file says something else."""
+    """Read the newest result; None before the first. Raises LedgerInvalid where the file says something else."""
     return read_last(home.path)
 
 
 def read_last(path: Path) -> dict[str, Any] | None:
-    """As `last_audit`, of the home at `path`."""
+    """Read the newest result, as `last_audit`, of the home at `path`."""
     try:
         found = json.loads(_result(path).read_bytes())
     except FileNotFoundError:
@@ -112,12 +112,12 @@ def ask(home: Home) -> str:
 
 
 def is_asked(path: Path) -> bool:
-    """Whether an audit was asked for that has not begun."""
+    """Return whether an audit was asked for that has not begun."""
     return _asked(path).exists()
 
 
 def now() -> str:
-    """The time in UTC to the millisecond."""
+    """Return the time in UTC to the millisecond."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -135,14 +135,14 @@ def _asked(path: Path) -> Path:
 
 
 def _write(path: Path, raw: bytes) -> None:
-    """Whole or not at all: a reader never sees a part."""
+    """Write a file whole or not at all: a reader never sees a part."""
     path.parent.mkdir(mode=0o700, exist_ok=True)
     replace_unsynced(path, raw, PUBLIC)
 
 
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """One audit of a home at a time; a second waits."""
+    """Let one audit of a home run at a time; a second waits."""
     lock = local(path) / "logs" / "audit.lock"
     lock.parent.mkdir(mode=0o700, exist_ok=True)
     with locked(lock):

@@ -42,7 +42,7 @@ class JsonLine(logging.Formatter):
     """{"time", "level", "logger", "process", "message"}, and {"error": {"type", "at"}} where there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line of JSON."""
+        """Format a record as one line of JSON."""
         body: dict[str, Any] = {
             "time": _time(record),
             "level": record.levelname.lower(),
@@ -58,7 +58,7 @@ class TextLine(logging.Formatter):
     """The same for people."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line of text."""
+        """Format a record as one line of text."""
         error = _error(record)
         line = f"{_time(record)} {record.levelname} {record.name}[{record.process}]: {_message(record)}"
         return line if error is None else f"{line} ({error['type']} at {', '.join(error['at'])})"
@@ -69,7 +69,9 @@ def _time(record: logging.LogRecord) -> str:
 
 
 def _message(record: logging.LogRecord) -> str:
-    """One line. A library's second line is an exception's message, or the request itself."""
+    """Return the message on one line. Of a library only the first line: the second is an exception's message, or the
+    request itself.
+    """
     said = record.getMessage()
     return " ".join(said.splitlines()) if record.name.split(".")[0] == OURS else said.partition("\n")[0]
 
@@ -83,6 +85,6 @@ def _error(record: logging.LogRecord) -> dict[str, Any] | None:
 
 
 def _place(filename: str) -> str:
-    """A file of ours from the project's root on; a library's by its last two names."""
+    """Name a file of ours from the project's root on, and a library's by its last two names."""
     path = Path(filename)
     return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else "/".join(path.parts[-2:])

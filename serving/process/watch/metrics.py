@@ -57,22 +57,24 @@ def _requests(method: str, route: str, status: int) -> Any:
 
 
 def count_request(scope: Scope, status: int) -> None:
-    """By the route's template, never the path: "none" where no route was meant, or none was looked for."""
+    """Count a request by its route's template, never by the path: "none" where no route was meant, or none was looked
+    for.
+    """
     _requests(known_method(scope), route_of(scope), status).inc()
 
 
 def known_method(scope: Scope) -> str:
-    """The method of a request; "other" for what is none."""
+    """Return the method of a request; "other" for one that is not HTTP's."""
     return scope["method"] if scope["method"] in METHODS else "other"
 
 
 def route_of(scope: Scope) -> str:
-    """The template of its route; "none" where there is none."""
+    """Return the template of a request's route; "none" where there is none."""
     return str(getattr(scope.get("route"), "path", "none"))
 
 
 def render(collectors: Iterable[Collector]) -> bytes:
-    """The exposition text: what all workers counted, and what the collectors read now."""
+    """Return the exposition text: what all workers counted, and what the collectors read now."""
     registry = CollectorRegistry()
     if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
         MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
@@ -152,7 +154,7 @@ class ServingGauges(Collector):
     standings: Mapping[str, int]
 
     def collect(self) -> Iterable[Metric]:
-        """The two numbers, and how many versions stand how."""
+        """Yield how many versions are loaded and refused, and how many are in each state."""
         family = GaugeMetricFamily("dpserve_model_versions", "Model versions, by how they stand.", labels=["state"])
         for state in Standing:
             family.add_metric([state.value], self.standings.get(state.value, 0))
@@ -168,7 +170,7 @@ class WorthGauges(Collector):
         self.home, self.lines = home, [line for line in lines if line[CHAMPION]]
 
     def collect(self) -> Iterable[Metric]:
-        """Of what each champion is judged by: its first figure with the interval, and the verdict."""
+        """Yield, for each champion, its first figure with the interval, and the verdict."""
         worth = GaugeMetricFamily(
             "dpserve_model_worth", "What the champion is worth, as stated.", labels=["model", "metric", "bound"]
         )
@@ -185,13 +187,13 @@ class WorthGauges(Collector):
 
 
 def _gauges(labels: list[str], **helps: str) -> dict[str, GaugeMetricFamily]:
-    """Gauges of these labels, by the end of their names."""
+    """Make gauges of these labels, by the end of their names."""
     return {name: GaugeMetricFamily(f"dpserve_{name}", says, labels=labels) for name, says in helps.items()}
 
 
 def _budgets(datasets: Sequence[Dataset]) -> Iterable[Metric]:
-    """Where each dataset's budget stands, and by which account. Of one that has grown, what is left is that of the
-    block with most room, and what was spent is that of the block with least.
+    """Yield where each dataset's budget stands, and by which account. Of one that has grown, what is left is that of
+    the block with most room, and what was spent is that of the block with least.
     """
     found = _gauges(
         ["dataset"],
@@ -217,7 +219,9 @@ def _budgets(datasets: Sequence[Dataset]) -> Iterable[Metric]:
 
 
 def _windows(datasets: Sequence[Dataset]) -> Iterable[Metric]:
-    """Of datasets that have grown: the newest block, and all blocks together. However many blocks there are, two."""
+    """Yield two windows of each dataset that has grown: the newest block, and all blocks together. However many blocks
+    there are, two.
+    """
     found = _gauges(
         ["dataset", "window"],
         blocks_left_ratio="Share that is left to a job on the newest block, or on all.",
@@ -233,7 +237,9 @@ def _windows(datasets: Sequence[Dataset]) -> Iterable[Metric]:
 
 
 def _apart(home: Home, datasets: Sequence[Dataset]) -> Iterable[Metric]:
-    """The accounts beside a dataset's own: of the part that is kept aside, and of one person over all blocks."""
+    """Yield the accounts beside a dataset's own: of the part kept aside for evaluation, and of one person over all
+    blocks.
+    """
     kept = _gauges(
         ["dataset"],
         holdout_epsilon_spent="Epsilon spent of the part kept aside, converted at delta.",
@@ -255,7 +261,7 @@ def _apart(home: Home, datasets: Sequence[Dataset]) -> Iterable[Metric]:
 
 
 def _by_family(families: Sequence[FamilyRow]) -> Iterable[Metric]:
-    """One series for each budget, and which datasets share it."""
+    """Yield one series for each budget, and which datasets share it."""
     found = _gauges(
         ["family"],
         family_epsilon="Epsilon in all.",

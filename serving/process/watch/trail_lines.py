@@ -1,4 +1,4 @@
-"""The audit trail as it is read: the lines of `logs/access.jsonl` and of the numbered files before it."""
+"""Reading the audit trail: the lines of `logs/access.jsonl` and of the numbered files before it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ BLOCK = 1 << 16
 
 
 def path_of(folder: Path, number: int) -> Path:
-    """0: the file that is written to; 1: the one before it, and so on."""
+    """Return the path of a file of the trail: 0 is the file that is written to, 1 the one before it, and so on."""
     return folder / (f"access.{number}.jsonl" if number else "access.jsonl")
 
 
 def lines(home: Path) -> Iterator[dict[str, Any]]:
-    """All that is kept, the newest first. A line that was cut off is left out."""
+    """Yield every line, the newest first. A line that was cut off is left out."""
     for path in (path_of(local(home) / "logs", number) for number in count()):
         if not path.exists():
             return
@@ -32,7 +32,7 @@ def lines(home: Path) -> Iterator[dict[str, Any]]:
 
 
 def _from_the_end(path: Path) -> Iterator[bytes]:
-    """A file's lines, the last first, without reading more of it than is asked for."""
+    """Yield a file's lines, the last first, without reading more of it than is asked for."""
     with path.open("rb") as file:
         place, rest = file.seek(0, os.SEEK_END), b""
         while place:

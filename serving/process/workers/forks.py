@@ -26,9 +26,9 @@ NAME = Path("/proc/self/comm")  # what `ps` and `top` call a process, in at most
 
 
 def fork(name: str, work: Callable[[], object]) -> ForkProcess:
-    """A process that does `work` and ends, with what it printed among its errors. It is stopped where this one ends by
-    an exception. RuntimeError where this process has several threads: a lock that another one held would be held for
-    ever.
+    """Fork a process that does `work` and ends; what it prints goes to stderr. It is stopped where this one ends by an
+    exception. Raises RuntimeError where this process has several threads: a lock that another thread holds would stay
+    locked in the fork.
     """
     if threading.active_count() > 1:
         raise RuntimeError(f"{name}: cannot be forked from a process of {threading.active_count()} threads")
@@ -53,13 +53,13 @@ def _begin(name: str, work: Callable[[], object], signals: set[signal.Signals]) 
 
 
 def command(*arguments: str) -> None:
-    """What `dpserve ARGUMENTS` does."""
+    """Run `dpserve ARGUMENTS`."""
     sys.argv = ["dpserve", *arguments]
     import_module("serving.cli.app").main()
 
 
 def is_orphan() -> bool:
-    """Whether `dpserve serve` started this process and is gone."""
+    """Return whether `dpserve serve` started this process and is gone."""
     launcher = os.environ.get(WORKER_PARENT, "")
     return launcher.isdigit() and os.getppid() != int(launcher)
 

@@ -100,7 +100,7 @@ def launch(home: Path, listening: Listening, audit_seconds: int, drain_seconds: 
 
 
 def load() -> None:
-    """Everything that a process of the server imports, which reads the environment: some seconds, once."""
+    """Import everything that a process of the server needs, which reads the environment: some seconds, once."""
     if "MALLOC_ARENA_MAX" not in os.environ:  # which is read before a process begins
         with suppress(AttributeError):  # another C library
             ctypes.CDLL(None).mallopt(M_ARENA_MAX, ARENAS)
@@ -111,7 +111,9 @@ def load() -> None:
 
 
 def server_environment(base: Mapping[str, str], home: Path, port: int, workers: int | None) -> dict[str, str]:
-    """Two servers must not share what their workers count. A port is one server's alone."""
+    """Return the environment of a server's processes. Each port has a folder of its own, so two servers never share
+    counts.
+    """
     place = local(home) / "run" / str(port)
     counts = place / "counts"
     shutil.rmtree(counts, ignore_errors=True)
@@ -138,7 +140,7 @@ def _serve(listener: socket.socket, listening: Listening) -> None:
 
 
 def _aside(listener: socket.socket, work: Callable[..., object], *arguments: object) -> None:
-    """In a fork that does not serve: it must not hold the port when all others are gone."""
+    """Do `work` in a fork that does not serve, after closing the port: it must not hold it when all others are gone."""
     listener.close()
     work(*arguments)
 
@@ -206,7 +208,7 @@ class _OnDemand:
 
 
 class _Stop:
-    """Whether a signal asked us to stop, and whether one asked twice."""
+    """Signals to stop: whether one came, and whether a second one did."""
 
     def __init__(self) -> None:
         self.event, self.count = threading.Event(), 0

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def loading() -> Iterator[None]:
-    """Around imports: no garbage is collected meanwhile, and what is there afterwards is never looked at again."""
+    """Pause garbage collection during imports, and what is there afterwards is never looked at again."""
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -45,7 +45,7 @@ GO, BUSY, DONE, FAILED = "go", "busy", "done", "failed"
 
 @contextmanager
 def address(place: Path) -> Iterator[str]:
-    """`place` as a socket's address, which must be shorter than a path may be."""
+    """Give `place` as a socket's address, which must be shorter than a path may be."""
     folder = os.open(place.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         near = f"/proc/self/fd/{folder}"
@@ -65,7 +65,7 @@ class Asked:
 
 
 class Desk:
-    """Gives turns. One thread, which forks."""
+    """Queue of price requests: callers take turns. One thread, which forks."""
 
     def __init__(self, listener: socket.socket) -> None:
         self._listener, self._selector = listener, selectors.DefaultSelector()
@@ -76,7 +76,7 @@ class Desk:
         self._selector.register(listener, selectors.EVENT_READ)
 
     def work(self, parent: int) -> None:
-        """Until the process that started this one is gone."""
+        """Work until the process that started this one is gone."""
         while os.getppid() == parent:
             for key, _ in self._selector.select(LOOK_SECONDS):
                 if key.fileobj is self._listener:
@@ -108,7 +108,9 @@ class Desk:
             self._selector.register(wire, selectors.EVENT_READ, asked)
 
     def _begin(self) -> None:
-        """Fork for those whose turn it is: of the callers without a fork the one who had none for the longest."""
+        """Fork for the requests whose turn it is: of the callers without a fork, the one who had none for the
+        longest.
+        """
         while len(self._running) < AT_ONCE:
             busy = {each.caller for each in self._running}
             ready = [each for each in self._waiting if each.caller not in busy]
@@ -147,7 +149,9 @@ class Desk:
 
 
 def answer(wire: socket.socket) -> NoReturn:
-    """In a fork: read what is asked for, work it out, send it. Never returns; ends where the other side does."""
+    """Read a price request, work it out and send the answer. Runs in a fork and never returns; ends where the other
+    side does.
+    """
     status = 1
     other = wire.dup()
 
@@ -179,8 +183,8 @@ def answer(wire: socket.socket) -> NoReturn:
 
 
 def main(place: Path, parent: int) -> None:
-    """Listen at `place`, for as long as process `parent` lives, once everything is loaded: until then, whoever asks
-    finds nobody and helps themselves.
+    """Listen at `place` as long as process `parent` lives, once everything is loaded. Until then nobody answers, and
+    callers work prices out themselves.
     """
     os.nice(5)
     logs.set_up()
