@@ -1,4 +1,4 @@
-"""Whose page asks: the cookie of a browser's session, taken only from pages of this server.
+"""The cookie of a browser's session, accepted only from pages of this server.
 
 The cookie holds the token itself: there is no table of sessions, and a revoked token ends its sessions with it. A
 browser sends a cookie by itself, also for what a page of somebody else asks of it; hence `check_same_origin`. Whoever
@@ -30,14 +30,14 @@ def _values(headers: Headers, name: bytes) -> list[bytes]:
 
 
 def cookie(headers: Headers) -> bytes | None:
-    """The token in the session's cookie; None where it is missing, doubled or of another form."""
+    """Return the token in the session's cookie; None where it is missing, doubled or of another form."""
     pairs = [pair.strip().partition(b"=") for value in _values(headers, b"cookie") for pair in value.split(b";")]
-    found = [value for name, _, value in pairs if name == COOKIE.encode()]
-    return found[0] if len(found) == 1 and found[0].startswith(PREFIX.encode()) else None
+    tokens = [value for name, _, value in pairs if name == COOKIE.encode()]
+    return tokens[0] if len(tokens) == 1 and tokens[0].startswith(PREFIX.encode()) else None
 
 
 def check_same_origin(scope: Scope) -> None:
-    """CrossSite unless the request comes from a page of this server, or (to read) from the address bar.
+    """Raise CrossSite unless the request comes from a page of this server, or (to read) from the address bar.
 
     `Sec-Fetch-Site` is sent by browsers where they trust the connection; `Origin` by all of them, with every form.
     """
@@ -51,7 +51,7 @@ def check_same_origin(scope: Scope) -> None:
 
 
 def _own_origin(scope: Scope) -> bool:
-    """Whether `Origin` is ours. Behind a proxy that ends TLS, the browser says https where we see http."""
+    """Return whether `Origin` is ours. Behind a proxy that ends TLS, the browser says https where we see http."""
     host, origin = _values(scope["headers"], b"host"), _values(scope["headers"], b"origin")
     if len(host) != 1 or len(origin) != 1 or not host[0]:
         return False
@@ -60,21 +60,21 @@ def _own_origin(scope: Scope) -> bool:
 
 
 def is_page(scope: Scope) -> bool:
-    """Whether a browser asks for a page, so that it must be answered with one."""
+    """Return whether a browser asks for a page, so that it must be answered with one."""
     path = scope["path"]
     ours = path in ("/", HOME, "/docs", "/api") or path.startswith((HOME + "/", "/docs/"))
     return ours and any(b"text/html" in value for value in _values(scope["headers"], b"accept"))
 
 
 def to_login(scope: Scope) -> Response:
-    """To the login, and from there back to where the browser wanted to go."""
+    """Redirect to the login, and from there back to where the browser wanted to go."""
     query = scope.get("query_string", b"").decode("latin-1")
     wanted = local(scope["path"] + ("?" + query if query else ""))
     return RedirectResponse(f"{LOGIN}?next={quote(wanted, safe='/')}", 303)
 
 
 def local(path: str) -> str:
-    """The path, where it is one of our pages; the first page else. Login and logout lead nowhere."""
+    """Return the path where it is one of our pages; the first page for any other, and for login and logout."""
     if len(path) > 2000 or not _LOCAL.fullmatch(path) or path.startswith((LOGIN, LOGOUT)):
         return HOME
     return path

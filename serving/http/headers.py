@@ -1,4 +1,4 @@
-"""The headers that every answer carries, so that a browser does with it what it is for and nothing else."""
+"""Security headers of every answer."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ TLS: Headers = [(b"strict-transport-security", b"max-age=31536000")]
 
 
 def with_ours(scope: Scope, headers: Iterable[tuple[bytes, bytes]]) -> Headers:
-    """An answer's headers and ours; nobody keeps a copy of an answer that does not say otherwise."""
-    found = list(headers)
-    said = [name for name, _ in found]
-    found += PAGE if scope["path"].partition("/")[2].partition("/")[0] in PAGES else DATA
+    """Add our headers to those of an answer; `no-store` where it sets no `Cache-Control`."""
+    combined = list(headers)
+    names = [name for name, _ in combined]
+    combined += PAGE if scope["path"].partition("/")[2].partition("/")[0] in PAGES else DATA
     if scope["scheme"] == "https":
-        found += TLS
-    if b"cache-control" not in said:
-        found.append(KEPT_BY_NOBODY)
-    return found
+        combined += TLS
+    if b"cache-control" not in names:
+        combined.append(KEPT_BY_NOBODY)
+    return combined

@@ -1,4 +1,4 @@
-"""Whether who asks may have what a door's path or body names: model, dataset, job; and what of a list they see."""
+"""Check access to what a door's path or body names (model, dataset, job), and filter lists by it."""
 
 from __future__ import annotations
 
@@ -21,18 +21,22 @@ _IN_PATH = re.compile(r"/(model|dataset)s/\{name\}|\{(job)\}")
 
 
 def thing_of(path: str) -> str:
-    """What the path of a door names: model, dataset or job; EVERYTHING where it names none, which is the safe side."""
-    found = _IN_PATH.search(path)
-    return EVERYTHING if found is None else str(found[1] or found[2])
+    """Return what the path of a door names: "model", "dataset" or "job"; EVERYTHING, the safe side, where it names
+    none.
+    """
+    match = _IN_PATH.search(path)
+    return EVERYTHING if match is None else str(match[1] or match[2])
 
 
 def may_model(access: Access, scopes: Sequence[str], name: str, dataset: str | None) -> bool:
-    """Whether one of `scopes` is held on the model of this name, or on the dataset that it was trained on."""
+    """Return whether one of `scopes` is held on the model of this name, or on the dataset that it was trained on."""
     return access.may(*scopes, model=name) or (dataset is not None and access.may(*scopes, dataset=dataset))
 
 
 def require_model(access: Access, registry: Registry, scopes: Sequence[str], reference: str) -> None:
-    """Forbidden where `reference` (`adult`, `adult@2`) may not be had, or, to who has not all, where there is none."""
+    """Raise Forbidden where `reference` (`adult`, `adult@2`) may not be used, or where it does not exist and the
+    caller's scope is not on everything.
+    """
     name = reference.partition("@")[0]
     if access.may(*scopes, model=name):
         return
@@ -44,12 +48,12 @@ def require_model(access: Access, registry: Registry, scopes: Sequence[str], ref
         raise access.refusal(scopes, ("model", name))
 
 
-def allowed(access: Access, find: Callable[[str], Served]) -> Callable[[str], Served]:
-    """`find`, for predictions, of models that may be asked alone."""
+def restrict_to_allowed(access: Access, find: Callable[[str], Served]) -> Callable[[str], Served]:
+    """Return `find`, restricted to models that the caller may ask for predictions."""
     if access.may("predict"):
         return find
 
-    def found(reference: str) -> Served:
+    def find_allowed(reference: str) -> Served:
         name = reference.partition("@")[0]
         try:
             served = find(reference)
@@ -60,11 +64,11 @@ def allowed(access: Access, find: Callable[[str], Served]) -> Callable[[str], Se
             raise access.refusal(("predict",), ("model", name))
         return served
 
-    return found
+    return find_allowed
 
 
 def seen_models(access: Access, lines: list[dict[str, Any]], registry: Registry) -> list[dict[str, Any]]:
-    """Of the registry's lines, those of models that some scope is held on."""
+    """Return the registry's lines of models that the caller holds a scope on."""
     if access.everywhere:
         return lines
     return [
@@ -73,15 +77,17 @@ def seen_models(access: Access, lines: list[dict[str, Any]], registry: Registry)
 
 
 def require_job(home: Home, access: Access, seq: int, cancel: bool) -> None:
-    """Forbidden unless the job may be seen, or cancelled. UnknownName where there is none."""
+    """Raise Forbidden unless the job may be seen, or cancelled. UnknownName where there is none."""
     job = home.ledger.job(seq)
     if not (access.may_cancel if cancel else access.may_see)(job):
         raise _anothers(access, seq, "cancel" if cancel else "see")
 
 
 @contextmanager
-def unnamed(access: Access, seq: int) -> Iterator[None]:
-    """A refusal within says that it is of job `seq`, and no name: whoever tries all numbers would learn the names."""
+def hide_name(access: Access, seq: int) -> Iterator[None]:
+    """Replace a Forbidden raised within by one that names only job `seq`: who tries all numbers must not learn
+    names.
+    """
     try:
         yield
     except Forbidden:
@@ -93,12 +99,12 @@ def _anothers(access: Access, seq: int, verb: str) -> Forbidden:
 
 
 def seen_datasets(access: Access, datasets: Sequence[Dataset]) -> list[Dataset]:
-    """Of the datasets, those that a scope is held on which has to do with them."""
-    return [each for each in datasets if access.may(*READS, dataset=each.registration.name)]
+    """Return the datasets that the caller may see."""
+    return [dataset for dataset in datasets if access.may(*READS, dataset=dataset.registration.name)]
 
 
 def seen_families(access: Access, datasets: Sequence[Dataset]) -> list[FamilyRow]:
-    """Families with the names of those of their datasets that may be seen; families of which none may are left out."""
+    """Return the families that have a dataset which the caller may see, with the names of these datasets alone."""
     return families_of(seen_datasets(access, datasets))
 
 
@@ -107,8 +113,8 @@ JOBS = (*ASKING, "audit", "steward")
 
 
 def reach(scopes: Sequence[str], thing: str, path: str, changes: bool, scope: str) -> str:
-    """What a scope reaches through a door (`scopes`, `thing` and `path` are the door's; `changes`: it does more than
-    show): the cell of the table of `docs/reference.py`. "no": it is refused.
+    """Return what a scope reaches through a door (`scopes`, `thing` and `path` are the door's; `changes`: it does more
+    than show): the cell of the table of `docs/reference.py`. "no": it is refused.
     """
     if not scopes:
         return "open"

@@ -56,8 +56,8 @@ OWNERS = re.compile(r"/v1/campaigns/[^/]+(/(reports|shares|collect|held|digest|s
 PROTOCOL = "/v2"  # the open inference protocol has a form of its own for errors
 STATUS = "dpserve.status"  # of the scope: what was answered
 EVENTS = "text/event-stream"
-HEAD_FIELDS = 200  # that the head of a request may have
-KEPT = ("retry-after", "allow")  # of an error's headers, on its page
+MAX_HEAD_FIELDS = 200  # that the head of a request may have
+ERROR_HEADERS = ("retry-after", "allow")  # of an error's headers, on its page
 PRICING = anyio.CapacityLimiter(64)  # threads that mostly wait for the price desk, which lets no more than that wait
 PREDICTING = anyio.CapacityLimiter(16)  # their own: whatever else is asked for, a prediction finds a thread
 
@@ -89,16 +89,18 @@ class Door:
 
     @property
     def thing(self) -> str:
-        """What a scope must be held on: model, dataset or job that the path names, or one of `serving.http.rights`."""
+        """Return what a scope must be held on: model, dataset or job that the path names, or one of
+        `serving.http.rights`.
+        """
         return self.on or rights.thing_of(self.path)
 
     def reach(self, scope: str) -> str:
-        """What this scope reaches through it (`serving.http.rights.reach`)."""
+        """Return what this scope reaches through it (`serving.http.rights.reach`)."""
         return rights.reach(self.scopes, self.thing, self.path, self.method not in cookies.SAFE, scope)
 
     @property
     def endpoint(self) -> Answer:
-        """What Starlette calls: the answer, behind the check of the scopes."""
+        """Return what Starlette calls: the answer, behind the check of the scopes."""
         return partial(_pass, self)
 
 
@@ -106,29 +108,29 @@ async def _pass(door: Door, request: Request) -> Response:
     request.scope["dpserve.door"] = door
     if not door.scopes:
         return await door.answer(request)
-    held, serving, path = access(request), state(request), request.path_params
-    if not held.has(*door.scopes):
-        raise held.refusal(door.scopes)
+    caller_rights, serving, path = access(request), state(request), request.path_params
+    if not caller_rights.has(*door.scopes):
+        raise caller_rights.refusal(door.scopes)
     if door.thing == rights.EVERYTHING:
-        held.require(*door.scopes)
+        caller_rights.require(*door.scopes)
     elif door.thing == "dataset":
         await require_dataset(request, door.scopes, path["name"])
-    elif door.thing == "model" and not held.may(*door.scopes):
+    elif door.thing == "model" and not caller_rights.may(*door.scopes):
         version = f"@{path['version']}" if "version" in path else ""
-        await in_thread(rights.require_model, held, serving.registry, door.scopes, path["name"] + version)
-    elif door.thing == "job" and not held.may("admin"):
+        await in_thread(rights.require_model, caller_rights, serving.registry, door.scopes, path["name"] + version)
+    elif door.thing == "job" and not caller_rights.may("admin"):
         changes = request.method not in cookies.SAFE
-        await in_thread(rights.require_job, serving.home, held, job_number(request), changes)
+        await in_thread(rights.require_job, serving.home, caller_rights, job_number(request), changes)
     return await door.answer(request)
 
 
 def job_number(request: Request) -> int:
-    """The number in the path. UnknownName where it is none."""
+    """Return the number in the path. UnknownName where it is none."""
     return path_number(request, "job")
 
 
 def path_number(request: Request, name: str) -> int:
-    """The number that the path has for `name`. UnknownName where it is none."""
+    """Return the number that the path has for `name`. UnknownName where it is none."""
     text = request.path_params[name]
     number = whole_number(text)
     if number is None:
@@ -137,30 +139,32 @@ def path_number(request: Request, name: str) -> int:
 
 
 def caller(request: Request) -> Token:
-    """Whose token it is."""
+    """Return the caller's token."""
     return cast(Token, request.scope["dpserve.token"])
 
 
 def access(request: Request) -> Access:
-    """What its bearer may do: `access(request).principal` is who asks, as entries name them."""
+    """Return the caller's rights: `access(request).principal` is who asks, as entries name them."""
     return cast(Access, request.scope["dpserve.access"])
 
 
 async def require_dataset(request: Request, scopes: tuple[str, ...], dataset: str) -> Access:
-    """What its bearer may do. Forbidden unless one of `scopes` is held on the dataset."""
-    held = access(request)
-    if not held.may(*scopes):  # else nothing need be read
-        await in_thread(partial(held.require, *scopes, dataset=dataset))
-    return held
+    """Return the caller's rights. Forbidden unless one of `scopes` is held on the dataset."""
+    caller_rights = access(request)
+    if not caller_rights.may(*scopes):  # else nothing need be read
+        await in_thread(partial(caller_rights.require, *scopes, dataset=dataset))
+    return caller_rights
 
 
 def state(request: Request) -> ServingState:
-    """What this worker knows: the home, the tokens, the models."""
+    """Return this worker's state: the home, the tokens, the models."""
     return cast(ServingState, request.app.state.serving)
 
 
 def given_token(headers: list[tuple[bytes, bytes]]) -> tuple[bytes | None, bool]:
-    """The token that came, and whether by the cookie, which counts only where there is no Authorization header."""
+    """Return the token of the request, and whether the cookie gave it, which counts only without an Authorization
+    header.
+    """
     for name, _ in headers:
         if name == b"authorization":
             return bearer(headers), False
@@ -168,20 +172,20 @@ def given_token(headers: list[tuple[bytes, bytes]]) -> tuple[bytes | None, bool]
 
 
 async def in_thread(work: Callable[..., T], *arguments: Any, limiter: anyio.CapacityLimiter | None = None) -> T:
-    """Blocking work off the loop, `limiter` of it at a time. What takes too long goes on to its end, and is told to the
-    client as a timeout.
+    """Run blocking work in a thread, as many at a time as `limiter` admits. Work that takes too long goes on to its
+    end; the client gets TakesTooLong.
     """
     try:
         with anyio.fail_after(work_time.WORK_SECONDS):
-            found = partial(work, *arguments)
-            return await anyio.to_thread.run_sync(found, abandon_on_cancel=True, limiter=limiter)
+            call = partial(work, *arguments)
+            return await anyio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=limiter)
     except TimeoutError:
         raise TakesTooLong(f"not done within {work_time.WORK_SECONDS:g} seconds; it may still be done") from None
 
 
 async def with_prices(request: Request, work: Callable[..., T], *arguments: Any) -> T:
-    """As `in_thread`, for work that needs prices: they are worked out in the turn of whoever asks, and given up with
-    the request, when it is late or the client hangs up.
+    """Run work that needs prices, as `in_thread`: they are calculated in the caller's turn, and given up with the
+    request, when it is late or the client hangs up.
     """
     given_up = threading.Event()
 
@@ -200,7 +204,7 @@ async def with_prices(request: Request, work: Callable[..., T], *arguments: Any)
 
 
 class Doors:
-    """ASGI: who is it, may they, then the route; every exception becomes an answer.
+    """ASGI application: authenticate, authorize, then the route; every exception becomes an answer.
 
     `ours` answers every path but `theirs`, which `app` answers once the caller is known.
     """
@@ -261,7 +265,9 @@ class Doors:
             let_go(scope)
 
     def _refusal(self, scope: Scope, error: Exception) -> Response:
-        """The error as an answer: a page to who asked for a page, the way to the login to who has no session."""
+        """Return the error as an answer: a page where a page was asked for, a redirect to the login where there is no
+        session.
+        """
         response = error_response(error)
         if scope["path"].startswith(PROTOCOL):
             return in_protocol(response)
@@ -271,9 +277,9 @@ class Doors:
             return cookies.to_login(scope)
         page: ErrorPage | None = getattr(self.ours.state, "error_page", None)
         try:
-            found = response if page is None else page(Request(scope), response)
-            found.headers.update({name: response.headers[name] for name in KEPT if name in response.headers})
-            return found
+            answer = response if page is None else page(Request(scope), response)
+            answer.headers.update({name: response.headers[name] for name in ERROR_HEADERS if name in response.headers})
+            return answer
         except Exception as fault:
             LOG.error("the page of an error failed: %s", type(fault).__name__, exc_info=fault)
             return response
@@ -282,7 +288,7 @@ class Doors:
         _check_head(scope)
         path = scope["path"]
         if path not in OPEN and not path.startswith(STATIC) and not OWNERS.fullmatch(path):
-            self._know(scope)
+            self._authenticate(scope)
         elif path == cookies.LOGIN and scope["method"] == "POST":
             scope["dpserve.home"] = self.ours.state.serving.home.path
         if path in self.theirs:
@@ -297,16 +303,18 @@ class Doors:
         response = await route.endpoint(Request(scope, receive, send))
         await response(scope, receive, send)
 
-    def _know(self, scope: Scope) -> None:
-        """Whose request it is, and whether they may make it from there and now."""
+    def _authenticate(self, scope: Scope) -> None:
+        """Authenticate the request, check its origin where a cookie gave the token, and count it against the token's
+        limits.
+        """
         serving: ServingState = self.ours.state.serving
         home = scope["dpserve.home"] = serving.home.path  # NotReady while tokens cannot be relied upon
-        given, by_cookie = given_token(scope["headers"])
-        found = None if given is None else serving.bearer(digest(given))
-        if found is None:
+        secret, by_cookie = given_token(scope["headers"])
+        known_bearer = None if secret is None else serving.bearer(digest(secret))
+        if known_bearer is None:
             raise Unauthorized("Authorization: must be Bearer and a token that is good (dpserve token create)")
-        token = scope["dpserve.token"] = found.token
-        scope["dpserve.access"] = found.access
+        token = scope["dpserve.token"] = known_bearer.token
+        scope["dpserve.access"] = known_bearer.access
         if by_cookie:
             cookies.check_same_origin(scope)
         if token.limits:
@@ -314,20 +322,20 @@ class Doors:
 
 
 def _check_head(scope: Scope) -> None:
-    """Raise InputError unless the head has at most HEAD_FIELDS fields and names one host (RFC 9112, section 3.2): with
-    two, a proxy in front may have meant another.
+    """Raise InputError unless the head has at most MAX_HEAD_FIELDS fields and names one host (RFC 9112, section 3.2):
+    with two, a proxy in front may have meant another.
     """
-    if len(scope["headers"]) > HEAD_FIELDS:
-        raise InputError(f"head: at most {HEAD_FIELDS} fields")
+    if len(scope["headers"]) > MAX_HEAD_FIELDS:
+        raise InputError(f"head: at most {MAX_HEAD_FIELDS} fields")
     hosts = [name for name, _ in scope["headers"]].count(b"host")
     if hosts > 1 or (hosts == 0 and scope["http_version"] == "1.1"):
         raise InputError("Host: must stand in the head once")
 
 
 def _trace(scope: Scope, span: Any) -> None:
-    """What a span says of a request: method, the template of its route, the status. Where only a steward comes in, rows
-    may be read, and a stream of events ends when a job does: the span ends when it began, for how long that took is
-    nobody else's.
+    """Set a span's attributes: method, the template of the route, the status. Where only a steward comes in, rows may
+    be read, and a stream of events ends when a job does: the span ends when it began, for how long that took is nobody
+    else's.
     """
     name = f"{known_method(scope)} {route_of(scope)}"
     span.update_name(name)
@@ -341,7 +349,9 @@ def _trace(scope: Scope, span: Any) -> None:
 
 
 def _record(scope: Scope, status: int | None) -> None:
-    """A line of the audit trail, once; what needs no token leaves none, but a login. NotReady where it cannot be."""
+    """Write the request's line of the audit trail, once; of what needs no token only logins have one. NotReady where it
+    cannot be written.
+    """
     home = scope.pop("dpserve.home", None)
     if home is None:
         return

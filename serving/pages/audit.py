@@ -20,7 +20,7 @@ from dpserve_verify.log.notes import parse_checkpoint
 from serving.http.routes import Door, in_thread, state
 from serving.pages.parts.ui import form_fields, page, see_other
 from serving.process.watch import audit_runs
-from serving.wire.lists import attached
+from serving.wire.lists import attachment_header
 from serving.wire.request_bodies import known_query, query_text
 
 HTML = "text/html"
@@ -28,7 +28,7 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", re.ASCII)
 
 
 async def shown(request: Request) -> Response:
-    """With `asked`: until there is an audit that answers, the page says so and looks again."""
+    """Return the page of the newest audit. With `asked`, it reloads until there is an audit that began after."""
     known_query(request, "asked")
     asked = query_text(request, "asked") or ""
     if asked and not _TIME.fullmatch(asked):
@@ -59,26 +59,26 @@ async def ask(request: Request) -> Response:
 
 
 async def checkpoint(request: Request) -> Response:
-    """The newest signed tree head, as a file to keep."""
+    """Return the newest signed tree head, as a file to keep."""
     known_query(request)
     note = await in_thread(state(request).home.ledger.log.checkpoint)
     name = f"checkpoint-{parse_checkpoint(note).size}.txt"
-    headers = {**attached(name), "Cache-Control": "no-store"}
+    headers = {**attachment_header(name), "Cache-Control": "no-store"}
     return Response(note, headers=headers, media_type="text/plain; charset=utf-8")
 
 
 async def download(request: Request) -> Response:
-    """The whole ledger as `dpserve ledger export` writes it, zipped, for `dpserve ledger audit FOLDER`."""
+    """Send the whole ledger as `dpserve ledger export` writes it, zipped, for `dpserve ledger audit FOLDER`."""
     known_query(request)
     packed, size = await in_thread(_packed, state(request).home)
-    headers = {**attached("ledger.zip"), "Content-Length": str(size)}
+    headers = {**attachment_header("ledger.zip"), "Content-Length": str(size)}
     chunks = iter(partial(packed.read, CHUNK), b"")
     done = BackgroundTask(packed.close)
     return StreamingResponse(chunks, headers=headers, media_type="application/zip", background=done)
 
 
 def _packed(home: Home) -> tuple[IO[bytes], int]:
-    """A file without a name, which goes with who reads it, and its size."""
+    """Write the ledger into a nameless temporary file, zipped; return it and its size in bytes."""
     from accountant.audit.export import export  # brings numba: the pages wait for none of it
 
     packed: IO[bytes] = TemporaryFile(dir=home.path)  # noqa: SIM115 (it is read after this)

@@ -41,7 +41,7 @@ COLUMNS = (
 
 
 async def listed(request: Request) -> Response:
-    """All of them, the newest first."""
+    """Return the page of all campaigns, the newest first."""
     known_query(request, lists.FORM)
     form = lists.form_of(request)
     found = await in_thread(_campaigns, state(request).home)

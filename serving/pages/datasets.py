@@ -46,7 +46,9 @@ RELATIONS = {
 
 
 async def datasets(request: Request) -> Response:
-    """Every family, with its datasets: where a name holds `q`, the one with the least left first."""
+    """Return the page of the families where a name holds `q`, with their datasets; the one with the least left
+    first.
+    """
     known_query(request, "q", lists.FORM)
     form, asked = lists.form_of(request), request.query_params.get("q", "").strip()
     found = await in_thread(tightest_first, state(request).home, access(request))
@@ -57,7 +59,7 @@ async def datasets(request: Request) -> Response:
 
 
 def _row(family: dict[str, Any]) -> dict[str, Any]:
-    """A family as a row of a file: its figures beside one another, of what is left the share and the largest job."""
+    """Return a family as a row of a file: its figures, and of what is left the share and the largest job."""
     budget = family["budget"]
     figures = {name: budget[name][what] for name, what in FIGURES.items()}
     left = {
@@ -68,8 +70,8 @@ def _row(family: dict[str, Any]) -> dict[str, Any]:
 
 
 def tightest_first(home: Home, held: Access) -> list[dict[str, Any]]:
-    """Every family that may be seen, with its budget and its datasets, the one with the least left first: those are
-    looked for.
+    """Return every family that the caller may see, with its budget and its datasets, the one with the least left
+    first.
     """
     found = [
         family_to_json(row) | {"protects": _protects(row.family.relation, row.family.unit)}
@@ -85,12 +87,12 @@ def every_dataset(home: Home, analyst: str | None = None) -> tuple[Dataset, ...]
 
 @lru_cache(maxsize=4)
 def _as_of(ledger: Ledger, size: int, analyst: str | None) -> tuple[Dataset, ...]:
-    """Nothing of a dataset changes without an entry: hundreds of them are read again only when there is a new one."""
+    """Return the datasets as of a ledger of so many entries; cached, for none changes without an entry."""
     return tuple(ledger.datasets(analyst))
 
 
 def line(dataset: Dataset) -> dict[str, Any]:
-    """What a dataset's page begins with."""
+    """Return a dataset's fields at the head of its page."""
     registration = dataset.registration
     return {
         "name": registration.name,
@@ -106,7 +108,7 @@ def _protects(relation: Relation, unit: Unit) -> str:
 
 
 async def dataset(request: Request) -> Response:
-    """One dataset: budget, families, quotas, how it was used up, the newest jobs."""
+    """Return the page of a dataset: budget, families, quotas, how it was used up, the newest jobs."""
     known_query(request, "before")
     return await _dataset_page(request)
 
@@ -125,7 +127,7 @@ async def change_budget(request: Request) -> Response:
 
 
 async def set_quota(request: Request) -> Response:
-    """What one analyst may use of the budget."""
+    """Set what one analyst may use of the budget."""
     typed = {name: said.strip() for name, said in (await form_fields(request, "analyst", "share", "reason")).items()}
     return await _changed(request, shared, typed["analyst"] or "*", typed["share"], typed["reason"])
 
@@ -182,12 +184,12 @@ def _kept_aside(home: Home, name: str) -> dict[str, Any]:
 
 @lru_cache(maxsize=64)
 def _history(ledger: Ledger, name: str, size: int) -> tuple[list[Point], list[dict[str, Any]]]:
-    """How the budget was used up to the newest of `size` entries, and what each model took."""
+    """Return how the budget was used up to the newest of `size` entries, and each model's part of it."""
     return history(ledger, name), by_model(ledger, name)
 
 
 async def fits(request: Request) -> Response:
-    """A part of the dataset's page that takes longer: what would still fit, per learner."""
+    """Return a part of the dataset's page that takes longer: what would still fit, per learner."""
     known_query(request)
     name = request.path_params["name"]
     found = await with_prices(request, _fits, state(request).home, name)

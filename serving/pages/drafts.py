@@ -48,7 +48,7 @@ USUAL = {"contributions": "1", "relation": "add-remove"}  # what holds permanent
 
 
 async def drafts(request: Request) -> Response:
-    """What is on its way, and how a file is brought."""
+    """Return the page of the caller's drafts, with the form that begins one."""
     known_query(request)
     return await _list(request)
 
@@ -74,7 +74,7 @@ async def begin_at(request: Request) -> Response:
 
 
 async def draft(request: Request) -> Response:
-    """One, as far as it has come."""
+    """Return the page of a draft, as far as it has come."""
     known_query(request)
     return await _page(request, await in_thread(drafted, request, _store(request)))
 
@@ -123,7 +123,7 @@ async def _page(
 
 
 def _said(group: ColumnGroup, said: dict[tuple[str, ...], dict[str, Any]]) -> dict[str, str]:
-    """Return what stands in the controls of a group."""
+    """Return the values of a group's controls."""
     known = said.get(group.columns, {})
     usual = {"role": group.role, "type": group.type, "public": group.public, "written": ""}
     return {
@@ -133,7 +133,7 @@ def _said(group: ColumnGroup, said: dict[tuple[str, ...], dict[str, Any]]) -> di
 
 
 async def meaning_of(request: Request) -> Response:
-    """A part of the page: what the total promises."""
+    """Return a part of the page: what the total promises."""
     known_query(request, "epsilon", "delta", "relation", "unit", *PERSON)
     try:
         total = Budget.of(query_text(request, "epsilon") or "", query_text(request, "delta") or "")
@@ -147,7 +147,7 @@ async def meaning_of(request: Request) -> Response:
 
 
 async def columns(request: Request) -> Response:
-    """Say what the columns are; every row is checked."""
+    """Declare what the columns are; every row is checked."""
     fields = dict(parse_form(await read_body(request, COLUMN_BYTES, FORM), COLUMN_FIELDS))
     found = await in_thread(drafted, request, _store(request))
     answers = []
@@ -161,7 +161,7 @@ async def columns(request: Request) -> Response:
 
 
 async def schema(request: Request) -> Response:
-    """As `columns`, by the schema itself."""
+    """Declare the columns by the schema itself; every row is checked."""
     fields = dict(parse_form(await read_body(request, COLUMN_BYTES, FORM)))
     found = await in_thread(drafted, request, _store(request))
     return await _checked(request, found, {"schema": fields.get("schema", "").replace("\r\n", "\n")})

@@ -17,7 +17,7 @@ HTML = "text/html"
 
 
 async def edit(request: Request) -> Response:
-    """One curve of a model, to be changed."""
+    """Return the page that edits one curve of a model."""
     known_query(request, "feature", "class")
     serving, asked = state(request), (query_text(request, "feature"), query_text(request, "class"))
     serving.require_ready()

@@ -46,12 +46,12 @@ TITLES = {
 
 
 async def home(request: Request) -> Response:
-    """The first page."""
+    """Return the first page."""
     return page(request, "home.html", **await in_thread(_home, state(request).home, access(request)))
 
 
 def _home(home: Home, held: Access) -> dict[str, Any]:
-    """What there is and what comes next, as far as who asks may see it."""
+    """Return what the first page shows, as far as the caller may see it."""
     reads, audits = held.has(*READS), held.may("audit")
     datasets = tightest_first(home, held) if reads else []
     jobs = jobs_to_json(home, limit=MOST_JOBS, access=held)["jobs"] if held.has(*JOBS) else []
@@ -67,19 +67,19 @@ def _home(home: Home, held: Access) -> dict[str, Any]:
 
 
 async def home_of_slash(request: Request) -> Response:
-    """`/ui/`, as people type it."""
+    """Redirect `/ui/`, as people type it, to the first page."""
     return RedirectResponse(cookies.HOME, 303)
 
 
 async def login(request: Request) -> Response:
-    """The form that takes a token."""
+    """Return the form that takes a token."""
     asked = request.query_params
     problem = REFUSED if "refused" in asked else ""
     return page(request, "login.html", next=local(asked.get("next", "")), problem=problem)
 
 
 def error_page(request: Request, response: Response) -> Response:
-    """The answer in JSON as a page of the same status. What it says of itself is already fit for everybody."""
+    """Return an error in JSON as a page of the same status."""
     error = orjson.loads(response.body)["error"]
     title = TITLES.get(response.status_code, "That did not work")
     return page(

@@ -61,7 +61,7 @@ class Form:
 
     @classmethod
     def of(cls, pairs: Iterable[tuple[str, str]]) -> Form:
-        """InputError for a field that there is not, or that stands twice."""
+        """Read a form's fields. InputError for an unknown field, or one that stands twice."""
         given = list(pairs)
         names = [name for name, _ in given]
         for name in names:
@@ -102,8 +102,8 @@ class Form:
 
 
 def view(home: Home, form: Form, held: Access) -> dict[str, Any]:
-    """What the form offers: datasets that who asks may train on with their budgets, learners, and what the chosen
-    learner takes.
+    """Return what the form offers: the datasets that the caller may train on with their budgets, the learners, and the
+    parameters of the chosen one.
     """
     learners = learners_to_json()
     chosen = next((each for each in learners if each["name"] == form["learner"]), learners[0])
@@ -126,8 +126,8 @@ def view(home: Home, form: Form, held: Access) -> dict[str, Any]:
 
 
 async def price_of(home: Home, form: Form, held: Access, run: Runs = in_thread) -> dict[str, Any] | None:
-    """None where too little is filled in. Else `kind` "fits" (with `plan`, and `now`: the budget before it), "refused"
-    (with the refusal's details) or "wrong" (with what is). `run`: how blocking work is run.
+    """Return the price of a form; None where too little is filled in. `kind` is "fits" (with `plan`, and `now`: the
+    budget before it), "refused" (with the refusal's details) or "wrong" (with a message). `run` runs blocking work.
     """
     if not form.complete:
         return None

@@ -37,7 +37,7 @@ COLUMNS = (
 
 
 async def jobs(request: Request) -> Response:
-    """A page of jobs, the newest first, of one dataset or state where that is asked for."""
+    """Return a page of jobs, the newest first; of one dataset or state where the query names it."""
     known_query(request, "dataset", "state", "after", lists.FORM)
     asked = {name: request.query_params.get(name, "").strip() for name in ("dataset", "state")}
     form, after = lists.form_of(request), query_int(request, "after", -1)
@@ -53,7 +53,7 @@ async def jobs(request: Request) -> Response:
         states=list(PUBLIC_STATES),
         newest=after < 0,
         waits=waits,
-        most=lists.MOST,
+        most=lists.MAX_LINES,
     )
 
 
@@ -64,18 +64,18 @@ def _jobs(home: Home, asked: dict[str, str], after: int | None, held: Access) ->
 
 
 def _all(home: Home, asked: dict[str, str], held: Access) -> list[dict[str, Any]]:
-    """What the pages of the list hold together."""
+    """Return all pages of the list together."""
     wanted = (asked["dataset"] or None, asked["state"] or None)
 
     def part(after: int | None) -> tuple[list[dict[str, Any]], int | None]:
-        found = jobs_to_json(home, *wanted, after, lists.AT_ONCE, held)
+        found = jobs_to_json(home, *wanted, after, lists.PART_LINES, held)
         return found["jobs"], found["next"]
 
-    return lists.every(part)
+    return lists.all_lines(part)
 
 
 async def job(request: Request) -> Response:
-    """One job, step by step."""
+    """Return the page of a job, step by step."""
     known_query(request)
     found = await in_thread(_job, state(request).home, job_number(request), access(request))
     of = PUBLIC_STATES[found["job"]["state"]]
@@ -87,9 +87,7 @@ async def job(request: Request) -> Response:
 
 
 def _job(home: Home, seq: int, held: Access) -> dict[str, Any]:
-    """The job, what it was asked with, and what became of it, step by step: entries of the ledger. `theirs`: whether
-    who asks may cancel it.
-    """
+    """Return a job, its request, and its steps: entries of the ledger. `theirs`: whether the caller may cancel it."""
     known = home.ledger.job(seq)
     found = job_to_json(home, known)
     steps = search(home.ledger.log.database, Wanted(job=seq), limit=MOST_STEPS).entries
@@ -110,8 +108,8 @@ async def cancel(request: Request) -> Response:
 
 
 async def new(request: Request) -> Response:
-    """The form; with `epsilon` in the query it comes with its price, for browsers without scripts. One form has one
-    key, which then stands in its address too: going back to it and sending it again gives the same job.
+    """Return the page of the form; with `epsilon` in the query it has its price, for browsers without scripts. One form
+    has one key, which then stands in its address too: going back to it and sending it again gives the same job.
     """
     key = request.query_params.get("idempotency_key") or uuid.uuid4().hex
     return await _form(request, Form.of(request.query_params.multi_items()), key)
@@ -125,21 +123,21 @@ async def _form(request: Request, form: Form, key: str, status: int = 200, probl
 
 
 async def price(request: Request) -> Response:
-    """A part of the form: the price of what stands in it now, and the button that sends exactly that."""
+    """Return a part of the form: the price of what stands in it now, and the button that sends exactly that."""
     form = Form.of(request.query_params.multi_items())
     found = await price_of(state(request).home, form, access(request), partial(with_prices, request))
     return page(request, "_price.html", form=form, price=found)
 
 
 async def parameters(request: Request) -> Response:
-    """A part of the form: what the chosen learner takes."""
+    """Return a part of the form: the parameters of the chosen learner."""
     form = Form.of(request.query_params.multi_items())
     found = await in_thread(view, state(request).home, form, access(request))
     return page(request, "_parameters.html", form=form, **found)
 
 
 async def blocks(request: Request) -> Response:
-    """A part of the form: which blocks of the chosen dataset, where it has grown, and what fits into them."""
+    """Return a part of the form: which blocks of the chosen dataset, where it has grown, and what fits into them."""
     form = Form.of(request.query_params.multi_items())
     home, held = state(request).home, access(request)
     return page(

@@ -54,18 +54,18 @@ class Asked:
         return self != Asked()
 
     def wanted(self) -> Wanted:
-        """As the search takes it. InputError where a number is none."""
+        """Return the terms as `search` takes them. InputError where a number is none."""
         return Wanted(self.dataset, self.kind, _number("job", self.job), self.name, self.text)
 
     def address(self, before: int | None = None) -> str:
-        """The page of this search, from below entry `before` on."""
+        """Return the page of this search, from below entry `before` on."""
         pairs = {name: getattr(self, name) for name in ASKED if getattr(self, name)}
         pairs |= {} if before is None else {"before": str(before)}
         return "/ui/ledger" + (f"?{urlencode(pairs)}" if pairs else "")
 
 
 async def entries(request: Request) -> Response:
-    """The newest entries, or those that the form asks for, a page of them."""
+    """Return a page of the newest entries, or of those that the form asks for."""
     known_query(request, *ASKED, "before", "entry", lists.FORM)
     number = _number("entry", _text(request, "entry"))
     if number is not None:
@@ -77,7 +77,7 @@ async def entries(request: Request) -> Response:
     before, home = _number("before", _text(request, "before")), state(request).home
     context: dict[str, Any] = {
         "terms": asdict(asked),
-        "most": lists.MOST,
+        "most": lists.MAX_LINES,
         "asked": asked,
         "kinds": LABELS,
         "found": (),
@@ -101,13 +101,13 @@ async def entries(request: Request) -> Response:
 
 
 def _all(home: Home, wanted: Wanted) -> list[dict[str, Any]]:
-    """What the pages of a search hold together."""
+    """Return all pages of a search together."""
 
     def part(before: int | None) -> tuple[list[dict[str, Any]], int | None]:
-        found = search(home.ledger.log.database, wanted, before, lists.AT_ONCE)
+        found = search(home.ledger.log.database, wanted, before, lists.PART_LINES)
         return [asdict(told(entry)) for entry in found.entries], found.older
 
-    return lists.every(part)
+    return lists.all_lines(part)
 
 
 def _warm(home: Home) -> None:
@@ -122,7 +122,7 @@ def _text(request: Request, name: str) -> str:
 
 
 def _number(name: str, text: str) -> int | None:
-    """A whole number that was typed; None where nothing was."""
+    """Read a typed whole number; None where nothing was typed."""
     if not text:
         return None
     number = whole_number(text)
@@ -132,7 +132,7 @@ def _number(name: str, text: str) -> int | None:
 
 
 def _entry_number(request: Request) -> int:
-    """The number in the path. UnknownName where it is none."""
+    """Return the number in the path. UnknownName where it is none."""
     text = request.path_params["entry"]
     number = whole_number(text)
     if number is None:
@@ -141,7 +141,9 @@ def _entry_number(request: Request) -> int:
 
 
 def _pager(asked: Asked, before: int | None, found: Found) -> tuple[str | None, str | None]:
-    """(newer, older). Going back from a search leads to its beginning: matches are not counted."""
+    """Return the addresses of the newer and the older page, None where there is none. Back from a search leads to its
+    beginning: matches are not counted.
+    """
     older = None if found.older is None else asked.address(found.older)
     if before is None or before >= found.size:
         return None, older
@@ -150,7 +152,9 @@ def _pager(asked: Asked, before: int | None, found: Found) -> tuple[str | None, 
 
 
 async def entry(request: Request) -> Response:
-    """One entry: its words, its exact bytes, what else is of its job, and the proof that it is in the ledger."""
+    """Return the page of an entry: its words, its exact bytes, the other entries of its job, and the proof that it is
+    in the ledger.
+    """
     known_query(request)
     number = _entry_number(request)
     shown = await in_thread(_entry, state(request).home, number)
@@ -177,7 +181,7 @@ def _entry(home: Home, number: int) -> dict[str, Any]:
 
 
 def _proven(home: Home, number: int) -> tuple[str, Entry, Checkpoint]:
-    """The entry's `.tlog-proof` against the newest checkpoint, the entry, and that checkpoint."""
+    """Return the entry's `.tlog-proof` against the newest checkpoint, the entry, and that checkpoint."""
     with home.ledger.log.database.reading() as connection:
         note = latest_checkpoint(connection)
         head = notes.parse_checkpoint(note)
@@ -188,12 +192,12 @@ def _proven(home: Home, number: int) -> tuple[str, Entry, Checkpoint]:
 
 
 async def proof(request: Request) -> Response:
-    """The entry's `.tlog-proof`, with its bytes in it, as a file."""
+    """Return the entry's `.tlog-proof`, which holds the entry's bytes, as a file."""
     known_query(request)
     number = _entry_number(request)
     text = (await in_thread(_proven, state(request).home, number))[0]
     name = f"entry-{number}.tlog-proof"
-    headers = {**lists.attached(name), "Cache-Control": "no-store"}
+    headers = {**lists.attachment_header(name), "Cache-Control": "no-store"}
     return Response(text, headers=headers, media_type="text/plain; charset=utf-8")
 
 

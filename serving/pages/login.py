@@ -13,7 +13,9 @@ from serving.process.tokens import PREFIX, digest
 
 
 async def login(request: Request) -> Response:
-    """Form fields `token` and, where to go then, `next`. A token that is not good leads back, with `refused=1`."""
+    """Sign in by a form with `token` and `next`, the page to go to. A token that is not good leads back, with
+    `refused=1`.
+    """
     check_same_origin(request.scope)
     fields = await form_fields(request, "token", "next")
     serving = request.app.state.serving
@@ -37,5 +39,5 @@ async def logout(request: Request) -> Response:
 
 
 def _secure(request: Request) -> bool:
-    """Whether the browser came by TLS, here or at a proxy: then the cookie never travels without it."""
+    """Return whether the browser uses TLS, with us or with a proxy: then its cookie is sent over TLS alone."""
     return request.scope["scheme"] == "https" or request.headers.get("origin", "").lower().startswith("https:")

@@ -15,7 +15,7 @@ HTML = "text/html"
 
 
 async def start(request: Request) -> Response:
-    """The first page, or what a search finds."""
+    """Return the manual's first page, or the results of a search."""
     known_query(request, "q")
     asked = (query_text(request, "q") or "").strip()[:200]
     if not asked:
@@ -26,7 +26,7 @@ async def start(request: Request) -> Response:
 
 
 async def show(request: Request) -> Response:
-    """A page, or a picture or figure of one."""
+    """Return a page of the manual, or a picture or figure of one."""
     known_query(request)
     name = request.path_params["page"]
     path = (await in_thread(render.manual)).files.get(name)  # of sources it makes the reference, which takes a while
@@ -41,7 +41,7 @@ async def _page(request: Request, name: str) -> Response:
 
 
 async def doors(request: Request) -> Response:
-    """Every door, with Swagger."""
+    """Return the page of every door, by Swagger."""
     known_query(request)
     return ui.page(request, "api.html")
 

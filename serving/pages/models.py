@@ -51,8 +51,9 @@ BETTER = {"auroc": -1, "accuracy": -1, "rmse": 1}  # what models are judged by, 
 
 
 def _by_worth(line: dict[str, Any]) -> tuple[Any, ...]:
-    """The best first among those that compare: of two classes by AUROC, of more by accuracy, of numbers by RMSE, each
-    target by itself, for it is in the target's own unit. Where nothing is told, last."""
+    """Return the sort key that puts comparable models together, the best first: two classes by AUROC, more by accuracy,
+    numbers by RMSE, each target by itself, for RMSE is in the target's own unit. Models without a figure come last.
+    """
     worth = line["worth"]
     if worth is None or worth["value"] is None or worth["metric"] not in BETTER:
         return (len(BETTER),)
@@ -75,8 +76,9 @@ COLUMNS = ("model", "state", "dataset", "target", "learner", "epsilon", "delta",
 
 
 async def models(request: Request) -> Response:
-    """Every model: a page of those whose name, dataset, target or learner holds `q`, or of which a version's file or
-    statement has a sha256 that begins so (DIGITS at least), in one of ORDERS; as a file, all."""
+    """Return the page of the models whose name, dataset, target or learner holds `q`, or where `q` begins the sha256 of
+    a version's file or statement (DIGITS at least), in one of ORDERS; as a file, all of them.
+    """
     known_query(request, "q", "after", "sort", lists.FORM)
     serving = state(request)
     serving.require_ready()
@@ -116,14 +118,14 @@ async def models(request: Request) -> Response:
 
 
 def _line(model: dict[str, Any]) -> dict[str, Any]:
-    """A model as a line of COLUMNS."""
+    """Return a model as a line of a file, with COLUMNS."""
     claim, worth = model["certificate"] or {}, model["worth"] or {}
     figures = {name: worth.get(key) for name, key in FIGURES.items()}
     return {**model, "epsilon": claim.get("epsilon"), "delta": claim.get("delta"), **figures}
 
 
 def _by_name(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One line a model, that of its champion, and how many versions there are."""
+    """Return a line for each model, that of its champion, with how many versions there are."""
     found: dict[str, list[dict[str, Any]]] = {}
     for line in lines:
         found.setdefault(line["name"], []).append(line)
@@ -131,7 +133,7 @@ def _by_name(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _judged(home: Home, lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Lines with the first figure of the statement that each is judged by."""
+    """Add to each line the first figure of the statement that the version is judged by."""
     return [
         {**line, "worth": own and {**own["metrics"][0], "better": own["better"]}}
         for line, own in judgements(home, lines)
@@ -139,7 +141,7 @@ def _judged(home: Home, lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _told(home: Home, lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Lines with when each was released, and what it is worth."""
+    """Add to each line when the version was released, and what it is worth."""
     found = []
     for line in _judged(home, lines):
         entry = line["certificate"] and home.ledger.log.entry(line["certificate"]["entry"])
@@ -154,7 +156,7 @@ def _summary(name: str, versions: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 async def show(request: Request) -> Response:
-    """A model, or one version of it. Of one that is not served: why not, with the status that it is answered with."""
+    """Return the page of a model, or of one version. Where it is not served: the reason, with the error's status."""
     known_query(request, "placed")
     serving, reference = state(request), request.path_params["name"]
     home, name = serving.home, reference.partition("@")[0]
@@ -185,7 +187,7 @@ async def show(request: Request) -> Response:
 
 
 def _not_served(request: Request, reference: str, versions: list[dict[str, Any]], error: DpserveError) -> Response:
-    """A version that does not verify, that was retired or revoked, or that there is not."""
+    """Return the page of a version that does not verify, that was retired or revoked, or that does not exist."""
     about: dict[str, Any] = {
         "reference": reference,
         "versions": versions,
@@ -201,7 +203,7 @@ def _not_served(request: Request, reference: str, versions: list[dict[str, Any]]
 
 
 def _places(request: Request) -> bool:
-    """Whether who asks may promote this model."""
+    """Return whether the caller may promote this model."""
     reference, held = request.path_params["name"], access(request)
     dataset = None if held.may("promote") else state(request).registry.any_dataset(reference.partition("@")[0])
     return may_model(held, ("promote",), reference.partition("@")[0], dataset)
@@ -279,24 +281,28 @@ SAYS = {
 
 
 async def download(request: Request) -> Response:
-    """One file of the bundle, the exact bytes that were verified."""
+    """Return one file of the bundle, the exact bytes that were verified."""
     served, wanted = await _served(request), request.path_params["file"]
     found = (await in_thread(files.content, served)).get(wanted)
     if found is None:
         raise UnknownName(f"file={wanted[:80]!r}: there are {list(FILES)}")
     media = next(kind for end, kind in MEDIA.items() if wanted.endswith(end))
-    return Response(found, media_type=media, headers=lists.attached(f"{served.name}-{served.version}-{wanted}"))
+    return Response(
+        found, media_type=media, headers=lists.attachment_header(f"{served.name}-{served.version}-{wanted}")
+    )
 
 
 async def bundle(request: Request) -> Response:
-    """The whole folder as a zip file: unpacked, it is what `dpserve verify` takes."""
+    """Return the whole folder as a zip file: unpacked, it is what `dpserve verify` takes."""
     served = await _served(request)
     raw = await in_thread(files.zipped, served)
-    return Response(raw, media_type="application/zip", headers=lists.attached(f"{served.name}-{served.version}.zip"))
+    return Response(
+        raw, media_type="application/zip", headers=lists.attachment_header(f"{served.name}-{served.version}.zip")
+    )
 
 
 async def shapes(request: Request) -> Response:
-    """What the pictures of the page show."""
+    """Return the data of the page's pictures, as JSON."""
     known_query(request, "after")
     after = query_int(request, "after", 0)
     served = await _served(request)
@@ -305,10 +311,12 @@ async def shapes(request: Request) -> Response:
 
 
 async def trust(request: Request) -> Response:
-    """The public keys of this server's own ledger, as `trust.json`."""
+    """Return the public keys of this server's own ledger, as `trust.json`."""
     known_query(request)
     return Response(
-        state(request).home.trust.to_json(), media_type="application/json", headers=lists.attached("trust.json")
+        state(request).home.trust.to_json(),
+        media_type="application/json",
+        headers=lists.attachment_header("trust.json"),
     )
 
 

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from accountant.home import Home
 from models.profile import report
 from models.profile.columns import labels
-from serving.http.rights import NAMED, READS, unnamed
+from serving.http.rights import NAMED, READS, hide_name
 from serving.http.routes import Door, access, in_thread, job_number, require_dataset, state
 from serving.pages.parts.ui import page
 from serving.wire.request_bodies import known_query
@@ -19,11 +19,11 @@ from training.measuring.profile import release
 
 
 async def profile(request: Request) -> Response:
-    """One profile, with its pictures."""
+    """Return the page of a profile, with its pictures."""
     known_query(request)
     seq = job_number(request)
     found = await in_thread(_profile, state(request).home, seq)
-    with unnamed(access(request), seq):
+    with hide_name(access(request), seq):
         await require_dataset(request, READS, found["dataset"])
     return page(request, "profile.html", **found)
 

@@ -33,7 +33,9 @@ FIELDS = tuple(field.name for field in request_fields(ScheduleRequest) if field.
 
 
 async def listed(request: Request) -> Response:
-    """All that may be seen, and the form; with a name in the query, what it could be kept for."""
+    """Return the page of the schedules that the caller may see, and the form; with a name in the query, how long that
+    schedule could be kept.
+    """
     known_query(request, *FIELDS, lists.FORM)
     form = lists.form_of(request)
     if form is not None:
@@ -75,7 +77,7 @@ def _request(typed: dict[str, str], dry_run: bool = False) -> ScheduleRequest:
 
 
 async def begin(request: Request) -> Response:
-    """Enter the one that was previewed."""
+    """Begin the schedule that was previewed."""
     typed = {name: value.strip() for name, value in (await form_fields(request, *FIELDS)).items()}
     held = await require_dataset(request, ("train",), typed["dataset"])
     try:

@@ -44,7 +44,7 @@ Typed = dict[str, str]
 
 
 async def listed(request: Request) -> Response:
-    """All tokens."""
+    """Return the page of all tokens."""
     known_query(request, lists.FORM)
     form = lists.form_of(request)
     if form is not None:
@@ -56,7 +56,7 @@ async def listed(request: Request) -> Response:
 
 
 async def create(request: Request) -> Response:
-    """Answers with the token itself, on a page that no cache keeps: it is not known here afterwards."""
+    """Make a token and return it on a page that no cache keeps: only its hash is stored."""
     typed = await form_fields(request, "name", *SCOPES, *LIMITS)
     try:
         made = await in_thread(_make, state(request).home, typed)
@@ -109,7 +109,7 @@ async def _page(request: Request, typed: Typed | None = None, problem: DpserveEr
 
 
 async def list_grants(request: Request) -> Response:
-    """All of them, for who is admin of everything; else one's own."""
+    """Return the page of all grants for an admin of everything; for others, of their own."""
     known_query(request, lists.FORM)
     form = lists.form_of(request)
     if form is not None:
@@ -142,7 +142,7 @@ def _grant(home: Home, typed: Typed, by: str) -> None:
 
 
 async def show_grant(request: Request) -> Response:
-    """One, and what would stop with it: the last thing that is read before it is ended."""
+    """Return the page of a grant, with what would stop with it."""
     known_query(request)
     return await _grant_page(request)
 
@@ -190,7 +190,7 @@ async def _grants_page(request: Request, typed: Typed | None = None, problem: Dp
 
 
 def _seen(home: Home, held: Access) -> list[Grant]:
-    """The grants that may be seen, the newest first."""
+    """Return the grants that may be seen, the newest first."""
     everybody = held.may("admin")
     return [each for each in grants.grants(home.ledger)[::-1] if everybody or each.principal == held.principal]
 

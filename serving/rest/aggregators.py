@@ -21,7 +21,7 @@ BYTES = "application/octet-stream"
 
 
 async def take_shares(request: Request) -> Response:
-    """An owner's two sealed shares. The same again is answered alike."""
+    """Receive an owner's two sealed shares. The same shares again get the same answer."""
     known_query(request)
     body = await read_body(request, CONTROL_BYTES, BYTES.encode())
     found = await in_thread(shared_campaigns.receive_shares, state(request).home, request.path_params["name"], body)
@@ -29,7 +29,7 @@ async def take_shares(request: Request) -> Response:
 
 
 async def collect(request: Request) -> Response:
-    """An aggregator's next sealed shares."""
+    """Return an aggregator's next sealed shares."""
     known_query(request)
     body = await json_fields(request, {"token": (str,), "after": (int,)})
     what = (request.path_params["name"], body["token"], body["after"])
@@ -37,17 +37,19 @@ async def collect(request: Request) -> Response:
 
 
 async def take_held(request: Request) -> Response:
-    """An aggregator's word on whose shares opened; the answer is the other's, once it has spoken."""
+    """Receive an aggregator's list of the owners whose shares opened; the answer is the other's list, once it is
+    there.
+    """
     return await _say(request, HELD)
 
 
 async def take_digest(request: Request) -> Response:
-    """An aggregator's word on what its sum will be: entered in the log before the sum is taken."""
+    """Receive the digest of an aggregator's sum: entered in the log before the sum is taken."""
     return await _say(request, DIGEST)
 
 
 async def take_sum(request: Request) -> Response:
-    """An aggregator's noisy sum."""
+    """Receive an aggregator's noisy sum."""
     return await _say(request, SUM)
 
 

@@ -19,7 +19,7 @@ from serving.wire.request_bodies import json_fields, known_query, query_int
 
 
 async def list_campaigns(request: Request) -> Response:
-    """Every campaign and how far it is."""
+    """Return every campaign and its state."""
     known_query(request)
     home = state(request).home
 
@@ -30,8 +30,8 @@ async def list_campaigns(request: Request) -> Response:
 
 
 async def offer(request: Request) -> Response:
-    """The signed definition, the proof that it is in the log and that the log continues what was seen of it, and how
-    far it is.
+    """Return the signed definition, the proof that it is in the log and that the log continues what was seen of it, and
+    the campaign's state.
     """
     known_query(request, "seen", "witnessed")
     name, seen, witnessed = request.path_params["name"], *(query_int(request, each, 0) for each in SEEN)
@@ -39,7 +39,7 @@ async def offer(request: Request) -> Response:
 
 
 async def report(request: Request) -> Response:
-    """An owner's one report. The same again is answered alike."""
+    """Receive an owner's one report. The same report again gets the same answer."""
     known_query(request)
     body = await json_fields(request, {"invitation": (str,), "report": (int,)})
     what = (request.path_params["name"], body["invitation"], body["report"])
@@ -65,7 +65,7 @@ async def give_up(request: Request) -> Response:
 
 
 async def _change(request: Request, act: str, reason: str | None = None) -> Response:
-    """Of who may train on the population."""
+    """Change a campaign's state, for a caller who may train on its population."""
     known_query(request)
     home, name = state(request).home, request.path_params["name"]
     campaign = await in_thread(campaigns.load, home, name)

@@ -39,7 +39,7 @@ REGISTER_MORE: Mapping[str, tuple[type, ...]] = {
 
 
 async def listed(request: Request) -> Response:
-    """Those of who asks."""
+    """Return the caller's drafts."""
     known_query(request)
     store, by = _store(request), access(request).principal
     found = await in_thread(store.all)
@@ -54,7 +54,7 @@ async def begin(request: Request) -> Response:
 
 
 def begun(store: Drafts, by: str, body: Mapping[str, Any]) -> Draft:
-    """Of `file` and `bytes`, or of `path`."""
+    """Begin a draft of `file` and `bytes`, or of `path`."""
     given, settings = {name for name, value in body.items() if value is not None}, ServerSettings()
     if given == {"path"}:
         return store.begin_at(by, body["path"], settings.folders)
@@ -64,7 +64,7 @@ def begun(store: Drafts, by: str, body: Mapping[str, Any]) -> Draft:
 
 
 async def receive(request: Request) -> Response:
-    """A part of the file, of at most PART_BYTES; `received` says where the next one begins."""
+    """Receive a part of the file, of at most PART_BYTES; `received` says where the next one begins."""
     known_query(request, "at")
     at = query_int(request, "at", 0)
     store = _store(request)
@@ -74,7 +74,7 @@ async def receive(request: Request) -> Response:
 
 
 async def show(request: Request) -> Response:
-    """One, with what is proposed of its columns, and its problems."""
+    """Return a draft, with what is proposed of its columns, and its problems."""
     known_query(request)
     return json_response(draft_to_json(await in_thread(drafted, request, _store(request))))
 
@@ -88,7 +88,7 @@ async def check(request: Request) -> Response:
 
 
 def checked(request: Request, store: Drafts, body: Mapping[str, Any]) -> Draft:
-    """As `check`, of `schema`, or of `answers` and `rows`."""
+    """Have a draft checked by `schema`, or by `answers` and `rows`; return it."""
     draft = drafted(request, store)
     if body.get("schema") is not None:
         text, answers = str(body["schema"]), []
@@ -112,7 +112,7 @@ async def register(request: Request) -> Response:
 
 
 def registering(request: Request, store: Drafts, body: Mapping[str, Any]) -> Draft:
-    """As `register`."""
+    """Have a draft registered; return it."""
     draft = drafted(request, store)
     given = {name: value for name, value in body.items() if value is not None}
     family = given.get("family", [])
@@ -137,12 +137,12 @@ async def delete(request: Request) -> Response:
 
 
 def drafted(request: Request, store: Drafts) -> Draft:
-    """The one of the path, of who asks. UnknownName."""
+    """Return the caller's draft that the path names. UnknownName."""
     return store.get(request.path_params["draft"], access(request).principal)
 
 
 def draft_to_json(draft: Draft) -> dict[str, Any]:
-    """For its steward."""
+    """Return a draft's JSON, for its steward."""
     return {
         "draft": draft.id, "file": draft.name, "state": draft.state, "bytes": draft.size, "received": draft.received,
         "columns": [group.to_json() for group in groups_of(draft)],

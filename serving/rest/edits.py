@@ -35,7 +35,7 @@ MAY = {"reason": (str,), "entry": (int,), "promote": (bool,), "dry_run": (bool,)
 
 
 async def curve(request: Request) -> Response:
-    """What every bin of a feature adds, with what the noise is and how many records were released."""
+    """Return what every bin of a feature adds, with what the noise is and how many records were released."""
     known_query(request, "feature", "class")
     serving, asked = state(request), (query_text(request, "feature"), query_text(request, "class"))
     serving.require_ready()
@@ -43,7 +43,9 @@ async def curve(request: Request) -> Response:
 
 
 def curve_of(find: Any, reference: str, feature: str | None, of: str | None) -> dict[str, Any]:
-    """As `curve`, of the class `of`. InputError where the model has no curves, or no such one."""
+    """Return what every bin of a feature adds to the score of the class `of`. InputError where the model has no curves,
+    or no such one.
+    """
     served: Served = find(reference)
     whole = to_curves(served.verified.ensemble)
     several = whole.classes if whole.outputs > 1 else ()
@@ -64,7 +66,7 @@ def curve_of(find: Any, reference: str, feature: str | None, of: str | None) -> 
 
 
 def _shape(model: AdditiveEnsemble, place: int) -> dict[str, Any]:
-    """How its bins lie: how many stand in an order, or the rows and columns of a pair's map."""
+    """Return how a term's bins lie: how many stand in an order, or the rows and columns of a pair's map."""
     if place < len(model.features):
         feature = model.features[place]
         kind = "numeric" if isinstance(feature, NumericFeature) else feature.kind
@@ -75,7 +77,7 @@ def _shape(model: AdditiveEnsemble, place: int) -> dict[str, Any]:
 
 
 async def edit(request: Request) -> Response:
-    """A new version of a model, certified as derived from it; or, as a dry run, what would change."""
+    """Make a new version of a model, certified as derived from it; or, as a dry run, return what would change."""
     known_query(request)
     said = check_fields(strict_json(await read_body(request, EDIT_BYTES)), {"edits": (list,)}, MAY)
     serving = state(request)
@@ -84,8 +86,9 @@ async def edit(request: Request) -> Response:
 
 
 def edited(serving: ServingState, held: Access, reference: str, said: dict[str, Any]) -> dict[str, Any]:
-    """As `edit`. Forbidden, InputError; WrongState where the model is another than was looked at, or has these edits in
-    a version already."""
+    """Edit a model, or return what would change. Forbidden, InputError; WrongState where the model is another than was
+    looked at, or has these edits in a version already.
+    """
     served = serving.registry.get(reference)
     base, dry = served.verified, said.get("dry_run", False)
     issued, promote = base.certificate.issued, said.get("promote", False)
@@ -111,7 +114,7 @@ def edited(serving: ServingState, held: Access, reference: str, said: dict[str, 
 
 
 def _numbers(value: Any) -> Any:
-    """Decimals as the floats that a file of edits holds."""
+    """Turn decimals into the floats that a file of edits holds."""
     if isinstance(value, dict):
         return {key: _numbers(each) for key, each in value.items()}
     if isinstance(value, list):

@@ -12,7 +12,7 @@ from accountant.access.grants import ASKING, Access
 from accountant.access.tokens import SCOPES
 from accountant.home import Home
 from models.worth import statements
-from serving.http.rights import NAMED, require_model, unnamed
+from serving.http.rights import NAMED, hide_name, require_model
 from serving.http.routes import Door, access, in_thread, job_number, require_dataset, state
 from serving.rest import json_schemas
 from serving.rest.jobs import counting_refusals
@@ -26,7 +26,9 @@ from training.requests.base import json_schema
 
 
 async def submit_evaluation(request: Request) -> Response:
-    """Plan and reserve; 202 with the job at once. A worker measures. What is known already costs nothing again."""
+    """Plan and reserve an evaluation; 202 with the job at once. A worker measures. A known result costs nothing
+    again.
+    """
     asked = EvaluationRequest.of(await json_body(request))
     held = await _may(request, asked)
     found = await in_thread(submitted, state(request).home, asked, held.principal)
@@ -34,15 +36,15 @@ async def submit_evaluation(request: Request) -> Response:
 
 
 def submitted(home: Home, asked: EvaluationRequest, by: str) -> dict[str, Any]:
-    """Reserve and queue an evaluation; the job's JSON. BudgetRefused, which is counted."""
+    """Reserve and queue an evaluation; return the job's JSON. BudgetRefused, which is counted."""
     with counting_refusals(asked.dataset):
         reserved = job.submit(home, asked, by=by, key=asked.idempotency_key)
     return job_views.job_to_json(home, home.ledger.job(reserved.seq))
 
 
 async def _may(request: Request, asked: EvaluationRequest) -> Access:
-    """What its bearer may do. Forbidden unless they may ask of the dataset, and see each model that is named: what is
-    found out is about the models.
+    """Return the caller's rights. Forbidden unless they may evaluate on the dataset, and see each model that is named:
+    the result is about the models.
     """
     held = await require_dataset(request, ASKING, asked.dataset)
     for reference in (asked.model, asked.against):
@@ -52,7 +54,7 @@ async def _may(request: Request, asked: EvaluationRequest) -> Access:
 
 
 async def plan_evaluation(request: Request) -> Response:
-    """As an evaluation, spending nothing."""
+    """Price an evaluation; spends nothing."""
     asked = EvaluationRequest.of(await json_body(request))
     held = await _may(request, asked)
     return json_response(await in_thread(planned, state(request).home, asked, held.principal))
@@ -65,12 +67,12 @@ def planned(home: Home, asked: EvaluationRequest, by: str) -> dict[str, Any]:
 
 
 async def show_evaluation(request: Request) -> Response:
-    """A finished evaluation: figures, and what verifies them. 404 where there is none."""
+    """Return a finished evaluation: figures, and what verifies them. 404 where there is none."""
     known_query(request)
     home, seq = state(request).home, job_number(request)
     envelope, proof, found = await in_thread(statements.statement_of, home, seq)
     plain = statements.worth_to_json(seq, found)
-    with unnamed(access(request), seq):
+    with hide_name(access(request), seq):
         await in_thread(require_model, access(request), state(request).registry, SCOPES, plain["model"])
     body = {**plain, "envelope": orjson.Fragment(envelope), "proof": proof.decode()}
     return json_response(body)

@@ -29,15 +29,18 @@ LOOK_SECONDS = 0.25
 QUIET_SECONDS = 10.0  # without an event for so long, a comment: whoever hung up is noticed, and no proxy gives up
 STREAM_SECONDS = 300.0
 RETRY_MILLISECONDS = 1000
-MOST_STREAMS = 64  # of a home on this machine; each looks at the ledger's index four times a second
-MOST_OF_ONE = 16  # of one caller, so that nobody keeps all others out
+MAX_STREAMS = 64  # of a home on this machine; each looks at the ledger's index four times a second
+MAX_STREAMS_OF_CALLER = 16  # of one caller, so that nobody keeps all others out
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # nginx would keep it back
 
 
 @dataclass(frozen=True)
 class Event:
-    """`name` says what is told, so that one who comes back is not told it again; `job`: as GET /v1/jobs/{job};
-    `placing`: it is issued, and what it released has no place yet.
+    """An event of a job's stream.
+
+    name: its id, for Last-Event-ID.
+    job: as GET /v1/jobs/{job} has it.
+    placing: it is issued, and what it released is not stored yet.
     """
 
     name: str
@@ -46,11 +49,11 @@ class Event:
 
     @property
     def last(self) -> bool:
-        """Whether the job is over, and what it released where it belongs."""
+        """Return whether the job is over, and what it released is stored."""
         return not PUBLIC_STATES[self.job["state"]].open and not self.placing
 
     def encode(self) -> bytes:
-        """As it goes over the wire."""
+        """Return the event's bytes on the wire."""
         kind = b"end" if self.last else b"job"
         return b"id: %b\nevent: %b\ndata: %b\n\n" % (self.name.encode(), kind, orjson.dumps(self.job))
 
@@ -59,14 +62,14 @@ Look = Callable[[str | None], Awaitable[Event | None]]  # what is new to one who
 
 
 class _Streams:
-    """Whether this worker was told to stop."""
+    """Watch of the signals that stop this worker."""
 
     def __init__(self) -> None:
         self.stopping, self._listens = False, False
 
     def listen(self) -> None:
-        """Hear the signal that stops the server: it waits for its connections, and would wait for streams until it is
-        killed. Whoever heard it before still does.
+        """Handle the signals that stop the server, which would otherwise wait for open streams until it is killed.
+        Earlier handlers are called too.
         """
         if self._listens or threading.current_thread() is not threading.main_thread():
             return
@@ -88,8 +91,8 @@ STREAMS = _Streams()
 
 
 async def events(request: Request, who: str, look: Look, good: Callable[[], bool]) -> Response:
-    """Answer `who` with one event after another, as long as `good`. 204, which tells a browser to stay away, where the
-    last one was seen. TooManyRequests where `who`, or all together, have as many as they may.
+    """Stream events to `who`, as long as `is_good()`. 204, which tells a browser not to reconnect, where it saw the
+    last one. TooManyRequests where `who`, or all callers together, have as many streams as they may.
     """
     first, seen = await look(None), request.headers.get("last-event-id")
     if first is not None and first.last and first.name == seen:
@@ -97,7 +100,7 @@ async def events(request: Request, who: str, look: Look, good: Callable[[], bool
     if request.method == "HEAD":
         return Response(media_type="text/event-stream", headers=HEADERS)
     folder = local(state(request).home.path) / "run" / "streams"
-    place = await in_thread(take_place, folder, who, "streams of events", MOST_OF_ONE, MOST_STREAMS)
+    place = await in_thread(take_place, folder, who, "streams of events", MAX_STREAMS_OF_CALLER, MAX_STREAMS)
     STREAMS.listen()
     return StreamingResponse(_stream(seen, place, look, good), media_type="text/event-stream", headers=HEADERS)
 

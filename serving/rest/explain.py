@@ -11,7 +11,7 @@ from starlette.responses import Response
 from dpserve_verify.errors import InputError
 from models.explain.explain import logits, unit
 from models.onnx.runtime import columns_from_records
-from serving.http.rights import NAMED, allowed
+from serving.http.rights import NAMED, restrict_to_allowed
 from serving.http.routes import Door, access, in_thread, state
 from serving.rest import json_schemas
 from serving.rest.models import AT_ONCE, PREDICT, PREDICT_BYTES, RECORDS, Find, answer_records, parse
@@ -22,13 +22,13 @@ from serving.wire.work_time import check_time, in_turn
 
 
 async def explain(request: Request) -> Response:
-    """As `predict`, with what each feature adds; off the loop, because it takes longer."""
+    """Predict records, with what each feature adds; in a thread, because it takes longer."""
     raw = await read_body(request, PREDICT_BYTES)
     serving = state(request)
     serving.require_ready()
 
     def answer() -> bytes:
-        find = allowed(access(request), serving.registry.get)
+        find = restrict_to_allowed(access(request), serving.registry.get)
         return orjson.dumps(explain_records(find, parse(raw)), option=orjson.OPT_SERIALIZE_NUMPY)
 
     found = await (in_thread if len(raw) <= AT_ONCE else in_turn)(answer)
@@ -36,7 +36,8 @@ async def explain(request: Request) -> Response:
 
 
 def explain_records(find: Find, body: dict[str, Any]) -> dict[str, Any]:
-    """`base` and `contributions` in `unit`: of two classes log odds, of K one logit per class, of a number its own.
+    """Return an answer with `base` and `contributions` in `unit`: log odds of two classes, a logit for each of K
+    classes, a number's own unit.
 
     One score: base a number, contributions (n, features), pairs of features behind them, which `features` names as
     well. K: base (K,), contributions (n, features, K).

@@ -1,4 +1,4 @@
-"""The doors to what a verifier takes away: the files of a model, and the keys that this ledger signs with."""
+"""The doors to a verifier's files: those of a model, and the keys that this ledger signs with."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ ZIP = "application/zip"
 
 
 def content(served: Served) -> dict[str, bytes]:
-    """The files of a verified model by their names."""
+    """Return the files of a verified model by their names."""
     bundle = served.verified.travelling
     return {name: getattr(bundle, field) for name, (field, _) in FILES.items()}
 
 
 def zipped(served: Served) -> bytes:
-    """All of them in a folder. The same bytes for the same model: no clock goes in."""
+    """Return a model's files as a zip of one folder. The same model gives the same bytes: no time is stored."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, raw in content(served).items():
@@ -36,14 +36,14 @@ def zipped(served: Served) -> bytes:
 
 
 async def bundle(request: Request) -> Response:
-    """The folder of a model as a zip file: unpacked, it is what `dpserve verify` takes."""
+    """Return the folder of a model as a zip file: unpacked, it is what `dpserve verify` takes."""
     served = await served_model(request)
     return Response(await in_thread(zipped, served), media_type=ZIP)
 
 
 async def trust(request: Request) -> Response:
-    """`trust.json`. Who takes it from here trusts this server once; who compares it with a copy that came another way
-    trusts nobody.
+    """Return `trust.json`. Who takes it from here trusts this server once; who compares it with a copy that came
+    another way need not.
     """
     known_query(request)
     return Response(state(request).home.trust.to_json(), media_type="application/json")

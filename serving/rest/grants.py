@@ -1,4 +1,4 @@
-"""The doors to grants and tokens: who may do what, for whoever may change it; no token can be read from them."""
+"""The doors to grants and tokens: who may do what, for admins. No token's secret can be read from them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from serving.wire.request_bodies import json_fields, known_query, query_text
 
 
 async def listed(request: Request) -> Response:
-    """All there ever were, the oldest first; or those of one principal."""
+    """Return all grants, ended ones too, the oldest first; or those of one principal."""
     known_query(request, "principal")
     whom = query_text(request, "principal")
     found = await in_thread(grants.grants, state(request).home.ledger)
@@ -28,14 +28,14 @@ async def listed(request: Request) -> Response:
 
 
 async def listed_tokens(request: Request) -> Response:
-    """All there ever were, the oldest first: who has one, for whom it acts, and how it ended."""
+    """Return all tokens, revoked ones too, the oldest first."""
     known_query(request)
     found = await in_thread(tokens.tokens, state(request).home.ledger)
     return json_response({"tokens": [token.to_json() for token in found]})
 
 
 async def add(request: Request) -> Response:
-    """Enter one; where the same holds already, it is answered with."""
+    """Enter a grant; where the same one holds already, return that."""
     known_query(request)
     needed = {"principal": (str,), "scope": (str,), "on": (str, dict)}
     body = await json_fields(request, needed, {"expires": (str,)})
@@ -59,14 +59,14 @@ def _object(on: Any) -> tuple[str, str]:
 
 
 async def show(request: Request) -> Response:
-    """One, and what would stop with it."""
+    """Return a grant, and what would stop with it."""
     known_query(request)
     found = await in_thread(grants.stops, state(request).home.ledger, path_number(request, "grant"))
     return json_response(found.to_json())
 
 
 async def revoke(request: Request) -> Response:
-    """End one, permanently. Again, it is answered as it was the first time."""
+    """End a grant, permanently. A second time gets the same answer."""
     known_query(request)
     body = await json_fields(request, {"reason": (str,)})
     number, why = path_number(request, "grant"), Why(access(request).principal, body["reason"])

@@ -41,12 +41,12 @@ from training.planning import job_views, plans
 from training.requests import JobRequest
 from training.requests.base import json_schema
 
-MOST_LISTED = 200
+MAX_LISTED = 200
 PRICES_SECONDS = 1.5  # a list works prices out for so long; the rest are told as not worked out yet
 
 
 async def submit_job(request: Request) -> Response:
-    """Plan and reserve; 202 with the job's number at once. A worker process runs it."""
+    """Plan and reserve a job; 202 with its number at once. A worker process runs it."""
     job_request = JobRequest.of(await json_body(request))
     held = await require_dataset(request, ("train",), job_request.dataset)
     found = await with_prices(request, submitted, state(request).home, job_request, held)
@@ -54,8 +54,9 @@ async def submit_job(request: Request) -> Response:
 
 
 def submitted(home: Home, job_request: JobRequest, held: Access) -> dict[str, Any]:
-    """Reserve and queue a job; its JSON. BudgetRefused, which is counted; Forbidden where it takes `promote` on its
-    model, and that is not held."""
+    """Reserve and queue a job; return its JSON. BudgetRefused, which is counted; Forbidden where it takes `promote` on
+    its model, and that is not held.
+    """
     with counting_refusals(job_request.dataset):
         key, promotes = job_request.idempotency_key, _promotes(held, job_request)
         reserved = job.submit(home, job_request, by=held.principal, key=key, promotes=promotes)
@@ -63,7 +64,7 @@ def submitted(home: Home, job_request: JobRequest, held: Access) -> dict[str, An
 
 
 async def plan_job(request: Request) -> Response:
-    """As a job, spending nothing."""
+    """Price a job; spends nothing."""
     job_request = JobRequest.of(await json_body(request))
     held = await require_dataset(request, ("train",), job_request.dataset)
     return json_response(await with_prices(request, planned, state(request).home, job_request, held))
@@ -82,7 +83,7 @@ def planned(home: Home, job_request: JobRequest, held: Access) -> dict[str, Any]
 
 @contextmanager
 def counting_refusals(dataset: str) -> Iterator[None]:
-    """What is asked about this dataset, for the trail; BudgetRefused is counted."""
+    """Note the dataset for the audit trail, and count a BudgetRefused raised within."""
     try:
         yield
         about(dataset)
@@ -93,7 +94,7 @@ def counting_refusals(dataset: str) -> Iterator[None]:
 
 
 async def show_job(request: Request) -> Response:
-    """One job. 404 where there is none."""
+    """Return one job. 404 where there is none."""
     known_query(request)
     return json_response(await in_thread(_job, state(request).home, job_number(request)))
 
@@ -103,7 +104,7 @@ def _job(home: Home, seq: int) -> dict[str, Any]:
 
 
 async def job_events(request: Request) -> Response:
-    """Server-sent events: the job at each change, until it is over."""
+    """Stream the job at each change, until it is over, as server-sent events."""
     known_query(request)
     seq, token = job_number(request), caller(request)
 
@@ -124,28 +125,30 @@ async def job_events(request: Request) -> Response:
 
 
 async def list_jobs(request: Request) -> Response:
-    """The newest first, a page at a time."""
+    """Return a page of jobs, the newest first."""
     known_query(request, *LIST)
     chosen = query_text(request, "dataset"), query_text(request, "state")
-    after, limit = query_int(request, "after", -1), query_int(request, "limit", 50, 1, MOST_LISTED)
+    after, limit = query_int(request, "after", -1), query_int(request, "limit", 50, 1, MAX_LISTED)
     page = (*chosen, None if after < 0 else after, limit)
     return json_response(await in_thread(job_views.jobs_to_json, state(request).home, *page, access(request)))
 
 
 async def cancel_job(request: Request) -> Response:
-    """Give a reservation back; 409 once the job has started, for then its budget is spent."""
+    """Cancel a job and give its reservation back; 409 once it has started, for then its budget is spent."""
     known_query(request)
     return json_response(await in_thread(cancelled, state(request).home, job_number(request)))
 
 
 def cancelled(home: Home, seq: int) -> dict[str, Any]:
-    """Give a reservation back; the job afterwards. WrongState once it has started."""
+    """Cancel a job; return it as it is afterwards. WrongState once it has started."""
     job.cancel(home, seq)
     return _job(home, seq)
 
 
 async def list_datasets(request: Request) -> Response:
-    """Every dataset that may be seen, with its budget; how many jobs still fit, as far as that is soon worked out."""
+    """Return every dataset that the caller may see, with its budget, and how many jobs still fit where that is known
+    within PRICES_SECONDS.
+    """
     known_query(request)
     home, held = state(request).home, access(request)
 
@@ -157,7 +160,7 @@ async def list_datasets(request: Request) -> Response:
 
 
 async def list_families(request: Request) -> Response:
-    """Every family with the datasets of it that may be seen, and the budget that they share."""
+    """Return every family of which the caller may see a dataset, with these datasets and the budget that they share."""
     known_query(request)
     home, held = state(request).home, access(request)
 
@@ -168,7 +171,7 @@ async def list_families(request: Request) -> Response:
 
 
 async def show_dataset(request: Request) -> Response:
-    """One dataset, with quotas and what a job costs. 404 where there is none."""
+    """Return one dataset, with quotas and what a job costs. 404 where there is none."""
     known_query(request)
     home, name = state(request).home, request.path_params["name"]
     return json_response(await with_prices(request, lambda: job_views.dataset_to_json(home, home.ledger.dataset(name))))
@@ -180,7 +183,7 @@ LIST: Query = {
     "dataset": {**TEXT, "description": "only of this dataset"},
     "state": {**TEXT, "enum": list(PUBLIC_STATES), "description": "only in this state"},
     "after": "the `next` of the page before",
-    "limit": {"type": "integer", "minimum": 1, "maximum": MOST_LISTED, "description": "jobs on a page; 50 if left out"},
+    "limit": {"type": "integer", "minimum": 1, "maximum": MAX_LISTED, "description": "jobs on a page; 50 if left out"},
 }
 DOORS = (
     Door(

@@ -33,7 +33,7 @@ LABEL: Shape = {"type": ["string", "number", "boolean"]}
 
 
 def record(required: Mapping[str, Shape], optional: Mapping[str, Shape] | None = None, says: str = "") -> Shape:
-    """An object with these fields."""
+    """Return the schema of an object with these fields; `says` describes it."""
     given = {**required, **(optional or {})}
     fields = {name: {**shape, **in_words(name, shape)} for name, shape in given.items()}
     about = {"description": says} if says else {}
@@ -41,23 +41,23 @@ def record(required: Mapping[str, Shape], optional: Mapping[str, Shape] | None =
 
 
 def array(items: Shape) -> Shape:
-    """A list of such items."""
+    """Return the schema of a list of such items."""
     return {"type": "array", "items": items}
 
 
 def table(values: Shape) -> Shape:
-    """An object of names that are not known beforehand."""
+    """Return the schema of an object whose names are not known beforehand."""
     return {"type": "object", "additionalProperties": values}
 
 
 def maybe(shape: Shape) -> Shape:
-    """Admit null as well."""
+    """Return the schema with null admitted as well."""
     null: Shape = {"type": "null"}
     return shape if null in shape.get("anyOf", ()) else {"anyOf": [shape, null]}
 
 
 def either(*shapes: Shape) -> Shape:
-    """One of these."""
+    """Return the schema of a value that has one of these."""
     return {"anyOf": list(shapes)}
 
 
@@ -369,14 +369,14 @@ PROTOCOL_ERROR = record(
 
 
 def error(codes: Sequence[str]) -> Shape:
-    """The one shape of what is not a success, for these codes."""
+    """Return the schema of an error answer with one of these codes."""
     details = {code: DETAILS.get(code, ANY_OBJECT) for code in codes}
     each = (record({"code": {"const": code}, "message": TEXT, "details": shape}) for code, shape in details.items())
     return record({"error": either(*each)})
 
 
 def codes() -> dict[int, list[str]]:
-    """Every code there is, by the status it is answered with."""
+    """Return all error codes by HTTP status."""
     found: dict[int, set[str]] = {status: {code} for status, code in HTTP_CODES.items()}
     for kind in _errors(DpserveError):
         found.setdefault(status_of(kind("")), set()).add(kind.code)

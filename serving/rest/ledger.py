@@ -21,7 +21,7 @@ PAGE = 500
 
 
 async def entries(request: Request) -> Response:
-    """Up to PAGE entries from index `after` on, each as the exact text that was hashed."""
+    """Return up to PAGE entries from index `after` on, each as the exact text that was hashed."""
     known_query(request, "after")
     home, after = state(request).home, query_int(request, "after", 0)
 
@@ -33,8 +33,8 @@ async def entries(request: Request) -> Response:
 
 
 async def checkpoint(request: Request) -> Response:
-    """The newest signed tree head, a C2SP note; where `witnessed`, the newest that witnesses cosigned, if there is one.
-    To who has any token, as the proof of consistency: they say nothing of entries.
+    """Return the newest signed tree head, a C2SP note; where `witnessed`, the newest that witnesses cosigned, if there
+    is one. Open to any token, as the consistency proof: they say nothing of entries.
     """
     known_query(request, "witnessed")
     home, witnessed = state(request).home, query_int(request, "witnessed", 0) > 0
@@ -46,7 +46,7 @@ async def checkpoint(request: Request) -> Response:
 
 
 async def signed(request: Request) -> Response:
-    """Up to PAGE checkpoints that were ever signed, from tree size `after` on."""
+    """Return up to PAGE of the signed checkpoints, from tree size `after` on."""
     known_query(request, "after")
     database, after = state(request).home.ledger.log.database, query_int(request, "after", 0)
 
@@ -58,8 +58,8 @@ async def signed(request: Request) -> Response:
 
 
 async def proof(request: Request) -> Response:
-    """The inclusion proof (RFC 6962) of entry `leaf` in the tree of `size` entries; hashes in base64, the sibling
-    first.
+    """Return the inclusion proof (RFC 6962) of entry `leaf` in the tree of `size` entries; hashes in base64, the
+    sibling first.
     """
     known_query(request, "leaf", "size")
     home, leaf = state(request).home, query_int(request, "leaf", None)
@@ -69,7 +69,7 @@ async def proof(request: Request) -> Response:
 
 
 async def growth(request: Request) -> Response:
-    """The consistency proof (RFC 6962): that the tree of `to` entries begins with the tree of `from` entries."""
+    """Return the consistency proof (RFC 6962): that the tree of `to` entries begins with the tree of `from` entries."""
     known_query(request, "from", "to")
     home, earlier, later = state(request).home, query_int(request, "from", None), query_int(request, "to", -1)
     found = await in_thread(consistency, home.ledger.log.database, earlier, None if later == -1 else later)

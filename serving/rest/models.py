@@ -20,7 +20,7 @@ from dpserve_verify.errors import InputError
 from models.onnx.runtime import columns_from_records
 from models.store.since import growth_since
 from models.worth.statements import mark, worths
-from serving.http.rights import LISTED, NAMED, allowed, seen_models
+from serving.http.rights import LISTED, NAMED, restrict_to_allowed, seen_models
 from serving.http.routes import PREDICTING, Door, access, in_thread, state
 from serving.process.registry import NotHeld, Registry, Served
 from serving.rest import json_schemas
@@ -45,8 +45,12 @@ Find = Callable[[str], Served]
 
 @dataclass(frozen=True)
 class Posted:
-    """Records as they came: `model` of the query, None where the body names it; `form` of the answer, "" where it is
-    the body's; `is_csv`: which cannot be told from its first bytes."""
+    """A request's records before they are read.
+
+    model: of the query; None where the body names it.
+    form: of the answer; "" where it is the body's.
+    is_csv: CSV cannot be told from its first bytes.
+    """
 
     raw: bytes
     model: str | None
@@ -55,7 +59,7 @@ class Posted:
 
 
 async def predict(request: Request) -> Response:
-    """Records in, labels and probabilities or numbers out. On the loop where it takes microseconds."""
+    """Predict records: labels and probabilities, or numbers. On the loop where it takes microseconds."""
     posted = await _posted(request)
     serving = state(request)
     serving.require_ready()
@@ -67,15 +71,15 @@ async def predict(request: Request) -> Response:
 async def quickly(
     registry: Registry, held: Access, size: int, work: Callable[..., Response], *arguments: Any
 ) -> Response:
-    """`work` with what finds a model that may be asked, at once where the request is small and the model in memory;
-    else in a thread.
+    """Call `work` with a finder of the models that the caller may ask: at once where the request is small and the model
+    in memory, else in a thread.
     """
     if size <= AT_ONCE:
         try:
-            return work(allowed(held, registry.held), *arguments)
+            return work(restrict_to_allowed(held, registry.held), *arguments)
         except NotHeld:
-            return await in_thread(work, allowed(held, registry.get), *arguments, limiter=PREDICTING)
-    return await in_turn(work, allowed(held, registry.get), *arguments)
+            return await in_thread(work, restrict_to_allowed(held, registry.get), *arguments, limiter=PREDICTING)
+    return await in_turn(work, restrict_to_allowed(held, registry.get), *arguments)
 
 
 async def _posted(request: Request) -> Posted:
@@ -94,7 +98,7 @@ async def _posted(request: Request) -> Posted:
 
 
 def _form(accept: bytes) -> str:
-    """What the client named; "" where it takes anything."""
+    """Return the form of answer that the client accepts; "" where it takes any."""
     for word, form in ((JSON, "json"), (tables_in.STREAM, "arrow"), (tables_in.NPY, "npy"), (csv_tables.CSV, "csv")):
         if word in accept:
             return form
@@ -102,7 +106,7 @@ def _form(accept: bytes) -> str:
 
 
 def answer(find: Find, posted: Posted) -> Response:
-    """Predict what was sent: in JSON, Arrow, CSV or .npy as it was asked for; Parquet is answered in Arrow. Blocks."""
+    """Predict records; answer in JSON, Arrow, CSV or .npy as the client accepts, for Parquet in Arrow. Blocks."""
     start = perf_counter()
     if posted.model is None:
         served, columns = from_records(find, posted.raw)
@@ -132,19 +136,19 @@ def answer(find: Find, posted: Posted) -> Response:
 
 
 def from_records(find: Find, raw: bytes) -> tuple[Served, dict[str, NDArray[Any]]]:
-    """A body of JSON -> the model it names, and its records as columns."""
+    """Read a body of JSON; return the model it names, and its records as columns."""
     body = parse(raw)
     served = find(body["model"])
     return served, columns_of(served, body["records"])
 
 
 def parse(raw: bytes) -> dict[str, Any]:
-    """A body of /predict, its fields checked."""
+    """Parse a body of /predict and check its fields."""
     return check_fields(quick_json(raw, RECORDS), PREDICT_FIELDS, {})
 
 
 def columns_of(served: Served, records: list[Any]) -> dict[str, NDArray[Any]]:
-    """RecordError names the first record and field that do not fit."""
+    """Return the columns of records. RecordError names the first record and field that do not fit."""
     if len(records) > RECORDS:
         raise TooLarge(f"records: {len(records)}; at most {RECORDS} a request", limit=RECORDS)
     check_time()
@@ -153,20 +157,22 @@ def columns_of(served: Served, records: list[Any]) -> dict[str, NDArray[Any]]:
 
 
 def answer_records(find: Find, body: dict[str, Any]) -> tuple[Served, dict[str, Any]]:
-    """The model that answered, and its answer: with classes and probabilities, unless it is a number."""
+    """Return the model that answered, and its answer: with classes and probabilities, unless it is a number."""
     served = find(body["model"])
     return served, answer_json(served, *predicted(served, columns_of(served, body["records"])))
 
 
 def predicted(served: Served, columns: dict[str, NDArray[Any]]) -> tuple[NDArray[Any], NDArray[np.float32]]:
-    """Columns as `OnnxModel.infer` takes them -> what it gives. TooLarge, TakesTooLong."""
+    """Run a model on columns as `OnnxModel.infer` takes them; return label (n,) and probabilities (n, classes).
+    TooLarge, TakesTooLong.
+    """
     check_answer(len(next(iter(columns.values()), ())), len(served.verified.ensemble.classes) or 1)
     check_time()
     return served.verified.runtime.infer(columns)
 
 
 def answer_json(served: Served, label: NDArray[Any], probabilities: NDArray[np.float32]) -> dict[str, Any]:
-    """An answer before it is encoded: label (n,), probabilities (n, classes), of which a number has none."""
+    """Return an answer before it is encoded. label (n,), probabilities (n, classes), which a number has not."""
     ensemble = served.verified.ensemble
     plain: dict[str, Any] = {"model": served.reference, "target": ensemble.target, "certificate": served.fragment}
     plain["predictions"], classes = label.tolist(), ensemble.classes
@@ -174,7 +180,7 @@ def answer_json(served: Served, label: NDArray[Any], probabilities: NDArray[np.f
 
 
 async def list_models(request: Request) -> Response:
-    """Every version that may be seen, served or not."""
+    """Return every version that the caller may see, served or not."""
     known_query(request)
     serving = state(request)
     serving.require_ready()
@@ -183,7 +189,7 @@ async def list_models(request: Request) -> Response:
 
 
 async def show_model(request: Request) -> Response:
-    """One model: its features, classes, certificate, the format of its dataset's files, and what it is worth."""
+    """Return one model: its features, classes, certificate, the format of its dataset's files, and what it is worth."""
     served, home = await served_model(request), state(request).home
     return json_response(_description(served) | await in_thread(_known_of, home, served))
 
@@ -201,7 +207,7 @@ def _known_of(home: Home, served: Served) -> dict[str, Any]:
 
 
 async def show_certificate(request: Request) -> Response:
-    """All that a verifier needs beside the model and the pinned keys; the exact bytes, as they are signed."""
+    """Return all that a verifier needs beside the model and the pinned keys; the exact bytes, as they are signed."""
     served = await served_model(request)
     bundle = served.verified.bundle
     return json_response(
@@ -215,7 +221,7 @@ async def show_certificate(request: Request) -> Response:
 
 
 async def served_model(request: Request, version: str | None = None) -> Served:
-    """The model that the path names, verified, from memory or from its files."""
+    """Return the model that the path names, verified, from memory or from its files."""
     known_query(request)
     serving = state(request)
     serving.require_ready()

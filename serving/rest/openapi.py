@@ -1,4 +1,4 @@
-"""The OpenAPI description, made from the table of doors, so that it cannot speak of other doors than there are."""
+"""The OpenAPI description, made from the table of doors."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ SCHEME = {"type": "http", "scheme": "bearer", "description": "dpserve token crea
 
 
 def product_version() -> str:
-    """The installed version of dpserve."""
+    """Return the installed version of dpserve."""
     try:
         return version("dpserve")
     except PackageNotFoundError:  # a bento holds the sources, not the distribution
@@ -100,16 +100,16 @@ def _operation(door: Door) -> dict[str, Any]:
 
 @cache
 def examples() -> dict[str, dict[str, Any]]:
-    """What a real server was asked at each door, "METHOD /path", and answered: `path` with its query, `request` where
-    it has a body, and `response`; of either the media type, and the body: JSON, a text, or how many bytes it has. Long
-    texts and lists are cut short. tests/helpers/rest_story.py asks anew, and a test compares.
+    """Return an example of a request and an answer of a real server for each door, "METHOD /path": `path` with its
+    query, `request` where it has a body, and `response`; of either the media type, and the body: JSON, a text, or how
+    many bytes it has. Long texts and lists are cut short. tests/helpers/rest_story.py asks anew, and a test compares.
     """
     found: dict[str, dict[str, Any]] = json.loads(EXAMPLES.read_text("utf-8"))
     return found
 
 
 def _said(path: str, asked: str) -> dict[str, Any]:
-    """What stands in an address for each name of the door's path, and for each field of its query."""
+    """Return the values of an example's address: for each name of the door's path, and for each field of its query."""
     plain, _, query = asked.partition("?")
     found = re.fullmatch(re.sub(r"{(\w+)}", r"(?P<\1>[^/]+)", path), plain)
     assert found is not None, asked
@@ -124,7 +124,7 @@ def _parameter(name: str, one: str | Mapping[str, Any]) -> dict[str, Any]:
 
 
 def statuses(door: Door) -> list[int]:
-    """The errors that a door may answer with: they follow from what it takes and who may pass."""
+    """Return the statuses of a door's errors, sorted: they follow from what it takes and who may pass."""
     found = {400, 503, *door.errors}  # a query that means nothing is refused everywhere
     found |= {401, 403, 429, 504} if door.scopes else set()
     found |= {404} if "{" in door.path or door.takes is not None else set()
@@ -135,7 +135,7 @@ def statuses(door: Door) -> list[int]:
 
 
 def _error_schemas() -> dict[str, Any]:
-    """One for each status, with the codes it may have, and one for all of them."""
+    """Return an error schema for each status, with its codes, and one for all of them."""
     codes: Mapping[int, Sequence[str]] = json_schemas.codes()
     each = {f"Error{status}": json_schemas.error(found) for status, found in codes.items()}
     return {

@@ -1,6 +1,4 @@
-"""The doors of whoever runs the server: metrics, audits, and the two questions that a supervisor asks: alive, and
-ready?
-"""
+"""The operator's doors: metrics, audits, and whether the server is alive and ready."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ from serving.wire.request_bodies import known_query
 
 
 async def metrics(request: Request) -> Response:
-    """What all workers counted, and what the home says now."""
+    """Return the metrics of all workers, and gauges of the home."""
     serving = state(request)
     home, lines = serving.home, serving.registry.to_json()
     standings = Counter(line["state"] for line in lines)
@@ -42,7 +40,7 @@ async def ask_audit(request: Request) -> Response:
 
 
 async def last_audit(request: Request) -> Response:
-    """The newest audit's result; 404 before the first."""
+    """Return the newest audit's result; 404 before the first."""
     known_query(request)
     return json_response(await in_thread(_last_audit, state(request).home))
 
@@ -55,20 +53,20 @@ def _last_audit(home: Home) -> dict[str, Any]:
 
 
 async def about(request: Request) -> Response:
-    """For programs; a browser is sent to the pages."""
+    """Name the service, for programs; a browser is sent to the pages."""
     if cookies.is_page(request.scope):
         return RedirectResponse(cookies.HOME, 303)
     return json_response({"service": "dpserve", "documentation": "/docs.json"})
 
 
 async def alive(request: Request) -> Response:
-    """Always 200: the process answers."""
+    """Answer 200 always: the process answers."""
     return json_response({"alive": True})
 
 
 async def ready(request: Request) -> Response:
-    """The home opens, its ledger continues what its keys signed, tokens are known, the models were looked at, and
-    nobody has asked the server to stop.
+    """Answer 200 if the home opens, its ledger continues what its keys signed, tokens are known, the models were looked
+    at, and nobody has asked the server to stop.
     """
     if state(request).unready:
         raise NotReady("not ready; the server's log says why")

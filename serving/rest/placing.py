@@ -21,7 +21,7 @@ NO_REASON = "no reason was given"
 
 
 async def promote(request: Request) -> Response:
-    """Let the name alone mean another version from now on."""
+    """Make a version champion of its name."""
     body = await json_fields(request, {"version": (int,)}, REASON | dict.fromkeys(FLAGS, (bool,)))
     reference = f"{request.path_params['name']}@{body['version']}"
     act = partial(placing.promote, **{each: body.get(each, False) for each in FLAGS})
@@ -29,7 +29,7 @@ async def promote(request: Request) -> Response:
 
 
 async def retire(request: Request) -> Response:
-    """Serve a version no more."""
+    """Retire a version: it is no longer served."""
     body = await json_fields(request, REASON)
     return await _place(request, placing.retire, request.path_params["name"], body["reason"])
 

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from accountant.access.grants import ASKING
 from accountant.home import Home
-from serving.http.rights import NAMED, READS, unnamed
+from serving.http.rights import NAMED, READS, hide_name
 from serving.http.routes import Door, access, in_thread, job_number, require_dataset, state
 from serving.rest import json_schemas
 from serving.rest.jobs import counting_refusals
@@ -24,7 +24,7 @@ from training.requests.base import json_schema
 
 
 async def submit_profile(request: Request) -> Response:
-    """Plan and reserve; 202 with the job at once. A worker counts. What is known already costs nothing again."""
+    """Plan and reserve a profile; 202 with the job at once. A worker counts. A known result costs nothing again."""
     asked = ProfileRequest.of(await json_body(request))
     held = await require_dataset(request, ASKING, asked.dataset)
     found = await in_thread(submitted, state(request).home, asked, held.principal)
@@ -32,14 +32,14 @@ async def submit_profile(request: Request) -> Response:
 
 
 def submitted(home: Home, asked: ProfileRequest, by: str) -> dict[str, Any]:
-    """Reserve and queue a profile; the job's JSON. BudgetRefused, which is counted."""
+    """Reserve and queue a profile; return the job's JSON. BudgetRefused, which is counted."""
     with counting_refusals(asked.dataset):
         reserved = job.submit(home, asked, by=by, key=asked.idempotency_key)
     return job_views.job_to_json(home, home.ledger.job(reserved.seq))
 
 
 async def plan_profile(request: Request) -> Response:
-    """As a profile, spending nothing."""
+    """Price a profile; spends nothing."""
     asked = ProfileRequest.of(await json_body(request))
     held = await require_dataset(request, ASKING, asked.dataset)
     return json_response(await in_thread(planned, state(request).home, asked, held.principal))
@@ -52,18 +52,18 @@ def planned(home: Home, asked: ProfileRequest, by: str) -> dict[str, Any]:
 
 
 async def show_profile(request: Request) -> Response:
-    """A finished profile: figures, counts, and what verifies them. 404 where there is none."""
+    """Return a finished profile: figures, counts, and what verifies them. 404 where there is none."""
     known_query(request)
     home, seq = state(request).home, job_number(request)
     envelope, proof, found = await in_thread(release.profile_of, home, seq)
-    with unnamed(access(request), seq):
+    with hide_name(access(request), seq):
         await require_dataset(request, READS, found.form.rows.dataset)
     plain = release.profile_to_json(seq, found)
     return json_response({**plain, "envelope": orjson.Fragment(envelope), "proof": proof.decode()})
 
 
 async def list_profiles(request: Request) -> Response:
-    """The profiles of a dataset, the newest first."""
+    """Return the profiles of a dataset, the newest first."""
     known_query(request)
     home, name = state(request).home, request.path_params["name"]
     await in_thread(home.ledger.dataset, name)

@@ -20,18 +20,20 @@ from training.requests.base import json_schema
 
 
 async def listed(request: Request) -> Response:
-    """Their own, and those on datasets that they audit or are steward of."""
+    """Return the caller's schedules, and those on datasets that they audit or are steward of."""
     known_query(request)
     return json_response({"schedules": await with_prices(request, shown, state(request).home, access(request))})
 
 
 def shown(home: Home, held: Access) -> list[dict[str, Any]]:
-    """As `listed`."""
+    """Return the JSON of the schedules that the caller may see."""
     return [schedule_to_json(home, each) for each in seen(home, held)]
 
 
 async def begin(request: Request) -> Response:
-    """Enter one, whose job must be admitted now; nothing is spent. `dry_run`: only tell how long it could be kept."""
+    """Begin a schedule, whose job must be admitted now; nothing is spent. `dry_run`: only return how long it could be
+    kept.
+    """
     known_query(request)
     asked = ScheduleRequest.of(await json_body(request))
     held = await require_dataset(request, ("train",), asked.dataset)
@@ -40,14 +42,14 @@ async def begin(request: Request) -> Response:
 
 
 def begun(home: Home, asked: ScheduleRequest, held: Access) -> dict[str, Any]:
-    """Begin a schedule, as `begin`, of who may train on the dataset."""
+    """Begin a schedule for a caller who may train on the dataset; return its JSON."""
     kept = {"learner": asked.learner} | asked.job.to_json()
     made = described(home, asked.name, asked.every, kept, held.principal, moment(asked.start))
     return schedule_to_json(home, made if asked.dry_run else add(home, made))
 
 
 async def remove(request: Request) -> Response:
-    """Forget one; what it asked for before stays."""
+    """Remove a schedule; the jobs that it submitted stay."""
     known_query(request)
     name = request.path_params["schedule"]
     gone = await with_prices(request, remove_as, state(request).home, name, access(request))

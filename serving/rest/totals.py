@@ -17,7 +17,7 @@ from serving.wire.request_bodies import json_fields, known_query
 
 
 async def change_budget(request: Request) -> Response:
-    """Another total, by a reasoned entry; what was spent stays spent."""
+    """Change a total, by an entry with a reason; what was spent stays spent."""
     known_query(request)
     body = await json_fields(request, {"epsilon": (str,), "reason": (str,)})
     name, by = request.path_params["name"], access(request).principal
@@ -25,13 +25,13 @@ async def change_budget(request: Request) -> Response:
 
 
 def changed(home: Home, name: str, epsilon: str, reason: str, by: str) -> dict[str, Any]:
-    """As `change_budget`."""
+    """Change the total of a dataset's family; return the budget's JSON."""
     found = home.ledger.change_budget(name, exact_decimal("epsilon", epsilon), reason, by)
     return {"dataset": name, "budget": describe_budget(found)}
 
 
 async def set_quota(request: Request) -> Response:
-    """How much of the budget one analyst may use; what they used already counts."""
+    """Set how much of the budget one analyst may use; what they used already counts."""
     known_query(request)
     body = await json_fields(request, {"analyst": (str,), "share": (str,), "reason": (str,)})
     name, by = request.path_params["name"], access(request).principal
@@ -40,7 +40,7 @@ async def set_quota(request: Request) -> Response:
 
 
 def shared(home: Home, name: str, analyst: str, share: str, reason: str, by: str) -> dict[str, Any]:
-    """As `set_quota`."""
+    """Set an analyst's share of the budget; return the dataset's quotas."""
     home.ledger.set_quota(name, analyst, exact_decimal("share", share), reason, by)
     return {"dataset": name, "quotas": home.ledger.quotas(name)}
 

@@ -41,8 +41,12 @@ EXTENSIONS = ["binary_tensor_data", "model_repository(index)"]
 
 @dataclass(frozen=True)
 class Sent:
-    """An inference request as it came. `raw`: packed as `encoding` says; `size`: how many bytes of it, unpacked, are
-    JSON, None: all."""
+    """An inference request before it is read.
+
+    raw: the body, compressed as `encoding` says.
+    size: how many bytes of the body, unpacked, are JSON; None: all.
+    accepted: the encodings that the client accepts.
+    """
 
     model: str
     raw: bytes
@@ -52,19 +56,19 @@ class Sent:
 
 
 async def about(request: Request) -> Response:
-    """Name, version and extensions."""
+    """Return the server's name, version and extensions."""
     known_query(request)
     return json_response({"name": "dpserve", "version": product_version(), "extensions": EXTENSIONS})
 
 
 async def live(request: Request) -> Response:
-    """Always 200: the process answers."""
+    """Answer 200 always: the process answers."""
     known_query(request)
     return json_response({"live": True})
 
 
 async def ready(request: Request) -> Response:
-    """200 where it can be relied upon; 503 else."""
+    """Answer 200 if the server is ready, 503 else."""
     known_query(request)
     if state(request).unready:
         raise NotReady("not ready; the server's log says why")
@@ -72,13 +76,13 @@ async def ready(request: Request) -> Response:
 
 
 async def model_ready(request: Request) -> Response:
-    """200 where the model is served."""
+    """Answer 200 if the model is served."""
     served = await _served(request)
     return json_response({"name": served.name, "ready": True})
 
 
 async def metadata(request: Request) -> Response:
-    """What goes in and what comes out. n records: every tensor's first axis."""
+    """Return the tensors of a model's inputs and outputs; their first axis is the records."""
     served = await _served(request)
     ensemble = served.verified.ensemble
     versions = state(request).registry.versions(served.name)
@@ -99,7 +103,7 @@ def _tensor(name: str, datatype: str, shape: list[int]) -> dict[str, Any]:
 
 
 async def index(request: Request) -> Response:
-    """Every version there is; of what is not served, why. With `ready` true, those that are."""
+    """Return every version, and why it is not served; only served ones where `ready` is true."""
     known_query(request)
     raw = await read_body(request, 1 << 16, JSON, ANY)
     asked = check_fields(strict_json(raw) if raw else {}, {}, {"ready": (bool,)})
@@ -123,7 +127,7 @@ async def _served(request: Request) -> Served:
 
 
 async def infer(request: Request) -> Response:
-    """Predict tensors, in JSON or binary as each was asked for."""
+    """Predict tensors, each in JSON or binary as the request says."""
     known_query(request)
     raw = await read_body(request, PREDICT_BYTES, JSON, ANY)
     headers = request.headers
@@ -147,7 +151,7 @@ def _json_size(text: str | None, most: int) -> int | None:
 
 
 def answer(find: Find, sent: Sent) -> Response:
-    """The answer to an inference request. Blocks."""
+    """Return the answer to an inference request. Blocks."""
     start = perf_counter()
     raw = unpack(sent.raw, sent.encoding, PREDICT_BYTES)
     head = raw[: _json_size(sent.size, len(raw))]
@@ -168,7 +172,7 @@ def answer(find: Find, sent: Sent) -> Response:
 
 
 def _wanted(body: Mapping[str, Any], known: list[str]) -> dict[str, bool]:
-    """Outputs asked for, and whether in binary."""
+    """Return the names of the requested outputs, each with whether it is to be binary."""
     parameters = body.get("parameters") or {}
     default = _flag(parameters, ALL_BINARY, False)
     asked = body.get("outputs")

@@ -14,53 +14,54 @@ from numpy.typing import NDArray
 from dpserve_verify.errors import InputError
 from serving.wire.errors import TooLarge
 
-DEEP = 32  # objects and lists in one another
-LISTS = 1 << 21  # of JSON: a tensor of shape [n, 1] has one for each cell
-CELLS = 1 << 23  # records times features
-NUMBERS = 1 << 22  # of an answer
+MAX_DEPTH = 32  # objects and lists in one another
+MAX_LISTS = 1 << 21  # of JSON: a tensor of shape [n, 1] has one for each cell
+MAX_CELLS = 1 << 23  # records times features
+MAX_NUMBERS = 1 << 22  # of an answer
 TEXT_BYTES = 64 << 20  # of all cells of a table, each with its own copy of its text
 
 
 def check_depth(raw: bytes) -> None:
-    """InputError where JSON nests deeper than DEEP: readers that call themselves have a bottom."""
-    if raw.count(b"[") + raw.count(b"{") <= DEEP:
+    """Raise InputError where JSON nests deeper than MAX_DEPTH: readers that call themselves have a bottom."""
+    if raw.count(b"[") + raw.count(b"{") <= MAX_DEPTH:
         return
-    marks = _outside_texts(raw) | 0x20  # of [ and {, of ] and }, the same then
+    marks = _bytes_outside_texts(raw) | 0x20  # of [ and {, of ] and }, the same then
     brackets = marks[(marks == ord("{")) | (marks == ord("}"))]
     steps = (ord("|") - brackets).astype(np.int8)  # it stands between the two
-    if steps.size and np.cumsum(steps, dtype=np.int32).max() > DEEP:
-        raise InputError(f"body: nests deeper than {DEEP}")
+    if steps.size and np.cumsum(steps, dtype=np.int32).max() > MAX_DEPTH:
+        raise InputError(f"body: nests deeper than {MAX_DEPTH}")
 
 
 def check_objects(raw: bytes, most: int) -> None:
-    """TooLarge where JSON holds more than `most` objects and the one around them, or more than LISTS: each takes thirty
-    to fifty times its bytes."""
-    for mark, limit, what in ((b"{", most + 1, "objects"), (b"[", LISTS, "lists")):
+    """Raise TooLarge where JSON holds more than `most` objects and the one around them, or more than MAX_LISTS: each
+    takes thirty to fifty times its bytes.
+    """
+    for mark, limit, noun in ((b"{", most + 1, "objects"), (b"[", MAX_LISTS, "lists")):
         if raw.count(mark) > limit:
-            found = int(np.count_nonzero(_outside_texts(raw) == ord(mark)))
-            if found > limit:
-                raise TooLarge(f"records: the body holds {found} {what}; at most {limit} a request", limit=limit)
+            total = int(np.count_nonzero(_bytes_outside_texts(raw) == ord(mark)))
+            if total > limit:
+                raise TooLarge(f"records: the body holds {total} {noun}; at most {limit} a request", limit=limit)
 
 
-def _outside_texts(raw: bytes) -> NDArray[np.uint8]:
-    """The bytes of JSON that stand in no text; a text that does not end is one to the end."""
+def _bytes_outside_texts(raw: bytes) -> NDArray[np.uint8]:
+    """Return the bytes of JSON outside of texts; a text that is not closed goes on to the end."""
     plain = np.frombuffer(raw.replace(b"\\\\", b"").replace(b'\\"', b""), np.uint8)
     inside = np.cumsum(plain == ord('"'), dtype=np.uint8) & 1  # whether the quotes so far are odd
-    found: NDArray[np.uint8] = plain[inside == 0]
-    return found
+    outside: NDArray[np.uint8] = plain[inside == 0]
+    return outside
 
 
 def check_cells(records: int, features: int) -> None:
-    """TooLarge for a table that is longer than its width allows: a column of nulls takes no bytes on the wire."""
-    if records * features > CELLS:
-        most = CELLS // features
+    """Raise TooLarge for a table that is longer than its width allows: a column of nulls takes no bytes on the wire."""
+    if records * features > MAX_CELLS:
+        most = MAX_CELLS // features
         raise TooLarge(f"records: {records}; at most {most} a request of {features} features", limit=most)
 
 
 def check_answer(records: int, numbers: int) -> None:
-    """TooLarge where an answer of so many numbers a record would have more than NUMBERS."""
-    if records * numbers > NUMBERS:
-        most = NUMBERS // numbers
+    """Raise TooLarge where an answer of so many numbers a record would have more than MAX_NUMBERS."""
+    if records * numbers > MAX_NUMBERS:
+        most = MAX_NUMBERS // numbers
         raise TooLarge(f"records: {records}; at most {most} a request with {numbers} numbers each", limit=most)
 
 
@@ -71,7 +72,7 @@ class Room:
     left: int = TEXT_BYTES
 
     def take(self, size: int, field: str) -> None:
-        """TooLarge where there are not so many."""
+        """Take so many bytes; TooLarge where fewer are left."""
         self.left -= size
         if self.left < 0:
             problem = f"{field}: the texts of all records take more than {TEXT_BYTES} bytes; send fewer records"

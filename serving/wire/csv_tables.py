@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from accountant.errors import RecordError
 from dpserve_verify.errors import InputError
 from models.features.features import BooleanFeature, CalendarFeature, CategoricalFeature, Feature
-from serving.wire.bounds import CELLS, Room, check_cells
+from serving.wire.bounds import MAX_CELLS, Room, check_cells
 from serving.wire.errors import TooLarge
 from serving.wire.tables_in import Feed, check_names, finite, iso_texts, stand_in
 from serving.wire.work_time import check_time
@@ -28,13 +28,13 @@ TRUTHS = {"true": 1.0, "1": 1.0, "yes": 1.0, "false": 0.0, "0": 0.0, "no": 0.0, 
 
 
 def columns_of(raw: bytes, features: Sequence[Feature], reads: Container[str], limit: int) -> Feed:
-    """A body -> columns (n,) for `OnnxModel.infer`: all are checked, and those that the model `reads` come out.
+    """Read a body into columns (n,) for `OnnxModel.infer`: all are checked, those that the model `reads` are returned.
 
     The header names exactly the features, in any order. InputError where it is no CSV; RecordError: not the model's
     columns, or a cell that does not fit, by record and field; TooLarge: more than `limit` records.
     """
-    if raw.count(b",") > CELLS:
-        raise TooLarge(f"body: more than {CELLS} cells", limit=CELLS)
+    if raw.count(b",") > MAX_CELLS:
+        raise TooLarge(f"body: more than {MAX_CELLS} cells", limit=MAX_CELLS)
     lines = _lines(raw, limit)
     names: list[str] = next(lines, [])
     check_names(names, features)
@@ -45,24 +45,24 @@ def columns_of(raw: bytes, features: Sequence[Feature], reads: Container[str], l
         records.append(cells)
     check_cells(len(records), len(features))
     columns: dict[str, Sequence[str]] = dict(zip(names, zip(*records, strict=True), strict=True) if records else ())
-    found, room = {}, Room()
+    feed, room = {}, Room()
     for feature in features:
         check_time()
         column = columns.get(feature.name, ())
         if isinstance(feature, CalendarFeature):
-            found[feature.name] = iso_texts(feature, ["" if text in MISSING else text for text in column])
+            feed[feature.name] = iso_texts(feature, ["" if text in MISSING else text for text in column])
         elif not isinstance(feature, CategoricalFeature):
-            found[feature.name] = _numbers(feature, column)
+            feed[feature.name] = _numbers(feature, column)
         elif feature.name in reads:
-            widest, other = stand_in(feature)
-            texts = [text if len(text.encode()) <= widest else other for text in column]
+            widest, stand_in_text = stand_in(feature)
+            texts = [text if len(text.encode()) <= widest else stand_in_text for text in column]
             room.take(sum(map(len, texts)), feature.name)
-            found[feature.name] = np.array(texts, object)
-    return found
+            feed[feature.name] = np.array(texts, object)
+    return feed
 
 
 def _lines(raw: bytes, limit: int) -> Iterator[list[str]]:
-    """The header and at most `limit` records; lines without anything are passed over, as everywhere."""
+    """Yield the header and at most `limit` records; empty lines are skipped."""
     try:
         text = raw.decode("utf-8-sig")
         for count, cells in enumerate(filter(None, csv.reader(io.StringIO(text, newline=""), strict=True))):
@@ -90,7 +90,7 @@ def _numbers(feature: Feature, cells: Sequence[str]) -> NDArray[np.float64]:
 
 
 def csv_of(classes: Sequence[str | int], label: NDArray[Any], probabilities: NDArray[Any]) -> bytes:
-    """`label` and `p_<class>` for each class, or `value`."""
+    """Return predictions as CSV: `label` and `p_<class>` for each class, or `value`."""
     out = io.StringIO(newline="")
     write = csv.writer(out)
     write.writerow(["label", *(f"p_{name}" for name in classes)] if classes else ["value"])

@@ -1,4 +1,4 @@
-"""Errors at the edge: what of `accountant.errors` becomes which HTTP status, in one shape.
+"""Errors as HTTP answers: the status of each class, in one shape.
 
 Every answer that is not a success is `{"error": {"code", "message", "details"}}`.
 """
@@ -114,7 +114,7 @@ HTTP_CODES = {404: "not_found", 405: "method_not_allowed"}
 
 
 def status_of(error: DpserveError) -> int:
-    """The status of the nearest ancestor that has one."""
+    """Return the HTTP status of an error: that of its nearest ancestor in STATUS."""
     return next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
 
 
@@ -127,13 +127,13 @@ class JsonBytes(Response):
 
 
 def json_response(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """The body as JSON; decimals as texts, arrays of numpy as lists."""
+    """Return the body as JSON; decimals as texts, arrays of numpy as lists."""
     content = orjson.dumps(body, default=str, option=orjson.OPT_SERIALIZE_NUMPY)
     return Response(content, status, headers, media_type="application/json")
 
 
 def error_response(error: Exception) -> Response:
-    """Any exception as an answer. What is not ours says nothing of itself to the client, and all of it to the log."""
+    """Return any exception as an answer. One that is not ours tells the client nothing of itself; the log has it."""
     if isinstance(error, DpserveError):
         headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, Unauthorized) else {}
         if isinstance(error, TooManyRequests):
@@ -148,13 +148,15 @@ def error_response(error: Exception) -> Response:
 
 
 def shape(code: str, message: str) -> dict[str, Any]:
-    """The one shape of an error, without details."""
+    """Return the JSON of an error without details."""
     return {"error": {"code": code, "message": message, "details": {}}}
 
 
 def in_protocol(response: Response) -> Response:
-    """The same error as the open inference protocol has it: `error` is the message, code and details stand beside."""
-    found = orjson.loads(response.body)["error"]
-    kept = {name: value for name, value in response.headers.items() if not name.startswith("content-")}
-    body = {"error": found["message"], "code": found["code"], "details": found["details"]}
-    return json_response(body, response.status_code, kept)
+    """Return the error in the form of the open inference protocol: `error` is the message, with `code` and `details`
+    beside it.
+    """
+    error = orjson.loads(response.body)["error"]
+    headers = {name: value for name, value in response.headers.items() if not name.startswith("content-")}
+    body = {"error": error["message"], "code": error["code"], "details": error["details"]}
+    return json_response(body, response.status_code, headers)

@@ -1,4 +1,4 @@
-"""Words for fields that mean the same at every door: a description has them where a door says nothing of its own."""
+"""Descriptions of fields that mean the same at every door, for those whose schema has none."""
 
 from __future__ import annotations
 
@@ -63,6 +63,6 @@ WORDS = {
 
 
 def in_words(name: str, shape: Mapping[str, Any]) -> dict[str, str]:
-    """The description of a field: its shape's own, else the words that it has everywhere, if any."""
+    """Return the description of a field: its schema's own, else the one in WORDS, if any."""
     words = shape.get("description") or WORDS.get(name)
     return {"description": words} if words else {}

@@ -25,20 +25,21 @@ VARIABLES = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1", "OM
 
 
 def is_parquet(raw: bytes) -> bool:
-    """By its first bytes."""
+    """Return whether a body is Parquet, by its first bytes."""
     return raw.startswith(MARK)
 
 
 def as_arrow(raw: bytes, features: Sequence[Feature], limit: int) -> bytes:
-    """The features' columns as an uncompressed Arrow stream; others are not read. Blocks, for a fraction of a second.
+    """Return the features' columns as an uncompressed Arrow stream; other columns are not read. Blocks, for a fraction
+    of a second.
 
     InputError: no Parquet file, spoilt, nested, or without a column; TooLarge: more than `limit` records, or more than
     TEXT_BYTES unpacked, as its footer says or as it turns out; TakesTooLong.
     """
-    asked = [json.dumps([each.name for each in features]), str(limit), str(TEXT_BYTES)]
+    arguments = [json.dumps([feature.name for feature in features]), str(limit), str(TEXT_BYTES)]
     try:
         done = subprocess.run(
-            [sys.executable, "-I", str(PROGRAM), *asked],
+            [sys.executable, "-I", str(PROGRAM), *arguments],
             input=raw, capture_output=True, timeout=seconds_left(), env=VARIABLES, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
@@ -49,7 +50,7 @@ def as_arrow(raw: bytes, features: Sequence[Feature], limit: int) -> bytes:
         return done.stdout
     if done.returncode != REFUSED:  # ended by a limit, or by its decoder
         raise TooLarge("body: Parquet that takes too much to unpack, or harms who does", limit=TEXT_BYTES)
-    said = json.loads(done.stderr.splitlines()[-1])
-    if "large" in said:
-        raise TooLarge(f"body: Parquet {said['large']}", limit=limit)
-    raise InputError(f"body: Parquet {said['bad']}")
+    problem = json.loads(done.stderr.splitlines()[-1])
+    if "large" in problem:
+        raise TooLarge(f"body: Parquet {problem['large']}", limit=limit)
+    raise InputError(f"body: Parquet {problem['bad']}")

@@ -21,7 +21,7 @@ from serving.wire.errors import ClientGone, SlowBody, TooLarge, TooManyRequests,
 CONTROL_BYTES = 1 << 20
 BODY_SECONDS = 4.0
 TEXT_LENGTH = 1000
-MOST_HELD = 128 << 20  # bytes of bodies that a process holds at a time: eight of the largest
+MAX_HELD_BYTES = 128 << 20  # bytes of bodies that a process holds at a time: eight of the largest
 HELD = "dpserve.held"
 ARRIVAL = "dpserve.arrival"  # of the scope's state: the `Arrival` of the request
 JSON = b"application/json"
@@ -47,13 +47,13 @@ class Arrival:
 
 
 async def read_body(request: Request, limit: int, *kinds: bytes) -> bytes:
-    """At most `limit` bytes, within BODY_SECONDS, of one of these media types (none named: JSON). Raises TooLarge,
-    SlowBody, ClientGone, WrongMediaType.
+    """Read a body of at most `limit` bytes, within BODY_SECONDS, of one of these media types (none named: JSON). Raises
+    TooLarge, SlowBody, ClientGone, WrongMediaType.
     """
     headers = dict(request.scope["headers"])
     kind = headers.get(b"content-type", JSON).partition(b";")[0].strip().lower()
     if kind not in (kinds or (JSON,)):
-        raise WrongMediaType(f"Content-Type: must be {' or '.join(each.decode() for each in kinds or (JSON,))}")
+        raise WrongMediaType(f"Content-Type: must be {' or '.join(media.decode() for media in kinds or (JSON,))}")
     declared = headers.get(b"content-length", b"0").decode("latin-1")
     if whole_number(declared, limit) is None:  # the parser has seen that it is a number
         raise TooLarge(f"body: {declared[:20]} bytes; at most {limit}", limit=limit)
@@ -87,15 +87,15 @@ _HOLDING = [0]  # bytes, of all requests of this process
 
 
 def hold(scope: Scope, size: int) -> None:
-    """So many bytes more are held for a request, until `let_go`. TooManyRequests where there is no room for them."""
-    if _HOLDING[0] + size > MOST_HELD:
+    """Count so many bytes more as held for a request, until `let_go`. TooManyRequests beyond MAX_HELD_BYTES."""
+    if _HOLDING[0] + size > MAX_HELD_BYTES:
         raise TooManyRequests("bodies: as many are being read as there is room for; ask again in 1 s", retry_after=1)
     _HOLDING[0] += size
     scope[HELD] = scope.get(HELD, 0) + size
 
 
 def let_go(scope: Scope) -> None:
-    """The request is over, and its body needs no room any more."""
+    """Give back the room of a request's body."""
     _HOLDING[0] -= scope.pop(HELD, 0)
 
 
@@ -105,17 +105,19 @@ async def json_body(request: Request) -> Any:
 
 
 async def json_fields(request: Request, required: Fields, optional: Fields | None = None) -> dict[str, Any]:
-    """The body's one JSON object with exactly these fields and types; decimals exact. InputError says what is wrong."""
+    """Read the body's one JSON object with exactly these fields and types; decimals exact. InputError says what is
+    wrong.
+    """
     return check_fields(await json_body(request), required, optional or {})
 
 
 def strict_json(raw: bytes) -> Any:
-    """One JSON text in UTF-8: no key twice, no NaN or Infinity, not deeper than DEEP, decimals as Decimal."""
+    """Parse one JSON text in UTF-8: no key twice, no NaN or Infinity, at most MAX_DEPTH deep, decimals as Decimal."""
     return _strict(raw, object_pairs_hook=_once, parse_float=Decimal)
 
 
 def check_keys(raw: bytes) -> None:
-    """InputError as `strict_json`, with hardly more memory than the largest object takes."""
+    """Raise InputError as `strict_json`, with hardly more memory than the largest object takes."""
     _strict(raw, object_pairs_hook=lambda pairs: _once(pairs) and None, parse_float=_nothing, parse_int=_nothing)
 
 
@@ -137,15 +139,15 @@ def _strict(raw: bytes, **hooks: Any) -> Any:
 
 
 def _nothing(_number: str) -> None:
-    """What nobody looks at."""
+    """Stand in for a number that is not needed."""
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
         twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
         raise InputError(f"body: {twice[:80]!r} stands twice in one object")
-    return found
+    return fields
 
 
 def _refuse_constant(word: str) -> NoReturn:
@@ -153,8 +155,8 @@ def _refuse_constant(word: str) -> NoReturn:
 
 
 def check_fields(body: Any, required: Fields, optional: Fields, longest: int = TEXT_LENGTH) -> dict[str, Any]:
-    """The body, once it is an object with all of `required` and nothing beside `optional`, each of its type, null where
-    it may be left out, and texts of at most `longest` characters. InputError else.
+    """Return the body once it is checked: an object with all of `required` and nothing beside `optional` (null where it
+    may be left out), each of its type, texts of at most `longest` characters. InputError else.
     """
     if not isinstance(body, dict):
         raise InputError("body: must be a JSON object")
@@ -164,15 +166,15 @@ def check_fields(body: Any, required: Fields, optional: Fields, longest: int = T
                 break
         else:
             return body
-    known = {**required, **optional}
-    unknown = sorted(body.keys() - known.keys())
+    fields = {**required, **optional}
+    unknown = sorted(body.keys() - fields.keys())
     if unknown:
-        raise InputError(f"{unknown[0][:80]!r}: is not a field; there are {sorted(known)}")
+        raise InputError(f"{unknown[0][:80]!r}: is not a field; there are {sorted(fields)}")
     absent = sorted(required.keys() - body.keys())
     if absent:
         raise InputError(f"{absent[0]}: is missing")
     for name, value in body.items():
-        kinds = known[name]
+        kinds = fields[name]
         fits = isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))  # a boolean is an int
         if not fits and not (value is None and name in optional):
             raise InputError(f"{name}: must be {' or '.join(dict.fromkeys(WORDS[kind] for kind in kinds))}")
@@ -182,11 +184,13 @@ def check_fields(body: Any, required: Fields, optional: Fields, longest: int = T
 
 
 def query_int(request: Request, name: str, default: int | None, low: int = 0, high: int = 2**53) -> int:
-    """A whole number of the query, once, in low..high; InputError else. `default` None: it must be there."""
-    found = request.query_params.getlist(name)
-    if not found and default is not None:
+    """Return a whole number of the query, given once, in low..high; InputError else. It is required where `default` is
+    None.
+    """
+    texts = request.query_params.getlist(name)
+    if not texts and default is not None:
         return default
-    text = found[0] if len(found) == 1 else ""
+    text = texts[0] if len(texts) == 1 else ""
     number = whole_number(text, high)
     if number is None or number < low:
         raise InputError(f"{name}={text[:40]!r}: must be one whole number from {low} to {high}")
@@ -194,15 +198,15 @@ def query_int(request: Request, name: str, default: int | None, low: int = 0, hi
 
 
 def query_text(request: Request, name: str) -> str | None:
-    """A text of the query, once at most; InputError else."""
-    found = request.query_params.getlist(name)
-    if len(found) > 1:
+    """Return a text of the query, given at most once; InputError else."""
+    texts = request.query_params.getlist(name)
+    if len(texts) > 1:
         raise InputError(f"{name}: must stand in the query once")
-    return found[0] if found else None
+    return texts[0] if texts else None
 
 
 def known_query(request: Request, *names: str) -> None:
-    """InputError where the query has a name that means nothing here."""
+    """Raise InputError where the query has a name that is none of `names`."""
     if not request.scope["query_string"]:
         return
     unknown = sorted(set(request.query_params) - set(names))

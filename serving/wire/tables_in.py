@@ -33,8 +33,8 @@ NPY = b"application/x-npy"
 ANY = b"application/octet-stream"  # told apart by its first bytes
 KINDS = (STREAM, FILE, NPY, ANY)
 
-HEADER, AXIS = 10_000, 1 << 31  # most bytes of a header, most cells of an axis
-WIDE = 1000  # bytes of a text that are read, whatever the categories are
+MAX_HEADER_BYTES, MAX_AXIS = 10_000, 1 << 31  # most bytes of a header, most cells of an axis
+MAX_TEXT_BYTES = 1000  # bytes of a text that are read, whatever the categories are
 MAGIC = b"\x93NUMPY"
 
 
@@ -45,8 +45,8 @@ def columns_of(
     limit: int,
     texts: Mapping[str, Numbers] = NO_TEXTS,
 ) -> tuple[str, Feed]:
-    """A body -> "arrow" or "npy", and columns (n,) for `OnnxModel.infer`: all are checked, and those that the model
-    `reads` come out; of Arrow, those of its `texts` as the numbers that it makes of them.
+    """Read a body; return "arrow" or "npy", and columns (n,) for `OnnxModel.infer`. All are checked, those that the
+    model `reads` are returned; of Arrow, those of its `texts` as the numbers that it makes of them.
 
     The columns are exactly the features, in any order; a plain .npy has them in the model's order. Null, NaN and the
     empty text are missing. InputError: neither form, or spoilt; RecordError: not the model's columns, or a value that
@@ -55,15 +55,17 @@ def columns_of(
     if raw.startswith(MAGIC):
         return "npy", _from_array(_array(raw), features, limit)
     table, room = _table(raw, features, limit), Room()
-    needed = [each for each in features if each.name in reads or not isinstance(each, CategoricalFeature)]
-    return "arrow", {each.name: _arrow_column(each, table[each.name], room, texts.get(each.name)) for each in needed}
+    needed = [feature for feature in features if feature.name in reads or not isinstance(feature, CategoricalFeature)]
+    return "arrow", {
+        feature.name: _arrow_column(feature, table[feature.name], room, texts.get(feature.name)) for feature in needed
+    }
 
 
 # Arrow
 
 
 def _table(raw: bytes, features: Sequence[Feature], limit: int) -> pa.Table:
-    """The whole table, validated; its columns are looked at before any batch is read."""
+    """Read the whole table and validate it; its columns are checked before any batch is read."""
     try:
         with ipc.open_stream(check_messages(raw)) as reader:
             check_names(reader.schema.names, features)
@@ -84,7 +86,7 @@ def _table(raw: bytes, features: Sequence[Feature], limit: int) -> pa.Table:
 
 
 def check_names(names: Sequence[str], features: Sequence[Feature]) -> None:
-    """RecordError unless these are exactly the features, in any order."""
+    """Raise RecordError unless these are exactly the features, in any order."""
     known = {feature.name for feature in features}
     for name in sorted(known - set(names)):
         raise RecordError(f"{name}: is missing; a column of nulls says that it is not known", field=name)
@@ -115,10 +117,12 @@ def _misfit(feature: Feature, kind: str, wanted: str) -> NoReturn:
     raise RecordError(f"{feature.name}: is a column of {kind[:60]}; {wanted}", field=feature.name)
 
 
-def _arrow_column(feature: Feature, column: pa.ChunkedArray, room: Room, known: Numbers | None = None) -> NDArray[Any]:
+def _arrow_column(
+    feature: Feature, column: pa.ChunkedArray, room: Room, numbers: Numbers | None = None
+) -> NDArray[Any]:
     check_time()
-    if known is not None:
-        return np.concatenate([np.empty(0, np.float32), *(_arrow_numbers(known, each) for each in column.chunks)])
+    if numbers is not None:
+        return np.concatenate([np.empty(0, np.float32), *(_arrow_numbers(numbers, each) for each in column.chunks)])
     if isinstance(feature, CategoricalFeature) and pa.types.is_dictionary(column.type):
         parts = [_dictionary_texts(feature, chunk, room) for chunk in column.chunks]  # each may have its own dictionary
         return np.concatenate(parts) if parts else np.empty(0, object)
@@ -137,7 +141,7 @@ def _arrow_column(feature: Feature, column: pa.ChunkedArray, room: Room, known: 
 
 
 def _calendar_type(feature: CalendarFeature, kind: pa.DataType) -> pa.DataType | None:
-    """What a column of dates or times is cast to; a text stays one. None where it holds neither."""
+    """Return the type that a column of dates or times is cast to; a text stays one. None where it holds neither."""
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return kind
     if feature.kind == "time":
@@ -148,21 +152,23 @@ def _calendar_type(feature: CalendarFeature, kind: pa.DataType) -> pa.DataType |
 
 
 def _arrow_dates(feature: CalendarFeature, values: pa.Array) -> NDArray[np.float64]:
-    """Dates, times, or ISO texts of them, as the numbers that the model compares. A timestamp with a zone is in UTC."""
+    """Return dates, times, or ISO texts of them as the numbers that the model compares. A timestamp with a zone is in
+    UTC.
+    """
     wanted = _calendar_type(feature, values.type)
     if wanted == values.type and not pa.types.is_temporal(wanted):
         return iso_texts(feature, values.to_pylist())
     try:
-        whole = pc.cast(values, wanted, safe=False).cast(pa.int32() if wanted == pa.date32() else pa.int64())
+        integers = pc.cast(values, wanted, safe=False).cast(pa.int32() if wanted == pa.date32() else pa.int64())
     except pa.ArrowInvalid:
         _misfit(feature, str(values.type), "holds what no calendar has")
-    return np.asarray(pc.cast(whole, pa.float64(), safe=False).to_numpy(zero_copy_only=False)) / (
+    return np.asarray(pc.cast(integers, pa.float64(), safe=False).to_numpy(zero_copy_only=False)) / (
         1 if wanted == pa.date32() else 1_000_000
     )
 
 
 def iso_texts(feature: CalendarFeature, texts: Sequence[str | None]) -> NDArray[np.float64]:
-    """ISO texts as the numbers that the model compares; RecordError names the first that is none."""
+    """Return ISO texts as the numbers that the model compares; RecordError names the first that is none."""
     try:
         return feature.numbers(texts)
     except ValueError:
@@ -176,22 +182,22 @@ def iso_texts(feature: CalendarFeature, texts: Sequence[str | None]) -> NDArray[
         raise
 
 
-def _arrow_numbers(known: Numbers, values: pa.Array) -> NDArray[np.float32]:
-    """What the model makes of each text: none of them becomes one of Python's."""
-    missing, other = known.known.get(MISSING_TEXT, known.other), len(known.texts)
+def _arrow_numbers(numbers: Numbers, values: pa.Array) -> NDArray[np.float32]:
+    """Return the model's number of each text, without a Python text for any."""
+    missing, other_place = numbers.known.get(MISSING_TEXT, numbers.other), len(numbers.texts)
     if pa.types.is_null(values.type):
         return np.full(len(values), missing, np.float32)
     if pa.types.is_dictionary(values.type):
-        each = np.append(_arrow_numbers(known, values.dictionary), np.float32(missing))
+        of_dictionary = np.append(_arrow_numbers(numbers, values.dictionary), np.float32(missing))
         codes = pc.fill_null(pc.cast(values.indices, pa.int64()), -1)
-        found: NDArray[np.float32] = each[codes.to_numpy(zero_copy_only=False)]
-        return found
-    places = pc.call_function("index_in", [values], _lookup(known.texts, values.type))
-    places = pc.fill_null(places, other) if places.null_count else places
-    found = known.table[places.to_numpy()]
+        result: NDArray[np.float32] = of_dictionary[codes.to_numpy(zero_copy_only=False)]
+        return result
+    places = pc.call_function("index_in", [values], _lookup(numbers.texts, values.type))
+    places = pc.fill_null(places, other_place) if places.null_count else places
+    result = numbers.table[places.to_numpy()]
     if values.null_count:
-        found[values.is_null().to_numpy(zero_copy_only=False)] = missing
-    return found
+        result[values.is_null().to_numpy(zero_copy_only=False)] = missing
+    return result
 
 
 @lru_cache(maxsize=4096)
@@ -200,21 +206,21 @@ def _lookup(texts: tuple[str, ...], kind: pa.DataType) -> pc.SetLookupOptions:
 
 
 def _arrow_texts(feature: CategoricalFeature, values: pa.Array, room: Room) -> NDArray[Any]:
-    """A text for each cell. A long one with more bytes than every category has is "other", and never copied."""
+    """Return a text for each cell. One with more bytes than every category becomes "other", and is never copied."""
     if pa.types.is_null(values.type):
         return np.full(len(values), MISSING_TEXT, object)
-    widest, other = stand_in(feature)
+    widest, stand_in_text = stand_in(feature)
     long = pc.greater(pc.binary_length(values), widest)
     if pc.any(long).as_py():
-        values = pc.if_else(long, pa.scalar(other, values.type), values)
+        values = pc.if_else(long, pa.scalar(stand_in_text, values.type), values)
     room.take(values.nbytes, feature.name)
     filled = pc.fill_null(values, MISSING_TEXT) if values.null_count else values
-    found: NDArray[Any] = filled.to_numpy(zero_copy_only=False)
-    return found
+    texts: NDArray[Any] = filled.to_numpy(zero_copy_only=False)
+    return texts
 
 
 def _dictionary_texts(feature: CategoricalFeature, values: pa.DictionaryArray, room: Room) -> NDArray[Any]:
-    """One Python text for each that differs, not for each cell; but the model has a copy for each cell."""
+    """Return a text for each cell, one Python object for each that differs; the model has a copy for each cell."""
     check_time()
     codes: NDArray[Any] = pc.fill_null(pc.cast(values.indices, pa.int64()), -1).to_numpy(zero_copy_only=False)
     dictionary = values.dictionary
@@ -222,22 +228,24 @@ def _dictionary_texts(feature: CategoricalFeature, values: pa.DictionaryArray, r
         used, codes = np.unique(codes, return_inverse=True)
         dictionary = dictionary.take(pa.array(used, mask=used < 0))
         codes = codes.reshape(-1)
-    known: NDArray[Any] = np.append(_arrow_texts(feature, dictionary, Room()), MISSING_TEXT)
-    sizes = np.fromiter(map(len, known), np.int64, len(known))
+    texts: NDArray[Any] = np.append(_arrow_texts(feature, dictionary, Room()), MISSING_TEXT)
+    sizes = np.fromiter(map(len, texts), np.int64, len(texts))
     room.take(int(sizes[codes].sum()), feature.name)
-    chosen: NDArray[Any] = known[codes]
+    chosen: NDArray[Any] = texts[codes]
     return chosen
 
 
 @lru_cache(maxsize=4096)
 def stand_in(feature: CategoricalFeature) -> tuple[int, str]:
-    """How many bytes the widest category has, or any text may have; and a short text that is none of them."""
-    widest = max(WIDE, *(len(value.encode()) for value in feature.values))
+    """Return the bytes of the widest category (at least MAX_TEXT_BYTES), and a short text that is no category."""
+    widest = max(MAX_TEXT_BYTES, *(len(value.encode()) for value in feature.values))
     return widest, next(text for text in map(str, count()) if text not in feature.values)
 
 
 def finite(feature: Feature, numbers: NDArray[Any]) -> NDArray[np.float64]:
-    """The same; NaN is missing. RecordError for the first that is infinite, or of a boolean is neither 0 nor 1."""
+    """Return the numbers as float64; NaN is missing. RecordError for the first that is infinite, or of a boolean is
+    neither 0 nor 1.
+    """
     numbers = np.ascontiguousarray(numbers, np.float64)
     wrong = np.isinf(numbers)
     if isinstance(feature, BooleanFeature):
@@ -253,36 +261,40 @@ def finite(feature: Feature, numbers: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def _array(raw: bytes) -> NDArray[Any]:
-    """The array over the body's own bytes. numpy's reader would believe the size that a header claims."""
+    """Return the array over the body's own bytes: numpy's reader would trust the size that a header claims."""
     dtype, fortran, shape, start = _header(raw)
     cells = math.prod(shape)
     if dtype.hasobject or dtype.itemsize == 0 or len(raw) - start != cells * dtype.itemsize:
         raise InputError("body: .npy whose header does not go with its size, or that holds Python objects")
-    found = np.frombuffer(raw, dtype, cells, start) if cells else np.empty(0, dtype)
-    return found.reshape(shape[::-1]).T if fortran else found.reshape(shape)
+    array = np.frombuffer(raw, dtype, cells, start) if cells else np.empty(0, dtype)
+    return array.reshape(shape[::-1]).T if fortran else array.reshape(shape)
 
 
 def _header(raw: bytes) -> tuple[np.dtype[Any], bool, tuple[int, ...], int]:
     wide = 4 if raw[6:7] in (b"\2", b"\3") else 2
     size = int.from_bytes(raw[8 : 8 + wide], "little")
-    if raw[6:8] not in (b"\1\0", b"\2\0", b"\3\0") or size > HEADER:
+    if raw[6:8] not in (b"\1\0", b"\2\0", b"\3\0") or size > MAX_HEADER_BYTES:
         raise InputError("body: a form of .npy that is not known")
     start = 8 + wide + size
     try:
-        found = literal(raw[8 + wide : start].decode())
-        shape, fortran = found["shape"], found["fortran_order"]
+        header = literal(raw[8 + wide : start].decode())
+        shape, fortran = header["shape"], header["fortran_order"]
         good = (
-            type(shape) is tuple and len(shape) <= 2 and all(type(axis) is int and 0 <= axis < AXIS for axis in shape)
+            type(shape) is tuple
+            and len(shape) <= 2
+            and all(type(axis) is int and 0 <= axis < MAX_AXIS for axis in shape)
         )
-        if set(found) != {"shape", "fortran_order", "descr"} or type(fortran) is not bool or not good:
+        if set(header) != {"shape", "fortran_order", "descr"} or type(fortran) is not bool or not good:
             raise ValueError
-        return np.lib.format.descr_to_dtype(found["descr"]), fortran, shape, start
+        return np.lib.format.descr_to_dtype(header["descr"]), fortran, shape, start
     except (ArithmeticError, KeyError, MemoryError, RecursionError, SyntaxError, TypeError, ValueError):
         raise InputError("body: a .npy whose header cannot be read") from None
 
 
 def _from_array(array: NDArray[Any], features: Sequence[Feature], limit: int) -> Feed:
-    """Fields by their names, or plain numbers (n, features) where no feature is a text."""
+    """Return the columns of an array: fields by their names, or plain numbers (n, features) where no feature is a
+    text.
+    """
     if array.dtype.names is not None and array.ndim == 1:
         check_names(array.dtype.names, features)
         cells: Mapping[str, NDArray[Any]] = {feature.name: array[feature.name] for feature in features}
@@ -312,7 +324,7 @@ def _array_column(feature: Feature, cells: NDArray[Any]) -> NDArray[Any]:
 
 
 def _array_texts(feature: Feature, cells: NDArray[Any]) -> NDArray[Any]:
-    """numpy looks at no code point: what is none must not reach anything that reads texts."""
+    """Return a column of texts; RecordError where one is not Unicode, which numpy does not check."""
     width = cells.dtype.itemsize // 4
     if width == 0:
         return np.full(len(cells), MISSING_TEXT)

@@ -34,12 +34,13 @@ class Source:
 
     @property
     def headers(self) -> dict[str, str]:
-        """What an answer in JSON says of the model, as headers."""
+        """Return what an answer in JSON says of the model, as headers."""
         return {"Dpserve-Model": self.reference, "Dpserve-Certificate": orjson.dumps(self.certificate).decode()}
 
 
 def table_answer(form: str, source: Source, label: NDArray[Any], probabilities: NDArray[Any]) -> Response:
-    """`form`: "arrow", "csv" or "npy". label (n,), probabilities (n, classes) float32, of which a number has none.
+    """Return predictions as a table; `form`: "arrow", "csv" or "npy". label (n,), probabilities (n, classes) float32,
+    of which a number has none.
 
     A `.npy` is the probabilities in the order of the model's classes, or the values (n,) float64.
     """
@@ -65,5 +66,5 @@ def _arrow(classes: Classes, label: NDArray[Any], probabilities: NDArray[Any], a
     sink = pa.BufferOutputStream()
     with ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
-    found: bytes = sink.getvalue().to_pybytes()
-    return found
+    raw: bytes = sink.getvalue().to_pybytes()
+    return raw

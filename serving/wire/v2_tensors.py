@@ -40,19 +40,20 @@ BINARY_SIZE = "binary_data_size"
 
 
 def datatype_of(feature: Feature) -> str:
-    """The datatype that can hold every value, missing ones too."""
+    """Return the datatype that can hold every value, missing ones too."""
     return "BYTES" if isinstance(feature, CategoricalFeature | CalendarFeature) else "FP64"
 
 
 def columns_of(tensors: Sequence[Any], binary: bytes, features: Sequence[Feature], limit: int) -> Feed:
-    """The request's inputs -> columns (n,) for `OnnxModel.infer`. InputError: not of the protocol's form; RecordError:
-    not the model's features, or a value that does not fit; TooLarge: more than `limit` records."""
-    known = {feature.name: feature for feature in features}
+    """Read the request's inputs into columns (n,) for `OnnxModel.infer`. InputError: not of the protocol's form;
+    RecordError: not the model's features, or a value that does not fit; TooLarge: more than `limit` records.
+    """
+    by_name = {feature.name: feature for feature in features}
     columns: Feed = {}
     count, start = None, 0
     for tensor in tensors:
         fields = check_fields(tensor, INPUT, INPUT_MORE)
-        feature, end = _feature(fields, known, columns), start + _size(fields)
+        feature, end = _feature(fields, by_name, columns), start + _size(fields)
         count = _count(fields, count, limit)
         check_cells(count, len(features))
         check_time()
@@ -62,7 +63,7 @@ def columns_of(tensors: Sequence[Any], binary: bytes, features: Sequence[Feature
         start = end
     if start != len(binary):
         raise InputError(f"body: {len(binary) - start} bytes that belong to no input")
-    for name in known.keys() - columns.keys():
+    for name in by_name.keys() - columns.keys():
         raise RecordError(f"{name}: is missing (NaN or the empty text says that it is not known)", field=name)
     return columns
 
@@ -106,19 +107,19 @@ def _column(feature: Feature, fields: Mapping[str, Any], raw: bytes, count: int)
         _misfit(feature, f"datatype {kind[:20]!r} does not fit; {datatype_of(feature)} does")
     cells = _flat(data, count) if data is not None else None
     if texts:
-        found = _read_texts(feature, raw, count) if cells is None else _given_texts(feature, cells)
-        return iso_texts(feature, found) if isinstance(feature, CalendarFeature) else np.array(found, object)
+        values = _read_texts(feature, raw, count) if cells is None else _given_texts(feature, cells)
+        return iso_texts(feature, values) if isinstance(feature, CalendarFeature) else np.array(values, object)
     if cells is not None:
-        return _checked(feature, _given_numbers(feature, kind, cells))
+        return _check_numbers(feature, _given_numbers(feature, kind, cells))
     number = np.dtype(NUMBERS.get(kind, "u1"))
     if len(raw) != count * number.itemsize:
         raise InputError(f"{BINARY_SIZE}={len(raw)}: {count} values of {kind} have {count * number.itemsize} bytes")
-    return _checked(feature, np.frombuffer(raw, number).astype(np.float64))
+    return _check_numbers(feature, np.frombuffer(raw, number).astype(np.float64))
 
 
 def _flat(data: list[Any], count: int) -> list[Any]:
-    """Rows may be nested, as a tensor of two axes is."""
-    if data and all(type(each) is list for each in data):
+    """Flatten rows that are nested, as a tensor of two axes is."""
+    if data and all(type(row) is list for row in data):
         data = list(chain.from_iterable(data))
     if len(data) != count:
         raise InputError(f"data: {len(data)} values; the shape says {count}")
@@ -136,7 +137,7 @@ def _given_numbers(feature: Feature, kind: str, cells: list[Any]) -> NDArray[np.
         _misfit(feature, "a number beyond every float")
 
 
-def _checked(feature: Feature, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+def _check_numbers(feature: Feature, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
     wrong = np.isinf(numbers)
     if isinstance(feature, BooleanFeature):
         wrong |= ~(np.isnan(numbers) | (numbers == 0) | (numbers == 1))
@@ -177,7 +178,7 @@ def _misfit(feature: Feature, problem: str, index: int | None = None) -> NoRetur
 
 
 def tensor_of(name: str, values: NDArray[Any], binary: bool) -> tuple[dict[str, Any], bytes]:
-    """An output in JSON, and its bytes where it is to be binary. Texts (objects), integers, float32 or float64."""
+    """Return an output's JSON, and its bytes where it is `binary`. Texts (objects), integers, float32 or float64."""
     kind = {"f4": "FP32", "f8": "FP64", "i8": "INT64"}.get(values.dtype.str[1:], "BYTES")
     head: dict[str, Any] = {"name": name, "datatype": kind, "shape": list(values.shape)}
     if not binary:

@@ -1,5 +1,5 @@
-"""How long a request may be worked on. What is large is read by one thread at a time, so that a process has the memory
-of one, and the thread looks at the time itself: what is given up stops, and nothing goes on behind an answer.
+"""Time limit of a request's work. Large bodies are read by one thread at a time, so that a process needs the memory of
+one; the thread checks the time itself, so that work which is given up stops.
 """
 
 from __future__ import annotations
@@ -25,18 +25,20 @@ _TURN, _THREAD = anyio.CapacityLimiter(1), anyio.CapacityLimiter(1)  # a thread 
 
 
 def check_time() -> None:
-    """TakesTooLong where the request that this thread works for has had its time. Called wherever work may be long."""
+    """Raise TakesTooLong where the request that this thread works for has had its time. Called wherever work may be
+    long.
+    """
     if time.monotonic() > _END.get():
         raise TakesTooLong(f"not done within {WORK_SECONDS:g} seconds, and given up; send fewer records")
 
 
 def seconds_left() -> float:
-    """Of the time that the request which this thread works for has; WORK_SECONDS where nothing was said."""
+    """Return the seconds that are left of this thread's request; WORK_SECONDS where no limit was set."""
     return max(0.0, min(WORK_SECONDS, _END.get() - time.monotonic()))
 
 
 async def in_turn(work: Callable[..., T], *arguments: Any) -> T:
-    """Blocking work off the loop, when it is its turn. It must call `check_time`: it is waited for until it ends."""
+    """Run blocking work in a thread, one at a time. It must call `check_time`: it is waited for until it ends."""
     _END.set(time.monotonic() + WORK_SECONDS)
     try:
         async with asyncio.timeout(WORK_SECONDS):
@@ -44,20 +46,21 @@ async def in_turn(work: Callable[..., T], *arguments: Any) -> T:
     except TimeoutError:
         raise TakesTooLong(f"others took {WORK_SECONDS:g} seconds; ask again") from None
     try:  # shielded: the turn ends with the thread
-        found, refusal = await anyio.to_thread.run_sync(partial(_refused, work, *arguments), limiter=_THREAD)
+        result, refusal = await anyio.to_thread.run_sync(partial(_result_or_refusal, work, *arguments), limiter=_THREAD)
     finally:
         _TURN.release()
     if refusal is None:
-        return cast(T, found)
+        return cast(T, result)
     try:
         raise refusal
     finally:
         del refusal
 
 
-def _refused(work: Callable[..., T], *arguments: Any) -> tuple[T | None, DpserveError | None]:
-    """What came of it. A refusal without its frames: they hold all that was read, and would until the collector comes,
-    for a future and what it raises hold each other."""
+def _result_or_refusal(work: Callable[..., T], *arguments: Any) -> tuple[T | None, DpserveError | None]:
+    """Return the result or the refusal of work. A refusal is stripped of its frames: they hold all that was read until
+    the garbage collector runs, for a future and what it raises hold each other.
+    """
     try:
         return work(*arguments), None
     except DpserveError as error:

@@ -24,7 +24,7 @@ from dpserve_verify.certificates.bundle import FILES
 from dpserve_verify.errors import LedgerInvalid
 from serving.app import DOORS
 from serving.http.connections import HEAD_BYTES
-from serving.http.routes import HEAD_FIELDS
+from serving.http.routes import MAX_HEAD_FIELDS
 from serving.process.tokens import new_token
 from training.jobs import job
 from training.requests import JobRequest
@@ -266,7 +266,7 @@ def test_client_that_hangs_up_is_forgotten(server, unharmed):
         b"GET /livez HTTP/1.1\r\n\r\n",
         b"GET /livez HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n",
         b"GET /livez HTTP/1.0\r\nHost: x\r\nHost: x\r\n\r\n",
-        b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * (HEAD_FIELDS + 1) + b"\r\n",
+        b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * (MAX_HEAD_FIELDS + 1) + b"\r\n",
         b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
         b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",

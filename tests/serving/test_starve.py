@@ -27,7 +27,7 @@ from small_home import adult_home, client, records, serving, until
 from accountant.audit.audit import audit_home
 from dpserve_verify.privacy.filter import Price
 from serving.process.tokens import new_token
-from serving.rest.event_stream import MOST_OF_ONE
+from serving.rest.event_stream import MAX_STREAMS_OF_CALLER
 from training.finish.lease import this_process
 from training.jobs import job
 from training.planning.plans import plan
@@ -164,8 +164,8 @@ def test_streams_are_counted_over_all_workers_and_leave_room_for_others(server):
     home = server.home
     by = f"token:train-{server.port}"
     open_to_the_end = home.ledger.reserve(*what_is_reserved(home), by=by, owner=this_process()).seq
-    heard = [listen(server, open_to_the_end, "train") for _ in range(3 * MOST_OF_ONE)]
-    assert Counter(status for _, status in heard) == {200: MOST_OF_ONE, 429: 2 * MOST_OF_ONE}
+    heard = [listen(server, open_to_the_end, "train") for _ in range(3 * MAX_STREAMS_OF_CALLER)]
+    assert Counter(status for _, status in heard) == {200: MAX_STREAMS_OF_CALLER, 429: 2 * MAX_STREAMS_OF_CALLER}
     others_are_answered(server)
     theirs = listen(server, open_to_the_end, "audit")
     assert theirs[1] == 200

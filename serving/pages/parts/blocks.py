@@ -20,8 +20,9 @@ MOST_BARS = 1000
 
 
 def windows(home: Home, name: str, held: Access, typed: str = "") -> list[dict[str, Any]]:
-    """What a job may read of a dataset that has grown: words, the blocks they mean, what fits, and which has the least
-    left. What was `typed` comes first, where it means something. [] of any other dataset, and where it may not be had.
+    """Return the windows of blocks that a job may read of a dataset that has grown: words, the blocks they mean, what
+    fits, and the block with the least left. The one that was `typed` comes first, where it is valid. [] of a dataset
+    that has not grown, or that the caller may not train on.
     """
     if not name or not held.may("train", dataset=name):
         return []
@@ -37,7 +38,7 @@ def windows(home: Home, name: str, held: Access, typed: str = "") -> list[dict[s
 
 
 def _window(dataset: Dataset, words: str) -> dict[str, Any] | None:
-    """None where the words mean no blocks of it."""
+    """Return a window's line; None where the words mean no blocks of the dataset."""
     try:
         first, last = window_of(words, dataset.dropped, dataset.last or 1, dataset.registration.name)
     except InputError:
@@ -50,8 +51,8 @@ def _window(dataset: Dataset, words: str) -> dict[str, Any] | None:
 
 
 def blocks_of(home: Home, dataset: Dataset, before: int) -> dict[str, Any] | None:
-    """The blocks of a dataset, the newest first: those below number `before`, a page of them; of all the picture, and
-    those with the least left. None where it has not grown.
+    """Return a page of a dataset's blocks, the newest first, those below number `before`; a picture of all, and those
+    with the least left. None where the dataset has not grown.
     """
     if dataset.last is None:
         return None
@@ -79,8 +80,8 @@ def blocks_of(home: Home, dataset: Dataset, before: int) -> dict[str, Any] | Non
 
 
 def _bars(lines: Sequence[dict[str, Any]]) -> str:
-    """An SVG path, 1000 wide and 100 high: of each block a bar as high as what is left; of more than MOST_BARS, of
-    neighbours together the one with the least.
+    """Return an SVG path, 1000 wide and 100 high: for each block a bar as high as its share left. Where there are more
+    than MOST_BARS, neighbours share a bar, that of the one with the least.
     """
     group = -(-len(lines) // MOST_BARS)
     heights = [min(line["left"] for line in lines[at : at + group]) for at in range(0, len(lines), group)]

@@ -39,13 +39,14 @@ class Point:
     jobs: int
 
     def to_json(self) -> dict[str, Any]:
-        """Its fields, by name."""
+        """Return its fields, by name."""
         return asdict(self)
 
 
 def burndown(home: Home, dataset: str, most: int = MOST_POINTS) -> list[Point]:
-    """The dataset's most used family, or block, from its founding to its newest job, oldest first, in at most `most`
-    + 1 points; the last one is where the budget stands. Jobs that were given back before they started are left out.
+    """Return the dataset's most used family, or block, from its founding to its newest job, oldest first, in at most
+    `most` + 1 points; the last one is where the budget stands. Jobs that were given back before they started are left
+    out.
 
     UnknownName where there is no such dataset.
     """
@@ -53,7 +54,7 @@ def burndown(home: Home, dataset: str, most: int = MOST_POINTS) -> list[Point]:
 
 
 def history(ledger: Ledger, dataset: str, most: int = MOST_POINTS) -> list[Point]:
-    """The same, of a ledger."""
+    """Return the same as `burndown`, of a ledger."""
     with ledger.log.database.reading() as connection:
         family = load(connection, dataset).most_used
         founded = read_entry(family.seq, body_at(connection, family.seq)).value["time"]
@@ -61,8 +62,8 @@ def history(ledger: Ledger, dataset: str, most: int = MOST_POINTS) -> list[Point
 
 
 def by_model(ledger: Ledger, dataset: str) -> list[dict[str, Any]]:
-    """Of the newest NEWEST jobs that the most used family, or block, was charged, what each model's took of the whole,
-    the most first: `share` 0..1. Jobs that made none, evaluations and profiles, are one line without a name.
+    """Return each model's `share` (0..1) of the most used family, or block, by its newest NEWEST jobs, the most first.
+    Jobs that make no model, evaluations and profiles, are one line without a name.
     """
     with ledger.log.database.reading() as connection:
         family = load(connection, dataset).most_used

@@ -23,7 +23,9 @@ class Chart:
 
 
 def staircase(points: Sequence[tuple[str, float]], now: datetime) -> Chart:
-    """`points`: (time of an entry, share left 0..1), oldest first, at least one. The line goes on to `now`."""
+    """Return a chart of `points` (time of an entry, share left 0..1), oldest first, at least one. The line goes on to
+    `now`.
+    """
     times = [datetime.strptime(time, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC) for time, _ in points]
     start, end = times[0], max(now, times[-1], times[0] + timedelta(seconds=1))
     at = [

@@ -29,7 +29,7 @@ class Told:
 
 
 def told(entry: Entry) -> Told:
-    """The entry in words; of a kind that this version does not know, that it does not."""
+    """Return an entry in words, of an unknown kind too."""
     value = entry.value
     badge, label, words = _WORDS.get(value["type"], _UNKNOWN)
     text = entry.body.decode("ascii")
@@ -91,7 +91,7 @@ def _appended(value: Value) -> str:
 
 
 def _grows(value: Value) -> str:
-    """What the total is of, where blocks may be appended."""
+    """Return a sentence on what each total is for, where blocks may be appended."""
     if value["relation"] == "replace-one" or value["unit"]["name"] == "owner":
         return ""
     whose = " A person's total over all blocks is an entry of its own." if value["unit"]["column"] is not None else ""

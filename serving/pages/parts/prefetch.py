@@ -31,8 +31,8 @@ async def warming(serving: ServingState) -> AsyncIterator[None]:
 
 
 def warm(serving: ServingState) -> None:
-    """Every template read, every budget's filter designed, every entry's kind and job known. A home that cannot be read
-    now is read, and complained of, when somebody asks.
+    """Read every template, design every budget's filter, index every entry's kind and job. A home that cannot be read
+    now gives its error to the first request.
     """
     for name in TEMPLATES.list_templates():
         TEMPLATES.get_template(name)

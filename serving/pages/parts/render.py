@@ -51,7 +51,7 @@ class Manual:
 
 @cache
 def manual() -> Manual:
-    """What there is. UnknownName where the documentation was not installed."""
+    """Return the installed manual. UnknownName where there is none."""
     folder, order = next((each for each in PLACES if each[0].is_dir() and each[1].is_file()), (None, None))
     if folder is None or order is None:
         raise UnknownName("docs: they are not installed here; a wheel that `make wheel` built has them")
@@ -67,7 +67,7 @@ def manual() -> Manual:
 
 
 def _made(maker: Path) -> dict[str, Callable[[], str]]:
-    """Pages that are made from the code; each once."""
+    """Return the pages that are made from the code, each made once."""
     spec = spec_from_file_location("docs_reference", maker)
     assert spec is not None
     assert spec.loader is not None
@@ -80,7 +80,9 @@ def _made(maker: Path) -> dict[str, Callable[[], str]]:
 def _contents(
     order: Sequence[Mapping[str, Any]], pages: Mapping[str, object]
 ) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Titles of sections, each with the titles and names of its pages; one that is not there is left out."""
+    """Return the titles of sections, each with the titles and names of its pages; a page that is missing is left
+    out.
+    """
     found: list[tuple[str, list[tuple[str, str]]]] = [("", [])]
     for entry in order:
         for title, what in entry.items():
@@ -95,13 +97,13 @@ def _contents(
 
 
 def slug(text: str) -> str:
-    """The anchor of a heading, as MkDocs makes it."""
+    """Return the anchor of a heading, as MkDocs makes it."""
     return re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", text.encode("ascii", "ignore").decode()).strip().lower())
 
 
 @lru_cache(maxsize=256)
 def page(name: str) -> Page:
-    """UnknownName where there is none."""
+    """Return a page of the manual. UnknownName where there is none."""
     read = manual().pages.get(name)
     if read is None:
         raise UnknownName(f"docs={name[:80]!r}: there is no such page")
@@ -123,7 +125,7 @@ def page(name: str) -> Page:
 
 
 def _lead(token: Token, name: str) -> None:
-    """A link or picture to where this server has it; a link to what it has not becomes plain text."""
+    """Point a link or picture to where this server has it; a link to what it has not becomes plain text."""
     kind = {"link_open": "href", "image": "src"}.get(token.type)
     if kind is None:
         return
@@ -140,7 +142,7 @@ def _lead(token: Token, name: str) -> None:
 
 
 def search(text: str) -> list[Page]:
-    """Pages that hold every word of it, those with most of them first."""
+    """Return the pages that hold every word of a text, those with most of them first."""
     words = text.lower().split()
     found = []
     for name, read in manual().pages.items():

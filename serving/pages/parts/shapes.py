@@ -20,8 +20,9 @@ STEPS = 200  # of a slider from end to end
 
 
 def picture(ensemble: Ensemble, after: int = 0) -> dict[str, Any]:
-    """What FEATURES features from `after` on add, the most important first, in `unit`; `next`: where the rest begins.
-    Of what is no sum over features, importances and text alone: it asks features together."""
+    """Return what FEATURES features from `after` on add, the most important first, in `unit`; `next`: where the rest
+    begins. A model that is no sum over features has importances and texts alone.
+    """
     scale = ensemble.link if ensemble.in_votes else 1.0  # of others they are in it already
     common = {
         "form": ensemble.word,
@@ -48,7 +49,7 @@ def picture(ensemble: Ensemble, after: int = 0) -> dict[str, Any]:
 
 
 def _pair(shape: PairShape) -> dict[str, Any]:
-    """A map of what two features add together: a row for each group of the first."""
+    """Return a map of what two features add together: a row for each group of the first."""
     places = [(row, column) for row in shape.rows for column in shape.columns]
     return {
         "feature": shape.feature,
@@ -75,7 +76,7 @@ def _feature(group: Sequence[Shape], scale: float) -> dict[str, Any]:
 
 
 def _bin(found: Bin, scale: float) -> dict[str, Any]:
-    """An end of an interval that has none is null."""
+    """Return a bin's JSON; an open end of an interval is null."""
     low, high = (end if end is not None and isfinite(end) else None for end in (found.low, found.high))
     return {
         "label": found.label,
@@ -110,7 +111,7 @@ class Input:
 
 
 def inputs(features: Sequence[Feature]) -> list[Input]:
-    """A control for each feature, in their order."""
+    """Return a control for each feature, in the features' order."""
     return [_input(feature) for feature in features]
 
 
@@ -128,7 +129,7 @@ def _input(feature: Feature) -> Input:
 
 
 def _number(feature: NumericFeature) -> Input:
-    """A slider from the first cut point to the last, with a step that people would choose."""
+    """Return a slider from the first cut point to the last, with a round step."""
     if not feature.edges:
         return Input(feature.name, feature.kind, "0")
     low, high, middle = feature.edges[0], feature.edges[-1], feature.edges[len(feature.edges) // 2]
@@ -138,7 +139,7 @@ def _number(feature: NumericFeature) -> Input:
 
 
 def _round_step(rough: float) -> float:
-    """The largest of 1, 2, 5 times a power of ten that is not above; at least 1 where the whole is wide enough."""
+    """Return the largest of 1, 2, 5 times a power of ten that is not above `rough`; 1 where that would be 0.1 to 1."""
     power = 10.0 ** (len(str(int(rough))) - 1 if rough >= 1 else -_places(rough))
     step = max(each * power for each in (1, 2, 5) if each * power <= rough * (1 + 1e-9))
     return 1.0 if 0.1 <= step < 1 else step

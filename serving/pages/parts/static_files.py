@@ -45,13 +45,15 @@ class StaticFile:
 
     @cached_property
     def packed(self) -> bytes:
-        """With gzip; the same bytes each time."""
+        """Return the content by gzip; the same bytes each time."""
         return gzip.compress(self.content, 6, mtime=0)
 
 
 @cache
 def files(folder: Path = FOLDER) -> Mapping[str, StaticFile]:
-    """Every static file by its path; VerificationError where a pinned one is another or absent, or one is unpinned."""
+    """Return every static file by its path. VerificationError where a pinned file differs or is absent, or a vendored
+    one is not pinned.
+    """
     paths = [path for path in sorted(folder.rglob("*")) if path.suffix in MEDIA]
     found = {path.relative_to(folder).as_posix(): StaticFile(path.read_bytes(), MEDIA[path.suffix]) for path in paths}
     lines = [line.split("  ", 1) for line in (folder / PINNED).read_text("utf-8").splitlines()]
@@ -64,12 +66,14 @@ def files(folder: Path = FOLDER) -> Mapping[str, StaticFile]:
 
 
 def address(name: str) -> str:
-    """Where a page finds a static file: `dpserve.css` -> `/ui/static/dpserve.css?v=...`."""
+    """Return the address of a static file: `dpserve.css` -> `/ui/static/dpserve.css?v=...`."""
     return f"/ui/static/{name}?v={files()[name].digest[:16]}"
 
 
 async def answer(request: Request) -> Response:
-    """A file, 304 where the browser has it; kept without end where the address names its digest. UnknownName."""
+    """Return a static file, 304 where the browser has it; cached permanently where the address names its digest.
+    UnknownName.
+    """
     name = request.path_params["path"]
     found = files().get(name)
     if found is None:

@@ -65,14 +65,14 @@ HELP = (
 
 
 def places(access: Access | None) -> list[Place]:
-    """Where somebody with these rights may go."""
+    """Return the places of the navigation that somebody with these rights may open."""
     if access is None:
         return []
     return [place for place in PLACES if (access.may if place.whole else access.has)(*place.scopes)]
 
 
 def figure(value: str | float | Decimal, digits: int = 4) -> str:
-    """A number for people: up to `digits` significant digits, no needless zeros, small ones as 5 × 10⁻⁷."""
+    """Format a number: up to `digits` significant digits, no needless zeros, small ones as 5 × 10⁻⁷."""
     number = Decimal(str(value))
     if not number:
         return "0"
@@ -85,7 +85,7 @@ def figure(value: str | float | Decimal, digits: int = 4) -> str:
 
 
 def percent(share: str | float) -> str:
-    """A share as per cent. What is left is never rounded up to all, nor down to nothing."""
+    """Format a share as per cent. It is never rounded up to all, nor down to nothing."""
     value = 100 * float(share)
     if 0 < value < 1:
         return "< 1 %"
@@ -93,7 +93,9 @@ def percent(share: str | float) -> str:
 
 
 def clock(time: str) -> str:
-    """2026-11-21T16:09:04Z -> 21 Nov 2026, 16:09 UTC is what `<time>` holds in words; the element keeps the exact."""
+    """Format a time for people: 2026-11-21T16:09:04Z -> 21 Nov 2026, 16:09 UTC. The `<time>` element keeps the exact
+    one.
+    """
     months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
     day, _, rest = time.partition("T")
     year, month, number = day.split("-")
@@ -117,7 +119,7 @@ TEMPLATES = _environment()
 
 
 def page(request: Request, template: str, *, status: int = 200, **context: Any) -> Response:
-    """The template as a page for whoever asks. Nothing of it may be kept by a cache: it is theirs alone."""
+    """Render a template as a page for the caller alone: no cache may keep it."""
     token: Token | None = request.scope.get("dpserve.token")
     access: Access | None = request.scope.get("dpserve.access")
     here = request.url.path
@@ -128,13 +130,15 @@ def page(request: Request, template: str, *, status: int = 200, **context: Any) 
 
 
 def _may(access: Access | None) -> Mapping[str, bool]:
-    """By scope, whether it is held on anything; of those that open ledger, registration and tokens, on everything."""
+    """Return for each scope whether it is held on anything; of those that open ledger, registration and tokens, whether
+    on everything.
+    """
     whole = ("audit", "steward", "admin")
     return {scope: access is not None and (access.may if scope in whole else access.has)(scope) for scope in SCOPES}
 
 
 async def form_fields(request: Request, *names: str) -> dict[str, str]:
-    """The fields of a posted form, each once and none but `names`; absent ones are empty. InputError else."""
+    """Read the fields of a posted form, each once and none but `names`; absent ones are empty. InputError else."""
     pairs = parse_form(await read_body(request, FORM_BYTES, FORM))
     found = dict(pairs)
     unknown = sorted(found.keys() - set(names)) if names else []
@@ -144,9 +148,7 @@ async def form_fields(request: Request, *names: str) -> dict[str, str]:
 
 
 def parse_form(raw: bytes, most: int = MOST_FIELDS) -> list[tuple[str, str]]:
-    """The fields of a form in their order, as often as they stand there, at most `most`. InputError where it is not
-    one.
-    """
+    """Parse a form's fields, in their order, repeated ones too, at most `most`. InputError where it is not a form."""
     try:
         return parse_qsl(
             raw.decode("ascii"), keep_blank_values=True, strict_parsing=bool(raw), errors="strict",
@@ -157,5 +159,5 @@ def parse_form(raw: bytes, most: int = MOST_FIELDS) -> list[tuple[str, str]]:
 
 
 def see_other(path: str) -> Response:
-    """After a change: the browser goes to a page, so that reloading it changes nothing."""
+    """Redirect the browser to a page after a change, so that reloading it changes nothing."""
     return Response(status_code=303, headers={"Location": path})

@@ -86,12 +86,12 @@ def test_a_list_is_filtered_and_sorted_as_the_page_is(site):
 
 def test_a_list_that_pages_show_in_parts_is_whole_in_its_file(site, monkeypatch):
     monkeypatch.setattr("serving.pages.ledger.PAGE", 2)
-    monkeypatch.setattr(lists, "AT_ONCE", 2)
+    monkeypatch.setattr(lists, "PART_LINES", 2)
     site.look()
     size = Home.open({"DPSERVE_HOME": str(site.home.path)}).ledger.log.size()
     assert [each["entry"] for each in lines(site, "/ui/ledger")] == [*range(size)][::-1]
     assert len(lines(site, "/ui/jobs")) == 3
-    monkeypatch.setattr(lists, "MOST", 3)
+    monkeypatch.setattr(lists, "MAX_LINES", 3)
     assert len(lines(site, "/ui/ledger")) == 3
     assert "the newest 3 at most" in site.page("/ui/ledger").text
 

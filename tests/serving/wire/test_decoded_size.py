@@ -20,7 +20,7 @@ from dpserve_verify.errors import InputError
 from models.features.features import CategoricalFeature
 from serving.process.tokens import new_token
 from serving.wire import request_bodies, work_time
-from serving.wire.bounds import DEEP, TEXT_BYTES, check_answer, check_cells, check_depth, check_objects
+from serving.wire.bounds import MAX_DEPTH, TEXT_BYTES, check_answer, check_cells, check_depth, check_objects
 from serving.wire.errors import TakesTooLong, TooLarge, TooManyRequests
 from serving.wire.tables_in import columns_of
 from serving.wire.work_time import check_time, in_turn
@@ -87,9 +87,9 @@ def test_no_body_takes_a_gigabyte(home, tmp_path):
 
 def test_depth_is_that_of_brackets_outside_of_texts():
     for mark, close in (("[", "]"), ('{"a":', "}")):
-        check_depth((mark * DEEP + "1" + close * DEEP).encode())
+        check_depth((mark * MAX_DEPTH + "1" + close * MAX_DEPTH).encode())
         with pytest.raises(InputError, match="deeper"):
-            check_depth((mark * (DEEP + 1) + "1" + close * (DEEP + 1)).encode())
+            check_depth((mark * (MAX_DEPTH + 1) + "1" + close * (MAX_DEPTH + 1)).encode())
     check_depth(json.dumps(["[{" * 100, '\\"[' * 100, "\\" * 99]).encode())
     check_depth(b"[]," * 1000)
     with pytest.raises(InputError, match="deeper"):
@@ -173,7 +173,7 @@ def test_one_at_a_time():
 
 
 def test_bodies_that_are_held_are_counted_and_let_go(monkeypatch):
-    monkeypatch.setattr(request_bodies, "MOST_HELD", request_bodies._HOLDING[0] + 10)
+    monkeypatch.setattr(request_bodies, "MAX_HELD_BYTES", request_bodies._HOLDING[0] + 10)
     first, second = {}, {}
     request_bodies.hold(first, 7)
     with pytest.raises(TooManyRequests) as caught:
@@ -184,4 +184,4 @@ def test_bodies_that_are_held_are_counted_and_let_go(monkeypatch):
     request_bodies.hold(second, 6)
     request_bodies.let_go(second)
     request_bodies.let_go(second)  # nothing is given back twice
-    assert request_bodies._HOLDING[0] + 10 == request_bodies.MOST_HELD
+    assert request_bodies._HOLDING[0] + 10 == request_bodies.MAX_HELD_BYTES
