@@ -214,6 +214,19 @@ def add(one: dict[str, Any], other: dict[str, Any], times: int = 1) -> dict[str,
     return {"pure": pure, "rdp": rdp, "unbounded": one["unbounded"] + times * other["unbounded"]}
 
 
+def moved(leaves: Leaves, reservation: int, kind: str) -> list[dict[str, Any]]:
+    """Return the lines of the accounts of a job behind all `leaves`, once it has `started` or was `released`."""
+    lines = []
+    for line in json.loads(leaves[reservation])["after"]:
+        cost, now = add(line["used"], balance(leaves[:reservation], line)["used"], -1), balance(leaves, line)
+        figures = {"reserved": add(now["reserved"], cost, -1), "used": now["used"]}
+        if kind == "released":
+            figures["used"] = now["used"] | add(now["used"], cost, -1)
+            figures["analyst"] = {**line["analyst"], "used": add(now["analyst"]["used"], cost, -1)}
+        lines.append({**{name: line[name] for name in line if name != "analyst"}, **figures})
+    return lines
+
+
 def entry(kind: str, **fields: Any) -> bytes:
     return canonical.encode({"type": kind, "time": "2026-12-31T00:00:00Z", **fields})
 
@@ -253,9 +266,9 @@ def charge_other_part(leaves: Leaves) -> Leaves:
 
 def start_beyond(leaves: Leaves) -> Leaves:
     at = first(leaves, "released")
-    value = {**json.loads(leaves[at]), "type": "started"}
-    del value["after"]
-    return [*leaves[:at], canonical.encode(value)]
+    value = json.loads(leaves[at])
+    lines = moved(leaves[:at], value["reservation"], "started")
+    return [*leaves[:at], canonical.encode({**value, "type": "started", "after": lines})]
 
 
 def carry_nothing(leaves: Leaves) -> Leaves:
@@ -288,11 +301,13 @@ def reserved_again(number: int = 0, times: int = 1, **fields: Any) -> Callable[[
 
 
 def more(kind: str, of: str = "reserved", number: int = 0, **fields: Any) -> Callable[[Leaves], Leaves]:
-    """One more entry about a job: that of an entry of the kind `of`."""
+    """One more entry about a job: that of an entry of the kind `of`. What moves sums says where that leads."""
 
     def change(leaves: Leaves) -> Leaves:
         at = first(leaves, of, number)
-        return [*leaves, entry(kind, reservation=json.loads(leaves[at]).get("reservation", at), **fields)]
+        job = json.loads(leaves[at]).get("reservation", at)
+        sums = {"after": moved(leaves, job, kind)} if kind in ("started", "released") else {}
+        return [*leaves, entry(kind, reservation=job, **sums, **fields)]
 
     return change
 

@@ -25,7 +25,9 @@ MOST = 2_000_000  # bytes of all vectors
 NOT_IN_STORIES: set[str] = set()  # kinds of entries that no ledger of the vectors has
 
 
-@pytest.mark.parametrize("name", [name for name in concerning("ledger") if "budgets" in EXPECTED[name].get("by", ())])
+@pytest.mark.parametrize(
+    "name", [name for name in concerning("ledger", "budgets") if "budgets" in EXPECTED[name].get("by", ())]
+)
 def test_a_forged_budget_is_found_by_its_sums(name):
     """A forgery that is refused for its form would say nothing of what the audit adds up."""
     problem = audit_export(FOLDER / name / "ledger", trust_of(name)).problems[0]
