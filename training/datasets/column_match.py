@@ -35,7 +35,7 @@ class ColumnValues:
 
     @classmethod
     def of(cls, cells: Hashes, key: np.uint64, common: np.uint64) -> ColumnValues:
-        """Of a column's fingerprints under its own `key`."""
+        """Take the smallest values of a column's fingerprints under its own `key`."""
         words = mix(unmix(cells, key), common)
         values, counts = np.empty(ROOM, np.uint64), np.empty(ROOM, np.int64)
         size = kernels.words.count_few(words, values, counts)
@@ -52,8 +52,8 @@ class ColumnValues:
 
 
 def likeness(known: Sequence[ColumnValues], own: Sequence[ColumnValues]) -> NDArray[np.float64]:
-    """(known, own), from 0 to 1: of the rows whose values were looked at in both columns, the share that has the same
-    ones.
+    """Return (known, own), from 0 to 1: of the rows whose values were looked at in both columns, the share that has the
+    same ones.
     """
     same = np.zeros((len(known), len(own)))
     words, rates, columns = _all_values(own)
@@ -110,7 +110,7 @@ def match_columns(known: Mapping[str, ColumnValues], own: Mapping[str, ColumnVal
 
 
 def count_matches(known: int, own: int) -> float:
-    """At most so many ways there are to give each of `known` columns one of `own` columns, or none."""
+    """Return at most so many ways there are to give each of `known` columns one of `own` columns, or none."""
     return float(own + 1) ** known
 
 
@@ -127,7 +127,7 @@ def pack_values(columns: Sequence[ColumnValues]) -> dict[str, NDArray[Any]]:
 
 
 def unpack_values(arrays: Mapping[str, NDArray[Any]]) -> list[ColumnValues]:
-    """Inverse of `pack_values`. ValueError where the arrays do not go together."""
+    """Read what `pack_values` wrote. ValueError where the arrays do not go together."""
     sizes, words, rates = arrays["sizes"], arrays["values"], arrays["rates"]
     if sizes.sum() != len(words) or len(words) != len(rates) or (sizes < 0).any():
         raise ValueError

@@ -44,7 +44,7 @@ class Asker:
     access: Access | None = None
 
     def may_see(self, dataset: str) -> bool:
-        """Whether the dataset may be named to them."""
+        """Return whether the dataset may be named to them."""
         return self.access is None or self.access.may(*SEEING, dataset=dataset)
 
 
@@ -64,7 +64,7 @@ class Guard:
         return Comparison(self.door, self.dataset, self.asker.principal, self.data)
 
     def require_answers_left(self) -> None:
-        """InputError where no more comparisons are answered this hour, whatever the rows say."""
+        """Raise InputError where no more comparisons are answered this hour, whatever the rows say."""
         require_answers_left(self.home.ledger, self.comparison)
 
     @contextmanager
@@ -105,7 +105,7 @@ class Guard:
         )  # fmt: skip
 
     def require_sketches(self, others: Iterable[Dataset], known: Iterable[str]) -> None:
-        """InputError asks about a dataset whose sketch is not in this home: nobody can say what stands in it. Owners
+        """Raise InputError about a dataset whose sketch is not in this home: nobody can say what stands in it. Owners
         keep their rows, so there is nothing to look at, here or anywhere.
         """
         there = set(known)
@@ -163,13 +163,13 @@ _ANSWERS = {
 
 
 def dataset_of(label: str) -> str:
-    """The dataset of a label of `known_rows.sketches`: "visits, block 3" is of visits."""
+    """Return the dataset of a label of `known_rows.sketches`: "visits, block 3" is of visits."""
     return label.partition(",")[0]
 
 
 def found_copies(others: Iterable[Dataset], scan: Scan, own: Sketch) -> list[tuple[str, str]]:
-    """(label, "people" or "rows") of all in which a noticeable share of the file's people or rows stands. Everything is
-    compared, whatever was found before, so that the time tells nothing of where.
+    """Return (label, "people" or "rows") of all in which a noticeable share of the file's people or rows stands.
+    Everything is compared, whatever was found before, so that the time tells nothing of where.
     """
     named = {other.registration.name for other in others}
     found: list[tuple[str, str]] = []

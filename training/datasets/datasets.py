@@ -136,8 +136,8 @@ def _check_without_rows(home: Home, about: Registration, raw: bytes, schema: Sch
 def _people_of(
     scan: Scan, unit: Unit | None, by_name: Sequence[str], by_values: Sequence[str], schema: Schema
 ) -> Sketch:
-    """The sketch of a file that was read, with the ids of people alone. InputError asks who one person is, where `unit`
-    does not say so and values repeat as ids do.
+    """Return the sketch of a file that was read, with the ids of people alone. InputError asks who one person is, where
+    `unit` does not say so and values repeat as ids do.
     """
     sketch = scan.sketch()
     if unit is None:
@@ -147,7 +147,7 @@ def _people_of(
 
 
 def parting_of(home: Home, about: Registration, relatives: Sequence[Dataset]) -> Parting | None:
-    """By the key of the family, which holds for each of its datasets."""
+    """Return the parting by the key of the family, which holds for each of its datasets."""
     share, name = about.holdout, about.family_name or about.name
     if relatives:
         share, name = relatives[0].holdout, relatives[0].families[0].name
@@ -157,9 +157,9 @@ def parting_of(home: Home, about: Registration, relatives: Sequence[Dataset]) ->
 
 
 def require_rows(home: Home, dataset: Dataset) -> None:
-    """LedgerUnavailable where the packed rows cannot be read here, or are not those that were registered, or are more
-    than their public bound: no job on them may start in this home, and each would fail there after its charge. Which of
-    these it is, is not said. A file is hashed once, and again where it was touched.
+    """Raise LedgerUnavailable where the packed rows cannot be read here, or are not those that were registered, or are
+    more than their public bound: no job on them may start in this home, and each would fail there after its charge.
+    Which of these it is, is not said. A file is hashed once, and again where it was touched.
     """
     rows, sound, places = 0, True, list[Path]()
     try:
@@ -217,7 +217,7 @@ def open_rows(home: Home, started: Started, schema: Schema) -> Rows:
 
 
 def folders_of(home: Home, dataset: Dataset) -> list[Path]:
-    """Where the packed rows lie, block by block."""
+    """Return where the packed rows lie, block by block."""
     return [home.datasets / commitment for commitment in dataset.commitments]
 
 
@@ -249,7 +249,7 @@ def before_of(home: Home, about: Registration, dataset: Dataset | None = None) -
 
 
 def checked(home: Home, started: Started) -> list[Path]:
-    """The folders of a started job's rows. JobFailed where they are not those that were registered."""
+    """Return the folders of a started job's rows. JobFailed where they are not those that were registered."""
     folders = folders_of(home, started.dataset)
     for folder in folders:
         _check(home, started, folder)
@@ -286,7 +286,7 @@ def _files(targets: int, parted: bool, cells: bool, person: bool) -> list[str]:
 
 
 def schema_bytes(path: Path) -> bytes:
-    """The bytes of a schema's file. SchemaError where it cannot be read."""
+    """Return the bytes of a schema's file. SchemaError where it cannot be read."""
     try:
         return path.read_bytes()
     except OSError as error:
@@ -361,7 +361,9 @@ def remove_unless_entered(home: Home, commitment: str) -> None:
 
 
 def _check_new_rows(guard: Guard, commitment: str, sketch: Sketch) -> None:
-    """NameTaken where these very rows are registered with this schema; a sketch that was lost is then made anew."""
+    """Raise NameTaken where these very rows are registered with this schema; a sketch that was lost is then made
+    anew.
+    """
     home = guard.home
     for dataset in home.ledger.datasets():
         if dataset.registration.commitment == commitment:
@@ -377,7 +379,9 @@ def _check_new_rows(guard: Guard, commitment: str, sketch: Sketch) -> None:
 
 
 def scan_of(home: Home, schema: Schema, types: Iterable[str], naming: Sequence[str], others: Iterable[Dataset]) -> Scan:
-    """Of a file's columns that the schema knows, against those sketches of `others` that are in this home."""
+    """Begin a scan of a file's columns that the schema knows, against those sketches of `others` that are in this
+    home.
+    """
     described = {feature.name for feature in schema.features}
     described |= {*schema.target_names, *schema.ignore}
     columns = [column for column in types if column in described]
@@ -417,7 +421,7 @@ def _write_sketch(folder: Path, sketch: Sketch) -> None:
 
 
 def note(home: Home, name: str, **about: str) -> None:
-    """`datasets.json`: where the steward's files came from. For people; nothing is decided by it."""
+    """Note in `datasets.json` where the steward's files came from. For people; nothing is decided by it."""
     path = home.path / "datasets.json"
     known = json.loads(path.read_text()) if path.exists() else {}
     replace_unsynced(path, f"{json.dumps({**known, name: about}, indent=2)}\n".encode(), PRIVATE)

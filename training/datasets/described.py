@@ -25,8 +25,8 @@ class _Format:
 
 
 def written_as(home: Home, dataset: str, digest: str, said: Path | None) -> Schema | None:
-    """The schema that says how a file for a model is written: `said`, or else that of the dataset `dataset` which the
-    model learnt from, where this home has it with this digest; None: as files usually are.
+    """Return the schema that says how a file for a model is written: `said`, or else that of the dataset `dataset`
+    which the model learnt from, where this home has it with this digest; None: as files usually are.
     """
     if said is not None:
         return read_schema(said)
@@ -37,7 +37,7 @@ def written_as(home: Home, dataset: str, digest: str, said: Path | None) -> Sche
 
 
 def read_schema(path: Path) -> Schema:
-    """The schema in a file."""
+    """Return the schema in a file."""
     return parse_schema(schema_bytes(path))
 
 

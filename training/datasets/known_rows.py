@@ -22,8 +22,8 @@ GROUPS = 8  # of older ones, each compared by a sketch of all its blocks, which 
 
 
 def sketches(home: Home, datasets: Iterable[Dataset]) -> tuple[bytes, dict[str, Sketch]]:
-    """The key of fingerprints, and what is kept of each dataset's rows, and of its blocks': older registrations have
-    nothing. The oldest blocks of a dataset that has many are compared in groups.
+    """Return the key of fingerprints, and what is kept of each dataset's rows, and of its blocks': older registrations
+    have nothing. The oldest blocks of a dataset that has many are compared in groups.
     """
     places = {}
     for each in datasets:
@@ -46,7 +46,9 @@ def sketches(home: Home, datasets: Iterable[Dataset]) -> tuple[bytes, dict[str, 
 
 
 def groups_of(dataset: Dataset) -> dict[str, dict[int, str]]:
-    """The blocks behind the first whose rows are compared together, as `sketches` calls them: number -> commitment."""
+    """Return the blocks behind the first whose rows are compared together, as `sketches` calls them: number ->
+    commitment.
+    """
     blocks = [(block.number, block.commitment) for block in dataset.blocks if block.number > 1]
     old, new = blocks[:-MOST_BLOCKS], blocks[-MOST_BLOCKS:]
     size = -(-len(old) // GROUPS) or 1
@@ -56,7 +58,7 @@ def groups_of(dataset: Dataset) -> dict[str, dict[int, str]]:
 
 
 def block_with(home: Home, blocks: Mapping[int, str], label: str, scan: Scan, own: Sketch) -> int:
-    """In which of the blocks that `label` names most of the rows stand that were found there."""
+    """Return which of the blocks that `label` names holds most of the rows that were found there."""
     shares = {}
     for number, commitment in blocks.items():
         if (file := home.datasets / commitment / SKETCH).exists():
@@ -69,8 +71,8 @@ def block_with(home: Home, blocks: Mapping[int, str], label: str, scan: Scan, ow
 def find_registered(
     guard: Guard, path: Path, columns: Sequence[Feature], schema: Schema | None, is_public: bool
 ) -> str | None:
-    """The label of the dataset in which a noticeable share of a file's rows stands, by these columns, the last of them
-    the target; None where there is none. Either leaves an entry, and counts among the answers of an hour.
+    """Return the label of the dataset in which a noticeable share of a file's rows stands, by these columns, the last
+    of them the target; None where there is none. Either leaves an entry, and counts among the answers of an hour.
 
     `is_public`: who brings the rows says that they are nobody's secret; few, which are not compared, need that word.
 

@@ -31,7 +31,9 @@ UNLISTED = "not-in-the-schema"
 
 
 def write_made_up(schema: Schema, rows: int, path: Path, seed: int = 0) -> None:
-    """`rows` rows of every column, targets last, to a .parquet or .csv file whose name says that they are made up."""
+    """Write `rows` rows of every column, targets last, to a .parquet or .csv file whose name says that they are made
+    up.
+    """
     if path.suffix not in (".parquet", ".csv"):
         raise InputError(f"out={path.name}: must end in .parquet or .csv")
     if MARK not in path.stem:
@@ -57,7 +59,7 @@ def write_made_up(schema: Schema, rows: int, path: Path, seed: int = 0) -> None:
 
 
 def _write_csv(schema: Schema, columns: dict[str, pa.Array], path: Path) -> None:
-    """As the schema says that files are written."""
+    """Write a .csv as the schema says that files are written."""
     described = {each.name: each for each in schema.stored}
     described |= {each.name: NumericFeature(each.name, ()) for each in schema.targets if each.classes is None}
     texts = {
@@ -70,7 +72,9 @@ def _write_csv(schema: Schema, columns: dict[str, pa.Array], path: Path) -> None
 
 
 def is_made_up(path: Path) -> bool:
-    """Whether a file says that its rows are made up: by its name, or, of a .parquet, by what is written in it."""
+    """Return whether a file says that its rows are made up: by its name, or, of a .parquet, by what is written in
+    it.
+    """
     if MARK in path.name:
         return True
     table = open_table(path) if path.is_dir() or (not path.exists() and glob.has_magic(str(path))) else None
@@ -84,7 +88,7 @@ def is_made_up(path: Path) -> bool:
 
 
 def require_real(path: Path, allowed: bool) -> None:
-    """InputError where a file says that its rows are made up, unless that is `allowed`."""
+    """Raise InputError where a file says that its rows are made up, unless that is `allowed`."""
     if is_made_up(path) and not allowed:
         raise InputError(
             f"data={path.name}: its rows are made up, and are nobody's; to try things with them: --made-up"
@@ -133,6 +137,6 @@ def _numbers(place: NDArray[np.float64], low: float, high: float, missing: NDArr
 
 
 def _uniform(seed: int, column: str, part: str, rows: int) -> NDArray[np.float64]:
-    """(rows,) numbers from 0 up to 1, that follow from these alone."""
+    """Return (rows,) numbers from 0 up to 1, that follow from these alone."""
     words = np.frombuffer(hashlib.shake_256(f"{seed}/{part}/{column}".encode()).digest(8 * rows), "<u8")
     return np.asarray((words >> np.uint64(11)) * 2.0**-53)

@@ -40,9 +40,9 @@ class RowSource:
 
 @contextmanager
 def rows_at(home: Home, source: RowSource, schema: Path, unit: str | None) -> Iterator[tuple[Path, str | None]]:
-    """The rows' place while they are read, and where they came from, where that is another. `unit`: the column that
-    names it, "record" or None. InputError where a query is given without a database, or needs a reason that was not
-    given.
+    """Open the rows' place while they are read, and say where they came from, where that is another. `unit`: the column
+    that names it, "record" or None. InputError where a query is given without a database, or needs a reason that was
+    not given.
     """
     data, query, table = source.data, source.query, source.table
     if not data.strip():

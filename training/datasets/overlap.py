@@ -49,7 +49,7 @@ class People:
     limit: np.uint64
 
     def below(self, limit: np.uint64) -> Hashes:
-        """The ids under `limit`, ascending."""
+        """Return the ids under `limit`, ascending."""
         return self.ids[self.ids < limit]
 
     @property
@@ -79,7 +79,7 @@ class Sketch:
     matching: dict[str, ColumnValues] = field(default_factory=dict)
 
     def write(self, file: IO[bytes]) -> None:
-        """As an .npz file of plain arrays; counts are left out."""
+        """Write the sketch as an .npz file of plain arrays; counts are left out."""
         arrays: dict[str, Any] = {
             "target": np.array(self.targets),
             "columns": np.array(self.columns),
@@ -95,7 +95,7 @@ class Sketch:
 
     @classmethod
     def read(cls, path: Path) -> Sketch:
-        """Inverse of `write`, nothing pickled. DataError where the file is damaged."""
+        """Read what `write` wrote, nothing pickled. DataError where the file is damaged."""
         try:
             with PARSING, np.load(path, allow_pickle=False) as file:
                 ids = [file[f"people{at}"] for at in range(len(file["names"]))]
@@ -118,13 +118,13 @@ class Sketch:
             ) from None
 
     def hashes(self, columns: Iterable[str]) -> Hashes:
-        """(sampled rows,): of each row, over these columns alone, in no order."""
+        """Return (sampled rows,): a hash of each row, over these columns alone, in no order."""
         places = [self.columns.index(column) for column in columns]
         return np.asarray(self.cells[:, places].sum(axis=1, dtype=np.uint64))
 
     def hashes_as(self, names: Mapping[str, str], key: Callable[[str], np.uint64]) -> Hashes:
-        """(sampled rows,): of each row, over the columns that are `names`' values, as if they were called as its keys
-        are; `key`: a column's, by its name.
+        """Return (sampled rows,): a hash of each row, over the columns that are `names`' values, as if they were called
+        as its keys are; `key`: a column's, by its name.
         """
         total = np.zeros(len(self.cells), np.uint64)
         for name, own in names.items():
@@ -132,7 +132,7 @@ class Sketch:
         return total
 
     def values(self, word: Callable[[str], np.uint64]) -> dict[str, ColumnValues]:
-        """The values of each column, to match columns by; `word`: the home's, about a text."""
+        """Return the values of each column, to match columns by; `word`: the home's, about a text."""
         if not self.matching:
             common = word("a value of any column")
             for at, name in enumerate(self.columns):
@@ -141,7 +141,7 @@ class Sketch:
         return self.matching
 
     def repeats(self, column: str) -> float:
-        """How likely two different rows of the sample agree in this column."""
+        """Return how likely two different rows of the sample agree in this column."""
         if column not in self._repeats:
             cells = self.cells[:, self.columns.index(column)]
             counts = np.unique(cells, return_counts=True)[1].astype(float)
@@ -154,7 +154,9 @@ class Sketch:
         return {}
 
     def numbers_rows(self, column: str, key: np.uint64) -> bool:
-        """Whether a column numbers the rows, so that every file that does has the same values; `key`: the column's."""
+        """Return whether a column numbers the rows, so that every file that does has the same values; `key`: the
+        column's.
+        """
         words = self.cells[:, self.columns.index(column)]
         numbers = unmix(words, key).view(np.float64)
         if len(words) < 2 or not (np.isfinite(numbers) & (np.abs(numbers) < 2**53)).all():
@@ -164,8 +166,8 @@ class Sketch:
 
 
 def merged(sketches: Iterable[Sketch]) -> Sketch:
-    """One of all their rows, of the columns that each has: every file's rows sampled at one rate, so that it is no
-    larger than that of one file. Rows are chosen by their places alone, never by what stands in them.
+    """Merge sketches into one of all their rows, of the columns that each has: every file's rows sampled at one rate,
+    so that it is no larger than that of one file. Rows are chosen by their places alone, never by what stands in them.
     """
     held: list[Sketch] = []
     for sketch in sketches:
@@ -227,7 +229,7 @@ class Values:
         self._values, self._counts = values[: self._most], sums[: self._most]
 
     def found(self) -> People:
-        """The smallest values so far, with their counts."""
+        """Return the smallest values so far, with their counts."""
         self._settle()
         return People(self._values, self._counts, self.limit)
 
@@ -336,7 +338,7 @@ class Scan:
         self._held = self._most
 
     def sketch(self) -> Sketch:
-        """Of all that was taken in."""
+        """Return the sketch of all rows taken in."""
         if self._made is not None and self._made.rows == self.rows:
             return self._made
         self._settle()
@@ -347,7 +349,7 @@ class Scan:
         return self._made
 
     def same_people(self, name: str, own: Sketch) -> float:
-        """The share of the people of `own` that stand in the registered dataset `name`, as `same_people`."""
+        """Return the share of the people of `own` that stand in the registered dataset `name`, as `same_people`."""
         known, mine = self.known[name], own.people
         if self._before is not None and known.form != self._form:
             spelt = self._before.sketch().people
@@ -356,8 +358,8 @@ class Scan:
         return max(pairs, default=0.0)
 
     def same_rows(self, name: str, own: Sketch, part: Sketch | None = None, by_values: bool = True) -> float:
-        """The share of the file's rows that stand in the registered dataset `name`, or in a `part` of it, or of its
-        rows in the file, whichever is larger; 0 where it is too small to notice, or chance could do it. Columns are
+        """Return the share of the file's rows that stand in the registered dataset `name`, or in a `part` of it, or of
+        its rows in the file, whichever is larger; 0 where it is too small to notice, or chance could do it. Columns are
         matched by their names; where so nothing is found, by their values, unless `by_values` is False: the people of
         another block come again, and what they have in common with themselves is no copied row.
         """
@@ -376,8 +378,8 @@ class Scan:
         return max(shares) or (self._same_rows_by_values(known, own) if by_values else 0.0)
 
     def _same_rows_by_values(self, known: Sketch, own: Sketch) -> float:
-        """As `same_rows`, of sampled rows alone, over columns that hold the same values under whatever names. The level
-        is divided by the number of ways to match columns, so that a match which was chosen by looking keeps it.
+        """Return `same_rows` of sampled rows alone, over columns that hold the same values under whatever names. The
+        level is divided by the number of ways to match columns, so that a match which was chosen by looking keeps it.
         """
         if not len(own.cells) or not len(known.cells):
             return 0.0
@@ -402,9 +404,9 @@ class Scan:
 
 
 def choices(known: Sketch, columns: Mapping[str, np.uint64], targets: Sequence[str]) -> tuple[frozenset[str], ...]:
-    """The columns by which rows are compared: all that both have, but for row numbers, which strangers share; all but
-    the targets, which may be coded anew; and the ones in which the known rows ever repeat, so that other keys which
-    were written anew hide nothing. `columns`: their keys, by their names.
+    """Return the columns by which rows are compared: all that both have, but for row numbers, which strangers share;
+    all but the targets, which may be coded anew; and the ones in which the known rows ever repeat, so that other keys
+    which were written anew hide nothing. `columns`: their keys, by their names.
     """
     common = [name for name in known.columns if name in columns and not known.numbers_rows(name, columns[name])]
     repeating = [name for name in common if known.repeats(name) > 0]
@@ -428,8 +430,8 @@ def _share(
 
 
 def crossing_chance(once_each: int, twice_there: int, twice_here: int) -> float:
-    """The chance of so many or more values that stand once in each of two files, given all values that stand twice in
-    the two together, where the files are independent draws from any two populations (docs/privacy/copies.md).
+    """Return the chance of so many or more values that stand once in each of two files, given all values that stand
+    twice in the two together, where the files are independent draws from any two populations (docs/privacy/copies.md).
 
     At its largest, with one population: P(h) ~ 2^h / ((there)! h! (here)!), where 2 there + h and 2 here + h are given.
     """
@@ -443,7 +445,7 @@ def crossing_chance(once_each: int, twice_there: int, twice_here: int) -> float:
 
 
 def same_people(own: People, known: People) -> float:
-    """The share of one's ids that stand in the other, of the smaller one; 0 below NOTICEABLE, where fewer than
+    """Return the share of one's ids that stand in the other, of the smaller one; 0 below NOTICEABLE, where fewer than
     LEAST_SHARED of those that are held stand in both, or where the file has fewer than LEAST_PEOPLE.
     """
     limit = min(own.limit, known.limit)

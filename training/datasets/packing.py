@@ -71,7 +71,7 @@ class Packed:
         return int(self.labels.size) + (0 if self.aside is None else self.aside.size)
 
     def parts(self) -> dict[str | None, Packed]:
-        """Of each part, rows in their order: of what is learnt from, and of what is kept aside."""
+        """Return the rows of each part in their order: of what is learnt from, and of what is kept aside."""
         return {None: self} if self.aside is None else {None: self, HOLDOUT: self.aside}
 
 
@@ -95,7 +95,7 @@ def pack(
     before: Before | None = None,
     said_ids: Collection[str] = (),
 ) -> Packed:
-    """All rows of the file in packed bins; of each unit, the first rows in file order, as many as it may contribute.
+    """Pack all rows of the file in bins; of each unit, the first rows in file order, as many as it may contribute.
     `scan` sees every row as it stands in the file. `parting` says which units are kept aside, `before` who has rows in
     earlier blocks, where one person is bounded over all of them; `said_ids`: what was said of the ids (`FirstOfEach`).
 
@@ -148,9 +148,9 @@ def pack(
 
 
 def _ahead(batches: Iterator[pa.RecordBatch], schema: Schema) -> Generator[pa.RecordBatch, None, None]:
-    """All batches, some of them read while the one before them is packed. What each registration loads and makes once,
-    numba and the numbers' grids, it does beside the first; if that takes long enough, for most files that are refused
-    are refused at once.
+    """Yield all batches, some of them read while the one before them is packed. What each registration loads and makes
+    once, numba and the numbers' grids, it does beside the first; if that takes long enough, for most files that are
+    refused are refused at once.
     """
     with ThreadPoolExecutor(1, "rows") as reader:
         coming = deque(reader.submit(next, batches, None) for _ in range(AHEAD))
@@ -188,7 +188,9 @@ class _Files:
             self.who = Growing(folder / WHO, np.uint64, WORDS, most)
 
     def write(self, batch: pa.RecordBatch, start: int, used: int, own: Any) -> None:
-        """The rows of a batch that are `own`, from place `used` on; `start`: the place of its first in the file."""
+        """Write the rows of a batch that are `own`, from place `used` on; `start`: the place of its first in the
+        file.
+        """
         fine, schema = iter(range(self._numbers)), self._schema
         for at, (feature, span) in enumerate(zip(schema.stored, self._spans, strict=True)):
             if span is not None and isinstance(feature, NumericFeature):
@@ -204,13 +206,13 @@ class _Files:
             file.write(0, used, answers)
 
     def close(self) -> None:
-        """Nothing more is written."""
+        """Close the files."""
         for file in (self.bins, *self.answers, self.cells, self.held, self.who):
             if file is not None:
                 file.close()
 
     def done(self, rows: int, parting: Parting | None) -> Packed:
-        """What was written: in two parts by `parting`, of units, as was said of each row, or of records."""
+        """Return what was written: in two parts by `parting`, of units, as was said of each row, or of records."""
         bins, answers = self.bins.done(rows), tuple(file.done(rows) for file in self.answers)
         cells = self.cells.done(rows)
         if not self._numbers:

@@ -32,8 +32,8 @@ EACH_ROW = "record"
 
 
 def columns_to_watch(schema: Schema, types: Mapping[str, pa.DataType | None]) -> tuple[list[str], list[str]]:
-    """The file's columns that name people by their names, and those whose values are to be looked at. DataError where
-    an id is a number to learn from.
+    """Return the file's columns that name people by their names, and those whose values are to be looked at. DataError
+    where an id is a number to learn from.
     """
     _check_no_ids(schema, types)
     few = {
@@ -50,7 +50,9 @@ def columns_to_watch(schema: Schema, types: Mapping[str, pa.DataType | None]) ->
 
 
 def _check_no_ids(schema: Schema, types: Mapping[str, pa.DataType | None]) -> None:
-    """A number that is called as ids are, and may be whole, is no feature, but where the schema says it measures."""
+    """Check that no feature is a number that is called as ids are, and may be whole, unless the schema says that it
+    measures.
+    """
     for feature in schema.features:
         kind = types.get(feature.name)
         number = isinstance(feature, NumericFeature) and not isinstance(feature, CalendarFeature)
@@ -65,27 +67,28 @@ def _check_no_ids(schema: Schema, types: Mapping[str, pa.DataType | None]) -> No
 
 
 def _can_name(kind: pa.DataType | None) -> bool:
-    """By its type; a .csv says none."""
+    """Return whether a column can name people, by its type; a .csv says none."""
     if kind is None:
         return True
     return not (pa.types.is_boolean(kind) or pa.types.is_nested(kind) or pa.types.is_temporal(kind))
 
 
 def many(values: People, rows: int) -> bool:
-    """As many as ids are: more distinct ones than the square root of the number of rows."""
+    """Return whether there are as many as ids: more distinct ones than the square root of the number of rows."""
     return bool(len(values.ids) / values.part > rows**0.5)
 
 
 def naming_people(sketch: Sketch, unit: str | None, by_name: Collection[str]) -> Sketch:
-    """The sketch with the ids of people alone: of the unit's column, and of those `by_name` that hold as many values as
-    ids do. Other columns that were looked at hold what strangers share: countries, dates, weights, row numbers.
+    """Return the sketch with the ids of people alone: of the unit's column, and of those `by_name` that hold as many
+    values as ids do. Other columns that were looked at hold what strangers share: countries, dates, weights, row
+    numbers.
     """
     ids = {name for name in by_name if many(sketch.people[name], sketch.rows)} | {unit}
     return replace(sketch, people={name: people for name, people in sketch.people.items() if name in ids})
 
 
 def repeat_like_ids(values: People, rows: int) -> bool:
-    """Some value stands twice, and there are as many distinct ones as ids are."""
+    """Return whether some value stands twice, and there are as many distinct ones as ids are."""
     return bool((values.counts > 1).any()) and many(values, rows)
 
 
@@ -108,7 +111,7 @@ def require_no_ids(sketch: Sketch, columns: Sequence[str], schema: Schema) -> No
 def answered(
     unit: str | None, contributions: int, columns: Collection[str], families: Sequence[Dataset]
 ) -> Unit | None:
-    """What `unit` says: None is no answer, "record" each row by itself, else a column of the file's `columns`.
+    """Return what `unit` says: None is no answer, "record" each row by itself, else a column of the file's `columns`.
 
     COLUMN=OTHER says besides that it names by the same ids the person whom a dataset of the family names by OTHER.
     InputError where a family's datasets name the person by a column that the answer does not speak of.
@@ -139,7 +142,7 @@ def answered(
 
 
 def ask(columns: Sequence[str], why: str) -> InputError:
-    """The question where columns may name people and nothing was said."""
+    """Return the question where columns may name people and nothing was said."""
     return _question(
         f"columns {list(columns)} may name people ({why}); is each row about another person",
         [

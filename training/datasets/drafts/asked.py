@@ -54,11 +54,13 @@ class AskedRegistration:
     distinct_ids: bool = False
 
     def said_ids(self) -> tuple[str, ...]:
-        """What is said of the ids, as the entry has it."""
+        """Return what is said of the ids, as the entry has it."""
         return said_ids(self.one_person, self.distinct_ids)
 
     def total(self) -> Budget | None:
-        """None where a family's is shared. InputError where both or none is given."""
+        """Return the total of the privacy budget; None where a family's is shared. InputError where both or none is
+        given.
+        """
         if self.family and self.epsilon is None and self.delta is None:
             return None
         if self.family or self.epsilon is None or self.delta is None:
@@ -66,7 +68,7 @@ class AskedRegistration:
         return Budget.of(self.epsilon, self.delta)
 
     def person(self) -> Budget | None:
-        """The total for one person over all blocks. InputError where half of it is given."""
+        """Return the total for one person over all blocks. InputError where half of it is given."""
         if self.person_epsilon is None and self.person_delta is None:
             return None
         if self.person_epsilon is None or self.person_delta is None:
@@ -83,11 +85,11 @@ class AskedRegistration:
             raise AnswerMissing("; ".join(QUESTIONS[name] for name in left_open), answers=left_open)
 
     def share(self) -> Decimal | None:
-        """The share of the people that is kept aside; None: of nobody. InputError where it is no decimal."""
+        """Return the share of the people that is kept aside; None: of nobody. InputError where it is no decimal."""
         return None if self.holdout in (None, NO_HOLDOUT) else exact_decimal("holdout", self.holdout)
 
     def check(self) -> None:
-        """InputError for what is wrong whatever the rows say."""
+        """Raise InputError for what is wrong whatever the rows say."""
         self.total()
         self.person()
         parse_relation(self.relation)

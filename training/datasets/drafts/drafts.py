@@ -68,7 +68,9 @@ class Drafts:
         self.folder = home / "drafts"
 
     def begin(self, by: str, name: str, size: int, most: int) -> Draft:
-        """For a file of `size` bytes, which is to come; at most `most`. InputError where it cannot be taken."""
+        """Begin a draft for a file of `size` bytes, at most `most`, which is to be uploaded. InputError where it cannot
+        be taken.
+        """
         name = re.sub(r"[^A-Za-z0-9_.-]", "-", name.rpartition("/")[2])[-100:].lstrip(".-") or "file"
         if not ending(Path(name)):
             raise InputError(f"file={name}: must end in {SAID}")
@@ -81,7 +83,7 @@ class Drafts:
         return self._add(Draft(uuid.uuid4().hex, by, name, RECEIVING, size))
 
     def begin_at(self, by: str, path: str, allowed: Sequence[Path]) -> Draft:
-        """For a file or folder on the server, below one of the folders that its operator `allowed`."""
+        """Begin a draft for a file or folder on the server, below one of the folders that its operator `allowed`."""
         found = Path(path)
         real = found.resolve()
         roots = [each.resolve() for each in allowed if real.is_relative_to(each.resolve())]
@@ -107,8 +109,8 @@ class Drafts:
         return draft
 
     def append(self, draft: Draft, at: int, part: bytes) -> Draft:
-        """The bytes from `at` on. WrongState where others are awaited, which says which; a part that came already is
-        taken again.
+        """Append the bytes from `at` on. WrongState, which says what place is awaited, where it is another; a part that
+        came already is taken again.
         """
         with self._alone(draft):
             draft = self._read(draft.id)
@@ -144,7 +146,7 @@ class Drafts:
 
     @contextmanager
     def _alone(self, draft: Draft) -> Iterator[None]:
-        """UnknownName where it was deleted this moment."""
+        """Raise UnknownName where it was deleted this moment."""
         if not self._place(draft.id).exists():
             raise UnknownName(f"draft={draft.id!r}: no such draft")
         with locked(self.folder / draft.id / "lock"):
@@ -161,32 +163,34 @@ class Drafts:
         return draft
 
     def change(self, draft: Draft, **fields: Any) -> Draft:
-        """By the process that works on it."""
+        """Change a draft, by the process that works on it."""
         with self._alone(draft):
             changed = replace(self._read(draft.id), **fields)
             self._write(changed)
         return changed
 
     def delete(self, draft: Draft) -> None:
-        """Its rows and all that was said of it. WrongState while it is being registered, which cannot be taken back."""
+        """Delete a draft, its rows and its schema. WrongState while it is being registered, which cannot be taken
+        back.
+        """
         with self._alone(draft):  # or its registration could be asked for between the look and the end
             if self._read(draft.id).state == REGISTERING:
                 raise WrongState("draft: is being registered", state=REGISTERING)
             shutil.rmtree(self.folder / draft.id, ignore_errors=True)
 
     def delete_rows(self, draft: Draft) -> None:
-        """What was uploaded: it is registered."""
+        """Delete the uploaded rows of a draft that is registered."""
         shutil.rmtree(self.folder / draft.id / "file", ignore_errors=True)
 
     def get(self, identity: str, by: str) -> Draft:
-        """UnknownName where there is none of theirs."""
+        """Raise UnknownName where there is none of theirs."""
         found = self._read(identity) if _ID.fullmatch(identity) and self._place(identity).exists() else None
         if found is None or found.by != by:
             raise UnknownName(f"draft={identity[:40]!r}: no such draft")
         return found
 
     def all(self) -> list[Draft]:
-        """The newest last."""
+        """Return all drafts, the newest last."""
         places = [place for place in self.folder.glob(f"*/{FILE}") if _ID.fullmatch(place.parent.name)]
         found = []
         for place in sorted(places, key=_changed):
@@ -197,15 +201,15 @@ class Drafts:
         return found
 
     def rows(self, draft: Draft) -> Path:
-        """Where its rows lie."""
+        """Return where its rows lie."""
         return self.folder / draft.id / "file" / draft.name if draft.path is None else Path(draft.path)
 
     def schema(self, draft: Draft) -> Path:
-        """Where its schema lies."""
+        """Return where its schema lies."""
         return self.folder / draft.id / SCHEMA
 
     def schema_text(self, draft: Draft) -> str:
-        """What was said last; empty where nothing was."""
+        """Return what was said last; empty where nothing was."""
         place = self.schema(draft)
         return place.read_text("utf-8") if place.exists() else ""
 
@@ -218,11 +222,11 @@ class Drafts:
         return self.folder / "asked"
 
     def is_asked(self) -> bool:
-        """Whether there is something to do that nobody has begun."""
+        """Return whether there is something to do that nobody has begun."""
         return self._asked.exists()
 
     def begun(self) -> None:
-        """Before the drafts are looked at: whoever asks later is heard again."""
+        """Clear the signal before the drafts are looked at, so that later requests are heard."""
         self._asked.unlink(missing_ok=True)
 
     def sweep(self) -> None:

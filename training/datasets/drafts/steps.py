@@ -61,7 +61,7 @@ def work(path: Path) -> None:
 
 
 def step(home: Home, drafts: Drafts, draft: Draft) -> None:
-    """The one that its state awaits. `refusal` says that it was cut until it is done."""
+    """Take the step that the draft's state awaits. `refusal` says that it was cut until it is done."""
     before = {LOOKING: UNREADABLE, CHECKING: COLUMNS}.get(draft.state, READY)
     if draft.refusal is not None:  # it began before and did not end
         name = (draft.asked or {}).get("name")

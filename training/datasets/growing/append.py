@@ -176,7 +176,7 @@ def _dated(schema: Schema, period: Period) -> DateFeature | MomentFeature:
 
 
 def schema_text(home: Home, dataset: Dataset) -> bytes:
-    """The schema's file as it was registered."""
+    """Return the schema's file as it was registered."""
     return (home.datasets / dataset.registration.commitment / "schema.yaml").read_bytes()
 
 
@@ -228,7 +228,9 @@ def _enter(
 
 
 def _check_new_block(guard: Guard, block: NewBlock) -> None:
-    """NameTaken where these very rows are registered, here or as another block: before their folder is touched."""
+    """Raise NameTaken where these very rows are registered, here or as another block: before their folder is
+    touched.
+    """
     home = guard.home
     with home.ledger.log.database.reading() as connection:
         known = known_commitments(connection)

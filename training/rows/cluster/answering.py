@@ -47,8 +47,8 @@ _ASKING: dict[Piece, threading.Lock] = {}
 
 
 def answer(job: str, run: int, piece: Piece, question: Question) -> bytes:
-    """What the rows of a piece answer, or why they do not, as `Answer` reads it. `job`: whose caches; another `run` of
-    it begins without any.
+    """Return what the rows of a piece answer, or why they do not, as `Answer` reads it. `job`: whose caches; another
+    `run` of it begins without any.
     """
     try:
         with _ASKING.setdefault(piece, threading.Lock()):
@@ -91,13 +91,13 @@ def _sweep(over: str | None = None) -> None:
 
 
 def packed(name: str, rows: int, sums: Integers, seen: Seen = ("", ())) -> bytes:
-    """An answer in bytes: a line of JSON, and 64-bit integers. No pickle, so that the driver loads none."""
+    """Return an answer in bytes: a line of JSON, and 64-bit integers. No pickle, so that the driver loads none."""
     head = {"piece": name, "rows": rows, "shape": list(sums.shape), "seen": seen}
     return json.dumps(head).encode() + b"\n" + sums.astype("<i8", casting="equiv", copy=False).tobytes()
 
 
 def refused(name: str, why: str) -> bytes:
-    """A refusal in bytes."""
+    """Return a refusal in bytes."""
     return json.dumps({"piece": name, "refused": why}).encode() + b"\n"
 
 
@@ -137,7 +137,9 @@ class CountRows:
 
 @lru_cache(maxsize=1)
 def fingerprint() -> str:
-    """Of what answers depend on here: Python, numpy, and the sources of the rooms that a question comes from."""
+    """Return a digest of what answers depend on in this process: Python, numpy, and the sources of the rooms that a
+    question comes from.
+    """
     found = sha256(f"{platform.python_version_tuple()[:2]} {np.__version__}".encode())
     for room in (accountant, models, training):
         place = Path(str(room.__file__)).parent
@@ -147,7 +149,7 @@ def fingerprint() -> str:
 
 
 def look(files: Mapping[str, int] | Sequence[tuple[str, int]]) -> bytes:
-    """What a host is like: its fingerprint, and which of these files of so many bytes it does not see."""
+    """Return what a host is like: its fingerprint, and which of these files of so many bytes it does not see."""
     unseen = []
     for name, size in dict(files).items():
         try:

@@ -51,7 +51,7 @@ class Desk:
         self.runs = count(1)
 
     def ask(self, run: int, question: Question) -> Integers:
-        """The sum of what every piece answers. JobFailed where one cannot be had."""
+        """Return the sum of what every piece answers. JobFailed where one cannot be had."""
         try:
             answers = self._client.sync(self._ask, run, question)
         except JobFailed:
@@ -93,7 +93,7 @@ class Desk:
                     asked[asyncio.ensure_future(result(kept[-1]))] = piece, (worker, turn), kept[-1]
 
         def end(task: asyncio.Task[Any]) -> None:
-            """Its worker ended with it."""
+            """Note that the worker of this task ended."""
             piece, who, future = asked.pop(task)
             let_go(task, future)
             there.threads.pop(who[0], None)
@@ -141,7 +141,7 @@ class Desk:
         )  # fmt: skip
 
     def _spread(self, answered: Container[str]) -> None:
-        """Every piece has a worker that is there. What those that are gone had is cut, so that it is shared by all."""
+        """Give every piece a worker that runs. Pieces of lost workers are cut, so that all workers share them."""
         there = self._workers.threads
         if not there:
             return
@@ -159,7 +159,7 @@ class Desk:
         self._place = self._placed(there, answered)
 
     def _placed(self, there: dict[str, int], answered: Container[str] = ()) -> dict[str, str]:
-        """A worker for each piece: the one that it had, unless that has more than its share by threads."""
+        """Return a worker for each piece: the one that it had, unless that has more than its share by threads."""
         parts, total = {piece.name: max(1, len(piece.parts)) for piece in self.pieces}, sum(there.values())
         most = {worker: -(-sum(parts.values()) * own // total) for worker, own in there.items()}
         held: Counter[str] = Counter()
@@ -176,7 +176,7 @@ class Desk:
         return placed
 
     async def _prepare(self, newcomer: str, own: int) -> None:
-        """The last question, asked in vain of a newcomer about what it is to have: files are opened and caches made
+        """Ask a new worker the last question about its pieces, and drop the answer: files are opened and caches made
         while others still answer.
         """
         placed = self._placed({**self._workers.threads, newcomer: own})
@@ -191,7 +191,7 @@ class Desk:
                 let_go(task, future)
 
     def close(self) -> None:
-        """Nothing more is asked: workers drop what they hold of the job, if they can be told."""
+        """Stop asking, and let the workers that can be reached drop what they hold of the job."""
         with suppress(Exception):  # what they hold is dropped with time
             self._client.sync(self._forget)
         self._client.close(CONNECT_SECONDS)

@@ -28,7 +28,7 @@ Check = Callable[[Source, Callable[[str], Iterable[bytes]]], None]
 
 
 def engine_address() -> str | None:
-    """Where DPSERVE_ENGINE says that a cluster is, as Dask writes it; None where this process is the engine.
+    """Return where DPSERVE_ENGINE says that a cluster is, as Dask writes it; None where this process is the engine.
     InputError where it says neither.
     """
     said = settings()["DPSERVE_ENGINE"].value
@@ -44,8 +44,8 @@ def engine_address() -> str | None:
 
 
 def check_engine(files: Sequence[Path]) -> None:
-    """Before a job is charged: EngineUnavailable unless the cluster that DPSERVE_ENGINE names is there, and all of its
-    workers that answer see these files, and have the dpserve that is here.
+    """Check the engine before a job is charged. EngineUnavailable unless the cluster that DPSERVE_ENGINE names is
+    there, and all of its workers that answer see these files, and have the dpserve that is here.
     """
     address = engine_address()
     if address is not None:
@@ -57,9 +57,9 @@ def check_engine(files: Sequence[Path]) -> None:
 
 
 def open_cluster(address: str, sources: Sequence[Source], schema: Path, bounds: Sequence[int], check: Check) -> Cluster:
-    """The rows of these sources, asked of a cluster. `schema`: their file; `bounds`: more rows than that none has.
-    `check` raises where a source's files are not those that were registered, and reads each of them once, by the reader
-    that it is given: what is hashed then is what the manifest names.
+    """Return the rows of these sources, asked of a cluster. `schema`: their file; `bounds`: more rows than that none
+    has. `check` raises where a source's files are not those that were registered, and reads each of them once, by the
+    reader that it is given: what is hashed then is what the manifest names.
     """
     files = [source.folder / name for source in sources for name in source.files]
     try:
@@ -85,7 +85,7 @@ def open_cluster(address: str, sources: Sequence[Source], schema: Path, bounds: 
 def manifest(
     sources: Sequence[Source], schema: Path, bounds: Sequence[int], threads_there: int, check: Check
 ) -> tuple[Piece, ...]:
-    """The rows of these sources cut into pieces, whose number follows from what is public alone."""
+    """Return the rows of these sources cut into pieces, whose number follows from what is public alone."""
     fewest = [-(-bound // threads.PARTITION) for bound in bounds]
     times = -(-threads_there // sum(fewest))  # a piece at least for everybody who could answer
     found = []
@@ -130,15 +130,15 @@ class Cluster:
         raise InputError("rows: lie on the hosts of a cluster, which answer questions alone")
 
     def ask(self, question: Question) -> Integers:
-        """The sum of what every partition answers. JobFailed where one cannot be had."""
+        """Return the sum of what every partition answers. JobFailed where one cannot be had."""
         return self._desk.ask(self._run, question)
 
     def check_binned(self, features: tuple[Feature, ...]) -> None:
-        """InputError where the rows do not stand in the bins of these features."""
+        """Raise InputError where the rows do not stand in the bins of these features."""
         self._shape.check_binned(features)
 
     def fresh(self) -> Cluster:
-        """The same rows, with nothing derived from them or from released values."""
+        """Return the same rows, with nothing derived from them or from released values."""
         return Cluster(self._desk, self._shape, next(self._desk.runs))
 
     def close(self) -> None:

@@ -63,7 +63,7 @@ class Piece:
         return list(pairwise(accumulate((rows for rows, _ in self.parts), initial=self.low)))
 
     def split(self, count: int) -> list[Piece]:
-        """The same rows in at most so many pieces, cut where parts end."""
+        """Return the same rows in at most so many pieces, cut where parts end."""
         count = max(1, min(count, len(self.parts)))
         if count == 1:
             return [self]
@@ -88,8 +88,8 @@ class Piece:
         return tuple((each.st_dev, each.st_ino, each.st_size, each.st_mtime_ns, each.st_ctime_ns) for each in files)
 
     def open(self, place: Path) -> tuple[Partition, State]:
-        """The rows, after checking that they are those of the manifest, and the state that their files had. JobFailed,
-        with the piece's name, where they are not.
+        """Return the rows, after checking that they are those of the manifest, and the state that their files had.
+        JobFailed, with the piece's name, where they are not.
 
         What was read and found right on this host is not read again where no file was touched since: from question to
         question a worker goes by nothing else.
@@ -111,8 +111,8 @@ class Piece:
 
 @lru_cache(maxsize=1)
 def host() -> str:
-    """Of this host since it was started: the same in all of its processes, and on no other; a word of this process
-    where the system has none.
+    """Return an id of this host since it was started: the same in all of its processes, and on no other; a word of this
+    process where the system has none.
     """
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()

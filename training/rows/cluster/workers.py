@@ -30,8 +30,8 @@ PATIENCE_SECONDS = 60.0  # without any worker that could answer
 
 
 def connect(address: str) -> Any:
-    """A connection to the scheduler. EngineUnavailable where there is none. What workers answer is bytes, and nothing
-    of it is unpickled here.
+    """Return a connection to the scheduler. EngineUnavailable where there is none. What workers answer is bytes, and
+    nothing of it is unpickled here.
     """
     how: dict[str, Any] = {"set_as_default": False, "deserializers": ["dask", "msgpack"], "timeout": CONNECT_SECONDS}
     try:
@@ -69,7 +69,7 @@ class Workers:
     _heard: dict[str, tuple[float, float]] = field(default_factory=dict)  # what the scheduler said, and when that moved
 
     async def awake(self) -> dict[str, int]:
-        """Those that run and were heard of lately, with their threads. No clock of theirs is believed."""
+        """Return those that run and were heard of lately, with their threads. No clock of theirs is believed."""
         told = (await self.client.scheduler.identity(n_workers=-1))["workers"]
         now, self.listed = time.monotonic(), {*told}
         for address, about in told.items():
@@ -93,7 +93,7 @@ class Workers:
             raise EngineUnavailable("DPSERVE_ENGINE: the cluster has no worker that answers; start some")
 
     def listen(self, prepare: Callable[[str, int], Awaitable[None]]) -> None:
-        """From now on hear at once who comes and who goes."""
+        """Begin to hear at once which workers come and go."""
         self.prepare = prepare
         self.client.subscribe_topic("all", self._hear)
 
@@ -122,7 +122,7 @@ class Workers:
             self._tasks[about["worker"]] = asyncio.ensure_future(self._await(about["worker"]))
 
     async def _await(self, address: str) -> None:
-        """A newcomer runs a moment after it came."""
+        """Wait until a new worker runs."""
         with suppress(Exception):  # the scheduler is gone: the next question says so
             pause = LOOK_SECONDS
             await self.see()
@@ -186,7 +186,7 @@ def let_go(task: asyncio.Task[Any], future: Any) -> None:
 
 
 async def result(future: Any) -> Any:
-    """What a task came to; None where its worker ended with it, or with what it came to. JobFailed where it was
+    """Return what a task came to; None where its worker ended with it, or with what it came to. JobFailed where it was
     cancelled, as what is asked of a scheduler that ends is.
     """
     try:

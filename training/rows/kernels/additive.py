@@ -21,9 +21,9 @@ Integers = NDArray[np.int64]
 def clipped_steps(
     exact: NDArray[np.float64], first: int, end: int, clip: float, weights: NDArray[np.float64], step: float
 ) -> NDArray[np.int32]:
-    """By class and place, from the first to before the end: clipped to -clip..clip, times the class's weight, in steps,
-    rounded toward zero: where `exact` does not rise, neither does that. Rows are whole, so that they run in vector
-    registers.
+    """Return `exact` by class and place, from `first` to before `end`: clipped to -clip..clip, times the class's
+    weight, in steps, rounded toward zero: where `exact` does not rise, neither does that. Rows are whole, so that they
+    run in vector registers.
     """
     found = np.empty((len(exact), end - first), np.int32)
     for k in range(len(exact)):
@@ -38,7 +38,7 @@ def clipped_steps(
 
 @njit()
 def count_codes(codes: NDArray[Any], width: int) -> Integers:
-    """Rows per code: (width,)."""
+    """Return rows per code: (width,)."""
     counts = np.zeros((LANES, width), dtype=np.int64)
     for i in range(codes.size):
         counts[i & (LANES - 1), codes[i]] += 1
@@ -47,7 +47,7 @@ def count_codes(codes: NDArray[Any], width: int) -> Integers:
 
 @njit()
 def add_change(codes: NDArray[Any], change: NDArray[np.int32], scores: NDArray[np.int32]) -> None:
-    """scores[i] += change[codes[i]]: what was released of one feature's term, applied to every row."""
+    """Add change[codes[i]] to scores[i]: what was released of one feature's term, applied to every row."""
     for i in range(codes.size):
         scores[i] += change[codes[i]]
 
@@ -106,7 +106,7 @@ def sum_numbers(
 def _add(
     codes: NDArray[Any], value: NDArray[np.int32], first: Integers, second: Integers, third: Integers, fourth: Integers
 ) -> None:
-    """The values of rows to the sums of their codes."""
+    """Add the values of rows to the sums of their codes."""
     whole = codes.size - codes.size % LANES
     for j in range(0, whole, LANES):
         first[codes[j]] += value[j]
@@ -119,7 +119,7 @@ def _add(
 
 @njit()
 def _by_leaf(sums: Integers, leaves: Integers, size: int) -> Integers:
-    """(size,) from (LANES, codes)."""
+    """Sum (LANES, codes) per leaf: (size,)."""
     found = np.zeros(size, dtype=np.int64)
     for lane in range(LANES):
         for code in range(leaves.size):
@@ -131,7 +131,7 @@ def _by_leaf(sums: Integers, leaves: Integers, size: int) -> Integers:
 def class_values(
     labels: NDArray[np.uint8], scores: NDArray[np.int32], table: NDArray[np.int32], low: int, found: NDArray[np.int32]
 ) -> None:
-    """found[i] = table[label, score - low], the score being clipped into the table."""
+    """Set out[i] = table[label, score - low], the score being clipped into the table."""
     last = table.shape[1] - 1
     for i in range(found.size):
         found[i] = table[labels[i], min(max(scores[i] - low, 0), last)]
@@ -146,7 +146,7 @@ def number_values(
     factor: int,
     found: NDArray[np.int32],
 ) -> None:
-    """found[i] = the residual target - score - constant, clipped to -clip..clip, times factor / 2^FRACTION, rounded
+    """Set out[i] = the residual target - score - constant, clipped to -clip..clip, times factor / 2^FRACTION, rounded
     toward zero.
     """
     for i in range(found.size):
@@ -163,14 +163,14 @@ def join(
     across: NDArray[np.uint16],
     found: NDArray[Any],
 ) -> None:
-    """found[i] = down[one[i]] + across[other[i]]: the cell of two features."""
+    """Set out[i] = down[first[i]] + across[second[i]]: the cell of two features."""
     for i in range(found.size):
         found[i] = down[one[i]] + across[other[i]]
 
 
 @njit()
 def count_bands(labels: NDArray[np.uint8], scores: NDArray[np.int32], last: Integers) -> Integers:
-    """Rows per class and band of scores: (2, bands). `last`: the last score of every band but the highest."""
+    """Return rows per class and band of scores: (2, bands). `last`: the last score of every band but the highest."""
     counts = np.zeros((2, last.size + 1), dtype=np.int64)
     for i in range(scores.size):
         band = 0
@@ -184,7 +184,7 @@ def count_bands(labels: NDArray[np.uint8], scores: NDArray[np.int32], last: Inte
 def count_joint(
     one: NDArray[Any], other: NDArray[Any], down: NDArray[np.uint16], across: NDArray[np.uint16], size: int
 ) -> Integers:
-    """Rows per cell: (size,)."""
+    """Return rows per cell: (size,)."""
     counts = np.zeros((LANES, size), dtype=np.int64)
     for i in range(one.size):
         counts[i & (LANES - 1), down[one[i]] + across[other[i]]] += 1

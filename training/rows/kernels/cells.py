@@ -19,8 +19,8 @@ def encode(
     starts: NDArray[np.int32],
     missing: int,
 ) -> NDArray[np.uint16]:
-    """The number of edges below each value, `missing` for NaN. `starts[p]`: the first edge of part p of the range, by
-    the same arithmetic: it never falls with the value, so that edges of parts before a value's are below it.
+    """Return the number of edges below each value, `missing` for NaN. `starts[p]`: the first edge of part p of the
+    range, by the same arithmetic: it never falls with the value, so that edges of parts before a value's are below it.
     """
     codes = np.empty(values.size, np.uint16)
     last = starts.size - 2
@@ -40,6 +40,6 @@ def encode(
 
 @njit()
 def merge(codes: NDArray[Any], table: NDArray[Any], out: NDArray[Any]) -> None:
-    """out[i] = table[codes[i]]."""
+    """Set out[i] = table[codes[i]]."""
     for i in range(codes.size):
         out[i] = table[codes[i]]

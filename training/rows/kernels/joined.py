@@ -21,8 +21,8 @@ def join(
     groups: tuple[Integers, Integers, int],
     found: NDArray[Any],
 ) -> None:
-    """found[g, i]: of row low + i, what the tables say of the codes of the features of group g, as digits, the last one
-    counting singly.
+    """Set out[g, i]: of row low + i, what the tables say of the codes of the features of group g, as digits, the last
+    one counting singly.
     """
     members, starts, _ = groups
     for g in range(starts.size - 1):
@@ -36,7 +36,7 @@ def join(
 
 @njit()
 def part(joint: Integers, widths: Integers, groups: tuple[Integers, Integers, int], found: Integers) -> None:
-    """found[feature, key, code] += every sum joint[group, key, joint code] in which the feature has this code."""
+    """Add to out[feature, key, code] every sum joint[group, key, joint code] in which the feature has this code."""
     members, starts, _ = groups
     for g in range(starts.size - 1):
         own = members[starts[g] : starts[g + 1]]

@@ -15,7 +15,7 @@ Bytes = NDArray[np.uint8]
 
 @njit()
 def _same(held: Bytes, at: Any, data: Bytes, start: Any, size: Any) -> Any:
-    """Whether these bytes are held there: eight of their number, then they."""
+    """Return whether these bytes are held there: eight of their number, then they."""
     told = np.uint64(0)
     for j in range(8):
         told |= np.uint64(held[at + j]) << np.uint64(8 * j)
@@ -32,8 +32,8 @@ def first_of_each(
     data: Bytes, offsets: NDArray[np.int64], words: Words, table: Words, held: Bytes, end: int, most: int,
     used: NDArray[np.bool_],
 ) -> tuple[int, int]:  # fmt: skip
-    """used[i]: whether the id data[offsets[i]:offsets[i + 1]] was seen less than `most` times before. Returns how many
-    ids are new, and the new `end` of what is `held`: the bytes of each id.
+    """Set used[i]: whether the id data[offsets[i]:offsets[i + 1]] was seen less than `most` times before. Returns how
+    many ids are new, and the new `end` of what is `held`: the bytes of each id.
 
     `table`: open addressing by `words` (any function of the ids, which decides about time alone); a slot has the word,
     one more than the place in `held`, and how often the id was seen. It has 2^k slots and room for all that are new.
@@ -60,7 +60,7 @@ def first_of_each(
 
 @njit()
 def move(table: Words, larger: Words) -> None:
-    """What stands in a table, to a larger one that is empty."""
+    """Move the slots of a table to a larger one that is empty."""
     last = np.int64(len(larger) - 1)
     for i in range(len(table)):
         if table[i, 1] != 0:
@@ -73,8 +73,8 @@ def move(table: Words, larger: Words) -> None:
 
 @njit()
 def times_of(table: Words, most: int) -> tuple[NDArray[np.int64], Any]:
-    """(most + 1,): how many ids of the table were seen k times, the last one: `most` times or oftener; and how often
-    the most frequent one was.
+    """Return (most + 1,): how many ids of the table were seen k times, the last one: `most` times or oftener; and how
+    often the most frequent one was.
     """
     times, top = np.zeros(most + 1, np.int64), np.int64(0)
     for i in range(len(table)):
@@ -87,7 +87,7 @@ def times_of(table: Words, most: int) -> tuple[NDArray[np.int64], Any]:
 
 @njit()
 def rows_of(data: Bytes, word: np.uint64, table: Words, held: Bytes) -> Any:
-    """How often the id `data`, whose word is `word`, was seen."""
+    """Return how often the id `data`, whose word is `word`, was seen."""
     last = np.int64(len(table) - 1)
     slot = np.int64(word & np.uint64(last))
     while table[slot, 1] != 0:
@@ -99,7 +99,7 @@ def rows_of(data: Bytes, word: np.uint64, table: Words, held: Bytes) -> Any:
 
 @njit()
 def texts_of(table: Words, held: Bytes) -> tuple[NDArray[np.int64], Bytes]:
-    """(places, bytes): the ids of these slots of a table; the i-th is bytes[places[i]:places[i + 1]]."""
+    """Return (places, bytes): the ids of these slots of a table; the i-th is bytes[places[i]:places[i + 1]]."""
     people, size = 0, 0
     sizes = np.zeros(len(table), np.int64)
     for i in range(len(table)):

@@ -41,14 +41,14 @@ def _cut(codes: NDArray[Any], leaves: NDArray[np.uint8], lowest: Any, highest: A
 
 @njit()
 def add_votes(leaves: NDArray[np.uint8], votes: NDArray[np.int32], scores: NDArray[np.int32]) -> None:
-    """scores[i] += votes[leaves[i]]: one released tree applied to every row."""
+    """Add votes[leaves[i]] to scores[i]: one released tree applied to every row."""
     for i in range(leaves.size):
         scores[i] += votes[leaves[i]]
 
 
 @njit()
 def count_scores(labels: NDArray[np.uint8], scores: NDArray[np.int32], bound: int) -> Integers:
-    """Rows per class and score: (2, 2 bound + 1), index score + bound."""
+    """Return rows per class and score: (2, 2 bound + 1), index score + bound."""
     counts = np.zeros((2, 2 * bound + 1), dtype=np.int64)
     for i in range(scores.size):
         counts[labels[i], scores[i] + bound] += 1
@@ -132,8 +132,8 @@ def _add_four(
     sums: Integers,
     room: int,
 ) -> None:
-    """To the sums of four features, which lie `room` apart: if that is known when this is compiled, it costs nothing.
-    An index that is known not to be negative is not looked up from the other end.
+    """Add to the sums of four features, which lie `room` apart: if that is known when this is compiled, it costs
+    nothing. An index that is known not to be negative is not looked up from the other end.
     """
     a, b, c, d = bins[f, low:end], bins[f + 1, low:end], bins[f + 2, low:end], bins[f + 3, low:end]
     for j in range(a.size):
@@ -146,14 +146,16 @@ def _add_four(
 
 @njit()
 def impurity(a: int, b: int) -> int:
-    """floor of 4 a b / (a + b), computed in floating point: within a 2^-50th of its value, and 1 (topdown.md)."""
+    """Return the floor of 4 a b / (a + b), computed in floating point: within a 2^-50th of its value, and 1
+    (topdown.md).
+    """
     return int(4.0 * a * b / (a + b)) if a > 0 and b > 0 else 0
 
 
 @njit()
 def gains(sums: Integers, tests: Integers, gini: bool) -> Integers:
-    """What each test gains in each leaf: (leaves, tests). `tests` (tests, 3): feature, low, high; a row is in the
-    first child where low <= code <= high. `sums` as from `histograms`, classes apart; it is overwritten.
+    """Return what each test gains in each leaf: (leaves, tests). `tests` (tests, 3): feature, low, high; a row is in
+    the first child where low <= code <= high. `sums` as from `histograms`, classes apart; it is overwritten.
 
     With a, b the weights of the classes: by `gini` the impurity of the leaf less that of its children, else
     |b - a| of the children less that of the leaf, which is twice the weight that their majorities no longer get wrong.

@@ -34,8 +34,8 @@ def encode_numbers(values: NDArray[np.float64], edges: NDArray[np.float64], miss
 
 @njit()
 def advance(codes: NDArray[Any], low: Any, high: Any, change: Any, states: NDArray[Any]) -> None:
-    """states[i] += change where low <= codes[i] <= high, else -= change: one released vote, applied to its feature's
-    column.
+    """Add change to states[i] where low <= codes[i] <= high, else -= change: one released vote, applied to its
+    feature's column.
 
     Comparisons instead of a table by code, and numbers of the arrays' own types, let it run in vector registers.
     """
@@ -52,8 +52,8 @@ def advance_all(
     groups: tuple[Integers, Integers, int],
     states: NDArray[Any],
 ) -> None:
-    """states[i] += changes[g, c] for every group g of features (see `grouped`), c being the joint code of row low + i:
-    all votes at once, whose number does not matter then.
+    """Add changes[g, c] to states[i] for every group g of features (see `grouped`), c being the joint code of row low +
+    i: all votes at once, whose number does not matter then.
     """
     members, starts, _ = groups
     codes = np.empty(BLOCK, dtype=np.uint16)
@@ -68,8 +68,8 @@ def advance_all(
 
 @njit()
 def count_states(states: NDArray[Any], zero: int, size: int) -> Integers:
-    """Rows per state: (size,), index state + zero. Neighbouring rows count apart: an addition waits for the one before
-    it to the same place.
+    """Return rows per state: (size,), index state + zero. Neighbouring rows count apart: an addition waits for the one
+    before it to the same place.
     """
     counts = np.zeros((4, size), dtype=np.int64)
     for i in range(states.size):

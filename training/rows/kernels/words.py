@@ -14,7 +14,7 @@ Hashes = NDArray[np.uint64]
 
 @njit(inline="always")
 def _mixed(bits: Any) -> Any:
-    """Every bit of the result depends on every bit given (the last steps of splitmix64)."""
+    """Return bits of which every one depends on every bit given (the last steps of splitmix64)."""
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return bits ^ (bits >> np.uint64(31))
@@ -22,14 +22,14 @@ def _mixed(bits: Any) -> Any:
 
 @njit()
 def mix(bits: Hashes, key: np.uint64, out: Hashes) -> None:
-    """out[i]: the fingerprint of bits[i] under a key, a permutation of words."""
+    """Set out[i]: the fingerprint of bits[i] under a key, a permutation of words."""
     for i in range(bits.size):
         out[i] = _mixed(bits[i] ^ key)
 
 
 @njit()
 def number_bits(values: NDArray[np.float64], out: NDArray[np.float64]) -> None:
-    """out[i], as bits: whole numbers as they are, -0.0 as 0.0, others as 32-bit floats know them, for files of both
+    """Set out[i], as bits: whole numbers as they are, -0.0 as 0.0, others as 32-bit floats know them, for files of both
     widths. NaN has one form.
     """
     for i in range(values.size):
@@ -44,7 +44,7 @@ def number_bits(values: NDArray[np.float64], out: NDArray[np.float64]) -> None:
 
 @njit()
 def text_bits(data: NDArray[np.uint8], offsets: NDArray[np.int64], key: np.uint64) -> Hashes:
-    """A keyed 64-bit word for each of the texts data[offsets[i]:offsets[i + 1]]."""
+    """Return a keyed 64-bit word for each of the texts data[offsets[i]:offsets[i + 1]]."""
     words = np.empty(offsets.size - 1, np.uint64)
     for i in range(words.size):
         word = key
@@ -60,7 +60,9 @@ CAPITAL, QUOTE, BLANK, BEYOND = 1, 2, 4, 8  # what texts may hold that they are 
 
 @njit()
 def kinds_of(data: NDArray[np.uint8]) -> int:
-    """Which of CAPITAL, QUOTE, BLANK (blanks and controls) and BEYOND (what is no ASCII) stand among the bytes."""
+    """Return which of CAPITAL, QUOTE, BLANK (blanks and controls) and BEYOND (what is no ASCII) stand among the
+    bytes.
+    """
     found = 0
     for i in range(data.size):
         byte = data[i]
@@ -77,7 +79,7 @@ def kinds_of(data: NDArray[np.uint8]) -> int:
 
 @njit()
 def unmix(words: Hashes, key: np.uint64, out: Hashes) -> None:
-    """out[i]: what `mix` made words[i] of, under the same key."""
+    """Set out[i]: what `mix` made words[i] of, under the same key."""
     for i in range(words.size):
         bits = words[i] ^ (words[i] >> np.uint64(31)) ^ (words[i] >> np.uint64(62))
         bits *= np.uint64(0x319642B2D24D8EC3)
@@ -87,8 +89,8 @@ def unmix(words: Hashes, key: np.uint64, out: Hashes) -> None:
 
 @njit()
 def count_few(words: Hashes, values: Hashes, counts: NDArray[np.int64]) -> int:
-    """The distinct words, in no order, and how often each stands there: how many they are, or -1 where they are more
-    than a quarter of the room in `values`, which has 2^k places.
+    """Return the distinct words, in no order, and how often each stands there: how many they are, or -1 where they are
+    more than a quarter of the room in `values`, which has 2^k places.
     """
     last, found = np.uint64(values.size - 1), 0
     counts[:] = 0

@@ -25,8 +25,8 @@ Span = tuple[float, float]
 
 
 def spans_of(features: Sequence[Feature], ends: Mapping[str, Span]) -> tuple[Span | None, ...]:
-    """Of each feature the range that is declared, by which its rows are packed in fine cells; None where it is no
-    number, a date, its cut points were declared, or there are more than MOST_NUMBERS. `ends`: as a schema has them.
+    """Return the declared range of each feature whose rows are packed in fine cells; None where it is no number, a
+    date, its cut points were declared, or there are more than MOST_NUMBERS. `ends`: as a schema has them.
     """
     found = tuple(
         ends[each.name] if type(each) is NumericFeature and ends[each.name][1] > each.edges[-1] else None
@@ -57,7 +57,7 @@ class Grid:
         return self.edges.size + 2
 
     def encode(self, numbers: NDArray[np.float64]) -> Codes:
-        """The cells of values: their place in the range says nearly which, and few edges are to be compared."""
+        """Return the cells of values: their place in the range says nearly which, and few edges are to be compared."""
         low, high = self.span
         place = self.edges, low, UNIFORM / (high - low), self.starts
         codes: Codes = kernels.cells.encode(numbers, *place, self.edges.size + 1)
@@ -66,7 +66,7 @@ class Grid:
 
 @lru_cache(maxsize=MOST_NUMBERS)  # all of one dataset, each of them 123 KB
 def grid_of(feature: NumericFeature, span: Span) -> Grid:
-    """The grid of a number whose declared range is `span`."""
+    """Return the grid of a number whose declared range is `span`."""
     low, high = span
     middle, width = min(max(low, 0.0), high), high - low
     sides = [side for side, room in ((1.0, high - middle), (-1.0, middle - low)) if room > 0]
@@ -97,14 +97,18 @@ def _distinct(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _place(values: NDArray[np.float64], span: Span) -> NDArray[np.int64]:
-    """The uniform cell of a value, nearly: it never falls as the value grows. By the arithmetic of the kernel."""
+    """Return the uniform cell of a value, nearly: it never falls as the value grows. By the arithmetic of the
+    kernel.
+    """
     with np.errstate(all="ignore"):
         place = (values - span[0]) * (UNIFORM / (span[1] - span[0]))
     return np.where(place > 0, np.minimum(place, UNIFORM - 1), 0).astype(np.int64)
 
 
 def merging(name: str, edges: NDArray[np.float64], bins: NumericFeature) -> Codes:
-    """Of each cell its bin, the missing value's last. InputError where a cut point is none of the cells' `edges`."""
+    """Return the bin of each cell, the missing value's last. InputError where a cut point is none of the cells'
+    `edges`.
+    """
     cuts = np.array(bins.edges)
     places = np.searchsorted(edges, cuts)
     if name != bins.name or (cuts.size and (cuts[-1] > edges[-1] or (edges[places] != cuts).any())):
@@ -126,12 +130,12 @@ class Cells:
     load: Callable[[int], Codes]
 
     def at(self, feature: int) -> Codes:
-        """The codes of one feature."""
+        """Return the codes of one feature."""
         return self.load(sum(span is not None for span in self.spans[:feature]))
 
     def tables(self, features: Sequence[Feature]) -> list[tuple[int, Codes | None]]:
-        """Of each of these features its place among the rows' own, and the bin of each of its cells; None where it is
-        as declared. InputError where rows do not stand in such bins.
+        """Return, of each of these features, its place among the rows' own, and the bin of each of its cells; None
+        where it is as declared. InputError where rows do not stand in such bins.
         """
         return tables(self.features, self.spans, features)
 
@@ -139,8 +143,9 @@ class Cells:
 def tables(
     own: Sequence[Feature], spans: Sequence[Span | None], wanted: Sequence[Feature]
 ) -> list[tuple[int, Codes | None]]:
-    """As `Cells.tables`, of rows whose features are `own`, with cells by `spans`. A model may read some of them, in
-    their order."""
+    """Return `Cells.tables` of rows whose features are `own`, with cells by `spans`. A model may read some of them, in
+    their order.
+    """
     places = {feature.name: at for at, feature in enumerate(own)}
     found: list[tuple[int, Codes | None]] = []
     for feature in wanted:

@@ -10,7 +10,7 @@ Read = Callable[[str], Iterable[bytes]]  # the bytes of one of a folder's files
 
 
 def content_of(folder: Path, files: Iterable[str], read: Read | None = None) -> Iterator[bytes]:
-    """What a commitment is over: the names and bytes of these files, which `read` gives where there is one."""
+    """Return what a commitment is over: the names and bytes of these files, which `read` gives where there is one."""
     for name in files:
         yield name.encode()
         if read is not None:

@@ -35,11 +35,11 @@ class Growing:
         self._start = self._put(0, self._header(most))
 
     def write(self, column: int, start: int, values: NDArray[Any]) -> None:
-        """Rows `start` .. of a column, or of the only one."""
+        """Write rows `start` .. of a column, or of the only one."""
         self._put(self._at(self._most, column, start), np.ascontiguousarray(values, self._kind).data.cast("B"))
 
     def done(self, rows: int) -> NDArray[Any]:
-        """The first so many rows are all: the file as `numpy.save` would have written them, mapped to be read."""
+        """Cut the file to the first so many rows, as `numpy.save` would have written them, and map it to be read."""
         if rows < self._most:
             self._close_up(rows)
         self.close()
@@ -49,7 +49,7 @@ class Growing:
         return mapped(self.path)
 
     def close(self) -> None:
-        """Nothing more is written."""
+        """Close the file."""
         self._file.close()
 
     def _close_up(self, rows: int) -> None:
@@ -93,7 +93,7 @@ class Growing:
 
 
 def chosen(source: NDArray[Any], own: NDArray[np.bool_], count: int, path: Path) -> NDArray[Any]:
-    """The `count` rows that are `own` of a mapped array, in a file of their own."""
+    """Return the `count` rows that are `own` of a mapped array, in a file of their own."""
     columns = None if source.ndim == 1 else len(source)
     file = Growing(path, source.dtype.type, columns, count)
     for column in range(columns or 1):

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 
 def row_files(targets: int, part: str | None = None) -> list[str]:
-    """The file of the bins, and of each target that of its answers; what is kept aside lies in files of its own."""
+    """Return the file of the bins, and of each target that of its answers; what is kept aside lies in files of its
+    own.
+    """
     names = ["bins.npy", "labels.npy", *(f"labels-{number}.npy" for number in range(2, targets + 1))]
     return names if part is None else [f"{part}-{name}" for name in names]
 
 
 def since_file(part: str | None = None) -> str:
-    """The file that says of each row since which block its person has as many as are used (`packed.persons`)."""
+    """Return the file that says of each row since which block its person has as many as are used (`packed.persons`)."""
     return "since.npy" if part is None else f"{part}-since.npy"
 
 
 def cells_file(part: str | None = None) -> str:
-    """The file of the fine cells."""
+    """Return the file of the fine cells."""
     return "cells.npy" if part is None else f"{part}-cells.npy"

@@ -40,15 +40,15 @@ class Before:
     bounds: bool = True
 
     def digests(self, ids: pa.Array) -> NDArray[np.uint64]:
-        """(WORDS, rows): of a column of ids as `people.unit_ids` gives it, none of them missing."""
+        """Return (WORDS, rows): the digests of a column of ids as `people.unit_ids` gives it, none of them missing."""
         words = ids.dictionary_encode()
         raw = b"".join(hmac.digest(self.key, value, "sha256") for value in words.dictionary.to_pylist())
         known = np.frombuffer(raw, np.uint64).reshape(-1, WORDS)
         return np.ascontiguousarray(known[words.indices.to_numpy(zero_copy_only=False)].T)
 
     def since(self, who: NDArray[np.uint64], folder: Path) -> NDArray[np.uint32]:
-        """(rows,): of rows in their order by the `digests` of their people, the block of the row that stands as many
-        rows of its person before it as are used of one; 0: there is none. Who they are is written to `folder`.
+        """Return (rows,): of rows in their order by the `digests` of their people, the block of the row that stands as
+        many rows of its person before it as are used of one; 0: there is none. Who they are is written to `folder`.
         """
         names = np.ascontiguousarray(who.T).view(f"S{DIGEST}").ravel()
         order = np.argsort(names, kind="stable")
@@ -71,8 +71,8 @@ class Before:
         return placed
 
     def read(self, folder: Path, number: int) -> tuple[NDArray[np.bytes_], NDArray[np.uint32]]:
-        """Who has rows in the block of this number, sorted, and how many. LedgerUnavailable where that is not there as
-        it was written.
+        """Return who has rows in the block of this number, sorted, and how many. LedgerUnavailable where that is not
+        there as it was written.
         """
         try:
             raw = (folder / PEOPLE).read_bytes()

@@ -19,8 +19,8 @@ IN_MEMORY = 1 << 24  # bytes: smaller arrays are held; a learner may ask for a d
 
 
 def scratch(shape: tuple[int, int], kind: type[np.unsignedinteger[Any]], folder: Path | None) -> NDArray[Any]:
-    """An array to be written to: in memory where it is small or there is no `folder`, else in a file there, for which
-    room is set aside at once: a full disk is told here, and not by a signal on the first write. JobFailed then.
+    """Return an array to be written to. It is in memory where it is small or there is no `folder`, else in a file
+    there. JobFailed where the disk has no room: room is set aside at once.
     """
     size = shape[0] * shape[1] * np.dtype(kind).itemsize
     if folder is None or size < IN_MEMORY:
@@ -34,8 +34,8 @@ def scratch(shape: tuple[int, int], kind: type[np.unsignedinteger[Any]], folder:
 
 
 def let_go(array: NDArray[Any]) -> None:
-    """Memory that holds pages of a file is given back, where the array is such a file's: who looks at it again reads
-    them again. Where it is none, nothing happens.
+    """Drop the cached pages of an array that is mapped to a file; nothing happens to others. Whoever reads it again
+    reads the file.
     """
     mapped = getattr(array, "_mmap", None)
     if isinstance(mapped, mmap.mmap) and getattr(array, "mode", "c") != "c":

@@ -1,4 +1,4 @@
-"""Folders in which rows are packed, until they are put in their place: those that a crash left are cleared away."""
+"""Working folders, in which rows are packed until they are put in place; those that a crash left are removed."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ FETCHED, KEPT_FOR = ".fetched", 86_400  # pieces of a remote source that was cut
 
 @contextmanager
 def working_folder(place: Path) -> Iterator[Path]:
-    """A new folder in `place`, gone at the end unless it was renamed. Others there that nobody works in any more are
-    removed first: what a killed process held, the system has set free.
+    """Make a folder in `place`, and remove it at the end unless it was renamed. Others there that no process holds any
+    more are removed first: the system frees what a killed process held.
     """
     with holding(open_directory(place)):  # until the new one is held, nobody looks for what was left
         for left in place.glob(f"*{ENDING}"):

@@ -23,7 +23,7 @@ Groups = tuple[Integers, Integers, int]
 
 @lru_cache(maxsize=64)
 def grouped(widths: tuple[int, ...], limit: int) -> Groups:
-    """As `kernels.votes.grouped`."""
+    """Run `kernels.votes.grouped` on these widths."""
     return kernels.votes.grouped(widths, limit)
 
 
@@ -36,15 +36,15 @@ class Joined:
     groups: Groups
 
     def apart(self, sums: Integers) -> Integers:
-        """Sums (groups, keys, joint codes) -> (features, keys, most codes of one)."""
+        """Return sums (groups, keys, joint codes) -> (features, keys, most codes of one)."""
         found = np.zeros((self.widths.size, sums.shape[1], int(self.widths.max())), np.int64)
         kernels.joined.part(sums, self.widths, self.groups, found)
         return found
 
 
 def joined(part: Partition, tables: Sequence[Integers], limit: int) -> Joined:
-    """The rows by what the `tables` say of each code of each feature, from 0 on without gaps to their last entry, in
-    groups of at most `limit` joint codes. Kept until others are asked for: tables are told apart as objects.
+    """Return the rows by what the `tables` say of each code of each feature, from 0 on without gaps to their last
+    entry, in groups of at most `limit` joint codes. Kept until others are asked for: tables are told apart as objects.
     """
     kept = part.memo.get(MEMO)
     if kept is None or kept[0] is not tables or kept[1] != limit:
@@ -65,5 +65,5 @@ def joined(part: Partition, tables: Sequence[Integers], limit: int) -> Joined:
 
 @lru_cache(maxsize=64)
 def every_code(widths: tuple[int, ...]) -> tuple[Integers, ...]:
-    """The tables by which every code stands for itself."""
+    """Return the tables by which every code stands for itself."""
     return tuple(np.arange(width) for width in widths)

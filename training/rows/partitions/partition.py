@@ -74,18 +74,18 @@ class Partition:
         return self._column
 
     def codes(self, feature: int) -> NDArray[Any]:
-        """The bins of one feature: (rows,)."""
+        """Return the bins of one feature: (rows,)."""
         return self.bins[feature, self.low : self.high]
 
     def fine(self, feature: int) -> NDArray[np.uint16]:
-        """The fine cells of one feature: (rows,). InputError where the rows do not stand in such."""
+        """Return the fine cells of one feature: (rows,). InputError where the rows do not stand in such."""
         if self.cells is None or self.cells.spans[feature] is None:
             raise InputError("cells: these rows do not stand in fine cells")
         return self.cells.at(feature)[self.low : self.high]
 
     def binned(self, features: tuple[Feature, ...]) -> Partition:
-        """The same rows in the bins of these features: themselves where those are the declared ones, else merged from
-        their cells, and kept until they are asked for in others. InputError where they do not stand in such bins.
+        """Return the same rows in the bins of these features: themselves where those are the declared ones, else merged
+        from their cells, and kept until they are asked for in others. InputError where they do not stand in such bins.
         """
         if self.cells is None:
             self.check_binned(features)
@@ -102,14 +102,14 @@ class Partition:
         return merged
 
     def check_binned(self, features: tuple[Feature, ...]) -> None:
-        """InputError where the rows do not stand in the bins of these features."""
+        """Raise InputError where the rows do not stand in the bins of these features."""
         if self.cells is not None:
             self.cells.tables(features)
         elif [feature.bins for feature in features] != [*self.widths]:
             raise InputError("features: these rows do not stand in fine cells, and have other bins")
 
     def fresh(self) -> Partition:
-        """The same rows, with nothing derived from them or from released values."""
+        """Return the same rows, with nothing derived from them or from released values."""
         twin = object.__new__(Partition)
         twin.__dict__.update(self.__dict__, memo={})
         return twin

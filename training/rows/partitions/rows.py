@@ -27,9 +27,9 @@ FEW_ROWS = 1 << 26
 
 
 def row_bound(records: int) -> int:
-    """The most rows that a dataset may have whose schema says that there are about `records`: public, and refused
-    beyond when rows are registered or added. FEW_ROWS for up to half as many, else a power of two of at least twice
-    as many; never above MOST_ROWS.
+    """Return the most rows that a dataset may have whose schema says that there are about `records`: public, and
+    refused beyond when rows are registered or added. FEW_ROWS for up to half as many, else a power of two of at least
+    twice as many; never above MOST_ROWS.
 
     What follows from it: how fine weights may be so that 64 bits hold every sum, and what rounding can add.
     """
@@ -37,7 +37,7 @@ def row_bound(records: int) -> int:
 
 
 def most_rows_of(dataset: Dataset) -> int:
-    """More rows there never are: of each block no more than were taken when it was registered. Public."""
+    """Return the public bound of the rows: of each block no more than were taken when it was registered."""
     return sum(row_bound(block.records) for block in dataset.blocks) or row_bound(dataset.registration.records)
 
 
@@ -62,12 +62,14 @@ class Rows:
 
     @classmethod
     def joined(cls, several: Sequence[Rows]) -> Rows:
-        """The rows of all of these, one after the other. InputError where they are of other widths or classes."""
+        """Return the rows of all of these, one after the other. InputError where they are of other widths or
+        classes.
+        """
         return cls.over(threads.Threads([part for rows in several for part in rows._engine.parts]))
 
     @classmethod
     def over(cls, engine: threads.Engine) -> Rows:
-        """The rows whose partitions an engine holds."""
+        """Return the rows whose partitions an engine holds."""
         found = object.__new__(cls)
         found._hold(engine)
         return found
@@ -79,7 +81,7 @@ class Rows:
         self.classes, self.outputs = engine.classes, engine.outputs
 
     def ask(self, question: Question) -> Integers:
-        """The sum of what each partition answers, in these bins: the same bits wherever they are cut."""
+        """Return the sum of what each partition answers, in these bins: the same bits wherever they are cut."""
         return self._engine.ask(question if self._features is None else InBins(question, self._features))
 
     @property
@@ -109,7 +111,7 @@ class Rows:
         return [part if self._features is None else part.binned(self._features) for part in parts]
 
     def binned(self, features: Sequence[Feature]) -> Rows:
-        """The same rows in the bins of these features, which each partition keeps until it is asked in others.
+        """Return the same rows in the bins of these features, which each partition keeps until it is asked in others.
         InputError where they do not stand in such bins.
         """
         wanted = tuple(features)
@@ -121,26 +123,26 @@ class Rows:
         return self._other
 
     def fresh(self) -> Rows:
-        """The same rows, with nothing derived from them or from released values."""
+        """Return the same rows, with nothing derived from them or from released values."""
         found = object.__new__(Rows)
         found._hold(self._engine.fresh(), self._features)
         return found
 
     def close(self) -> None:
-        """Nothing more is asked: a cluster is left."""
+        """Leave the cluster."""
         self._engine.close()
 
     def cell_counts(self, feature: int, size: int) -> Integers:
-        """Rows per fine cell of a feature: (size,). InputError where the rows do not stand in such."""
+        """Return rows per fine cell of a feature: (size,). InputError where the rows do not stand in such."""
         return self._engine.ask(CellCounts(feature, size))
 
     def margin_counts(self, votes: Sequence[Vote], bound: int) -> Integers:
-        """Rows per margin of `votes`: (outputs, 2 bound + 1), index margin + bound."""
+        """Return rows per margin of `votes`: (outputs, 2 bound + 1), index margin + bound."""
         counts = self.ask(StateCounts(votes, bound))
         return np.asarray(counts[:, :, 1] + counts[:, ::-1, 0])
 
     def score_counts(self, votes: Sequence[Vote], bound: int) -> Integers:
-        """Two classes: rows per class and score of `votes`: (2, 2 bound + 1), index score + bound."""
+        """Return two classes: rows per class and score of `votes`: (2, 2 bound + 1), index score + bound."""
         if self.classes != 2:
             raise InputError(f"classes={self.classes}: scores are counted per class where there are two")
         return np.ascontiguousarray(self.ask(StateCounts(votes, bound))[0].T)

@@ -21,12 +21,14 @@ Other = TypeVar("Other")
 
 
 def each(function: Callable[[One], Other], some: Iterable[One]) -> Iterator[Other]:
-    """The function of each, in order, by as many threads as this host gives; not to be asked by one of them."""
+    """Yield the function of each item, in order, by as many threads as this host gives; not to be asked by one of
+    them.
+    """
     return _POOL.map(function, some)
 
 
 def cuts(size: int, features: int) -> Iterable[tuple[int, int]]:
-    """Where rows are cut into partitions: (first, last + 1). Whole numbers add up to the same, wherever."""
+    """Return where rows are cut into partitions: (first, last + 1). Whole numbers add up to the same, wherever."""
     count = max(1, -(-size // PARTITION))
     if size * features >= PARALLEL_CELLS:
         count = -(-count // THREADS) * THREADS
@@ -49,16 +51,16 @@ class Engine(Protocol):
         """The partitions. InputError where they lie elsewhere."""
 
     def ask(self, question: Question) -> Integers:
-        """The sum of what every partition answers."""
+        """Return the sum of what every partition answers."""
 
     def check_binned(self, features: tuple[Feature, ...]) -> None:
-        """InputError where the rows do not stand in the bins of these features."""
+        """Raise InputError where the rows do not stand in the bins of these features."""
 
     def fresh(self) -> Engine:
-        """The same rows, with nothing derived from them or from released values."""
+        """Return the same rows, with nothing derived from them or from released values."""
 
     def close(self) -> None:
-        """Nothing more is asked."""
+        """Free what the engine holds."""
 
 
 class Threads:
@@ -79,7 +81,7 @@ class Threads:
         return sum(part.size for part in self.parts)
 
     def ask(self, question: Question) -> Integers:
-        """The sum of what every partition answers."""
+        """Return the sum of what every partition answers."""
         answers = iter(map(question, self.parts) if len(self.parts) == 1 else _POOL.map(question, self.parts))
         total = next(answers)
         for answer in answers:
@@ -87,15 +89,15 @@ class Threads:
         return total
 
     def check_binned(self, features: tuple[Feature, ...]) -> None:
-        """InputError where the rows do not stand in the bins of these features."""
+        """Raise InputError where the rows do not stand in the bins of these features."""
         if features != self._fits:  # looking takes longer than a round of few rows
             for part in self.parts:
                 part.check_binned(features)
             self._fits = features
 
     def fresh(self) -> Threads:
-        """The same rows, with nothing derived from them or from released values."""
+        """Return the same rows, with nothing derived from them or from released values."""
         return Threads([part.fresh() for part in self.parts])
 
     def close(self) -> None:
-        """Nothing more is asked."""
+        """Free what the engine holds."""

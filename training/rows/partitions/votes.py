@@ -74,8 +74,8 @@ class _Known:
 
 
 def states_after(part: Partition, votes: Sequence[Vote], bound: int) -> list[NDArray[Any]]:
-    """Of each output, the states of the rows after these votes. InputError where `bound` is less than the total weight
-    of an output's.
+    """Return, of each output, the states of the rows after these votes. InputError where `bound` is less than the total
+    weight of an output's.
     """
     known: _Known = part.memo.pop(MEMO, None) or _Known()  # what an exception leaves half done is not found again
     if known.votes is None or tuple(votes[: len(known.votes)]) != known.votes:
@@ -118,13 +118,13 @@ def _advance(part: Partition, votes: Sequence[Vote], states: NDArray[Any]) -> No
 
 
 def _passing(part: Partition, vote: Vote) -> tuple[int, int]:
-    """The lowest and the highest code that pass: neighbouring ones; (1, 0) where none does."""
+    """Return the lowest and the highest code that pass: neighbouring ones; (1, 0) where none does."""
     passes = np.flatnonzero(holds(vote.test, vote.code, part.widths[vote.feature]))
     return (int(passes[0]), int(passes[-1])) if passes.size else (1, 0)
 
 
 def _state_dtype(total: int) -> type[np.signedinteger[Any]]:
-    """The smallest integers that hold 2 F + 1 for every |F| <= total."""
+    """Return the smallest integers that hold 2 F + 1 for every |F| <= total."""
     for dtype in (np.int16, np.int32, np.int64):
         if 2 * total + 1 <= np.iinfo(dtype).max:
             return dtype

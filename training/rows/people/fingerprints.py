@@ -24,21 +24,21 @@ _WORDS = {word.encode(): MISSING for word in NOBODY} | {b"true": ONE, b"false": 
 
 
 def mix(bits: Hashes, key: np.uint64) -> Hashes:
-    """Fingerprints of words under a key: a permutation."""
+    """Return the fingerprints of words under a key: a permutation."""
     out = np.empty_like(bits)
     kernels.words.mix(bits, key, out)
     return out
 
 
 def unmix(words: Hashes, key: np.uint64) -> Hashes:
-    """What `mix` made `words` of, under the same key."""
+    """Return what `mix` made `words` of, under the same key."""
     out = np.empty_like(words)
     kernels.words.unmix(words, key, out)
     return out
 
 
 def fingerprints(column: pa.Array, texts: np.uint64, key: np.uint64, out: Hashes, as_is: bool = False) -> bool:
-    """out: `bits_of(column, texts, as_is)`, mixed with `key`; False where the column has none."""
+    """Set out to `bits_of(column, texts, as_is)`, mixed with `key`; False where the column has none."""
     if column.type == pa.float64() and not column.null_count:  # as most columns are: nothing is made on the way
         kernels.words.number_bits(column.to_numpy(), out.view(np.float64))
         kernels.words.mix(out, key, out)
@@ -50,16 +50,16 @@ def fingerprints(column: pa.Array, texts: np.uint64, key: np.uint64, out: Hashes
 
 
 def number_bits(numbers: NDArray[np.float64]) -> Hashes:
-    """The words of numbers."""
+    """Return the words of numbers."""
     out = np.empty(len(numbers), np.uint64)
     kernels.words.number_bits(numbers, out.view(np.float64))
     return out
 
 
 def bits_of(column: pa.Array, key: np.uint64, as_is: bool = False) -> Hashes | None:
-    """(rows,): a word for each value, equal exactly where the values are (but for chance, 2^-64 a pair of texts), which
-    `mix` makes a fingerprint. `as_is`: texts are compared byte by byte, as in sketches from before. None where the
-    column holds lists or structs.
+    """Return (rows,): a word for each value, equal exactly where the values are (but for chance, 2^-64 a pair of
+    texts), which `mix` makes a fingerprint. `as_is`: texts are compared byte by byte, as in sketches from before. None
+    where the column holds lists or structs.
     """
     kind = column.type
     if pa.types.is_dictionary(kind):
@@ -84,8 +84,8 @@ def bits_of(column: pa.Array, key: np.uint64, as_is: bool = False) -> Hashes | N
 
 
 def plain_texts(texts: pa.Array) -> pa.Array:
-    """Large binaries as they are compared: small letters, without blanks or quotes around them, as `visible_texts`;
-    what is no text stays as it is. The spelling of each follows from it alone.
+    """Return large binaries as they are compared: small letters, without blanks or quotes around them, as
+    `visible_texts`; what is no text stays as it is. The spelling of each follows from it alone.
     """
     _, offsets, data = texts.buffers()
     if data is None or not len(texts):
@@ -110,7 +110,9 @@ def plain_texts(texts: pa.Array) -> pa.Array:
 
 
 def holds_fractions(column: pa.Array) -> bool:
-    """Whether one of the first values is a number, or spells one, that is not whole: such columns name no people."""
+    """Return whether one of the first values is a number, or spells one, that is not whole: such columns name no
+    people.
+    """
     some = column.slice(0, 1000)
     if pa.types.is_dictionary(some.type):
         some = some.dictionary_decode()
@@ -123,7 +125,9 @@ def holds_fractions(column: pa.Array) -> bool:
 
 
 def _beyond_floats(column: pa.Array) -> bool:
-    """Whether some whole number is too large for a float to tell it from its neighbours, as ids of 17 digits are."""
+    """Return whether some whole number is too large for a float to tell it from its neighbours, as ids of 17 digits
+    are.
+    """
     ends = pc.min_max(column).as_py()
     return ends["max"] is not None and (ends["max"] >= WHOLE or ends["min"] <= -WHOLE)
 
@@ -135,8 +139,8 @@ def _at(words: Hashes, indices: pa.Array) -> Hashes:
 
 
 def _of_texts(texts: pa.Array, key: np.uint64) -> Hashes:
-    """Of distinct texts: what spells a number that floats tell from others counts as the number, true and false as 1
-    and 0, NOBODY as missing.
+    """Return the words of distinct texts: what spells a number that floats tell from others counts as the number, true
+    and false as 1 and 0, NOBODY as missing.
     """
     if not len(texts):
         return np.zeros(0, np.uint64)

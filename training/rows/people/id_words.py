@@ -53,8 +53,8 @@ def words_of(name: str) -> list[str]:
 
 
 def names_people(name: str) -> bool:
-    """Whether a column's name says that it tells people apart: a person's word, alone or with an id's word after it
-    (`patient_id`), before it (`N° client`, `numero de cliente`) or grown together with it (`Kundennummer`).
+    """Return whether a column's name says that it tells people apart: a person's word, alone or with an id's word after
+    it (`patient_id`), before it (`N° client`, `numero de cliente`) or grown together with it (`Kundennummer`).
     """
     words = words_of(name)
     if not words:
@@ -69,12 +69,12 @@ def names_people(name: str) -> bool:
 
 
 def is_id(name: str) -> bool:
-    """Whether a name ends in a word that numbers something, people or not."""
+    """Return whether a name ends in a word that numbers something, people or not."""
     return (words_of(name) or [""])[-1] in ("id", "ids", "uuid", "guid", "uid")
 
 
 @lru_cache(maxsize=4096)
 def _is_compound(word: str) -> bool:
-    """Whether it is a person's word and an id's in one, as Germanic languages write them."""
+    """Return whether it is a person's word and an id's in one, as Germanic languages write them."""
     ends = [each for each in IDS if len(each) > 1 and word.endswith(each) and each != word]
     return any(word[: -len(each)].removesuffix("s") in PEOPLE or word[: -len(each)] in PEOPLE for each in ends)

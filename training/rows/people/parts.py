@@ -33,21 +33,23 @@ class Parting:
     share: Decimal
 
     def is_held(self, who: bytes) -> bool:
-        """Whether the unit of these bytes is kept aside."""
+        """Return whether the unit of these bytes is kept aside."""
         word = hmac.digest(self.key, who, "sha256")[:BYTES]
         return int.from_bytes(word, "big") < int(self.share * (1 << 8 * BYTES))
 
     def of_units(self, ids: pa.Array) -> NDArray[np.bool_]:
-        """(rows,): of a column of ids as `people.unit_ids` gives it. A missing one has no part: its file is refused."""
+        """Return (rows,): the part of each id of a column of ids as `people.unit_ids` gives it. A missing one has no
+        part: its file is refused.
+        """
         words = ids.dictionary_encode()
         held = np.array([*(self.is_held(b"u" + value) for value in words.dictionary.to_pylist()), False], np.bool_)
         places = words.indices.fill_null(len(held) - 1).to_numpy(zero_copy_only=False)
         return np.asarray(held[places], np.bool_)
 
     def of_records(self, columns: Sequence[NDArray[Any]], folder: Path | None = None) -> NDArray[np.bool_]:
-        """(rows,): of all that is stored of the rows, column by column. AT_ONCE are looked at at one time, more where
-        more are equal: rows that are equal have one hash, and those of one kind of hash are looked at together.
-        `folder`: as for `scratch`.
+        """Return (rows,): the part of each row, by all that is stored of it, column by column. AT_ONCE are looked at at
+        one time, more where more are equal: rows that are equal have one hash, and those of one kind of hash are looked
+        at together. `folder`: as for `scratch`.
         """
         size = len(columns[0])
         kinds = -(-size // AT_ONCE)

@@ -49,11 +49,11 @@ WHOLE = 2.0**53  # from here on, two neighbouring whole numbers may be one float
 
 
 def unit_ids(name: str, column: pa.Array) -> pa.Array:
-    """A column of ids as bytes, one spelling to an id and null where it is missing, whatever type the file gives it:
-    7, 7.0, "7", " 7", "+7" and "7.0" are one person, 0.0 and -0.0 too; so are "Zoe" and what looks the same (NFC), with
-    whatever blanks around it and characters within that are not seen. "07" and "7" are two, "a7" and "A7" too, and are
-    asked about (`FirstOfEach`). The spelling of an id is a function of that id alone: what else stands in the column,
-    or how it is cut into batches, makes no difference.
+    """Return a column of ids as bytes, one spelling to an id and null where it is missing, whatever type the file gives
+    it: 7, 7.0, "7", " 7", "+7" and "7.0" are one person, 0.0 and -0.0 too; so are "Zoe" and what looks the same (NFC),
+    with whatever blanks around it and characters within that are not seen. "07" and "7" are two, "a7" and "A7" too, and
+    are asked about (`FirstOfEach`). The spelling of an id is a function of that id alone: what else stands in the
+    column, or how it is cut into batches, makes no difference.
 
     Missing: null, NaN, any of NOBODY and PLACEHOLDERS in either case, and what has no letter and no digit. DataError
     where a column cannot hold ids: floats that are not whole or not below 2^53, truth values, lists.
@@ -80,8 +80,8 @@ def unit_ids(name: str, column: pa.Array) -> pa.Array:
 
 
 def visible_texts(texts: pa.Array) -> pa.Array:
-    """Texts as they are compared: in Unicode's composed form (NFC), without what is not seen (controls, zero widths,
-    marks of direction), each run of blanks as one, none at either end.
+    """Return texts as they are compared: in Unicode's composed form (NFC), without what is not seen (controls, zero
+    widths, marks of direction), each run of blanks as one, none at either end.
     """
     if _is_plain(texts):
         return pc.utf8_trim(texts, " ")
@@ -91,7 +91,9 @@ def visible_texts(texts: pa.Array) -> pa.Array:
 
 
 def _is_plain(texts: pa.Array) -> bool:
-    """Whether all texts are printable ASCII without two blanks that follow each other, so that trimming is all."""
+    """Return whether all texts are printable ASCII without two blanks that follow each other, so that trimming is
+    all.
+    """
     _, offsets, data = texts.buffers()
     if data is None or not len(texts):
         return True
@@ -102,7 +104,7 @@ def _is_plain(texts: pa.Array) -> bool:
 
 
 def _names_nobody(texts: pa.Array) -> pa.Array:
-    """Which of a column of ids, as they are compared, name no person."""
+    """Return which of a column of ids, as they are compared, name no person."""
     words = pc.utf8_lower(texts)
     placeholders = pc.is_in(words, pa.array(sorted({*NOBODY, *PLACEHOLDERS}), pa.large_string()))
     says_nothing = pc.invert(pc.match_substring_regex(words, r"[\p{L}\p{N}]"))
@@ -110,7 +112,7 @@ def _names_nobody(texts: pa.Array) -> pa.Array:
 
 
 def missing_texts(texts: pa.Array) -> pa.Array:
-    """Which of a column of large texts say nothing: null, or any of NOBODY."""
+    """Return which of a column of large texts say nothing: null, or any of NOBODY."""
     words = pc.is_in(pc.utf8_lower(pc.utf8_trim_whitespace(texts)), pa.array(NOBODY, pa.large_string()))
     return pc.or_(pc.is_null(texts), words)
 
@@ -126,7 +128,7 @@ def _texts_or_bytes(name: str, column: pa.Array) -> pa.Array:
 
 
 def is_text(value: bytes | None) -> bool:
-    """Whether these bytes are UTF-8; nothing at all is."""
+    """Return whether these bytes are UTF-8; nothing at all is."""
     try:
         (value or b"").decode()
     except UnicodeDecodeError:
@@ -166,8 +168,8 @@ class FirstOfEach:
         self._table, self._held = self._room(SLOTS, 3, np.uint64), self._room(1, SLOTS, np.uint8)
 
     def __call__(self, batch: pa.RecordBatch, start: int) -> NDArray[np.bool_]:
-        """Which rows of this batch, whose first row is the file's row `start` from 0, are used. LedgerUnavailable where
-        the disk has no room for the people.
+        """Return which rows of this batch, whose first row is the file's row `start` from 0, are used.
+        LedgerUnavailable where the disk has no room for the people.
         """
         self.ids = ids = unit_ids(self._column, batch[self._column])
         used = np.zeros(len(batch), np.bool_)
@@ -192,7 +194,9 @@ class FirstOfEach:
         self._people += fresh
 
     def _note_spelling(self, own: NDArray[np.uint8], texts: NDArray[np.uint8], places: NDArray[np.int64]) -> None:
-        """Whether capitals or leading zeros could be all that tells two ids apart; where not, none are compared."""
+        """Note whether capitals or leading zeros could be all that tells two ids apart; where not, none are
+        compared.
+        """
         beyond = bool((own > 127).any())
         self._capital = self._capital or beyond or bool(((own >= 65) & (own <= 90)).any())
         self._small = self._small or beyond or bool(((own >= 97) & (own <= 122)).any())
@@ -201,7 +205,7 @@ class FirstOfEach:
         self._zero = self._zero or bool(np.isin(texts[places[:-1]], (ord("0"), ord("-"))).any())
 
     def _grow(self, people: int, size: int) -> None:
-        """Room for so many more, and for the bytes of their ids: half of the table stays empty."""
+        """Make room for so many more, and for the bytes of their ids: half of the table stays empty."""
         slots, length = len(self._table), self._held.size
         while slots < 2 * (self._people + people):
             slots *= 2
@@ -228,7 +232,7 @@ class FirstOfEach:
         return empty
 
     def check(self) -> None:
-        """At the end of the file.
+        """Check the ids at the end of the file.
 
         Raises:
             DataError: rows had no id, with their number and the first one's place.
@@ -250,8 +254,9 @@ class FirstOfEach:
             self._ask_of_alike()
 
     def _ask_of_many_rows(self) -> None:
-        """Where one id is a placeholder, those who share it are one person, of whom few rows are used: each of them
-        moves rows of the others, so the bound does not hold (docs/privacy/ids.md).
+        """Raise InputError where an id stands in so many rows that it may be no person. Where one id is a placeholder,
+        those who share it are one person, of whom few rows are used: each of them moves rows of the others, so the
+        bound does not hold (docs/privacy/ids.md).
         """
         if not self._people:
             return
@@ -270,14 +275,16 @@ class FirstOfEach:
         )  # fmt: skip
 
     def _rows_of(self, word: str) -> int:
-        """In how many rows this id stands."""
+        """Return in how many rows this id stands."""
         raw = np.frombuffer(word.encode(), np.uint8)
         places = np.array([0, len(raw)], np.int64)
         bits = kernels.words.text_bits(raw, places, np.uint64(0))
         return int(kernels.people.rows_of(raw, bits[0], self._table, self._held[0]))
 
     def _ask_of_alike(self) -> None:
-        """Whether capitals or leading zeros are all that tells two ids apart: they are folded and counted once more."""
+        """Raise InputError where capitals or leading zeros are all that tells two ids apart: ids are folded and counted
+        once more.
+        """
         folded = FirstOfEach(self._column, 1, self._folder)
         for first in range(0, len(self._table), AT_ONCE):
             places, texts = kernels.people.texts_of(self._table[first : first + AT_ONCE], self._held[0])
@@ -293,14 +300,14 @@ class FirstOfEach:
 
 
 def _bytes_of(ids: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """(bytes, places): of a column of large binaries, the i-th one is bytes[places[i]:places[i + 1]]."""
+    """Return (bytes, places): of a column of large binaries, the i-th one is bytes[places[i]:places[i + 1]]."""
     _, offsets, data = ids.buffers()
     places = np.frombuffer(offsets, np.int64)[ids.offset : ids.offset + len(ids) + 1]
     return np.frombuffer(data or b"\0", np.uint8), places
 
 
 def _folded(texts: NDArray[np.uint8], places: NDArray[np.int64]) -> pa.Array:
-    """Ids in small letters, whole numbers without leading zeros; what is no text stays as it is."""
+    """Return ids in small letters, whole numbers without leading zeros; what is no text stays as it is."""
     size = len(places) - 1
     ids = pa.Array.from_buffers(pa.large_binary(), size, [None, pa.py_buffer(places), pa.py_buffer(texts)])
     try:

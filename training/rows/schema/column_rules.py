@@ -48,7 +48,7 @@ class Columns:
             object.__setattr__(self, name, _plain(getattr(self, name)))
 
     def body(self, names: Sequence[str], rows: int | None = None) -> dict[str, Any]:
-        """The schema as a file would say it. `rows`: their number, where it is public."""
+        """Return the schema as a file would say it. `rows`: their number, where it is public."""
         unknown = sorted(set(self.columns) - set(names))
         if unknown:
             raise SchemaError(f"columns={unknown}: X has no such columns; it has {sorted(names)[:20]}")
@@ -62,14 +62,14 @@ class Columns:
         }
 
     def schema(self, names: Sequence[str], rows: int | None = None) -> Schema:
-        """The checked schema of columns with these names; its digest is that of `text`."""
+        """Return the checked schema of columns with these names; its digest is that of `text`."""
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise SchemaError(f"columns {twice}: stand there twice")
         return schema_from(self.body(names, rows), self.text(names, rows).encode())
 
     def text(self, names: Sequence[str], rows: int | None = None) -> str:
-        """The same schema as a file, for `dpserve dataset register --schema`: JSON, which is YAML as well."""
+        """Return the same schema as a file, for `dpserve dataset register --schema`: JSON, which is YAML as well."""
         try:
             return json.dumps(self.body(names, rows), indent=1, allow_nan=False)
         except (TypeError, ValueError) as error:
@@ -77,7 +77,7 @@ class Columns:
 
 
 def array_names(count: int) -> list[str]:
-    """Names for the columns of an array, which have none: x0, x1, ..."""
+    """Return names for the columns of an array, which have none: x0, x1, ..."""
     return [f"x{index}" for index in range(count)]
 
 
@@ -91,11 +91,11 @@ def uniform_schema(
     target: str = "target",
     target_range: Sequence[float] | None = None,
 ) -> Schema:
-    """A schema of numbers in [low, high]: `features` names them, or says how many there are (x0, x1, ...)."""
+    """Return a schema of numbers in [low, high]: `features` names them, or says how many there are (x0, x1, ...)."""
     names = array_names(features) if isinstance(features, int) else list(features)
     return Columns(low, high, classes, records, bins, target=target, target_range=target_range).schema(names)
 
 
 def _plain(value: Any) -> Any:
-    """A number or text of NumPy as Python's own."""
+    """Return a number or text of NumPy as Python's own."""
     return value.item() if hasattr(value, "item") else value

@@ -68,7 +68,7 @@ class Numeric(Strict):
         return self
 
     def feature(self, name: str) -> NumericFeature:
-        """Of this name."""
+        """Return the feature of this name."""
         if self.edges is not None:
             return NumericFeature(name, self.edges)
         assert self.range is not None
@@ -95,7 +95,7 @@ class Categorical(Strict):
         return values
 
     def feature(self, name: str) -> CategoricalFeature:
-        """Of this name."""
+        """Return the feature of this name."""
         return CategoricalFeature(name, tuple(str(value) for value in self.values))
 
 
@@ -107,12 +107,12 @@ class Boolean(Strict):
     false_words: Words = ()
 
     def feature(self, name: str) -> BooleanFeature:
-        """Of this name."""
+        """Return the feature of this name."""
         return BooleanFeature(name)
 
 
 def _iso(value: Any) -> Any:
-    """What YAML makes of an ISO text, as that text again."""
+    """Return what YAML makes of an ISO text, as that text again."""
     if isinstance(value, date):  # a datetime is one too
         return value.isoformat()
     if isinstance(value, int):
@@ -148,7 +148,7 @@ class Calendar(Strict):
         return self
 
     def ends(self) -> list[float]:
-        """The declared places as numbers."""
+        """Return the declared places as numbers."""
         return [number_of(self.type, text) for text in (self.range or self.edges or ())]
 
     def feature(self, name: str) -> NumericFeature:

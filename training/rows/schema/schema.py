@@ -162,7 +162,7 @@ class _File(Strict):
         return tuple(each.target(name, each.also_feature) for name, each in (self.targets or {}).items())
 
     def written(self) -> dict[str, Written]:
-        """How each column is written that is not written as usual."""
+        """Return how each column is written that is not written as usual."""
         usual, found = self.format, dict[str, Written]()
         answers = [(self.target.name, self.target)] if self.target else list((self.targets or {}).items())
         for name, each in (*answers, *self.groups.items(), *self.features.items()):
@@ -221,7 +221,7 @@ class Schema:
         return (*self.features, *self.groups)
 
     def group(self, name: str) -> Feature:
-        """The group of this name. InputError where the schema names none."""
+        """Return the group of this name. InputError where the schema names none."""
         found = next((each for each in self.groups if each.name == name), None)
         if found is None:
             has = [each.name for each in self.groups]
@@ -229,7 +229,7 @@ class Schema:
         return found
 
     def written_as(self, name: str) -> Written:
-        """How a column is written."""
+        """Return how a column is written."""
         return self.written.get(name, USUAL)
 
     @property
@@ -267,8 +267,8 @@ class Schema:
         return tuple(target.name for target in self.targets)
 
     def question(self, name: str | None, parameters: Mapping[str, Any] | None = None) -> Schema:
-        """The schema of one target: itself alone to be predicted, by all features but the column itself, or by those
-        that a job's `parameters` name (`reading`). None: the only one there is. InputError where there is no such
+        """Return the schema of one target: itself alone to be predicted, by all features but the column itself, or by
+        those that a job's `parameters` name (`reading`). None: the only one there is. InputError where there is no such
         target, or None does not say which.
         """
         found = [target for target in self.targets if target.name == (self.target if name is None else name)]
@@ -285,7 +285,7 @@ class Schema:
 
 
 def which_target(why: str, names: Sequence[str], then: str) -> NoReturn:
-    """InputError that asks which target is meant."""
+    """Return the InputError that asks which target is meant."""
     raise InputError(f"target: {why}: {', '.join(names)}; {then}", targets=list(names))
 
 
@@ -302,7 +302,7 @@ def parse_schema(raw: bytes) -> Schema:
 
 
 def schema_from(body: Any, raw: bytes) -> Schema:
-    """What was read from `raw`, checked. SchemaError names the place."""
+    """Return what was read from `raw`, checked. SchemaError names the place."""
     if not isinstance(body, dict):
         found = "an empty file" if body is None else "a file without keys"
         raise SchemaError(f"schema: {found}; must have target, records and features")
@@ -357,7 +357,9 @@ def _check_names(file: _File) -> None:
 
 
 def _check_target(target: Target, file: _File, targets: int) -> None:
-    """A target is a feature of the others' models only where the schema says so twice: here and under `features`."""
+    """Check one target. It is a feature of the others' models only where the schema says so twice: here and under
+    `features`.
+    """
     name, feature = target.name, file.features.get(target.name)
     if target.also_feature and (feature is None or targets == 1):
         raise SchemaError(
@@ -387,7 +389,7 @@ def _say(problem: Any) -> str:
 
 
 def schema_of(home: Home, dataset: Dataset) -> Schema:
-    """The public schema as registered. Reads no rows. LedgerUnavailable where the home has lost the file."""
+    """Return the public schema as registered, reading no rows. LedgerUnavailable where the home has lost the file."""
     path = home.datasets / dataset.registration.commitment / "schema.yaml"
     if not path.exists():
         name = dataset.registration.name

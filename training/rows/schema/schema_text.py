@@ -16,7 +16,7 @@ class Loader(yaml.SafeLoader):
     """PyYAML's safe loader, which would take the last of two equal keys in silence."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        """SchemaError where a key stands twice."""
+        """Raise SchemaError where a key stands twice."""
         keys = [self.construct_object(key, deep=True) for key, _ in node.value]
         twice = {str(key) for key in keys if keys.count(key) > 1}
         if twice:
@@ -25,7 +25,7 @@ class Loader(yaml.SafeLoader):
 
 
 def blanks(body: Any) -> list[str]:
-    """Where a draft was not filled in. Each part is looked at once, for YAML lets a part stand in itself."""
+    """Return where a draft was not filled in. Each part is looked at once, for YAML lets a part stand in itself."""
     found: dict[str, None] = {}
     parts, seen = [("", body)], set[int]()
     while parts:

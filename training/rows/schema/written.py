@@ -44,7 +44,7 @@ class Written:
     false: tuple[str, ...] = ()
 
     def problem(self) -> str | None:
-        """What is wrong with it in itself: a text that may be read in two ways."""
+        """Return what is wrong with it in itself: a text that may be read in two ways."""
         for pair in (("DD/MM/YYYY", "MM/DD/YYYY"), ("DD-MM-YYYY", "MM-DD-YYYY")):
             if set(pair) <= set(self.dates):
                 example = pair[0].replace("DD", "03").replace("MM", "04").replace("YYYY", "2024")
@@ -54,7 +54,7 @@ class Written:
         return f"{wrong}: cannot mean yes and no" if wrong else None
 
     def truths(self) -> dict[str, bool]:
-        """What each word means, in small letters; where one is listed as both, yes."""
+        """Return what each word means, in small letters; where one is listed as both, yes."""
         words: Collection[tuple[tuple[str, ...], bool]] = (((*FALSE, *self.false), False), ((*TRUE, *self.true), True))
         return {word.strip().lower(): means for listed, means in words for word in listed}
 

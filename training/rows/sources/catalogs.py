@@ -32,7 +32,9 @@ class Catalog(Protocol):
     """What is asked of a database."""
 
     def is_plain(self, name: Name) -> bool:
-        """Whether this surely is a table whose rows lie in it: no view, no function, no rows hidden by a policy."""
+        """Return whether this surely is a table whose rows lie in it: no view, no function, no rows hidden by a
+        policy.
+        """
 
     def made(self, words: Sequence[str]) -> list[str]:
         """Find those of these small-letter words that somebody made a function or macro of."""
@@ -54,7 +56,7 @@ class SqlCatalog:
         self._kind = {"mariadb": "mysql"}.get(connection.dialect.name, connection.dialect.name)
 
     def is_plain(self, name: Name) -> bool:
-        """As `Catalog.is_plain`."""
+        """Return whether this is a plain table, as `Catalog.is_plain` says."""
         schema, table = [part for part, _ in name[:-1]], name[-1][0]
         match self._kind:
             case "sqlite" if schema in ([], ["main"]):
@@ -71,7 +73,7 @@ class SqlCatalog:
         return False
 
     def made(self, words: Sequence[str]) -> list[str]:
-        """As `Catalog.made`; SQLite keeps no functions."""
+        """Return what `Catalog.made` says; SQLite keeps no functions."""
         asked = {"postgresql": _POSTGRES_MADE, "mysql": _MYSQL_MADE}.get(self._kind)
         if asked is None or not words:
             return []
@@ -85,7 +87,7 @@ class DuckCatalog:
         self._connection, self._native = connection, native
 
     def is_plain(self, name: Name) -> bool:
-        """As `Catalog.is_plain`."""
+        """Return whether this is a plain table, as `Catalog.is_plain` says."""
         table = name[-1][0].lower()
         if not self._native:
             return len(name) == 1 and table == "rows"
@@ -95,6 +97,6 @@ class DuckCatalog:
         return known[0].count(table) == 1 and table not in known[1] and len(name) <= 3
 
     def made(self, words: Sequence[str]) -> list[str]:
-        """As `Catalog.made`."""
+        """Return what `Catalog.made` says."""
         asked = "select function_name from duckdb_functions() where not internal"
         return sorted({name for (name,) in self._connection.execute(asked).fetchall() if name.lower() in words})

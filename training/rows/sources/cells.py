@@ -26,8 +26,8 @@ _NULLS = pa.array(NULLS, pa.large_string())
 
 
 def read_as_written(feature: Feature, column: pa.Array, written: Written, start: int = 0) -> pa.Array:
-    """A column of texts -> what the feature holds, by its declared form; a column of another type as it is. Rows are
-    told counted from `start`, that of the column's first.
+    """Return what the feature holds, from a column of texts in its declared form; a column of another type stays as it
+    is. Errors count rows from `start`, that of the column's first.
     """
     if isinstance(feature, CategoricalFeature) or (written == USUAL and not isinstance(feature, CalendarFeature)):
         return column
@@ -69,7 +69,7 @@ def _numbers(texts: pa.Array, written: Written) -> tuple[pa.Array, NDArray[np.bo
 
 @lru_cache(maxsize=64)
 def pattern_of(kind: str, dates: DatePattern | None) -> str:
-    """What a text of this kind looks like: `dates` is the pattern of its day, None of a time of day."""
+    """Return what a text of this kind looks like: `dates` is the pattern of its day, None of a time of day."""
     if dates is None:
         return f"^{_TIME}$"
     digits = "2" if dates == "YYYYMMDD" else "1,2"
@@ -79,7 +79,7 @@ def pattern_of(kind: str, dates: DatePattern | None) -> str:
 
 
 def fitting(feature: CalendarFeature, written: Written) -> Sequence[str]:
-    """The patterns that a column may be written in."""
+    """Return the patterns that a column may be written in."""
     return [pattern_of(feature.kind, each) for each in ((None,) if feature.kind == "time" else written.dates)]
 
 
@@ -128,8 +128,8 @@ def _micros(match: pa.StructArray) -> tuple[NDArray[np.int64], NDArray[np.bool_]
 
 
 def as_written(feature: Feature, column: pa.Array, written: Written) -> pa.Array:
-    """The inverse of `read_as_written`: dates by the first declared pattern, numbers with the declared mark; others as
-    they are.
+    """Write what `read_as_written` reads: dates by the first declared pattern, numbers with the declared mark; others
+    as they are.
     """
     if isinstance(feature, CalendarFeature) and feature.kind != "time":
         day = written.dates[0].replace("YYYY", "%Y").replace("MM", "%m").replace("DD", "%d")
@@ -141,7 +141,7 @@ def as_written(feature: Feature, column: pa.Array, written: Written) -> pa.Array
 
 
 def calendar_numbers(feature: CalendarFeature, column: pa.Array) -> NDArray[np.float64]:
-    """A column of dates or times, or of texts in ISO 8601 -> what the model compares; missing is NaN."""
+    """Return what the model compares, from a column of dates or times, or of texts in ISO 8601; missing is NaN."""
     column, kind = read_as_written(feature, column, USUAL), column.type
     if pa.types.is_null(column.type):
         return np.full(len(column), np.nan)

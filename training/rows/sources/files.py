@@ -42,7 +42,7 @@ class Table(Protocol):
         ...
 
     def types(self) -> dict[str, pa.DataType | None]:
-        """Names and types of the columns, in their order; None where the form says none."""
+        """Return names and types of the columns, in their order; None where the form says none."""
         ...
 
     def batches(self, columns: Sequence[str], kinds: Kinds) -> Iterator[pa.RecordBatch]:
@@ -50,17 +50,17 @@ class Table(Protocol):
         ...
 
     def most_rows(self) -> int:
-        """As many rows as there are, or may be."""
+        """Return as many rows as there are, or may be."""
         ...
 
 
 def ending(path: Path) -> str:
-    """Of ENDINGS, that of the file's name; "" where it has none of them."""
+    """Return the ending of the file's name, one of ENDINGS; "" where it has none of them."""
     return next((each for each in ENDINGS if path.name.lower().endswith(each)), "")
 
 
 def open_file(path: Path, form: Form = PLAIN) -> Table:
-    """A file by its ending. DataError where it has none of ENDINGS."""
+    """Open a file by its ending. DataError where it has none of ENDINGS."""
     found = ending(path)
     if not found:
         raise DataError(f"data={path.name}: must end in .parquet or .csv (or {SAID})")
@@ -81,19 +81,19 @@ class ParquetTable:
         return self.path.name
 
     def types(self) -> dict[str, pa.DataType | None]:
-        """From the footer."""
+        """Read names and types from the footer."""
         found = pyarrow.parquet.read_schema(self.path)
         _check_once(self.name, found.names)
         return dict(zip(found.names, found.types, strict=True))
 
     def batches(self, columns: Sequence[str], kinds: Kinds) -> Iterator[pa.RecordBatch]:
-        """As many rows at once as come to BATCH_BYTES."""
+        """Yield as many rows at once as come to BATCH_BYTES."""
         file = pyarrow.parquet.ParquetFile(self.path, pre_buffer=False, buffer_size=READ_BYTES)
         yield from file.iter_batches(self._rows_at_once(file, columns), columns=list(columns))
 
     def _rows_at_once(self, file: pyarrow.parquet.ParquetFile, columns: Sequence[str]) -> int:
-        """As many rows as come to BATCH_BYTES, at most BATCH_ROWS: few where texts are long. By what the file says of
-        its parts, and by its first rows: texts that repeat take more room in memory than in the file.
+        """Return as many rows as come to BATCH_BYTES, at most BATCH_ROWS: few where texts are long. By what the file
+        says of its parts, and by its first rows: texts that repeat take more room in memory than in the file.
         """
         about, chosen = file.metadata, set(columns)
         first = next(file.iter_batches(FIRST_ROWS, columns=list(columns)), None)
@@ -107,7 +107,7 @@ class ParquetTable:
         return min(BATCH_ROWS, max(FIRST_ROWS, int(BATCH_BYTES / max([1, *widths]))))
 
     def most_rows(self) -> int:
-        """From the footer."""
+        """Read the number of rows from the footer."""
         return int(pyarrow.parquet.read_metadata(self.path).num_rows)
 
 
@@ -136,13 +136,13 @@ class ArrowTable:
         return schema, map(file.get_batch, range(file.num_record_batches))
 
     def types(self) -> dict[str, pa.DataType | None]:
-        """From the head."""
+        """Read names and types from the head."""
         found = self._read()[0]
         _check_once(self.name, found.names)
         return dict(zip(found.names, found.types, strict=True))
 
     def batches(self, columns: Sequence[str], kinds: Kinds) -> Iterator[pa.RecordBatch]:
-        """As they lie in the file, cut to BATCH_ROWS."""
+        """Yield the batches as they lie in the file, cut to BATCH_ROWS."""
         for batch in self._read(columns)[1]:
             for start in range(0, len(batch), BATCH_ROWS):
                 yield batch.slice(start, BATCH_ROWS).select(list(columns))
@@ -165,7 +165,7 @@ class CsvTable:
         return self.path.name
 
     def raw(self) -> Any:
-        """Its bytes, unpacked."""
+        """Return the bytes, unpacked."""
         kind = COMPRESSED.get(self.path.suffix.lower())
         return self.path.open("rb") if kind is None else pa.input_stream(str(self.path), compression=kind)
 
@@ -198,11 +198,11 @@ class CsvTable:
         return found
 
     def types(self) -> dict[str, pa.DataType | None]:
-        """A .csv says no types."""
+        """Return None: a .csv says no types."""
         return dict.fromkeys(self.names)
 
     def batches(self, columns: Sequence[str], kinds: Kinds) -> Iterator[pa.RecordBatch]:
-        """DataError where a cell is no number in a column that must be one."""
+        """Raise DataError where a cell is no number in a column that must be one."""
         names = self.names
         convert = pyarrow.csv.ConvertOptions(
             column_types=dict(kinds), null_values=NULLS, strings_can_be_null=False, include_columns=list(columns)
@@ -218,7 +218,7 @@ class CsvTable:
             raise DataError(f"data={self.name}: column {names[int(column[1])]!r}: holds what is not a number") from None
 
     def most_rows(self) -> int:
-        """The ends of its lines."""
+        """Count the ends of its lines."""
         return self._scanned[0]
 
 

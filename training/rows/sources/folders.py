@@ -24,7 +24,7 @@ MOST_FILES = 100_000
 
 
 def open_table(data: Path, form: Form = PLAIN) -> Table:
-    """A file, a folder of files, or a pattern like `x/*.parquet`. DataError where nothing is there."""
+    """Open a file, a folder of files, or a pattern like `x/*.parquet`. DataError where nothing is there."""
     if data.is_dir():
         return FolderTable(data.name, data, tuple(_within(data)), form)
     if not data.exists() and glob.has_magic(str(data)):
@@ -36,7 +36,7 @@ def open_table(data: Path, form: Form = PLAIN) -> Table:
 
 
 def _within(folder: Path) -> list[Path]:
-    """Every file below it, but for those that tools write beside rows: hidden ones, and _SUCCESS."""
+    """Return every file below it, but for those that tools write beside rows: hidden ones, and _SUCCESS."""
     found = [each for each in sorted(folder.rglob("*")) if each.is_file()]
     return [each for each in found if not any(part[:1] in "._" for part in each.relative_to(folder).parts)]
 
@@ -51,7 +51,7 @@ class FolderTable:
     form: Form = PLAIN
 
     def check(self) -> None:
-        """DataError where the files' names say that they are no table."""
+        """Raise DataError where the files' names say that they are no table."""
         assert self._tables
 
     @property
@@ -77,7 +77,7 @@ class FolderTable:
         return [open_file(path, self.form) for path in self.files]
 
     def _keys(self, path: Path) -> dict[str, str | None]:
-        """The partition that a file lies in."""
+        """Return the partition that a file lies in."""
         folders = path.relative_to(self.root).parts[:-1]
         named = (part.split("=", 1) for part in folders if "=" in part)
         return {name: None if value == HIVE_MISSING else unquote(value) for name, value in named}
@@ -102,7 +102,7 @@ class FolderTable:
         return {**first, **dict.fromkeys(keys)}
 
     def types(self) -> dict[str, pa.DataType | None]:
-        """Those of the first file, which all others have; partitions are of no promised type."""
+        """Return the types of the first file, which all others have; partitions are of no promised type."""
         return dict(self._types)
 
     def batches(self, columns: Sequence[str], kinds: Kinds) -> Iterator[pa.RecordBatch]:
@@ -123,5 +123,5 @@ class FolderTable:
                 yield pa.RecordBatch.from_arrays([found[name] for name in columns], list(columns))
 
     def most_rows(self) -> int:
-        """Of all files together."""
+        """Return the sum over all files."""
         return sum(table.most_rows() for table in self._tables)

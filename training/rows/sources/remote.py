@@ -64,13 +64,13 @@ class Piece:
 
 
 def is_remote(data: str) -> bool:
-    """Whether `--data` names an object store or a mounted drive."""
+    """Return whether `--data` names an object store or a mounted drive."""
     return data.partition("://")[0].lower() in SCHEMES and "://" in data
 
 
 @contextmanager
 def fetched(data: str, folder: Path, environment: Mapping[str, str] = os.environ) -> Iterator[Path]:
-    """The file or folder that `data` names, fetched into `folder`, while it is needed: gone once it was used without an
+    """Fetch the file or folder that `data` names into `folder`, while it is needed: gone once it was used without an
     error, else kept for another try. DataError where an object changed, vanished or cannot be read; WrongState where
     another process fetches it; LedgerUnavailable where the disk is full.
     """
@@ -97,7 +97,9 @@ def fetched(data: str, folder: Path, environment: Mapping[str, str] = os.environ
 
 
 def _opened(data: str, environment: Mapping[str, str]) -> tuple[fs.FileSystem, str]:
-    """The store, and the path in it. InputError where the URL is none, or holds a secret: then it is not repeated."""
+    """Open the store, and return it and the path in it. InputError where the URL is none, or holds a secret: then it is
+    not repeated.
+    """
     scheme, _, rest = data.partition("://")
     scheme, (bucket, _, within) = scheme.lower(), rest.partition("/")
     azure = scheme.startswith("abfs")
@@ -130,7 +132,7 @@ def _opened(data: str, environment: Mapping[str, str]) -> tuple[fs.FileSystem, s
 
 @contextmanager
 def _asking(data: str) -> Iterator[None]:
-    """What a store raises becomes a DataError that says nothing of its words."""
+    """Turn what a store raises into a DataError that says nothing of its words."""
     try:
         yield
     except (OSError, pa.ArrowException) as error:
@@ -141,7 +143,7 @@ def _asking(data: str) -> Iterator[None]:
 
 
 def _listed(system: fs.FileSystem, path: str, data: str) -> tuple[list[Piece], str]:
-    """Every object that the path names, in the order of their names, and the root that these are relative to: as
+    """Return every object that the path names, in the order of their names, and the root that these are relative to: as
     `folders.open_table` finds them on a disk.
     """
     parts = path.split("/")
@@ -162,7 +164,7 @@ def _listed(system: fs.FileSystem, path: str, data: str) -> tuple[list[Piece], s
 
 
 def _fits(parts: Sequence[str], pattern: Sequence[str]) -> bool:
-    """Whether a pattern finds the file, or a folder that it lies in."""
+    """Return whether a pattern finds the file, or a folder that it lies in."""
     if not pattern:
         return True
     if pattern[0] == "**":
@@ -171,7 +173,7 @@ def _fits(parts: Sequence[str], pattern: Sequence[str]) -> bool:
 
 
 def _fetch(system: fs.FileSystem, pieces: Sequence[Piece], files: Sequence[Path], place: Path, data: str) -> None:
-    """Every piece that does not lie there yet, some at one time. After an error none is begun."""
+    """Fetch every piece that does not lie there yet, some at one time. After an error none is begun."""
     done, noting, failed = _noted(place / "pieces"), Lock(), Event()
     with ThreadPoolExecutor(AT_ONCE) as pool, (place / "pieces").open("a") as notes:
 
@@ -204,13 +206,13 @@ def _fetch(system: fs.FileSystem, pieces: Sequence[Piece], files: Sequence[Path]
 
 
 def _version(source: Any) -> str:
-    """What the store calls this version of the object; "" where it calls it nothing."""
+    """Return what the store calls this version of the object; "" where it calls it nothing."""
     said = {key.lower(): value for key, value in (source.metadata() or {}).items()}
     return " ".join(said[key].decode() for key in ("etag", "generation") if key in said)
 
 
 def _noted(path: Path) -> dict[str, dict[str, Any]]:
-    """What was said of each piece when it was finished. A line that was cut says nothing."""
+    """Return what was said of each piece when it was finished. A line that was cut says nothing."""
     found = {}
     for line in path.read_text("utf-8").splitlines() if path.exists() else ():
         try:
@@ -222,7 +224,7 @@ def _noted(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def _copied(source: Any, file: Path) -> tuple[str, int]:
-    """The checksum and the size of what was copied."""
+    """Return the checksum and the size of what was copied."""
     checksum, size = hashlib.sha256(), 0
     with _room():
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -239,7 +241,9 @@ def _copied(source: Any, file: Path) -> tuple[str, int]:
 
 @contextmanager
 def _room() -> Iterator[None]:
-    """A disk that is full, or cannot hold an object's name, is no fault of the store."""
+    """Turn a full disk into LedgerUnavailable, and a name that no disk holds into DataError: neither is a fault of the
+    store.
+    """
     try:
         yield
     except OSError as error:

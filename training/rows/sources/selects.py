@@ -96,7 +96,7 @@ def read_select(query: str, dialect: str, unit: str | None) -> RowSelect:
 
 
 def _require_repeatable(root: exp.Expr) -> None:
-    """InputError where a function answers differently each time: the rows would not be those of anybody."""
+    """Raise InputError where a function answers differently each time: the rows would not be those of anybody."""
     for node in root.walk():
         name = node.name.lower()
         called = isinstance(node, exp.Anonymous) and name in syntax.VARYING_FUNCTIONS
@@ -112,7 +112,7 @@ def _require_repeatable(root: exp.Expr) -> None:
 
 
 def _table_of(select: exp.Select) -> tuple[tuple[tuple[str, bool], ...], list[str]]:
-    """The one table that is read, and what is in doubt of it."""
+    """Return the one table that is read, and what is in doubt of it."""
     source = select.args.get("from_")
     table = source.this if source else None
     if not isinstance(table, exp.Table):
@@ -130,7 +130,7 @@ def _table_of(select: exp.Select) -> tuple[tuple[tuple[str, bool], ...], list[st
 
 
 def _unit_column(unit: str | None, select: exp.Select) -> str | None:
-    """The name of the unit's column in what is answered; None where each row is another unit."""
+    """Return the name of the unit's column in what is answered; None where each row is another unit."""
     if unit is None or unit == RECORD:
         return None
     names = {name.lower() for name in select.named_selects}
@@ -138,7 +138,7 @@ def _unit_column(unit: str | None, select: exp.Select) -> str | None:
 
 
 def _doubts_of_rows(select: exp.Select, unit: str | None) -> Iterator[str]:
-    """Of what is answered, its condition and its groups."""
+    """Yield the doubts of the columns, the condition and the groups."""
     where, group, having = (select.args.get(name) for name in ("where", "group", "having"))
     if where:
         yield from _doubts_of_expression(where.this)
@@ -154,7 +154,7 @@ def _doubts_of_rows(select: exp.Select, unit: str | None) -> Iterator[str]:
 
 
 def _doubts_of_unit(select: exp.Select, unit: str) -> Iterator[str]:
-    """The unit must be a column of the table as it stands: computed, it may part one person into many."""
+    """Check the unit. It must be a column of the table as it stands: computed, it may part one person into many."""
     stars = [each for each in select.expressions if each.is_star]
     own = [each for each in select.expressions if each.alias_or_name.lower() == unit and not each.is_star]
     if any(isinstance(each, exp.Star) and any(each.args.values()) for each in stars):
@@ -170,7 +170,7 @@ def _doubts_of_unit(select: exp.Select, unit: str) -> Iterator[str]:
 
 
 def _doubts_of_groups(select: exp.Select, group: exp.Group, unit: str | None) -> Iterator[str]:
-    """Rows of one group must be of one unit, and what is answered must be of the group alone."""
+    """Check the groups. Rows of one group must be of one unit, and what is answered must be of the group alone."""
     if any(value for name, value in group.args.items() if name != "expressions"):
         yield "groups of several kinds at once"
     keys = [_resolve_ordinal(select, key) for key in group.expressions]
@@ -195,7 +195,7 @@ def _doubts_of_groups(select: exp.Select, group: exp.Group, unit: str | None) ->
 
 
 def _resolve_ordinal(select: exp.Select, key: exp.Expr) -> exp.Expr:
-    """`group by 1` is by what is answered first."""
+    """Resolve `group by 1`, which is by the first column."""
     if isinstance(key, exp.Literal) and not key.is_string and key.name.isdigit():
         at = int(key.name[:6])
         if 1 <= at <= len(select.expressions):
@@ -241,7 +241,7 @@ def _doubts_of_expression(root: exp.Expr) -> Iterator[str]:
 
 
 def _doubt_of(node: exp.Expr) -> str | None:
-    """Why a part of an expression may not be a function of one row; None where it is, if its own parts are."""
+    """Return why a part of an expression may not be a function of one row; None where it is, if its own parts are."""
     kind = type(node)
     if kind is exp.Anonymous:
         return f"the function {node.name[:60]!r} is none that dpserve knows"

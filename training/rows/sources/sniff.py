@@ -25,8 +25,8 @@ _NUMBER = re.compile(r"[+-]?(\d+(?P<mark>[.,])?\d*|(?P<bare>[.,])\d+)([eE][+-]?\
 
 
 def form_of(table: CsvTable) -> Form:
-    """The encoding and the delimiter that a .csv seems to have: by its first bytes, by what decodes, and by its first
-    line.
+    """Return the encoding and the delimiter that a .csv seems to have: by its first bytes, by what decodes, and by its
+    first line.
     """
     encoding = _encoding(table)
     with table.raw() as file:
@@ -66,7 +66,7 @@ class Column:
         self._different: set[int] = set()
 
     def __call__(self, cell: str) -> None:
-        """One more cell."""
+        """Take in one more cell."""
         text = cell.strip()
         if text in NULLS:
             return

@@ -27,12 +27,12 @@ FORMS = "must be like postgresql://user@host/database, sqlite:///file, or env:NA
 
 
 def is_url(data: str) -> bool:
-    """Whether `--data` names a database, or a variable that does."""
+    """Return whether `--data` names a database, or a variable that does."""
     return "://" in data or data.startswith("env:")
 
 
 def shown(data: str, environment: Mapping[str, str] = os.environ) -> str:
-    """The database as it may be shown: where it is, and never who asks, nor by which password."""
+    """Return the database as it may be shown: where it is, and never who asks, nor by which password."""
     url = _parsed(data, environment)
     return f"{url.get_backend_name()}://{url.host or ''}/{Path(url.database or '').name}"
 
@@ -47,9 +47,9 @@ def spooled(
     environment: Mapping[str, str] = os.environ,
     check: Check = nothing,
 ) -> Iterator[Path]:
-    """A file of what `query` answers, or of the whole table `name`, while it is needed. `check` looks at the database
-    before anything is read of it. InputError where nothing says what to read, or the driver is not installed; DataError
-    where the database refuses.
+    """Write what `query` answers, or the whole table `name`, to a file, while it is needed. `check` looks at the
+    database before anything is read of it. InputError where nothing says what to read, or the driver is not installed;
+    DataError where the database refuses.
     """
     if (query is None) == (name is None):
         raise InputError("data: of a database, say either --query or --table")
@@ -97,7 +97,7 @@ def _copy(connection: Connection, query: str | None, name: str | None, writer: A
 
 
 def _cell(value: Any) -> Any:
-    """As a .csv has it: nothing for null, dates and times as ISO texts."""
+    """Return a cell as a .csv has it: nothing for null, dates and times as ISO texts."""
     if isinstance(value, date | time):
         return value.isoformat()
     if isinstance(value, bytes | memoryview | list | tuple | dict):

@@ -49,7 +49,7 @@ def confine() -> None:
 
 
 def opened(raw: bytes) -> pq.ParquetFile:
-    """Its footer, and nothing else, is read."""
+    """Open a file by its footer; nothing else is read."""
     size = int.from_bytes(raw[-8:-4], "little")
     if len(raw) < 12 or raw[:4] != MARK or raw[-4:] != MARK or size > len(raw) - 12:
         refuse("bad", "does not begin and end as Parquet does, or is cut; an encrypted file is not taken")
@@ -62,7 +62,7 @@ def opened(raw: bytes) -> pq.ParquetFile:
 
 
 def check_footer(file: pq.ParquetFile, names: list[str], rows: int, size: int) -> None:
-    """What it says of itself, before anything is unpacked: rows, groups, columns, their types and sizes."""
+    """Check the footer, before anything is unpacked: rows, groups, columns, their types and sizes."""
     said, schema = file.metadata, file.schema_arrow
     if said.num_rows > rows:
         refuse("large", f"has {said.num_rows} records; at most {rows} a request")
@@ -119,7 +119,7 @@ def unpack(file: pq.ParquetFile, names: list[str], size: int) -> pa.Buffer:
 
 
 def main() -> None:
-    """One file."""
+    """Unpack one file."""
     names, rows, size = json.loads(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)

@@ -44,13 +44,13 @@ class Joint:
         return rows * columns
 
     def codes(self, part: Partition) -> NDArray[Any]:
-        """The cell of each row: (rows,)."""
+        """Return the cell of each row: (rows,)."""
         [found] = scratch((1, part.size), np.uint8 if self.cells <= 256 else np.uint16, part.folder)
         kernels.additive.join(*self.sides(part), found)
         return np.asarray(found)
 
     def sides(self, part: Partition) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.uint16], NDArray[np.uint16]]:
-        """Codes of both features, and what each of them adds to the number of the cell."""
+        """Return codes of both features, and what each of them adds to the number of the cell."""
         down = np.array(self.groups[0], np.uint16) * np.uint16(self.shape[1])
         one, other = map(part.codes, self.features)
         return one, other, down, np.array(self.groups[1], np.uint16)
@@ -67,7 +67,7 @@ class _Known:
     cells: list[NDArray[Any]]
 
     def codes(self, part: Partition, feature: int) -> NDArray[Any]:
-        """Of a feature, or of the joints, which stand behind the features."""
+        """Return the codes of a feature, or of the joints, which stand behind the features."""
         alone = len(part.widths)
         return part.codes(feature) if feature < alone else self.cells[feature - alone]
 
@@ -94,16 +94,17 @@ class AdditiveRows:
         return self._rows.ask(NumberSums(self._model, feature, leaves, constant, clip, factor))
 
     def class_cells(self, pairs: Sequence[Joint], table: NDArray[np.int32], low: int) -> Integers:
-        """As `class_sums`, per cell of each pair: (pairs, most cells), 0 where a pair has fewer."""
+        """Return `class_sums` per cell of each pair: (pairs, most cells), 0 where a pair has fewer."""
         return self._rows.ask(ClassCells(self._model, tuple(pairs), table, low))
 
     def number_cells(self, pairs: Sequence[Joint], constant: int, clip: int, factor: int) -> Integers:
-        """As `number_sums`, per cell of each pair: (pairs, most cells), 0 where a pair has fewer."""
+        """Return `number_sums` per cell of each pair: (pairs, most cells), 0 where a pair has fewer."""
         return self._rows.ask(NumberCells(self._model, tuple(pairs), constant, clip, factor))
 
     def band_counts(self, last: Integers) -> Integers:
-        """Rows per class and band of scores: (2, bands); `last`: the last score of every band but the highest, without
-        the constant."""
+        """Return rows per class and band of scores: (2, bands); `last`: the last score of every band but the highest,
+        without the constant.
+        """
         return self._rows.ask(BandCounts(self._model, last))
 
 
@@ -194,8 +195,8 @@ class BandCounts:
 def _cell_sums(
     part: Partition, pairs: tuple[Joint, ...], values: Callable[[slice, NDArray[np.int32]], None]
 ) -> Integers:
-    """What `values` writes of some rows, added up over the cells of each pair: block by block, so that no value is
-    held for long.
+    """Add up what `values` writes of some rows over the cells of each pair: block by block, so that no value is held
+    for long.
     """
     found = np.zeros((len(pairs), max(pair.cells for pair in pairs)), np.int64)
     sides, left = [pair.sides(part) for pair in pairs], np.empty(min(part.size, BLOCK), np.int32)
@@ -240,7 +241,7 @@ class SquareSum:
 
 
 def _known(part: Partition, model: Model) -> _Known:
-    """The score of each row by these terms, and its cell of every joint."""
+    """Return the score of each row by these terms, and its cell of every joint."""
     terms, joints = model
     known: _Known | None = part.memo.pop(MEMO, None)  # nothing half done is found after an exception
     if known is None or known.joints != joints[: len(known.joints)]:
@@ -257,12 +258,12 @@ def _known(part: Partition, model: Model) -> _Known:
 
 
 def bin_counts(rows: Rows, feature: int) -> Integers:
-    """Rows per code of a feature: (bins,)."""
+    """Return rows per code of a feature: (bins,)."""
     return rows.ask(BinCounts(feature))
 
 
 def joint_counts(rows: Rows, joint: Joint) -> Integers:
-    """Rows per cell: (cells,)."""
+    """Return rows per cell: (cells,)."""
     return rows.ask(JointCounts(joint))
 
 

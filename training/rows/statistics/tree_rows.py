@@ -55,7 +55,7 @@ class Grown:
         return parts[0]
 
     def __reduce__(self) -> tuple[type[Grown], tuple[tuple[Cut, ...], tuple[int, ...]]]:
-        """To be asked elsewhere, without the nested splits that it may keep."""
+        """Pickle the question, without the nested splits that it may keep."""
         return Grown, (self.cuts, self.votes)
 
 
@@ -77,7 +77,9 @@ class TreeRows:
         self._rows = rows
 
     def score_counts(self, trees: Sequence[Grown], bound: int) -> Integers:
-        """Rows per class and score: (2, 2 bound + 1), index score + bound; `bound` at least the sum of all votes."""
+        """Return rows per class and score: (2, 2 bound + 1), index score + bound; `bound` at least the sum of all
+        votes.
+        """
         return self._rows.ask(ScoreCounts(tuple(trees), bound))
 
     def leaf_sums(self, trees: Sequence[Grown], cuts: tuple[Cut, ...], weights: Integers) -> Integers:
@@ -91,7 +93,9 @@ class TreeRows:
         return self._rows.ask(Histograms(tuple(trees), cuts, weights))
 
     def margins(self, trees: Sequence[Grown], cuts: tuple[Cut, ...], weights: Integers) -> Integers:
-        """The weight of class 1 less that of class 0 per feature, leaf and code: (features, leaves, max width)."""
+        """Return the weight of class 1 less that of class 0 per feature, leaf and code: (features, leaves, max
+        width).
+        """
         return self._rows.ask(Margins(tuple(trees), cuts, weights))
 
     def passing(self, trees: Sequence[Grown], cuts: tuple[Cut, ...], weights: Integers, tests: Integers) -> Integers:
@@ -119,7 +123,9 @@ class _Weighed:
     weights: Integers
 
     def seen(self, part: Partition) -> tuple[_Known, Integers, int]:
-        """What the rows are under these trees and cuts, their weights by class and score + bound, and the bound."""
+        """Return what the rows are under these trees and cuts, their weights by class and score + bound, and the
+        bound.
+        """
         first, second = np.broadcast_to(self.weights, (2, self.weights.shape[-1]))
         bound = self.weights.shape[-1] // 2
         table = np.stack([first[::-1], second])  # the margin of class 0 is the score turned round
@@ -172,8 +178,9 @@ class Passing(_Weighed):
 
 @lru_cache(maxsize=64)
 def _coarse(asked: bytes, widths: tuple[int, ...]) -> tuple[tuple[Integers, ...], Integers, Integers, Integers]:
-    """Codes between two ends of intervals pass the same tests. Of each feature, the number that every code has then; of
-    each test its feature, the first number that passes, and the first behind it that does not. `asked`: (tests, 3).
+    """Return codes between two ends of intervals pass the same tests. Of each feature, the number that every code has
+    then; of each test its feature, the first number that passes, and the first behind it that does not. `asked`:
+    (tests, 3).
     """
     feature, low, high = np.frombuffer(asked, np.int64).reshape(-1, 3).T
     numbers = np.zeros((len(widths), max(widths) + 1), np.int64)
@@ -187,7 +194,9 @@ def _coarse(asked: bytes, widths: tuple[int, ...]) -> tuple[tuple[Integers, ...]
 
 
 def _seen(part: Partition, trees: tuple[Grown, ...], cuts: tuple[Cut, ...], bound: int) -> _Known:
-    """What the rows are under these trees and cuts. InputError where their votes have a larger total than `bound`."""
+    """Return what the rows are under these trees and cuts. InputError where their votes have a larger total than
+    `bound`.
+    """
     none = part.memo.pop(MEMO, None)  # what an exception leaves half done must not be found again
     found: _Known = none or _Known(np.zeros(part.size, np.uint8), np.zeros(part.size, np.int32))
     known = len(found.trees)

@@ -39,7 +39,7 @@ _ANSWER_CUTS = tuple(2 * at / ANSWER_BINS - 1 for at in range(1, ANSWER_BINS))  
 
 
 def bin_dtype(features: Sequence[Feature]) -> type[np.uint8] | type[np.uint16]:
-    """The smallest integers that hold every bin of these features."""
+    """Return the smallest integers that hold every bin of these features."""
     return np.uint8 if max(feature.bins for feature in features) <= 256 else np.uint16
 
 
@@ -85,7 +85,7 @@ def written_batches(
 
 @contextmanager
 def reading(data: Path | Table) -> Iterator[None]:
-    """What a reader raises becomes a DataError that names the file, and quotes nothing of it."""
+    """Turn what a reader raises into a DataError that names the file, and quotes nothing of it."""
     try:
         yield
     except FileNotFoundError:
@@ -96,12 +96,12 @@ def reading(data: Path | Table) -> Iterator[None]:
 
 
 def most_rows(data: Path | Table, form: Form = PLAIN) -> int:
-    """As many rows as there are, or, of a .csv, may be: the ends of its lines."""
+    """Return as many rows as there are, or, of a .csv, may be: the ends of its lines."""
     return (open_table(data, form) if isinstance(data, Path) else data).most_rows()
 
 
 def check_names(names: Sequence[str], schema: Schema, also: Sequence[str] = ()) -> None:
-    """Every column of the schema is there, and no column is there that the schema does not speak of."""
+    """Check that every column of the schema is there, and no column is there that the schema does not speak of."""
     wanted = {feature.name for feature in schema.stored} | {*schema.target_names, *also}
     absent, unknown = wanted - set(names), set(names) - wanted - set(schema.ignore)
     if absent:
@@ -122,7 +122,7 @@ def check_left_out(schema: Schema, relation: Relation) -> None:
 
 
 def encode_column(feature: Feature, column: pa.Array, start: int = 0) -> Codes:
-    """An Arrow column -> codes, by the feature's own law. Texts are looked up once per distinct value."""
+    """Return the codes of an Arrow column, by the feature's own law. Texts are looked up once per distinct value."""
     if isinstance(feature, CategoricalFeature):
         words = _texts(feature.name, column).dictionary_encode()
         codes = np.append(
@@ -140,7 +140,7 @@ def encode_column(feature: Feature, column: pa.Array, start: int = 0) -> Codes:
 
 
 def encode_finely(feature: NumericFeature, span: Span, column: pa.Array) -> tuple[Codes, Codes]:
-    """A column of numbers -> its codes as `encode_column` gives them, and those of its fine cells."""
+    """Return the codes of a column of numbers as `encode_column` gives them, and those of its fine cells."""
     grid = grid_of(feature, span)
     fine, table = grid.encode(_numbers(feature.name, column)), grid.declared.astype(bin_dtype([feature]))
     codes = np.empty(len(fine), table.dtype)
@@ -169,10 +169,10 @@ def encode_labels(schema: Schema, column: pa.Array, start: int = 0) -> NDArray[n
 
 
 def encode_targets(schema: Schema, column: pa.Array, start: int = 0) -> NDArray[np.int32]:
-    """A number to predict -> int32 in -TARGET_GRID..TARGET_GRID: clipped to the public range, centred on its middle,
-    on a grid of half the range / TARGET_GRID. [100, 101] thus behaves as [0, 1]. Infinities lie beyond the range, and
-    nobody counts what was clipped. A missing target raises, naming its row, or is NO_NUMBER where such rows are left
-    out.
+    """Return numbers to predict as int32 in -TARGET_GRID..TARGET_GRID: clipped to the public range, centred on its
+    middle, on a grid of half the range / TARGET_GRID. [100, 101] thus behaves as [0, 1]. Infinities lie beyond the
+    range, and nobody counts what was clipped. A missing target raises, naming its row, or is NO_NUMBER where such rows
+    are left out.
     """
     target = schema.only
     assert target.range is not None
@@ -188,22 +188,24 @@ def encode_targets(schema: Schema, column: pa.Array, start: int = 0) -> NDArray[
 
 
 def encode_answers(schema: Schema, column: pa.Array, start: int = 0) -> NDArray[Any]:
-    """What is to be learnt, as `Rows` holds it: class indices uint8, or a number's targets int32."""
+    """Return what is to be learnt, as `Rows` holds it: class indices uint8, or a number's targets int32."""
     return encode_targets(schema, column, start) if schema.classes is None else encode_labels(schema, column, start)
 
 
 def has_answer(answers: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which rows have an answer, of what `encode_answers` gave: whether one has depends on that row alone."""
+    """Return which rows have an answer, of what `encode_answers` gave: whether one has depends on that row alone."""
     return np.asarray(answers != (NO_NUMBER if answers.dtype == np.int32 else NO_CLASS))
 
 
 def answer_dtype(schema: Schema) -> type[np.int32] | type[np.uint8]:
-    """Of what `encode_answers` gives."""
+    """Return the type of what `encode_answers` gives."""
     return np.int32 if schema.classes is None else np.uint8
 
 
 def answer_feature(target: Target) -> CategoricalFeature | NumericFeature:
-    """The public bins in which answers are counted: its classes, or ANSWER_BINS of its range, then those missing."""
+    """Return the public bins in which answers are counted: its classes, or ANSWER_BINS of its range, then those
+    missing.
+    """
     if target.classes is not None:
         return CategoricalFeature(target.name, tuple(map(str, target.classes)))
     low, high = target.range or (0.0, 0.0)
@@ -268,14 +270,14 @@ def _flags(name: str, column: pa.Array, start: int) -> NDArray[np.float64]:
 
 
 def public_part(error: Exception) -> str:
-    """The kind of an Arrow error and its first words: Arrow quotes values of the file after them."""
+    """Return the kind of an Arrow error and its first words: Arrow quotes values of the file after them."""
     if isinstance(error, UnicodeDecodeError):
         return f"not {error.encoding.upper()}; the schema's `format` says the encoding"
     return f"{type(error).__name__} ({str(error).split(':')[0][:80]})"
 
 
 def table_of(X: Any) -> pa.Table:
-    """A pyarrow Table from a Table, a pandas DataFrame or a mapping of columns."""
+    """Return a pyarrow Table from a Table, a pandas DataFrame or a mapping of columns."""
     if isinstance(X, pa.Table):
         return X
     if not isinstance(X, dict) and not hasattr(X, "__arrow_c_stream__"):
@@ -305,7 +307,9 @@ def columns_of(schema: Schema, X: Any) -> RawColumns:
 
 
 def raw_values(feature: Feature, column: pa.Array) -> NDArray[Any]:
-    """A column as the released ensemble's encoder takes it: texts or floats (n,); DataError where it is neither."""
+    """Return a column as the released ensemble's encoder takes it: texts or floats (n,); DataError where it is
+    neither.
+    """
     if isinstance(feature, CategoricalFeature):
         return np.asarray(_texts(feature.name, column).to_numpy(zero_copy_only=False), dtype=object)
     if isinstance(feature, CalendarFeature):

@@ -42,7 +42,7 @@ CLOSED = {
 
 
 def is_duckdb(data: str) -> bool:
-    """Whether `--data` asks DuckDB."""
+    """Return whether `--data` asks DuckDB."""
     return data.startswith(BEGINNING)
 
 
@@ -50,8 +50,8 @@ def is_duckdb(data: str) -> bool:
 def answered(
     data: str, query: str | None, name: str | None, form: Form, folder: Path, check: Check = nothing
 ) -> Iterator[Path]:
-    """A file of what `query` answers, or of the whole table `name`, while it is needed. `form`: how a .csv is written.
-    `check` looks at the database before anything is read of it.
+    """Write what `query` answers, or the whole table `name`, to a file, while it is needed. `form`: how a .csv is
+    written. `check` looks at the database before anything is read of it.
 
     InputError where nothing says what to read, it is no select, or DuckDB is not installed; DataError where a file
     cannot be read, or DuckDB refuses.
@@ -112,8 +112,8 @@ def _copy(duckdb: ModuleType, connection: Any, query: str, path: Path) -> None:
 
 
 def _dataset(source: Path, form: Form) -> dataset.Dataset:
-    """The files as DuckDB scans them, as often as a query says so: Hive partitions are texts, and so is every cell of a
-    .csv, in which nothing is guessed. DataError where one differs from the first.
+    """Return the files as DuckDB scans them, as often as a query says so: Hive partitions are texts, and so is every
+    cell of a .csv, in which nothing is guessed. DataError where one differs from the first.
     """
     table = open_table(source, form)
     kinds, keys = table.types(), table.keys if isinstance(table, FolderTable) else []
@@ -145,7 +145,7 @@ def _driver() -> ModuleType:
 
 
 def _kind(duckdb: ModuleType, error: Exception) -> str:
-    """Its own words where they speak of the query alone, before a row was read: others quote values."""
+    """Return DuckDB's own words where they speak of the query alone, before a row was read: others quote values."""
     kinds = (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException)
     said = f": {str(error).splitlines()[0][:200]}" if isinstance(error, kinds) else ""
     if isinstance(error, duckdb.PermissionException):

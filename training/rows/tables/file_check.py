@@ -65,13 +65,13 @@ class Problem:
     count: int = 0
 
     def at(self, row: int) -> None:
-        """One more."""
+        """Note one more place."""
         self.count += 1
         if len(self.rows) < FIRST:
             self.rows.append(row)
 
     def to_json(self) -> dict[str, Any]:
-        """For programs."""
+        """Return the problem for programs."""
         return {"column": self.column, "found": self.found, "remedy": self.remedy, "rows": self.rows,
                 "count": self.count}  # fmt: skip
 
@@ -81,8 +81,8 @@ class Problem:
 
 
 def check_file(schema: Schema, path: Path, most: int | None = None) -> list[Problem]:
-    """What keeps the rows from being registered; none where nothing does. DataError where there is no such file. At
-    `most` so many problems: then what follows is not looked at.
+    """Return what keeps the rows from being registered; none where nothing does. DataError where there is no such file.
+    At `most` so many problems: then what follows is not looked at.
     """
     problems: dict[tuple[str, str], Problem] = {}
 
@@ -116,7 +116,7 @@ def check_file(schema: Schema, path: Path, most: int | None = None) -> list[Prob
 
 @contextmanager
 def explaining(schema: Schema, path: Path) -> Iterator[None]:
-    """A refusal of rows that do not fit also tells the first row, kind and remedy that the check of the file finds."""
+    """Add to a refusal of rows that do not fit the first row, kind and remedy that the check of the file finds."""
     try:
         yield
     except DataError as error:
@@ -136,7 +136,7 @@ def _compare(schema: Schema, names: set[str], note: Callable[..., None]) -> None
 
 
 def _tests(schema: Schema) -> dict[str, Test]:
-    """By column: what is wrong with a cell, in kind; None where nothing is. Categories take anything."""
+    """Return, by column, what is wrong with a cell, in kind; None where nothing is. Categories take anything."""
     found: dict[str, Test] = {}
     for feature in schema.stored:
         written = schema.written_as(feature.name)
@@ -163,7 +163,7 @@ def _tests(schema: Schema) -> dict[str, Test]:
 
 
 def _numbers(written: Written) -> Test:
-    """What `float` reads, but for Python's own spelling; with the marks that are declared."""
+    """Return what `float` reads, but for Python's own spelling; with the marks that are declared."""
 
     def test(cell: str) -> str | None:
         if not cell or cell in NULLS:
@@ -179,7 +179,7 @@ def _numbers(written: Written) -> Test:
 
 
 def _dates(feature: CalendarFeature, written: Written) -> Test:
-    """As registration reads them, each text once."""
+    """Test dates as registration reads them, each text once."""
     known: dict[str, str | None] = {}
 
     def fits(cell: str, as_written: Written) -> bool:
@@ -200,7 +200,7 @@ def _dates(feature: CalendarFeature, written: Written) -> Test:
 
 
 def _real(parts: Mapping[str, str | None]) -> bool:
-    """Whether the calendar has it."""
+    """Return whether the calendar has it."""
     year, month, day, hour, minute, second = (
         int(parts.get(name) or default)
         for name, default in (("year", 1970), ("month", 1), ("day", 1), ("hour", 0), ("minute", 0), ("second", 0))
@@ -213,7 +213,7 @@ def _real(parts: Mapping[str, str | None]) -> bool:
 
 
 def kind_of(cell: str) -> str:
-    """What stands in a cell that does not fit, in kind: one of REMEDIES."""
+    """Return what stands in a cell that does not fit, in kind: one of REMEDIES."""
     text = cell.strip()
     if text.lower() in YES | NO:
         return "a word for yes or no"
@@ -259,7 +259,7 @@ _NAMED = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe"}
 
 
 def _typed(table: Table, schema: Schema, note: Callable[..., None]) -> tuple[list[str], Rows]:
-    """Of a form that says types: dates in a column of dates are as they should be."""
+    """Test a form that says types: dates in a column of dates are as they should be."""
     types, dates = table.types(), {each.name for each in schema.stored if isinstance(each, CalendarFeature)}
     names = [*types]
     fine = {name for name, kind in types.items() if name in dates and kind is not None and pa.types.is_temporal(kind)}

@@ -37,7 +37,7 @@ def unfitted(message: str) -> InputError:
 
 @contextmanager
 def value_errors() -> Iterator[None]:
-    """A DataError within also becomes a ValueError."""
+    """Raise a DataError within as a ValueError too."""
     try:
         yield
     except DataError as error:
@@ -45,12 +45,12 @@ def value_errors() -> Iterator[None]:
 
 
 def is_frame(X: Any) -> bool:
-    """Whether X names its columns. (One of SciPy's sparse arrays is a dict as well, of places.)"""
+    """Return whether X names its columns. (One of SciPy's sparse arrays is a dict as well, of places.)"""
     return (isinstance(X, dict) and not hasattr(X, "shape")) or hasattr(X, "__arrow_c_stream__")
 
 
 def frame_table(X: Any) -> pa.Table:
-    """A frame as a Table: no column for the index of pandas, no name twice, no texts as views."""
+    """Return a frame as a Table: no column for the index of pandas, no name twice, no texts as views."""
     own = None if isinstance(X, pa.Table | dict) else getattr(X, "columns", None)
     names = list(map(str, table_of(X).column_names if own is None else own))
     twice = sorted({name for name in names if names.count(name) > 1})
@@ -75,7 +75,7 @@ def table_from(X: Any, rule: Schema | Columns, who: str) -> pa.Table:
 
 
 def array_table(X: Any, names: Sequence[str] | None, numbers: bool, who: str) -> pa.Table:
-    """An array (n, features) as a Table with `names` (None: x0, x1, ...). `numbers`: the schema holds no texts.
+    """Return an array (n, features) as a Table with `names` (None: x0, x1, ...). `numbers`: the schema holds no texts.
 
     NaN is a missing value; infinities lie beyond the range, and are clipped as everywhere.
     """
@@ -90,7 +90,7 @@ def array_table(X: Any, names: Sequence[str] | None, numbers: bool, who: str) ->
 
 
 def array_column(column: NDArray[Any]) -> pa.Array:
-    """One column of an array; in one of objects, None and NaN are missing."""
+    """Return one column of an array; in one of objects, None and NaN are missing."""
     if column.dtype.kind in "biuf":
         return pa.array(np.asarray(column, dtype=np.float64))
     try:
@@ -100,7 +100,7 @@ def array_column(column: NDArray[Any]) -> pa.Array:
 
 
 def label_column(y: Any, schema: Schema, who: str) -> pa.Array:
-    """Labels as a column. Whole floats are whole numbers; what is continuous, or no column, raises."""
+    """Return labels as a column. Whole floats are whole numbers; what is continuous, or no column, raises."""
     if y is None:
         raise BadData(f"y: {who} requires y to be passed, but the target y is None")
     labels = _labels(y)
@@ -110,8 +110,8 @@ def label_column(y: Any, schema: Schema, who: str) -> pa.Array:
 
 
 def target_column(y: Any, who: str) -> pa.Array:
-    """Numbers to predict, as a column. Texts, truth values and what is no column raise; infinities are clipped later,
-    to the public range.
+    """Return numbers to predict, as a column. Texts, truth values and what is no column raise; infinities are clipped
+    later, to the public range.
     """
     if y is None:
         raise BadData(f"y: {who} requires y to be passed, but the target y is None")

@@ -63,7 +63,7 @@ class Source:
         return int(self._load(self.files[1]).size)
 
     def partition(self, low: int, high: int, place: Path) -> Partition:
-        """Rows low .. high - 1 of the files, of them those that have an answer: which have one is decided row by row,
+        """Return those of rows low .. high - 1 of the files that have an answer: which have one is decided row by row,
         so that adding a row adds at most that row; and those that are used of their person. `place`: where large
         derived arrays may lie.
         """
@@ -120,7 +120,7 @@ class Digests:
         self._found = [sha256() for _ in self._cuts]
 
     def __call__(self, name: str) -> Iterator[bytes]:
-        """The bytes of one of the folder's files, in their order."""
+        """Add the bytes of one of the folder's files, in their order."""
         path, pieces = self._source.folder / name, self._source.files
         with path.open("rb") as file:
             if name in pieces:
@@ -136,5 +136,5 @@ class Digests:
             yield from iter(lambda: file.read(CHUNK), b"")
 
     def done(self) -> list[str]:
-        """Of each piece, once its files were read in the order of `Source.files`."""
+        """Return the digest of each piece, once its files were read in the order of `Source.files`."""
         return [found.hexdigest() for found in self._found]

@@ -66,7 +66,7 @@ def file_batches(path: Path, features: Sequence[Feature], schema: Schema | None 
 
 
 def column_types(data: Path | Table, form: Form = PLAIN) -> dict[str, pa.DataType | None]:
-    """Names and types of the columns, from the files' own heads: a .csv says no types (None)."""
+    """Return names and types of the columns, from the files' own heads: a .csv says no types (None)."""
     with reading(data):
         return (open_table(data, form) if isinstance(data, Path) else data).types()
 
@@ -75,8 +75,9 @@ Answer = tuple[NDArray[Any], NDArray[np.float32]]  # labels or values (n,), prob
 
 
 def write_predictions(path: Path, classes: Sequence[ClassLabel], answers: Iterable[Answer]) -> int:
-    """`label` and `p_<class>` for each class, in order, or `value` where there are no classes; the file appears whole
-    or not at all. Returns the rows."""
+    """Write `label` and `p_<class>` for each class, in order, or `value` where there are no classes; the file appears
+    whole or not at all. Returns the rows.
+    """
     if path.suffix not in (".parquet", ".csv"):
         raise InputError(f"out={path.name}: must end in .parquet or .csv")
     if not path.absolute().parent.is_dir():

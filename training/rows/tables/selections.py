@@ -18,7 +18,7 @@ REMEMBERED = 4096
 
 
 def row_words(X: Any, key: np.uint64 = ROWS) -> Hashes:
-    """(rows,): a word for each row's content, which no other row has a part in. X: a frame, or an array (rows,
+    """Return (rows,): a word for each row's content, which no other row has a part in. X: a frame, or an array (rows,
     columns).
 
     ValueError and TypeError of scikit-learn's where X is neither.
@@ -49,7 +49,7 @@ class Selection:
 
     @classmethod
     def of(cls, words: Hashes) -> Selection:
-        """Of rows with these words."""
+        """Select rows with these words."""
         return cls(len(words), int(words.sum(dtype=np.uint64)), int(mix(words, FOLDS).sum(dtype=np.uint64)))
 
 
@@ -76,7 +76,7 @@ class Folds:
                 self._origins.popitem(last=False)
 
     def origin(self, part: Selection) -> Origin | None:
-        """Where these rows were taken from; None where no fold has them."""
+        """Return where these rows were taken from; None where no fold has them."""
         with self._lock:
             return self._origins.get(part)
 
