@@ -57,11 +57,11 @@ class Grant:
         return EVERYTHING if self.kind == EVERYTHING else {self.kind: self.name}
 
     def is_good(self, now: str) -> bool:
-        """Whether it holds at this time."""
+        """Return whether it is in force at this time."""
         return self.revoked is None and (self.expires is None or now < self.expires)
 
     def to_json(self) -> dict[str, object]:
-        """As `dpserve grant list --json` prints it."""
+        """Return it as `dpserve grant list --json` prints it."""
         fields = {"grant": self.index, "principal": self.principal, "scope": self.scope, "on": self.on}
         return {**fields, "expires": self.expires, "revoked": self.revoked}
 
@@ -93,18 +93,18 @@ class Access:
         return tuple(scope for scope in SCOPES if scope in held)
 
     def has(self, *scopes: str) -> bool:
-        """Whether one of these scopes, or `admin`, is held on anything at all."""
+        """Return whether one of these scopes, or `admin`, is held on anything at all."""
         return any(scope in scopes or scope == "admin" for scope in self.scopes)
 
     def owns(self, by: str) -> bool:
-        """Whether what `by` asked for is theirs."""
+        """Return whether what `by` asked for is theirs."""
         return by == self.principal
 
     def may(
         self, *scopes: str, family: str | None = None, dataset: str | None = None, model: str | None = None
     ) -> bool:
-        """Whether one of `scopes` is held on one of the things that are named, of names without a version; where none
-        is, on everything.
+        """Return whether one of `scopes` is held on one of the things that are named, of names without a version; where
+        none is, on everything.
         """
         if any(scope in self.everywhere for scope in scopes):
             return True
@@ -113,28 +113,30 @@ class Access:
     def by_which(
         self, *scopes: str, family: str | None = None, dataset: str | None = None, model: str | None = None
     ) -> Grant | None:
-        """The grant by which they `may`; None where there is none, as for an operator."""
+        """Return the grant by which they `may`; None where there is none, as for an operator."""
         held = [grant for grant in self.grants if grant.scope in scopes or grant.scope == "admin"]
         return self._cover(held, family, dataset, model)
 
     def names(self, scope: str, *, dataset: str | None = None, model: str | None = None) -> bool:
-        """As `may`, by grants alone: the scopes that a token was itself given name nothing, but for admin."""
+        """Decide as `may` does, by grants alone: the scopes that a token was itself given name nothing, but for
+        admin.
+        """
         held = [g for g in self.grants if g.scope == "admin" or (g.scope == scope and not g.own)]
         return self.operator or self._cover(held, None, dataset, model) is not None
 
     def may_see(self, job: Job) -> bool:
-        """Whether a job may be seen and watched: their own, what a grant to train names, what audit or steward is held
-        on.
+        """Return whether a job may be seen and watched: their own, what a grant to train names, what audit or steward
+        is held on.
         """
         return self.may_cancel(job) or self.may("audit", "steward", dataset=job.dataset)
 
     def may_cancel(self, job: Job) -> bool:
-        """Whether a job may be cancelled: their own, and what a grant to train names."""
+        """Return whether a job may be cancelled: their own, and what a grant to train names."""
         own = self.has(*ASKING) and self.owns(job.by)
         return own or self.names("train", dataset=job.dataset, model=job.model)
 
     def seen_jobs(self, datasets: Iterable[str]) -> SeenJobs | None:
-        """Which jobs `may_see` lets through, of those on these datasets, for a question to the database; None: all."""
+        """Return, as a condition for a query, the jobs on these datasets that `may_see` lets through; None: all."""
         if self.names("train") or self.may("audit", "steward"):
             return None
         own = self.principal if self.has(*ASKING) else None
@@ -166,7 +168,7 @@ class Access:
         raise self.refusal(scopes, *named)
 
     def refusal(self, scopes: Iterable[str], *named: tuple[str, str]) -> Forbidden:
-        """The error of who may not: `named` are the things that one of `scopes` is needed on."""
+        """Return the error of a refusal: one of `scopes` is needed on one of `named`."""
         needs = list(scopes)
         on = " or ".join(f"{kind} {name[:80]}" for kind, name in named) or EVERYTHING
         option = f" --{named[0][0]} {named[0][1][:80]}" if named else ""
@@ -180,12 +182,12 @@ class Access:
 
 
 def now() -> str:
-    """This second, in UTC, as entries spell it."""
+    """Return this second, in UTC, as entries spell it."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def time_of(text: str) -> str:
-    """`2027-01-31` or `2027-01-31T12:00:00Z` as entries spell it; InputError where it is neither, or is over."""
+    """Read `2027-01-31` or `2027-01-31T12:00:00Z` as entries spell it; InputError where it is neither, or is over."""
     whole = f"{text}T00:00:00Z" if re.fullmatch(r"\d{4}-\d\d-\d\d", text, re.ASCII) else text
     try:
         if not _TIME.fullmatch(whole):
@@ -258,13 +260,13 @@ class Stops:
     jobs: tuple[int, ...]
 
     def to_json(self) -> dict[str, object]:
-        """As the doors and the command line give it, beside the grant."""
+        """Return it as the doors and the command line give it, beside the grant."""
         stops = {"tokens": list(self.tokens), "still": self.still, "jobs": list(self.jobs)}
         return {**self.grant.to_json(), "stops": stops}
 
 
 def stops(ledger: Ledger, index: int) -> Stops:
-    """What revoking the grant of the entry at `index` would stop now. UnknownName where it is no grant."""
+    """Return what revoking the grant of the entry at `index` would stop now. UnknownName where it is no grant."""
     with ledger.log.signed() as signed:
         grant = _one(signed.connection, index)
         holding, _ = sound_grants(signed, grant_table.c.principal == grant.principal)
@@ -296,7 +298,7 @@ def _one(connection: Connection, index: int) -> Grant:
 
 
 def grants(ledger: Ledger) -> list[Grant]:
-    """All that there ever were, the oldest first."""
+    """Return all grants ever made, the oldest first."""
     with ledger.log.database.reading() as connection:
         return _read(connection)
 
@@ -337,7 +339,7 @@ def of_token(token: Token) -> list[Grant]:
 
 
 def access_of(ledger: Ledger, principal: str, *, operator: bool = False) -> Access:
-    """What a principal may do now, by their grants and by what tokens were given that act for them.
+    """Return what a principal may do now, by their grants and by what tokens were given that act for them.
 
     `operator`: they sit at the command line, and hold the keys: they may do everything while no grant ever named them.
     """
@@ -350,7 +352,7 @@ def access_of(ledger: Ledger, principal: str, *, operator: bool = False) -> Acce
 
 
 def families_of(ledger: Ledger) -> Families:
-    """How `Access` finds the families of a dataset."""
+    """Return how `Access` finds the families of a dataset."""
 
     def names(dataset: str) -> frozenset[str]:
         try:

@@ -60,7 +60,7 @@ def retire(home: Home, keyid: str, by: str, reason: str) -> None:
     """End an issuer key: it speaks for no entry from here on. WrongState where no other one is good."""
     why = Why(by, reason)
     with home.ledger.log.writing() as writer:
-        row = _known(writer.connection, keyid)
+        row = _known_key(writer.connection, keyid)
         if row.until is not None:
             raise WrongState(f"keyid={keyid}: was {row.ended} before")
         if key_rows.good(writer.connection)[row.role] == {keyid}:
@@ -72,17 +72,18 @@ def retire(home: Home, keyid: str, by: str, reason: str) -> None:
 def mark_compromised(
     home: Home, keyid: str, after: int, by: str, reason: str, *, issuer_key: str | None = None
 ) -> KeyRow | None:
-    """Nothing counts that this key signed after the entry at `after`. A new key takes its place where no other is good;
-    returns that one. `issuer_key`: as for `rotate`."""
+    """Mark a key as compromised: nothing that it signed after the entry at `after` counts. A new key takes its place
+    where no other is good; return that one. `issuer_key`: as for `rotate`.
+    """
     why = Why(by, reason)
     with key_exchange.alone(home.keys.directory):
         with home.ledger.log.database.reading() as connection:
-            role = _known(connection, keyid).role
+            role = _known_key(connection, keyid).role
             alone = key_rows.good(connection)[role] == {keyid}
         key = _successor(home, role, issuer_key) if alone else None
         with home.ledger.log.writing() as writer:
-            row = _known(writer.connection, keyid)
-            until = _compromised(writer, row, after)
+            row = _known_key(writer.connection, keyid)
+            until = _enter_compromise(writer, row, after)
             added = _add(writer, key, role, why) if key else None
             if not key_rows.good(writer.connection)[role] - {keyid}:
                 raise WrongState(f"keyid={keyid}: another process changed the keys: do it again")
@@ -111,12 +112,12 @@ def revoke(home: Home, issued: int, by: str, reason: str) -> int:
 
 
 def signed_by(envelope: bytes) -> str:
-    """The keyid that a certificate of ours says it is signed by."""
+    """Return the keyid that a certificate of ours says it is signed by."""
     return dsse.parse(envelope).signatures[0][0]
 
 
 def may_issue(ledger: Ledger, keyid: str) -> bool:
-    """Whether a certificate that this key signed may be issued now."""
+    """Return whether a certificate that this key signed may be issued now."""
     with ledger.log.database.reading() as connection:
         return keyid in key_rows.good(connection)["issuer"]
 
@@ -141,7 +142,7 @@ def change_passphrase(home: Home, new: bytes | None) -> None:
 
 
 def _successor(home: Home, role: Role, issuer_key: str | None) -> SigningKey:
-    """The key to come: staged among our files, or imported from where it is kept. It is in force nowhere yet."""
+    """Prepare the next key: stage it among our files, or import it from where it is kept. It is not in force yet."""
     if issuer_key is not None and role == "log":
         raise InputError("issuer_key: the log's key is a file among our own")
     if issuer_key is not None and not in_keys(issuer_key):
@@ -155,7 +156,7 @@ def _successor(home: Home, role: Role, issuer_key: str | None) -> SigningKey:
     return key_exchange.stage(directory, role, secret)
 
 
-def _known(connection: Connection, keyid: str) -> KeyRow:
+def _known_key(connection: Connection, keyid: str) -> KeyRow:
     for row in key_rows.rows(connection):
         if row.keyid == keyid:
             return row
@@ -178,8 +179,8 @@ def _retire(writer: Writer, row: KeyRow, why: Why, successor: KeyRow | None = No
     key_rows.finish(writer.connection, row, until, "retired")
 
 
-def _compromised(writer: Writer, row: KeyRow, after: int) -> int:
-    """The end of a key of which nothing counts after the entry at `after`."""
+def _enter_compromise(writer: Writer, row: KeyRow, after: int) -> int:
+    """Return where a key compromised after the entry at `after` ends. WrongState where it ended before."""
     if not 0 <= after < writer.tree.size:
         raise InputError(f"after={after}: must be the index of an entry, 0 to {writer.tree.size - 1}")
     until = row.end(after)

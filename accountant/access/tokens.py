@@ -45,7 +45,7 @@ class Limits:
         return self != NO_LIMITS
 
     def to_json(self) -> dict[str, int]:
-        """Those there are."""
+        """Return the limits that are set, as JSON."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
 
@@ -67,14 +67,14 @@ class Token:
     principal: str = ""
 
     def to_json(self) -> dict[str, object]:
-        """All that is known of it: of the token itself, its digest alone."""
+        """Return it as JSON; of the secret, the digest alone."""
         fields = {"name": self.name, "principal": self.principal, "scopes": list(self.scopes), "hash": self.digest}
         return {**fields, "limits": asdict(self.limits), "created": self.created, "revoked": self.revoked}
 
 
 def check_principal(principal: str) -> str:
-    """`principal` where it is one line of 1 to MOST_PRINCIPAL characters, with no blank at its ends, and does not stand
-    for everybody; else InputError.
+    """Return `principal` where it is one line of 1 to MOST_PRINCIPAL characters, with no blank at its ends, and does
+    not stand for everybody; else InputError.
     """
     if not 1 <= len(principal) <= MOST_PRINCIPAL or not principal.isprintable() or principal != principal.strip():
         raise InputError(f"principal={principal[:80]!r}: must be one line of 1 to {MOST_PRINCIPAL} characters")
@@ -150,8 +150,8 @@ _TOKENS = (
 
 
 def tokens(ledger: Ledger, good: bool = False) -> list[Token]:
-    """All tokens there ever were, oldest first, as the index has them; `good`: those that were not revoked. They are
-    shown; what they may do is asked of `sound_tokens`.
+    """Return all tokens there ever were, oldest first, as the index has them; `good`: those that were not revoked. They
+    are shown; what they may do is asked of `sound_tokens`.
     """
     with ledger.log.database.reading() as connection:
         return _tokens(connection, *([_NOT_REVOKED] if good else []))
@@ -180,7 +180,7 @@ def sound_tokens(signed: Signed, *where: ColumnElement[bool]) -> tuple[list[Toke
 
 @lru_cache(maxsize=4096)  # a server looks at all of them twice a second
 def says_token(digest: str, name: str, scopes: str, principal: str | None, body: bytes) -> bool:
-    """Whether an entry makes the token that these columns of its row speak of."""
+    """Return whether an entry makes the token that these columns of its row speak of."""
     value = json.loads(body)
     said = (value.get("type"), value.get("hash"), value.get("name"), ",".join(value.get("scopes", ())))
     return said == ("token-created", digest, name, scopes) and value.get("principal") == principal
@@ -203,7 +203,9 @@ def _token(row: Row[Any]) -> Token:
 
 
 def _limits(entry: bytes) -> Limits:
-    """What the entry says. Most say nothing, and are not parsed: a server looks at all of them twice a second."""
+    """Read the limits that an entry states. Most state none, and are not parsed: a server looks at all of them twice a
+    second.
+    """
     return Limits(**json.loads(entry)["limits"]) if _LIMITS.may_stand_in(entry) else NO_LIMITS
 
 

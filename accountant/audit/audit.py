@@ -22,9 +22,10 @@ from dpserve_verify.keys.trust import PublicKeys
 
 
 def audit_home(home: Home, bundles: Iterable[Bundle] = (), seen: Iterable[str] = ()) -> Report:
-    """The whole of an open home: evidence, index, high-water mark, trust file, and the models given.
+    """Audit an open home: evidence, index, high-water mark, trust file, and the models given.
 
-    `bundles`, `seen`: as for `audit`. Raises LedgerUnavailable where the database cannot be read."""
+    `bundles`, `seen`: as for `audit`. Raises LedgerUnavailable where the database cannot be read.
+    """
     try:
         trust = home.trust
     except VerificationError:  # rows that are not what was signed are for the report to name
@@ -39,10 +40,11 @@ def audit_place(
     progress: Progress | None = None,
     champions: Champions = dict,
 ) -> Report:
-    """As `audit_home`, for a home that may refuse to open: needs its trust file and no private key.
+    """Audit as `audit_home` does, a home that may refuse to open: needs its trust file and no private key.
 
     `environment`: names home and database (`accountant.home.settings`). Raises KeyInvalid where the trust file is not
-    to be had, LedgerUnavailable where the database cannot be read, InputError where another version made its tables."""
+    to be had, LedgerUnavailable where the database cannot be read, InputError where another version made its tables.
+    """
     path, url = homes.place(environment)
     database = Store(url)
     try:

@@ -35,20 +35,20 @@ def export_tiles(home: Home, directory: Path) -> int:
     with holding(open_directory(directory)), home.ledger.log.database.reading() as connection:
         note, cosigned = newest(home.path, connection), kept(home.path)
         head = verify_head(note, home.trust)
-        before = _before(directory, home.trust, head.size, store.node_reader(connection))
+        before = _exported_size(directory, home.trust, head.size, store.node_reader(connection))
         _place_all(directory, _new_tiles(connection, before, head.size))
         if cosigned is not None:
             _write(directory / WITNESSED, cosigned.encode())
         _write(directory / CHECKPOINT, note.encode())
         sync_directory(directory)
-    for path in _superseded(before, head.size):
+    for path in _filled_tiles(before, head.size):
         if (partial := directory / f"{path}.p").exists():  # readers fall back on the full tile
             shutil.rmtree(partial)
     return head.size
 
 
-def _before(directory: Path, trust: PublicKeys, size: int, read: merkle.NodeReader) -> int:
-    """How many entries the folder holds already. LedgerInvalid unless they are the first of this ledger."""
+def _exported_size(directory: Path, trust: PublicKeys, size: int, read: merkle.NodeReader) -> int:
+    """Return how many entries the folder holds already. LedgerInvalid unless they are the first of this ledger."""
     if not (directory / CHECKPOINT).exists():
         cut = {"tile", WITNESSED, *(f".{name}.partial" for name in (CHECKPOINT, WITNESSED))}  # an export that was cut
         if any(each.name not in cut for each in directory.iterdir()):
@@ -77,8 +77,8 @@ def _new_tiles(connection: Connection, before: int, size: int) -> Iterator[tuple
         level += 1
 
 
-def _superseded(before: int, size: int) -> Iterator[str]:
-    """Paths of the tiles that were partial and are full now."""
+def _filled_tiles(before: int, size: int) -> Iterator[str]:
+    """Yield paths of the tiles that were partial and are full now."""
     level = 0
     while count := size >> HEIGHT * level:
         last = (before >> HEIGHT * level) // WIDTH
@@ -99,7 +99,7 @@ def _hashes(connection: Connection, level: int, index: int, width: int) -> list[
 
 
 def _entries(connection: Connection, index: int, width: int, hashes: list[bytes]) -> list[bytes]:
-    """The entries of a bundle, as they were hashed."""
+    """Return the content of an entry bundle: the entries as they were hashed."""
     column, first = entry_table.c, index * WIDTH
     query = select(column.body).where(column.seq >= first, column.seq < first + width).order_by(column.seq)
     bodies = [bytes(body) for body in connection.execute(query).scalars()]
@@ -110,7 +110,7 @@ def _entries(connection: Connection, index: int, width: int, hashes: list[bytes]
 
 
 def _place_all(directory: Path, tiles: Iterable[tuple[str, bytes]]) -> None:
-    """A tile never changes: one that stands there already must be this one."""
+    """Write tiles. A tile never changes: one that is there already must equal it."""
     folders = set()
     for path, content in tiles:
         file = directory / path
@@ -125,5 +125,5 @@ def _place_all(directory: Path, tiles: Iterable[tuple[str, bytes]]) -> None:
 
 
 def _write(file: Path, content: bytes) -> None:
-    """In one step, alone. The folder is synced when all of its files are there."""
+    """Write a file in one step. Its folder is synced later, when all files are there."""
     replace_file(file, content, PUBLIC, alone=True, sync_folder=False)

@@ -30,7 +30,7 @@ Row: TypeAlias = tuple[Any, ...]
 
 
 def compare_index(connection: Connection, replay: Replay) -> Iterator[str]:
-    """One line for every row that is wrong, missing or too many."""
+    """Yield one line for every row that is wrong, missing or too many."""
     books = replay.books
     known = books.blocks.known
     grown = {name: (each.last, each.dropped or None) for name, each in known.items()}
@@ -84,7 +84,7 @@ def compare_index(connection: Connection, replay: Replay) -> Iterator[str]:
 
 
 def _rows(connection: Connection, table: Table, *key: str) -> dict[Any, Row]:
-    """Rows by their key; columns of JSON as values, so that their spelling does not matter."""
+    """Return rows by their key; columns of JSON as values, so that their spelling does not matter."""
     found = {}
     for row in connection.execute(select(table)).mappings():
         rest = {name: value for name, value in row.items() if name not in key}

@@ -55,7 +55,7 @@ class Signatures:
             helper.end()
 
     def check(self, filed: Iterable[tuple[int, str]]) -> Iterator[Checked]:
-        """Every (size, note), in order. An error of `filed` itself waits for its turn."""
+        """Check every (size, note), in order. An error of `filed` itself waits for its turn."""
         source = iter(filed)
         window = deque(_Part(chunk, None, None) for chunk in self._chunks(source, FEW))
         if len(window) == FEW and len(window[-1].filed) == CHUNK and self._wanted:
@@ -101,7 +101,7 @@ class Signatures:
         return self._origin, key_id(self._origin, key), key.public_bytes_raw(), [note for _, note in filed]
 
     def _key(self, filed: list[tuple[int, str]]) -> Ed25519PublicKey | None:
-        """The one key for all of them; None where there are several, or none."""
+        """Return the one key for all of them; None where there are several, or none."""
         sizes = [size for size, _ in filed]
         if any(type(size) is not int for size in sizes):
             return None
@@ -140,7 +140,7 @@ class _Helper:
         return True
 
     def answer(self, count: int) -> bytes | None:
-        """None where the helper is gone."""
+        """Read the helper's verdicts; None where it is gone."""
         assert self._process.stdout is not None
         answer = self._process.stdout.read(count)
         return answer if len(answer) == count else None

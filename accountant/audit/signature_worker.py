@@ -31,7 +31,9 @@ _OTHERS = rf"(?:— [^\s+\x00-\x1f\ud800-\udfff]{{1,255}} {_BASE64}\n){{0,16}}"
 
 @lru_cache(maxsize=16)
 def _layout(name: str) -> re.Pattern[str]:
-    """Origin, size, root; our signature; those of others. A size of 19 digits is for somebody else to judge."""
+    """Compile the layout of a note: origin, size, root; our signature; those of others. A size of 19 digits is for
+    somebody else to judge.
+    """
     own = re.escape(name)
     tree = f"{own}\n(?:0|[1-9][0-9]{{0,17}})\n[A-Za-z0-9+/]{{40}}{_TAIL}\n"
     ours = f"— {own} ([A-Za-z0-9+/]{{88}}{_TAIL})\n"
@@ -39,13 +41,13 @@ def _layout(name: str) -> re.Pattern[str]:
 
 
 def verdicts(chunk: Chunk) -> bytes:
-    """A byte for each note: 1 where it is a plain checkpoint in this name, signed by this key."""
+    """Return a byte for each note: 1 where it is a plain checkpoint in this name, signed by this key."""
     name, key_id, key, notes = chunk
     layout, again = _layout(name), f"— {name} "
-    return bytes(_signed(layout, again, key_id, key, note) for note in notes)
+    return bytes(_is_signed(layout, again, key_id, key, note) for note in notes)
 
 
-def _signed(layout: re.Pattern[str], again: str, key_id: bytes, key: bytes, note: str) -> bool:
+def _is_signed(layout: re.Pattern[str], again: str, key_id: bytes, key: bytes, note: str) -> bool:
     match = layout.fullmatch(note)
     if match is None or again in match[3]:  # every line in our name must verify
         return False

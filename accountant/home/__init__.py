@@ -18,7 +18,7 @@ from accountant.log.entries import TransparencyLog
 from accountant.log.last_seen import HighWater
 from accountant.store import engines
 from accountant.store.engines import without_secrets
-from accountant.store.job_notifications import Bell
+from accountant.store.job_notifications import JobNotifications
 from accountant.store.store import Store, size
 from accountant.system.lazy_import import later
 from dpserve_verify.errors import InputError, KeyInvalid, LedgerInvalid
@@ -53,7 +53,7 @@ class Setting:
 
 
 def settings(environment: Mapping[str, str] = os.environ) -> dict[str, Setting]:
-    """Every setting: its variable where that is set, else the default."""
+    """Return every setting: its variable where that is set, else the default."""
     home = environment.get("DPSERVE_HOME") or str(Path(DEFAULT_HOME).expanduser())
     defaults = {
         "DPSERVE_HOME": home,
@@ -112,7 +112,7 @@ class Home:
         return cls(path, keys, Ledger.create(url, keys, mark(path), origin))._with_trust_file()
 
     def _with_trust_file(self) -> Home:
-        """The file for auditors: written where a first start was cut before it, brought up to date where a change of
+        """Write the file for auditors where a first start was cut before it, and bring it up to date where a change of
         keys was. A file that says something else is left for the audit to find.
         """
         try:
@@ -169,9 +169,9 @@ class Home:
         with self.ledger.log.signed() as signed:
             return signed.trust(self.ledger.log.origin)
 
-    def bell(self) -> Bell:
-        """What wakes a worker when a job is queued."""
-        return Bell(self.ledger.log.database)
+    def job_notifications(self) -> JobNotifications:
+        """Return the notifications that wake a worker when a job is queued."""
+        return JobNotifications(self.ledger.log.database)
 
     @property
     def models(self) -> Path:
@@ -200,18 +200,18 @@ class Home:
 
 
 def place(environment: Mapping[str, str]) -> tuple[Path, str]:
-    """The home's folder and the URL of its ledger's database."""
+    """Return the home's folder and the URL of its ledger's database."""
     found = settings(environment)
     return Path(found["DPSERVE_HOME"].value), found["DPSERVE_LEDGER_URL"].value
 
 
 def local(path: Path) -> Path:
-    """Where this machine keeps what it shares with no other, `run/` and `logs/`: the home at `path`, unless
-    DPSERVE_LOCAL names another place. Absolute.
+    """Return the folder of what this machine alone uses, `run/` and `logs/`: the home at `path`, unless DPSERVE_LOCAL
+    names another place. Absolute.
     """
     return Path(os.environ.get("DPSERVE_LOCAL") or path).absolute()
 
 
 def mark(path: Path) -> Path:
-    """The file of the high-water mark of the home at `path`."""
+    """Return the file of the high-water mark of the home at `path`."""
     return path / "keys" / "high-water.json"

@@ -19,7 +19,7 @@ from accountant.keys.private_keys import (
     load_own,
     load_own_private,
     open_directory,
-    staged,
+    staged_file,
     write_private,
 )
 from dpserve_verify.errors import KeyInvalid
@@ -36,31 +36,33 @@ def alone(directory: Path) -> Iterator[None]:
 
 def stage(directory: Path, role: Role, passphrase: Passphrase) -> SigningKey:
     """Make the key that is to be next. Only after `settle`: what stood there before is nobody's."""
-    path = directory / staged(role)
+    path = directory / staged_file(role)
     path.unlink(missing_ok=True)
     write_private(path, passphrase())
     sync_directory(directory)
-    return _load(directory, role, passphrase, staged(role))
+    return _load(directory, role, passphrase, staged_file(role))
 
 
 def put_in_place(directory: Path, role: Role, key: SigningKey) -> None:
-    """The ledger has this key as its newest of the role: make the files say so. May be done twice."""
+    """Put a key in place. The ledger has this key as its newest of the role: make the files say so. May be done
+    twice.
+    """
     # First: as long as the private half is not in its place, it is still known to be next.
     public = public_pem(key.public).encode()
     replace_file(directory / f"{role}.pub.pem", public, 0o644, alone=True, sync_folder=False)
     if key.elsewhere:
-        for name in (f"{role}.pem", staged(role)):
+        for name in (f"{role}.pem", staged_file(role)):
             (directory / name).unlink(missing_ok=True)
     else:
-        (directory / staged(role)).replace(directory / f"{role}.pem")
+        (directory / staged_file(role)).replace(directory / f"{role}.pem")
     sync_directory(directory)
 
 
 def settle(directory: Path, role: Role, passphrase: Passphrase, good: Collection[str]) -> None:
     """Bring the files to what the ledger says, after a cut. `good`: the keyids that may sign now."""
-    if not (directory / staged(role)).exists():
+    if not (directory / staged_file(role)).exists():
         return
-    next_one = _found(directory, role, passphrase, staged(role))
+    next_one = _read_staged(directory, role, passphrase, staged_file(role))
     if next_one is not None and next_one.keyid in good:
         put_in_place(directory, role, next_one)
         return
@@ -68,20 +70,21 @@ def settle(directory: Path, role: Role, passphrase: Passphrase, good: Collection
         if (directory / f"{each}.pem").exists():
             current = _load(directory, each, passphrase, f"{each}.pem")
             if each == role and current.keyid not in good:
-                raise KeyInvalid(f"{role}: neither {role}.pem nor {staged(role)} is the ledger's, {sorted(good)}")
-    (directory / staged(role)).unlink()  # the ledger never heard of it
+                raise KeyInvalid(f"{role}: neither {role}.pem nor {staged_file(role)} is the ledger's, {sorted(good)}")
+    (directory / staged_file(role)).unlink()  # the ledger never heard of it
     sync_directory(directory)
 
 
 def settle_elsewhere(directory: Path, key: SigningKey) -> None:
-    """As `settle`, for the issuer's key that is configured, and kept elsewhere."""
+    """Settle, as `settle` does, the issuer's key that is configured, and kept elsewhere."""
     if (directory / "issuer.pem").exists() or public_half(directory, "issuer") != public_pem(key.public):
         put_in_place(directory, "issuer", key)
 
 
 def encrypt(directory: Path, passphrase: Passphrase, new: bytes | None) -> None:
-    """The same keys under another passphrase (None: under none). All are staged before the first is in its place, so
-    after a cut one of the two passphrases opens them all. Only after `settle`."""
+    """Encrypt the same keys under another passphrase (None: under none). All are staged before the first is in its
+    place, so after a cut one of the two passphrases opens them all. Only after `settle`.
+    """
     secret = passphrase()
     fd = open_directory(directory)
     try:
@@ -90,16 +93,16 @@ def encrypt(directory: Path, passphrase: Passphrase, new: bytes | None) -> None:
     finally:
         os.close(fd)
     for role, pem in pems.items():
-        (directory / staged(role)).unlink(missing_ok=True)
-        write_new(directory / staged(role), pem, PRIVATE)
+        (directory / staged_file(role)).unlink(missing_ok=True)
+        write_new(directory / staged_file(role), pem, PRIVATE)
     sync_directory(directory)
     for role in pems:
-        (directory / staged(role)).replace(directory / f"{role}.pem")
+        (directory / staged_file(role)).replace(directory / f"{role}.pem")
     sync_directory(directory)
 
 
 def public_half(directory: Path, role: Role) -> str:
-    """What `<role>.pub.pem` says."""
+    """Return what `<role>.pub.pem` says."""
     fd = open_directory(directory)
     try:
         return read_file(fd, f"{role}.pub.pem", 0o022).decode("ascii", "replace")
@@ -115,8 +118,10 @@ def _load(directory: Path, role: Role, passphrase: Passphrase, name: str) -> Sig
         os.close(fd)
 
 
-def _found(directory: Path, role: Role, passphrase: Passphrase, name: str) -> SigningKey | None:
-    """None for what is not there or was cut while it was written: only the ledger's word counts here."""
+def _read_staged(directory: Path, role: Role, passphrase: Passphrase, name: str) -> SigningKey | None:
+    """Load a staged key; None where it is missing or was cut while it was written: only the ledger's word counts
+    here.
+    """
     try:
         return _load(directory, role, passphrase, name)
     except KeyInvalid:

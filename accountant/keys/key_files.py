@@ -18,7 +18,7 @@ _LIMIT = 16_384
 
 
 def passphrase_from_environment() -> bytes | None:
-    """The passphrase in DPSERVE_KEY_PASSPHRASE; None where it is not set."""
+    """Return the passphrase in DPSERVE_KEY_PASSPHRASE; None where it is not set."""
     value = os.environ.get(PASSPHRASE_VARIABLE)
     if value == "":
         raise KeyInvalid(f"{PASSPHRASE_VARIABLE}: must not be empty; unset it for keys without a passphrase")
@@ -32,7 +32,7 @@ def private_pem(key: Ed25519PrivateKey, secret: bytes | None) -> bytes:
 
 
 def load_private(raw: bytes, secret: bytes | None, name: str) -> Ed25519PrivateKey | EllipticCurvePrivateKey:
-    """Inverse of `private_pem`; KeyInvalid for anything but an Ed25519 or EC key, or for the wrong passphrase."""
+    """Load what `private_pem` wrote; KeyInvalid for anything but an Ed25519 or EC key, or for the wrong passphrase."""
     try:
         key = pkix.load_pem_private_key(raw, secret)
     except (TypeError, ValueError, UnsupportedAlgorithm) as error:  # TypeError: passphrase missing or not needed
@@ -43,7 +43,7 @@ def load_private(raw: bytes, secret: bytes | None, name: str) -> Ed25519PrivateK
 
 
 def check_owner(status: os.stat_result, name: str, forbidden: int) -> None:
-    """KeyInvalid unless the file is ours and has none of these mode bits."""
+    """Raise KeyInvalid unless the file is ours and has none of these mode bits."""
     if status.st_uid != os.geteuid():
         raise KeyInvalid(f"{name}: must belong to the user who runs this (uid {os.geteuid()}, is {status.st_uid})")
     if status.st_mode & forbidden:
@@ -51,7 +51,7 @@ def check_owner(status: os.stat_result, name: str, forbidden: int) -> None:
 
 
 def read_file(directory_fd: int | None, name: str, forbidden: int) -> bytes:
-    """A small regular file of ours, never through a link; `forbidden` are the mode bits it must not have."""
+    """Read a small regular file of ours, never through a link; `forbidden` are the mode bits it must not have."""
     try:
         fd = open_no_link(name, directory_fd)
     except OSError as error:
@@ -65,5 +65,5 @@ def read_file(directory_fd: int | None, name: str, forbidden: int) -> bytes:
 
 
 def in_keys(uri: str) -> bool:
-    """Whether this URI means the file among our own keys."""
+    """Return whether this URI means the file among our own keys."""
     return uri in ("", "file:")

@@ -46,7 +46,7 @@ class KeyRow:
         return self.added + 1 if self.role == "log" and self.added else self.added
 
     def end(self, after: int) -> int:
-        """What `until` is when nothing counts that it signed after the entry at `after`."""
+        """Return the value of `until` for a key whose signatures after the entry at `after` do not count."""
         return max(self.first, after + (2 if self.role == "log" else 1))
 
 
@@ -63,17 +63,17 @@ class Stated(Protocol):
 
 
 def rows(connection: Connection) -> list[KeyRow]:
-    """Every key, in the order they were added."""
+    """Return every key, in the order they were added."""
     return [KeyRow(*row) for row in connection.execute(_ALL)]
 
 
 def good(connection: Connection) -> dict[Role, frozenset[str]]:
-    """The keyids that may sign now: one of a log, one or more of issuers."""
+    """Return the keyids that may sign now: one of a log, one or more of issuers."""
     return _by_role((row.role, row.keyid) for row in connection.execute(_GOOD))
 
 
 def good_of(keys: Iterable[KeyRow]) -> dict[Role, frozenset[str]]:
-    """As `good`, of rows at hand."""
+    """Return, as `good` does, of rows at hand."""
     return _by_role((row.role, row.keyid) for row in keys if row.until is None)
 
 
@@ -83,14 +83,14 @@ def _by_role(found: Iterable[tuple[Role, str]]) -> dict[Role, frozenset[str]]:
 
 
 def require_issuer(connection: Connection, keyid: str) -> None:
-    """KeyInvalid unless a certificate by this key may be issued now."""
+    """Raise KeyInvalid unless a certificate by this key may be issued now."""
     known = good(connection)["issuer"]
     if keyid not in known:
         raise KeyInvalid(f"issuer: {keyid} is not the ledger's issuer key, {', '.join(sorted(known))}")
 
 
 def begin(connection: Connection, keys: KeyStore) -> None:
-    """The rows of a new ledger's first keys."""
+    """Insert the rows of a new ledger's first keys."""
     for role in ROLES:
         add(connection, role, pem_of(keys.public_key(role)), 0)
 
@@ -108,7 +108,7 @@ def finish(connection: Connection, row: KeyRow, until: int, ended: End) -> None:
 
 
 def trust(origin: str, found: Iterable[KeyRow], ended: frozenset[int]) -> PublicKeys:
-    """What an auditor should pin, by these rows."""
+    """Return what an auditor should pin, by these rows."""
     found = list(found)
     issuers = tuple(IssuerKey(row.pem, row.first, row.until) for row in found if row.role == "issuer")
     logs = tuple(LogKey(row.pem, row.first, row.until) for row in found if row.role == "log")
@@ -121,17 +121,17 @@ def revoke(connection: Connection, issued: int, seq: int) -> None:
 
 
 def revocations(connection: Connection) -> dict[int, int]:
-    """The indices of `issued` entries whose certificates were revoked -> of the entries that say so."""
+    """Return the indices of `issued` entries whose certificates were revoked -> of the entries that say so."""
     return {row.issued: row.seq for row in connection.execute(_REVOKED)}
 
 
-def revoked(connection: Connection) -> frozenset[int]:
-    """The indices of `issued` entries whose certificates were revoked."""
+def revoked_certificates(connection: Connection) -> frozenset[int]:
+    """Return the indices of `issued` entries whose certificates were revoked."""
     return frozenset(revocations(connection))
 
 
 def check_keys(found: list[KeyRow], said: Mapping[str, KeyRow]) -> list[KeyRow]:
-    """`found`, where these are the keys that the entries about them give (`stated_keys`); LedgerInvalid else."""
+    """Return `found`, where these are the keys that the entries about them give (`stated_keys`); LedgerInvalid else."""
     rows = {row.keyid: row for row in found}
     for keyid in rows.keys() | said.keys():
         if rows.get(keyid) != said.get(keyid):
@@ -140,14 +140,14 @@ def check_keys(found: list[KeyRow], said: Mapping[str, KeyRow]) -> list[KeyRow]:
 
 
 def check_revoked(found: Mapping[int, int], said: Mapping[int, int]) -> frozenset[int]:
-    """The revoked certificates, where the rows `found` are what the entries give; LedgerInvalid else."""
+    """Return the revoked certificates, where the rows `found` are what the entries give; LedgerInvalid else."""
     for issued in found.keys() ^ said.keys() | {each for each in found if found[each] != said.get(each)}:
         raise _mismatch("revoked", str(issued))
     return frozenset(found)
 
 
 def stated_keys(entries: Iterable[Stated]) -> dict[str, KeyRow]:
-    """Every key by its keyid, as the entries about keys leave it."""
+    """Return every key by its keyid, as the entries about keys leave it."""
     keys: dict[str, KeyRow] = {}
     for seq, value in ((entry.seq, entry.value) for entry in entries):
         match value["type"]:

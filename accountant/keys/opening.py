@@ -22,7 +22,9 @@ else:
 
 
 def open_keys(directory: Path, database: Store, issuer_key: str) -> KeyStore:
-    """The keys in use, brought to what the ledger says. `issuer_key`: the issuer's URI (`accountant.keys.signers`)."""
+    """Open the keys in use, brought to what the ledger says. `issuer_key`: the issuer's URI
+    (`accountant.keys.signers`).
+    """
     with key_exchange.alone(directory):
         with database.reading() as connection:
             rows = [row for row in key_rows.rows(connection) if row.until is None]
@@ -39,7 +41,7 @@ def open_keys(directory: Path, database: Store, issuer_key: str) -> KeyStore:
 
 
 def _first(uri: str, pems: list[str]) -> SigningKey:
-    """The first of these keys that the URI's signer signs by."""
+    """Return the first of these keys that the URI's signer signs by."""
     for pem in pems[:-1]:
         try:
             return signers.open_key(uri, load_public_pem(pem))
@@ -49,18 +51,18 @@ def _first(uri: str, pems: list[str]) -> SigningKey:
 
 
 def check_issuer(database: Store, keys: KeyStore) -> None:
-    """KeyInvalid unless the issuer's key at hand is one that the ledger knows as good."""
+    """Raise KeyInvalid unless the issuer's key at hand is one that the ledger knows as good."""
     with database.reading() as connection:
         key_rows.require_issuer(connection, keys.key("issuer").keyid)
 
 
 def keys_of(database: Store) -> list[KeyRow]:
-    """Every key there ever was, oldest first."""
+    """Return every key there ever was, oldest first."""
     with database.reading() as connection:
         return key_rows.rows(connection)
 
 
-def revoked(database: Store) -> frozenset[int]:
-    """The indices of `issued` entries whose certificates were revoked."""
+def revoked_certificates(database: Store) -> frozenset[int]:
+    """Return the indices of `issued` entries whose certificates were revoked."""
     with database.reading() as connection:
-        return key_rows.revoked(connection)
+        return key_rows.revoked_certificates(connection)

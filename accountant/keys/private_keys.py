@@ -74,7 +74,7 @@ class SigningKey:
 
     @classmethod
     def of(cls, private: Ed25519PrivateKey) -> SigningKey:
-        """The signer's keyid is the fingerprint."""
+        """Wrap a signer, whose keyid is the fingerprint."""
         public = private.public_key()
         return cls(public, lambda: crypto_signer(private, public))
 
@@ -124,7 +124,7 @@ class KeyStore:
     def open(
         cls, directory: Path, passphrase: Passphrase = passphrase_from_environment, issuer: SigningKey | None = None
     ) -> KeyStore:
-        """The keys in `directory`.
+        """Open the keys in `directory`.
 
         Args:
             directory: ours alone (0700), and no link.
@@ -152,17 +152,17 @@ class KeyStore:
         return cls(directory, keys, commitment, passphrase)
 
     def key(self, role: Role) -> SigningKey:
-        """KeyInvalid where another process has put a key in its place that we cannot load."""
+        """Raise KeyInvalid where another process has put a key in its place that we cannot load."""
         if role not in self._keys:
             raise KeyInvalid(f"{role}: this process' key gave way to one that is not in {self.directory}: restart")
         return self._keys[role]
 
     def public_key(self, role: Role) -> PublicKey:
-        """The public half. KeyInvalid as for `key`."""
+        """Return the public half. KeyInvalid as for `key`."""
         return self.key(role).public
 
     def signer(self, role: Role) -> Signer:
-        """A securesystemslib signer whose keyid is the key's fingerprint."""
+        """Return a securesystemslib signer whose keyid is the key's fingerprint."""
         return self.key(role).signer
 
     def take(self, role: Role, key: SigningKey) -> None:
@@ -186,10 +186,10 @@ class KeyStore:
                     self._keys[role] = found
 
     def _renewed(self, role: Role, good: Collection[str]) -> SigningKey | None:
-        """The key in our files, which another process may be putting in place at this moment."""
+        """Load the key in our files, which another process may be putting in place at this moment."""
         fd = open_directory(self.directory)
         try:
-            for name in (f"{role}.pem", staged(role), f"{role}.pem"):
+            for name in (f"{role}.pem", staged_file(role), f"{role}.pem"):
                 try:
                     found = load_own(fd, role, self.passphrase(), name)
                 except KeyInvalid:
@@ -211,22 +211,22 @@ class KeyStore:
 
 
 def crypto_signer(private: Ed25519PrivateKey | EllipticCurvePrivateKey, public: PublicKey) -> Signer:
-    """securesystemslib's signer by a key in memory; its keyid is the fingerprint."""
+    """Return securesystemslib's signer by a key in memory; its keyid is the fingerprint."""
     return library.CryptoSigner(private, library.SSlibKey.from_crypto(public, keyid=fingerprint(public)))
 
 
-def staged(role: Role) -> str:
-    """The file of a key that is about to take the place of `<role>.pem`."""
+def staged_file(role: Role) -> str:
+    """Return the file of a key that is about to take the place of `<role>.pem`."""
     return f"{role}.next.pem"
 
 
 def load_own(directory_fd: int, role: Role, secret: bytes | None, name: str | None = None) -> SigningKey:
-    """A private key of ours: Ed25519, readable by us alone."""
+    """Load a private key of ours: Ed25519, readable by us alone."""
     return SigningKey.of(load_own_private(directory_fd, name or f"{role}.pem", secret))
 
 
 def load_own_private(directory_fd: int, name: str, secret: bytes | None) -> Ed25519PrivateKey:
-    """A private key among our files. KeyInvalid unless it is Ed25519, whole, and readable by us alone."""
+    """Load a private key among our files. KeyInvalid unless it is Ed25519, whole, and readable by us alone."""
     key = load_private(read_file(directory_fd, name, 0o077), secret, name)
     if not isinstance(key, Ed25519PrivateKey):
         raise KeyInvalid(f"{name}: must be an Ed25519 key")
@@ -253,7 +253,7 @@ def write_private(path: Path, secret: bytes | None) -> PublicKey:
 
 
 def open_directory(directory: Path) -> int:
-    """A descriptor of the directory, so that what was checked is what is read."""
+    """Open a descriptor of the directory, so that what was checked is what is read."""
     try:
         return files.open_directory(directory, os.O_NOFOLLOW)
     except OSError as error:

@@ -65,7 +65,7 @@ class Elsewhere(Signer):
     def from_priv_key_uri(
         cls, priv_key_uri: str, public_key: Key, secrets_handler: SecretsHandler | None = None
     ) -> Elsewhere:
-        """As securesystemslib's, with its errors made KeyInvalid."""
+        """Open a signer as securesystemslib does, with its errors made KeyInvalid."""
         if not isinstance(public_key, SSlibKey):
             raise KeyInvalid("public_key: must be Ed25519 or ECDSA on P-256")
         found = _attempt(priv_key_uri, lambda: Signer.from_priv_key_uri(priv_key_uri, public_key, secrets_handler))
@@ -73,7 +73,7 @@ class Elsewhere(Signer):
 
 
 def check_uri(uri: str) -> None:
-    """InputError unless dpserve knows what to do with the URI."""
+    """Raise InputError unless dpserve knows what to do with the URI."""
     if uri and uri.partition(":")[0] not in SCHEMES:
         raise InputError(f"issuer_key={uri!r:.80}: must be a URI of one of {', '.join(SCHEMES)}")
     if uri.startswith("file:") and not in_keys(uri) and not Path(uri.removeprefix("file:")).is_absolute():
@@ -81,10 +81,10 @@ def check_uri(uri: str) -> None:
 
 
 def import_key(uri: str) -> SigningKey:
-    """The key that a URI names, its public half asked of where it is kept. It has signed a probe. KeyInvalid."""
+    """Import the key that a URI names: fetch its public half and let it sign a probe. KeyInvalid."""
     check_uri(uri)
     if uri.startswith("file:"):
-        return _probed(uri, _from_file(uri))
+        return _probe(uri, _from_file(uri))
     found = _attempt(uri, lambda: _IMPORTERS[uri.partition(":")[0]](uri))
     if not isinstance(found, SSlibKey) or found.scheme not in ("ed25519", "ecdsa-sha2-nistp256"):
         raise KeyInvalid(f"issuer_key={uri}: must be Ed25519 or ECDSA on P-256")
@@ -94,15 +94,15 @@ def import_key(uri: str) -> SigningKey:
 
 
 def open_key(uri: str, public: PublicKey) -> SigningKey:
-    """The key that a URI names, which must be the private half of `public`: it has signed a probe. KeyInvalid."""
+    """Open the key that a URI names and let it sign a probe: it must be the private half of `public`. KeyInvalid."""
     check_uri(uri)
     if uri.startswith("file:"):
         found = _from_file(uri)
         if found.public != public:
             raise KeyInvalid(f"issuer_key={uri}: is {found.keyid}, must be {fingerprint(public)}")
-        return _probed(uri, found)
+        return _probe(uri, found)
     ours = SSlibKey.from_crypto(public, keyid=fingerprint(public))
-    return _probed(uri, SigningKey(public, lambda: Elsewhere.from_priv_key_uri(uri, ours, _pin), elsewhere=True))
+    return _probe(uri, SigningKey(public, lambda: Elsewhere.from_priv_key_uri(uri, ours, _pin), elsewhere=True))
 
 
 def _from_file(uri: str) -> SigningKey:
@@ -112,7 +112,7 @@ def _from_file(uri: str) -> SigningKey:
     return SigningKey(public, lambda: crypto_signer(private, public), elsewhere=True)
 
 
-def _probed(uri: str, key: SigningKey) -> SigningKey:
+def _probe(uri: str, key: SigningKey) -> SigningKey:
     signature = bytes.fromhex(key.signer.sign(_PROBE).signature)
     try:
         if isinstance(key.public, Ed25519PublicKey):
@@ -125,7 +125,7 @@ def _probed(uri: str, key: SigningKey) -> SigningKey:
 
 
 def _pin(what: str) -> str:
-    """The PIN, from the environment and from nowhere else."""
+    """Return the PIN, from the environment and from nowhere else."""
     pin = os.environ.get(PIN_VARIABLE)
     if not pin:
         raise KeyInvalid(f"{PIN_VARIABLE}: must hold the token's {what}")
@@ -139,13 +139,13 @@ def _import_hsm(uri: str) -> Key:
 
 
 def _import_azure(uri: str) -> Key:
-    """azurekms://VAULT.vault.azure.net/keys/NAME/VERSION"""
+    """Import azurekms://VAULT.vault.azure.net/keys/NAME/VERSION"""
     parts = urlsplit(uri)
     return AzureSigner.import_((parts.hostname or "").partition(".")[0], parts.path.split("/")[2])[1]
 
 
 def _import_vault(uri: str) -> Key:
-    """hv:NAME/VERSION"""
+    """Import hv:NAME/VERSION"""
     found, key = VaultSigner.import_(urlsplit(uri).path.partition("/")[0])
     if found != uri:
         raise ValueError(f"Vault's newest version of this key is {found}")
@@ -162,7 +162,7 @@ _IMPORTERS: dict[str, Callable[[str], Key]] = {
 
 
 def _attempt(uri: str, call: Callable[[], T]) -> T:
-    """securesystemslib passes on whatever the libraries below it raise."""
+    """Call securesystemslib, which passes on whatever the libraries below it raise."""
     try:
         return call()
     except DpserveError:

@@ -46,17 +46,17 @@ class Charge(NamedTuple):
     price: Price
 
 
-def charged(family: Family) -> ColumnElement[bool]:
-    """The jobs whose price the family bears, by one part or the other: all but those that were given back."""
+def charged_jobs(family: Family) -> ColumnElement[bool]:
+    """Return the condition of jobs charged to a family, by either part: all but those given back."""
     names = select(dataset_table.c.name).where(dataset_table.c.families.contains(family.identity, autoescape=True))
     return job_table.c.dataset.in_(names) & (job_table.c.state != State.RELEASED)
 
 
 def charges(connection: Connection, family: Family, newest_first: bool = False) -> Iterator[Charge]:
-    """One by one. LedgerInvalid where an entry is no reservation with its price."""
+    """Yield the charges one by one. LedgerInvalid where an entry is no reservation with its price."""
     query = select(entry_table.c.seq, entry_table.c.body).join(job_table, job_table.c.seq == entry_table.c.seq)
     order = job_table.c.seq.desc() if newest_first else job_table.c.seq
-    for seq, body in stream(connection, query.where(charged(family)).order_by(order)):
+    for seq, body in stream(connection, query.where(charged_jobs(family)).order_by(order)):
         raw = bytes(body)
         if family.holdout is not None or family.block is not None:
             value = read_entry(seq, raw).value
@@ -131,7 +131,7 @@ def reserve(
     """
     request, plan, connection = priced.request, priced.plan, writer.connection
     request.kind.check(request.model, request.target, request.promote)
-    dataset = block_rows.asked(connection, request, by, writer.signed)
+    dataset = block_rows.load_requested(connection, request, by, writer.signed)
     if not follows:
         evaluations.check(writer.signed, request)
     bound = model_names.admit(writer, request, by, promotes)
@@ -140,14 +140,14 @@ def reserve(
         soundness.require_price(plan, soundness.Figures(cost.pure, cost.unbounded, cost.rdp), dataset.orders)
     costs = dataset.costs_of(cost)
     whole = dataset.refusing(costs) is not None
-    if whole and not dataset.gives_whole(priced.claim, costs):
+    if whole and not dataset.can_close(priced.claim, costs):
         raise refusal(dataset, request, costs)
     stated = price_to_json(cost, dataset.orders)
     fields = reservation_fields(request, priced.unit, plan, priced.claim, stated, by, key, whole, bound)
     if dataset.window is not None:
         fields["window"] = [*dataset.window]
     lines = after(dataset.families, costs, whole=writer.tree.size if whole else None)
-    seq = writer.append("reserved", **fields, after=block_rows.together(dataset.families, lines))
+    seq = writer.append("reserved", **fields, after=block_rows.merge_equal_blocks(dataset.families, lines))
     block_rows.put(connection, dataset.families, lines)
     job = Job(seq, request.dataset, State.RESERVED, request.model, None, owner is None, 0, len(plan), None, by)
     add_job(connection, job, request, by, key, owner, lease)

@@ -50,7 +50,7 @@ class NewBlock:
 
 
 def check_grows(connection: Connection, dataset: Dataset) -> None:
-    """InputError where no block can be appended to a dataset; says why."""
+    """Raise InputError where no block can be appended to a dataset; says why."""
     about, name = dataset.registration, dataset.registration.name
     if about.unit.remote:
         raise InputError(f"dataset={name}: its rows stay with their owners; blocks are of rows that are registered")
@@ -69,7 +69,7 @@ def check_grows(connection: Connection, dataset: Dataset) -> None:
 
 
 def members(connection: Connection, family: str) -> list[str]:
-    """The datasets of a family, by name."""
+    """Return the datasets of a family, by name."""
     rows = connection.execute(select(dataset_table.c.name, dataset_table.c.families)).all()
     return sorted(row.name for row in rows if family in json.loads(row.families))
 
@@ -119,8 +119,8 @@ def check_append(log: TransparencyLog, block: NewBlock, number: int) -> None:
 
 
 def check_person_words(dataset: Dataset, person: Decimal | None, each_block: bool) -> None:
-    """InputError where what is said of the total for one person does not go with a dataset that another block comes to;
-    says which answers there are.
+    """Raise InputError where the answer about one person's total does not suit a dataset that gets another block; the
+    message lists the answers.
     """
     name, column = dataset.registration.name, dataset.registration.unit.column
     if person is not None and each_block:

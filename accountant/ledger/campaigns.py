@@ -89,19 +89,19 @@ def enter_answer(ledger: Ledger, seq: int, definition: str, aggregator: int, ans
 
 
 def answers_of(ledger: Ledger, seq: int) -> list[int]:
-    """The indices of a job's ANSWERED entries."""
+    """Return the indices of a job's ANSWERED entries."""
     with ledger.log.database.reading() as connection:
         return _entries_of(ledger, connection, seq, ANSWERED)
 
 
 def rounds_of(ledger: Ledger, seq: int) -> list[int]:
-    """The indices of a job's ROUND entries: of turn 1, 2, ..."""
+    """Return the indices of a job's ROUND entries: of turn 1, 2, ..."""
     with ledger.log.database.reading() as connection:
         return _entries_of(ledger, connection, seq, ROUND)
 
 
 def entry_of(ledger: Ledger, seq: int, kind: str) -> int | None:
-    """The index of a job's OPENED or CLOSED entry; None where there is none (yet)."""
+    """Return the index of a job's OPENED or CLOSED entry; None where there is none (yet)."""
     with ledger.log.database.reading() as connection:
         return _entry_of(ledger, connection, seq, kind)
 

@@ -80,7 +80,7 @@ def _is_same(entry: Entry, asked: Comparison) -> bool:
 
 
 def _recent_entries(database: Store, connection: Connection) -> list[Entry]:
-    """The entries of answers in the last SPAN, the oldest first. One of a clock that ran ahead counts."""
+    """Return the entries of answers in the last SPAN, the oldest first. Entries with a time in the future count."""
     since = (datetime.now(UTC) - SPAN).strftime(_TIME)
     numbers = np.flatnonzero(entry_index(database, connection).of_kind(COMPARED)).tolist()
     found: list[Entry] = []

@@ -17,19 +17,20 @@ from dpserve_verify.log.entry import Entry, read_entry
 
 
 def lineage(connection: Connection, index: int) -> list[Entry]:
-    """The entries that the model certified at `index` came from, the `issued` one first, its own last. UnknownName
-    where the entry certifies nothing."""
-    chain = [certified(connection, index)]
+    """Return the entries that the model certified at `index` came from, the `issued` one first, its own last.
+    UnknownName where the entry certifies nothing.
+    """
+    chain = [certifying_entry(connection, index)]
     while chain[0].value["type"] == "derived":
-        before = certified(connection, chain[0].value["base"])
+        before = certifying_entry(connection, chain[0].value["base"])
         if before.seq >= chain[0].seq:
             raise LedgerInvalid(f"entry {chain[0].seq}: its base must stand before it", entry=chain[0].seq)
         chain.insert(0, before)
     return chain
 
 
-def certified(connection: Connection, index: int) -> Entry:
-    """The entry that certified a model. UnknownName where the entry certifies nothing."""
+def certifying_entry(connection: Connection, index: int) -> Entry:
+    """Return the entry that certified a model. UnknownName where the entry certifies nothing."""
     if not 0 <= index < size(connection):
         raise UnknownName(f"base={index}: no certificate was issued by that entry")
     entry = read_entry(index, body_at(connection, index))
@@ -49,7 +50,7 @@ def derive(writer: Writer, base: int, statement: str, model: str, why: Why) -> i
 
 
 def find(connection: Connection, statement: str, since: int) -> int | None:
-    """The `derived` entry, from `since` on, that binds this statement."""
+    """Return the `derived` entry, from `since` on, that binds this statement."""
     for seq in range(since, size(connection)):
         value = read_entry(seq, body_at(connection, seq)).value
         if value["type"] == "derived" and value["statement"] == statement:

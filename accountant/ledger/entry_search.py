@@ -54,8 +54,8 @@ class Found:
 
 
 def search(database: Store, wanted: Wanted, before: int | None = None, limit: int = 50) -> Found:
-    """At most `limit` entries with an index below `before` (None: the newest). UnknownName for a dataset that is none,
-    InputError for a kind that is none.
+    """Return at most `limit` entries with an index below `before` (None: the newest). UnknownName for a dataset that is
+    none, InputError for a kind that is none.
     """
     if wanted.kind and wanted.kind not in KINDS:
         raise InputError(f"kind={wanted.kind!r:.80}: must be one of {list(KINDS)}")
@@ -71,20 +71,20 @@ def search(database: Store, wanted: Wanted, before: int | None = None, limit: in
 
 
 def about_dataset(database: Store, name: str) -> Iterator[Entry]:
-    """Every entry that concerns the dataset, the oldest first. UnknownName where there is none of that name."""
+    """Yield every entry that concerns the dataset, the oldest first. UnknownName where there is none of that name."""
     with database.reading() as connection:
         found = np.flatnonzero(_of_dataset(connection, entry_index(database, connection), name))
         yield from (read_entry(int(number), body_at(connection, int(number))) for number in found)
 
 
 def dataset_names(database: Store) -> list[str]:
-    """The name of every dataset, sorted."""
+    """Return the name of every dataset, sorted."""
     with database.reading() as connection:
         return sorted(connection.execute(select(dataset_table.c.name)).scalars())
 
 
 def _numbers(connection: Connection, database: Store, wanted: Wanted, among: range, most: int) -> list[int]:
-    """The numbers of at most `most` matching entries, the newest first."""
+    """Return the numbers of at most `most` matching entries, the newest first."""
     chosen = [*_parts(connection, database, wanted)]
     if not chosen:
         return _with_text(connection, wanted.text, among, most) if wanted.text else [*among[::-1][:most]]
@@ -96,7 +96,7 @@ def _numbers(connection: Connection, database: Store, wanted: Wanted, among: ran
 
 
 def _parts(connection: Connection, database: Store, wanted: Wanted) -> Iterator[Chosen]:
-    """One choice among all entries for everything but text that is asked for."""
+    """Yield one mask over all entries per filter, text excepted."""
     if wanted.kind:
         yield entry_index(database, connection).of_kind(wanted.kind)
     if wanted.job is not None:
@@ -108,8 +108,9 @@ def _parts(connection: Connection, database: Store, wanted: Wanted) -> Iterator[
 
 
 def _of_dataset(connection: Connection, index: EntryIndex, name: str) -> Chosen:
-    """What concerns a dataset: its registration, its blocks, its jobs, what was decided about the families that it
-    belongs to, and comparisons of files that it was named in."""
+    """Select the entries that concern a dataset: its registration, its blocks, its jobs, what was decided about the
+    families that it belongs to, and comparisons of files that it was named in.
+    """
     dataset = load(connection, name)
     jobs = connection.execute(select(job_table.c.seq).where(job_table.c.dataset == name)).scalars().all()
     chosen = index.of_jobs([*jobs])
@@ -122,7 +123,7 @@ def _of_dataset(connection: Connection, index: EntryIndex, name: str) -> Chosen:
 
 
 def _of_name(connection: Connection, index: EntryIndex, name: str) -> Chosen:
-    """Jobs of the model or the analyst of that name, and what was decided about a token of that name."""
+    """Select jobs of the model or the analyst of that name, and what was decided about a token of that name."""
     named = (job_table.c.model == name) | (job_table.c.analyst == name)
     chosen = index.of_jobs([*connection.execute(select(job_table.c.seq).where(named)).scalars().all()])
     tokens = select(token_table.c.seq, token_table.c.revoked).where(token_table.c.name == name)
@@ -132,7 +133,9 @@ def _of_name(connection: Connection, index: EntryIndex, name: str) -> Chosen:
 
 
 def _with_text(connection: Connection, text: str, among: range, most: int | None = None) -> list[int]:
-    """The newest first. An entry is ASCII: what is not stands in it as JSON escapes it."""
+    """Return the entries that contain a text, the newest first. An entry is ASCII: other characters stand in it as JSON
+    escapes.
+    """
     part = "".join("/" + each if each in "%_/" else each for each in spell(text).decode("ascii")[1:-1])
     query = select(entry_table.c.seq).where(entry_table.c.seq >= among.start, entry_table.c.seq < among.stop)
     query = query.where(_like(connection, f"%{part}%")).order_by(entry_table.c.seq.desc()).limit(most)

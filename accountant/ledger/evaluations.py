@@ -29,7 +29,7 @@ def check(signed: Signed, request: Request) -> None:
     WrongState where one was revoked.
     """
     for at, index in enumerate(request.kind.models):
-        entry = derived_entries.certified(signed.connection, index)
+        entry = derived_entries.certifying_entry(signed.connection, index)
         if at == 0 and entry.value["name"] != request.model:
             raise InputError(f"model={request.model}: entry {index} certifies {entry.value['name']}")
     for index in signed.revoked().intersection(request.kind.models):
@@ -37,8 +37,8 @@ def check(signed: Signed, request: Request) -> None:
 
 
 def certified_of(connection: Connection, evaluates: int) -> int | None:
-    """The entry that certifies what is evaluated: the one that is named; of a job's reservation, that of its model,
-    None while there is none.
+    """Return the entry that certifies what is evaluated: the one that is named; of a job's reservation, that of its
+    model, None while there is none.
     """
     if read_entry(evaluates, body_at(connection, evaluates)).value["type"] != "reserved":
         return evaluates
@@ -46,7 +46,9 @@ def certified_of(connection: Connection, evaluates: int) -> int | None:
 
 
 def following(connection: Connection, seq: int) -> Job | None:
-    """The evaluation that was reserved together with this job, and so as the very next entry; None where none was."""
+    """Return the evaluation that was reserved together with this job, and so as the very next entry; None where none
+    was.
+    """
     if seq + 1 >= size(connection):
         return None
     value = read_entry(seq + 1, body_at(connection, seq + 1)).value
@@ -85,7 +87,9 @@ def enter(log: TransparencyLog, seq: int, statement: str, signed_by: str) -> int
             raise WrongState(f"job {seq}: {kind.does}; it has a statement, or gets a certificate", job=seq)
         require_made(connection, kind.to_json())
         made = [certified_of(connection, index) for index in kind.models]
-        models = [derived_entries.certified(connection, index).value["model"] for index in made if index is not None]
+        models = [
+            derived_entries.certifying_entry(connection, index).value["model"] for index in made if index is not None
+        ]
         about = {"model": next(iter(models), None), "name": job.model, "dataset": job.dataset}
         bound = {name: about[name] for name in kind.binds}
         index = writer.append(kind.ends, reservation=seq, statement=statement, **bound)
@@ -94,48 +98,48 @@ def enter(log: TransparencyLog, seq: int, statement: str, signed_by: str) -> int
 
 
 def asked_of(connection: Connection, seq: int) -> Request:
-    """The request of a job."""
+    """Return the request of a job."""
     return request_from_entry(read_entry(seq, body_at(connection, seq)).value)
 
 
 def profiles_of(database: Store, dataset: str) -> list[int]:
-    """The jobs whose profiles of this dataset stand, the newest first."""
+    """Return the jobs whose profiles of this dataset stand, the newest first."""
     with database.reading() as connection:
         return [
             job
-            for number, job in _stated(database, connection, Profile.ends)
+            for number, job in _entries_of_kind(database, connection, Profile.ends)
             if read_entry(number, body_at(connection, number)).value["dataset"] == dataset
         ]
 
 
 def by_model(database: Store) -> dict[int, list[int]]:
-    """By the entry that certifies a model: the jobs whose statements are about it, the newest first."""
+    """Return, by the entry that certifies a model, the jobs whose statements are about it, the newest first."""
     with database.reading() as connection:
         found: dict[int, list[int]] = {}
-        for _, job in _stated(database, connection, Evaluation.ends):
+        for _, job in _entries_of_kind(database, connection, Evaluation.ends):
             certified = certified_of(connection, asked_of(connection, job).kind.models[0])
             if certified is not None:
                 found.setdefault(certified, []).append(job)
         return found
 
 
-def _stated(database: Store, connection: Connection, kind: str) -> list[tuple[int, int]]:
-    """Entries of this kind, the newest first, each with its job."""
+def _entries_of_kind(database: Store, connection: Connection, kind: str) -> list[tuple[int, int]]:
+    """Return entries of this kind, the newest first, each with its job."""
     from accountant.store.entry_kinds import entry_index  # loads numpy, which most commands do without
 
     index = entry_index(database, connection)
     return [(int(number), int(index.jobs[number])) for number in index.of_kind(kind).nonzero()[0][::-1]]
 
 
-def same(database: Store, request: Request) -> int | None:
-    """The newest job that was asked the same, of the same blocks, and has a statement, be it that it was asked for with
-    the training.
+def find_same(database: Store, request: Request) -> int | None:
+    """Return the newest job with the same request on the same blocks that has a statement, whether or not it was
+    requested with the training.
     """
     row, digests = job_table.c, [request.digest]
     with database.reading() as connection:
         match request.kind:
             case Evaluation(evaluates, against=None):
-                made = derived_entries.certified(connection, evaluates).value
+                made = derived_entries.certifying_entry(connection, evaluates).value
                 if made["type"] == "issued":
                     digests.append(replace(request, kind=Evaluation(made["reservation"])).digest)
         query = select(row.seq).where(row.request.in_(digests), row.issued.is_not(None)).order_by(row.seq.desc())

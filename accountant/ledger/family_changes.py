@@ -55,7 +55,7 @@ def register(writer: Writer, registration: Registration, compared: Collection[st
     refined = require_profiles(connection, registration.refined, families)
     registration = replace(registration, refined=refined)
     if registration.budget is not None:
-        seq, members = _found(writer, registration, registration.budget, identity)
+        seq, members = _new_family(writer, registration, registration.budget, identity)
     else:
         seq, members = _join(writer, registration, identity)
     for other, theirs in connection.execute(select(dataset_table.c.name, dataset_table.c.families)):
@@ -106,8 +106,8 @@ def change_budget(writer: Writer, name: str, epsilon: Decimal, reason: str, by: 
     writer.connection.execute(update(family_table).where(where).values(changed=seq))
 
 
-def _found(writer: Writer, registration: Registration, budget: Budget, identity: str) -> tuple[int, list[str]]:
-    """A dataset that founds a family: its identity is the family's."""
+def _new_family(writer: Writer, registration: Registration, budget: Budget, identity: str) -> tuple[int, list[str]]:
+    """Append a dataset that founds a family: its identity is the family's."""
     budget.check_delta(registration.records)
     design, fields = Filter.design(budget), registration_fields(registration, identity)
     if registration.new_people:
@@ -135,7 +135,7 @@ def _found(writer: Writer, registration: Registration, budget: Budget, identity:
 
 
 def _join(writer: Writer, registration: Registration, identity: str) -> tuple[int, list[str]]:
-    """A dataset whose people are those of other datasets: it shares their budgets, all of them."""
+    """Append a dataset whose people are those of other datasets: it shares all their budgets."""
     families: dict[str, Family] = {}
     for other in registration.families:
         block_rows.require_alone(writer.connection, other)
@@ -177,12 +177,12 @@ def _join(writer: Writer, registration: Registration, identity: str) -> tuple[in
 
 
 def parts_of(family: Family) -> tuple[str | None, ...]:
-    """The parts that have accounts of their own."""
+    """Return the parts that have accounts of their own."""
     return (None,) if family.holdout is None else (None, HOLDOUT)
 
 
 def _require_new_rows(connection: Connection, commitment: str) -> None:
-    """The same rows under two names would have two budgets."""
+    """Raise NameTaken where these rows are registered already: under two names they would have two budgets."""
     query = select(dataset_table.c.name).where(dataset_table.c.commitment == commitment)
     name = connection.execute(query).scalar() or block_rows.known_commitments(connection).get(commitment)
     if name is not None:

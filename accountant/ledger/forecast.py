@@ -33,7 +33,9 @@ def forecast(ledger: Ledger, dataset: Dataset, now: datetime | None = None) -> d
 
 
 def _rate(ledger: Ledger, family: Family, now: datetime) -> tuple[float, float, float]:
-    """The share that is left of an account, the share that was used in a day, and of how many days that is the mean."""
+    """Return the share that is left of an account, the share that was used in a day, and of how many days that is the
+    mean.
+    """
     with ledger.log.database.reading() as connection:
         founded = _time(read_entry(family.seq, body_at(connection, family.seq)).value["time"])
     since = max(founded, now - timedelta(days=WINDOW_DAYS))
@@ -42,7 +44,7 @@ def _rate(ledger: Ledger, family: Family, now: datetime) -> tuple[float, float, 
 
 
 def _share_before(ledger: Ledger, family: Family, since: datetime) -> float:
-    """The share that was used before `since`: without the jobs reserved from then on."""
+    """Return the share that was used before `since`: without the jobs reserved from then on."""
     used = family.used
     with ledger.log.database.reading() as connection:
         for charge in islice(charges(connection, family, newest_first=True), MOST_JOBS):

@@ -33,7 +33,7 @@ class JobFigures:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def passed(self, database: Store) -> Tally:
-        """(dataset, learner, state) -> how many jobs have ever come to it. Monotone, as a counter must be."""
+        """Count, by (dataset, learner, state), the jobs that ever reached it. Monotone, as a counter must be."""
         with self._lock, database.reading() as connection:
             self._take(connection)
             found = self._passed.copy()
@@ -42,7 +42,7 @@ class JobFigures:
             return found
 
     def _take(self, connection: Connection) -> None:
-        """Know every new job, and count for good what has ended."""
+        """Read every new job, and count for good those that have ended."""
         job, entry = job_table.c, entry_table.c
         query = select(job.seq, job.dataset, entry.body).join(entry_table, entry.seq == job.seq)
         for seq, dataset, body in stream(connection, query.where(job.seq > self._last).order_by(job.seq)):
@@ -74,7 +74,7 @@ class Queue:
 
 
 def queue(database: Store, now: datetime) -> Queue:
-    """The queue as it stands at `now`, a time with its zone."""
+    """Return the queue as it stands at `now`, a time with its zone."""
     job = job_table.c
     waiting = and_(job.state == State.RESERVED, job.queued == 1)
     counted = select(func.count(), func.min(job.seq)).where(waiting)

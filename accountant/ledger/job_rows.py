@@ -43,8 +43,8 @@ _QUEUED = (job_table.c.state == State.RESERVED) & (job_table.c.queued == 1)
 def add_job(
     connection: Connection, job: Job, request: Request, by: str, key: str | None, owner: str | None, lease: float
 ) -> None:
-    """The row of a job that was reserved by this request. `owner`: the process that holds it for `lease` seconds, if
-    one does.
+    """Insert the row of a job that was reserved by this request. `owner`: the process that holds it for `lease`
+    seconds, if one does.
     """
     row = {
         "seq": job.seq,
@@ -67,7 +67,7 @@ def add_job(
 
 
 def find_job(connection: Connection, by: str, key: str, request: Request) -> Job | None:
-    """The job of this idempotency key of `by`; IdempotencyConflict where it came with another request."""
+    """Return the job of this idempotency key of `by`; IdempotencyConflict where it came with another request."""
     row = connection.execute(_BY_KEY, {"by": by, "at": key}).first()
     if row is None:
         return None
@@ -87,7 +87,7 @@ def page(
     limit: int,
     seen: SeenJobs | None,
 ) -> list[Job]:
-    """As `Ledger.page_of_jobs`."""
+    """Return what `Ledger.page_of_jobs` does."""
     column = job_table.c
     where = [column.seq < before]
     where += [] if dataset is None else [column.dataset == dataset]
@@ -100,7 +100,7 @@ def page(
 
 
 def read_job(connection: Connection, seq: int) -> Job:
-    """The job of this number; UnknownName where there is none."""
+    """Return the job of this number; UnknownName where there is none."""
     row = connection.execute(_JOB, {"at": seq}).first()
     if row is None:
         raise UnknownName(f"job={seq}: no such job", job=seq)
@@ -113,7 +113,7 @@ def oldest_queued(
     among: Collection[str],
     passed: Collection[int],
 ) -> int | None:
-    """As `Ledger.next_queued`."""
+    """Return what `Ledger.next_queued` does."""
     row = job_table.c
     where = _QUEUED & row.dataset.not_in(without) & row.seq.not_in(passed)
     if among:
@@ -122,7 +122,7 @@ def oldest_queued(
 
 
 def job_of(row: Row[Any]) -> Job:
-    """A whole row of the table of jobs."""
+    """Return a whole row of the table of jobs."""
     return Job(
         row.seq,
         row.dataset,
@@ -138,13 +138,13 @@ def job_of(row: Row[Any]) -> Job:
 
 
 def trace_of(database: Store, seq: int) -> str | None:
-    """The span that asked for the job, as `accountant.system.traces` has it; no evidence of anything."""
+    """Return the span that asked for the job, as `accountant.system.traces` has it; no evidence of anything."""
     with database.reading() as connection:
         return connection.execute(select(job_table.c.trace).where(job_table.c.seq == seq)).scalar()
 
 
 def require_state(job: Job, state: State, verb: str) -> None:
-    """WrongState unless the job is in `state`; `verb`: what cannot be done else."""
+    """Raise WrongState unless the job is in `state`; `verb`: what cannot be done else."""
     if job.state is not state:
         raise WrongState(
             f"job {job.seq}: cannot {verb} it, it is {job.state.value}", job=job.seq, state=job.state.value
@@ -152,8 +152,8 @@ def require_state(job: Job, state: State, verb: str) -> None:
 
 
 def require_first(signed: Signed, job: Job, verb: str) -> None:
-    """LedgerInvalid where the row says that a job waits, and a signed entry that it went on: a job that was set back
-    would draw twice for one price, or get back what it spent.
+    """Raise LedgerInvalid where the row says that a job waits, and a signed entry that it went on: a job that was set
+    back would draw twice for one price, or get back what it spent.
     """
     entry = signed.after(account_number(job.seq))
     if entry:
@@ -166,7 +166,7 @@ def require_first(signed: Signed, job: Job, verb: str) -> None:
 
 
 def renew(connection: Connection, seq: int, owner: str, lease: float, done: int) -> bool:
-    """Whether `owner` holds the job; if so, for `lease` seconds more from now on."""
+    """Return whether `owner` holds the job; if so, for `lease` seconds more from now on."""
     where = (job_table.c.seq == seq) & (job_table.c.owner == owner)
     values = {"expires": engines.clock(connection) + lease, "doubted": None, "done": done}
     return connection.execute(update(job_table).where(where).values(values)).rowcount == 1
@@ -181,7 +181,7 @@ def doubt(connection: Connection, holding: Holding) -> None:
 
 
 def holdings(connection: Connection) -> list[Holding]:
-    """Every job that a process holds, and how its lease stands now."""
+    """Return every job that a process holds, and how its lease stands now."""
     columns = (job_table.c.seq, job_table.c.state, job_table.c.owner, job_table.c.expires, job_table.c.doubted)
     query = select(*columns).where(job_table.c.owner.is_not(None)).order_by(job_table.c.seq)
     rows, now = connection.execute(query).all(), engines.clock(connection)
@@ -192,7 +192,9 @@ def holdings(connection: Connection) -> list[Holding]:
 
 
 def require_holder(connection: Connection, job: Job, verb: str, owner: str, expires: float | None) -> None:
-    """WrongState unless `owner` holds the job, and, with `expires`, has not renewed its lease since it said that."""
+    """Raise WrongState unless `owner` holds the job, and, with `expires`, has not renewed its lease since it said
+    that.
+    """
     query = select(job_table.c.owner, job_table.c.expires).where(job_table.c.seq == job.seq)
     holder, until = connection.execute(query).one()
     if owner != holder or (expires is not None and expires != (until or 0.0)):

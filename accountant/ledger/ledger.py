@@ -69,7 +69,7 @@ class Ledger:
 
     @classmethod
     def create(cls, url: str, keys: KeyStore, mark: Path, origin: str) -> Ledger:
-        """A new ledger whose first entry names its keys. Refuses a database that has entries."""
+        """Create a ledger whose first entry names its keys. Refuses a database that has entries."""
         database = Store(url)
         database.create()
         log = TransparencyLog(database, keys, origin, HighWater(mark))
@@ -110,7 +110,9 @@ class Ledger:
     def dataset(
         self, name: str, analyst: str | None = None, part: str | None = None, blocks: str | Window | None = None
     ) -> Dataset:
-        """A dataset as it stands, by the accounts of a `part` and of `blocks`, under the quotas of an `analyst`."""
+        """Load a dataset as it stands, by the accounts of a `part` and of `blocks`, under the quotas of an
+        `analyst`.
+        """
         with self.log.database.reading() as connection:
             return block_rows.load(connection, name, analyst, part, blocks=blocks)
 
@@ -129,12 +131,14 @@ class Ledger:
             return [block_rows.load(connection, name, analyst) for name in names]
 
     def member(self, name: str) -> str:
-        """`name` of a dataset, else who founded the family of that name. UnknownName: neither; InputError: both."""
+        """Return `name` of a dataset, else who founded the family of that name. UnknownName: neither; InputError:
+        both.
+        """
         with self.log.database.reading() as connection:
             return member(connection, name)
 
     def quotas(self, name: str) -> list[dict[str, Any]]:
-        """Every analyst's share of the dataset's first family: the quota in force and what was used."""
+        """Return every analyst's share of the dataset's first family: the quota in force and what was used."""
         with self.log.database.reading() as connection:
             return quotas(connection, block_rows.load(connection, name).families[0])
 
@@ -168,7 +172,9 @@ class Ledger:
         return self.dataset(name)
 
     def find(self, by: str, key: str, request: Request) -> Job | None:
-        """The job this idempotency key of `by` stands for; IdempotencyConflict where it came with another body."""
+        """Return the job this idempotency key of `by` stands for; IdempotencyConflict where it came with another
+        body.
+        """
         with self.log.database.reading() as connection:
             return find_job(connection, by, key, request)
 
@@ -236,10 +242,10 @@ class Ledger:
             evaluations.require_made(writer.connection, stored)
             dataset = block_rows.load_charged(writer.connection, stored, None, writer.signed)
             costs = dataset.costs_from_json(stored["price"])
-            outgrown = dataset.outgrown(costs, parse_decimal(stored["claim"]["epsilon"]))
+            outgrown = dataset.exceeds_lowered_total(costs, parse_decimal(stored["claim"]["epsilon"]))
             if outgrown is None:
                 lines = after(dataset.families, costs, 0)
-                writer.append("started", reservation=seq, after=block_rows.together(dataset.families, lines))
+                writer.append("started", reservation=seq, after=block_rows.merge_equal_blocks(dataset.families, lines))
                 block_rows.put(writer.connection, dataset.families, lines)
                 expires = engines.clock(writer.connection) + lease
                 values = {"state": State.STARTED, "owner": owner, "expires": expires, "doubted": None}
@@ -281,13 +287,13 @@ class Ledger:
         dataset = block_rows.load_charged(connection, stored, stored["by"], writer.signed)
         costs = dataset.costs_from_json(stored["price"])
         lines = after(dataset.families, costs, -1)
-        said = block_rows.together(dataset.families, lines)
+        said = block_rows.merge_equal_blocks(dataset.families, lines)
         self._move(writer, seq, State.RESERVED, State.RELEASED, owner, expires, after=said)
         block_rows.put(connection, dataset.families, lines)
         self._give_back_following(writer, seq)
 
     def _give_back_following(self, writer: Writer, seq: int) -> None:
-        """Of a job that came to nothing: the evaluation of what it would have made."""
+        """Give back the evaluation of a job that came to nothing: the evaluation of what it would have made."""
         job = evaluations.following(writer.connection, seq)
         if job is not None and job.state is State.RESERVED:
             self._give_back(writer, job.seq)
@@ -317,22 +323,22 @@ class Ledger:
             return derived_entries.derive(writer, base, statement, model, why)
 
     def find_derived(self, statement: str, since: int) -> int | None:
-        """The `derived` entry, from `since` on, that binds this statement."""
+        """Return the `derived` entry, from `since` on, that binds this statement."""
         with self.log.database.reading() as connection:
             return derived_entries.find(connection, statement, since)
 
     def lineage(self, index: int) -> list[Entry]:
-        """The entries that a certified model came from, the `issued` one first, its own last."""
+        """Return the entries that a certified model came from, the `issued` one first, its own last."""
         with self.log.database.reading() as connection:
             return derived_entries.lineage(connection, index)
 
     def job(self, seq: int) -> Job:
-        """The job of this number as it stands; UnknownName where there is none."""
+        """Return the job of this number as it stands; UnknownName where there is none."""
         with self.log.database.reading() as connection:
             return read_job(connection, seq)
 
     def jobs(self, state: State | None = None) -> list[Job]:
-        """Every job, or every job in `state`, the oldest first."""
+        """Return every job, or every job in `state`, the oldest first."""
         where = [] if state is None else [job_table.c.state == state]
         with self.log.database.reading() as connection:
             return [job_of(row) for row in connection.execute(select(job_table).where(*where).order_by("seq"))]
@@ -346,14 +352,16 @@ class Ledger:
         limit: int,
         seen: SeenJobs | None = None,
     ) -> list[Job]:
-        """At most `limit` jobs numbered below `before`, the newest first; of one dataset, in one state, with a
+        """Return at most `limit` jobs numbered below `before`, the newest first; of one dataset, in one state, with a
         certificate or without, and such as somebody may see, where that is said.
         """
         with self.log.database.reading() as connection:
             return job_rows.page(connection, dataset, state, issued, before, limit, seen)
 
     def reservation(self, seq: int) -> Entry:
-        """The job's `reserved` entry, with the plan as it was reserved; UnknownName where there is no such job."""
+        """Return the job's `reserved` entry, with the plan as it was reserved; UnknownName where there is no such
+        job.
+        """
         entry = self.log.entry(seq)
         if entry.value["type"] != "reserved":
             raise UnknownName(f"job={seq}: no such job", job=seq)
@@ -368,7 +376,7 @@ class Ledger:
             return str(read_entry(committed, body_at(connection, committed)).value["released"])
 
     def reservation_hash(self, seq: int) -> str:
-        """The RFC 6962 leaf hash of the job's `reserved` entry."""
+        """Return the RFC 6962 leaf hash of the job's `reserved` entry."""
         return leaf_hash(self.reservation(seq).body).hex()
 
     def leave_waiting(self, seq: int, why: str) -> None:
@@ -388,7 +396,7 @@ class Ledger:
             job_rows.doubt(connection, holding)
 
     def leases(self) -> list[Holding]:
-        """Every job that a process holds: RESERVED outside the queue, or STARTED."""
+        """Return every job that a process holds: RESERVED outside the queue, or STARTED."""
         with self.log.database.reading() as connection:
             return job_rows.holdings(connection)
 
@@ -398,8 +406,8 @@ class Ledger:
         among: Collection[str] = (),
         passed: Collection[int] = (),
     ) -> int | None:
-        """The oldest reservation in the queue; none on datasets in `without`, and only on those in `among`, if any;
-        and none of those in `passed`.
+        """Return the oldest reservation in the queue; none on datasets in `without`, and only on those in `among`, if
+        any; and none of those in `passed`.
         """
         with self.log.database.reading() as connection:
             return job_rows.oldest_queued(connection, without, among, passed)
@@ -414,8 +422,8 @@ class Ledger:
         expires: float | None = None,
         **fields: Any,
     ) -> Job:
-        """One step of the state machine. With `owner` (and `expires`), only while the job is held just so: a lease that
-        passed to another, or was renewed meanwhile, fences the caller off.
+        """Make one step of the state machine. With `owner` (and `expires`), only while the job is held just so: a lease
+        that passed to another, or was renewed meanwhile, fences the caller off.
         """
         verb = {State.COMMITTED: "commit", State.BURNED: "burn", State.RELEASED: "release"}[then]
         job = read_job(writer.connection, seq)

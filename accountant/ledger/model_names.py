@@ -42,13 +42,15 @@ REASON = 1000  # most characters
 
 
 def owner(connection: Connection, name: str) -> int | None:
-    """The reservation that binds this name: the first that something came of or may come of. None: the name is free."""
+    """Return the reservation that binds this name: the first that something came of or may come of. None: the name is
+    free.
+    """
     found = connection.execute(_OWNER, {"name": name}).one()
     return min((seq for seq in found if seq is not None), default=None)
 
 
-def owned_by(ledger: Ledger, name: str) -> str | None:
-    """The principal whose a name is; None: it is free."""
+def owner_of(ledger: Ledger, name: str) -> str | None:
+    """Return the principal who owns a name; None where it is free."""
     with ledger.log.signed() as signed:
         seq = owner(signed.connection, name)
         return None if seq is None else str(signed.entry(seq).value["by"])
@@ -57,14 +59,15 @@ def owned_by(ledger: Ledger, name: str) -> str | None:
 def require_edit(ledger: Ledger, access: Access, name: str, dataset: str, promote: bool) -> None:
     """Forbidden as for a job of that name: whose it is may make a candidate with `train`; one of another's name, or a
     champion, takes `promote` on it. `dataset`: what the model was learnt from."""
-    if promote or owned_by(ledger, name) != access.principal:
+    if promote or owner_of(ledger, name) != access.principal:
         return access.require("promote", model=name)
     access.require("train", "promote", model=name, dataset=dataset)
 
 
 def admit(writer: Writer, request: Request, by: str, promotes: bool) -> int | None:
-    """As `allow`; where the name is free, the request's own reservation, which is about to be appended, binds it. None:
-    no model is made."""
+    """Allow as `allow` does; where the name is free, the request's own reservation, which is about to be appended,
+    binds it. None: no model is made.
+    """
     if not request.kind.makes_model:
         return None
     bound = allow(writer.connection, request, by, promotes, writer.signed)
@@ -74,7 +77,8 @@ def admit(writer: Writer, request: Request, by: str, promotes: bool) -> int | No
 def allow(
     connection: Connection, request: Request, by: str, promotes: bool, signed: Signed | None = None
 ) -> int | None:
-    """The reservation that binds the request's name; None where it is free. `signed`: it is read as that was signed.
+    """Return the reservation that binds the request's name; None where it is free. `signed`: it is read as that was
+    signed.
 
     `promotes`: whether who asks holds `promote` on the name, as far as the caller knows. Forbidden, with another name
     that fits, where the request needs that and they do not.
@@ -128,8 +132,9 @@ def _others(connection: Connection, request: Request, by: str) -> Iterator[str]:
 
 
 def may_promote(connection: Connection, principal: str, name: str) -> bool:
-    """Whether a principal holds `promote` on this model by what the ledger says now. One that no token acts for and no
-    grant names sits at the home and holds its keys."""
+    """Return whether a principal holds `promote` on this model by what the ledger says now. One that no token acts for
+    and no grant names sits at the home and holds its keys.
+    """
     acting = connection.execute(select(token_table).where(token_table.c.principal == principal)).all()
     named = connection.execute(select(grant_table).where(grant_table.c.principal == principal)).all()
     until = (datetime.now(UTC) + timedelta(seconds=5)).strftime("%Y-%m-%dT%H:%M:%SZ")  # its entry's time comes after
@@ -147,7 +152,9 @@ def may_promote(connection: Connection, principal: str, name: str) -> bool:
 
 
 def is_first(ledger: Ledger, job: Job, issued: int) -> bool:
-    """Whether the certificate of entry `issued` is the first of its name, and of a job as the name is bound to."""
+    """Return whether the certificate of entry `issued` is the first of its name, and of a job as the name is bound
+    to.
+    """
     with ledger.log.database.reading() as connection:
         if connection.execute(_FIRST_ISSUED, {"name": job.model}).scalar() != issued:
             return False
@@ -156,7 +163,7 @@ def is_first(ledger: Ledger, job: Job, issued: int) -> bool:
 
 
 def check(ledger: Ledger, request: Request, by: str, promotes: bool) -> bool:
-    """As `allow`, before anything is reserved; whether the model will be champion of its name."""
+    """Check as `allow` does, before anything is reserved; whether the model will be champion of its name."""
     with ledger.log.database.reading() as connection:
         allow(connection, request, by, promotes)
         return request.promote or connection.execute(_FIRST_ISSUED, {"name": request.model}).scalar() is None
@@ -189,7 +196,7 @@ def record(
 
 
 def newest_promotion(ledger: Ledger, name: str, since: int) -> dict[str, Any] | None:
-    """What the newest promotion of a version of this name says, of those after entry `since`."""
+    """Return what the newest promotion of a version of this name says, of those after entry `since`."""
     with ledger.log.database.reading() as connection:
         for seq in range(size(connection) - 1, since, -1):
             value = read_entry(seq, body_at(connection, seq)).value

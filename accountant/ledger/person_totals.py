@@ -62,7 +62,7 @@ def found_person_total(writer: Writer, dataset: Dataset, epsilon: Decimal, why: 
         **({} if why is None else {"reason": why.reason, "by": why.by}),
     )  # fmt: skip
     for account, sums in zip(accounts, carried, strict=True):
-        _put(writer.connection, replace(account, block=None, person=True).account, seq, sums)
+        _write_account(writer.connection, replace(account, block=None, person=True).account, seq, sums)
 
 
 def _account(writer: Writer, dataset: Dataset, part: str | None, analyst: str | None = None) -> Family:
@@ -89,7 +89,7 @@ def _carry(writer: Writer, dataset: Dataset, account: Family, design: Filter) ->
     return {"used": used, "reserved": price_to_json(account.reserved, orders), "analysts": analysts}
 
 
-def _put(connection: Connection, account: str, seq: int, sums: Mapping[str, Any]) -> None:
+def _write_account(connection: Connection, account: str, seq: int, sums: Mapping[str, Any]) -> None:
     """Put an account's rows in the place of those that it had, if any."""
     connection.execute(delete(family_table).where(family_table.c.id == account))
     connection.execute(delete(analyst_table).where(analyst_table.c.family == account))

@@ -17,8 +17,8 @@ _RESERVATION = Key("reservation")
 
 
 def require_charged_blocks(connection: Connection, seq: int) -> None:
-    """LedgerInvalid where a job has read a block that it was not charged to: it was reserved before its dataset grew,
-    and an earlier version started it, or went on with it, by the accounts of every block.
+    """Raise LedgerInvalid where a job has read a block that it was not charged to: it was reserved before its dataset
+    grew, and an earlier version started it, or went on with it, by the accounts of every block.
     """
     stored = read_entry(seq, body_at(connection, seq)).value
     where = block_table.c.dataset == stored["dataset"]

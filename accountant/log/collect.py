@@ -40,7 +40,7 @@ class Answer:
 
     @property
     def said(self) -> str:
-        """One line for people."""
+        """Return one line for people."""
         return self.problem or f"witness {self.witness}: cosigned"
 
 
@@ -65,7 +65,7 @@ def cosign(
     policy.check_log(trust.origin, trust.log_key_at(head.size))
     for witness in policy.witnesses:
         address(witness)  # a policy that cannot be used is said before anybody is asked
-    known = _known(kept, policy)
+    known = _last_signed(kept, policy)
     one = partial(_ask, note=note, head=head, database=database, known=known, seconds=seconds)
     with ThreadPoolExecutor(MOST_AT_ONCE) as pool:
         answers = tuple(pool.map(one, policy.witnesses))
@@ -92,8 +92,8 @@ def _ask(
     return Answer(shown(witness.name), lines, "")
 
 
-def _known(kept: str | None, policy: WitnessPolicy) -> dict[str, int]:
-    """What each witness signed last, as far as we know: a first guess that saves a question."""
+def _last_signed(kept: str | None, policy: WitnessPolicy) -> dict[str, int]:
+    """Return the size that each witness is thought to have signed last: a first guess that saves a request."""
     if kept is None:
         return {}
     try:
@@ -111,7 +111,7 @@ def keep(home: Path, note: str) -> None:
 
 
 def newest(home: Path, connection: Connection) -> str:
-    """The newest checkpoint, with its cosignatures where it is the one that was cosigned."""
+    """Return the newest checkpoint, with its cosignatures where it is the one that was cosigned."""
     note, cosigned = latest_checkpoint(connection), kept(home)
     if cosigned is not None and notes.parse_note(cosigned).text == notes.parse_note(note).text:
         return cosigned

@@ -78,12 +78,12 @@ class Rare:
 
     @cached_property
     def revoked(self) -> dict[int, int]:
-        """The indices of `issued` entries whose certificates were revoked -> of the entries that say so."""
+        """Return the indices of `issued` entries whose certificates were revoked -> of the entries that say so."""
         return {each.value["issued"]: each.seq for each in self.entries if each.value["type"] == "revoked"}
 
     @cached_property
     def quotas(self) -> dict[tuple[str, str], Entry]:
-        """By family and analyst: the entry that set the quota in force."""
+        """Return, by family and analyst, the entry that set the quota in force."""
         found = (each for each in self.entries if each.value["type"] == "quota-set")
         return {(each.value["family"], each.value["analyst"]): each for each in found}
 
@@ -126,13 +126,17 @@ class Signed:
     _rare: Rare | None = None
 
     def body(self, seq: int) -> bytes:
-        """The exact bytes of an entry. LedgerInvalid where it is not the one that was signed, or there is none."""
+        """Return the exact bytes of an entry. LedgerInvalid where it is not the one that was signed, or there is
+        none.
+        """
         body = store.body_at(self.connection, seq)
         self.check(seq, body)
         return body
 
     def entry(self, seq: int, body: bytes | None = None) -> Entry:
-        """The entry that was signed as `seq`, compared with `body` where that was read. LedgerInvalid as `body`."""
+        """Return the entry that was signed as `seq`, compared with `body` where that was read. LedgerInvalid as
+        `body`.
+        """
         known = self.known.read.get(seq)
         if known is not None and body in (None, known.body):
             return known
@@ -146,7 +150,7 @@ class Signed:
         return self.known.read[seq]
 
     def check(self, seq: int, body: bytes) -> None:
-        """LedgerInvalid unless these are the bytes of the entry `seq` that was signed."""
+        """Raise LedgerInvalid unless these are the bytes of the entry `seq` that was signed."""
         leaf = merkle.leaf_hash(body)
         if self.known.leaves.get(seq) != leaf:
             path = merkle.inclusion_proof(seq, self.size, self.tree.beside(seq))
@@ -154,11 +158,13 @@ class Signed:
             self.known.take(seq, leaf, after_of(body))
 
     def after(self, number: int) -> int:
-        """The newest entry about the thing of this number (`newest.account_number`); 0: none was written since."""
+        """Return the latest entry about the subject of this slot number (`newest.account_number`); 0 where none was
+        written since.
+        """
         return self.newest.of([number])[0]
 
     def rare(self) -> Rare:
-        """What the entries about keys, revocations and quotas say."""
+        """Return what the entries about keys, revocations and quotas say."""
         if self._rare is not None:
             return self._rare
         known, now = self.known.rare, self.after(RAREST)
@@ -171,19 +177,19 @@ class Signed:
         return known
 
     def keys(self) -> list[KeyRow]:
-        """Every key there ever was. LedgerInvalid where the rows are not what the entries say."""
+        """Return every key there ever was. LedgerInvalid where the rows are not what the entries say."""
         return key_rows.check_keys(key_rows.rows(self.connection), self.rare().keys)
 
     def revoked(self) -> frozenset[int]:
-        """The indices of `issued` entries whose certificates were revoked. LedgerInvalid as `keys`."""
+        """Return the indices of `issued` entries whose certificates were revoked. LedgerInvalid as `keys`."""
         return key_rows.check_revoked(key_rows.revocations(self.connection), self.rare().revoked)
 
     def trust(self, origin: str) -> PublicKeys:
-        """What the ledger says an auditor should pin. LedgerInvalid as `keys`."""
+        """Return what the ledger says an auditor should pin. LedgerInvalid as `keys`."""
         return key_rows.trust(origin, self.keys(), self.revoked())
 
-    def said_of(self, seq: int, number: int) -> dict[str, Any] | None:
-        """What the entry `seq` says of the account of this number after it; None where it says nothing."""
+    def balance_of(self, seq: int, number: int) -> dict[str, Any] | None:
+        """Return the balance that the entry `seq` records of the account of this number; None where it records none."""
         lines = self.known.lines.get(seq)
         if lines is None:
             found = self.known.after.get(seq)
@@ -203,8 +209,8 @@ class TransparencyLog:
 
     @classmethod
     def open(cls, database: Store, keys: KeyStore, mark: HighWater) -> TransparencyLog:
-        """The log in this database. LedgerInvalid where it is not these keys', or is not a continuation of what they
-        signed.
+        """Open the log in this database. LedgerInvalid where it is not these keys', or is not a continuation of what
+        they signed.
         """
         with database.reading() as connection:
             genesis = read_entry(0, store.body_at(connection, 0)).value
@@ -252,7 +258,7 @@ class TransparencyLog:
                     self._known.take(seq, tree.read(0, seq), writer.said[seq])
 
     def _head(self, connection: Connection, size: int, read: merkle.NodeReader, mark: LockedMark) -> tuple[int, bytes]:
-        """The tree of all entries, (size, root), once our key has signed it: LedgerInvalid where the last of them were
+        """Return (size, root) of the tree of all entries, signed by our key: LedgerInvalid where the last of them were
         written by somebody else. What is no continuation of the mark was refused before.
         """
         if mark.value is not None and mark.value[0] == size:
@@ -273,12 +279,14 @@ class TransparencyLog:
 
     @contextmanager
     def signed(self) -> Iterator[Signed]:
-        """A snapshot of what was signed: LedgerInvalid as `check_mark`."""
+        """Open a snapshot of what was signed. LedgerInvalid as `check_mark`."""
         with self._mark.locked() as mark, self.database.reading() as connection:
             yield self._checked(connection, mark)
 
     def _signed(self, size: int, root: bytes, successor: Signer | None) -> str:
-        """The checkpoint's note. Whoever pinned the old key alone can follow to a new one: both sign."""
+        """Return the checkpoint's note. Old and new key both sign, so that a reader who pinned the old one can
+        follow.
+        """
         note = notes.sign_checkpoint(self.origin, size, root, self._keys.signer("log"))
         if successor is None:
             return note
@@ -306,28 +314,28 @@ class TransparencyLog:
         return signed
 
     def size(self) -> int:
-        """How many entries there are now."""
+        """Return how many entries there are now."""
         with self.database.reading() as connection:
             return store.size(connection)
 
     def entries(self, after: int = 0, limit: int = 1000) -> list[Entry]:
-        """Entries with index >= `after`, at most `limit`."""
+        """Return entries with index >= `after`, at most `limit`."""
         query = select(entry_table).where(entry_table.c.seq >= after).order_by(entry_table.c.seq).limit(limit)
         with self.database.reading() as connection:
             return [read_entry(seq, bytes(body)) for seq, body in connection.execute(query)]
 
     def entry(self, seq: int) -> Entry:
-        """The entry at an index. LedgerInvalid where there is none or it is not canonical."""
+        """Return the entry at an index. LedgerInvalid where there is none or it is not canonical."""
         with self.database.reading() as connection:
             return read_entry(seq, store.body_at(connection, seq))
 
     def checkpoint(self) -> str:
-        """The newest signed checkpoint."""
+        """Return the newest signed checkpoint."""
         with self.database.reading() as connection:
             return latest_checkpoint(connection)
 
     def proof(self, seq: int) -> str:
-        """The `.tlog-proof` of entry `seq` against the newest checkpoint, with the entry's bytes in it."""
+        """Return the `.tlog-proof` of entry `seq` against the newest checkpoint, with the entry's bytes in it."""
         with self.database.reading() as connection:
             note = latest_checkpoint(connection)
             read = store.Tree(connection).beside(seq)
@@ -335,8 +343,9 @@ class TransparencyLog:
             return proofs.write_proof(seq, path, note, store.body_at(connection, seq))
 
     def inclusion(self, seq: int, size: int) -> list[bytes]:
-        """The hashes, 32 bytes each, that prove entry `seq` in the tree of the first `size` entries (RFC 6962 section
-        2.1.1). LedgerInvalid unless 0 <= seq < size <= entries."""
+        """Return the hashes, 32 bytes each, that prove entry `seq` in the tree of the first `size` entries (RFC 6962
+        section 2.1.1). LedgerInvalid unless 0 <= seq < size <= entries.
+        """
         with self.database.reading() as connection:
             if not 0 <= seq < size <= store.size(connection):
                 raise LedgerInvalid(f"leaf={seq}, size={size}: must be leaf < size <= {store.size(connection)}")
@@ -344,7 +353,7 @@ class TransparencyLog:
 
 
 def latest_checkpoint(connection: Connection) -> str:
-    """The newest signed note. LedgerInvalid where there is none."""
+    """Return the newest signed note. LedgerInvalid where there is none."""
     query = select(checkpoint_table.c.note).order_by(checkpoint_table.c.size.desc()).limit(1)
     note = connection.execute(query).scalar()
     if note is None:

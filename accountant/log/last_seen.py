@@ -34,7 +34,7 @@ class HighWater:
     path: Path
 
     def read(self) -> tuple[int, bytes] | None:
-        """The mark, or None where there is none yet."""
+        """Return the mark, or None where there is none yet."""
         try:
             return _find(self.path)[0]
         except LedgerInvalid:  # two marks may have been written while we read
@@ -43,9 +43,10 @@ class HighWater:
 
     @contextmanager
     def locked(self) -> Iterator[LockedMark]:
-        """Hold the mark against every other thread and process of this host, across check, commit and advance.
+        """Lock the mark against every other thread and process of this host, across check, commit and advance.
 
-        Not re-entrant: inside, use the `LockedMark`, never `HighWater.advance`."""
+        Not re-entrant: inside, use the `LockedMark`, never `HighWater.advance`.
+        """
         fd = _open(self.path.with_name(self.path.name + ".lock"), os.O_RDWR | os.O_CREAT)
         with holding(fd):
             yield LockedMark(self.path, *_find(self.path))
@@ -70,12 +71,14 @@ class LockedMark:
         return 0 if self.value is None else self.value[0]
 
     def check(self, size: int, read: merkle.NodeReader) -> None:
-        """LedgerInvalid unless the ledger of `size` entries still begins with the tree at the mark."""
+        """Raise LedgerInvalid unless the ledger of `size` entries still begins with the tree at the mark."""
         if self.value is not None:
             self._compare(size, merkle.root(self.value[0], read) if size >= self.value[0] else b"")
 
     def advance(self, size: int, root: bytes) -> None:
-        """As `HighWater.advance`. That (size, root) continues the tree at the mark is for `check` to say, before."""
+        """Advance as `HighWater.advance` does. `check` must have shown before that (size, root) continues the tree at
+        the mark.
+        """
         if size < 0 or len(root) != merkle.HASH_SIZE:
             raise LedgerInvalid(f"size={size}: must be a tree size, with a root of {merkle.HASH_SIZE} bytes")
         if self.value is not None and size <= self.value[0]:
@@ -107,7 +110,7 @@ class LockedMark:
 
 
 def _find(path: Path) -> tuple[tuple[int, bytes] | None, int | None]:
-    """The mark and its slot."""
+    """Find the mark and its slot."""
     raw = _read(path)
     if raw is None:
         return None, None
@@ -120,8 +123,8 @@ def _find(path: Path) -> tuple[tuple[int, bytes] | None, int | None]:
 
 
 def _read(path: Path) -> bytes | None:
-    """No more of the file than it may hold. Not `read_bytes`: its fstat has the next write store a finer time, and
-    that doubles what the sync of that write takes.
+    """Read at most as many bytes as the file may hold. Not `read_bytes`: its fstat has the next write store a finer
+    time, and that doubles what the sync of that write takes.
     """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -136,8 +139,8 @@ def _read(path: Path) -> bytes | None:
 
 
 def _slot(size: int, root: bytes) -> bytes:
-    """One slot: a line of canonical JSON with the digest of what it says, then spaces. Text, for this is done at every
-    append.
+    """Return the text of one slot: a line of canonical JSON with its digest, then spaces. Built as text, since every
+    append needs it.
     """
     encoded = canonical.encode_base64(root)
     digest = hashlib.sha256(f'{{"root":"{encoded}","size":{size}}}'.encode()).hexdigest()
@@ -145,7 +148,7 @@ def _slot(size: int, root: bytes) -> bytes:
 
 
 def _read_slot(raw: bytes) -> tuple[int, bytes] | None:
-    """None for a slot that is blank or torn."""
+    """Read one slot; None where it is blank or torn."""
     match = _LINE.match(raw)
     if match is None:
         return None
@@ -154,7 +157,7 @@ def _read_slot(raw: bytes) -> tuple[int, bytes] | None:
 
 
 def _overwrite(path: Path, offset: int, content: bytes) -> None:
-    """In place and down to the disk. The file's length stays, so its data alone need be synced."""
+    """Write in place and sync to disk. The file's length stays, so its data alone need be synced."""
     fd = _open(path, os.O_WRONLY)
     try:
         if os.pwrite(fd, content, offset) != len(content):

@@ -1,4 +1,4 @@
-"""For everything that an entry began, the newest entry about it: kept beside the keys, outside the database.
+"""Index: the latest log entry per subject, in a file beside the keys, outside the database.
 
 A row of the index that is set back says what an older entry said, and every signature still verifies. That it is old is
 told by this file alone: a number for each entry, written under the lock of the high-water mark when an entry is, and
@@ -39,7 +39,7 @@ from dpserve_verify.system.files import PRIVATE
 HEADER = Struct("<8s36s32sq")  # form, start of the machine, root, size
 SLOT = Struct("<q")
 START = 128  # bytes before the first number
-TOGETHER = 1 << 13  # so near each other, slots are read at once
+MAX_READ_SLOTS = 1 << 13  # so near each other, slots are read at once
 FORM = b"dpnewst5"
 SPENDERS = "spenders.bin"
 RAREST = 0  # the number of the newest rare entry; the genesis itself begins nothing
@@ -55,8 +55,8 @@ _CHARGING = frozenset({"reserved", "released", "repaired"})
 
 @lru_cache(maxsize=1)
 def _boot() -> bytes:
-    """This start of the machine: what was written before it may have reached the disk in part. Where it cannot be told,
-    this process.
+    """Return an identifier of this boot of the machine, 36 bytes: what was written before it may have reached the disk
+    in part. Without /proc, one of this process.
     """
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_bytes().strip()[:36].ljust(36)
@@ -65,13 +65,12 @@ def _boot() -> bytes:
 
 
 def account_number(begun: int, part: str | None = None) -> int:
-    """Under which number the newest entry is kept about what the entry `begun` began, or about the account of a part of
-    that family."""
+    """Return the slot number of what the entry `begun` began, or about the account of a part of that family."""
     return 2 * begun + (part is not None)
 
 
 def accounts_of(line: Mapping[str, Any]) -> list[int]:
-    """The numbers of the accounts that a line of `after_of` speaks of: its family, `also` blocks that stand alike."""
+    """Return the account numbers of a line of `after_of`: its family's, then those of the blocks under `also`."""
     first = account_number(line["family"], line.get("part"))
     return [first, *(account_number(each, line.get("part")) for each in line["also"])] if "also" in line else [first]
 
@@ -109,7 +108,9 @@ def _slots(
     rare: int = 0,
     said: Mapping[int, list[dict[str, Any]]] = MappingProxyType({}),
 ) -> tuple[dict[int, int], dict[bytes, int]]:
-    """By number and by name. `rare`: the newest rare entry before these; `said`: what is known of `after_of` them."""
+    """Collect the latest entry by slot number and by name. `rare`: the newest rare entry before these; `said`: what is
+    known of `after_of` them.
+    """
     slots, charged = dict[int, int](), dict[bytes, int]()
     for seq, body in entries:
         numbers, names = subjects_of(seq, body, said.get(seq))
@@ -128,8 +129,8 @@ def rare_number(rare: int) -> int:
 def signed_entries(
     connection: Connection, start: int, size: int, root: bytes, end: int | None = None
 ) -> Iterator[tuple[int, bytes]]:
-    """The entries from `start` on, below `end`, and their bytes. LedgerInvalid at the end, where with the subtrees
-    before them they do not give the signed tree (size, root).
+    """Yield (index, bytes) of the entries from `start` on, below `end`. LedgerInvalid at the end, where with the
+    subtrees before them they do not give the signed tree (size, root).
     """
     read = node_reader(connection)
     last = {level: read(level, (start >> level) - 1) for level in range(start.bit_length()) if start >> level & 1}
@@ -144,7 +145,7 @@ def signed_entries(
 
 
 def after_of(body: bytes) -> list[dict[str, Any]]:
-    """What an entry says of accounts after it: [{"family", "changed", "used", "reserved"}], "part", "analyst" and
+    """Return the balances that an entry records: [{"family", "changed", "used", "reserved"}], "part", "analyst" and
     "also" with them; [] where nothing.
     """
     if not body.startswith(AFTER):
@@ -164,7 +165,7 @@ class Newest:
         return Spenders(self.path.with_name(SPENDERS))
 
     def spent(self, accounts: Sequence[int], analyst: str) -> list[int]:
-        """The newest entries that charged an analyst to the accounts of these numbers, or gave back; 0: none did."""
+        """Return, per account number, the latest entry that charged or refunded the analyst; 0 where there is none."""
         try:
             return self._spenders.of([spender(account, analyst) for account in accounts])
         except OSError as error:
@@ -176,7 +177,7 @@ class Newest:
         return entry
 
     def catch_up(self, connection: Connection, size: int, root: bytes) -> None:
-        """Read the entries that it has not seen, up to the signed tree (size, root). LedgerInvalid where they do not
+        """Read the entries not yet in the file, up to the signed tree (size, root). LedgerInvalid where they do not
         give that root.
         """
         seen, seen_root = self._head()
@@ -207,7 +208,7 @@ class Newest:
         self._write(*_slots(entries, rare, said), size, root)
 
     def rare(self, newest: int, known: int = 0) -> list[int]:
-        """The rare entries behind `known` up to `newest`, the oldest first."""
+        """Return the rare entries behind `known` up to `newest`, the oldest first."""
         found = []
         while newest > max(known, 0):
             found.append(newest)
@@ -215,7 +216,7 @@ class Newest:
         return found[::-1]
 
     def of(self, numbers: Sequence[int]) -> list[int]:
-        """The newest entry about each of these (`account_number`); 0: none was written since."""
+        """Return the latest entry per slot number (`account_number`); 0 where none was written since."""
         if not numbers:
             return []
         try:
@@ -224,7 +225,7 @@ class Newest:
             raise LedgerUnavailable(f"{self.path}: cannot be read ({error.strerror})") from error
         try:
             low = min(numbers)
-            if max(numbers) - low < TOGETHER:  # most of a window's blocks stand near each other
+            if max(numbers) - low < MAX_READ_SLOTS:  # most of a window's blocks stand near each other
                 raw = os.pread(fd, SLOT.size * (max(numbers) - low + 1), START + SLOT.size * low)
                 ends = len(raw) // SLOT.size + low
                 return [SLOT.unpack_from(raw, SLOT.size * (each - low))[0] if each < ends else 0 for each in numbers]
@@ -234,7 +235,7 @@ class Newest:
             os.close(fd)
 
     def _head(self) -> tuple[int, bytes]:
-        """The tree that it speaks of; size 0 where that must not be relied upon."""
+        """Return the (size, root) that the file covers; size 0 where it must be rebuilt."""
         try:
             fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
             try:
@@ -252,7 +253,9 @@ class Newest:
         return (size, root) if whole else (0, b"")
 
     def _write(self, slots: Mapping[int, int], charged: Mapping[bytes, int], size: int, root: bytes) -> None:
-        """The head last: a process that is cut off before it leaves one that asks for the same entries again."""
+        """Write the slots, then the head: a process that is cut off before it leaves one that asks for the same entries
+        again.
+        """
         try:
             self._spenders.put(charged)
             fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)

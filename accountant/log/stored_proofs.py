@@ -34,7 +34,7 @@ class Consistency:
     later_root: bytes
 
     def to_json(self) -> dict[str, Any]:
-        """Hashes in base64, as checkpoints spell them."""
+        """Return it as JSON, hashes in base64."""
         return {
             "from": self.earlier,
             "to": self.later,
@@ -45,13 +45,13 @@ class Consistency:
 
 
 def consistency(database: Store, earlier: int, later: int | None = None) -> Consistency:
-    """The proof between two sizes of the ledger, verified. `later`: the newest where it is None."""
+    """Prove, and verify, that the tree of one size begins a later one. `later`: None means the newest."""
     with database.reading() as connection:
         newest = store.size(connection)
         later = newest if later is None else later
         if not 0 <= earlier <= later <= newest:
             raise InputError(f"from={earlier}, to={later}: must be 0 <= from <= to <= {newest}")
-        proof = _between(connection, earlier, later)
+        proof = _prove(connection, earlier, later)
         head = notes.parse_checkpoint(latest_checkpoint(connection))
     if later == head.size and proof.later_root != head.root:
         raise LedgerInvalid(f"ledger: the stored tree of {later} entries is not the one that was signed")
@@ -59,16 +59,16 @@ def consistency(database: Store, earlier: int, later: int | None = None) -> Cons
     return proof
 
 
-def _between(connection: Connection, earlier: int, later: int) -> Consistency:
+def _prove(connection: Connection, earlier: int, later: int) -> Consistency:
     read = store.node_reader(connection)
     hashes = tuple(merkle.consistency_proof(earlier, later, read))
     return Consistency(earlier, later, hashes, merkle.root(earlier, read), merkle.root(later, read))
 
 
-def offered(
+def newest_proof(
     database: Store, home: Path, leaves: Sequence[int], seen: int, witnessed: bool
 ) -> tuple[list[str], Consistency | None]:
-    """For who asks from afar: the `.tlog-proof` of each entry, all against one checkpoint, and the proof between
+    """Return, for a remote client, the `.tlog-proof` of each entry, all against one checkpoint, and the proof between
     this one and the tree of the first `seen` entries; None where there are fewer, or `seen` is 0.
 
     The checkpoint is the newest; where `witnessed`, the newest in the home that witnesses cosigned, if there is one.
@@ -84,11 +84,11 @@ def offered(
             )
         proofs_of = [inclusion(connection, leaf, note) for leaf in leaves]
         known = 0 < seen <= store.size(connection)
-        return proofs_of, _between(connection, *sorted((seen, size))) if known else None
+        return proofs_of, _prove(connection, *sorted((seen, size))) if known else None
 
 
 def continues(database: Store, trust: PublicKeys, seen: str, later: int | None = None) -> Consistency:
-    """The proof from a checkpoint that was kept. LedgerInvalid where the ledger is no continuation of it."""
+    """Prove that the ledger continues a checkpoint that the caller kept. LedgerInvalid where it does not."""
     before = verify_head(seen, trust)
     with database.reading() as connection:
         size = store.size(connection)
@@ -102,7 +102,9 @@ def continues(database: Store, trust: PublicKeys, seen: str, later: int | None =
 
 
 def path_to(database: Store, leaf: int, size: int) -> dict[str, Any]:
-    """The inclusion proof of an entry in the tree of `size` entries, as JSON: no checkpoint needs to have that size."""
+    """Return the inclusion proof of an entry in the tree of `size` entries, as JSON: no checkpoint needs to have that
+    size.
+    """
     with database.reading() as connection:
         newest = store.size(connection)
         if not 0 <= leaf < size <= newest:
@@ -112,7 +114,7 @@ def path_to(database: Store, leaf: int, size: int) -> dict[str, Any]:
 
 
 def inclusion(connection: Connection, leaf: int, note: str) -> str:
-    """The `.tlog-proof` of an entry against the checkpoint `note`, verified, with the entry's bytes in it."""
+    """Return the `.tlog-proof` of an entry against the checkpoint `note`, verified, with the entry's bytes in it."""
     head = notes.parse_checkpoint(note)
     if not 0 <= leaf < head.size:
         raise InputError(f"leaf={leaf}: must be below the checkpoint's size {head.size}")

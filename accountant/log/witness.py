@@ -39,31 +39,33 @@ _MEANING = {
 def ask(
     witness: Witness, note: str, prove: Prover, known: int = 0, seconds: float = SECONDS
 ) -> tuple[NoteSignature, ...]:
-    """The witness's cosignatures of the checkpoint `note`. `known`: the size that it is thought to have signed last."""
+    """Ask a witness to cosign the checkpoint `note`; return its cosignatures. `known`: the size that it is thought to
+    have signed last.
+    """
     size = parse_checkpoint(note).size
     for _ in range(TRIES):
         reply = _post(witness, request_body(known, prove(known), note), seconds)
         if reply.status == 200:
-            return _cosigned(witness, note, reply.body)
+            return _check_cosignatures(witness, note, reply.body)
         if 300 <= reply.status < 400:
             refuse = f"redirects elsewhere ({reply.status}), which is not followed"
             raise LedgerInvalid(f"witness {shown(witness.name)}: {refuse}")
         if reply.status != 409:
             meaning = _MEANING.get(reply.status, "gives no cosignature")
             raise LedgerInvalid(f"witness {shown(witness.name)}: {meaning} ({reply.status})")
-        known = _told(witness, reply, known, size)
+        known = _signed_size(witness, reply, known, size)
     raise LedgerInvalid(f"witness {shown(witness.name)}: named another size each time it was asked")
 
 
 def request_body(old: int, proof: Sequence[bytes], note: str) -> bytes:
-    """The body of `add-checkpoint`."""
+    """Return the body of `add-checkpoint`."""
     if len(proof) > MAX_PROOF:
         raise LedgerInvalid(f"consistency proof: must have at most {MAX_PROOF} hashes")
     return "\n".join([f"old {old}", *map(encode_base64, proof), "", note]).encode()
 
 
-def _told(witness: Witness, reply: Reply, asked: int, size: int) -> int:
-    """The size of the tree that the witness signed last."""
+def _signed_size(witness: Witness, reply: Reply, asked: int, size: int) -> int:
+    """Return the size of the tree that the witness signed last."""
     match = _SIZE.fullmatch(reply.body)
     if reply.kind != SIZE_TYPE or not match or not 0 <= int(match[1]) <= MAX_SIZE or int(match[1]) == asked:
         raise LedgerInvalid(f"witness {shown(witness.name)}: answered 409 without the size that it knows")
@@ -76,7 +78,7 @@ def _told(witness: Witness, reply: Reply, asked: int, size: int) -> int:
     return stated
 
 
-def _cosigned(witness: Witness, note: str, body: bytes) -> tuple[NoteSignature, ...]:
+def _check_cosignatures(witness: Witness, note: str, body: bytes) -> tuple[NoteSignature, ...]:
     text = parse_note(note).text
     try:
         lines = parse_note(f"{text}\n{body.decode('utf-8')}")
@@ -91,7 +93,9 @@ def _cosigned(witness: Witness, note: str, body: bytes) -> tuple[NoteSignature, 
 
 
 def _post(witness: Witness, body: bytes, seconds: float) -> Reply:
-    """One request, one answer, within `seconds` in all. LedgerInvalid, without the server's own words, else."""
+    """Send one request and read one answer, within `seconds` in all. LedgerInvalid, without the server's own words,
+    else.
+    """
     parts = address(witness)
     headers = {"Content-Type": "text/plain; charset=utf-8", "User-Agent": "dpserve", "Connection": "close"}
     try:
@@ -102,7 +106,7 @@ def _post(witness: Witness, body: bytes, seconds: float) -> Reply:
 
 
 def address(witness: Witness) -> SplitResult:
-    """The parts of the witness's URL; InputError where it has none that can be asked."""
+    """Return the parts of the witness's URL; InputError where it has none that can be asked."""
     url = witness.url or ""
     wrong = InputError(
         f"witness {shown(witness.name)}: url={shown(url)[:80]!r}: must be http(s)://host[:port]/path, in ASCII"

@@ -33,15 +33,17 @@ _DEEP = 192  # bits of the powers that tables are made of
 
 
 def off(size: int) -> float:
-    """How far each of `size` running sums is off at most, of itself: its weights by CLOSE, allowed for twice, and by
-    being added up as floats. That rounds as often as a block has weights, as there are blocks, and once more: each time
-    by 2^-53, allowed for four times.
+    """Return how far each of `size` running sums is off at most, of itself: its weights by CLOSE, allowed for twice,
+    and by being added up as floats. That rounds as often as a block has weights, as there are blocks, and once more:
+    each time by 2^-53, allowed for four times.
     """
     return 2 * CLOSE + (min(size, BLOCK) + size / BLOCK) * 2.0**-51
 
 
 def running_weights(values: NDArray[np.int64], scale: float) -> Floats:
-    """In every row of `values` (rows, candidates), running sums of `rough_weights`, by how far below the largest."""
+    """Compute in every row of `values` (rows, candidates), running sums of `rough_weights`, by how far below the
+    largest.
+    """
     return _running_weights(values, scale, step_weights(), STEPS)
 
 
@@ -99,7 +101,7 @@ class WideSums:
         return before + sum(self._sums(self._below[start:count])) + self._off * count
 
     def _sums(self, below: Words) -> list[int]:
-        """Of each block, without what they may be off."""
+        """Sum each block, without what they may be off."""
         first, later = tables(self._scale, self.unit)
         high, low = _block_sums(below, np.uint64(reach(self._scale)), first, later)
         return [one << 64 | other for one, other in zip(high.tolist(), low.tolist(), strict=True)]
@@ -113,14 +115,15 @@ def wide_sums(below: Words, scale: float) -> tuple[WideSums, WideSums, int]:
 
 
 def reach(scale: float) -> int:
-    """A gap from which on every weight is below half a unit; of larger ones no more is looked at."""
+    """Return a gap from which on every weight is below half a unit; of larger ones no more is looked at."""
     return min(2**64 - 1, ceil(FAR * Fraction(scale)))
 
 
 @lru_cache(maxsize=8)
 def tables(scale: float, unit: int) -> tuple[Words, Words]:
-    """For digit d and its value k, exp(-k 256^d / scale): of the lowest digit in units of 2^-`unit`, (256, 2), high
-    word and low word; of the others in units of 2^-128, (digits - 1, 256, 2). Rounded down, by less than 2 units.
+    """Build the tables: for digit d and its value k, exp(-k 256^d / scale): of the lowest digit in units of 2^-`unit`,
+    (256, 2), high word and low word; of the others in units of 2^-128, (digits - 1, 256, 2). Rounded down, by less than
+    2 units.
     """
     places = -(-reach(scale).bit_length() // DIGIT)
     found = []
@@ -137,7 +140,7 @@ def tables(scale: float, unit: int) -> tuple[Words, Words]:
 
 
 def _multiply(context: Any, a: Any, b: Any) -> Any:
-    """How numba is to make the high word of a product of two words: one instruction, where it would take a dozen."""
+    """Tell numba how to make the high word of a product of two words: one instruction in place of a dozen."""
 
     def generate(context: Any, builder: Any, signature: Any, words: Any) -> Any:
         wide = ir.IntType(128)

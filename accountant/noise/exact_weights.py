@@ -44,13 +44,13 @@ def rough_weights(below: NDArray[Any], scale: float, series: tuple[float, ...] =
 
 @lru_cache(maxsize=1)
 def step_weights() -> NDArray[np.float64]:
-    """Of each step its weight; of the last one, where all that is beyond REACH stands, 0."""
+    """Return the weight of each step; of the last one, where all that is beyond REACH stands, 0."""
     with localcontext(prec=30):
         return np.array([*(float((Decimal(-step) / STEPS).exp()) for step in range(STEPS * REACH)), 0.0])
 
 
 def weight(gap: int, scale: float | Fraction, bits: int) -> tuple[Fraction, Fraction]:
-    """exp(-gap / scale) between two numbers that are closer than 2^-bits.
+    """Return exp(-gap / scale) between two numbers that are closer than 2^-bits.
 
     Decimal's functions are correctly rounded, and x exp(-x) < 1: it is off by less than 4 units of its last digit.
     """
@@ -89,7 +89,7 @@ class PartialSums:
 
 
 def place(low: Numbers, high: Numbers, total: int, uniform: int, bits: int) -> int | None:
-    """The i whose share of the whole holds all of [uniform, uniform + 1) / 2^bits, if these bounds can tell."""
+    """Return the i whose share of the whole holds all of [uniform, uniform + 1) / 2^bits, if these bounds can tell."""
     i = bisect_left(low, -(-(uniform + 1) * total >> bits))
     begins = high[i - 1] << bits if i else 0
     return i if i < len(low) and begins <= uniform * low[-1] else None
@@ -126,13 +126,13 @@ def run_sums(slope: Fraction, offset: Fraction, shift: int, bits: int) -> Sums:
 
 
 def width_of(scale: float) -> int:
-    """How many sizes of noise are one block: the largest power of two that is at most scale / 8, or 1."""
+    """Return how many sizes of noise are one block: the largest power of two that is at most scale / 8, or 1."""
     return 1 << max(0, frexp(scale / 8)[1] - 1)
 
 
 def block_sums(scale: float, bits: int, power: int = 2) -> Sums:
-    """As `run_sums`, of blocks by what their first size weighs, b = 0, 1, ..: exp(-(width b)^2 / (2 scale^2)); by
-    `power` 1, exp(-width b / scale).
+    """Return, as `run_sums` does, of blocks by what their first size weighs, b = 0, 1, ..: exp(-(width b)^2 / (2
+    scale^2)); by `power` 1, exp(-width b / scale).
 
     From one block to the next they fall by exp(-c), exp(-3 c), exp(-5 c), ..; by power 1, by exp(-c) each time. From a
     weight w on, all are together at most w / (1 - exp(-c)).
@@ -155,7 +155,7 @@ def block_sums(scale: float, bits: int, power: int = 2) -> Sums:
 
 
 def divisor(scale: float, power: int) -> Fraction:
-    """Of a size's square, or by power 1 of the size, in its exponent."""
+    """Return the divisor of a size's square, or by power 1 of the size, in its exponent."""
     return 2 * Fraction(scale) ** 2 if power == 2 else Fraction(scale)
 
 

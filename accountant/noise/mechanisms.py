@@ -57,7 +57,7 @@ class Mechanism(Protocol):
         """What one draw costs."""
 
     def draw(self, values: Integers, sensitivity: int) -> Any:
-        """The release, from exact statistics that no one else may see.
+        """Draw the release from exact statistics, which nobody else may see.
 
         Args:
             values: the statistics, fixed-point integers.
@@ -100,7 +100,7 @@ class ExponentialSelection(_RangeMechanism):
     norm: ClassVar[str] = "range"
 
     def draw(self, values: Integers, sensitivity: int) -> int:
-        """The index, from 0 to len(values) - 1."""
+        """Draw the index, from 0 to len(values) - 1."""
         row = np.ascontiguousarray(values, np.int64)[None]
         return int(select_by_inversion(row, scale_of(sensitivity, self.epsilon))[0])
 
@@ -119,7 +119,7 @@ class PermuteAndFlip(_PureMechanism):
     norm: ClassVar[str] = "range"
 
     def draw(self, values: Integers, sensitivity: int) -> int:
-        """The index, from 0 to len(values) - 1."""
+        """Draw the index, from 0 to len(values) - 1."""
         values = np.ascontiguousarray(values, np.int64)
         below = (values.max() - values).view(np.uint64)  # the difference of 64-bit integers never overflows so
         scale, some = scale_of(sensitivity, self.epsilon), range(0, below.size, AT_ONCE)
@@ -137,11 +137,11 @@ class DiscreteLaplace(_PureMechanism, Adding):
     norm: ClassVar[str] = "l1"
 
     def draw(self, values: Integers, sensitivity: int) -> Integers:
-        """The noisy integers, of the shape (len(values),)."""
+        """Draw the noisy integers, of shape (len(values),)."""
         scale, values = scale_of(sensitivity, self.epsilon), np.ascontiguousarray(values, np.int64)
         if scale > WIDEST_LAPLACE:
             return _add_wide_noise(values, scale, 1)
-        return self.added(values, scale, lambda count: sample_noise(scale, count, 1))
+        return self.add_noise(values, scale, lambda count: sample_noise(scale, count, 1))
 
 
 @dataclass(frozen=True)
@@ -162,11 +162,11 @@ class DiscreteGaussian(Adding):
         return Gaussian(self.noise_multiplier)
 
     def draw(self, values: Integers, sensitivity: int) -> Integers:
-        """The noisy integers, of the shape (len(values),)."""
+        """Draw the noisy integers, of shape (len(values),)."""
         scale, values = scale_of(sensitivity, self.noise_multiplier, 1), np.ascontiguousarray(values, np.int64)
         if scale > WIDEST_GAUSSIAN:
             return _add_wide_noise(values, scale)
-        return self.added(values, scale, lambda count: sample_noise(scale, count))
+        return self.add_noise(values, scale, lambda count: sample_noise(scale, count))
 
 
 def select_by_inversion(values: Integers, scale: float) -> Integers:
@@ -177,10 +177,10 @@ def select_by_inversion(values: Integers, scale: float) -> Integers:
     number. So nothing is rounded, and the time hardly depends on the values.
     """
     some = max(1, AT_ONCE // values.shape[1])
-    return np.concatenate([_chosen(values[at : at + some], scale) for at in range(0, len(values), some)])
+    return np.concatenate([_choose(values[at : at + some], scale) for at in range(0, len(values), some)])
 
 
-def _chosen(values: Integers, scale: float) -> Integers:
+def _choose(values: Integers, scale: float) -> Integers:
     count, size = values.shape
     slack = compiled.off(size)
     sums = compiled.running_weights(values, scale)
@@ -289,7 +289,8 @@ def flip_coins(
 
 
 def _coin(uniform: int, low: Fraction, high: Fraction, chance: Callable[[int], tuple[Fraction, Fraction]]) -> bool:
-    """True with a chance that lies from `low` to `high`, and within bounds closer than 2^-bits by `chance(bits)`.
+    """Return True with a chance that lies from `low` to `high`, and within bounds closer than 2^-bits by
+    `chance(bits)`.
 
     `uniform`, 64 random bits, and these bounds nearly always tell. If not, more bits are drawn of the same uniform
     number, and the chance is computed to more digits than those.
@@ -305,7 +306,9 @@ def _coin(uniform: int, low: Fraction, high: Fraction, chance: Callable[[int], t
 
 
 def draw_runs(distribution: Distribution) -> int:
-    """An exact draw of how often a private selection runs. Never to be released, nor betrayed by the time it takes."""
+    """Draw exactly how often a private selection runs. The number must never be released, nor leak by the time it
+    takes.
+    """
     if isinstance(distribution, Poisson):  # a sum of smaller ones, whose weights stay small
         parts = ceil(distribution.mean / 64)
         return sum(_draw(Fraction(0), Fraction(distribution.mean) / parts, 1) for _ in range(parts))
@@ -314,7 +317,7 @@ def draw_runs(distribution: Distribution) -> int:
 
 
 def _draw(slope: Fraction, offset: Fraction, shift: int) -> int:
-    """An exact draw of i = 0, 1, .. with weights w_0 = 1, w_{i+1} = w_i (slope i + offset) / (i + shift)."""
+    """Draw exactly an i = 0, 1, .. with weights w_0 = 1, w_{i+1} = w_i (slope i + offset) / (i + shift)."""
     bits, uniform = 0, 0
     found: int | None = None
     while found is None:  # 64 bits nearly always tell; if not, more of the same uniform number are drawn
@@ -335,7 +338,7 @@ class ExponentialSelections(_RangeMechanism):
     norm: ClassVar[str] = "range"
 
     def draw(self, values: Integers, sensitivity: int) -> Integers:
-        """The indices, of the shape (rows,)."""
+        """Draw the indices, of shape (rows,)."""
         return select_by_inversion(np.ascontiguousarray(values, np.int64), scale_of(sensitivity, self.epsilon))
 
 
@@ -349,6 +352,6 @@ class PermuteAndFlips(_PureMechanism):
     norm: ClassVar[str] = "range"
 
     def draw(self, values: Integers, sensitivity: int) -> Integers:
-        """The indices, of the shape (rows,)."""
+        """Draw the indices, of shape (rows,)."""
         selection = PermuteAndFlip(self.epsilon)
         return np.array([selection.draw(row, sensitivity) for row in values], np.int64)

@@ -1,5 +1,5 @@
-"""Noise that is drawn before it is asked for, many numbers at a time: a few take as long as hundreds do. They are
-independent and have nothing to do with what they are added to: their law is the same whenever they are drawn.
+"""Buffers of pre-drawn noise: a few numbers take as long to draw as hundreds. They are independent of the values that
+they are added to, so their law is the same whenever they are drawn.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ FORKS: list[None] = []  # as many as led to this process
 os.register_at_fork(after_in_child=lambda: FORKS.append(None))
 
 
-class Ahead:
-    """What is left of the last numbers drawn. Each is handed out once: whoever takes some takes all that is left in
-    one step, and lays back the rest; a process that was forked off finds none, and a copy holds none.
+class NoiseBuffer:
+    """Buffer of pre-drawn numbers. Each is handed out once: a caller takes the whole buffer in one step and puts the
+    rest back; after a fork it is empty, and so is a copy.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class Ahead:
         self._drawn = 0
 
     def take(self, count: int, scale: float, draw: Draw) -> Integers:
-        """So many numbers of this scale; `draw` gives more, where too few are left, as many as it ever gave."""
+        """Return `count` numbers of this scale; where too few are left, `draw` as many as were ever drawn."""
         here = len(FORKS), scale
         try:
             drawn, left = self._left.pop()
@@ -42,21 +42,21 @@ class Ahead:
         self._left.append((here, left[count:]))
         return left[:count]
 
-    def __reduce__(self) -> tuple[type[Ahead], tuple[()]]:
-        """A copy, or what another process unpickles, has none of these numbers."""
-        return Ahead, ()
+    def __reduce__(self) -> tuple[type[NoiseBuffer], tuple[()]]:
+        """Copy and pickle as an empty buffer: no number is ever used twice."""
+        return NoiseBuffer, ()
 
 
 class Adding:
-    """Of mechanisms that add noise: what they drew ahead, for as long as they are there."""
+    """Mixin of mechanisms that add noise: a buffer of pre-drawn noise."""
 
     @cached_property
-    def ahead(self) -> Ahead:
+    def ahead(self) -> NoiseBuffer:
         """Its own: no other mechanism takes from it."""
-        return Ahead()
+        return NoiseBuffer()
 
-    def added(self, values: Integers, scale: float, draw: Draw) -> Integers:
-        """`values` and noise of this scale, clamped: what is made of a release."""
+    def add_noise(self, values: Integers, scale: float, draw: Draw) -> Integers:
+        """Return `values` plus noise of this scale, clamped to 64 bits."""
         noise = self.ahead.take(values.size, scale, draw)
         total = values + noise
         wrapped = ((values ^ total) & (noise ^ total)) < 0

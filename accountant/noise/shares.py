@@ -24,7 +24,7 @@ SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
 
 
 def within(values: NDArray[np.int64], sensitivity: int) -> NDArray[np.int64]:
-    """`values` (n,), or as many zeros where they are longer (L2) than `sensitivity`: compared in exact integers.
+    """Return `values` (n,), or as many zeros where they are longer (L2) than `sensitivity`: compared in exact integers.
 
     What is promised rests on that length, and that an answer comes is part of what is released: so what is too long
     neither leaves nor keeps its owner from answering.
@@ -34,8 +34,8 @@ def within(values: NDArray[np.int64], sensitivity: int) -> NDArray[np.int64]:
 
 
 def split(values: NDArray[np.int64], sensitivity: int, bits: int = BITS) -> tuple[Share, Share]:
-    """Two shares (n,) modulo 2^bits of `values` (n,): the first is uniform and says nothing, and so is the second. Of
-    zeros where `values` are longer than the `sensitivity` that was priced.
+    """Split `values` (n,) into two shares (n,) modulo 2^bits: the first is uniform and says nothing, and so is the
+    second. Of zeros where `values` are longer than the `sensitivity` that was priced.
     """
     values = within(values, sensitivity)
     drawn = np.frombuffer(os.urandom(8 * values.size), "<u8").astype(np.uint64)
@@ -43,8 +43,8 @@ def split(values: NDArray[np.int64], sensitivity: int, bits: int = BITS) -> tupl
     return first, (np.ascontiguousarray(values, np.int64).view(np.uint64) - first) & _mask(bits)
 
 
-def joined(first: Share, second: Share, bits: int = BITS) -> NDArray[np.int64]:
-    """What the shares, or sums of shares, are of: numbers (n,) from -2^(bits - 1) below 2^(bits - 1)."""
+def join(first: Share, second: Share, bits: int = BITS) -> NDArray[np.int64]:
+    """Join shares, or sums of shares, into the values: numbers (n,) from -2^(bits - 1) below 2^(bits - 1)."""
     total = ((first + second) & _mask(bits)) << np.uint64(BITS - bits)
     return total.view(np.int64) >> np.int64(BITS - bits)
 
@@ -59,14 +59,14 @@ def to_bytes(share: Share) -> bytes:
 
 
 def from_bytes(raw: bytes) -> Share:
-    """Inverse of `to_bytes`; InputError where bytes are left over."""
+    """Read what `to_bytes` wrote; InputError where bytes are left over."""
     if len(raw) % 8:
         raise InputError(f"share: {len(raw)} bytes, which are no whole numbers")
     return np.frombuffer(raw, "<u8").astype(np.uint64)
 
 
 def check_key(key: bytes) -> None:
-    """InputError where nothing can be sealed to this X25519 public key (32 bytes): a point of small order."""
+    """Raise InputError where nothing can be sealed to this X25519 public key (32 bytes): a point of small order."""
     try:
         seal(b"", key, b"")
     except ValueError:
@@ -74,12 +74,14 @@ def check_key(key: bytes) -> None:
 
 
 def seal(text: bytes, key: bytes, about: bytes) -> bytes:
-    """`text` for the holder of the X25519 public `key` (32 bytes) alone; it opens under the same `about`, no other."""
+    """Seal `text` for the holder of the X25519 public `key` (32 bytes) alone; it opens under the same `about`, no
+    other.
+    """
     return SUITE.encrypt(text, X25519PublicKey.from_public_bytes(key), about)
 
 
 def unseal(sealed: bytes, private: X25519PrivateKey, about: bytes) -> bytes:
-    """Inverse of `seal`. InputError where it is of another key, about something else, or was changed."""
+    """Open what `seal` wrote. InputError where it is of another key, about something else, or was changed."""
     try:
         return SUITE.decrypt(sealed, private, about)
     except (InvalidTag, ValueError):

@@ -43,7 +43,7 @@ def epsilon_of(events: Events, delta: Decimal) -> Decimal | None:
 
 
 def delta_of(events: Events, epsilon: float) -> float:
-    """An upper bound of delta at `epsilon` >= 0; 1.0 where this bound does not apply."""
+    """Return an upper bound of delta at `epsilon` >= 0; 1.0 where this bound does not apply."""
     # delta at `epsilon` from Renyi DP: the inverse of `epsilon_at`
     exponents = ((order - 1) * (epsilon_at(order, rdp, 1.0) - epsilon) for order, rdp in compose_grid(events))
     board = board_of(events, max(1e-300, exp(min(0.0, *exponents))))
@@ -58,11 +58,11 @@ def play(board: Board) -> Floats:
     """Compute V after every release, at 0, step, .., size * step."""
     values = np.zeros(board.size + 1)
     for is_bounded, steps, count in board.moves:
-        values = (bounded if is_bounded else pure)(values, steps, board.step, count)
+        values = (bounded_range if is_bounded else pure)(values, steps, board.step, count)
     return values
 
 
-def _left(steps: int, step: float) -> Left:
+def _shift_left(steps: int, step: float) -> Left:
     """Compute 1 - e^-x, e^-x and the place of V(x) for each V(-x), at x = steps h .. h."""
     places = np.arange(steps, 0, -1)
     more, share = ([each(-i * step) for i in places.tolist()] for each in (expm1, exp))
@@ -75,20 +75,20 @@ def _widen(values: Floats, left: Left) -> Floats:
     return np.concatenate((more + share * values.take(places, mode="clip"), values))
 
 
-def bounded(values: Floats, steps: int, step: float, count: int) -> Floats:
+def bounded_range(values: Floats, steps: int, step: float, count: int) -> Floats:
     """Play `count` releases whose losses lie in [t - e, t], e = steps * step, at the worst t each time.
 
     Between two grid points t the worst exceeds both ends by at most `rise` times `bend` (the proof's c2). Every t is a
     row of the same values, shifted: all of them are asked at once, in buffers that are made once.
     """
     size, out, whole, grown = values.size, values.copy(), expm1(steps * step), exp(step)
-    moves, places, left = range(1, steps + 1), size + steps + 1, _left(steps + 1, step)
+    moves, places, left = range(1, steps + 1), size + steps + 1, _shift_left(steps + 1, step)
     high = np.array([exp(j * step) * expm1((steps - j) * step) / whole for j in moves])[:, np.newaxis]
     low = np.array([expm1(j * step) / whole for j in moves])[:, np.newaxis]
     rise = np.array([exp((j - 1) * step) * tanh(step / 4) / whole for j in moves])[:, np.newaxis]
     # bend[i] = e^h (V(x - h) - V(x - h + e)) - (V(x) - V(x + e)) at x = (i - steps) h, rounded up; not below 0
     wide, bend, spare = np.empty(places + 2 * steps + 2), np.empty(places), np.empty(places)
-    near, far, bent = _shifted(wide, steps, size), _shifted(wide[steps:], steps, size), _shifted(bend, steps, size)
+    near, far, bent = _shift(wide, steps, size), _shift(wide[steps:], steps, size), _shift(bend, steps, size)
     here, top, most = np.empty((steps + 1, size)), np.empty((steps, size)), spare[:size]
     last, now = here[:-1], here[1:]
     for _ in range(count):
@@ -109,7 +109,7 @@ def bounded(values: Floats, steps: int, step: float, count: int) -> Floats:
     return out
 
 
-def _shifted(values: Floats, steps: int, size: int) -> Floats:
+def _shift(values: Floats, steps: int, size: int) -> Floats:
     """View `values` in rows: row j - 1 has `size` of them from place steps + 1 - j on, for j = 1..steps."""
     stride = values.strides[0]
     return np.lib.stride_tricks.as_strided(values[steps:], (steps, size), (-stride, stride), writeable=False)
@@ -117,7 +117,7 @@ def _shifted(values: Floats, steps: int, size: int) -> Floats:
 
 def pure(values: Floats, steps: int, step: float, count: int) -> Floats:
     """Play `count` randomized responses of e = steps * step, the worst of the e-DP releases."""
-    size, out, yes, left = values.size, values, 1 / (1 + exp(-steps * step)), _left(steps, step)
+    size, out, yes, left = values.size, values, 1 / (1 + exp(-steps * step)), _shift_left(steps, step)
     for _ in range(count):
         wide = np.concatenate((_widen(out, left), np.full(steps, out[-1])))
         out = yes * wide[:size] + exp(-steps * step) * yes * wide[2 * steps : 2 * steps + size]

@@ -42,7 +42,8 @@ class Claim:
 
 @lru_cache(maxsize=4096)
 def claim(plan: Plan, delta: Decimal, bounds: tuple[str, ...] = BOUNDS) -> Claim:
-    """The smallest epsilon that one of `bounds` gives for the plan at `delta`; of equal ones, the first of BOUNDS.
+    """Return the smallest epsilon that one of `bounds` gives for the plan at `delta`; of equal ones, the first of
+    BOUNDS.
 
     Infinity where the plan has no pure price and delta is 0.
     """
@@ -81,6 +82,6 @@ _CLAIMS = {PURE: _pure_claim, RENYI: _renyi_claim, GAUSSIAN: _gaussian_claim, AD
 
 
 def price(plan: Plan, orders: Iterable[Decimal]) -> Price:
-    """The plan's price at these Renyi orders, each above 1."""
+    """Return the plan's price at these Renyi orders, each above 1."""
     pure = compose_pure(plan.events)
     return Price(pure or 0, int(pure is None), tuple(compose_rdp(plan.events, float(order)) for order in orders))

@@ -20,7 +20,7 @@ WIDEST = 10**4  # of mu^2: beyond, epsilon is above 5000, and floating point abo
 
 
 def squared_mu(plan: Plan) -> Fraction | None:
-    """mu^2 of the plan; None where a release has none: not Gaussian, or its noise too narrow for the grid."""
+    """Return mu^2 of the plan; None where a release has none: not Gaussian, or its noise too narrow for the grid."""
     total = Fraction(0)
     for release, count in plan.runs:
         squared = release.event.squared_mu(release.sensitivity)
@@ -59,8 +59,9 @@ def delta_of(mu: float, epsilon: float) -> float:
 
 
 def mills(x: float, upper: bool) -> float:
-    """A bound of Phi(-x) / phi(x), x >= 0, from above or below: far out by Laplace's continued fraction, whose
-    convergents lie on either side in turn."""
+    """Return a bound of Phi(-x) / phi(x), x >= 0, from above or below: far out by Laplace's continued fraction, whose
+    convergents lie on either side in turn.
+    """
     sign = 1 if upper else -1
     if x <= FAR:
         return erfc(x / sqrt(2)) / 2 * exp(x * x / 2) * sqrt(2 * pi) * (1 + sign * 1e-13)

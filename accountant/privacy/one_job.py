@@ -42,14 +42,16 @@ class OneJob:
 
 
 def one_job(rooms: Iterable[Room], delta: Decimal) -> OneJob:
-    """What fits into all of these: by Gaussian noise at `delta`; where there is no room for that, at delta 0."""
+    """Return the largest job that fits into all of these: by Gaussian noise at `delta`; where that has no room, at
+    delta 0.
+    """
     gaussian, pure = (min(figures) for figures in zip(*rooms, strict=True))
     return OneJob(gaussian, delta, gaussian=True) if gaussian else OneJob(pure, Decimal(0))
 
 
 def room(design: Filter, used: Price, delta: Decimal) -> Room:
-    """The largest jobs that fit, each at most MOST_RELEASES releases, beside what is used; 0 where there is none.
-    Rounded down to thousandths, below .1 to millionths.
+    """Return the largest jobs that fit in what is left, each at most MOST_RELEASES releases; 0 where none does. Rounded
+    down to thousandths, below .1 to millionths.
     """
     pairs = zip(design.criteria, used.rdp, strict=True)
     nanos = [(float(line.order), line.cap - figure - ROUNDING) for line, figure in pairs]
@@ -58,16 +60,16 @@ def room(design: Filter, used: Price, delta: Decimal) -> Room:
     if delta > 0 and rooms:
         gaussian = _gaussian(max(sqrt(2 * left / order) for order, left in rooms), delta)
     summed = Decimal(0) if used.unbounded else from_nano(max(0, nano(design.budget.epsilon) - used.pure))
-    return Room(_told(gaussian), _told(max([summed, *(_pure(order, left) for order, left in rooms)])))
+    return Room(_round_down(gaussian), _round_down(max([summed, *(_pure(order, left) for order, left in rooms)])))
 
 
-def _told(epsilon: Decimal) -> Decimal:
+def _round_down(epsilon: Decimal) -> Decimal:
     return epsilon.quantize(THOUSANDTHS if epsilon >= Decimal("0.1") else MILLIONTHS, rounding=ROUND_FLOOR)
 
 
 @lru_cache(maxsize=4096)
 def _gaussian(mu: float, delta: Decimal) -> Decimal:
-    """The claim of mu-GDP at `delta`, from below."""
+    """Return the claim of mu-GDP at `delta`, from below."""
     return _least(lambda epsilon: delta_of(mu, epsilon) <= float(delta))
 
 

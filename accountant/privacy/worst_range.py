@@ -14,7 +14,7 @@ SLACK = 1e-9  # floating point of looking where the worst case is
 
 
 def worst_range(value: list[float], cells: int, step: float) -> list[float]:
-    """One release with losses in [t - e, t], the worst t at every x, solved for within each step of t.
+    """Play one release with losses in [t - e, t], the worst t at every x, solved for within each step of t.
 
     With q = e^(jh - t) in [r, 1], r = e^-h, both outcomes spread to the grid points about them. That gives
     f(q) = next + (q - r) / (1 - r) (slope + bend (1 - q) / q), largest at q^2 = r bend / (bend - slope), or at an end:

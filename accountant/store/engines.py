@@ -41,8 +41,8 @@ HIDDEN = "***"
 
 
 def open_engine(url: str) -> Engine:
-    """InputError for any other database, and where the driver is not installed. No message holds the URL: it may hold a
-    password.
+    """Open the database's engine. InputError for any other database, and where the driver is not installed. No message
+    holds the URL: it may hold a password.
     """
     parsed = _parse(url)
     if parsed.drivername == "sqlite":
@@ -50,20 +50,20 @@ def open_engine(url: str) -> Engine:
         event.listen(engine, "connect", _configure_sqlite)
         return engine
     try:
-        from accountant.store.postgres_timeout import REACHED, PatientConnection  # the driver, which few have
+        from accountant.store.postgres_timeout import REACHED, TimeoutConnection  # the driver, which few have
 
         reached = {name: value for name, value in REACHED.items() if name not in parsed.query}
         # As for SQLite: we say when a transaction begins.
         engine = create_engine(parsed, isolation_level="AUTOCOMMIT", connect_args=reached)
     except ImportError:
         raise InputError("ledger=postgresql+psycopg: needs its driver; install dpserve[postgres]") from None
-    event.listen(engine, "do_connect", lambda _dialect, _record, at, how: PatientConnection.connect(*at, **how))
+    event.listen(engine, "do_connect", lambda _dialect, _record, at, how: TimeoutConnection.connect(*at, **how))
     event.listen(engine, "connect", _configure_postgres)
     return engine
 
 
 def without_secrets(url: str) -> str:
-    """The URL as it may be shown: no password, nor any value of its query, which may be one."""
+    """Return the URL as it may be shown: no password, nor any value of its query, which may be one."""
     try:
         parsed = make_url(url)
     except (SQLAlchemyError, ValueError):
@@ -93,8 +93,8 @@ def _configure_sqlite(connection: Any, record: Any) -> None:
 
 
 def _keep_log(connection: Any) -> None:
-    """journal_mode=WAL, which a file keeps. SQLite does not wait for another writer while it changes it, whatever the
-    timeout says: of two who begin a file at once the second would be refused.
+    """Set journal_mode=WAL, which a file keeps. SQLite does not wait for another writer while it changes it, whatever
+    the timeout says: of two who begin a file at once the second would be refused.
     """
     end = time.monotonic() + WAIT_SECONDS
     while True:
@@ -107,7 +107,7 @@ def _keep_log(connection: Any) -> None:
 
 
 def _identity(path: str) -> tuple[int, int] | None:
-    """Which file stands at `path`; None where there is none."""
+    """Return the identity of the file at `path`; None where there is none."""
     try:
         found = os.stat(path)
     except FileNotFoundError:
@@ -116,7 +116,7 @@ def _identity(path: str) -> tuple[int, int] | None:
 
 
 def is_gone(engine: Engine) -> bool:
-    """Whether the ledger is a file, and there is none or nothing in it: connecting would begin another."""
+    """Return whether the ledger's file is missing or empty: connecting would begin another."""
     name = engine.url.database or ""
     if engine.dialect.name != "sqlite" or name.startswith("file:"):
         return False
@@ -164,16 +164,16 @@ def begin_reading(connection: Connection) -> None:
         connection.exec_driver_sql("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
 
 
-def unhurried(connection: Connection) -> None:
-    """Wait for each statement of this connection, which is not kept afterwards, as long as it takes."""
+def disable_timeout(connection: Connection) -> None:
+    """Wait for each statement of this connection as long as it takes; it does not return to the pool."""
     if connection.dialect.name == "postgresql":
-        connection.connection.driver_connection.unhurried = True  # type: ignore[union-attr]
+        connection.connection.driver_connection.no_timeout = True  # type: ignore[union-attr]
         connection.detach()
 
 
 def clock(connection: Connection) -> float:
-    """Seconds since 1970 by the database's clock, one for all who share a ledger. SQLite runs in this process: there it
-    is this machine's.
+    """Return seconds since 1970 by the database's clock, one for all who share a ledger. SQLite runs in this process:
+    there it is this machine's.
     """
     if connection.dialect.name == "sqlite":
         return time.time()
@@ -186,8 +186,8 @@ def announce(connection: Connection) -> None:
         connection.exec_driver_sql(f"SELECT pg_notify('{CHANNEL}', '')")
 
 
-def listening(engine: Engine) -> Any:
-    """The driver's own connection that hears what is announced from now on; None where the database cannot tell."""
+def listen(engine: Engine) -> Any:
+    """Open a driver's connection that receives what is announced from now on; None where the database cannot notify."""
     if engine.dialect.name != "postgresql":
         return None
     pooled = engine.raw_connection()
@@ -201,8 +201,10 @@ def listening(engine: Engine) -> Any:
     return line
 
 
-def begun(engine: Engine, begin: Begin, again: bool = True) -> Connection:
-    """A connection with its transaction begun. One that died in the pool is replaced, once: nothing was done on it."""
+def open_transaction(engine: Engine, begin: Begin, again: bool = True) -> Connection:
+    """Open a connection and begin its transaction. A connection that died in the pool is replaced once: nothing was
+    done on it.
+    """
     connection = engine.connect()
     try:
         begin(connection)
@@ -210,13 +212,15 @@ def begun(engine: Engine, begin: Begin, again: bool = True) -> Connection:
     except BaseException as error:
         connection.close()
         if again and isinstance(error, DBAPIError) and error.connection_invalidated:
-            return begun(engine, begin, again=False)
+            return open_transaction(engine, begin, again=False)
         raise
     return connection
 
 
 def meaning(error: SQLAlchemyError) -> DpserveError:
-    """LedgerUnavailable where the database cannot be used for now, LedgerInvalid where it holds what it must not."""
+    """Return LedgerUnavailable where the database cannot be used for now, LedgerInvalid where it holds what it must
+    not.
+    """
     orig = error.orig if isinstance(error, DBAPIError) else error
     text = f"ledger database: {str(orig).strip().splitlines()[0] if str(orig).strip() else type(orig).__name__}"
     return LedgerUnavailable(text) if _unusable(error, orig) else LedgerInvalid(text)

@@ -86,12 +86,12 @@ class EntryIndex:
     last: bytes = b""
 
     def of_kind(self, kind: str) -> NDArray[np.bool_]:
-        """Which entries are of this kind, one of `KINDS`; shape (entries,)."""
+        """Return a mask of the entries of this kind, one of `KINDS`; shape (entries,)."""
         found: NDArray[np.bool_] = self.kinds == _CODES[kind]
         return found
 
     def of_jobs(self, jobs: list[int]) -> NDArray[np.bool_]:
-        """Which entries are about one of these jobs; shape (entries,)."""
+        """Return a mask of the entries about one of these jobs; shape (entries,)."""
         return np.isin(self.jobs, np.array(jobs, np.int64))
 
 
@@ -101,7 +101,7 @@ _LOCK = Lock()
 
 
 def entry_index(database: Store, connection: Connection) -> EntryIndex:
-    """The index of every entry that `connection` sees, which may be of one moment that is past."""
+    """Return the index of every entry that `connection` sees, which may be of one moment that is past."""
     count = size(connection)
     with _LOCK:
         known = _KEPT.get(database, _EMPTY)
@@ -111,12 +111,12 @@ def entry_index(database: Store, connection: Connection) -> EntryIndex:
         if seen and body_at(connection, seen - 1) != known.last:  # another ledger was put in this one's place
             known, seen = _EMPTY, 0
         if seen < count:
-            known = _grown(connection, known, count)
+            known = _extend(connection, known, count)
             _KEPT[database] = known
         return known
 
 
-def _grown(connection: Connection, known: EntryIndex, count: int) -> EntryIndex:
+def _extend(connection: Connection, known: EntryIndex, count: int) -> EntryIndex:
     seen, body = len(known.kinds), known.last
     kinds: list[int] = []
     jobs: list[int] = []

@@ -1,4 +1,4 @@
-"""Wakes whoever waits for queued jobs: by the database where it can tell, and in any case by the clock."""
+"""Notifications of queued jobs: from the database where it can send them, and in any case by polling."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ HEARD_SECONDS = 5.0  # between two looks at one that rings: nothing announces th
 FAILED_SECONDS = 30.0  # without a line, until another is tried
 
 
-class Bell:
-    """Of one waiting thread. What was announced since the last wait ends the next one at once, so look after waiting,
-    and never wait before the first look.
+class JobNotifications:
+    """Notifications for one waiting thread. One that came since the last `wait` ends the next at once. Check the queue
+    once before the first `wait`, then after each.
     """
 
     def __init__(self, store: Store) -> None:
@@ -27,7 +27,7 @@ class Bell:
         self._listen()
 
     def wait(self, stop: threading.Event) -> None:
-        """Until a job may have been queued, or `stop` is set."""
+        """Wait until a job may have been queued, or `stop` is set."""
         if self._line is None:
             self._listen()
         if self._line is None:
@@ -42,7 +42,7 @@ class Bell:
             self._lost(error)
 
     def close(self) -> None:
-        """Give the line back."""
+        """Close the connection."""
         if self._line is not None:
             self._line.close()
             self._line = None
@@ -51,7 +51,7 @@ class Bell:
         if time.monotonic() < self._due:
             return
         try:
-            self._line = engines.listening(self._engine)
+            self._line = engines.listen(self._engine)
         except Exception as error:  # as above; the queue is looked at all the same
             self._lost(error)
 

@@ -1,6 +1,4 @@
-"""A connection to PostgreSQL that no silence can hold: not of the network, nor of whoever stands between and passes on
-what is asked and never what is answered.
-"""
+"""PostgreSQL connection with a statement timeout, which also ends waits for a silent network or proxy."""
 
 from __future__ import annotations
 
@@ -21,14 +19,16 @@ REACHED = {
 }
 
 
-class PatientConnection(Connection[Any]):
-    """Gives itself up where a statement is not answered in time: whether it was done is then not known."""
+class TimeoutConnection(Connection[Any]):
+    """Connection that closes itself when a statement is not answered in time; whether the statement ran is then
+    unknown.
+    """
 
-    unhurried = False  # for what takes as long as it takes
+    no_timeout = False  # for what takes as long as it takes
 
     def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
-        """As the driver's. OperationalError, and the connection is closed, where no end came in ANSWER_SECONDS."""
-        if timeout is not None or self.unhurried:
+        """Wait as the driver does. Close the connection and raise OperationalError after ANSWER_SECONDS."""
+        if timeout is not None or self.no_timeout:
             return super().wait(gen, interval, timeout)
         end = monotonic() + ANSWER_SECONDS
         try:

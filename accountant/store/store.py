@@ -48,18 +48,18 @@ class Store:
         self.engine = engines.open_engine(url)
 
     def create(self) -> None:
-        """Bring the database to the newest tables and triggers; nothing but a look where it has them."""
+        """Create the tables and triggers, or bring them to the newest revision."""
         with self.reading() as connection:
             if migrations.revision(connection) == migrations.HEAD:
                 return
         with self.writing() as connection:
-            engines.unhurried(connection)
+            engines.disable_timeout(connection)
             migrations.upgrade(connection)
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """A transaction that holds the write lock from its first statement on: nobody else checks or appends
-        meanwhile. Written whole at the end of the block, or not at all.
+        """Open a transaction that holds the write lock from its first statement on: nobody else checks or appends
+        meanwhile. It commits at the end of the block, or not at all.
         """
         with self._connection(engines.begin_writing) as connection:
             yield connection
@@ -68,13 +68,15 @@ class Store:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """One consistent snapshot."""
+        """Open one consistent snapshot."""
         with self._connection(engines.begin_reading) as connection:
             yield connection
 
     @contextmanager
     def auditing(self) -> Iterator[Connection]:
-        """As `reading`, for who changes nothing, tables neither. InputError where another version made them."""
+        """Open a snapshot as `reading` does, for readers that do not even create tables. InputError where another
+        version made them.
+        """
         with self.reading() as connection:
             migrations.require_current(connection)
             yield connection
@@ -82,7 +84,7 @@ class Store:
     @contextmanager
     def _connection(self, begin: engines.Begin) -> Iterator[Connection]:
         try:
-            with engines.begun(self.engine, begin) as connection:
+            with engines.open_transaction(self.engine, begin) as connection:
                 yield connection
         except SQLAlchemyError as error:
             raise engines.meaning(error) from error
@@ -105,7 +107,7 @@ def _commit(connection: Connection) -> None:
 
 
 def size(connection: Connection) -> int:
-    """Number of entries."""
+    """Return the number of entries."""
     last = connection.execute(_SIZE).scalar()
     return 0 if last is None else int(last) + 1
 
@@ -144,20 +146,20 @@ class Tree:
         return count
 
     def beside(self, index: int) -> merkle.NodeReader:
-        """`read`, with the complete subtrees beside the way from leaf `index` to the root read at once."""
+        """Return `read`, after reading all siblings on the path from leaf `index` to the root at once."""
         places = [(level, index >> level ^ 1) for level in self._levels()]
         self._fetch([(level, beside) for level, beside in places if beside + 1 <= self.size >> level])
         return self.read
 
     def read(self, level: int, index: int) -> bytes:
-        """A complete subtree's hash; LedgerInvalid where it is missing."""
+        """Return a complete subtree's hash; LedgerInvalid where it is missing."""
         place = level, index
         if place not in self._nodes:
             self._nodes[place] = node_reader(self._connection)(level, index)
         return self._nodes[place]
 
     def append(self, body: bytes) -> int:
-        """One leaf with the subtrees it completes; returns its index. Only inside `writing`."""
+        """Append one leaf and the subtrees it completes; return its index. Only inside `writing`."""
         seq, nodes = self.size, merkle.new_nodes(self.size, merkle.leaf_hash(body), self.read)
         self._connection.execute(_NEW_ENTRY, {"seq": seq, "body": body})
         rows = [{"level": level, "idx": index, "hash": digest} for level, index, digest in nodes]
@@ -167,13 +169,13 @@ class Tree:
         return seq
 
     def root(self) -> bytes:
-        """The root hash, 32 bytes."""
+        """Return the root hash, 32 bytes."""
         return merkle.root(self.size, self.read)
 
 
 @lru_cache
 def _nodes(count: int) -> CompoundSelect[Any]:
-    """So many nodes in one question, each found by the table's key: SQLite would read the whole table for
+    """Build the query of so many nodes at once, each found by the table's key: SQLite would read the whole table for
     `(level, idx) IN`. And the last entry's index, in a row that has no level.
     """
     level, idx, digest = node_table.c
@@ -183,7 +185,7 @@ def _nodes(count: int) -> CompoundSelect[Any]:
 
 
 def node_reader(connection: Connection) -> merkle.NodeReader:
-    """Subtrees as they are asked for; LedgerInvalid where one is missing."""
+    """Return a reader of subtrees' hashes; it raises LedgerInvalid where one is missing."""
 
     def read(level: int, index: int) -> bytes:
         found = connection.execute(_NODE, {"level": level, "idx": index}).scalar()
@@ -195,25 +197,25 @@ def node_reader(connection: Connection) -> merkle.NodeReader:
 
 
 def append(connection: Connection, body: bytes) -> int:
-    """As `Tree.append`, for one entry alone."""
+    """Append one entry, as `Tree.append` does."""
     return Tree(connection).append(body)
 
 
 def stream(connection: Connection, query: Select[Any]) -> Iterator[Any]:
-    """Rows as they come, a thousand at a time: never all at once, and faster than one by one."""
+    """Yield rows as they come, a thousand at a time: never all at once, and faster than one by one."""
     for rows in connection.execute(query, execution_options={"yield_per": 1000}).partitions():
         yield from rows
 
 
 def leaves(connection: Connection) -> Iterator[tuple[int, bytes]]:
-    """Every entry's index and exact bytes, as they stand."""
+    """Yield every entry's index and exact bytes, unchecked."""
     for row in stream(connection, select(entry_table).order_by(entry_table.c.seq)):
         yield row[0], bytes(row[1])
 
 
 def checkpoints(connection: Connection, after: int | None = None, most: int | None = None) -> Iterator[tuple[int, str]]:
-    """Signed checkpoints and the size each is filed under: all of them, whatever size somebody gave them; or at most so
-    many from the size `after` on.
+    """Yield signed checkpoints and the size each is filed under: all of them, whatever size somebody gave them; or at
+    most so many from the size `after` on.
     """
     wanted = select(checkpoint_table).order_by(checkpoint_table.c.size).limit(most)
     if after is not None:
@@ -223,7 +225,7 @@ def checkpoints(connection: Connection, after: int | None = None, most: int | No
 
 
 def body_at(connection: Connection, seq: int) -> bytes:
-    """The bytes of the entry at an index. LedgerInvalid where there is none."""
+    """Return the bytes of the entry at an index. LedgerInvalid where there is none."""
     found = connection.execute(_BODY, {"at": seq}).scalar()
     if found is None:
         raise LedgerInvalid(f"entry {seq}: not in the ledger")

@@ -37,16 +37,16 @@ class _Timed(io.RawIOBase):
         self._file = line.makefile("rb", buffering=0)  # keeps the socket open when the connection lets go of it
 
     def makefile(self, mode: str) -> io.BufferedReader:
-        """What `HTTPResponse` asks a socket for."""
+        """Return the file that `HTTPResponse` asks a socket for."""
         return io.BufferedReader(self)
 
     def readable(self) -> bool:
-        """It is for reading alone."""
+        """Return True: it is for reading alone."""
         return True
 
     def readinto(self, buffer: Any) -> int | None:
-        """Bytes read; 0 where the other side has closed."""
-        self._line.settimeout(_left(self._until))
+        """Return bytes read; 0 where the other side has closed."""
+        self._line.settimeout(_remaining(self._until))
         return self._file.readinto(buffer)
 
     def close(self) -> None:
@@ -73,7 +73,7 @@ def exchange(
     try:
         connection.connect()  # TLS ends its handshake within the limit, however its bytes come
         line = connection.sock
-        line.settimeout(_left(until))
+        line.settimeout(_remaining(until))
         timed = _Timed(line, until)
         connection.response_class = lambda sock, **more: HTTPResponse(timed, **more)  # type: ignore[assignment, arg-type]
         connection.request(method, target, body, headers)
@@ -93,7 +93,7 @@ def exchange(
     return Reply(response.status, (response.getheader("Content-Type") or "").split(";")[0].strip().lower(), raw)
 
 
-def _left(until: float) -> float:
+def _remaining(until: float) -> float:
     left = until - time.monotonic()
     if left <= 0:
         raise TimeoutError

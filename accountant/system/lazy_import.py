@@ -16,5 +16,5 @@ class _Later(ModuleType):
 
 
 def later(name: str) -> Any:
-    """The module of that dotted name, loaded when something of it is looked up."""
+    """Return the module of that dotted name, loaded when something of it is looked up."""
     return _Later(name)

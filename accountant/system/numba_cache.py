@@ -84,7 +84,7 @@ class FolderLock(event.Listener):
             self._file = -1
 
     def _begin_anew(self) -> None:
-        """In a fork: the lock stays the parent's."""
+        """Start anew in a fork: the lock stays the parent's."""
         self._release()
         self._threads, self._holders = Lock(), 0
 

@@ -22,13 +22,13 @@ os.register_at_fork(before=PARSING.acquire, after_in_parent=PARSING.release, aft
 
 
 def literal(text: str) -> Any:
-    """As `ast.literal_eval`, with its errors."""
+    """Evaluate as `ast.literal_eval` does, with its errors."""
     with PARSING:
         return ast.literal_eval(text)
 
 
-def mapped(path: Path) -> NDArray[Any]:
-    """The array of a .npy file, mapped to be read; nothing pickled. OSError or ValueError where it is none."""
+def map_array(path: Path) -> NDArray[Any]:
+    """Map the array of a .npy file read-only; nothing pickled. OSError or ValueError where it is none."""
     with PARSING:
         found: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     return found

@@ -9,8 +9,9 @@ from pathlib import Path
 
 
 def processors(root: Path = Path("/")) -> int:
-    """At least 1: the processors that this process may run on (`taskset`, cpusets), and no more than the processor time
-    that its control group, or one above it, may take (the limit of a container; part of a processor counts as one).
+    """Return the number of processors, at least 1: those that this process may run on (`taskset`, cpusets), and no more
+    than the processor time that its control group, or one above it, may take (the limit of a container; part of a
+    processor counts as one).
 
     `root`: where /proc and /sys are.
     """
@@ -19,7 +20,7 @@ def processors(root: Path = Path("/")) -> int:
 
 
 def _shares(root: Path) -> Iterator[float]:
-    """Of every group that limits us: processor seconds a second."""
+    """Yield, for every group that limits us, processor seconds a second."""
     for folder in _groups(root):
         two, one = _words(folder / "cpu.max"), _words(folder / "cpu.cfs_quota_us")
         quota = two or [*one, *_words(folder / "cpu.cfs_period_us")]
@@ -28,8 +29,8 @@ def _shares(root: Path) -> Iterator[float]:
 
 
 def _groups(root: Path) -> Iterator[Path]:
-    """Folders of our control groups, of version 2 and 1, from our own to the outermost. In a container the outermost is
-    its own, and the way that /proc tells may lead nowhere.
+    """Yield the folders of our control groups, of version 2 and 1, from our own to the outermost. In a container the
+    outermost is its own, and the way that /proc tells may lead nowhere.
     """
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()

@@ -38,7 +38,7 @@ LOG = logging.getLogger("dpserve.traces")
 EXPORTER, ENDPOINT = "OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT"
 OWN_ENDPOINT, PROTOCOL = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_PROTOCOL"
 HEADERS, DISABLED, SERVICE = "OTEL_EXPORTER_OTLP_HEADERS", "OTEL_SDK_DISABLED", "OTEL_SERVICE_NAME"
-NEAR = "http://localhost:4318"  # where OpenTelemetry has its collector, unless told otherwise
+DEFAULT_ENDPOINT = "http://localhost:4318"  # where OpenTelemetry has its collector, unless told otherwise
 SECONDS = 3.0  # for one batch to be taken
 PARENT = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})", re.ASCII)
 CURRENT: ContextVar[str | None] = ContextVar("dpserve-traceparent", default=None)  # what a span made here belongs to
@@ -53,8 +53,8 @@ class Collector:
 
 
 def collector(environment: Mapping[str, str]) -> Collector | None:
-    """Where spans go by the variables of OpenTelemetry, None: nowhere. InputError where they ask for what is not
-    offered: traces go by HTTP, as JSON.
+    """Return the collector that OpenTelemetry's variables name; None where traces are off. InputError where they ask
+    for something not offered: traces go by HTTP, as JSON.
     """
     given = {name: environment.get(name, "").strip() for name in (EXPORTER, ENDPOINT, OWN_ENDPOINT, PROTOCOL, HEADERS)}
     asked = given[EXPORTER] or ("otlp" if given[ENDPOINT] or given[OWN_ENDPOINT] else "none")
@@ -64,7 +64,7 @@ def collector(environment: Mapping[str, str]) -> Collector | None:
         return None
     if given[PROTOCOL] not in ("", "http/json"):
         raise InputError(f"{PROTOCOL}={given[PROTOCOL][:40]!r}: must be http/json, in which traces are sent")
-    url = given[OWN_ENDPOINT] or f"{(given[ENDPOINT] or NEAR).rstrip('/')}/v1/traces"
+    url = given[OWN_ENDPOINT] or f"{(given[ENDPOINT] or DEFAULT_ENDPOINT).rstrip('/')}/v1/traces"
     try:
         parts = urlsplit(url)
         good = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
@@ -77,7 +77,7 @@ def collector(environment: Mapping[str, str]) -> Collector | None:
 
 
 def _header(text: str) -> tuple[str, str]:
-    """`name=value`, the value as in an address. Neither is repeated in an error: it may be a secret."""
+    """Read `name=value`, the value as in an address. Neither is repeated in an error: it may be a secret."""
     name, equals, value = text.strip().partition("=")
     value = unquote(value.strip())
     if not equals or not re.fullmatch(r"[A-Za-z0-9-]+", name.strip()) or not value.isascii() or not value.isprintable():
@@ -86,20 +86,20 @@ def _header(text: str) -> tuple[str, str]:
 
 
 def tracer() -> Any | None:
-    """What makes this process's spans; None where traces are off."""
-    return _made(os.getpid())[0]
+    """Return this process's tracer; None where traces are off."""
+    return _make_tracer(os.getpid())[0]
 
 
 def stop() -> None:
     """Send what waits, and read the variables anew when a span is made again."""
-    _, provider = _made(os.getpid())
+    _, provider = _make_tracer(os.getpid())
     if provider is not None:
         provider.shutdown()
-    _made.cache_clear()
+    _make_tracer.cache_clear()
 
 
 @lru_cache(maxsize=1)  # of this process: a fork has a thread of its own
-def _made(_process: int) -> tuple[Any | None, Any | None]:
+def _make_tracer(_process: int) -> tuple[Any | None, Any | None]:
     where = collector(os.environ)
     if where is None:
         return None, None
@@ -112,7 +112,7 @@ def _made(_process: int) -> tuple[Any | None, Any | None]:
 
 @contextmanager
 def span(name: str, parent: str | None = None, answers: bool = False) -> Iterator[Any | None]:
-    """A span of what is done within, and the parent of spans made there; None where traces are off. `parent`: in the
+    """Record a span of the `with` block, the parent of spans made there; None where traces are off. `parent`: in the
     form of W3C's `traceparent`; else it is CURRENT. `answers`: of who answers a request from elsewhere.
     """
     made = tracer()
@@ -130,8 +130,12 @@ def span(name: str, parent: str | None = None, answers: bool = False) -> Iterato
             begun.end()
 
 
-def stamped(name: str, parent: str | None, begin: datetime, end: datetime, failed: bool = False, **facts: Any) -> str:
-    """A span of these times, which others can have as their parent: its `traceparent`. Only where there is a tracer."""
+def record_span(
+    name: str, parent: str | None, begin: datetime, end: datetime, failed: bool = False, **facts: Any
+) -> str:
+    """Record a span of these times; return its `traceparent`, for spans that have it as their parent. Only where there
+    is a tracer.
+    """
     made = tracer()
     named = {f"dpserve.{each}": value for each, value in facts.items()}
     begun = made.start_span(name, _context(parent), attributes=named, start_time=_nano(begin))  # type: ignore[union-attr]
@@ -142,7 +146,7 @@ def stamped(name: str, parent: str | None, begin: datetime, end: datetime, faile
 
 
 def parent_in(headers: Sequence[tuple[bytes, bytes]]) -> str | None:
-    """The `traceparent` that came with a request, if it is one and stands once."""
+    """Return the `traceparent` that came with a request, if it is one and stands once."""
     found = [value.decode("latin-1") for name, value in headers if name == b"traceparent"]
     return found[0] if len(found) == 1 and _ids(found[0]) else None
 
@@ -177,7 +181,7 @@ class Sender:
         self._where, self._works = where, True
 
     def export(self, spans: Sequence[Any]) -> Any:
-        """One batch; SpanExportResult."""
+        """Send one batch; return its SpanExportResult."""
         body = json.dumps(to_json(spans)).encode()
         headers = {"Content-Type": "application/json", **dict(self._where.headers)}
         asked = http.Request(self._where.url, body, headers, method="POST")
@@ -193,15 +197,15 @@ class Sender:
             return export.SpanExportResult.FAILURE
 
     def shutdown(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there is nothing to release."""
 
     def force_flush(self, timeout_millis: int = 30000) -> bool:
-        """Nothing waits here."""
+        """Return True: no span waits here."""
         return True
 
 
 def to_json(spans: Sequence[Any]) -> dict[str, Any]:
-    """ExportTraceServiceRequest, in the JSON of OTLP: ids in hex, 64-bit integers as texts."""
+    """Return an ExportTraceServiceRequest in the JSON of OTLP: ids in hex, 64-bit integers as texts."""
     shared = spans[0].resource.attributes if spans else {}
     scope = {"scope": {"name": "dpserve"}, "spans": [_span_json(each) for each in spans]}
     return {"resourceSpans": [{"resource": {"attributes": _facts_json(shared)}, "scopeSpans": [scope]}]}

@@ -180,7 +180,7 @@ def offer(home: Home, name: str, seen: int = 0, witnessed: bool = False) -> dict
     before, published = campaign.kind.published()
     answered = campaigns.answers_of(home.ledger, campaign.job)
     leaves = [public["opened"], *answered, *([] if published is None else [published])]
-    proofs, growth = stored_proofs.offered(home.ledger.log.database, home.path, leaves, seen, witnessed)
+    proofs, growth = stored_proofs.newest_proof(home.ledger.log.database, home.path, leaves, seen, witnessed)
     return {
         **public,
         **before,

@@ -95,7 +95,7 @@ def add_answers(definition: SharedDefinition, answers: Mapping[int, bytes]) -> t
     first, second = (read_sum(definition, at, answers[at]) for at in range(AGGREGATORS))
     if not np.array_equal(first.owners, second.owners):
         raise CertificateInvalid("sums: the two aggregators speak of different owners")
-    return shares.joined(first.share, second.share), int(first.owners.sum())
+    return shares.join(first.share, second.share), int(first.owners.sum())
 
 
 def _payload(definition: SharedDefinition, aggregator: int, what: str, own: dict[str, str]) -> bytes:

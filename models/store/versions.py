@@ -29,7 +29,7 @@ def versions_by_entry(home: Home, name: str) -> dict[int, tuple[int, Standing]]:
     except (UnknownName, ModelInvalid):
         return {}
     with home.ledger.log.database.reading() as connection:
-        revoked = key_rows.revoked(connection)
+        revoked = key_rows.revoked_certificates(connection)
     found = {}
     for version in versions:
         entry = entry_of(home.models / name / str(version))

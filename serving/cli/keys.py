@@ -55,7 +55,7 @@ def list_keys(json: Json = False) -> None:
     columns = ("role", "keyid", "from", "until", "state")
     lines = [tuple(name.upper() for name in columns)]
     lines += [tuple("" if line[name] is None else line[name] for name in columns) for line in described]
-    revoked = sorted(opening.revoked(home.ledger.log.database))
+    revoked = sorted(opening.revoked_certificates(home.ledger.log.database))
     show(json, {"origin": home.ledger.log.origin, "keys": described, "revoked": revoked}, aligned(lines))
 
 

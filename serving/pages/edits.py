@@ -7,7 +7,7 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
-from accountant.ledger.model_names import owned_by
+from accountant.ledger.model_names import owner_of
 from serving.http.routes import Door, access, in_thread, state
 from serving.pages.parts.ui import page
 from serving.rest.edits import curve_of
@@ -23,7 +23,7 @@ async def edit(request: Request) -> Response:
     serving.require_ready()
     curve = await in_thread(curve_of, serving.registry.get, request.path_params["name"], *asked)
     name, held = curve["model"].partition("@")[0], access(request)
-    owner = await in_thread(owned_by, serving.home.ledger, name)
+    owner = await in_thread(owner_of, serving.home.ledger, name)
     may = held.may("promote", model=name) or owner == held.principal
     return page(request, "edit.html", curve=curve, name=name, may=may)
 

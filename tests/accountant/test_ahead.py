@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from accountant.noise.mechanisms import DiscreteGaussian, DiscreteLaplace
-from accountant.noise.noise_buffer import MOST, Ahead
+from accountant.noise.noise_buffer import MOST, NoiseBuffer
 
 MECHANISMS = pytest.mark.parametrize("mechanism", [DiscreteGaussian(Decimal(3)), DiscreteLaplace(Decimal("0.25"))])
 
@@ -33,7 +33,7 @@ class Counted:
 
 
 def test_each_number_is_handed_out_once_and_many_are_drawn_at_a_time():
-    ahead, draw, sizes = Ahead(), Counted(), np.random.default_rng(0).integers(0, 40, 1000)
+    ahead, draw, sizes = NoiseBuffer(), Counted(), np.random.default_rng(0).integers(0, 40, 1000)
     taken = [ahead.take(int(size), 1.0, draw) for size in sizes]
     assert [some.size for some in taken] == sizes.tolist()
     found = np.concatenate(taken)
@@ -45,7 +45,7 @@ def test_each_number_is_handed_out_once_and_many_are_drawn_at_a_time():
 
 
 def test_no_number_of_another_scale_is_handed_out():
-    ahead, drawn = Ahead(), []
+    ahead, drawn = NoiseBuffer(), []
     for turn in range(60):
         scale = float(1 + turn // 20 % 2)
         found = ahead.take(5, scale, lambda many, scale=scale: drawn.append(scale) or np.full(many, int(scale)))
@@ -54,7 +54,7 @@ def test_no_number_of_another_scale_is_handed_out():
 
 
 def test_threads_are_never_handed_the_same():
-    ahead, draw = Ahead(), Counted()
+    ahead, draw = NoiseBuffer(), Counted()
     with ThreadPoolExecutor(8) as pool:
         found = np.concatenate(list(pool.map(lambda size: ahead.take(size % 9, 1.0, draw), range(4000))))
     assert np.unique(found).size == found.size

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import accountant
-from accountant.system.numpy_files import PARSING, literal, mapped
+from accountant.system.numpy_files import PARSING, literal, map_array
 
 THREADS, TIMES = 4, 2_000
 HEAD = "{'descr': '<i8', 'fortran_order': False, 'shape': (3,), }"
@@ -67,7 +67,7 @@ def failures(parse):
 def test_threads_that_parse_at_once_all_get_their_answer(collected, tmp_path):
     np.save(tmp_path / "array.npy", np.arange(3))
     assert failures(lambda: literal(HEAD)) == []
-    assert failures(lambda: mapped(tmp_path / "array.npy")) == []
+    assert failures(lambda: map_array(tmp_path / "array.npy")) == []
 
 
 @pytest.mark.slow
@@ -101,14 +101,14 @@ def test_a_process_that_is_forked_off_meanwhile_parses_too():
 
 def test_what_is_read_is_what_was_written_and_nothing_else_is(tmp_path):
     np.save(tmp_path / "array.npy", np.arange(6).reshape(2, 3))
-    assert mapped(tmp_path / "array.npy").tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert map_array(tmp_path / "array.npy").tolist() == [[0, 1, 2], [3, 4, 5]]
     with pytest.raises(ValueError, match="read-only"):
-        mapped(tmp_path / "array.npy")[0, 0] = 7
+        map_array(tmp_path / "array.npy")[0, 0] = 7
     np.save(tmp_path / "objects.npy", np.array([{}], dtype=object))
     with pytest.raises(ValueError, match=r"[Pp]ickle|[Oo]bject"):
-        mapped(tmp_path / "objects.npy")
+        map_array(tmp_path / "objects.npy")
     with pytest.raises(OSError, match="none"):
-        mapped(tmp_path / "none.npy")
+        map_array(tmp_path / "none.npy")
     assert literal(HEAD)["shape"] == (3,)
     with pytest.raises(ValueError, match="malformed"):
         literal("open('x')")

@@ -23,7 +23,7 @@ def test_either_share_is_exactly_uniform_on_a_small_modulus(bits, monkeypatch):
             raw = np.array([drawn << (64 - bits)], "<u8").tobytes()
             monkeypatch.setattr(shares.os, "urandom", lambda count, raw=raw: raw)
             first, second = shares.split(np.array([value]), size, bits)
-            assert shares.joined(first, second, bits) == [value]
+            assert shares.join(first, second, bits) == [value]
             seen.append((int(first[0]), int(second[0])))
         for at in (0, 1):
             assert sorted(pair[at] for pair in seen) == list(range(size))
@@ -46,7 +46,7 @@ def test_sums_of_shares_are_shares_of_sums():
     values = rng.integers(-(2**40), 2**40, (50, 7))
     halves = [shares.split(row, 2**50) for row in values]
     first, second = (sum(half[at] for half in halves) for at in (0, 1))
-    assert np.array_equal(shares.joined(first, second), values.sum(axis=0))
+    assert np.array_equal(shares.join(first, second), values.sum(axis=0))
     assert np.array_equal(shares.from_bytes(shares.to_bytes(first)), first)
     with pytest.raises(InputError):
         shares.from_bytes(b"1234567")

@@ -29,7 +29,7 @@ class Waiting:
     """A thread that waits once."""
 
     def __init__(self, home: Home) -> None:
-        self.bell, self.stop = home.bell(), threading.Event()
+        self.bell, self.stop = home.job_notifications(), threading.Event()
         self.thread = threading.Thread(target=self.bell.wait, args=(self.stop,))
         self.thread.start()
 
@@ -61,7 +61,7 @@ def test_whoever_waits_hears_of_a_job(home, monkeypatch):
 
 def test_what_was_announced_before_is_not_missed(home, monkeypatch):
     monkeypatch.setattr(job_notifications, "HEARD_SECONDS", NEVER)
-    heard = home.bell()
+    heard = home.job_notifications()
     reserve(home.ledger)
     heard.wait(threading.Event())
     heard.close()

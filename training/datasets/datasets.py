@@ -26,7 +26,7 @@ from accountant.ledger.comparisons import REGISTER
 from accountant.ledger.families.families import Dataset, Started
 from accountant.ledger.families.records import HOLDOUT, RECORD, NewPeople, Registration, Unit
 from accountant.ledger.families.row_queries import RowQuery
-from accountant.system.numpy_files import mapped
+from accountant.system.numpy_files import map_array
 from dpserve_verify.errors import InputError, LedgerUnavailable
 from dpserve_verify.privacy.budget import Budget, Relation, check_name
 from dpserve_verify.system.files import PRIVATE, locked, replace_unsynced, replacing, sync_directory, sync_file
@@ -171,7 +171,7 @@ def require_rows(home: Home, dataset: Dataset) -> None:
                 (each.st_dev, each.st_ino, each.st_size, each.st_mtime_ns, each.st_ctime_ns) for each in files
             )
             if _SEEN.get(folder, ((), False, 0))[0] != state:
-                size = int(mapped(folder / "labels.npy").size)
+                size = int(map_array(folder / "labels.npy").size)
                 _SEEN[folder] = state, home.keys.commitment(content_of(folder, names)) == folder.name, size
             sound, rows = sound and _SEEN[folder][1], rows + _SEEN[folder][2]
         sound = sound and rows <= most_rows_of(dataset)

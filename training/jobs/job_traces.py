@@ -36,8 +36,8 @@ def tell(home: Home, seq: int) -> None:
     }  # fmt: skip
     failed = kinds[-1] == "burned"
     parent = job_rows.trace_of(home.ledger.log.database, seq)
-    whole = traces.stamped("job", parent, times[0], times[-1], failed, **facts)
+    whole = traces.record_span("job", parent, times[0], times[-1], failed, **facts)
     for (before, after), (begin, end) in zip(pairwise(kinds), pairwise(times), strict=True):
-        traces.stamped(STEPS[before, after], whole, begin, end, failed and after == "burned")
+        traces.record_span(STEPS[before, after], whole, begin, end, failed and after == "burned")
         if after in ENDS:  # it was signed before it was entered, and not after the second that the entry names
-            traces.stamped("sign", whole, end, end)
+            traces.record_span("sign", whole, end, end)

@@ -71,7 +71,7 @@ def work(home: Home, stop: threading.Event, datasets: Collection[str] = ()) -> N
     """Work until `stop` is set; a job that runs is finished first. `datasets` as for `work_once`."""
     idle = RECOVER_SECONDS
     left: set[int] = set()
-    bell = home.bell()
+    bell = home.job_notifications()
     while not stop.is_set():
         if idle >= RECOVER_SECONDS:
             _recover(home)

@@ -111,7 +111,7 @@ def _admit(dataset: Dataset, request: Request, public: Public, recipe: Recipe) -
     """Its price in each family, and whether it takes the whole; BudgetRefused where it does not fit."""
     costs = dataset.costs(recipe.plan)
     whole = dataset.refusing(costs) is not None
-    if whole and not dataset.gives_whole(recipe.claim, costs):
+    if whole and not dataset.can_close(recipe.claim, costs):
         raise refusal(dataset, request, costs, fit_for(request, public, dataset, recipe.unit))
     return costs, whole
 

@@ -158,9 +158,9 @@ def fit(name: str, parameters: str, public: Public, dataset: Dataset, unit: Deci
     total = min(family.budget.epsilon for family in dataset.own)
     whole = replace(public, budget=Budget(total, public.budget.delta))
     try:
-        if total < public.budget.epsilon and dataset.has_whole:
+        if total < public.budget.epsilon and dataset.is_untouched:
             recipe = learner.recipe(whole)
-            if dataset.gives_whole(recipe.claim, dataset.costs(recipe.plan)):
+            if dataset.can_close(recipe.claim, dataset.costs(recipe.plan)):
                 return whole.budget.to_json()
     except InputError:  # no plan is so cheap
         pass

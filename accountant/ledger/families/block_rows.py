@@ -12,7 +12,7 @@ from sqlalchemy import Connection, bindparam, insert, select, update
 
 from accountant.errors import WrongState
 from accountant.ledger.families import family_rows
-from accountant.ledger.families.families import Dataset, Family, Spent, Whole, account_of
+from accountant.ledger.families.families import Dataset, Family, Spent, TotalClaim, account_of
 from accountant.ledger.families.family_rows import PERSON, WHOLE, mismatch, text_of
 from accountant.ledger.families.records import Request, charged_window
 from accountant.ledger.families.row_queries import RowQuery
@@ -108,9 +108,9 @@ def _with_accounts(
     return replace(dataset, families=(*accounts, *person), blocks=blocks, window=window if named else None)
 
 
-def asked(connection: Connection, request: Request, by: str, signed: Signed) -> Dataset:
-    """The dataset of a request, by the accounts that it is charged to. InputError where it has grown, and the request
-    does not say which blocks; WrongState where its words meant others when it was planned.
+def load_requested(connection: Connection, request: Request, by: str, signed: Signed) -> Dataset:
+    """Load the dataset of a request, by the accounts that it is charged to. InputError where it has grown and the
+    request names no blocks; WrongState where its words meant other blocks when it was planned.
     """
     dataset = load(connection, request.dataset, by, request.part, signed, request.blocks)
     require_window(dataset, request.blocks)
@@ -134,13 +134,13 @@ def with_queries(connection: Connection, dataset: Dataset) -> Dataset:
 
 
 def require_window(dataset: Dataset, words: str | None) -> None:
-    """InputError where a dataset has grown, and a job does not say which blocks it reads."""
+    """Raise InputError where a dataset has grown, and a job does not say which blocks it reads."""
     if words is None and dataset.last is not None:
         raise InputError(f"blocks: which of the {dataset.last} of dataset {dataset.registration.name}? {SAY_BLOCKS}")
 
 
 def require_alone(connection: Connection, name: str) -> None:
-    """InputError where a dataset has grown: nobody joins a family whose people stand in blocks."""
+    """Raise InputError where a dataset has grown: nobody joins a family whose people stand in blocks."""
     last = connection.execute(select(dataset_table.c.last).where(dataset_table.c.name == name)).scalar()
     if last is not None:
         raise InputError(
@@ -150,7 +150,7 @@ def require_alone(connection: Connection, name: str) -> None:
 
 
 def known_commitments(connection: Connection) -> dict[str, str]:
-    """Of every block that was appended: its commitment -> its dataset."""
+    """Return the commitment of every appended block -> its dataset."""
     query = select(block_table.c.commitment, block_table.c.dataset)
     return {row.commitment: row.dataset for row in connection.execute(query)}
 
@@ -180,14 +180,14 @@ def _blocks(connection: Connection, dataset: Dataset, window: Window, signed: Si
 def _accounts(
     connection: Connection, first: Family, blocks: Sequence[Block], analyst: str | None, signed: Signed | None
 ) -> tuple[Family, ...]:
-    """Of each block; that of the first is `first`, whose total, quotas and analyst are those of all."""
+    """Load the account of each block; that of block 1 is `first`, whose total, quotas and analyst are those of all."""
     before = (replace(first, block=1),) if blocks[0].number == 1 else ()
     places = [
         (block.number, block.seq, account_of(first.identity, first.part, block.number))
         for block in blocks
         if block.number > 1
     ]
-    return (*before, *_stood(connection, first, places, analyst, signed))
+    return (*before, *_load_accounts(connection, first, places, analyst, signed))
 
 
 def _person(connection: Connection, dataset: Dataset, analyst: str | None, signed: Signed | None) -> tuple[Family, ...]:
@@ -214,7 +214,9 @@ def _person(connection: Connection, dataset: Dataset, analyst: str | None, signe
     quota = first.quota and replace(first.quota, filter=design.part(first.quota.share))
     largest = parse_decimal(value["largest"]) if "carried" in value else design.budget.epsilon
     base = replace(first, filter=design, before=largest, quota=quota, person=True)
-    return _stood(connection, base, [(None, seq, base.account)], analyst, signed, carried_sums(value, first.part))
+    return _load_accounts(
+        connection, base, [(None, seq, base.account)], analyst, signed, carried_sums(value, first.part)
+    )
 
 
 def person_filter(first: Family, value: Mapping[str, Any]) -> Filter:
@@ -236,7 +238,7 @@ def carried_sums(value: Mapping[str, Any], part: str | None) -> Mapping[str, Any
     return None if carried is None else carried[part is not None]
 
 
-def _stood(
+def _load_accounts(
     connection: Connection,
     first: Family,
     places: Sequence[tuple[int | None, int, str]],
@@ -244,8 +246,8 @@ def _stood(
     signed: Signed | None,
     carried: Mapping[str, Any] | None = None,
 ) -> tuple[Family, ...]:
-    """Accounts of the total, quotas and analyst of `first`: each by its block, the entry that founded it, and what it
-    is kept under. `carried`: what had been used when it was founded; None: nothing.
+    """Load accounts that share the total, quotas and analyst of `first`. `places`: block, founding entry and account id
+    of each. `carried`: the balance when it was founded; None: nothing.
     """
     found = list[Family]()
     asked = connection.execute(_ACCOUNTS, {"ids": [each[2] for each in places], "who": analyst}) if places else ()
@@ -265,32 +267,34 @@ def _stood(
         said = row[2:]
         if said not in alike:
             sums |= {text: _sums(text, first.filter.orders) for text in said if text not in sums}
-            alike[said] = _standing(connection, first, analyst, said, sums)
+            alike[said] = _account_fields(connection, first, analyst, said, sums)
         if signed:
             (used, _), (reserved, _), (own, _) = (sums[text] for text in said)
             entry = newest[number]
-            line = signed.said_of(entry, number) if entry else untouched
+            line = signed.balance_of(entry, number) if entry else untouched
             if line is None or (used, reserved) != (line["used"], line["reserved"]):
                 raise mismatch(f"account of {called}", entry or seq)
-            if analyst is not None and own != _said_spent(signed, charged[number], number, analyst, before):
+            if analyst is not None and own != _signed_spent(signed, charged[number], number, analyst, before):
                 raise mismatch(f"analyst {analyst} on {called}", seq)
         found.append(replace(first, seq=seq, block=block, **alike[said]))
     return tuple(found)
 
 
-def _standing(
+def _account_fields(
     connection: Connection,
     first: Family,
     analyst: str | None,
     said: tuple[str | None, ...],
     sums: Mapping[str | None, _Sums],
 ) -> dict[str, Any]:
-    """What the accounts of blocks are beside `first` whose rows say this: used, reserved, and of it the analyst's."""
+    """Return the fields in which accounts with these rows differ from `first`: used, reserved, and the analyst's
+    part.
+    """
     (stated, used), (_, reserved), (_, own) = (sums[text] for text in said)
     whole, spent = None, None if analyst is None else Spent(analyst, own, said[2] is not None)
     if WHOLE in stated:
         claimed = read_entry(stated[WHOLE], body_at(connection, stated[WHOLE])).value["claim"]
-        whole = Whole(stated[WHOLE], parse_decimal(claimed["epsilon"]))
+        whole = TotalClaim(stated[WHOLE], parse_decimal(claimed["epsilon"]))
     quota = spent and first.quota and replace(first.quota, used=own)
     return {"changed": None, "used": used, "reserved": reserved, "whole": whole, "spent": spent, "quota": quota}
 
@@ -312,19 +316,21 @@ def _sums(text: str, orders: tuple[Any, ...]) -> _Sums:
         ) from None
 
 
-def _said_spent(
+def _signed_spent(
     signed: Signed, newest: int, number: int, analyst: str, nothing: dict[str, Any]
 ) -> dict[str, Any] | None:
-    """What the newest entry about an analyst and a block's account says of both."""
+    """Return what an analyst spent of a block's account, by the latest entry about both; None where it names
+    another.
+    """
     if not newest:
         return nothing
-    line = signed.said_of(newest, number) or {}
+    line = signed.balance_of(newest, number) or {}
     said: dict[str, Any] = line.get("analyst", {})
     return said.get("used") if said.get("name") == analyst else None
 
 
 def put(connection: Connection, families: Sequence[Family], lines: Sequence[Mapping[str, Any]]) -> None:
-    """Put each family's sums, and what its analyst has used, at what its line of `after` says."""
+    """Write each family's balance and its analyst's from its line of `after`."""
     rows, known, new = [], [], []
     for family, line in zip(families, lines, strict=True):
         at = family.account
@@ -341,9 +347,9 @@ def put(connection: Connection, families: Sequence[Family], lines: Sequence[Mapp
             connection.execute(statement, values)
 
 
-def together(families: Iterable[Family], lines: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What an entry says of these accounts: of blocks of which it says the same, one line, which names the first and,
-    under `also`, the others. Accounts that are not of blocks have lines of their own.
+def merge_equal_blocks(families: Iterable[Family], lines: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Merge the lines of blocks with equal balances into one, which names the first block and, under `also`, the
+    others. Other accounts keep lines of their own.
     """
     found: list[dict[str, Any]] = []
     known: dict[tuple[Any, ...], dict[str, Any]] = {}

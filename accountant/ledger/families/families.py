@@ -46,9 +46,9 @@ class Spent:
 
 
 @dataclass(frozen=True)
-class Whole:
-    """What closed a family: the job that took its whole total, and the epsilon that it claims. `job` None: one that is
-    only planned.
+class TotalClaim:
+    """The job that took a family's whole total and closed it, and the epsilon that it claims. `job` None: only
+    planned.
     """
 
     job: int | None
@@ -75,7 +75,7 @@ class Family:
     quota: Quota | None = None
     name: str = ""
     before: Decimal = Decimal(0)
-    whole: Whole | None = None
+    whole: TotalClaim | None = None
     holdout: Decimal | None = None
     part: str | None = None
     changed: int | None = None
@@ -104,58 +104,56 @@ class Family:
         return self.share_of(self.used)
 
     def share_of(self, used: Price) -> float:
-        """The same of `used`, a part of what was used: all of it where one job took the whole."""
+        """Return the share of the budget that `used` takes, in 0..1: 1 where one job took the whole total."""
         if self.whole is not None:
             return float(used != self.filter.nothing())
         return self.filter.share(used)
 
     def epsilon_of(self, used: Price) -> Decimal:
-        """What `used`, a part of what was used, comes to as an epsilon at the family's delta: above the total where
-        that was lowered, and the claim of the job that took the whole.
+        """Convert `used` into an epsilon at the family's delta: above the total where that was lowered; the claim of
+        the job that took the whole total, if one did.
         """
         if self.whole is not None and used != self.filter.nothing():
             return self.whole.epsilon
         return self.filter.epsilon_of(used)
 
     def admits(self, cost: Price) -> bool:
-        """Whether a job of this price fits into the budget, beside all others, and the quota of the analyst who asks.
-        `gives_whole` may admit what this does not.
+        """Return whether a job of this price fits into what is left of the budget and of the analyst's quota.
+        `can_close` may admit what this does not.
         """
         return self.whole is None and self.filter.admits(self.used, cost) and not self.over_quota(cost)
 
     @property
-    def has_whole(self) -> bool:
-        """Whether the whole is there to take: nothing was ever released, nothing is reserved, and the analyst who asks
-        may use all of it.
-        """
+    def is_untouched(self) -> bool:
+        """Whether nothing was ever released or reserved, and the analyst may use the whole total."""
         return self.used == self.filter.nothing() and (self.quota is None or self.quota.share == 1)
 
-    def gives_whole(self, claimed: Claim) -> bool:
-        """Whether a job of this claim may take the whole total and close the family."""
+    def can_close(self, claimed: Claim) -> bool:
+        """Return whether a job with this claim may take the whole total and close the family."""
         fits = claimed.epsilon <= self.budget.epsilon and claimed.delta <= self.budget.delta
-        return fits and self.has_whole
+        return fits and self.is_untouched
 
     def may_start(self, cost: Price, claimed: Decimal) -> bool:
-        """Whether a reserved job of this price and claimed epsilon may start, beside those that have started: not so
-        only where the total was lowered since it was reserved.
+        """Return whether a reserved job of this price and claimed epsilon may start; False only where the total was
+        lowered since it was reserved.
         """
         if self.whole is not None:
             return claimed <= self.budget.epsilon
         return self.filter.admits(self.used - self.reserved, cost)
 
     def over_quota(self, cost: Price) -> bool:
-        """Whether a job of this price exceeds the quota of the analyst who asks; False without one."""
+        """Return whether a job of this price exceeds the quota of the analyst who asks; False without one."""
         return self.quota is not None and not self.quota.filter.admits(self.quota.used, cost)
 
     def jobs_left(self, cost: Price) -> int:
-        """How many jobs of this price would still be admitted beside each other. InputError where it costs nothing."""
+        """Return how many more jobs of this price would be admitted. InputError where it costs nothing."""
         if self.whole is not None:
             return 0
         left = self.filter.jobs_left(self.used, cost)
         return left if self.quota is None else min(left, self.quota.filter.jobs_left(self.quota.used, cost))
 
-    def with_job(self, cost: Price, whole: Whole | None) -> Family:
-        """As it would stand with one more job of this price, which takes the `whole` or not."""
+    def with_job(self, cost: Price, whole: TotalClaim | None) -> Family:
+        """Return the family with one more job of this price charged, which takes the `whole` total or not."""
         quota = self.quota and replace(self.quota, used=self.quota.used + cost)
         return replace(self, used=self.used + cost, quota=quota, whole=whole)
 
@@ -278,36 +276,38 @@ class Dataset:
         return tuple(known[family.filter.orders] for family in self.families)
 
     def refusing(self, costs: Sequence[Price]) -> Family | None:
-        """The first family that does not admit a job of these prices beside all others."""
+        """Return the first family that does not admit a job of these prices; None where all do."""
         pairs = zip(self.families, costs, strict=True)
         return next((family for family, cost in pairs if not family.admits(cost)), None)
 
-    def outgrown(self, costs: Sequence[Price], claimed: Decimal) -> Family | None:
-        """The first family in which a reserved job of these prices and this claimed epsilon may not start any more."""
+    def exceeds_lowered_total(self, costs: Sequence[Price], claimed: Decimal) -> Family | None:
+        """Return the first family whose lowered total no longer lets a reserved job of these prices and this claimed
+        epsilon start; None where all do.
+        """
         pairs = zip(self.families, costs, strict=True)
         return next((family for family, cost in pairs if not family.may_start(cost, claimed)), None)
 
     @property
-    def has_whole(self) -> bool:
-        """Whether the whole of every family is there to take."""
-        return all(family.has_whole for family in self.own)
+    def is_untouched(self) -> bool:
+        """Whether every family is untouched."""
+        return all(family.is_untouched for family in self.own)
 
-    def gives_whole(self, claimed: Claim, costs: Sequence[Price]) -> bool:
-        """Whether a job of this claim and these prices, which the filters do not admit, may take the whole total of
-        every family, each of them untouched, and close them (docs/privacy/filter.md). The total for one person over all
-        blocks is never taken whole: there it must fit beside others.
+    def can_close(self, claimed: Claim, costs: Sequence[Price]) -> bool:
+        """Return whether a job of this claim and these prices, which the filters do not admit, may take the whole total
+        of every family, each untouched, and close them (docs/privacy/filter.md). The total for one person over all
+        blocks is never taken whole: there the job must fit.
         """
         pairs = zip(self.families, costs, strict=True)
-        return all(family.admits(cost) if family.person else family.gives_whole(claimed) for family, cost in pairs)
+        return all(family.admits(cost) if family.person else family.can_close(claimed) for family, cost in pairs)
 
     def jobs_left(self, costs: Sequence[Price], claimed: Claim) -> int:
-        """How many such jobs would still be admitted, one after the other."""
+        """Return how many such jobs would still be admitted, one after the other."""
         left = min(family.jobs_left(cost) for family, cost in zip(self.families, costs, strict=True))
-        return max(left, int(self.gives_whole(claimed, costs)))
+        return max(left, int(self.can_close(claimed, costs)))
 
     def with_job(self, costs: Sequence[Price], claimed: Claim) -> Dataset:
-        """As it would stand with one more job of these prices, one for each family, and of this claim."""
-        whole = Whole(None, claimed.epsilon) if self.refusing(costs) else None
+        """Return the dataset with one more job of these prices, one per family, and of this claim charged."""
+        whole = TotalClaim(None, claimed.epsilon) if self.refusing(costs) else None
         pairs = zip(self.families, costs, strict=True)
         stood = (family.with_job(cost, None if family.person else whole) for family, cost in pairs)
         return replace(self, families=tuple(stood))

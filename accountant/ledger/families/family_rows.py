@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, bindparam, func, insert, select, update
 
 from accountant.errors import UnknownName
-from accountant.ledger.families.families import EVERYBODY, Dataset, Family, Quota, Spent, Whole, account_of
+from accountant.ledger.families.families import EVERYBODY, Dataset, Family, Quota, Spent, TotalClaim, account_of
 from accountant.ledger.families.records import NewPeople, Registration, Unit
 from accountant.ledger.families.row_queries import RowQuery
 from accountant.ledger.families.schema_profiles import profiles_from_entry
@@ -62,8 +62,8 @@ def load(
     part: str | None = None,
     signed: Signed | None = None,
 ) -> Dataset:
-    """A dataset as it stands, by the accounts of a `part`; with `analyst`, under that analyst's quotas. UnknownName
-    where there is none, InputError where it has no such part.
+    """Load a dataset as it stands, by the accounts of a `part`; with `analyst`, under that analyst's quotas.
+    UnknownName where there is none, InputError where it has no such part.
 
     `signed`: who is about to spend says so; its rows must then be what was signed last, and LedgerInvalid says which is
     not.
@@ -99,7 +99,7 @@ def load(
 
 
 def _version(connection: Connection, signed: Signed | None, seq: int, family: str) -> int:
-    """Of the dataset whose entry is `seq`, which never changes: among how many of its family it is the last."""
+    """Return the version of the dataset registered by entry `seq`: how many datasets its family had then."""
     known = {} if signed is None else signed.known.versions
     if seq not in known:
         known[seq] = int(connection.execute(_VERSION, {"upto": seq, "family": family}).scalar_one())
@@ -114,7 +114,7 @@ def load_family(
     part: str | None = None,
     signed: Signed | None = None,
 ) -> Family:
-    """A family as it stands, by the account of a `part`. The stored filter must be the one that its budget gives.
+    """Load a family as it stands, by the account of a `part`. The stored filter must be the one that its budget gives.
     `read`: entries at hand; `signed`: as for `load`. InputError where nothing is kept aside and `part` asks for it.
     """
     account = account_of(identity, part)
@@ -149,7 +149,7 @@ def load_family(
     whole = None
     if WHOLE in sums:
         claimed = read_entry(sums[WHOLE], body_at(connection, sums[WHOLE])).value["claim"]
-        whole = Whole(sums[WHOLE], parse_decimal(claimed["epsilon"]))
+        whole = TotalClaim(sums[WHOLE], parse_decimal(claimed["epsilon"]))
     unit, relation = Unit(**founding["unit"]), Relation(founding["relation"])
     quota, spent = None, None
     if analyst is not None:
@@ -167,14 +167,14 @@ def load_family(
 
 
 def _entry(connection: Connection, signed: Signed | None, seq: int, body: bytes | None = None) -> dict[str, Any]:
-    """What an entry says, whose bytes may be at hand."""
+    """Read an entry. `body`: its bytes, where they are at hand."""
     if signed is not None:
         return signed.entry(seq, body if body is None else bytes(body)).value
     return read_entry(seq, body_at(connection, seq) if body is None else bytes(body)).value
 
 
 def mismatch(what: str, entry: int) -> LedgerInvalid:
-    """Of a row of the index that says something else than was signed."""
+    """Return the error of an index row that differs from what was signed."""
     return LedgerInvalid(
         f"index: {what}: its row says something else than was signed, see entry {entry}: somebody else wrote it. "
         "Nothing is spent on it until it is put right (dpserve ledger audit)",
@@ -184,7 +184,7 @@ def mismatch(what: str, entry: int) -> LedgerInvalid:
 
 
 def _sums(text: str, what: str, entry: int) -> dict[str, Any]:
-    """What a row says was used. LedgerInvalid where it is no JSON."""
+    """Return what a row says was used. LedgerInvalid where it is no JSON."""
     try:
         found: dict[str, Any] = json.loads(text)
         return found
@@ -195,11 +195,11 @@ def _sums(text: str, what: str, entry: int) -> dict[str, Any]:
 def _require_newest(
     signed: Signed, row: Row[Any], part: str | None, sums: dict[str, Any], waits: dict[str, Any], design: Filter
 ) -> None:
-    """LedgerInvalid unless a family's row says what the newest entry about it says."""
+    """Raise LedgerInvalid unless a family's row equals the balance in the latest entry about it."""
     number = account_number(row.seq, part)
     newest = signed.after(number)
     if newest:
-        said = signed.said_of(newest, number) or {}
+        said = signed.balance_of(newest, number) or {}
     else:
         nothing = price_to_json(design.nothing(), design.orders)
         said = {"used": nothing, "changed": None, "reserved": nothing}
@@ -208,7 +208,7 @@ def _require_newest(
 
 
 def _require_shares(rows: Mapping[str, Any], signed: Signed, identity: str, analyst: str) -> None:
-    """LedgerInvalid unless the rows of the analyst, and of everybody, have the quotas that were set last."""
+    """Raise LedgerInvalid unless the rows of the analyst, and of everybody, have the quotas that were set last."""
     quotas = signed.rare().quotas
     for name in (analyst, EVERYBODY):
         said = quotas.get((identity, name))
@@ -217,11 +217,11 @@ def _require_shares(rows: Mapping[str, Any], signed: Signed, identity: str, anal
 
 
 def _require_spent(sums: dict[str, Any], signed: Signed, number: int, analyst: str, design: Filter) -> None:
-    """LedgerInvalid unless the analyst's row says of the account what the newest entry about both says."""
+    """Raise LedgerInvalid unless the analyst's row equals the balance in the latest entry about analyst and account."""
     (newest,) = signed.newest.spent([number], analyst)
     said: dict[str, Any] | None = price_to_json(design.nothing(), design.orders)
     if newest:
-        stated = (signed.said_of(newest, number) or {}).get("analyst", {})
+        stated = (signed.balance_of(newest, number) or {}).get("analyst", {})
         said = stated.get("used") if stated.get("name") == analyst else None
     if sums != said:
         raise mismatch(f"analyst {analyst}", newest)
@@ -232,12 +232,12 @@ def _holdout(founding: Mapping[str, Any]) -> Decimal | None:
 
 
 def family_name(founding: Mapping[str, Any]) -> str:
-    """Of the family that this entry founds: as given, else the dataset's name."""
+    """Return the name of the family that this entry founds: as given, else the dataset's."""
     return str(founding.get("family_name", founding["dataset"]))
 
 
 def family_names(connection: Connection) -> dict[str, str]:
-    """Every family's name -> its identity."""
+    """Return every family's name -> its identity."""
     of_blocks = select(block_table.c.seq)
     seqs = connection.execute(
         select(family_table.c.seq).where(family_table.c.seq.not_in(of_blocks)).distinct()
@@ -247,7 +247,7 @@ def family_names(connection: Connection) -> dict[str, str]:
 
 
 def member(connection: Connection, name: str) -> str:
-    """As `Ledger.member`."""
+    """Return what `Ledger.member` does."""
     rows, identity = dataset_table.c, family_names(connection).get(name)
     own = connection.execute(select(rows.families).where(rows.name == name)).scalar()
     if own and (identity is None or identity in own):
@@ -269,13 +269,13 @@ _budget_of = lru_cache(maxsize=1024)(Budget.of)  # of few families, at each admi
 
 
 def _share_of(rows: Mapping[str, Any], analyst: str) -> Decimal | None:
-    """The analyst's own quota, else everybody's; None where neither was set."""
+    """Return the analyst's own quota, else everybody's; None where neither was set."""
     shares = [rows[name].share for name in (analyst, EVERYBODY) if name in rows and rows[name].share is not None]
     return Decimal(shares[0]) if shares else None
 
 
 def quotas(connection: Connection, family: Family) -> list[dict[str, Any]]:
-    """What each analyst used of the family's budget, as a share of it, and the quota that holds for each."""
+    """Return what each analyst used of the family's budget, as a share of it, and the quota that holds for each."""
     rows = connection.execute(_ANALYSTS, {"at": family.account}).all()
     general = next((row.share for row in rows if row.name == EVERYBODY), None)
     found = []
@@ -287,7 +287,7 @@ def quotas(connection: Connection, family: Family) -> list[dict[str, Any]]:
 
 
 def found_family(connection: Connection, identity: str, seq: int, design: Filter) -> None:
-    """A new account's row: its founding entry is `seq`, and nothing is used."""
+    """Insert a new account's row, nothing used; its founding entry is `seq`."""
     nothing = price_text(design.nothing(), design)
     values = {"id": identity, "seq": seq, "changed": None, "used": nothing, "reserved": nothing}
     connection.execute(insert(family_table).values(**values))
@@ -296,8 +296,8 @@ def found_family(connection: Connection, identity: str, seq: int, design: Filter
 def after(
     families: Sequence[Family], costs: Iterable[Price], sign: int = 1, whole: int | None = None
 ) -> list[dict[str, Any]]:
-    """Return the lines of an entry that charges each family its cost, gives it back (`sign` -1), or begins to spend it
-    (0): the balances of the family, and of who is charged, after it.
+    """Return the balances to record after a charge, refund (`sign` -1) or start (0): one line per family, with the
+    analyst's.
 
     `whole`: the job that takes the whole total; where it is given back, nothing is used, and the family is open again.
     """
@@ -341,12 +341,12 @@ class Spelt(Flat):
 
 @lru_cache(maxsize=8192)  # a window that moves on leaves block after block standing as another did
 def spelt(price: Price, orders: tuple[Decimal, ...]) -> Spelt:
-    """A price as entries say it: of equal prices the same object."""
+    """Return a price as JSON; the same object for equal prices."""
     return Spelt(price_to_json(price, orders))
 
 
 def text_of(figures: Mapping[str, Any]) -> str:
-    """What a line of `after` says of sums, as a row holds it."""
+    """Return the sums of a line of `after` as the text that a row stores."""
     return figures.text if isinstance(figures, Spelt) else dumps(figures)
 
 
@@ -358,5 +358,5 @@ def put_share(connection: Connection, family: Family, analyst: str, share: str) 
 
 
 def price_text(figure: Price, design: Filter) -> str:
-    """A price as a row holds it."""
+    """Return a price as the text that a row stores."""
     return dumps(price_to_json(figure, design.orders))

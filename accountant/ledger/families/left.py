@@ -93,13 +93,13 @@ def left_of(families: Sequence[Family], delta: Decimal, window: Window | None = 
     """Work out what is left for a job at `delta` that is charged to each of these accounts, or takes the whole of each.
 
     A job is admitted where every account has room for it beside others; or, where nothing was ever used of the families
-    or blocks, as one job of their whole total, for which the person's total must have room (`Dataset.gives_whole`).
+    or blocks, as one job of their whole total, for which the person's total must have room (`Dataset.can_close`).
     """
     stood = _standings(families, delta)
     least = min(stood, key=lambda each: each[1].share)
     job, binding = _fits(stood, delta)
     whole = [family for family in families if not family.person]
-    if whole and all(family.has_whole and delta <= family.budget.delta for family in whole):
+    if whole and all(family.is_untouched and delta <= family.budget.delta for family in whole):
         closes = _whole(whole, [each for each in stood if each[0].person], delta)
         if closes[0].epsilon >= job.epsilon:
             job, binding = closes
@@ -131,7 +131,7 @@ def _stand(family: Family, delta: Decimal) -> tuple[_Standing, ...]:
 
 
 def _fits(stood: Sequence[tuple[Family, _Standing]], delta: Decimal) -> tuple[OneJob, tuple[Family, bool]]:
-    """What fits beside others into each of these, and which of them lets no larger job in: a closed one first."""
+    """Return the largest job that fits into each of these, and the account that limits it: a closed one first."""
     job = one_job([standing.room for _, standing in stood], delta)
 
     def bound(pair: tuple[Family, _Standing]) -> tuple[Decimal, bool, float]:
@@ -145,7 +145,7 @@ def _fits(stood: Sequence[tuple[Family, _Standing]], delta: Decimal) -> tuple[On
 def _whole(
     families: Sequence[Family], people: Sequence[tuple[Family, _Standing]], delta: Decimal
 ) -> tuple[OneJob, tuple[Family, bool]]:
-    """What fits as one job of the whole of these families, beside what else people's totals were charged."""
+    """Return the job that would take the whole total of these families, within what is left of people's totals."""
     smallest = min(families, key=lambda family: family.budget.epsilon)
     total = smallest.budget.epsilon
     if not people:
@@ -162,16 +162,16 @@ def _account(family: Family, quota: bool) -> Account:
 
 
 def left(dataset: Dataset, delta: Decimal | None = None) -> Left:
-    """Work out what is left for a job on a dataset's window. Where it has grown and no window was said: on the one
-    block that has room for the largest job, the newest of equal ones; a dataset is used up only where no block admits
-    any. `delta`: None means the dataset's.
+    """Compute what is left for a job on a dataset's window. Where it has grown and no window was said: on the one block
+    that has room for the largest job, the newest of equal ones; a dataset is used up only where no block admits any.
+    `delta`: None means the dataset's.
     """
     return _roomiest(dataset, dataset.delta if delta is None else delta)
 
 
 def left_in_windows(dataset: Dataset, delta: Decimal | None = None) -> dict[str, Left]:
-    """Work out what is left of the NEWEST block, of ALL blocks together, and of the ROOMIEST block where that is not
-    the newest. Nothing of a dataset that has not grown, or of which a window was said.
+    """Compute what is left of the NEWEST block, of ALL blocks together, and of the ROOMIEST block where that is not the
+    newest. Nothing of a dataset that has not grown, or of which a window was said.
     """
     if not _is_open(dataset):
         return {}
@@ -182,7 +182,7 @@ def left_in_windows(dataset: Dataset, delta: Decimal | None = None) -> dict[str,
 
 
 def _is_open(dataset: Dataset) -> bool:
-    """Whether it has grown, no window was said, and there are rows that a job may read."""
+    """Return whether the dataset has grown, no window is set, and there are rows that a job may read."""
     return dataset.window is None and dataset.last is not None and dataset.dropped < dataset.last
 
 

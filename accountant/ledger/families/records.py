@@ -34,8 +34,8 @@ UNKNOWN_ROWS = "0" * 64  # a commitment, while it is tried whether rows could be
 IDS_SAID = ("distinct-ids", "one-person")  # what a steward may say of ids (training.rows.people.people)
 
 
-def said_ids(one_person: bool, distinct_ids: bool) -> tuple[str, ...]:
-    """What a steward says of ids, by flags, as an entry has it."""
+def identity_statement(one_person: bool, distinct_ids: bool) -> tuple[str, ...]:
+    """Return a steward's statement about ids as an entry states it, from flags."""
     return tuple(word for word, is_said in zip(IDS_SAID, (distinct_ids, one_person), strict=True) if is_said)
 
 
@@ -213,7 +213,7 @@ class Request:
     window: Window | None = field(default=None, compare=False)
 
     def to_json(self) -> dict[str, Any]:
-        """As its entry states it, and as its digest is made from."""
+        """Return it as its entry states it, and as its digest is made from."""
         own = {
             "dataset": self.dataset,
             "learner": self.learner,
@@ -301,7 +301,7 @@ class Why:
 
 
 def registration_fields(registration: Registration, identity: str) -> dict[str, Any]:
-    """What a dataset's entry says of it; `identity` is its uuid."""
+    """Return the fields of a dataset's entry; `identity` is its uuid."""
     unit = registration.unit
     return {
         "dataset": registration.name,
@@ -332,9 +332,9 @@ def reservation_fields(
     whole: bool,
     bound: int | None,
 ) -> dict[str, Any]:
-    """What a `reserved` entry says; `cost` is the plan's price as it is stored, `whole`: whether
-    the job takes the whole total, which the entries of others do not speak of; `bound`: by which reservation the
-    model's name is, None where no model is made.
+    """Return the fields of a `reserved` entry; `cost` is the plan's price as it is stored, `whole`: whether the job
+    takes the whole total, which the entries of others do not speak of; `bound`: by which reservation the model's name
+    is, None where no model is made.
     """
     order = None if claimed.exact_order is None else canonical.decimal_string(claimed.exact_order)
     return {
@@ -357,7 +357,7 @@ def reservation_fields(
 
 
 def request_from_entry(value: Mapping[str, Any]) -> Request:
-    """The request of a `reserved` entry."""
+    """Read the request of a `reserved` entry."""
     budget = Budget.of(value["epsilon"], value["delta"])
     own = value["dataset"], value["learner"], budget, value["parameters"], value["model"]
     window = None if "window" not in value else (value["window"][0], value["window"][1])

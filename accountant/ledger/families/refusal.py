@@ -15,8 +15,8 @@ from dpserve_verify.privacy.filter import Price, price_to_json
 def refusal(
     dataset: Dataset, request: Request, costs: Sequence[Price], would_fit: Mapping[str, Any] | None = None
 ) -> BudgetRefused:
-    """The refusal of a job at `costs`, its price in each family, which one of them does not admit: asked, spent, left,
-    and the epsilon and delta that would fit. Every part of it is public.
+    """Return the refusal of a job at `costs`, its price in each family, which one of them does not admit: asked, spent,
+    left, and the epsilon and delta that would fit. Every part of it is public.
     """
     refusing = [pair for pair in zip(dataset.families, costs, strict=True) if not pair[0].admits(pair[1])]
     # closed first; then of families the first, of blocks the one with the least left
@@ -48,8 +48,8 @@ def refusal(
 
 
 def outgrown_refusal(job: int, family: Family, dataset: Dataset, request: Request) -> BudgetRefused:
-    """The refusal of a reserved `job` at its start: `family`'s total was lowered since, and it is given back. `dataset`
-    stands as it did when this was decided.
+    """Return the refusal of a reserved `job` at its start: `family`'s total was lowered since, and it is given back.
+    `dataset` stands as it did when this was decided.
     """
     summary = describe_accounts([family])
     message = (

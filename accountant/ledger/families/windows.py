@@ -43,7 +43,7 @@ class Period:
         return first - _EPOCH, last - _EPOCH
 
     def to_json(self) -> dict[str, str]:
-        """As its entry has it."""
+        """Return it as its entry states it."""
         return {"column": self.column, "since": self.since, "until": self.until}
 
 
@@ -74,7 +74,7 @@ class Block:
 
 
 def check_words(words: str) -> str:
-    """`words`, where they say which blocks; else InputError."""
+    """Return `words`, where they say which blocks; else InputError."""
     last, between = _LAST.fullmatch(words), _RANGE.fullmatch(words)
     if words != ALL and not last and not between:
         raise InputError(f"blocks={words[:40]!r}: must be all, last:12, 3-7 or 4")
@@ -84,8 +84,8 @@ def check_words(words: str) -> str:
 
 
 def window_of(words: str, dropped: int, last: int, dataset: str) -> Window:
-    """What `words` mean on a dataset of `last` blocks, of which the rows of the first `dropped` are deleted. InputError
-    where they name a block that is not there, or whose rows are not.
+    """Return what `words` mean on a dataset of `last` blocks, of which the rows of the first `dropped` are deleted.
+    InputError where they name a block that is not there, or whose rows are not.
     """
     check_words(words)
     if dropped == last:

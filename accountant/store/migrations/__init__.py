@@ -21,7 +21,7 @@ FOLDER = Path(__file__).parent
 
 
 def revision(connection: Connection) -> str | None:
-    """The revision that the database says it has; None where it says nothing."""
+    """Return the revision that the database says it has; None where it says nothing."""
     if not inspect(connection).has_table("alembic_version"):
         return None
     found = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
@@ -32,7 +32,7 @@ def upgrade(connection: Connection) -> None:
     """Bring the database to HEAD. Only inside `Store.writing`: another process may have done it meanwhile, and all of
     it is one transaction. InputError, before anything is changed, for a database that is not ours or is newer.
     """
-    before = _known(connection)
+    before = _is_known(connection)
     if before == HEAD:
         return
     from alembic import command  # loads slowly, and tables that are up to date need none of it
@@ -45,8 +45,8 @@ def upgrade(connection: Connection) -> None:
 
 
 def require_current(connection: Connection) -> None:
-    """InputError where the tables are of another version's revision, for who reads them and changes nothing."""
-    before = _known(connection)
+    """Raise InputError where the tables are of another revision; for readers that change nothing."""
+    before = _is_known(connection)
     if before not in (None, HEAD):
         raise InputError(
             f"ledger: its tables are of revision {before}, this version reads {HEAD}; a command that opens it, as "
@@ -54,7 +54,7 @@ def require_current(connection: Connection) -> None:
         )
 
 
-def _known(connection: Connection) -> str | None:
+def _is_known(connection: Connection) -> str | None:
     found = revision(connection)
     if found is not None and found not in KNOWN:
         other = "they were never released" if found < KNOWN[0] else "use a newer dpserve"

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from accountant.home import Home
-from accountant.ledger.families.records import NewPeople, Why, said_ids
+from accountant.ledger.families.records import NewPeople, Why, identity_statement
 from accountant.ledger.families.row_queries import RowQuery
 from accountant.ledger.families.windows import Period
 from dpserve_verify.errors import InputError
@@ -68,7 +68,7 @@ def append(
     new = NewPeople(reason, this_user()) if new_rows and reason is not None else None
     why = Why(this_user(), reason) if reason is not None and (each_block or person_epsilon is not None) else None
     epsilon = None if person_epsilon is None else exact_decimal("person-epsilon", person_epsilon)
-    said = said_ids(one_person, distinct_ids)
+    said = identity_statement(one_person, distinct_ids)
     period = _period(dated, since, until)
     about, source = home.ledger.dataset(name).registration, RowSource(data, query, table, query_reason)
     described = home.datasets / about.commitment / "schema.yaml"

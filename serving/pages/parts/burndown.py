@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection, func, select
 
 from accountant.home import Home
-from accountant.ledger.admission import charged, charges
+from accountant.ledger.admission import charged_jobs, charges
 from accountant.ledger.families.block_rows import load
 from accountant.ledger.families.families import Family
 from accountant.ledger.ledger import Ledger
@@ -68,7 +68,7 @@ def by_model(ledger: Ledger, dataset: str) -> list[dict[str, Any]]:
     with ledger.log.database.reading() as connection:
         family = load(connection, dataset).most_used
         newest = list(islice(charges(connection, family, newest_first=True), NEWEST))
-        named = select(job_table.c.seq, job_table.c.model).where(charged(family))
+        named = select(job_table.c.seq, job_table.c.model).where(charged_jobs(family))
         newest_named = connection.execute(named.order_by(job_table.c.seq.desc()).limit(NEWEST))
         models = {row.seq: row.model for row in newest_named}
     used: dict[str, list[Price]] = {}
@@ -82,7 +82,7 @@ def by_model(ledger: Ledger, dataset: str) -> list[dict[str, Any]]:
 
 
 def _points(connection: Connection, family: Family, most: int) -> Iterator[Point]:
-    count = connection.execute(select(func.count()).select_from(job_table).where(charged(family))).scalar_one()
+    count = connection.execute(select(func.count()).select_from(job_table).where(charged_jobs(family))).scalar_one()
     if family.holdout is not None or family.block is not None:  # the index does not say of which part or block a job is
         count = sum(1 for _ in charges(connection, family))
     used, step = family.filter.nothing(), max(1, -(-count // most))

@@ -367,7 +367,10 @@ def test_a_revoked_certificate_is_refused(trained):
     seq = key_life.revoke(trained, first, *WHY)
     assert trained.ledger.log.entry(seq).value["issued"] == first
     assert (
-        opening.revoked(trained.ledger.log.database) == trained.trust.revoked == trust_file(trained).revoked == {first}
+        opening.revoked_certificates(trained.ledger.log.database)
+        == trained.trust.revoked
+        == trust_file(trained).revoked
+        == {first}
     )
     assert checked(trained) == ["adult@2"]
     assert checked(trained, follow(trained, old)) == ["adult@2"]

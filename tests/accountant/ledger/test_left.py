@@ -94,7 +94,7 @@ def largest_admitted(dataset: Dataset, delta: Decimal, by_noise: bool) -> Decima
 
     def admits(what: Plan) -> bool:
         costs, claimed = dataset.costs(what), claim(what, delta)
-        return dataset.refusing(costs) is None or dataset.gives_whole(claimed, costs)
+        return dataset.refusing(costs) is None or dataset.can_close(claimed, costs)
 
     if by_noise:
         low, high = 10**6, 10**7 * NANO

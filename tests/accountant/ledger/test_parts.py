@@ -146,7 +146,7 @@ def test_a_job_and_the_evaluation_of_what_it_makes_are_reserved_together_or_not_
     finish(home, made.seq + 1)
     certified = home.ledger.job(made.seq).issued
     assert evaluations.by_model(home.ledger.log.database) == {certified: [made.seq + 1]}
-    assert evaluations.same(home.ledger.log.database, evaluation(certified)) == made.seq + 1
+    assert evaluations.find_same(home.ledger.log.database, evaluation(certified)) == made.seq + 1
     size = home.ledger.log.size()
     home.ledger.change_budget("adult", Decimal("3"), "room for training", "steward")
     big = replace(evaluation(0), budget=Budget.of("3")), Decimal("0.1"), plan(PureDp(Decimal("0.1")), 25)

@@ -298,7 +298,7 @@ def test_many_grid_points_at_once_are_played_as_one_by_one(seed):
     drawn = np.random.default_rng(seed)
     steps, count, step = int(drawn.integers(1, 40)), int(drawn.integers(1, 6)), float(drawn.uniform(0.001, 0.2))
     values = np.zeros(int(drawn.integers(steps + 2, 120)))
-    for rule, by_loops in ((adaptive.bounded, bounded_by_loops), (adaptive.pure, pure_by_loops)):
+    for rule, by_loops in ((adaptive.bounded_range, bounded_by_loops), (adaptive.pure, pure_by_loops)):
         known = by_loops(values, steps, step, count)
         assert rule(values, steps, step, count) == pytest.approx(known, rel=1e-12, abs=1e-300)
         values = known

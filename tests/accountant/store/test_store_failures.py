@@ -281,7 +281,7 @@ def test_a_commit_that_is_not_answered_is_said_to_be_unknown_and_nothing_is_lost
 def test_what_takes_its_time_is_waited_for_where_that_is_said(silent):
     database = silent.home.ledger.log.database
     with database.writing() as connection:
-        engines.unhurried(connection)
+        engines.disable_timeout(connection)
         connection.exec_driver_sql("SELECT pg_sleep(1.5)")
     with pytest.raises(LedgerUnavailable, match="no answer"), database.writing() as connection:
         connection.exec_driver_sql("SELECT pg_sleep(1.5)")

@@ -267,7 +267,7 @@ def opened(asked: Asked, name: str, task: reports.Task, sealed: bytes) -> np.nda
         )
         for at in (0, 1)
     ]
-    return shares.joined(*halves)
+    return shares.join(*halves)
 
 
 @pytest.mark.parametrize("name", ["shares", "number"])

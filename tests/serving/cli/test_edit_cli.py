@@ -17,7 +17,7 @@ from accountant.access.grants import Grant
 from accountant.audit.audit import audit_place
 from accountant.home import Home
 from accountant.ledger.families.records import Why
-from accountant.ledger.model_names import owned_by
+from accountant.ledger.model_names import owner_of
 from models.store.bundle import ModelStore
 from serving.cli.app import run
 from serving.cli.backends.user import this_user
@@ -183,7 +183,7 @@ def test_a_name_has_an_owner_who_may_edit_it_and_others_need_promote(home, capsy
         assert versions(home) == [1, 2]
 
     grants.add(ledger, [Grant(me, "train", "dataset", "adult"), Grant(me, "promote", "model", "other")], "test")
-    assert owned_by(ledger, "adult") != me
+    assert owner_of(ledger, "adult") != me
     refused()  # the name is another's
     refused("--promote")
     assert "dry run" in said(capsys, "adult@1", *COLLEGE, *WHY, "--dry-run")  # writes nothing, and takes nothing
@@ -194,7 +194,7 @@ def test_a_name_has_an_owner_who_may_edit_it_and_others_need_promote(home, capsy
 
 def test_the_owner_of_a_name_edits_it_with_train_and_promotes_it_with_promote(home, capsys, monkeypatch):
     ledger = Home.open(ledgers.place(home)).ledger
-    owner = owned_by(ledger, "adult")
+    owner = owner_of(ledger, "adult")
     for module in (
         "backends.home.bundles",
         "released.edit",

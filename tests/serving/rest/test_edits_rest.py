@@ -12,7 +12,7 @@ from accountant.access import grants, key_life
 from accountant.access.grants import Grant
 from accountant.audit.audit import audit_place
 from accountant.home import Home
-from accountant.ledger.model_names import owned_by
+from accountant.ledger.model_names import owner_of
 from models.store.bundle import ModelStore
 from serving.process.tokens import new_token
 from serving.rest import edits, models, placing
@@ -125,7 +125,7 @@ def test_a_revoked_model_and_one_that_is_not_there(site):
 
 def test_whose_name_it_is_edits_it_with_train_and_others_need_promote(site):
     ledger = site.home.ledger
-    owner = owned_by(ledger, "adult")
+    owner = owner_of(ledger, "adult")
     stranger, predicts = site.token("stranger", "train"), site.token("asks", "predict")
     for secret in (stranger, predicts):
         assert code(asked(site, secret=secret)) == (403, "forbidden")

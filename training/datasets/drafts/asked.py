@@ -10,7 +10,7 @@ from accountant.access.grants import Access
 from accountant.errors import AnswerMissing
 from accountant.home import Home
 from accountant.ledger.families.families import Dataset
-from accountant.ledger.families.records import NewPeople, said_ids
+from accountant.ledger.families.records import NewPeople, identity_statement
 from accountant.ledger.families.row_queries import RowQuery
 from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import Budget, exact_decimal, parse_relation
@@ -55,7 +55,7 @@ class AskedRegistration:
 
     def said_ids(self) -> tuple[str, ...]:
         """Return what is said of the ids, as the entry has it."""
-        return said_ids(self.one_person, self.distinct_ids)
+        return identity_statement(self.one_person, self.distinct_ids)
 
     def total(self) -> Budget | None:
         """Return the total of the privacy budget; None where a family's is shared. InputError where both or none is

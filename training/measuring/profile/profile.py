@@ -99,9 +99,9 @@ def plan(home: Home, asked: ProfileRequest, by: str | None = None) -> PlannedPro
         window=dataset.window,
     )  # fmt: skip
     _check_room(columns, pairs, noise_of(recipe.plan, GRID))
-    known = evaluations.same(home.ledger.log.database, request)
+    known = evaluations.find_same(home.ledger.log.database, request)
     costs = dataset.costs(recipe.plan)
-    if known is None and dataset.refusing(costs) is not None and not dataset.gives_whole(recipe.claim, costs):
+    if known is None and dataset.refusing(costs) is not None and not dataset.can_close(recipe.claim, costs):
         raise refusal(dataset, request, costs, _would_fit(columns, pairs, public, dataset))
     return PlannedProfile(request, recipe, dataset, known, tuple(column.name for column in columns))
 
@@ -122,7 +122,7 @@ def _would_fit(columns: Sequence[Column], pairs: Pairs, public: Public, dataset:
             budget = Budget(one.epsilon, delta)
             _, recipe = _cheapest(columns, pairs, replace(public, budget=budget))
             costs = dataset.costs(recipe.plan)
-            if dataset.refusing(costs) is None or dataset.gives_whole(recipe.claim, costs):
+            if dataset.refusing(costs) is None or dataset.can_close(recipe.claim, costs):
                 return budget.to_json()
     return None
 

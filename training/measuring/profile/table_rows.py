@@ -9,7 +9,7 @@ import numpy as np
 
 from accountant.home import Home
 from accountant.ledger.families.families import Started
-from accountant.system.numpy_files import mapped
+from accountant.system.numpy_files import map_array
 from training.datasets.datasets import begins_of, checked
 from training.rows.packed.names import row_files, since_file
 from training.rows.partitions.rows import Rows
@@ -28,9 +28,9 @@ def open_table(home: Home, started: Started, schema: Schema, columns: Sequence[s
 
 def _open(folder: Path, started: Started, schema: Schema, columns: Sequence[str], begins: int | None) -> Rows:
     files = row_files(len(schema.targets), started.request.part)
-    bins, *answers = (mapped(folder / name) for name in files)
+    bins, *answers = (map_array(folder / name) for name in files)
     if begins is not None:
-        used = mapped(folder / since_file(started.request.part)) < begins
+        used = map_array(folder / since_file(started.request.part)) < begins
         bins, answers = bins[:, used], [each[used] for each in answers]
     found = {
         feature.name: (feature.bins, codes)

@@ -118,7 +118,7 @@ def plan(home: Home, asked: EvaluationRequest, by: str | None = None) -> Planned
         window=dataset.window,
     )
     recipe = evaluator.recipe(public_of(dataset, schema.question(target), budget))
-    known = evaluations.same(home.ledger.log.database, request)
+    known = evaluations.find_same(home.ledger.log.database, request)
     if known is None:
         _require_room(dataset, request, recipe)
     return PlannedWorth(request, recipe, dataset, known)
@@ -126,7 +126,7 @@ def plan(home: Home, asked: EvaluationRequest, by: str | None = None) -> Planned
 
 def _require_room(dataset: Dataset, request: Request, recipe: Recipe) -> None:
     costs = dataset.costs(recipe.plan)
-    if dataset.refusing(costs) is not None and not dataset.gives_whole(recipe.claim, costs):
+    if dataset.refusing(costs) is not None and not dataset.can_close(recipe.claim, costs):
         most = left(dataset, Decimal(0)).job.epsilon  # the noise is pure, whatever delta was asked for
         raise refusal(dataset, request, costs, Budget(most, request.budget.delta).to_json() if most else None)
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from accountant.system.numpy_files import mapped
+from accountant.system.numpy_files import map_array
 from dpserve_verify.errors import LedgerUnavailable
 from dpserve_verify.system.files import PRIVATE
 
@@ -46,7 +46,7 @@ class Growing:
         shape = (rows,) if self._columns is None else (self._columns, rows)
         if 0 in shape:
             return np.empty(shape, self._kind)
-        return mapped(self.path)
+        return map_array(self.path)
 
     def close(self) -> None:
         """Close the file."""

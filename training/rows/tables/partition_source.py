@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.system.numpy_files import mapped
+from accountant.system.numpy_files import map_array
 from models.features.features import Codes
 from training.rows.packed.cells import Cells, spans_of
 from training.rows.packed.names import cells_file, row_files, since_file
@@ -109,7 +109,7 @@ class Source:
         return found.hexdigest()
 
     def _load(self, name: str) -> NDArray[Any]:
-        return mapped(self.folder / name)
+        return map_array(self.folder / name)
 
 
 class Digests:
