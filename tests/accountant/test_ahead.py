@@ -64,7 +64,7 @@ FORKED = """
 import os, sys
 import numpy as np
 from accountant.noise import noise_buffer as ahead
-kept = ahead.Ahead()
+kept = ahead.NoiseBuffer()
 draw = lambda many: np.frombuffer(os.urandom(8 * many), np.int64)
 for _ in range(9):
     kept.take(4, 1.0, draw)
