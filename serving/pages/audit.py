@@ -27,35 +27,35 @@ HTML = "text/html"
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", re.ASCII)
 
 
-async def shown(request: Request) -> Response:
+async def show_audit(request: Request) -> Response:
     """Return the page of the newest audit. With `asked`, it reloads until there is an audit that began after."""
     known_query(request, "asked")
-    asked = query_text(request, "asked") or ""
-    if asked and not _TIME.fullmatch(asked):
-        raise InputError(f"asked={asked[:40]!r}: must be the time of the answer that led here")
-    return page(request, "audit.html", **await in_thread(_shown, state(request).home, asked))
+    since = query_text(request, "asked") or ""
+    if since and not _TIME.fullmatch(since):
+        raise InputError(f"asked={since[:40]!r}: must be the time of the answer that led here")
+    return page(request, "audit.html", **await in_thread(_audit_context, state(request).home, since))
 
 
-def _shown(home: Home, asked: str) -> dict[str, Any]:
+def _audit_context(home: Home, since: str) -> dict[str, Any]:
     note = home.ledger.log.checkpoint()
     head, last = parse_checkpoint(note), audit_runs.last_audit(home)
-    answered = last is not None and last["at"] >= asked
+    answered = last is not None and last["at"] >= since
     return {
         "last": last,
         "since": 0 if last is None else head.size - last["entries"],
-        "waiting": audit_runs.is_asked(home.path) or not (answered or asked == ""),
-        "asked": asked,
+        "waiting": audit_runs.is_asked(home.path) or not (answered or since == ""),
+        "asked": since,
         "head": {"size": head.size, "root": encode_base64(head.root)},
         "note": note,
         "origin": home.ledger.log.origin,
     }
 
 
-async def ask(request: Request) -> Response:
+async def ask_audit(request: Request) -> Response:
     """Ask for an audit, and lead to the page that waits for it."""
     await form_fields(request, "again")
-    asked = await in_thread(audit_runs.ask, state(request).home)
-    return see_other(f"/ui/audit?asked={asked}")
+    time = await in_thread(audit_runs.ask, state(request).home)
+    return see_other(f"/ui/audit?asked={time}")
 
 
 async def checkpoint(request: Request) -> Response:
@@ -70,14 +70,14 @@ async def checkpoint(request: Request) -> Response:
 async def download(request: Request) -> Response:
     """Send the whole ledger as `dpserve ledger export` writes it, zipped, for `dpserve ledger audit FOLDER`."""
     known_query(request)
-    packed, size = await in_thread(_packed, state(request).home)
+    packed, size = await in_thread(_zip_ledger, state(request).home)
     headers = {**attachment_header("ledger.zip"), "Content-Length": str(size)}
     chunks = iter(partial(packed.read, CHUNK), b"")
     done = BackgroundTask(packed.close)
     return StreamingResponse(chunks, headers=headers, media_type="application/zip", background=done)
 
 
-def _packed(home: Home) -> tuple[IO[bytes], int]:
+def _zip_ledger(home: Home) -> tuple[IO[bytes], int]:
     """Write the ledger into a nameless temporary file, zipped; return it and its size in bytes."""
     from accountant.audit.export import export  # brings numba: the pages wait for none of it
 
@@ -95,8 +95,8 @@ def _packed(home: Home) -> tuple[IO[bytes], int]:
 AUDIT = ("audit",)
 CHUNK = 1 << 18
 DOORS = (
-    Door("GET", "/ui/audit", AUDIT, shown, "The audit", media=HTML, hidden=True),
-    Door("POST", "/ui/audit", AUDIT, ask, "Ask for an audit", 303, media=HTML, hidden=True),
+    Door("GET", "/ui/audit", AUDIT, show_audit, "The audit", media=HTML, hidden=True),
+    Door("POST", "/ui/audit", AUDIT, ask_audit, "Ask for an audit", 303, media=HTML, hidden=True),
     Door("GET", "/ui/audit/ledger.zip", AUDIT, download, "The whole ledger", media="application/zip", hidden=True),
     Door("GET", "/ui/audit/checkpoint", AUDIT, checkpoint, "The newest checkpoint", media="text/plain", hidden=True),
 )

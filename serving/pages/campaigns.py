@@ -40,20 +40,20 @@ COLUMNS = (
 )
 
 
-async def listed(request: Request) -> Response:
+async def list_campaigns(request: Request) -> Response:
     """Return the page of all campaigns, the newest first."""
     known_query(request, lists.FORM)
     form = lists.form_of(request)
-    found = await in_thread(_campaigns, state(request).home)
+    states = await in_thread(_campaigns, state(request).home)
     if form is not None:
-        return lists.as_file(form, "campaigns", COLUMNS, found)
-    waits = any(each["state"] in ("open", "started") for each in found)
-    return page(request, "campaigns.html", campaigns=found, states=STATES, waits=waits)
+        return lists.as_file(form, "campaigns", COLUMNS, states)
+    waits = any(campaign["state"] in ("open", "started") for campaign in states)
+    return page(request, "campaigns.html", campaigns=states, states=STATES, waits=waits)
 
 
 def _campaigns(home: Home) -> list[dict[str, Any]]:
-    found = [campaigns.state(home, name) for name in campaigns.names(home)]
-    return sorted(found, key=lambda each: -each["job"])
+    states = [campaigns.state(home, name) for name in campaigns.names(home)]
+    return sorted(states, key=lambda each: -each["job"])
 
 
-DOORS = (Door("GET", "/ui/campaigns", ("train", "audit"), listed, "Campaigns", media="text/html", hidden=True),)
+DOORS = (Door("GET", "/ui/campaigns", ("train", "audit"), list_campaigns, "Campaigns", media="text/html", hidden=True),)

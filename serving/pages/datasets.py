@@ -27,7 +27,7 @@ from serving.pages.parts import burndown_chart
 from serving.pages.parts.blocks import blocks_of
 from serving.pages.parts.burndown import Point, by_model, history
 from serving.pages.parts.ui import form_fields, page, see_other
-from serving.rest.totals import changed, shared
+from serving.rest.totals import change_total, set_share
 from serving.wire import lists
 from serving.wire.errors import status_of
 from serving.wire.request_bodies import known_query, query_int
@@ -50,18 +50,18 @@ async def datasets(request: Request) -> Response:
     first.
     """
     known_query(request, "q", lists.FORM)
-    form, asked = lists.form_of(request), request.query_params.get("q", "").strip()
-    found = await in_thread(tightest_first, state(request).home, access(request))
-    shown = [line for line in found if any(asked.lower() in name for name in (line["name"], *line["datasets"]))]
+    form, query = lists.form_of(request), request.query_params.get("q", "").strip()
+    families = await in_thread(tightest_first, state(request).home, access(request))
+    shown = [line for line in families if any(query.lower() in name for name in (line["name"], *line["datasets"]))]
     if form is not None:
         return lists.as_file(form, "families", COLUMNS, map(_row, shown))
-    return page(request, "datasets.html", families=shown, asked=asked, total=len(found))
+    return page(request, "datasets.html", families=shown, asked=query, total=len(families))
 
 
 def _row(family: dict[str, Any]) -> dict[str, Any]:
     """Return a family as a row of a file: its figures, and of what is left the share and the largest job."""
     budget = family["budget"]
-    figures = {name: budget[name][what] for name, what in FIGURES.items()}
+    figures = {name: budget[name][field] for name, field in FIGURES.items()}
     left = {
         "one_job": (budget["left"]["one_job"] or {"epsilon": "0"})["epsilon"],
         "bound_by": budget["left"]["binding"]["words"],
@@ -69,15 +69,15 @@ def _row(family: dict[str, Any]) -> dict[str, Any]:
     return {**family, "family": family["name"], **figures, **left}
 
 
-def tightest_first(home: Home, held: Access) -> list[dict[str, Any]]:
+def tightest_first(home: Home, rights: Access) -> list[dict[str, Any]]:
     """Return every family that the caller may see, with its budget and its datasets, the one with the least left
     first.
     """
-    found = [
+    families = [
         family_to_json(row) | {"protects": _protects(row.family.relation, row.family.unit)}
-        for row in seen_families(held, every_dataset(home))
+        for row in seen_families(rights, every_dataset(home))
     ]
-    return sorted(found, key=lambda each: float(each["budget"]["left"]["share"]))
+    return sorted(families, key=lambda each: float(each["budget"]["left"]["share"]))
 
 
 def every_dataset(home: Home, analyst: str | None = None) -> tuple[Dataset, ...]:
@@ -115,65 +115,67 @@ async def dataset(request: Request) -> Response:
 
 async def _dataset_page(request: Request, problem: DpserveError | None = None) -> Response:
     before = query_int(request, "before", MOST_BLOCKS + 1, 2, MOST_BLOCKS + 1)
-    found = await in_thread(_dataset, state(request).home, request.path_params["name"], access(request), before)
-    said = "" if problem is None else problem.message
-    return page(request, "dataset.html", status=200 if problem is None else status_of(problem), **found, problem=said)
+    context = await in_thread(_dataset, state(request).home, request.path_params["name"], access(request), before)
+    message = "" if problem is None else problem.message
+    return page(
+        request, "dataset.html", status=200 if problem is None else status_of(problem), **context, problem=message
+    )
 
 
 async def change_budget(request: Request) -> Response:
     """Another total, which the ledger keeps with its reason."""
     typed = await form_fields(request, "epsilon", "reason")
-    return await _changed(request, changed, typed["epsilon"].strip(), typed["reason"].strip())
+    return await _change(request, change_total, typed["epsilon"].strip(), typed["reason"].strip())
 
 
 async def set_quota(request: Request) -> Response:
     """Set what one analyst may use of the budget."""
-    typed = {name: said.strip() for name, said in (await form_fields(request, "analyst", "share", "reason")).items()}
-    return await _changed(request, shared, typed["analyst"] or "*", typed["share"], typed["reason"])
+    typed = {name: text.strip() for name, text in (await form_fields(request, "analyst", "share", "reason")).items()}
+    return await _change(request, set_share, typed["analyst"] or "*", typed["share"], typed["reason"])
 
 
-async def _changed(request: Request, change: Callable[..., object], *said: str) -> Response:
+async def _change(request: Request, change: Callable[..., object], *values: str) -> Response:
     name = request.path_params["name"]
     try:
-        await in_thread(change, state(request).home, name, *said, access(request).principal)
+        await in_thread(change, state(request).home, name, *values, access(request).principal)
     except InputError as error:
         return await _dataset_page(request, error)
     return see_other(f"/ui/datasets/{name}")
 
 
-def _dataset(home: Home, name: str, held: Access, before: int) -> dict[str, Any]:
-    found = home.ledger.dataset(name)
-    registration = found.registration
+def _dataset(home: Home, name: str, rights: Access, before: int) -> dict[str, Any]:
+    dataset = home.ledger.dataset(name)
+    registration = dataset.registration
     size = home.ledger.log.size()
     (points, by_models), now = _history(home.ledger, name, size), datetime.now(UTC)
     first = datetime.fromisoformat(points[1].time) if len(points) > 1 else now  # a rate of hours says nothing of days
     return {
-        **line(found),
+        **line(dataset),
         "contributions": registration.unit.contributions,
         "column": registration.unit.column,
         "records": registration.records if registration.relation == "replace-one" else None,
         "targets": registration.targets,
         "schema": registration.schema,
-        "entry": found.seq,
-        "version": found.version,
+        "entry": dataset.seq,
+        "version": dataset.version,
         "families": [
             {**family_to_json(row), "id": row.family.identity}
-            for row in seen_families(held, every_dataset(home))
+            for row in seen_families(rights, every_dataset(home))
             if name in row.names
         ],
         "quotas": home.ledger.quotas(name),
-        "forecast": forecast(home.ledger, found) if now - first >= timedelta(days=1) else None,
+        "forecast": forecast(home.ledger, dataset) if now - first >= timedelta(days=1) else None,
         "models": by_models,
         "points": points,
         "chart": burndown_chart.staircase([(point.time, 1 - point.share) for point in points], now),
-        "jobs": jobs_to_json(home, dataset=name, limit=NEWEST_JOBS, access=held),
-        "trains": held.may("train", dataset=name),
-        "keeps": held.may("steward", dataset=name),
+        "jobs": jobs_to_json(home, dataset=name, limit=NEWEST_JOBS, access=rights),
+        "trains": rights.may("train", dataset=name),
+        "keeps": rights.may("steward", dataset=name),
         "profiles": profiles_of(home, name),
-        "blocks": blocks_of(home, found, before),
-        "aside": None if found.holdout is None else float(found.holdout),
-        "holdout": None if found.holdout is None else _kept_aside(home, name),
-        "person": None if found.person is None else describe_accounts([found.person]),
+        "blocks": blocks_of(home, dataset, before),
+        "aside": None if dataset.holdout is None else float(dataset.holdout),
+        "holdout": None if dataset.holdout is None else _kept_aside(home, name),
+        "person": None if dataset.person is None else describe_accounts([dataset.person]),
     }
 
 
@@ -192,15 +194,15 @@ async def fits(request: Request) -> Response:
     """Return a part of the dataset's page that takes longer: what would still fit, per learner."""
     known_query(request)
     name = request.path_params["name"]
-    found = await with_prices(request, _fits, state(request).home, name)
+    context = await with_prices(request, _fits, state(request).home, name)
     trains = await in_thread(partial(access(request).may, "train", dataset=name))
-    return page(request, "_fits.html", **found, trains=trains)
+    return page(request, "_fits.html", **context, trains=trains)
 
 
 def _fits(home: Home, name: str) -> dict[str, Any]:
-    found = home.ledger.dataset(name)
-    left = jobs_left(home, found)
-    return {"name": name, "left": left, "epsilon": found.budget.epsilon / 10}
+    dataset = home.ledger.dataset(name)
+    left = jobs_left(home, dataset)
+    return {"name": name, "left": left, "epsilon": dataset.budget.epsilon / 10}
 
 
 STEWARD = ("steward",)

@@ -18,7 +18,7 @@ from serving.http.routes import Door, access, in_thread, state
 from serving.pages.datasets import every_dataset
 from serving.pages.parts.ui import FORM, form_fields, page, parse_form, see_other
 from serving.process.config.settings import ServerSettings
-from serving.rest.drafts import begun, checked, drafted, groups_of, registering
+from serving.rest.drafts import find_draft, groups_of, new_draft, start_check, start_registration
 from serving.wire.errors import status_of
 from serving.wire.request_bodies import known_query, query_text, read_body
 from training.datasets.drafts.columns import ROLES, ColumnGroup
@@ -55,10 +55,10 @@ async def drafts(request: Request) -> Response:
 
 async def _list(request: Request, problem: DpserveError | None = None) -> Response:
     by, settings = access(request).principal, ServerSettings()
-    found = [each for each in await in_thread(_store(request).all) if each.by == by]
+    drafts = [draft for draft in await in_thread(_store(request).all) if draft.by == by]
     return page(
-        request, "drafts.html", status=200 if problem is None else status_of(problem), drafts=found[::-1],
-        folders=[str(each) for each in settings.folders], most=settings.upload_bytes,
+        request, "drafts.html", status=200 if problem is None else status_of(problem), drafts=drafts[::-1],
+        folders=[str(folder) for folder in settings.folders], most=settings.upload_bytes,
         problem="" if problem is None else problem.message,
     )  # fmt: skip
 
@@ -67,7 +67,7 @@ async def begin_at(request: Request) -> Response:
     """Take a file that lies on the server."""
     fields = await form_fields(request, "path")
     try:
-        draft = await in_thread(begun, _store(request), access(request).principal, {"path": fields["path"].strip()})
+        draft = await in_thread(new_draft, _store(request), access(request).principal, {"path": fields["path"].strip()})
     except InputError as error:
         return await _list(request, error)
     return see_other(f"/ui/drafts/{draft.id}")
@@ -76,45 +76,47 @@ async def begin_at(request: Request) -> Response:
 async def draft(request: Request) -> Response:
     """Return the page of a draft, as far as it has come."""
     known_query(request)
-    return await _page(request, await in_thread(drafted, request, _store(request)))
+    return await _page(request, await in_thread(find_draft, request, _store(request)))
 
 
 async def _page(
-    request: Request, found: Draft, problem: DpserveError | None = None, typed: dict[str, str] | None = None
+    request: Request, draft: Draft, problem: DpserveError | None = None, typed: dict[str, str] | None = None
 ) -> Response:
-    groups = groups_of(found)
-    said = {tuple(each["columns"]): each for each in found.answers}
-    known = [each.registration.name for each in await in_thread(every_dataset, state(request).home)]
-    told = None if problem is None else problem.message
-    if problem is None and found.refusal and found.state not in AT_WORK:
-        told = str(found.refusal["message"])
-    asked = {
+    groups = groups_of(draft)
+    answers = {tuple(row["columns"]): row for row in draft.answers}
+    dataset_names = [row.registration.name for row in await in_thread(every_dataset, state(request).home)]
+    message = None if problem is None else problem.message
+    if problem is None and draft.refusal and draft.state not in AT_WORK:
+        message = str(draft.refusal["message"])
+    form = {
         **USUAL,
-        "name": found.name.partition(".")[0].lower()[:64],
-        **{key: str(value) for key, value in (found.asked or {}).items()},
+        "name": draft.name.partition(".")[0].lower()[:64],
+        **{key: str(value) for key, value in (draft.asked or {}).items()},
     }
-    text = await in_thread(_store(request).schema_text, found)
+    text = await in_thread(_store(request).schema_text, draft)
     records = re.search(r"^records: (\d+)", text, re.MULTILINE)
-    roles = [name for group in groups if _said(group, said)["role"] == "unit" for name in group.columns]
+    roles = [name for group in groups if _control_values(group, answers)["role"] == "unit" for name in group.columns]
     context: dict[str, Any] = {
-        "draft": found,
-        "working": found.state in AT_WORK,
-        "table": [(at, group, _said(group, said)) for at, group in enumerate(groups)],
+        "draft": draft,
+        "working": draft.state in AT_WORK,
+        "table": [(at, group, _control_values(group, answers)) for at, group in enumerate(groups)],
         "roles": ROLES,
         "kinds": KINDS,
         "fill_in": FILL_IN,
         "text": text,
         "records": (typed or {}).get("records") or (records[1] if records else ""),
-        "problem": told,
-        "known": known,
-        "relations": [each.value for each in Relation],
+        "problem": message,
+        "known": dataset_names,
+        "relations": [relation.value for relation in Relation],
         "columns": [name for group in groups for name in group.columns],
-        "form": {**dict.fromkeys(ASKED, ""), **asked, **(typed or {})},
-        "people": list(dict.fromkeys([*roles, *(found.proposal or {}).get("people", ())])),
-        "targets": [name for group in groups if _said(group, said)["role"] == "target" for name in group.columns],
-        "ready": found.state == READY,
+        "form": {**dict.fromkeys(ASKED, ""), **form, **(typed or {})},
+        "people": list(dict.fromkeys([*roles, *(draft.proposal or {}).get("people", ())])),
+        "targets": [
+            name for group in groups if _control_values(group, answers)["role"] == "target" for name in group.columns
+        ],
+        "ready": draft.state == READY,
     }
-    registered = (found.asked or {}).get("name") if found.state == "registered" else None
+    registered = (draft.asked or {}).get("name") if draft.state == "registered" else None
     if registered:
         total = await in_thread(state(request).home.ledger.dataset, registered)
         context["first"] = f"{(Decimal(total.budget.epsilon) / 10).normalize():f}"
@@ -122,12 +124,12 @@ async def _page(
     return page(request, "draft.html", status=200 if problem is None else status_of(problem), **context)
 
 
-def _said(group: ColumnGroup, said: dict[tuple[str, ...], dict[str, Any]]) -> dict[str, str]:
+def _control_values(group: ColumnGroup, answers: dict[tuple[str, ...], dict[str, Any]]) -> dict[str, str]:
     """Return the values of a group's controls."""
-    known = said.get(group.columns, {})
+    answer = answers.get(group.columns, {})
     usual = {"role": group.role, "type": group.type, "public": group.public, "written": ""}
     return {
-        name: known.get(name) or (value if name in ("role", "type") or not known else "")
+        name: answer.get(name) or (value if name in ("role", "type") or not answer else "")
         for name, value in usual.items()
     }
 
@@ -140,46 +142,46 @@ async def meaning_of(request: Request) -> Response:
         relation = parse_relation(query_text(request, "relation") or Relation.ADD_REMOVE.value)
         typed = [query_text(request, name) or "" for name in PERSON]
         person = Budget.of(*typed) if all(typed) else None
-        said = meaning(total, relation.value, query_text(request, "unit") or None, person)
+        text = meaning(total, relation.value, query_text(request, "unit") or None, person)
     except InputError as error:
-        said = error.message
-    return page(request, "_meaning.html", said=said)
+        text = error.message
+    return page(request, "_meaning.html", said=text)
 
 
 async def columns(request: Request) -> Response:
     """Declare what the columns are; every row is checked."""
     fields = dict(parse_form(await read_body(request, COLUMN_BYTES, FORM), COLUMN_FIELDS))
-    found = await in_thread(drafted, request, _store(request))
+    draft = await in_thread(find_draft, request, _store(request))
     answers = []
-    for at, group in enumerate(groups_of(found)):
-        said = {name: fields.get(f"{name}.{at}", "").strip() for name in ("role", "type", "public", "written")}
-        kind = "" if said["type"] in ("", group.type) else said["type"]
-        answers.append({**said, "columns": list(group.columns), "type": kind, "role": said["role"] or group.role})
+    for at, group in enumerate(groups_of(draft)):
+        values = {name: fields.get(f"{name}.{at}", "").strip() for name in ("role", "type", "public", "written")}
+        kind = "" if values["type"] in ("", group.type) else values["type"]
+        answers.append({**values, "columns": list(group.columns), "type": kind, "role": values["role"] or group.role})
     number = fields.get("records", "").strip()
     body = {"answers": answers, "rows": int(number) if number.isascii() and number.isdigit() else 0}
-    return await _checked(request, found, body)
+    return await _check(request, draft, body)
 
 
 async def schema(request: Request) -> Response:
     """Declare the columns by the schema itself; every row is checked."""
     fields = dict(parse_form(await read_body(request, COLUMN_BYTES, FORM)))
-    found = await in_thread(drafted, request, _store(request))
-    return await _checked(request, found, {"schema": fields.get("schema", "").replace("\r\n", "\n")})
+    draft = await in_thread(find_draft, request, _store(request))
+    return await _check(request, draft, {"schema": fields.get("schema", "").replace("\r\n", "\n")})
 
 
-async def _checked(request: Request, found: Draft, body: dict[str, Any]) -> Response:
+async def _check(request: Request, draft: Draft, body: dict[str, Any]) -> Response:
     try:
-        await in_thread(checked, request, _store(request), body)
+        await in_thread(start_check, request, _store(request), body)
     except InputError as error:
-        shown = Draft(**{**vars(found), "answers": body.get("answers", found.answers)})
+        shown = Draft(**{**vars(draft), "answers": body.get("answers", draft.answers)})
         return await _page(request, shown, error, {"records": str(body.get("rows") or "")})
-    return see_other(f"/ui/drafts/{found.id}")
+    return see_other(f"/ui/drafts/{draft.id}")
 
 
 async def register(request: Request) -> Response:
     """Register it."""
     typed = {name: value.strip() for name, value in (await form_fields(request, *ASKED)).items()}
-    found = await in_thread(drafted, request, _store(request))
+    draft = await in_thread(find_draft, request, _store(request))
     family = typed["family"]
     body: dict[str, Any] = {name: typed[name] for name in ("name", "unit", "relation", *PERSON) if typed[name]}
     if not family:
@@ -191,17 +193,17 @@ async def register(request: Request) -> Response:
         if not (typed["contributions"].isascii() and typed["contributions"].isdigit()):
             raise InputError("contributions: must be a whole number, 1 or more")
         body["contributions"] = int(typed["contributions"])
-        await in_thread(registering, request, _store(request), {"name": "", **body})
+        await in_thread(start_registration, request, _store(request), {"name": "", **body})
     except DpserveError as error:
-        return await _page(request, found, error, typed)
-    return see_other(f"/ui/drafts/{found.id}")
+        return await _page(request, draft, error, typed)
+    return see_other(f"/ui/drafts/{draft.id}")
 
 
 async def delete(request: Request) -> Response:
     """Delete it, with its rows."""
     await form_fields(request)
     store = _store(request)
-    await in_thread(store.delete, await in_thread(drafted, request, store))
+    await in_thread(store.delete, await in_thread(find_draft, request, store))
     return see_other("/ui/drafts")
 
 

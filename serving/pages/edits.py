@@ -19,12 +19,12 @@ HTML = "text/html"
 async def edit(request: Request) -> Response:
     """Return the page that edits one curve of a model."""
     known_query(request, "feature", "class")
-    serving, asked = state(request), (query_text(request, "feature"), query_text(request, "class"))
+    serving, term = state(request), (query_text(request, "feature"), query_text(request, "class"))
     serving.require_ready()
-    curve = await in_thread(curve_of, serving.registry.get, request.path_params["name"], *asked)
-    name, held = curve["model"].partition("@")[0], access(request)
+    curve = await in_thread(curve_of, serving.registry.get, request.path_params["name"], *term)
+    name, rights = curve["model"].partition("@")[0], access(request)
     owner = await in_thread(owner_of, serving.home.ledger, name)
-    may = held.may("promote", model=name) or owner == held.principal
+    may = rights.may("promote", model=name) or owner == rights.principal
     return page(request, "edit.html", curve=curve, name=name, may=may)
 
 

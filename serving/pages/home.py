@@ -25,7 +25,7 @@ from training.planning.job_views import jobs_to_json
 
 HTML = "text/html"
 REFUSED = "This token is not good here. It may have been revoked, or not all of it was copied."
-MOST_DATASETS, MOST_JOBS = 5, 5
+MAX_DATASETS, MAX_JOBS = 5, 5
 MAY = {
     "predict": "ask models",
     "train": "submit jobs",
@@ -50,19 +50,19 @@ async def home(request: Request) -> Response:
     return page(request, "home.html", **await in_thread(_home, state(request).home, access(request)))
 
 
-def _home(home: Home, held: Access) -> dict[str, Any]:
+def _home(home: Home, rights: Access) -> dict[str, Any]:
     """Return what the first page shows, as far as the caller may see it."""
-    reads, audits = held.has(*READS), held.may("audit")
-    datasets = tightest_first(home, held) if reads else []
-    jobs = jobs_to_json(home, limit=MOST_JOBS, access=held)["jobs"] if held.has(*JOBS) else []
+    reads, audits = rights.has(*READS), rights.may("audit")
+    datasets = tightest_first(home, rights) if reads else []
+    jobs = jobs_to_json(home, limit=MAX_JOBS, access=rights)["jobs"] if rights.has(*JOBS) else []
     return {
         "reads": reads,
-        "datasets": datasets[:MOST_DATASETS],
-        "more": max(0, len(datasets) - MOST_DATASETS),
+        "datasets": datasets[:MAX_DATASETS],
+        "more": max(0, len(datasets) - MAX_DATASETS),
         "jobs": jobs,
         "audit": audit_runs.last_audit(home) if audits else None,
         "entries": home.ledger.log.size() if audits else None,
-        "abilities": [says for scope, says in MAY.items() if held.has(scope)],
+        "abilities": [says for scope, says in MAY.items() if rights.has(scope)],
     }
 
 
@@ -73,9 +73,9 @@ async def home_of_slash(request: Request) -> Response:
 
 async def login(request: Request) -> Response:
     """Return the form that takes a token."""
-    asked = request.query_params
-    problem = REFUSED if "refused" in asked else ""
-    return page(request, "login.html", next=local(asked.get("next", "")), problem=problem)
+    query = request.query_params
+    problem = REFUSED if "refused" in query else ""
+    return page(request, "login.html", next=local(query.get("next", "")), problem=problem)
 
 
 def error_page(request: Request, response: Response) -> Response:

@@ -23,7 +23,7 @@ from models.features.reading import READING
 from serving.http.routes import in_thread
 from serving.pages.datasets import every_dataset
 from serving.pages.parts.blocks import windows
-from serving.rest.jobs import planned, submitted
+from serving.rest.jobs import price_job, reserve_job
 from serving.wire.errors import TakesTooLong, status_of
 from training.learners.docs import learners_to_json
 from training.requests import JobRequest
@@ -43,12 +43,12 @@ SLOW = "Working out this price takes longer than a page may wait. Ask again in a
 def body_of(kind: Any, typed: Mapping[str, str]) -> dict[str, Any]:
     """Return what was typed as a request's body: lists by commas, a switch by whether it is on, no empty text."""
     body: dict[str, Any] = {}
-    for known in request_fields(kind):
-        text = typed.get(known.name, "")
+    for request_field in request_fields(kind):
+        text = typed.get(request_field.name, "")
         if text:
-            is_list = isinstance(known.default, tuple)
-            words = [each.strip() for each in text.split(",") if each.strip()]
-            body[known.name] = words if is_list else True if known.default is False else text
+            is_list = isinstance(request_field.default, tuple)
+            words = [word.strip() for word in text.split(",") if word.strip()]
+            body[request_field.name] = words if is_list else True if request_field.default is False else text
     return body
 
 
@@ -62,14 +62,16 @@ class Form:
     @classmethod
     def of(cls, pairs: Iterable[tuple[str, str]]) -> Form:
         """Read a form's fields. InputError for an unknown field, or one that stands twice."""
-        given = list(pairs)
-        names = [name for name, _ in given]
+        fields = list(pairs)
+        names = [name for name, _ in fields]
         for name in names:
             if not (name in FIELDS or name in BESIDE or name.startswith(PREFIX)) or names.count(name) > 1:
                 raise InputError(f"form: {name[:80]!r} is no field of it, or stands twice")
-        texts = {name: value.strip() for name, value in given if name not in BESIDE}
-        own = {name.removeprefix(PREFIX): value for name, value in texts.items() if name.startswith(PREFIX) and value}
-        return cls({name: texts.get(name, "") for name in FIELDS}, own)
+        texts = {name: value.strip() for name, value in fields if name not in BESIDE}
+        parameters = {
+            name.removeprefix(PREFIX): value for name, value in texts.items() if name.startswith(PREFIX) and value
+        }
+        return cls({name: texts.get(name, "") for name in FIELDS}, parameters)
 
     def __getitem__(self, name: str) -> str:
         return self.fields[name]
@@ -101,39 +103,39 @@ class Form:
         return hashlib.sha256(orjson.dumps(self.body, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
-def view(home: Home, form: Form, held: Access) -> dict[str, Any]:
+def view(home: Home, form: Form, rights: Access) -> dict[str, Any]:
     """Return what the form offers: the datasets that the caller may train on with their budgets, the learners, and the
     parameters of the chosen one.
     """
     learners = learners_to_json()
-    chosen = next((each for each in learners if each["name"] == form["learner"]), learners[0])
+    chosen = next((row for row in learners if row["name"] == form["learner"]), learners[0])
     datasets: list[dict[str, Any]] = [
         {
-            "name": each.registration.name,
-            "targets": each.registration.targets,
-            "delta": each.delta,
-            "budget": describe_budget(each),
-            "blocks": each.last,
+            "name": row.registration.name,
+            "targets": row.registration.targets,
+            "delta": row.delta,
+            "budget": describe_budget(row),
+            "blocks": row.last,
         }
-        for each in every_dataset(home, held.principal)
-        if held.may("train", dataset=each.registration.name)
+        for row in every_dataset(home, rights.principal)
+        if rights.may("train", dataset=row.registration.name)
     ]
-    named = form["dataset"] or next((each["name"] for each in datasets), "")  # what a browser chooses
+    dataset_name = form["dataset"] or next((row["name"] for row in datasets), "")  # what a browser chooses
     return {
         "datasets": datasets, "learners": learners, "chosen": chosen,
-        "windows": windows(home, named, held, form["blocks"]), "shown": SHOWN,
+        "windows": windows(home, dataset_name, rights, form["blocks"]), "shown": SHOWN,
     }  # fmt: skip
 
 
-async def price_of(home: Home, form: Form, held: Access, run: Runs = in_thread) -> dict[str, Any] | None:
+async def price_of(home: Home, form: Form, rights: Access, run: Runs = in_thread) -> dict[str, Any] | None:
     """Return the price of a form; None where too little is filled in. `kind` is "fits" (with `plan`, and `now`: the
     budget before it), "refused" (with the refusal's details) or "wrong" (with a message). `run` runs blocking work.
     """
     if not form.complete:
         return None
     try:
-        found: dict[str, Any] = await run(_priced, home, form, held)
-        return found
+        price: dict[str, Any] = await run(_price, home, form, rights)
+        return price
     except BudgetRefused as refused:
         return {"kind": "refused", "message": refused.message, "details": refused.details}
     except TakesTooLong:
@@ -142,10 +144,10 @@ async def price_of(home: Home, form: Form, held: Access, run: Runs = in_thread) 
         return {"kind": "wrong", "message": error.message}
 
 
-def _priced(home: Home, form: Form, held: Access) -> dict[str, Any]:
-    held.require("train", dataset=form["dataset"])
-    plan = planned(home, JobRequest.of(form.body), held)
-    before = home.ledger.dataset(form["dataset"], held.principal, blocks=form["blocks"] or None)
+def _price(home: Home, form: Form, rights: Access) -> dict[str, Any]:
+    rights.require("train", dataset=form["dataset"])
+    plan = price_job(home, JobRequest.of(form.body), rights)
+    before = home.ledger.dataset(form["dataset"], rights.principal, blocks=form["blocks"] or None)
     now = describe_budget(before, Decimal(plan["delta"]))
     used, after = 1 - float(now["left"]["share"]), 1 - float(plan["left"]["share"])
     return {
@@ -168,13 +170,13 @@ class Sent:
     problem: str = ""
 
 
-def send(home: Home, form: Form, priced: str, key: str, held: Access) -> Sent:
+def send(home: Home, form: Form, priced: str, key: str, rights: Access) -> Sent:
     """Submit once, however often the same form is sent. Forbidden where the dataset may not be trained on."""
-    held.require("train", dataset=form["dataset"])
+    rights.require("train", dataset=form["dataset"])
     try:
         if priced != form.digest:
             return Sent(None, key or uuid.uuid4().hex, 409, STALE)
-        return Sent(submitted(home, JobRequest.of({**form.body, "idempotency_key": key or None}), held)["job"])
+        return Sent(reserve_job(home, JobRequest.of({**form.body, "idempotency_key": key or None}), rights)["job"])
     except IdempotencyConflict as error:
         return Sent(None, uuid.uuid4().hex, status_of(error), SENT)
     except BudgetRefused as refused:

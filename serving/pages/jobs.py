@@ -21,7 +21,7 @@ from serving.pages.datasets import every_dataset
 from serving.pages.job_form import Form, price_of, send, view
 from serving.pages.parts.blocks import windows
 from serving.pages.parts.ui import form_fields, page, see_other
-from serving.rest.jobs import cancelled
+from serving.rest.jobs import cancel_reservation
 from serving.wire import lists
 from serving.wire.request_bodies import known_query, query_int
 from training.planning.job_views import job_to_json, jobs_to_json
@@ -29,7 +29,7 @@ from training.planning.job_views import job_to_json, jobs_to_json
 HTML = "text/html"
 ASKS = ("train",)
 ON_A_PAGE = 30
-MOST_STEPS = 20
+MAX_STEPS = 20
 COLUMNS = (
     *("job", "state", "dataset", "target", "learner", "epsilon", "delta"),
     *("model", "version", "version_state", "by", "time"),
@@ -39,17 +39,17 @@ COLUMNS = (
 async def jobs(request: Request) -> Response:
     """Return a page of jobs, the newest first; of one dataset or state where the query names it."""
     known_query(request, "dataset", "state", "after", lists.FORM)
-    asked = {name: request.query_params.get(name, "").strip() for name in ("dataset", "state")}
+    terms = {name: request.query_params.get(name, "").strip() for name in ("dataset", "state")}
     form, after = lists.form_of(request), query_int(request, "after", -1)
     if form is not None:
-        return lists.as_file(form, "jobs", COLUMNS, await in_thread(_all, state(request).home, asked, access(request)))
-    found = await in_thread(_jobs, state(request).home, asked, None if after < 0 else after, access(request))
-    waits = any(PUBLIC_STATES[job["state"]].open for job in found["jobs"])
+        return lists.as_file(form, "jobs", COLUMNS, await in_thread(_all, state(request).home, terms, access(request)))
+    context = await in_thread(_jobs, state(request).home, terms, None if after < 0 else after, access(request))
+    waits = any(PUBLIC_STATES[job["state"]].open for job in context["jobs"])
     return page(
         request,
         "jobs.html",
-        **found,
-        asked=asked,
+        **context,
+        asked=terms,
         states=list(PUBLIC_STATES),
         newest=after < 0,
         waits=waits,
@@ -57,19 +57,19 @@ async def jobs(request: Request) -> Response:
     )
 
 
-def _jobs(home: Home, asked: dict[str, str], after: int | None, held: Access) -> dict[str, Any]:
-    wanted = (asked["dataset"] or None, asked["state"] or None)
-    found = jobs_to_json(home, *wanted, after, ON_A_PAGE, held)
-    return {**found, "datasets": 1 if found["jobs"] else len(seen_datasets(held, every_dataset(home)))}
+def _jobs(home: Home, terms: dict[str, str], after: int | None, rights: Access) -> dict[str, Any]:
+    wanted = (terms["dataset"] or None, terms["state"] or None)
+    listing = jobs_to_json(home, *wanted, after, ON_A_PAGE, rights)
+    return {**listing, "datasets": 1 if listing["jobs"] else len(seen_datasets(rights, every_dataset(home)))}
 
 
-def _all(home: Home, asked: dict[str, str], held: Access) -> list[dict[str, Any]]:
+def _all(home: Home, terms: dict[str, str], rights: Access) -> list[dict[str, Any]]:
     """Return all pages of the list together."""
-    wanted = (asked["dataset"] or None, asked["state"] or None)
+    wanted = (terms["dataset"] or None, terms["state"] or None)
 
     def part(after: int | None) -> tuple[list[dict[str, Any]], int | None]:
-        found = jobs_to_json(home, *wanted, after, lists.PART_LINES, held)
-        return found["jobs"], found["next"]
+        listing = jobs_to_json(home, *wanted, after, lists.PART_LINES, rights)
+        return listing["jobs"], listing["next"]
 
     return lists.all_lines(part)
 
@@ -77,25 +77,27 @@ def _all(home: Home, asked: dict[str, str], held: Access) -> list[dict[str, Any]
 async def job(request: Request) -> Response:
     """Return the page of a job, step by step."""
     known_query(request)
-    found = await in_thread(_job, state(request).home, job_number(request), access(request))
-    of = PUBLIC_STATES[found["job"]["state"]]
-    told = found["job"]
-    makes = told["state"] == ISSUED and kind_of(told).makes_model
-    unstored = makes and told["version"] is None  # its version is put among the models this moment
-    cancellable = of.cancellable and found["theirs"]
-    return page(request, "job.html", **found, open=of.open or unstored, cancellable=cancellable)
+    context = await in_thread(_job, state(request).home, job_number(request), access(request))
+    of = PUBLIC_STATES[context["job"]["state"]]
+    job_json = context["job"]
+    makes = job_json["state"] == ISSUED and kind_of(job_json).makes_model
+    unstored = makes and job_json["version"] is None  # its version is put among the models this moment
+    cancellable = of.cancellable and context["theirs"]
+    return page(request, "job.html", **context, open=of.open or unstored, cancellable=cancellable)
 
 
-def _job(home: Home, seq: int, held: Access) -> dict[str, Any]:
+def _job(home: Home, seq: int, rights: Access) -> dict[str, Any]:
     """Return a job, its request, and its steps: entries of the ledger. `theirs`: whether the caller may cancel it."""
-    known = home.ledger.job(seq)
-    found = job_to_json(home, known)
-    steps = search(home.ledger.log.database, Wanted(job=seq), limit=MOST_STEPS).entries
+    row = home.ledger.job(seq)
+    job_json = job_to_json(home, row)
+    steps = search(home.ledger.log.database, Wanted(job=seq), limit=MAX_STEPS).entries
     entry = home.ledger.reservation(seq).value
     budget = describe_budget(home.ledger.dataset_of(seq))
-    named = [{"kind": step.value["type"], "time": step.value["time"], "entry": step.seq} for step in reversed(steps)]
-    return {"job": found, "steps": named, "parameters": entry["parameters"], "budget": budget} | {
-        "theirs": held.has(*ASKING) and held.may_cancel(known)
+    step_lines = [
+        {"kind": step.value["type"], "time": step.value["time"], "entry": step.seq} for step in reversed(steps)
+    ]
+    return {"job": job_json, "steps": step_lines, "parameters": entry["parameters"], "budget": budget} | {
+        "theirs": rights.has(*ASKING) and rights.may_cancel(row)
     }
 
 
@@ -103,7 +105,7 @@ async def cancel(request: Request) -> Response:
     """Cancel a job that has not started."""
     await form_fields(request)
     seq = job_number(request)
-    await in_thread(cancelled, state(request).home, seq)
+    await in_thread(cancel_reservation, state(request).home, seq)
     return see_other(f"/ui/jobs/{seq}")
 
 
@@ -116,35 +118,35 @@ async def new(request: Request) -> Response:
 
 
 async def _form(request: Request, form: Form, key: str, status: int = 200, problem: str = "") -> Response:
-    home, held = state(request).home, access(request)
-    found = await in_thread(view, home, form, held)
-    price = await price_of(home, form, held, partial(with_prices, request))
-    return page(request, "job_new.html", status=status, **found, form=form, key=key, price=price, problem=problem)
+    home, rights = state(request).home, access(request)
+    context = await in_thread(view, home, form, rights)
+    price = await price_of(home, form, rights, partial(with_prices, request))
+    return page(request, "job_new.html", status=status, **context, form=form, key=key, price=price, problem=problem)
 
 
 async def price(request: Request) -> Response:
     """Return a part of the form: the price of what stands in it now, and the button that sends exactly that."""
     form = Form.of(request.query_params.multi_items())
-    found = await price_of(state(request).home, form, access(request), partial(with_prices, request))
-    return page(request, "_price.html", form=form, price=found)
+    form_price = await price_of(state(request).home, form, access(request), partial(with_prices, request))
+    return page(request, "_price.html", form=form, price=form_price)
 
 
 async def parameters(request: Request) -> Response:
     """Return a part of the form: the parameters of the chosen learner."""
     form = Form.of(request.query_params.multi_items())
-    found = await in_thread(view, state(request).home, form, access(request))
-    return page(request, "_parameters.html", form=form, **found)
+    context = await in_thread(view, state(request).home, form, access(request))
+    return page(request, "_parameters.html", form=form, **context)
 
 
 async def blocks(request: Request) -> Response:
     """Return a part of the form: which blocks of the chosen dataset, where it has grown, and what fits into them."""
     form = Form.of(request.query_params.multi_items())
-    home, held = state(request).home, access(request)
+    home, rights = state(request).home, access(request)
     return page(
         request,
         "_windows.html",
         form=form,
-        windows=await in_thread(windows, home, form["dataset"], held, form["blocks"]),
+        windows=await in_thread(windows, home, form["dataset"], rights, form["blocks"]),
     )
 
 

@@ -25,7 +25,7 @@ from dpserve_verify.log import notes
 from dpserve_verify.log.entry import Entry, read_entry
 from dpserve_verify.log.notes import Checkpoint
 from serving.http.routes import Door, in_thread, state
-from serving.pages.parts.entry_text import LABELS, told
+from serving.pages.parts.entry_text import LABELS, describe
 from serving.pages.parts.ui import page, see_other
 from serving.wire import lists
 from serving.wire.errors import status_of
@@ -33,13 +33,13 @@ from serving.wire.request_bodies import known_query, query_text
 
 HTML = "text/html"
 PAGE = 50
-MOST_NAMES = 1000  # dataset names that the form suggests
+MAX_NAMES = 1000  # dataset names that the form suggests
 COLUMNS = ("entry", "time", "kind", "words", "text")
-ASKED = ("dataset", "kind", "job", "name", "text")
+TERMS = ("dataset", "kind", "job", "name", "text")
 
 
 @dataclass(frozen=True)
-class Asked:
+class SearchTerms:
     """What the form holds, as it was typed."""
 
     dataset: str = ""
@@ -51,49 +51,49 @@ class Asked:
     @property
     def anything(self) -> bool:
         """Whether a field is filled in."""
-        return self != Asked()
+        return self != SearchTerms()
 
-    def wanted(self) -> Wanted:
+    def to_wanted(self) -> Wanted:
         """Return the terms as `search` takes them. InputError where a number is none."""
         return Wanted(self.dataset, self.kind, _number("job", self.job), self.name, self.text)
 
     def address(self, before: int | None = None) -> str:
         """Return the page of this search, from below entry `before` on."""
-        pairs = {name: getattr(self, name) for name in ASKED if getattr(self, name)}
+        pairs = {name: getattr(self, name) for name in TERMS if getattr(self, name)}
         pairs |= {} if before is None else {"before": str(before)}
         return "/ui/ledger" + (f"?{urlencode(pairs)}" if pairs else "")
 
 
 async def entries(request: Request) -> Response:
     """Return a page of the newest entries, or of those that the form asks for."""
-    known_query(request, *ASKED, "before", "entry", lists.FORM)
+    known_query(request, *TERMS, "before", "entry", lists.FORM)
     number = _number("entry", _text(request, "entry"))
     if number is not None:
         return see_other(f"/ui/ledger/{number}")
-    asked = Asked(**{name: _text(request, name) for name in ASKED})
+    terms = SearchTerms(**{name: _text(request, name) for name in TERMS})
     form = lists.form_of(request)
     if form is not None:
-        return lists.as_file(form, "entries", COLUMNS, await in_thread(_all, state(request).home, asked.wanted()))
+        return lists.as_file(form, "entries", COLUMNS, await in_thread(_all, state(request).home, terms.to_wanted()))
     before, home = _number("before", _text(request, "before")), state(request).home
     context: dict[str, Any] = {
-        "terms": asdict(asked),
+        "terms": asdict(terms),
         "most": lists.MAX_LINES,
-        "asked": asked,
+        "asked": terms,
         "kinds": LABELS,
         "found": (),
         "pager": (None, None),
         "problem": "",
     }
     database = home.ledger.log.database
-    context["datasets"] = (await in_thread(dataset_names, database))[:MOST_NAMES]
+    context["datasets"] = (await in_thread(dataset_names, database))[:MAX_NAMES]
     try:
-        found = await in_thread(search, database, asked.wanted(), before, PAGE)
+        matches = await in_thread(search, database, terms.to_wanted(), before, PAGE)
     except (InputError, UnknownName) as error:
         return page(request, "ledger.html", status=status_of(error), **{**context, "problem": error.message})
     context |= {
-        "found": [told(entry) for entry in found.entries],
-        "ledger": found,
-        "pager": _pager(asked, before, found),
+        "found": [describe(entry) for entry in matches.entries],
+        "ledger": matches,
+        "pager": _pager(terms, before, matches),
     }
     response = page(request, "ledger.html", **context)
     response.background = BackgroundTask(_warm, home)
@@ -104,8 +104,8 @@ def _all(home: Home, wanted: Wanted) -> list[dict[str, Any]]:
     """Return all pages of a search together."""
 
     def part(before: int | None) -> tuple[list[dict[str, Any]], int | None]:
-        found = search(home.ledger.log.database, wanted, before, lists.PART_LINES)
-        return [asdict(told(entry)) for entry in found.entries], found.older
+        matches = search(home.ledger.log.database, wanted, before, lists.PART_LINES)
+        return [asdict(describe(entry)) for entry in matches.entries], matches.older
 
     return lists.all_lines(part)
 
@@ -140,15 +140,15 @@ def _entry_number(request: Request) -> int:
     return number
 
 
-def _pager(asked: Asked, before: int | None, found: Found) -> tuple[str | None, str | None]:
+def _pager(terms: SearchTerms, before: int | None, matches: Found) -> tuple[str | None, str | None]:
     """Return the addresses of the newer and the older page, None where there is none. Back from a search leads to its
     beginning: matches are not counted.
     """
-    older = None if found.older is None else asked.address(found.older)
-    if before is None or before >= found.size:
+    older = None if matches.older is None else terms.address(matches.older)
+    if before is None or before >= matches.size:
         return None, older
     newer = before + PAGE
-    return asked.address(None if asked.anything or newer >= found.size else newer), older
+    return terms.address(None if terms.anything or newer >= matches.size else newer), older
 
 
 async def entry(request: Request) -> Response:
@@ -163,15 +163,15 @@ async def entry(request: Request) -> Response:
 
 def _entry(home: Home, number: int) -> dict[str, Any]:
     database = home.ledger.log.database
-    proof, found, head = _proven(home, number)
-    job = number if found.value["type"] == "reserved" else found.value.get("reservation")
+    proof, entry, head = _prove(home, number)
+    job = number if entry.value["type"] == "reserved" else entry.value.get("reservation")
     related = () if job is None else search(database, Wanted(job=job)).entries[::-1]
     return {
-        "entry": told(found),
-        "pretty": json.dumps(found.value, indent=2, sort_keys=True),
-        "bytes": len(found.body),
-        "leaf": merkle.leaf_hash(found.body).hex(),
-        "related": [told(each) for each in related],
+        "entry": describe(entry),
+        "pretty": json.dumps(entry.value, indent=2, sort_keys=True),
+        "bytes": len(entry.body),
+        "leaf": merkle.leaf_hash(entry.body).hex(),
+        "related": [describe(related_entry) for related_entry in related],
         "job": job,
         "proof": proof,
         "head": {"size": head.size, "root": encode_base64(head.root)},
@@ -180,7 +180,7 @@ def _entry(home: Home, number: int) -> dict[str, Any]:
     }
 
 
-def _proven(home: Home, number: int) -> tuple[str, Entry, Checkpoint]:
+def _prove(home: Home, number: int) -> tuple[str, Entry, Checkpoint]:
     """Return the entry's `.tlog-proof` against the newest checkpoint, the entry, and that checkpoint."""
     with home.ledger.log.database.reading() as connection:
         note = latest_checkpoint(connection)
@@ -195,7 +195,7 @@ async def proof(request: Request) -> Response:
     """Return the entry's `.tlog-proof`, which holds the entry's bytes, as a file."""
     known_query(request)
     number = _entry_number(request)
-    text = (await in_thread(_proven, state(request).home, number))[0]
+    text = (await in_thread(_prove, state(request).home, number))[0]
     name = f"entry-{number}.tlog-proof"
     headers = {**lists.attachment_header(name), "Cache-Control": "no-store"}
     return Response(text, headers=headers, media_type="text/plain; charset=utf-8")

@@ -21,10 +21,10 @@ async def login(request: Request) -> Response:
     serving = request.app.state.serving
     serving.require_ready()
     secret, wanted = fields["token"].strip(), local(fields["next"])
-    found = serving.bearer(digest(secret.encode("utf-8", "replace"))) if secret.startswith(PREFIX) else None
-    if found is None:
+    bearer = serving.bearer(digest(secret.encode("utf-8", "replace"))) if secret.startswith(PREFIX) else None
+    if bearer is None:
         return RedirectResponse(f"{LOGIN}?refused=1&next={quote(wanted, safe='/')}", 303)
-    request.scope["dpserve.token"] = found.token
+    request.scope["dpserve.token"] = bearer.token
     response = RedirectResponse(wanted, 303)
     response.set_cookie(COOKIE, secret, path="/", secure=_secure(request), httponly=True, samesite="strict")
     return response

@@ -17,12 +17,12 @@ HTML = "text/html"
 async def start(request: Request) -> Response:
     """Return the manual's first page, or the results of a search."""
     known_query(request, "q")
-    asked = (query_text(request, "q") or "").strip()[:200]
-    if not asked:
+    query = (query_text(request, "q") or "").strip()[:200]
+    if not query:
         return await _page(request, "index")
-    found = await in_thread(render.search, asked)
+    pages = await in_thread(render.search, query)
     contents = render.manual().contents
-    return ui.page(request, "manual.html", page=None, found=found, asked=asked, contents=contents)
+    return ui.page(request, "manual.html", page=None, found=pages, asked=query, contents=contents)
 
 
 async def show(request: Request) -> Response:

@@ -82,39 +82,39 @@ async def models(request: Request) -> Response:
     known_query(request, "q", "after", "sort", lists.FORM)
     serving = state(request)
     serving.require_ready()
-    asked, after = request.query_params.get("q", "").strip()[:71], query_int(request, "after", 0)
-    every = seen_models(access(request), serving.registry.to_json(), serving.registry)
-    found, digest = _by_name(every), asked.lower().removeprefix("sha256:")
-    issued = [line for line in every if line["certificate"]] if len(digest) >= DIGITS else []
-    digests = [(line["name"], line["certificate"][what]) for line in issued for what in ("model", "statement")]
-    holds = {name for name, known in digests if known.startswith(digest)}
+    query, after = request.query_params.get("q", "").strip()[:71], query_int(request, "after", 0)
+    versions = seen_models(access(request), serving.registry.to_json(), serving.registry)
+    lines, digest = _by_name(versions), query.lower().removeprefix("sha256:")
+    issued = [line for line in versions if line["certificate"]] if len(digest) >= DIGITS else []
+    digests = [(line["name"], line["certificate"][kind]) for line in issued for kind in ("model", "statement")]
+    holds = {name for name, file_digest in digests if file_digest.startswith(digest)}
     order = request.query_params.get("sort", "name")
     if order not in ORDERS:
         raise InputError(f"sort={order[:40]!r}: must be one of {list(ORDERS)}")
     words = ("name", "dataset", "target", "learner")
-    kept = [
+    matches = [
         line
-        for line in found
-        if line["name"] in holds or any(asked.lower() in (line[word] or "").lower() for word in words)
+        for line in lines
+        if line["name"] in holds or any(query.lower() in (line[word] or "").lower() for word in words)
     ]
     if order == "worth":
-        kept = await in_thread(_judged, serving.home, kept)
-    kept.sort(key=ORDERS[order])
+        matches = await in_thread(_with_worth, serving.home, matches)
+    matches.sort(key=ORDERS[order])
     form = lists.form_of(request)
     if form is not None:
-        told = await in_thread(_told, serving.home, kept)
-        return lists.as_file(form, "models", COLUMNS, map(_line, told))
-    more = after + PAGE if len(kept) > after + PAGE else None
+        rows = await in_thread(_with_release, serving.home, matches)
+        return lists.as_file(form, "models", COLUMNS, map(_line, rows))
+    next_after = after + PAGE if len(matches) > after + PAGE else None
     before = max(0, after - PAGE) if after else None
     context: dict[str, Any] = {
-        "models": await in_thread(_told, serving.home, kept[after : after + PAGE]),
-        "asked": asked,
+        "models": await in_thread(_with_release, serving.home, matches[after : after + PAGE]),
+        "asked": query,
         "order": order,
         "after": after,
-        "more": more,
+        "more": next_after,
         "before": before,
     }
-    return page(request, "models.html", **context, total=len(found), kept=len(kept))
+    return page(request, "models.html", **context, total=len(lines), kept=len(matches))
 
 
 def _line(model: dict[str, Any]) -> dict[str, Any]:
@@ -126,27 +126,27 @@ def _line(model: dict[str, Any]) -> dict[str, Any]:
 
 def _by_name(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return a line for each model, that of its champion, with how many versions there are."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    by_name: dict[str, list[dict[str, Any]]] = {}
     for line in lines:
-        found.setdefault(line["name"], []).append(line)
-    return [_summary(name, versions) for name, versions in found.items()]
+        by_name.setdefault(line["name"], []).append(line)
+    return [_summary(name, versions) for name, versions in by_name.items()]
 
 
-def _judged(home: Home, lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _with_worth(home: Home, lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Add to each line the first figure of the statement that the version is judged by."""
     return [
-        {**line, "worth": own and {**own["metrics"][0], "better": own["better"]}}
-        for line, own in judgements(home, lines)
+        {**line, "worth": judgement and {**judgement["metrics"][0], "better": judgement["better"]}}
+        for line, judgement in judgements(home, lines)
     ]
 
 
-def _told(home: Home, lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _with_release(home: Home, lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Add to each line when the version was released, and what it is worth."""
-    found = []
-    for line in _judged(home, lines):
+    rows = []
+    for line in _with_worth(home, lines):
         entry = line["certificate"] and home.ledger.log.entry(line["certificate"]["entry"])
-        found.append({**line, "released": entry and entry.value["time"]})
-    return found
+        rows.append({**line, "released": entry and entry.value["time"]})
+    return rows
 
 
 def _summary(name: str, versions: list[dict[str, Any]]) -> dict[str, Any]:
@@ -163,27 +163,27 @@ async def show(request: Request) -> Response:
     problem: VerificationError | UnknownName | None = None
     context: dict[str, Any] = {}
     try:
-        context = await in_thread(_shown, home, serving.registry, reference)
+        context = await in_thread(_context, home, serving.registry, reference)
     except (VerificationError, UnknownName) as error:
         problem = error  # told beside what else there is of that name, listed now: a version made just then is found
     versions = await in_thread(mark, home, [line for line in serving.registry.to_json() if line["name"] == name])
     if problem is None and context["served"].version not in (line["version"] for line in versions):
-        context = await in_thread(_shown, home, serving.registry, reference)  # a look that began before took it back
+        context = await in_thread(_context, home, serving.registry, reference)  # a look that began before took it back
         versions = await in_thread(mark, home, [line for line in serving.registry.to_json() if line["name"] == name])
     if problem is not None:
         if not versions:
             raise problem
         return _not_served(request, reference, versions, problem)
-    held = access(request)
+    rights = access(request)
     dataset = context["form"].dataset.name
-    more = {
+    permissions = {
         "placed": query_int(request, "placed", 0),
-        "who": held.has(*READS),
-        "places_it": _places(request),
-        "asks": may_model(held, ("predict",), name, dataset),
-        "edits_it": context["curves"] and may_model(held, ("train", "promote"), name, dataset),
+        "who": rights.has(*READS),
+        "places_it": _may_promote(request),
+        "asks": may_model(rights, ("predict",), name, dataset),
+        "edits_it": context["curves"] and may_model(rights, ("train", "promote"), name, dataset),
     }
-    return page(request, "models_show.html", **context, **more, versions=versions)
+    return page(request, "models_show.html", **context, **permissions, versions=versions)
 
 
 def _not_served(request: Request, reference: str, versions: list[dict[str, Any]], error: DpserveError) -> Response:
@@ -197,16 +197,16 @@ def _not_served(request: Request, reference: str, versions: list[dict[str, Any]]
         "placed": query_int(request, "placed", 0),
         "offer": error.details.get("offer"),
         "command": error.details.get("command"),
-        "places_it": _places(request),
+        "places_it": _may_promote(request),
     }
     return page(request, "models_broken.html", status=status_of(error), **about)
 
 
-def _places(request: Request) -> bool:
+def _may_promote(request: Request) -> bool:
     """Return whether the caller may promote this model."""
-    reference, held = request.path_params["name"], access(request)
-    dataset = None if held.may("promote") else state(request).registry.any_dataset(reference.partition("@")[0])
-    return may_model(held, ("promote",), reference.partition("@")[0], dataset)
+    reference, rights = request.path_params["name"], access(request)
+    dataset = None if rights.may("promote") else state(request).registry.any_dataset(reference.partition("@")[0])
+    return may_model(rights, ("promote",), reference.partition("@")[0], dataset)
 
 
 async def place(request: Request) -> Response:
@@ -223,13 +223,13 @@ async def place(request: Request) -> Response:
     return see_other(f"/ui/models/{name}?placed={done.entry}")
 
 
-def _shown(home: Home, registry: Registry, reference: str) -> dict[str, Any]:
+def _context(home: Home, registry: Registry, reference: str) -> dict[str, Any]:
     served = registry.get(reference)
-    found = served.verified
-    certificate, ensemble = found.certificate, found.ensemble
+    verified = served.verified
+    certificate, ensemble = verified.certificate, verified.ensemble
     form = certificate.form
-    many = len(ensemble.features) > MANY
-    sizes = dict(ensemble.importances()) if many else {}  # a few features stand in their own order
+    has_many = len(ensemble.features) > MANY
+    sizes = dict(ensemble.importances()) if has_many else {}  # a few features stand in their own order
     return {
         "served": served,
         "certificate": certificate,
@@ -248,8 +248,10 @@ def _shown(home: Home, registry: Registry, reference: str) -> dict[str, Any]:
         "curves": editable(ensemble),
         "together": ensemble.together,
         "inputs": ui_shapes.inputs(sorted(ensemble.features, key=lambda one: -sizes.get(one.name, 0))),
-        "many": many,
-        "features": [{"name": one.name, "kind": one.kind, "values": _values(one)} for one in ensemble.features],
+        "many": has_many,
+        "features": [
+            {"name": feature.name, "kind": feature.kind, "values": _values(feature)} for feature in ensemble.features
+        ],
         "range": ensemble.target_range,
         "classes": [str(label) for label in ensemble.classes],
         "target": ensemble.target,
@@ -260,8 +262,8 @@ def _shown(home: Home, registry: Registry, reference: str) -> dict[str, Any]:
 
 def _values(feature: Feature) -> str:
     if isinstance(feature, CategoricalFeature):
-        more = len(feature.values) - VALUES
-        return ", ".join(feature.values[:VALUES]) + (f" and {more} more" if more > 0 else "")
+        hidden = len(feature.values) - VALUES
+        return ", ".join(feature.values[:VALUES]) + (f" and {hidden} more" if hidden > 0 else "")
     if not isinstance(feature, NumericFeature):
         return "true or false"
     if not feature.edges:
@@ -282,20 +284,20 @@ SAYS = {
 
 async def download(request: Request) -> Response:
     """Return one file of the bundle, the exact bytes that were verified."""
-    served, wanted = await _served(request), request.path_params["file"]
-    found = (await in_thread(files.content, served)).get(wanted)
-    if found is None:
+    served, wanted = await _requested_model(request), request.path_params["file"]
+    content = (await in_thread(files.content, served)).get(wanted)
+    if content is None:
         raise UnknownName(f"file={wanted[:80]!r}: there are {list(FILES)}")
     media = next(kind for end, kind in MEDIA.items() if wanted.endswith(end))
     return Response(
-        found, media_type=media, headers=lists.attachment_header(f"{served.name}-{served.version}-{wanted}")
+        content, media_type=media, headers=lists.attachment_header(f"{served.name}-{served.version}-{wanted}")
     )
 
 
 async def bundle(request: Request) -> Response:
     """Return the whole folder as a zip file: unpacked, it is what `dpserve verify` takes."""
-    served = await _served(request)
-    raw = await in_thread(files.zipped, served)
+    served = await _requested_model(request)
+    raw = await in_thread(files.zip_files, served)
     return Response(
         raw, media_type="application/zip", headers=lists.attachment_header(f"{served.name}-{served.version}.zip")
     )
@@ -305,9 +307,9 @@ async def shapes(request: Request) -> Response:
     """Return the data of the page's pictures, as JSON."""
     known_query(request, "after")
     after = query_int(request, "after", 0)
-    served = await _served(request)
-    found = await in_thread(ui_shapes.picture, served.verified.ensemble, after)
-    return json_response({"model": served.reference, **found})
+    served = await _requested_model(request)
+    picture = await in_thread(ui_shapes.picture, served.verified.ensemble, after)
+    return json_response({"model": served.reference, **picture})
 
 
 async def trust(request: Request) -> Response:
@@ -326,7 +328,7 @@ async def verify(request: Request) -> Response:
     return page(request, "models_verify.html")
 
 
-async def _served(request: Request) -> Served:
+async def _requested_model(request: Request) -> Served:
     serving = state(request)
     serving.require_ready()
     return await in_thread(serving.registry.get, request.path_params["name"])

@@ -22,10 +22,10 @@ async def profile(request: Request) -> Response:
     """Return the page of a profile, with its pictures."""
     known_query(request)
     seq = job_number(request)
-    found = await in_thread(_profile, state(request).home, seq)
+    context = await in_thread(_profile, state(request).home, seq)
     with hide_name(access(request), seq):
-        await require_dataset(request, READS, found["dataset"])
-    return page(request, "profile.html", **found)
+        await require_dataset(request, READS, context["dataset"])
+    return page(request, "profile.html", **context)
 
 
 def _profile(home: Home, seq: int) -> dict[str, Any]:

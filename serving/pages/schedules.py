@@ -16,7 +16,7 @@ from serving.http.routes import Door, access, require_dataset, state, with_price
 from serving.pages.datasets import every_dataset
 from serving.pages.job_form import body_of
 from serving.pages.parts.ui import form_fields, page, see_other
-from serving.rest.schedules import begun, shown
+from serving.rest.schedules import add_schedule, visible_schedules
 from serving.wire import lists
 from serving.wire.errors import status_of
 from serving.wire.request_bodies import known_query
@@ -32,15 +32,15 @@ COLUMNS = (
 FIELDS = tuple(field.name for field in request_fields(ScheduleRequest) if field.name not in ("parameters", "dry_run"))
 
 
-async def listed(request: Request) -> Response:
+async def list_schedules(request: Request) -> Response:
     """Return the page of the schedules that the caller may see, and the form; with a name in the query, how long that
     schedule could be kept.
     """
     known_query(request, *FIELDS, lists.FORM)
     form = lists.form_of(request)
     if form is not None:
-        found = await with_prices(request, shown, state(request).home, access(request))
-        return lists.as_file(form, "schedules", COLUMNS, found)
+        schedules = await with_prices(request, visible_schedules, state(request).home, access(request))
+        return lists.as_file(form, "schedules", COLUMNS, schedules)
     typed = {name: request.query_params.get(name, "").strip() for name in FIELDS}
     return await _page(request, typed, preview=bool(typed["name"] and typed["dataset"] and typed["epsilon"]))
 
@@ -48,28 +48,28 @@ async def listed(request: Request) -> Response:
 async def _page(
     request: Request, typed: dict[str, str], preview: bool = False, problem: DpserveError | None = None
 ) -> Response:
-    home, held, previewed = state(request).home, access(request), None
+    home, rights, previewed = state(request).home, access(request), None
     if preview:
         try:
             await require_dataset(request, ("train",), typed["dataset"])
-            previewed = await with_prices(request, begun, home, _request(typed, dry_run=True), held)
+            previewed = await with_prices(request, add_schedule, home, _request(typed, dry_run=True), rights)
         except DpserveError as error:
             problem = error
-    found = await with_prices(request, _found, home, held)
+    context = await with_prices(request, _context, home, rights)
     status = 200 if problem is None else status_of(problem)
-    said = "" if problem is None else problem.message
+    message = "" if problem is None else problem.message
     return page(
-        request, "schedules.html", status=status, typed=typed, preview=previewed, problem=said, periods=[*PERIODS],
-        **found,
+        request, "schedules.html", status=status, typed=typed, preview=previewed, problem=message, periods=[*PERIODS],
+        **context,
     )  # fmt: skip
 
 
-def _found(home: Home, held: Access) -> dict[str, Any]:
-    lines = shown(home, held)
+def _context(home: Home, rights: Access) -> dict[str, Any]:
+    lines = visible_schedules(home, rights)
     for line in lines:
-        line["removable"] = held.owns(line["by"]) or held.may("steward", dataset=line["dataset"])
-    names = [each.registration.name for each in every_dataset(home)]
-    return {"schedules": lines, "datasets": [name for name in names if held.may("train", dataset=name)]}
+        line["removable"] = rights.owns(line["by"]) or rights.may("steward", dataset=line["dataset"])
+    names = [dataset.registration.name for dataset in every_dataset(home)]
+    return {"schedules": lines, "datasets": [name for name in names if rights.may("train", dataset=name)]}
 
 
 def _request(typed: dict[str, str], dry_run: bool = False) -> ScheduleRequest:
@@ -79,9 +79,9 @@ def _request(typed: dict[str, str], dry_run: bool = False) -> ScheduleRequest:
 async def begin(request: Request) -> Response:
     """Begin the schedule that was previewed."""
     typed = {name: value.strip() for name, value in (await form_fields(request, *FIELDS)).items()}
-    held = await require_dataset(request, ("train",), typed["dataset"])
+    rights = await require_dataset(request, ("train",), typed["dataset"])
     try:
-        await with_prices(request, begun, state(request).home, _request(typed), held)
+        await with_prices(request, add_schedule, state(request).home, _request(typed), rights)
     except DpserveError as error:
         return await _page(request, typed, problem=error)
     return see_other("/ui/schedules")
@@ -97,7 +97,8 @@ async def remove(request: Request) -> Response:
 
 DOORS = (
     Door(
-        "GET", "/ui/schedules", ("train", "audit", "steward"), listed, "Schedules", media=HTML, hidden=True, on=LISTED
+        "GET", "/ui/schedules", ("train", "audit", "steward"), list_schedules, "Schedules", media=HTML, hidden=True,
+        on=LISTED,
     ),
     Door("POST", "/ui/schedules", ("train",), begin, "Begin a schedule", 303, media=HTML, hidden=True, on=NAMED),
     Door(

@@ -29,7 +29,7 @@ from serving.wire.errors import status_of
 from serving.wire.request_bodies import known_query
 
 HTML = "text/html"
-MOST_ENDED = 200  # revoked tokens that are listed; the ledger has all of them
+MAX_ENDED = 200  # revoked tokens that are listed; the ledger has all of them
 MAY = {
     "predict": "ask models for predictions and explanations",
     "train": "see datasets and budgets, ask prices, submit jobs",
@@ -43,14 +43,14 @@ LIMITS = ("per_second", "per_day")
 Typed = dict[str, str]
 
 
-async def listed(request: Request) -> Response:
+async def list_tokens(request: Request) -> Response:
     """Return the page of all tokens."""
     known_query(request, lists.FORM)
     form = lists.form_of(request)
     if form is not None:
-        found = await in_thread(tokens.tokens, state(request).home.ledger)
+        all_tokens = await in_thread(tokens.tokens, state(request).home.ledger)
         return lists.as_file(
-            form, "tokens", TOKEN_COLUMNS, ({**asdict(each), **asdict(each.limits)} for each in found[::-1])
+            form, "tokens", TOKEN_COLUMNS, ({**asdict(token), **asdict(token.limits)} for token in all_tokens[::-1])
         )
     return await _page(request)
 
@@ -59,10 +59,10 @@ async def create(request: Request) -> Response:
     """Make a token and return it on a page that no cache keeps: only its hash is stored."""
     typed = await form_fields(request, "name", *SCOPES, *LIMITS)
     try:
-        made = await in_thread(_make, state(request).home, typed)
+        new = await in_thread(_make, state(request).home, typed)
     except (InputError, NameTaken) as error:
         return await _page(request, typed=typed, problem=error)
-    return page(request, "token_made.html", secret=made[0], made=made[1], may=MAY, base=str(request.base_url))
+    return page(request, "token_made.html", secret=new[0], made=new[1], may=MAY, base=str(request.base_url))
 
 
 def _make(home: Home, typed: Typed) -> tuple[str, Token]:
@@ -70,7 +70,7 @@ def _make(home: Home, typed: Typed) -> tuple[str, Token]:
     scopes = [scope for scope in SCOPES if typed[scope]]
     if not scopes:
         raise InputError("May: choose what the token is for")
-    return new_token(home, name, scopes, Limits(**{each: _limit(each, typed[each].strip()) for each in LIMITS}))
+    return new_token(home, name, scopes, Limits(**{limit: _limit(limit, typed[limit].strip()) for limit in LIMITS}))
 
 
 def _limit(name: str, text: str) -> int | None:
@@ -94,11 +94,11 @@ async def revoke(request: Request) -> Response:
 
 
 async def _page(request: Request, typed: Typed | None = None, problem: DpserveError | None = None) -> Response:
-    found = await in_thread(tokens.tokens, state(request).home.ledger)
-    good, ended = ([each for each in found[::-1] if (each.revoked is None) is good] for good in (True, False))
+    all_tokens = await in_thread(tokens.tokens, state(request).home.ledger)
+    good, ended = ([token for token in all_tokens[::-1] if (token.revoked is None) is good] for good in (True, False))
     context: dict[str, Any] = {
         "good": good,
-        "ended": ended[:MOST_ENDED],
+        "ended": ended[:MAX_ENDED],
         "ended_in_all": len(ended),
         "mine": caller(request).name,
         "scopes": MAY,
@@ -113,8 +113,8 @@ async def list_grants(request: Request) -> Response:
     known_query(request, lists.FORM)
     form = lists.form_of(request)
     if form is not None:
-        found = await in_thread(_seen, state(request).home, access(request))
-        return lists.as_file(form, "grants", GRANT_COLUMNS, map(asdict, found))
+        visible = await in_thread(_visible_grants, state(request).home, access(request))
+        return lists.as_file(form, "grants", GRANT_COLUMNS, map(asdict, visible))
     return await _grants_page(request)
 
 
@@ -148,11 +148,11 @@ async def show_grant(request: Request) -> Response:
 
 
 async def _grant_page(request: Request, problem: DpserveError | None = None) -> Response:
-    found = await in_thread(grants.stops, state(request).home.ledger, path_number(request, "grant"))
+    stops = await in_thread(grants.stops, state(request).home.ledger, path_number(request, "grant"))
     say = "" if problem is None else problem.message
     status = 200 if problem is None else status_of(problem)
-    mine = found.grant.principal == access(request).principal
-    return page(request, "grant.html", status=status, found=found, may_do=MAY, mine=mine, problem=say, now=grants.now())
+    mine = stops.grant.principal == access(request).principal
+    return page(request, "grant.html", status=status, found=stops, may_do=MAY, mine=mine, problem=say, now=grants.now())
 
 
 async def end_grant(request: Request) -> Response:
@@ -168,19 +168,19 @@ async def end_grant(request: Request) -> Response:
 
 
 async def _grants_page(request: Request, typed: Typed | None = None, problem: DpserveError | None = None) -> Response:
-    held, home = access(request), state(request).home
-    everybody, time = held.may("admin"), grants.now()
-    seen = await in_thread(_seen, home, held)
-    good, ended = ([each for each in seen if each.is_good(time) is is_good] for is_good in (True, False))
-    acting = [each.principal for each in await in_thread(tokens.tokens, home.ledger, True)] if everybody else []
+    rights, home = access(request), state(request).home
+    everybody, time = rights.may("admin"), grants.now()
+    visible = await in_thread(_visible_grants, home, rights)
+    good, ended = ([row for row in visible if row.is_good(time) is is_good] for is_good in (True, False))
+    acting = [row.principal for row in await in_thread(tokens.tokens, home.ledger, True)] if everybody else []
     context: dict[str, Any] = {
         "good": sorted(good, key=lambda each: (each.principal, -(each.index or 0))),
-        "ended": ended[:MOST_ENDED],
+        "ended": ended[:MAX_ENDED],
         "ended_in_all": len(ended),
-        "principal": held.principal,
-        "own": [each for each in held.scopes if each in held.everywhere],
+        "principal": rights.principal,
+        "own": [row for row in rights.scopes if row in rights.everywhere],
         "everybody": everybody,
-        "principals": sorted({*acting, *(each.principal for each in seen)}) if everybody else [],
+        "principals": sorted({*acting, *(row.principal for row in visible)}) if everybody else [],
         "scopes": MAY,
         "kinds": (EVERYTHING, *KINDS),
         "typed": typed or dict.fromkeys(GRANT_FIELDS, ""),
@@ -189,10 +189,10 @@ async def _grants_page(request: Request, typed: Typed | None = None, problem: Dp
     return page(request, "grants.html", status=200 if problem is None else status_of(problem), **context)
 
 
-def _seen(home: Home, held: Access) -> list[Grant]:
+def _visible_grants(home: Home, rights: Access) -> list[Grant]:
     """Return the grants that may be seen, the newest first."""
-    everybody = held.may("admin")
-    return [each for each in grants.grants(home.ledger)[::-1] if everybody or each.principal == held.principal]
+    everybody = rights.may("admin")
+    return [grant for grant in grants.grants(home.ledger)[::-1] if everybody or grant.principal == rights.principal]
 
 
 TOKEN_COLUMNS = ("name", "principal", "scopes", "per_second", "per_day", "created", "revoked")
@@ -200,7 +200,7 @@ GRANT_COLUMNS = ("index", "principal", "scope", "kind", "name", "expires", "revo
 GRANT_FIELDS = ("principal", "scope", "kind", "name", "expires")
 ADMIN = ("admin",)
 DOORS = (
-    Door("GET", "/ui/tokens", ADMIN, listed, "The tokens", media=HTML, hidden=True),
+    Door("GET", "/ui/tokens", ADMIN, list_tokens, "The tokens", media=HTML, hidden=True),
     Door("POST", "/ui/tokens", ADMIN, create, "Make a token", media=HTML, hidden=True),
     Door("POST", "/ui/tokens/{name}/revoke", ADMIN, revoke, "End a token", 303, media=HTML, hidden=True),
     Door("GET", "/ui/grants", SCOPES, list_grants, "The grants", media=HTML, hidden=True, on=NOTHING),

@@ -24,40 +24,40 @@ async def take_shares(request: Request) -> Response:
     """Receive an owner's two sealed shares. The same shares again get the same answer."""
     known_query(request)
     body = await read_body(request, CONTROL_BYTES, BYTES.encode())
-    found = await in_thread(shared_campaigns.receive_shares, state(request).home, request.path_params["name"], body)
-    return json_response(found)
+    answer = await in_thread(shared_campaigns.receive_shares, state(request).home, request.path_params["name"], body)
+    return json_response(answer)
 
 
 async def collect(request: Request) -> Response:
     """Return an aggregator's next sealed shares."""
     known_query(request)
     body = await json_fields(request, {"token": (str,), "after": (int,)})
-    what = (request.path_params["name"], body["token"], body["after"])
-    return json_response(await in_thread(shared_campaigns.collect, state(request).home, *what))
+    arguments = (request.path_params["name"], body["token"], body["after"])
+    return json_response(await in_thread(shared_campaigns.collect, state(request).home, *arguments))
 
 
-async def take_held(request: Request) -> Response:
+async def take_opened(request: Request) -> Response:
     """Receive an aggregator's list of the owners whose shares opened; the answer is the other's list, once it is
     there.
     """
-    return await _say(request, HELD)
+    return await _receive_word(request, HELD)
 
 
 async def take_digest(request: Request) -> Response:
     """Receive the digest of an aggregator's sum: entered in the log before the sum is taken."""
-    return await _say(request, DIGEST)
+    return await _receive_word(request, DIGEST)
 
 
 async def take_sum(request: Request) -> Response:
     """Receive an aggregator's noisy sum."""
-    return await _say(request, SUM)
+    return await _receive_word(request, SUM)
 
 
-async def _say(request: Request, what: str) -> Response:
+async def _receive_word(request: Request, kind: str) -> Response:
     known_query(request)
     body = await read_body(request, CONTROL_BYTES, BYTES.encode())
-    found = await in_thread(shared_campaigns.say, state(request).home, request.path_params["name"], what, body)
-    return json_response(found)
+    answer = await in_thread(shared_campaigns.say, state(request).home, request.path_params["name"], kind, body)
+    return json_response(answer)
 
 
 SEALED = json_schemas.record({"owner": json_schemas.COUNT, "sealed": json_schemas.BASE64})
@@ -90,7 +90,7 @@ DOORS = (
         gives=NEXT, errors=ERRORS,
     ),
     Door(
-        "POST", f"{ONE}/held", (), take_held, "Whose shares opened, signed by an aggregator", also={BYTES: FRAMED},
+        "POST", f"{ONE}/held", (), take_opened, "Whose shares opened, signed by an aggregator", also={BYTES: FRAMED},
         gives=SAID, errors=ERRORS,
     ),
     Door(

@@ -34,7 +34,7 @@ async def offer(request: Request) -> Response:
     the campaign's state.
     """
     known_query(request, "seen", "witnessed")
-    name, seen, witnessed = request.path_params["name"], *(query_int(request, each, 0) for each in SEEN)
+    name, seen, witnessed = request.path_params["name"], *(query_int(request, parameter, 0) for parameter in SEEN)
     return json_response(await in_thread(campaigns.offer, state(request).home, name, seen, witnessed > 0))
 
 
@@ -42,8 +42,8 @@ async def report(request: Request) -> Response:
     """Receive an owner's one report. The same report again gets the same answer."""
     known_query(request)
     body = await json_fields(request, {"invitation": (str,), "report": (int,)})
-    what = (request.path_params["name"], body["invitation"], body["report"])
-    return json_response(await in_thread(campaigns.receive, state(request).home, *what))
+    arguments = (request.path_params["name"], body["invitation"], body["report"])
+    return json_response(await in_thread(campaigns.receive, state(request).home, *arguments))
 
 
 async def end_turn(request: Request) -> Response:
@@ -69,8 +69,8 @@ async def _change(request: Request, act: str, reason: str | None = None) -> Resp
     known_query(request)
     home, name = state(request).home, request.path_params["name"]
     campaign = await in_thread(campaigns.load, home, name)
-    held = await require_dataset(request, ("train",), campaign.definition.population)
-    return json_response(await in_thread(campaigns.change, home, name, act, held.principal, reason))
+    rights = await require_dataset(request, ("train",), campaign.definition.population)
+    return json_response(await in_thread(campaigns.change, home, name, act, rights.principal, reason))
 
 
 ENTRY = json_schemas.maybe(json_schemas.COUNT)

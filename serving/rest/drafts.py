@@ -38,105 +38,109 @@ REGISTER_MORE: Mapping[str, tuple[type, ...]] = {
 }  # fmt: skip
 
 
-async def listed(request: Request) -> Response:
+async def list_drafts(request: Request) -> Response:
     """Return the caller's drafts."""
     known_query(request)
     store, by = _store(request), access(request).principal
-    found = await in_thread(store.all)
-    return json_response({"drafts": [draft_to_json(each) for each in found if each.by == by]})
+    drafts = await in_thread(store.all)
+    return json_response({"drafts": [draft_to_json(draft) for draft in drafts if draft.by == by]})
 
 
-async def begin(request: Request) -> Response:
+async def begin_draft(request: Request) -> Response:
     """Announce a file that is to come, or name one on the server."""
     known_query(request)
     body = await json_fields(request, {}, {"file": (str,), "bytes": (int,), "path": (str,)})
-    return json_response(draft_to_json(await in_thread(begun, _store(request), access(request).principal, body)), 201)
+    return json_response(
+        draft_to_json(await in_thread(new_draft, _store(request), access(request).principal, body)), 201
+    )
 
 
-def begun(store: Drafts, by: str, body: Mapping[str, Any]) -> Draft:
+def new_draft(store: Drafts, by: str, body: Mapping[str, Any]) -> Draft:
     """Begin a draft of `file` and `bytes`, or of `path`."""
-    given, settings = {name for name, value in body.items() if value is not None}, ServerSettings()
-    if given == {"path"}:
+    names, settings = {name for name, value in body.items() if value is not None}, ServerSettings()
+    if names == {"path"}:
         return store.begin_at(by, body["path"], settings.folders)
-    if given != {"file", "bytes"}:
+    if names != {"file", "bytes"}:
         raise InputError("draft: give `file` and `bytes`, or `path`")
     return store.begin(by, body["file"], body["bytes"], settings.upload_bytes)
 
 
-async def receive(request: Request) -> Response:
+async def receive_part(request: Request) -> Response:
     """Receive a part of the file, of at most PART_BYTES; `received` says where the next one begins."""
     known_query(request, "at")
     at = query_int(request, "at", 0)
     store = _store(request)
-    draft = await in_thread(drafted, request, store)
+    draft = await in_thread(find_draft, request, store)
     part = await read_body(request, PART_BYTES, BYTES)
     return json_response(draft_to_json(await in_thread(store.append, draft, at, part)))
 
 
-async def show(request: Request) -> Response:
+async def show_draft(request: Request) -> Response:
     """Return a draft, with what is proposed of its columns, and its problems."""
     known_query(request)
-    return json_response(draft_to_json(await in_thread(drafted, request, _store(request))))
+    return json_response(draft_to_json(await in_thread(find_draft, request, _store(request))))
 
 
-async def check(request: Request) -> Response:
+async def check_draft(request: Request) -> Response:
     """Say what its columns are, by answers or by a whole schema, and have every row checked."""
     known_query(request)
     body = strict_json(await read_body(request, 2 * MAX_BYTES))
     body = check_fields(body, {}, {"schema": (str,), "answers": (list,), "rows": (int,)}, MAX_BYTES)
-    return json_response(draft_to_json(await in_thread(checked, request, _store(request), body)), 202)
+    return json_response(draft_to_json(await in_thread(start_check, request, _store(request), body)), 202)
 
 
-def checked(request: Request, store: Drafts, body: Mapping[str, Any]) -> Draft:
+def start_check(request: Request, store: Drafts, body: Mapping[str, Any]) -> Draft:
     """Have a draft checked by `schema`, or by `answers` and `rows`; return it."""
-    draft = drafted(request, store)
+    draft = find_draft(request, store)
     if body.get("schema") is not None:
         text, answers = str(body["schema"]), []
     elif draft.proposal is None:
         raise InputError(f"draft: is {draft.state}; its columns are not known yet")
     else:
-        answers = [check_fields(each, ANSWER, ANSWER_MORE, MAX_BYTES) for each in body.get("answers") or ()]
-        said = [{name: value for name, value in each.items() if value is not None} for each in answers]
-        found = [ColumnAnswer(**{**each, "columns": tuple(map(str, each["columns"]))}) for each in said]
-        made = SchemaProposal.from_json(draft.proposal).to_schema(found, body.get("rows") or 0)
-        text = yaml.safe_dump(made, sort_keys=False, allow_unicode=True, width=120)
+        answers = [check_fields(answer, ANSWER, ANSWER_MORE, MAX_BYTES) for answer in body.get("answers") or ()]
+        filled = [{name: value for name, value in answer.items() if value is not None} for answer in answers]
+        column_answers = [
+            ColumnAnswer(**{**answer, "columns": tuple(map(str, answer["columns"]))}) for answer in filled
+        ]
+        schema = SchemaProposal.from_json(draft.proposal).to_schema(column_answers, body.get("rows") or 0)
+        text = yaml.safe_dump(schema, sort_keys=False, allow_unicode=True, width=120)
     parse_schema(text.encode())
     return store.check(draft, text, answers)
 
 
-async def register(request: Request) -> Response:
+async def register_draft(request: Request) -> Response:
     """Register it, permanently: with a total, or in the family of others."""
     known_query(request)
     body = await json_fields(request, REGISTER, REGISTER_MORE)
-    return json_response(draft_to_json(await in_thread(registering, request, _store(request), body)), 202)
+    return json_response(draft_to_json(await in_thread(start_registration, request, _store(request), body)), 202)
 
 
-def registering(request: Request, store: Drafts, body: Mapping[str, Any]) -> Draft:
+def start_registration(request: Request, store: Drafts, body: Mapping[str, Any]) -> Draft:
     """Have a draft registered; return it."""
-    draft = drafted(request, store)
-    given = {name: value for name, value in body.items() if value is not None}
-    family = given.get("family", [])
-    if not all(isinstance(each, str) for each in family):
+    draft = find_draft(request, store)
+    fields = {name: value for name, value in body.items() if value is not None}
+    family = fields.get("family", [])
+    if not all(isinstance(member, str) for member in family):
         raise InputError("family: must be a list of names")
-    asked = AskedRegistration(**{**given, "family": tuple(family)})
-    check_name("dataset", asked.name)
-    asked.require_answers()
-    asked.check()
-    for each in family:
-        access(request).require("steward", dataset=state(request).home.ledger.member(each))
-    return store.register(draft, {**given, "family": list(family)})
+    registration = AskedRegistration(**{**fields, "family": tuple(family)})
+    check_name("dataset", registration.name)
+    registration.require_answers()
+    registration.check()
+    for member in family:
+        access(request).require("steward", dataset=state(request).home.ledger.member(member))
+    return store.register(draft, {**fields, "family": list(family)})
 
 
-async def delete(request: Request) -> Response:
+async def delete_draft(request: Request) -> Response:
     """Delete it, with its rows."""
     known_query(request)
     store = _store(request)
-    draft = await in_thread(drafted, request, store)
+    draft = await in_thread(find_draft, request, store)
     await in_thread(store.delete, draft)
     return json_response({"deleted": draft.id})
 
 
-def drafted(request: Request, store: Drafts) -> Draft:
+def find_draft(request: Request, store: Drafts) -> Draft:
     """Return the caller's draft that the path names. UnknownName."""
     return store.get(request.path_params["draft"], access(request).principal)
 
@@ -237,15 +241,15 @@ AT: dict[str, Any] = {"at": {"type": "integer", "minimum": 0, "description": "of
 PART = {BYTES.decode(): {"type": "string", "format": "binary", "maxLength": PART_BYTES}}
 ONE = f"{PATH}/{{draft}}"
 DOORS = (
-    Door("GET", PATH, STEWARD, listed, "Your drafts: files on their way to be registered",
+    Door("GET", PATH, STEWARD, list_drafts, "Your drafts: files on their way to be registered",
          gives=json_schemas.record({"drafts": json_schemas.array(DRAFT)})),
-    Door("POST", PATH, STEWARD, begin, "Begin to register a file", 201, takes=BEGIN, gives=DRAFT),
-    Door("GET", ONE, STEWARD, show, "A draft: what is proposed of its columns, and its problems", gives=DRAFT),
-    Door("PUT", f"{ONE}/rows", STEWARD, receive, "Send a part of its file", gives=DRAFT, query=AT, also=PART),
-    Door("POST", f"{ONE}/check", STEWARD, check, "Say what its columns are; every row is checked", 202, takes=CHECK,
-         gives=DRAFT),
-    Door("POST", f"{ONE}/register", STEWARD, register, "Register it, permanently", 202, takes=ASK, gives=DRAFT,
+    Door("POST", PATH, STEWARD, begin_draft, "Begin to register a file", 201, takes=BEGIN, gives=DRAFT),
+    Door("GET", ONE, STEWARD, show_draft, "A draft: what is proposed of its columns, and its problems", gives=DRAFT),
+    Door("PUT", f"{ONE}/rows", STEWARD, receive_part, "Send a part of its file", gives=DRAFT, query=AT, also=PART),
+    Door("POST", f"{ONE}/check", STEWARD, check_draft, "Say what its columns are; every row is checked", 202,
+         takes=CHECK, gives=DRAFT),
+    Door("POST", f"{ONE}/register", STEWARD, register_draft, "Register it, permanently", 202, takes=ASK, gives=DRAFT,
          errors=(422,)),
-    Door("DELETE", ONE, STEWARD, delete, "Delete a draft and its rows",
+    Door("DELETE", ONE, STEWARD, delete_draft, "Delete a draft and its rows",
          gives=json_schemas.record({"deleted": json_schemas.TEXT})),
 )  # fmt: skip

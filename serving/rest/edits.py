@@ -34,12 +34,12 @@ EDIT_BYTES = 1 << 20
 MAY = {"reason": (str,), "entry": (int,), "promote": (bool,), "dry_run": (bool,)}
 
 
-async def curve(request: Request) -> Response:
+async def show_curve(request: Request) -> Response:
     """Return what every bin of a feature adds, with what the noise is and how many records were released."""
     known_query(request, "feature", "class")
-    serving, asked = state(request), (query_text(request, "feature"), query_text(request, "class"))
+    serving, term = state(request), (query_text(request, "feature"), query_text(request, "class"))
     serving.require_ready()
-    return json_response(await in_thread(curve_of, serving.registry.get, request.path_params["name"], *asked))
+    return json_response(await in_thread(curve_of, serving.registry.get, request.path_params["name"], *term))
 
 
 def curve_of(find: Any, reference: str, feature: str | None, of: str | None) -> dict[str, Any]:
@@ -47,13 +47,13 @@ def curve_of(find: Any, reference: str, feature: str | None, of: str | None) -> 
     or no such one.
     """
     served: Served = find(reference)
-    whole = to_curves(served.verified.ensemble)
-    several = whole.classes if whole.outputs > 1 else ()
-    label = class_of(whole, several[0] if several and of is None else of)
-    model = curves_of(whole, label)
+    all_curves = to_curves(served.verified.ensemble)
+    several = all_curves.classes if all_curves.outputs > 1 else ()
+    label = class_of(all_curves, several[0] if several and of is None else of)
+    model = curves_of(all_curves, label)
     terms = term_names(model.features, model.pairs)
     chosen = terms[0] if feature is None else feature
-    found = {
+    fields = {
         "model": served.reference,
         "entry": served.verified.certificate.issued,
         "unit": f"log odds of {label}" if several else unit(model),
@@ -62,7 +62,7 @@ def curve_of(find: Any, reference: str, feature: str | None, of: str | None) -> 
         "bins": bins_of(model, chosen),
     }
     classes = {"class": label, "classes": list(several)} if several else {}
-    return found | classes | _shape(model, terms.index(chosen))
+    return fields | classes | _shape(model, terms.index(chosen))
 
 
 def _shape(model: AdditiveEnsemble, place: int) -> dict[str, Any]:
@@ -76,34 +76,34 @@ def _shape(model: AdditiveEnsemble, place: int) -> dict[str, Any]:
     return {"kind": "pair", "ordered": 0, **sides}
 
 
-async def edit(request: Request) -> Response:
+async def edit_model(request: Request) -> Response:
     """Make a new version of a model, certified as derived from it; or, as a dry run, return what would change."""
     known_query(request)
-    said = check_fields(strict_json(await read_body(request, EDIT_BYTES)), {"edits": (list,)}, MAY)
+    body = check_fields(strict_json(await read_body(request, EDIT_BYTES)), {"edits": (list,)}, MAY)
     serving = state(request)
     serving.require_ready()
-    return json_response(await in_thread(edited, serving, access(request), request.path_params["name"], said))
+    return json_response(await in_thread(apply_edits, serving, access(request), request.path_params["name"], body))
 
 
-def edited(serving: ServingState, held: Access, reference: str, said: dict[str, Any]) -> dict[str, Any]:
+def apply_edits(serving: ServingState, rights: Access, reference: str, fields: dict[str, Any]) -> dict[str, Any]:
     """Edit a model, or return what would change. Forbidden, InputError; WrongState where the model is another than was
     looked at, or has these edits in a version already.
     """
     served = serving.registry.get(reference)
-    base, dry = served.verified, said.get("dry_run", False)
-    issued, promote = base.certificate.issued, said.get("promote", False)
-    if said.get("entry", issued) != issued:
+    base, dry = served.verified, fields.get("dry_run", False)
+    issued, promote = base.certificate.issued, fields.get("promote", False)
+    if fields.get("entry", issued) != issued:
         raise WrongState(
-            f"entry={said['entry']}: {reference} is {served.reference} by now, of entry {issued}; look at it again",
+            f"entry={fields['entry']}: {reference} is {served.reference} by now, of entry {issued}; look at it again",
             model=served.reference,
         )
     if not dry:
-        if "reason" not in said:
+        if "reason" not in fields:
             raise InputError("reason: must be said, it stays in the model permanently")
         dataset = base.certificate.form.dataset.name
-        require_edit(serving.home.ledger, held, served.name, dataset, promote)
+        require_edit(serving.home.ledger, rights, served.name, dataset, promote)
     before = to_curves(base.ensemble)
-    after = edit_all(before, _numbers(said["edits"]), EditNote(held.principal, said.get("reason", "a dry run")))
+    after = edit_all(before, _numbers(fields["edits"]), EditNote(rights.principal, fields.get("reason", "a dry run")))
     body: dict[str, Any] = {"base": served.reference, "model": None, "champion": promote and not dry}
     body["edits"] = [done.to_json() for done in after.edits[len(before.edits) :]]
     body |= {"changed": list(changes(before, after)), "epsilon_spent": "0"}
@@ -116,9 +116,9 @@ def edited(serving: ServingState, held: Access, reference: str, said: dict[str, 
 def _numbers(value: Any) -> Any:
     """Turn decimals into the floats that a file of edits holds."""
     if isinstance(value, dict):
-        return {key: _numbers(each) for key, each in value.items()}
+        return {key: _numbers(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_numbers(each) for each in value]
+        return [_numbers(item) for item in value]
     return float(value) if isinstance(value, Decimal) else value
 
 
@@ -191,11 +191,11 @@ TERM = {"type": "string", "description": "a feature, or a pair: age & hours; the
 CLASS = {"type": "string", "description": "of three classes or more, one of them; the first when left out"}
 DOORS = (
     Door(
-        "GET", f"{ONE}/curve", SCOPES, curve, "What the bins of a feature add", gives=CURVE,
+        "GET", f"{ONE}/curve", SCOPES, show_curve, "What the bins of a feature add", gives=CURVE,
         query={"feature": TERM, "class": CLASS},
     ),
     Door(
-        "POST", f"{ONE}/edits", ("train", "promote"), edit, "Edit a model: a new version", takes=EDITS, gives=EDITED,
-        errors=(409,),
+        "POST", f"{ONE}/edits", ("train", "promote"), edit_model, "Edit a model: a new version", takes=EDITS,
+        gives=EDITED, errors=(409,),
     ),
 )  # fmt: skip

@@ -29,49 +29,49 @@ async def submit_evaluation(request: Request) -> Response:
     """Plan and reserve an evaluation; 202 with the job at once. A worker measures. A known result costs nothing
     again.
     """
-    asked = EvaluationRequest.of(await json_body(request))
-    held = await _may(request, asked)
-    found = await in_thread(submitted, state(request).home, asked, held.principal)
-    return json_response(found, 202, {"Location": f"/v1/jobs/{found['job']}"})
+    evaluation_request = EvaluationRequest.of(await json_body(request))
+    rights = await _require_models(request, evaluation_request)
+    job_json = await in_thread(reserve_evaluation, state(request).home, evaluation_request, rights.principal)
+    return json_response(job_json, 202, {"Location": f"/v1/jobs/{job_json['job']}"})
 
 
-def submitted(home: Home, asked: EvaluationRequest, by: str) -> dict[str, Any]:
+def reserve_evaluation(home: Home, evaluation_request: EvaluationRequest, by: str) -> dict[str, Any]:
     """Reserve and queue an evaluation; return the job's JSON. BudgetRefused, which is counted."""
-    with counting_refusals(asked.dataset):
-        reserved = job.submit(home, asked, by=by, key=asked.idempotency_key)
+    with counting_refusals(evaluation_request.dataset):
+        reserved = job.submit(home, evaluation_request, by=by, key=evaluation_request.idempotency_key)
     return job_views.job_to_json(home, home.ledger.job(reserved.seq))
 
 
-async def _may(request: Request, asked: EvaluationRequest) -> Access:
+async def _require_models(request: Request, evaluation_request: EvaluationRequest) -> Access:
     """Return the caller's rights. Forbidden unless they may evaluate on the dataset, and see each model that is named:
     the result is about the models.
     """
-    held = await require_dataset(request, ASKING, asked.dataset)
-    for reference in (asked.model, asked.against):
+    rights = await require_dataset(request, ASKING, evaluation_request.dataset)
+    for reference in (evaluation_request.model, evaluation_request.against):
         if reference is not None:
-            await in_thread(require_model, held, state(request).registry, SCOPES, reference)
-    return held
+            await in_thread(require_model, rights, state(request).registry, SCOPES, reference)
+    return rights
 
 
 async def plan_evaluation(request: Request) -> Response:
     """Price an evaluation; spends nothing."""
-    asked = EvaluationRequest.of(await json_body(request))
-    held = await _may(request, asked)
-    return json_response(await in_thread(planned, state(request).home, asked, held.principal))
+    evaluation_request = EvaluationRequest.of(await json_body(request))
+    rights = await _require_models(request, evaluation_request)
+    return json_response(await in_thread(price_evaluation, state(request).home, evaluation_request, rights.principal))
 
 
-def planned(home: Home, asked: EvaluationRequest, by: str) -> dict[str, Any]:
+def price_evaluation(home: Home, evaluation_request: EvaluationRequest, by: str) -> dict[str, Any]:
     """Return the plan of an evaluation, which spends nothing; raises as `submitted`."""
-    with counting_refusals(asked.dataset):
-        return evaluate.plan(home, asked, by).to_json()
+    with counting_refusals(evaluation_request.dataset):
+        return evaluate.plan(home, evaluation_request, by).to_json()
 
 
 async def show_evaluation(request: Request) -> Response:
     """Return a finished evaluation: figures, and what verifies them. 404 where there is none."""
     known_query(request)
     home, seq = state(request).home, job_number(request)
-    envelope, proof, found = await in_thread(statements.statement_of, home, seq)
-    plain = statements.worth_to_json(seq, found)
+    envelope, proof, statement = await in_thread(statements.statement_of, home, seq)
+    plain = statements.worth_to_json(seq, statement)
     with hide_name(access(request), seq):
         await in_thread(require_model, access(request), state(request).registry, SCOPES, plain["model"])
     body = {**plain, "envelope": orjson.Fragment(envelope), "proof": proof.decode()}

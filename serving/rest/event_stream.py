@@ -90,7 +90,7 @@ class _Streams:
 STREAMS = _Streams()
 
 
-async def events(request: Request, who: str, look: Look, good: Callable[[], bool]) -> Response:
+async def events(request: Request, who: str, look: Look, is_good: Callable[[], bool]) -> Response:
     """Stream events to `who`, as long as `is_good()`. 204, which tells a browser not to reconnect, where it saw the
     last one. TooManyRequests where `who`, or all callers together, have as many streams as they may.
     """
@@ -102,24 +102,24 @@ async def events(request: Request, who: str, look: Look, good: Callable[[], bool
     folder = local(state(request).home.path) / "run" / "streams"
     place = await in_thread(take_place, folder, who, "streams of events", MAX_STREAMS_OF_CALLER, MAX_STREAMS)
     STREAMS.listen()
-    return StreamingResponse(_stream(seen, place, look, good), media_type="text/event-stream", headers=HEADERS)
+    return StreamingResponse(_stream(seen, place, look, is_good), media_type="text/event-stream", headers=HEADERS)
 
 
-async def _stream(seen: str | None, place: Place, look: Look, good: Callable[[], bool]) -> AsyncIterator[bytes]:
+async def _stream(seen: str | None, place: Place, look: Look, is_good: Callable[[], bool]) -> AsyncIterator[bytes]:
     try:
         yield b"retry: %d\n\n" % RETRY_MILLISECONDS
-        end = told = time.monotonic()
+        end = last_sent = time.monotonic()
         end += STREAM_SECONDS
-        while not STREAMS.stopping and good() and time.monotonic() < end:
+        while not STREAMS.stopping and is_good() and time.monotonic() < end:
             event = await look(seen)
             if event is not None:
                 yield event.encode()
-                seen, told = event.name, time.monotonic()
+                seen, last_sent = event.name, time.monotonic()
                 if event.last:
                     return
-            elif time.monotonic() - told > QUIET_SECONDS:
+            elif time.monotonic() - last_sent > QUIET_SECONDS:
                 yield b": still here\n\n"
-                told = time.monotonic()
+                last_sent = time.monotonic()
             await asyncio.sleep(LOOK_SECONDS)
     except DpserveError:
         return  # what is wrong is said to whoever comes back

@@ -31,8 +31,8 @@ async def explain(request: Request) -> Response:
         find = restrict_to_allowed(access(request), serving.registry.get)
         return orjson.dumps(explain_records(find, parse(raw)), option=orjson.OPT_SERIALIZE_NUMPY)
 
-    found = await (in_thread if len(raw) <= AT_ONCE else in_turn)(answer)
-    return Response(found, media_type="application/json")
+    content = await (in_thread if len(raw) <= AT_ONCE else in_turn)(answer)
+    return Response(content, media_type="application/json")
 
 
 def explain_records(find: Find, body: dict[str, Any]) -> dict[str, Any]:
@@ -43,24 +43,24 @@ def explain_records(find: Find, body: dict[str, Any]) -> dict[str, Any]:
     well. K: base (K,), contributions (n, features, K).
     NotAdditive for what is no sum over features; else raises as `answer_records`.
     """
-    found = find(body["model"]).verified.ensemble
+    requested = find(body["model"]).verified.ensemble
     try:
-        found.as_sum()
+        requested.as_sum()
     except InputError as error:
         raise NotAdditive(f"model={body['model']}: {error.message}", model=body["model"]) from None
     served, answer = answer_records(find, body)
     ensemble = served.verified.ensemble
-    parts = len(ensemble.features) + len(found.as_sum().pairs)
+    parts = len(ensemble.features) + len(requested.as_sum().pairs)
     check_answer(len(body["records"]), parts * ensemble.outputs)
     check_time()
     account = logits(ensemble, columns_from_records(ensemble.features, body["records"], RECORDS))
-    alone = ensemble.outputs == 1
+    is_single = ensemble.outputs == 1
     return {
         **{name: value for name, value in answer.items() if name != "probabilities"},
         "unit": unit(ensemble),
-        "base": account.base[0] if alone else account.base,
+        "base": account.base[0] if is_single else account.base,
         "features": account.features,
-        "contributions": account.votes[:, :, 0].tolist() if alone else account.votes.tolist(),
+        "contributions": account.votes[:, :, 0].tolist() if is_single else account.votes.tolist(),
     }
 
 

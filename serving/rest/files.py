@@ -26,7 +26,7 @@ def content(served: Served) -> dict[str, bytes]:
     return {name: getattr(bundle, field) for name, (field, _) in FILES.items()}
 
 
-def zipped(served: Served) -> bytes:
+def zip_files(served: Served) -> bytes:
     """Return a model's files as a zip of one folder. The same model gives the same bytes: no time is stored."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -38,7 +38,7 @@ def zipped(served: Served) -> bytes:
 async def bundle(request: Request) -> Response:
     """Return the folder of a model as a zip file: unpacked, it is what `dpserve verify` takes."""
     served = await served_model(request)
-    return Response(await in_thread(zipped, served), media_type=ZIP)
+    return Response(await in_thread(zip_files, served), media_type=ZIP)
 
 
 async def trust(request: Request) -> Response:

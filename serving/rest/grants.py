@@ -19,22 +19,22 @@ from serving.wire.errors import json_response
 from serving.wire.request_bodies import json_fields, known_query, query_text
 
 
-async def listed(request: Request) -> Response:
+async def list_grants(request: Request) -> Response:
     """Return all grants, ended ones too, the oldest first; or those of one principal."""
     known_query(request, "principal")
     whom = query_text(request, "principal")
-    found = await in_thread(grants.grants, state(request).home.ledger)
-    return json_response({"grants": [grant.to_json() for grant in found if whom in (None, grant.principal)]})
+    all_grants = await in_thread(grants.grants, state(request).home.ledger)
+    return json_response({"grants": [grant.to_json() for grant in all_grants if whom in (None, grant.principal)]})
 
 
-async def listed_tokens(request: Request) -> Response:
+async def list_tokens(request: Request) -> Response:
     """Return all tokens, revoked ones too, the oldest first."""
     known_query(request)
-    found = await in_thread(tokens.tokens, state(request).home.ledger)
-    return json_response({"tokens": [token.to_json() for token in found]})
+    all_tokens = await in_thread(tokens.tokens, state(request).home.ledger)
+    return json_response({"tokens": [token.to_json() for token in all_tokens]})
 
 
-async def add(request: Request) -> Response:
+async def add_grant(request: Request) -> Response:
     """Enter a grant; where the same one holds already, return that."""
     known_query(request)
     needed = {"principal": (str,), "scope": (str,), "on": (str, dict)}
@@ -58,14 +58,14 @@ def _object(on: Any) -> tuple[str, str]:
     return kind, check_name(kind, on[kind])
 
 
-async def show(request: Request) -> Response:
+async def show_grant(request: Request) -> Response:
     """Return a grant, and what would stop with it."""
     known_query(request)
-    found = await in_thread(grants.stops, state(request).home.ledger, path_number(request, "grant"))
-    return json_response(found.to_json())
+    stops = await in_thread(grants.stops, state(request).home.ledger, path_number(request, "grant"))
+    return json_response(stops.to_json())
 
 
-async def revoke(request: Request) -> Response:
+async def revoke_grant(request: Request) -> Response:
     """End a grant, permanently. A second time gets the same answer."""
     known_query(request)
     body = await json_fields(request, {"reason": (str,)})
@@ -124,17 +124,17 @@ PATH = "/v1/grants"
 PRINCIPAL = {"principal": {"type": "string", "description": "only of this principal"}}
 DOORS = (
     Door(
-        "GET", PATH, ADMIN, listed, "Grants: who may do what",
+        "GET", PATH, ADMIN, list_grants, "Grants: who may do what",
         gives=json_schemas.record({"grants": json_schemas.array(GRANT)}), query=PRINCIPAL,
     ),
-    Door("POST", PATH, ADMIN, add, "Grant a scope", takes=ADD, gives=GRANT, errors=(404,)),
+    Door("POST", PATH, ADMIN, add_grant, "Grant a scope", takes=ADD, gives=GRANT, errors=(404,)),
     Door(
-        "GET", f"{PATH}/{{grant}}", ADMIN, show, "A grant, and what would stop with it",
+        "GET", f"{PATH}/{{grant}}", ADMIN, show_grant, "A grant, and what would stop with it",
         gives=json_schemas.record({**_GRANT, "stops": STOPS}),
     ),
-    Door("POST", f"{PATH}/{{grant}}/revoke", ADMIN, revoke, "End a grant", takes=REVOKE, gives=GRANT),
+    Door("POST", f"{PATH}/{{grant}}/revoke", ADMIN, revoke_grant, "End a grant", takes=REVOKE, gives=GRANT),
     Door(
-        "GET", "/v1/tokens", ADMIN, listed_tokens, "Tokens there ever were",
+        "GET", "/v1/tokens", ADMIN, list_tokens, "Tokens there ever were",
         gives=json_schemas.record({"tokens": json_schemas.array(TOKEN)}),
     ),
 )  # fmt: skip

@@ -48,37 +48,37 @@ PRICES_SECONDS = 1.5  # a list works prices out for so long; the rest are told a
 async def submit_job(request: Request) -> Response:
     """Plan and reserve a job; 202 with its number at once. A worker process runs it."""
     job_request = JobRequest.of(await json_body(request))
-    held = await require_dataset(request, ("train",), job_request.dataset)
-    found = await with_prices(request, submitted, state(request).home, job_request, held)
-    return json_response(found, 202, {"Location": f"/v1/jobs/{found['job']}"})
+    rights = await require_dataset(request, ("train",), job_request.dataset)
+    job_json = await with_prices(request, reserve_job, state(request).home, job_request, rights)
+    return json_response(job_json, 202, {"Location": f"/v1/jobs/{job_json['job']}"})
 
 
-def submitted(home: Home, job_request: JobRequest, held: Access) -> dict[str, Any]:
+def reserve_job(home: Home, job_request: JobRequest, rights: Access) -> dict[str, Any]:
     """Reserve and queue a job; return its JSON. BudgetRefused, which is counted; Forbidden where it takes `promote` on
     its model, and that is not held.
     """
     with counting_refusals(job_request.dataset):
-        key, promotes = job_request.idempotency_key, _promotes(held, job_request)
-        reserved = job.submit(home, job_request, by=held.principal, key=key, promotes=promotes)
+        key, promotes = job_request.idempotency_key, _promotes(rights, job_request)
+        reserved = job.submit(home, job_request, by=rights.principal, key=key, promotes=promotes)
         return _job(home, reserved.seq)
 
 
 async def plan_job(request: Request) -> Response:
     """Price a job; spends nothing."""
     job_request = JobRequest.of(await json_body(request))
-    held = await require_dataset(request, ("train",), job_request.dataset)
-    return json_response(await with_prices(request, planned, state(request).home, job_request, held))
+    rights = await require_dataset(request, ("train",), job_request.dataset)
+    return json_response(await with_prices(request, price_job, state(request).home, job_request, rights))
 
 
-def _promotes(held: Access, job_request: JobRequest) -> bool:
-    return held.may("promote", model=job_request.model or job_request.dataset)
+def _promotes(rights: Access, job_request: JobRequest) -> bool:
+    return rights.may("promote", model=job_request.model or job_request.dataset)
 
 
-def planned(home: Home, job_request: JobRequest, held: Access) -> dict[str, Any]:
+def price_job(home: Home, job_request: JobRequest, rights: Access) -> dict[str, Any]:
     """Return the plan of a job, which spends nothing; raises as `submitted`."""
     with counting_refusals(job_request.dataset):
-        plan = plans.plan(home, job_request, held.principal, _promotes(held, job_request))
-        return plan.to_json() | price_following(home, plan.request, job_request.evaluate, held.principal)
+        plan = plans.plan(home, job_request, rights.principal, _promotes(rights, job_request))
+        return plan.to_json() | price_following(home, plan.request, job_request.evaluate, rights.principal)
 
 
 @contextmanager
@@ -109,19 +109,19 @@ async def job_events(request: Request) -> Response:
     seq, token = job_number(request), caller(request)
 
     def event(home: Home, seen: str | None) -> Event | None:
-        known = home.ledger.job(seq)
-        placing = job_views.is_placing(home, known)  # before its version is looked up, so that the last event has it
-        name = f"{known.public_state}:{known.done}" + (":placing" if placing else "")
-        return None if name == seen else Event(name, job_views.job_to_json(home, known), placing)
+        row = home.ledger.job(seq)
+        placing = job_views.is_placing(home, row)  # before its version is looked up, so that the last event has it
+        name = f"{row.public_state}:{row.done}" + (":placing" if placing else "")
+        return None if name == seen else Event(name, job_views.job_to_json(home, row), placing)
 
     async def look(seen: str | None) -> Event | None:
         return await in_thread(event, state(request).home, seen)
 
-    def good() -> bool:
-        held = state(request).bearer(token.digest)
-        return held is not None and held.access == access(request)  # else it comes back, and is asked anew
+    def is_good() -> bool:
+        bearer = state(request).bearer(token.digest)
+        return bearer is not None and bearer.access == access(request)  # else it comes back, and is asked anew
 
-    return await events(request, access(request).principal, look, good)
+    return await events(request, access(request).principal, look, is_good)
 
 
 async def list_jobs(request: Request) -> Response:
@@ -136,10 +136,10 @@ async def list_jobs(request: Request) -> Response:
 async def cancel_job(request: Request) -> Response:
     """Cancel a job and give its reservation back; 409 once it has started, for then its budget is spent."""
     known_query(request)
-    return json_response(await in_thread(cancelled, state(request).home, job_number(request)))
+    return json_response(await in_thread(cancel_reservation, state(request).home, job_number(request)))
 
 
-def cancelled(home: Home, seq: int) -> dict[str, Any]:
+def cancel_reservation(home: Home, seq: int) -> dict[str, Any]:
     """Cancel a job; return it as it is afterwards. WrongState once it has started."""
     job.cancel(home, seq)
     return _job(home, seq)
@@ -150,11 +150,13 @@ async def list_datasets(request: Request) -> Response:
     within PRICES_SECONDS.
     """
     known_query(request)
-    home, held = state(request).home, access(request)
+    home, rights = state(request).home, access(request)
 
     def look() -> list[dict[str, Any]]:
-        seen, end = seen_datasets(held, home.ledger.datasets()), monotonic() + PRICES_SECONDS
-        return [job_views.dataset_to_json(home, each, detail=False, works_out=monotonic() < end) for each in seen]
+        visible, end = seen_datasets(rights, home.ledger.datasets()), monotonic() + PRICES_SECONDS
+        return [
+            job_views.dataset_to_json(home, dataset, detail=False, works_out=monotonic() < end) for dataset in visible
+        ]
 
     return json_response({"datasets": await with_prices(request, look)})
 
@@ -162,10 +164,10 @@ async def list_datasets(request: Request) -> Response:
 async def list_families(request: Request) -> Response:
     """Return every family of which the caller may see a dataset, with these datasets and the budget that they share."""
     known_query(request)
-    home, held = state(request).home, access(request)
+    home, rights = state(request).home, access(request)
 
     def look() -> list[dict[str, Any]]:
-        return [job_views.family_to_json(each) for each in seen_families(held, home.ledger.datasets())]
+        return [job_views.family_to_json(row) for row in seen_families(rights, home.ledger.datasets())]
 
     return json_response({"families": await in_thread(look)})
 

@@ -34,8 +34,8 @@ LABEL: Shape = {"type": ["string", "number", "boolean"]}
 
 def record(required: Mapping[str, Shape], optional: Mapping[str, Shape] | None = None, says: str = "") -> Shape:
     """Return the schema of an object with these fields; `says` describes it."""
-    given = {**required, **(optional or {})}
-    fields = {name: {**shape, **in_words(name, shape)} for name, shape in given.items()}
+    shapes = {**required, **(optional or {})}
+    fields = {name: {**shape, **in_words(name, shape)} for name, shape in shapes.items()}
     about = {"description": says} if says else {}
     return {"type": "object", **about, "required": list(required), "properties": fields}
 
@@ -371,16 +371,16 @@ PROTOCOL_ERROR = record(
 def error(codes: Sequence[str]) -> Shape:
     """Return the schema of an error answer with one of these codes."""
     details = {code: DETAILS.get(code, ANY_OBJECT) for code in codes}
-    each = (record({"code": {"const": code}, "message": TEXT, "details": shape}) for code, shape in details.items())
-    return record({"error": either(*each)})
+    forms = (record({"code": {"const": code}, "message": TEXT, "details": shape}) for code, shape in details.items())
+    return record({"error": either(*forms)})
 
 
 def codes() -> dict[int, list[str]]:
     """Return all error codes by HTTP status."""
-    found: dict[int, set[str]] = {status: {code} for status, code in HTTP_CODES.items()}
+    by_status: dict[int, set[str]] = {status: {code} for status, code in HTTP_CODES.items()}
     for kind in _errors(DpserveError):
-        found.setdefault(status_of(kind("")), set()).add(kind.code)
-    return {status: sorted(found[status]) for status in sorted(found)}
+        by_status.setdefault(status_of(kind("")), set()).add(kind.code)
+    return {status: sorted(by_status[status]) for status in sorted(by_status)}
 
 
 def _errors(kind: type[DpserveError]) -> Iterable[type[DpserveError]]:

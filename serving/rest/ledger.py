@@ -20,7 +20,7 @@ from serving.wire.request_bodies import known_query, query_int
 PAGE = 500
 
 
-async def entries(request: Request) -> Response:
+async def list_entries(request: Request) -> Response:
     """Return up to PAGE entries from index `after` on, each as the exact text that was hashed."""
     known_query(request, "after")
     home, after = state(request).home, query_int(request, "after", 0)
@@ -32,7 +32,7 @@ async def entries(request: Request) -> Response:
     return json_response(await in_thread(look))
 
 
-async def checkpoint(request: Request) -> Response:
+async def show_checkpoint(request: Request) -> Response:
     """Return the newest signed tree head, a C2SP note; where `witnessed`, the newest that witnesses cosigned, if there
     is one. Open to any token, as the consistency proof: they say nothing of entries.
     """
@@ -45,7 +45,7 @@ async def checkpoint(request: Request) -> Response:
     return Response(await in_thread(look), media_type="text/plain; charset=utf-8")
 
 
-async def signed(request: Request) -> Response:
+async def list_checkpoints(request: Request) -> Response:
     """Return up to PAGE of the signed checkpoints, from tree size `after` on."""
     known_query(request, "after")
     database, after = state(request).home.ledger.log.database, query_int(request, "after", 0)
@@ -57,7 +57,7 @@ async def signed(request: Request) -> Response:
     return json_response({"checkpoints": await in_thread(look)})
 
 
-async def proof(request: Request) -> Response:
+async def show_proof(request: Request) -> Response:
     """Return the inclusion proof (RFC 6962) of entry `leaf` in the tree of `size` entries; hashes in base64, the
     sibling first.
     """
@@ -68,12 +68,12 @@ async def proof(request: Request) -> Response:
     return json_response(await in_thread(lambda: path_to(log.database, leaf, log.size() if size == -1 else size)))
 
 
-async def growth(request: Request) -> Response:
+async def show_consistency(request: Request) -> Response:
     """Return the consistency proof (RFC 6962): that the tree of `to` entries begins with the tree of `from` entries."""
     known_query(request, "from", "to")
     home, earlier, later = state(request).home, query_int(request, "from", None), query_int(request, "to", -1)
-    found = await in_thread(consistency, home.ledger.log.database, earlier, None if later == -1 else later)
-    return json_response(found.to_json())
+    consistency_proof = await in_thread(consistency, home.ledger.log.database, earlier, None if later == -1 else later)
+    return json_response(consistency_proof.to_json())
 
 
 AFTER = {"after": "index of the first entry wanted"}
@@ -92,7 +92,7 @@ DOORS = (
         "GET",
         "/v1/ledger",
         ("audit",),
-        entries,
+        list_entries,
         "Entries, as the exact text hashed",
         gives=json_schemas.ENTRIES,
         query=AFTER,
@@ -101,7 +101,7 @@ DOORS = (
         "GET",
         "/v1/ledger/checkpoint",
         SCOPES,
-        checkpoint,
+        show_checkpoint,
         "The newest signed tree head",
         gives=TEXT,
         media="text/plain",
@@ -112,17 +112,17 @@ DOORS = (
         "GET",
         "/v1/ledger/checkpoints",
         ("audit",),
-        signed,
+        list_checkpoints,
         "Signed tree heads, from a size on",
         gives=json_schemas.CHECKPOINTS,
         query=SIZE,
     ),
-    Door("GET", "/v1/ledger/proof", ("audit",), proof, "An inclusion proof", gives=json_schemas.PROOF, query=LEAF),
+    Door("GET", "/v1/ledger/proof", ("audit",), show_proof, "An inclusion proof", gives=json_schemas.PROOF, query=LEAF),
     Door(
         "GET",
         "/v1/ledger/consistency",
         SCOPES,
-        growth,
+        show_consistency,
         "A consistency proof",
         gives=json_schemas.GROWTH,
         query=GROWTH,

@@ -60,29 +60,29 @@ class Posted:
 
 async def predict(request: Request) -> Response:
     """Predict records: labels and probabilities, or numbers. On the loop where it takes microseconds."""
-    posted = await _posted(request)
+    posted = await _read_posted(request)
     serving = state(request)
     serving.require_ready()
     packed = posted.model is not None and parquet_tables.is_parquet(posted.raw)
     size = AT_ONCE + 1 if packed else len(posted.raw)  # what must be unpacked first is never answered on the loop
-    return await quickly(serving.registry, access(request), size, answer, posted)
+    return await run_quickly(serving.registry, access(request), size, answer, posted)
 
 
-async def quickly(
-    registry: Registry, held: Access, size: int, work: Callable[..., Response], *arguments: Any
+async def run_quickly(
+    registry: Registry, rights: Access, size: int, work: Callable[..., Response], *arguments: Any
 ) -> Response:
     """Call `work` with a finder of the models that the caller may ask: at once where the request is small and the model
     in memory, else in a thread.
     """
     if size <= AT_ONCE:
         try:
-            return work(restrict_to_allowed(held, registry.held), *arguments)
+            return work(restrict_to_allowed(rights, registry.held), *arguments)
         except NotHeld:
-            return await in_thread(work, restrict_to_allowed(held, registry.get), *arguments, limiter=PREDICTING)
-    return await in_turn(work, restrict_to_allowed(held, registry.get), *arguments)
+            return await in_thread(work, restrict_to_allowed(rights, registry.get), *arguments, limiter=PREDICTING)
+    return await in_turn(work, restrict_to_allowed(rights, registry.get), *arguments)
 
 
-async def _posted(request: Request) -> Posted:
+async def _read_posted(request: Request) -> Posted:
     raw = await read_body(request, PREDICT_BYTES, *PREDICT_KINDS)
     headers = dict(request.scope["headers"])
     form = _form(headers.get(b"accept", b""))
@@ -119,11 +119,11 @@ def answer(find: Find, posted: Posted) -> Response:
             raw = parquet_tables.as_arrow(raw, model.ensemble.features, RECORDS)
         reading = raw, model.ensemble.features, model.runtime.reads, RECORDS
         if posted.is_csv:
-            found, columns = "csv", csv_tables.columns_of(*reading)
+            kind, columns = "csv", csv_tables.columns_of(*reading)
         else:
-            found, columns = tables_in.columns_of(*reading, model.runtime.texts)
-        form = posted.form or found
-    label, probabilities = predicted(served, columns)
+            kind, columns = tables_in.columns_of(*reading, model.runtime.texts)
+        form = posted.form or kind
+    label, probabilities = run_model(served, columns)
     if form == "json":
         content = orjson.dumps(answer_json(served, label, probabilities), option=orjson.OPT_SERIALIZE_NUMPY)
         response: Response = JsonBytes(content)
@@ -159,10 +159,10 @@ def columns_of(served: Served, records: list[Any]) -> dict[str, NDArray[Any]]:
 def answer_records(find: Find, body: dict[str, Any]) -> tuple[Served, dict[str, Any]]:
     """Return the model that answered, and its answer: with classes and probabilities, unless it is a number."""
     served = find(body["model"])
-    return served, answer_json(served, *predicted(served, columns_of(served, body["records"])))
+    return served, answer_json(served, *run_model(served, columns_of(served, body["records"])))
 
 
-def predicted(served: Served, columns: dict[str, NDArray[Any]]) -> tuple[NDArray[Any], NDArray[np.float32]]:
+def run_model(served: Served, columns: dict[str, NDArray[Any]]) -> tuple[NDArray[Any], NDArray[np.float32]]:
     """Run a model on columns as `OnnxModel.infer` takes them; return label (n,) and probabilities (n, classes).
     TooLarge, TakesTooLong.
     """
@@ -184,8 +184,8 @@ async def list_models(request: Request) -> Response:
     known_query(request)
     serving = state(request)
     serving.require_ready()
-    seen = seen_models(access(request), serving.registry.to_json(), serving.registry)
-    return json_response({"models": await in_thread(mark, serving.home, seen)})
+    lines = seen_models(access(request), serving.registry.to_json(), serving.registry)
+    return json_response({"models": await in_thread(mark, serving.home, lines)})
 
 
 async def show_model(request: Request) -> Response:

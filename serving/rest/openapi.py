@@ -44,8 +44,8 @@ def openapi(doors: Iterable[Door]) -> dict[str, Any]:
         ours.setdefault(door.path, {})[door.method.lower()] = _operation(door)
     components = {"schemas": _error_schemas(), "securitySchemes": {"token": SCHEME}}
     info = {"title": "dpserve", "version": product_version(), "description": ABOUT}
-    whole = {"openapi": VERSION, "info": info, "paths": ours, "components": components}
-    return {**whole, "security": [{"token": []}]}
+    description = {"openapi": VERSION, "info": info, "paths": ours, "components": components}
+    return {**description, "security": [{"token": []}]}
 
 
 BYTES = {"type": "string", "format": "binary"}
@@ -81,7 +81,7 @@ def _operation(door: Door) -> dict[str, Any]:
     for part, contents in (("request", bodies), ("response", answers)):
         if part in example:
             contents[example[part]["type"]]["example"] = example[part]["body"]
-    said = _said(door.path, example["path"]) if example else {}
+    values = _example_values(door.path, example["path"]) if example else {}
     parameters = [*in_path, *(_parameter(name, door.query[name]) for name in door.query)]
     about = next((part for part in door.path.split("/")[1:] if part not in ("v1", "")), "server")
     return {
@@ -90,7 +90,8 @@ def _operation(door: Door) -> dict[str, Any]:
         "description": f"Scope: {' or '.join(door.scopes)}." if door.scopes else "Open to everybody.",
         "operationId": re.sub(r"\W+", "_", f"{door.method.lower()}{door.path}").strip("_"),
         "parameters": [
-            {**each, **({"example": said[each["name"]]} if each["name"] in said else {})} for each in parameters
+            {**parameter, **({"example": values[parameter["name"]]} if parameter["name"] in values else {})}
+            for parameter in parameters
         ],
         "responses": responses,
         "security": [{"token": []}] if door.scopes else [],
@@ -104,42 +105,42 @@ def examples() -> dict[str, dict[str, Any]]:
     query, `request` where it has a body, and `response`; of either the media type, and the body: JSON, a text, or how
     many bytes it has. Long texts and lists are cut short. tests/helpers/rest_story.py asks anew, and a test compares.
     """
-    found: dict[str, dict[str, Any]] = json.loads(EXAMPLES.read_text("utf-8"))
-    return found
+    by_door: dict[str, dict[str, Any]] = json.loads(EXAMPLES.read_text("utf-8"))
+    return by_door
 
 
-def _said(path: str, asked: str) -> dict[str, Any]:
+def _example_values(path: str, address: str) -> dict[str, Any]:
     """Return the values of an example's address: for each name of the door's path, and for each field of its query."""
-    plain, _, query = asked.partition("?")
-    found = re.fullmatch(re.sub(r"{(\w+)}", r"(?P<\1>[^/]+)", path), plain)
-    assert found is not None, asked
+    plain, _, query = address.partition("?")
+    match = re.fullmatch(re.sub(r"{(\w+)}", r"(?P<\1>[^/]+)", path), plain)
+    assert match is not None, address
     fields = {name: int(value) if value.isdecimal() else value for name, value in parse_qsl(query)}
-    return {**found.groupdict(), **fields}
+    return {**match.groupdict(), **fields}
 
 
-def _parameter(name: str, one: str | Mapping[str, Any]) -> dict[str, Any]:
-    schema = {**json_schemas.COUNT, "description": one} if isinstance(one, str) else dict(one)
+def _parameter(name: str, about: str | Mapping[str, Any]) -> dict[str, Any]:
+    schema = {**json_schemas.COUNT, "description": about} if isinstance(about, str) else dict(about)
     outside: dict[str, Any] = {key: schema.pop(key) for key in ("description", "required") if key in schema}
     return {"name": name, "in": "query", **outside, "schema": schema}
 
 
 def statuses(door: Door) -> list[int]:
     """Return the statuses of a door's errors, sorted: they follow from what it takes and who may pass."""
-    found = {400, 503, *door.errors}  # a query that means nothing is refused everywhere
-    found |= {401, 403, 429, 504} if door.scopes else set()
-    found |= {404} if "{" in door.path or door.takes is not None else set()
-    found |= {408, 413, 415} if door.takes is not None or door.also else set()
+    possible = {400, 503, *door.errors}  # a query that means nothing is refused everywhere
+    possible |= {401, 403, 429, 504} if door.scopes else set()
+    possible |= {404} if "{" in door.path or door.takes is not None else set()
+    possible |= {408, 413, 415} if door.takes is not None or door.also else set()
     changes = door.method != "GET" and "predict" not in door.scopes
-    found |= {409} if changes else {422} if door.takes is not None else set()
-    return sorted(found & json_schemas.codes().keys())
+    possible |= {409} if changes else {422} if door.takes is not None else set()
+    return sorted(possible & json_schemas.codes().keys())
 
 
 def _error_schemas() -> dict[str, Any]:
     """Return an error schema for each status, with its codes, and one for all of them."""
     codes: Mapping[int, Sequence[str]] = json_schemas.codes()
-    each = {f"Error{status}": json_schemas.error(found) for status, found in codes.items()}
+    schemas = {f"Error{status}": json_schemas.error(names) for status, names in codes.items()}
     return {
-        "Error": {"anyOf": [{"$ref": f"#/components/schemas/{name}"} for name in each]},
+        "Error": {"anyOf": [{"$ref": f"#/components/schemas/{name}"} for name in schemas]},
         PROTOCOL_ERROR: json_schemas.PROTOCOL_ERROR,
-        **each,
+        **schemas,
     }

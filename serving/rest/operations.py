@@ -35,8 +35,8 @@ async def metrics(request: Request) -> Response:
 async def ask_audit(request: Request) -> Response:
     """Ask for an audit; 202 at once. The one that answers has `at` no earlier than `asked`."""
     known_query(request)
-    asked = await in_thread(audit_runs.ask, state(request).home)
-    return json_response({"asked": asked}, 202, {"Location": "/v1/audits/last"})
+    time = await in_thread(audit_runs.ask, state(request).home)
+    return json_response({"asked": time}, 202, {"Location": "/v1/audits/last"})
 
 
 async def last_audit(request: Request) -> Response:
@@ -46,10 +46,10 @@ async def last_audit(request: Request) -> Response:
 
 
 def _last_audit(home: Home) -> dict[str, Any]:
-    found = audit_runs.last_audit(home)
-    if found is None:
+    audit = audit_runs.last_audit(home)
+    if audit is None:
         raise UnknownName("audit: there was none yet; dpserve serve makes one, and so does dpserve auditor")
-    return found
+    return audit
 
 
 async def about(request: Request) -> Response:

@@ -24,7 +24,7 @@ async def promote(request: Request) -> Response:
     """Make a version champion of its name."""
     body = await json_fields(request, {"version": (int,)}, REASON | dict.fromkeys(FLAGS, (bool,)))
     reference = f"{request.path_params['name']}@{body['version']}"
-    act = partial(placing.promote, **{each: body.get(each, False) for each in FLAGS})
+    act = partial(placing.promote, **{flag: body.get(flag, False) for flag in FLAGS})
     return await _place(request, act, reference, body.get("reason", NO_REASON))
 
 

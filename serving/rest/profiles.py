@@ -25,40 +25,40 @@ from training.requests.base import json_schema
 
 async def submit_profile(request: Request) -> Response:
     """Plan and reserve a profile; 202 with the job at once. A worker counts. A known result costs nothing again."""
-    asked = ProfileRequest.of(await json_body(request))
-    held = await require_dataset(request, ASKING, asked.dataset)
-    found = await in_thread(submitted, state(request).home, asked, held.principal)
-    return json_response(found, 202, {"Location": f"/v1/jobs/{found['job']}"})
+    profile_request = ProfileRequest.of(await json_body(request))
+    rights = await require_dataset(request, ASKING, profile_request.dataset)
+    job_json = await in_thread(reserve_profile, state(request).home, profile_request, rights.principal)
+    return json_response(job_json, 202, {"Location": f"/v1/jobs/{job_json['job']}"})
 
 
-def submitted(home: Home, asked: ProfileRequest, by: str) -> dict[str, Any]:
+def reserve_profile(home: Home, profile_request: ProfileRequest, by: str) -> dict[str, Any]:
     """Reserve and queue a profile; return the job's JSON. BudgetRefused, which is counted."""
-    with counting_refusals(asked.dataset):
-        reserved = job.submit(home, asked, by=by, key=asked.idempotency_key)
+    with counting_refusals(profile_request.dataset):
+        reserved = job.submit(home, profile_request, by=by, key=profile_request.idempotency_key)
     return job_views.job_to_json(home, home.ledger.job(reserved.seq))
 
 
 async def plan_profile(request: Request) -> Response:
     """Price a profile; spends nothing."""
-    asked = ProfileRequest.of(await json_body(request))
-    held = await require_dataset(request, ASKING, asked.dataset)
-    return json_response(await in_thread(planned, state(request).home, asked, held.principal))
+    profile_request = ProfileRequest.of(await json_body(request))
+    rights = await require_dataset(request, ASKING, profile_request.dataset)
+    return json_response(await in_thread(price_profile, state(request).home, profile_request, rights.principal))
 
 
-def planned(home: Home, asked: ProfileRequest, by: str) -> dict[str, Any]:
+def price_profile(home: Home, profile_request: ProfileRequest, by: str) -> dict[str, Any]:
     """Return the plan of a profile, which spends nothing; raises as `submitted`."""
-    with counting_refusals(asked.dataset):
-        return profile.plan(home, asked, by).to_json()
+    with counting_refusals(profile_request.dataset):
+        return profile.plan(home, profile_request, by).to_json()
 
 
 async def show_profile(request: Request) -> Response:
     """Return a finished profile: figures, counts, and what verifies them. 404 where there is none."""
     known_query(request)
     home, seq = state(request).home, job_number(request)
-    envelope, proof, found = await in_thread(release.profile_of, home, seq)
+    envelope, proof, statement = await in_thread(release.profile_of, home, seq)
     with hide_name(access(request), seq):
-        await require_dataset(request, READS, found.form.rows.dataset)
-    plain = release.profile_to_json(seq, found)
+        await require_dataset(request, READS, statement.form.rows.dataset)
+    plain = release.profile_to_json(seq, statement)
     return json_response({**plain, "envelope": orjson.Fragment(envelope), "proof": proof.decode()})
 
 

@@ -19,36 +19,40 @@ from training.requests import ScheduleRequest
 from training.requests.base import json_schema
 
 
-async def listed(request: Request) -> Response:
+async def list_schedules(request: Request) -> Response:
     """Return the caller's schedules, and those on datasets that they audit or are steward of."""
     known_query(request)
-    return json_response({"schedules": await with_prices(request, shown, state(request).home, access(request))})
+    return json_response(
+        {"schedules": await with_prices(request, visible_schedules, state(request).home, access(request))}
+    )
 
 
-def shown(home: Home, held: Access) -> list[dict[str, Any]]:
+def visible_schedules(home: Home, rights: Access) -> list[dict[str, Any]]:
     """Return the JSON of the schedules that the caller may see."""
-    return [schedule_to_json(home, each) for each in seen(home, held)]
+    return [schedule_to_json(home, schedule) for schedule in seen(home, rights)]
 
 
-async def begin(request: Request) -> Response:
+async def begin_schedule(request: Request) -> Response:
     """Begin a schedule, whose job must be admitted now; nothing is spent. `dry_run`: only return how long it could be
     kept.
     """
     known_query(request)
-    asked = ScheduleRequest.of(await json_body(request))
-    held = await require_dataset(request, ("train",), asked.dataset)
-    found = await with_prices(request, begun, state(request).home, asked, held)
-    return json_response(found, 200 if asked.dry_run else 201)
+    schedule_request = ScheduleRequest.of(await json_body(request))
+    rights = await require_dataset(request, ("train",), schedule_request.dataset)
+    schedule_json = await with_prices(request, add_schedule, state(request).home, schedule_request, rights)
+    return json_response(schedule_json, 200 if schedule_request.dry_run else 201)
 
 
-def begun(home: Home, asked: ScheduleRequest, held: Access) -> dict[str, Any]:
+def add_schedule(home: Home, schedule_request: ScheduleRequest, rights: Access) -> dict[str, Any]:
     """Begin a schedule for a caller who may train on the dataset; return its JSON."""
-    kept = {"learner": asked.learner} | asked.job.to_json()
-    made = described(home, asked.name, asked.every, kept, held.principal, moment(asked.start))
-    return schedule_to_json(home, made if asked.dry_run else add(home, made))
+    settings = {"learner": schedule_request.learner} | schedule_request.job.to_json()
+    schedule = described(
+        home, schedule_request.name, schedule_request.every, settings, rights.principal, moment(schedule_request.start)
+    )
+    return schedule_to_json(home, schedule if schedule_request.dry_run else add(home, schedule))
 
 
-async def remove(request: Request) -> Response:
+async def remove_schedule(request: Request) -> Response:
     """Remove a schedule; the jobs that it submitted stay."""
     known_query(request)
     name = request.path_params["schedule"]
@@ -77,10 +81,10 @@ SCHEDULE = json_schemas.record(
 BEGIN = json_schema(ScheduleRequest)
 PATH = "/v1/schedules"
 DOORS = (
-    Door("GET", PATH, ("train", "audit", "steward"), listed, "Schedules: jobs that are asked once a period",
+    Door("GET", PATH, ("train", "audit", "steward"), list_schedules, "Schedules: jobs that are asked once a period",
          gives=json_schemas.record({"schedules": json_schemas.array(SCHEDULE)}), on=LISTED),
-    Door("POST", PATH, ("train",), begin, "Begin a schedule; spends nothing", 201, takes=BEGIN, gives=SCHEDULE,
+    Door("POST", PATH, ("train",), begin_schedule, "Begin a schedule; spends nothing", 201, takes=BEGIN, gives=SCHEDULE,
          on=NAMED),
-    Door("DELETE", f"{PATH}/{{schedule}}", ("train", "steward"), remove, "Remove a schedule", on=LISTED, errors=(404,),
-         gives=json_schemas.record({"name": json_schemas.TEXT, "removed": {"const": True}})),
+    Door("DELETE", f"{PATH}/{{schedule}}", ("train", "steward"), remove_schedule, "Remove a schedule", on=LISTED,
+         errors=(404,), gives=json_schemas.record({"name": json_schemas.TEXT, "removed": {"const": True}})),
 )  # fmt: skip

@@ -21,13 +21,13 @@ async def change_budget(request: Request) -> Response:
     known_query(request)
     body = await json_fields(request, {"epsilon": (str,), "reason": (str,)})
     name, by = request.path_params["name"], access(request).principal
-    return json_response(await in_thread(changed, state(request).home, name, body["epsilon"], body["reason"], by))
+    return json_response(await in_thread(change_total, state(request).home, name, body["epsilon"], body["reason"], by))
 
 
-def changed(home: Home, name: str, epsilon: str, reason: str, by: str) -> dict[str, Any]:
+def change_total(home: Home, name: str, epsilon: str, reason: str, by: str) -> dict[str, Any]:
     """Change the total of a dataset's family; return the budget's JSON."""
-    found = home.ledger.change_budget(name, exact_decimal("epsilon", epsilon), reason, by)
-    return {"dataset": name, "budget": describe_budget(found)}
+    dataset = home.ledger.change_budget(name, exact_decimal("epsilon", epsilon), reason, by)
+    return {"dataset": name, "budget": describe_budget(dataset)}
 
 
 async def set_quota(request: Request) -> Response:
@@ -35,11 +35,11 @@ async def set_quota(request: Request) -> Response:
     known_query(request)
     body = await json_fields(request, {"analyst": (str,), "share": (str,), "reason": (str,)})
     name, by = request.path_params["name"], access(request).principal
-    said = body["analyst"], body["share"], body["reason"]
-    return json_response(await in_thread(shared, state(request).home, name, *said, by))
+    values = body["analyst"], body["share"], body["reason"]
+    return json_response(await in_thread(set_share, state(request).home, name, *values, by))
 
 
-def shared(home: Home, name: str, analyst: str, share: str, reason: str, by: str) -> dict[str, Any]:
+def set_share(home: Home, name: str, analyst: str, share: str, reason: str, by: str) -> dict[str, Any]:
     """Set an analyst's share of the budget; return the dataset's quotas."""
     home.ledger.set_quota(name, analyst, exact_decimal("share", share), reason, by)
     return {"dataset": name, "quotas": home.ledger.quotas(name)}

@@ -24,7 +24,7 @@ from serving.http.rights import LISTED, NOTHING, seen_models
 from serving.http.routes import Door, access, state
 from serving.process.registry import Served
 from serving.rest import json_schemas
-from serving.rest.models import PREDICT_BYTES, RECORDS, Find, predicted, quickly, served_model
+from serving.rest.models import PREDICT_BYTES, RECORDS, Find, run_model, run_quickly, served_model
 from serving.rest.openapi import product_version
 from serving.wire.errors import NotReady, json_response
 from serving.wire.quick_json import quick_json
@@ -77,18 +77,18 @@ async def ready(request: Request) -> Response:
 
 async def model_ready(request: Request) -> Response:
     """Answer 200 if the model is served."""
-    served = await _served(request)
+    served = await _requested_model(request)
     return json_response({"name": served.name, "ready": True})
 
 
 async def metadata(request: Request) -> Response:
     """Return the tensors of a model's inputs and outputs; their first axis is the records."""
-    served = await _served(request)
+    served = await _requested_model(request)
     ensemble = served.verified.ensemble
     versions = state(request).registry.versions(served.name)
-    inputs = [_tensor(each.name, datatype_of(each), [-1, 1]) for each in ensemble.features]
-    found = {"name": served.name, "versions": list(map(str, versions)), "platform": "onnxruntime_onnx"}
-    return json_response({**found, "inputs": inputs, "outputs": _outputs(ensemble.classes)})
+    inputs = [_tensor(feature.name, datatype_of(feature), [-1, 1]) for feature in ensemble.features]
+    model = {"name": served.name, "versions": list(map(str, versions)), "platform": "onnxruntime_onnx"}
+    return json_response({**model, "inputs": inputs, "outputs": _outputs(ensemble.classes)})
 
 
 def _outputs(classes: tuple[Any, ...]) -> list[dict[str, Any]]:
@@ -106,11 +106,11 @@ async def index(request: Request) -> Response:
     """Return every version, and why it is not served; only served ones where `ready` is true."""
     known_query(request)
     raw = await read_body(request, 1 << 16, JSON, ANY)
-    asked = check_fields(strict_json(raw) if raw else {}, {}, {"ready": (bool,)})
+    body = check_fields(strict_json(raw) if raw else {}, {}, {"ready": (bool,)})
     serving = state(request)
     serving.require_ready()
-    seen = seen_models(access(request), serving.registry.to_json(), serving.registry)
-    lines = [line for line in seen if not asked.get("ready") or line["verified"]]
+    visible = seen_models(access(request), serving.registry.to_json(), serving.registry)
+    lines = [line for line in visible if not body.get("ready") or line["verified"]]
     answers = []
     for line in lines:
         status = "READY" if line["verified"] else "UNAVAILABLE"
@@ -122,7 +122,7 @@ async def index(request: Request) -> Response:
     return json_response(answers)
 
 
-async def _served(request: Request) -> Served:
+async def _requested_model(request: Request) -> Served:
     return await served_model(request, request.path_params.get("version"))
 
 
@@ -138,7 +138,7 @@ async def infer(request: Request) -> Response:
     serving = state(request)
     serving.require_ready()
     size = PREDICT_BYTES if encoding else len(raw)
-    return await quickly(serving.registry, access(request), size, answer, sent)
+    return await run_quickly(serving.registry, access(request), size, answer, sent)
 
 
 def _json_size(text: str | None, most: int) -> int | None:
@@ -157,33 +157,33 @@ def answer(find: Find, sent: Sent) -> Response:
     head = raw[: _json_size(sent.size, len(raw))]
     body = check_fields(quick_json(head, RECORDS), REQUEST, REQUEST_MORE)
     served = find(sent.model)
-    found = served.verified
+    verified = served.verified
     binary = raw[len(head) :]
-    wanted = _wanted(body, [each["name"] for each in _outputs(found.ensemble.classes)])
-    columns = columns_of(body["inputs"], binary, found.ensemble.features, RECORDS)
-    label, probabilities = predicted(served, columns)
-    values = dict(zip(LABEL if found.ensemble.classes else NUMBER, (label, probabilities), strict=False))
-    named = {"model_name": served.name, "model_version": str(served.version)}
+    wanted = _requested_outputs(body, [output["name"] for output in _outputs(verified.ensemble.classes)])
+    columns = columns_of(body["inputs"], binary, verified.ensemble.features, RECORDS)
+    label, probabilities = run_model(served, columns)
+    values = dict(zip(LABEL if verified.ensemble.classes else NUMBER, (label, probabilities), strict=False))
+    model_fields = {"model_name": served.name, "model_version": str(served.version)}
     echo = {} if body.get("id") is None else {"id": body["id"]}
-    response = _response({**named, **echo, "parameters": served.certificate}, values, wanted, sent.accepted)
+    response = _response({**model_fields, **echo, "parameters": served.certificate}, values, wanted, sent.accepted)
     served.predictions.inc(len(label))
     served.seconds.observe(perf_counter() - start)
     return response
 
 
-def _wanted(body: Mapping[str, Any], known: list[str]) -> dict[str, bool]:
+def _requested_outputs(body: Mapping[str, Any], names: list[str]) -> dict[str, bool]:
     """Return the names of the requested outputs, each with whether it is to be binary."""
     parameters = body.get("parameters") or {}
     default = _flag(parameters, ALL_BINARY, False)
-    asked = body.get("outputs")
-    if asked is None:
-        return dict.fromkeys(known, default)
+    outputs = body.get("outputs")
+    if outputs is None:
+        return dict.fromkeys(names, default)
     wanted = {}
-    for one in asked:
-        fields = check_fields(one, {"name": (str,)}, {"parameters": (dict,)})
+    for output in outputs:
+        fields = check_fields(output, {"name": (str,)}, {"parameters": (dict,)})
         name = fields["name"]
-        if name not in known or name in wanted:
-            raise InputError(f"outputs: {name[:80]!r}: must be one of {known}, each once")
+        if name not in names or name in wanted:
+            raise InputError(f"outputs: {name[:80]!r}: must be one of {names}, each once")
         wanted[name] = _flag(fields.get("parameters") or {}, BINARY, default)
     return wanted
 

@@ -87,11 +87,11 @@ def _table(raw: bytes, features: Sequence[Feature], limit: int) -> pa.Table:
 
 def check_names(names: Sequence[str], features: Sequence[Feature]) -> None:
     """Raise RecordError unless these are exactly the features, in any order."""
-    known = {feature.name for feature in features}
-    for name in sorted(known - set(names)):
+    expected = {feature.name for feature in features}
+    for name in sorted(expected - set(names)):
         raise RecordError(f"{name}: is missing; a column of nulls says that it is not known", field=name)
     for name in names:
-        if name not in known:
+        if name not in expected:
             raise RecordError(f"{name[:80]!r}: is not a field of this model", field=name[:80])
     if len(set(names)) != len(names):
         raise RecordError("columns: a name stands there twice")

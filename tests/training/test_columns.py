@@ -23,7 +23,7 @@ from models.features.reading import MAX_CHARACTERS
 from models.store.loading import load_verified
 from serving.cli.app import run
 from serving.pages.job_form import Form
-from serving.rest.jobs import planned
+from serving.rest.jobs import price_job
 from training.datasets.datasets import folders_of, open_rows, register
 from training.jobs import job
 from training.learners import LEARNERS
@@ -295,7 +295,7 @@ def test_rest_takes_lists_and_long_texts_and_refuses_what_is_neither(home):
     operator = access_of(home.ledger, "cli:test", operator=True)
 
     def asked(**parameters):
-        return planned(home, JobRequest("d", "lazybb", "0.5", parameters=parameters), operator)
+        return price_job(home, JobRequest("d", "lazybb", "0.5", parameters=parameters), operator)
 
     for given in (["a, b", "age", "answer"], '["age",   "a, b",   "answer"]' + 30 * " "):
         assert asked(features=given)["learner"] == "lazybb"

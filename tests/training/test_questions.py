@@ -31,9 +31,9 @@ from dpserve_verify.privacy.budget import Budget, Relation
 from models.store.loading import load_verified
 from serving.cli.app import run
 from serving.pages.job_form import Form, price_of
-from serving.pages.parts.entry_text import told
+from serving.pages.parts.entry_text import describe
 from serving.process.registry import Registry
-from serving.rest.jobs import planned, submitted
+from serving.rest.jobs import price_job, reserve_job
 from serving.rest.json_schemas import DATASETS, PREDICTED
 from serving.rest.models import answer_records
 from training.datasets.datasets import register
@@ -110,7 +110,7 @@ def test_three_models_stand_on_one_budget_and_the_audit_holds(home, capsys):
     for target in LEARNERS:
         assert run(["verify", str(home.models / target / "1"), "--trust", str(home.path / "trust.json")]) == 0
     capsys.readouterr()
-    text = " ".join(told(entry).words for entry in entries(home))
+    text = " ".join(describe(entry).words for entry in entries(home))
     assert "A job predicts one of: income, region, hours." in text
     assert "for a model named region that predicts region: epsilon" in text
 
@@ -212,7 +212,7 @@ def test_a_job_says_which_target(home, capsys):
         job.train(home, JobRequest("d", "lazybb", "0.1", target="age"), by="test")
     for body in ({}, {"target": "age"}):
         with pytest.raises(InputError, match="income, region, hours"):
-            planned(home, JobRequest("d", "lazybb", "0.1", **body), _operator(home))
+            price_job(home, JobRequest("d", "lazybb", "0.1", **body), _operator(home))
     for command in ("plan", "train"):
         assert run([command, "d", "--learner", "lazybb", "--epsilon", "0.1"]) == 2
         assert "--target NAME" in capsys.readouterr().err
@@ -234,8 +234,8 @@ def test_a_key_stands_for_a_job_on_one_target(home):
 
 def test_the_doors_take_and_name_the_target(home):
     asked = JobRequest("d", "lazybb", "0.1", target="region")
-    assert Plan.of(planned(home, asked, _operator(home))).target == "region"
-    assert Job.of(submitted(home, asked, _operator(home))).target == "region"
+    assert Plan.of(price_job(home, asked, _operator(home))).target == "region"
+    assert Job.of(reserve_job(home, asked, _operator(home))).target == "region"
     shown = dataset_to_json(home, home.ledger.dataset("d"))
     assert Dataset.of(shown).targets == ["income", "region", "hours"]
     assert "targets" in DATASETS["properties"]["datasets"]["items"]["properties"]

@@ -16,25 +16,25 @@ from dpserve_verify.formats.canonical import decimal_string
 
 USUAL = (1, 4, 12, 26, 52)  # of the newest blocks, which a form offers
 ON_A_PAGE = 12
-MOST_BARS = 1000
+MAX_BARS = 1000
 
 
-def windows(home: Home, name: str, held: Access, typed: str = "") -> list[dict[str, Any]]:
+def windows(home: Home, name: str, rights: Access, typed: str = "") -> list[dict[str, Any]]:
     """Return the windows of blocks that a job may read of a dataset that has grown: words, the blocks they mean, what
     fits, and the block with the least left. The one that was `typed` comes first, where it is valid. [] of a dataset
     that has not grown, or that the caller may not train on.
     """
-    if not name or not held.may("train", dataset=name):
+    if not name or not rights.may("train", dataset=name):
         return []
     try:
-        found = home.ledger.dataset(name, held.principal)
+        dataset = home.ledger.dataset(name, rights.principal)
     except UnknownName:
         return []
-    if found.last is None or found.last == found.dropped:
+    if dataset.last is None or dataset.last == dataset.dropped:
         return []
-    there = found.last - found.dropped
+    there = dataset.last - dataset.dropped
     words = dict.fromkeys([typed, ALL, *(f"last:{size}" for size in USUAL if size < there)])
-    return [line for line in (_window(found, each) for each in words if each) if line]
+    return [line for line in (_window(dataset, window) for window in words if window) if line]
 
 
 def _window(dataset: Dataset, words: str) -> dict[str, Any] | None:
@@ -56,8 +56,10 @@ def blocks_of(home: Home, dataset: Dataset, before: int) -> dict[str, Any] | Non
     """
     if dataset.last is None:
         return None
-    whole = home.ledger.dataset(dataset.registration.name, blocks=(1, dataset.last)) if dataset.dropped else dataset
-    pairs = [*zip(whole.blocks, whole.own, strict=True)]
+    all_blocks = (
+        home.ledger.dataset(dataset.registration.name, blocks=(1, dataset.last)) if dataset.dropped else dataset
+    )
+    pairs = [*zip(all_blocks.blocks, all_blocks.own, strict=True)]
     lines: list[dict[str, Any]] = [
         {
             "number": block.number, "entry": block.seq, "records": block.records, "period": block.period,
@@ -81,9 +83,9 @@ def blocks_of(home: Home, dataset: Dataset, before: int) -> dict[str, Any] | Non
 
 def _bars(lines: Sequence[dict[str, Any]]) -> str:
     """Return an SVG path, 1000 wide and 100 high: for each block a bar as high as its share left. Where there are more
-    than MOST_BARS, neighbours share a bar, that of the one with the least.
+    than MAX_BARS, neighbours share a bar, that of the one with the least.
     """
-    group = -(-len(lines) // MOST_BARS)
+    group = -(-len(lines) // MAX_BARS)
     heights = [min(line["left"] for line in lines[at : at + group]) for at in range(0, len(lines), group)]
     width = 1000 / len(heights)
     gap = min(4.0, width * 0.2)

@@ -22,7 +22,7 @@ from dpserve_verify.log.entry import read_entry
 if TYPE_CHECKING:
     from dpserve_verify.privacy.filter import Price
 
-MOST_POINTS = 200
+MAX_POINTS = 200
 NEWEST = 2_000  # jobs that are told apart by model
 
 
@@ -43,7 +43,7 @@ class Point:
         return asdict(self)
 
 
-def burndown(home: Home, dataset: str, most: int = MOST_POINTS) -> list[Point]:
+def burndown(home: Home, dataset: str, most: int = MAX_POINTS) -> list[Point]:
     """Return the dataset's most used family, or block, from its founding to its newest job, oldest first, in at most
     `most` + 1 points; the last one is where the budget stands. Jobs that were given back before they started are left
     out.
@@ -53,7 +53,7 @@ def burndown(home: Home, dataset: str, most: int = MOST_POINTS) -> list[Point]:
     return history(home.ledger, dataset, most)
 
 
-def history(ledger: Ledger, dataset: str, most: int = MOST_POINTS) -> list[Point]:
+def history(ledger: Ledger, dataset: str, most: int = MAX_POINTS) -> list[Point]:
     """Return the same as `burndown`, of a ledger."""
     with ledger.log.database.reading() as connection:
         family = load(connection, dataset).most_used
@@ -68,8 +68,8 @@ def by_model(ledger: Ledger, dataset: str) -> list[dict[str, Any]]:
     with ledger.log.database.reading() as connection:
         family = load(connection, dataset).most_used
         newest = list(islice(charges(connection, family, newest_first=True), NEWEST))
-        named = select(job_table.c.seq, job_table.c.model).where(charged_jobs(family))
-        newest_named = connection.execute(named.order_by(job_table.c.seq.desc()).limit(NEWEST))
+        query = select(job_table.c.seq, job_table.c.model).where(charged_jobs(family))
+        newest_named = connection.execute(query.order_by(job_table.c.seq.desc()).limit(NEWEST))
         models = {row.seq: row.model for row in newest_named}
     used: dict[str, list[Price]] = {}
     for charge in newest:

@@ -15,7 +15,7 @@ Value = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Told:
+class EntryText:
     """An entry as a page shows it. `links`: (words, address). `text`: its exact bytes, which are ASCII."""
 
     entry: int
@@ -28,45 +28,47 @@ class Told:
     links: tuple[tuple[str, str], ...]
 
 
-def told(entry: Entry) -> Told:
+def describe(entry: Entry) -> EntryText:
     """Return an entry in words, of an unknown kind too."""
     value = entry.value
     badge, label, words = _WORDS.get(value["type"], _UNKNOWN)
     text = entry.body.decode("ascii")
-    return Told(entry.seq, value.get("time", ""), value["type"], badge, label, words(value), text, (*_links(entry),))
+    return EntryText(
+        entry.seq, value.get("time", ""), value["type"], badge, label, words(value), text, (*_links(entry),)
+    )
 
 
 def _links(entry: Entry) -> list[tuple[str, str]]:
     value, kind = entry.value, entry.value["type"]
-    found = []
+    links = []
     job = entry.seq if kind == "reserved" else value.get("reservation")
     if job is not None:
-        found.append((f"Job {job}", f"/ui/jobs/{job}"))
+        links.append((f"Job {job}", f"/ui/jobs/{job}"))
     if kind == "profiled":
-        found.append(("Its profile", f"/ui/profiles/{job}"))
+        links.append(("Its profile", f"/ui/profiles/{job}"))
     if "dataset" in value:
-        found.append((f"Dataset {value['dataset']}", f"/ui/datasets/{value['dataset']}"))
+        links.append((f"Dataset {value['dataset']}", f"/ui/datasets/{value['dataset']}"))
     leads = KINDS.get(kind, EntryKind())
     if leads.model and value[leads.model]:  # a profile names none
-        found.append((f"Model {value[leads.model]}", f"/ui/models/{value[leads.model]}"))
+        links.append((f"Model {value[leads.model]}", f"/ui/models/{value[leads.model]}"))
     if leads.certificate:
-        found.append((f"Entry {value[leads.certificate]}", f"/ui/ledger/{value[leads.certificate]}"))
-    return found
+        links.append((f"Entry {value[leads.certificate]}", f"/ui/ledger/{value[leads.certificate]}"))
+    return links
 
 
-def _registered(value: Value) -> str:
+def _describe_registered(value: Value) -> str:
     budget, unit = value["budget"], value["unit"]["name"]
     family = f" in a new family, {value['family_name']}" if "family_name" in value else ""
     cells = " Its numbers stand in fine cells, so that a job may find where to cut them." if "cells" in value else ""
-    kept = ""
+    holdout = ""
     if "holdout" in value:
         share = f"{float(value['holdout']) * 100:g} %"
-        kept = f" About {share} of them are kept aside for evaluation, with a budget of the same size."
+        holdout = f" About {share} of them are kept aside for evaluation, with a budget of the same size."
     return (
         f"Dataset {value['dataset']} was registered{family}. Everything that is ever released of these rows may cost "
         f"epsilon {budget['epsilon']} at delta {budget['delta']} in all. Protected is each {unit}, under "
         f"{value['relation']}."
-        f"{kept}{_grows(value)}{_targets(value)}{cells}{_query(value)}{_refined(value)}"
+        f"{holdout}{_grows(value)}{_targets(value)}{cells}{_query(value)}{_describe_refined(value)}"
     )
 
 
@@ -79,14 +81,14 @@ def _person(value: Value) -> str:
     )
 
 
-def _appended(value: Value) -> str:
+def _describe_appended(value: Value) -> str:
     period = value.get("period")
     days = "" if period is None else f" Every row is of {period['since']} to {period['until']}, by {period['column']}."
     new = value.get("new_rows")
-    said = "" if new is None else f" {new['by']} said that they stand nowhere else. Reason: {new['reason']}"
+    statement = "" if new is None else f" {new['by']} said that they stand nowhere else. Reason: {new['reason']}"
     return (
         f"{value['by']} appended block {value['block']} to dataset {value['dataset']}, with a budget of its own, of "
-        f"the same size: protected is each unit in each block.{days}{said}{_query(value)}"
+        f"the same size: protected is each unit in each block.{days}{statement}{_query(value)}"
     )
 
 
@@ -98,13 +100,13 @@ def _grows(value: Value) -> str:
     return f" A block that is appended has a total of its own.{whose}"
 
 
-def _refined(value: Value) -> str:
-    named = [
+def _describe_refined(value: Value) -> str:
+    releases = [
         f"entry {line['entry']} ({line['part']} rows of {line['dataset']}, epsilon {line['epsilon']} at delta "
         f"{line['delta']})"
         for line in value.get("refined", ())
     ]
-    return f" Its schema was refined from what was released of rows: {', '.join(named)}." if named else ""
+    return f" Its schema was refined from what was released of rows: {', '.join(releases)}." if releases else ""
 
 
 def _query(value: Value) -> str:
@@ -115,7 +117,7 @@ def _query(value: Value) -> str:
     return f" Its rows were read by a query, of sha256 {query['sha256']}.{why}"
 
 
-def _repaired(value: Value) -> str:
+def _describe_repaired(value: Value) -> str:
     jobs = " and ".join(str(job["job"]) for job in value["jobs"])
     return (
         f"{value['by']} put the accounts of dataset {value['dataset']} right. Reserved before it grew, job {jobs} of "
@@ -139,48 +141,50 @@ def _quota_set(value: Value) -> str:
     return f"{value['by']} let {who} use at most {float(value['share']) * 100:g} % of a family's budget.{_why(value)}"
 
 
-def _rows_compared(value: Value) -> str:
-    what = {
+def _describe_rows_compared(value: Value) -> str:
+    purpose = {
         "register": f"a file was to be registered as {value['dataset']}",
         "append": f"a file was to be appended to {value['dataset']}",
         "evaluate": f"a model of {value['dataset']} was to be evaluated on a file",
     }[value["door"]]
-    found = (
+    outcome = (
         f"it was refused, for what stands in {' and '.join(value['concerns'])}"
         if value["concerns"]
         else ("nothing was found, and nothing was registered")
     )
     return (
-        f"Asked by {value['by']}, {what}: its rows were compared with those of registered datasets, and {found}. How "
-        "much was found is told to nobody."
+        f"Asked by {value['by']}, {purpose}: its rows were compared with those of registered datasets, and {outcome}. "
+        "How much was found is told to nobody."
     )
 
 
-def _reserved(value: Value) -> str:
+def _describe_reserved(value: Value) -> str:
     first, last = value.get("window", (None, None))
     blocks = "" if first is None else f"block {first} of " if first == last else f"blocks {first} to {last} of "
     rows = f"{'what is kept aside of ' if 'part' in value else ''}{blocks}dataset {value['dataset']}"
     claim = f"epsilon {value['claim']['epsilon']} at delta {value['delta']}"
     match kind_of(value):
         case Evaluation(evaluates, against):
-            beside = "" if against is None else f" beside the one of entry {against}"
-            asked = f"what model {value['model']}, of entry {evaluates}, is worth{beside} on {rows}: {claim}."
+            comparison = "" if against is None else f" beside the one of entry {against}"
+            request = f"what model {value['model']}, of entry {evaluates}, is worth{comparison} on {rows}: {claim}."
         case Profile():
-            asked = f"how the rows of {rows} are spread over its public bins: {claim}."
+            request = f"how the rows of {rows} are spread over its public bins: {claim}."
         case _:
             answers = _count(sum(run["count"] for run in value["plan"]), "noisy answer", "noisy answers")
             about = f" that predicts {value['target']}" if "target" in value else ""
             about += ", which shall be champion at once" if "promote" in value else ""
             model = f"a model named {value['model']}{about}"
-            asked = f"for the learner {value['learner']} on {rows}, for {model}: {claim} for {answers}."
-    asked += " The price was set aside."
+            request = f"for the learner {value['learner']} on {rows}, for {model}: {claim} for {answers}."
+    request += " The price was set aside."
     if "whole" in value:
-        asked += " The job takes the whole total: nothing is admitted beside it or after it."
-    return f"{value['by']} asked {asked}"
+        request += " The job takes the whole total: nothing is admitted beside it or after it."
+    return f"{value['by']} asked {request}"
 
 
-def _token_created(value: Value) -> str:
-    limits = " and ".join(f"{most:,} a {each.removeprefix('per_')}" for each, most in value.get("limits", {}).items())
+def _describe_token_created(value: Value) -> str:
+    limits = " and ".join(
+        f"{most:,} a {period.removeprefix('per_')}" for period, most in value.get("limits", {}).items()
+    )
     most = f", at most {limits}" if limits else ""
     scopes = " and ".join(value["scopes"]) or "what its principal is granted"
     whom = value.get("principal", f"token:{value['name']}")
@@ -218,7 +222,7 @@ _WORDS: dict[str, tuple[str, str, Callable[[Value], str]]] = {
             "ledger."
         ),
     ),
-    "dataset-registered": ("run", "dataset registered", _registered),
+    "dataset-registered": ("run", "dataset registered", _describe_registered),
     "person-total": ("run", "total for one person", _person),
     "dataset-joined": (
         "run",
@@ -226,10 +230,10 @@ _WORDS: dict[str, tuple[str, str, Callable[[Value], str]]] = {
         lambda value: (
             f"Dataset {value['dataset']} was registered. It holds people of datasets that were registered before it, "
             f"so it shares their budgets: of {_count(len(value['families']), 'family', 'families')}."
-            f"{_targets(value)}{_query(value)}{_refined(value)}"
+            f"{_targets(value)}{_query(value)}{_describe_refined(value)}"
         ),
     ),
-    "dataset-appended": ("run", "block appended", _appended),
+    "dataset-appended": ("run", "block appended", _describe_appended),
     "blocks-dropped": (
         "off",
         "rows deleted",
@@ -238,10 +242,10 @@ _WORDS: dict[str, tuple[str, str, Callable[[Value], str]]] = {
             f"them any more, and what was spent on them stays spent.{_why(value)}"
         ),
     ),
-    "repaired": ("warn", "accounts repaired", _repaired),
+    "repaired": ("warn", "accounts repaired", _describe_repaired),
     "budget-changed": ("warn", "budget changed", _budget_changed),
     "quota-set": ("warn", "quota set", _quota_set),
-    "reserved": ("wait", "budget reserved", _reserved),
+    "reserved": ("wait", "budget reserved", _describe_reserved),
     "started": (
         "run",
         "job started",
@@ -337,7 +341,7 @@ _WORDS: dict[str, tuple[str, str, Callable[[Value], str]]] = {
             f"{value['by']} put version {value['version']} of model {value['name']} back into service.{_why(value)}"
         ),
     ),
-    "token-created": ("run", "token made", _token_created),
+    "token-created": ("run", "token made", _describe_token_created),
     "token-revoked": ("bad", "token revoked", lambda value: f"The token {value['name']} was ended permanently."),
     "grant-added": ("run", "grant made", _grant_added),
     "grant-revoked": (
@@ -365,7 +369,7 @@ _WORDS: dict[str, tuple[str, str, Callable[[Value], str]]] = {
             f"{value['after']}.{_why(value)}"
         ),
     ),
-    "rows-compared": ("warn", "rows compared", _rows_compared),
+    "rows-compared": ("warn", "rows compared", _describe_rows_compared),
     "campaign-opened": (
         "run",
         "campaign opened",

@@ -52,29 +52,29 @@ class Manual:
 @cache
 def manual() -> Manual:
     """Return the installed manual. UnknownName where there is none."""
-    folder, order = next((each for each in PLACES if each[0].is_dir() and each[1].is_file()), (None, None))
+    folder, order = next((place for place in PLACES if place[0].is_dir() and place[1].is_file()), (None, None))
     if folder is None or order is None:
         raise UnknownName("docs: they are not installed here; a wheel that `make wheel` built has them")
-    found = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*"))}
+    paths = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*"))}
     read = {
         name.removesuffix(".md"): partial(path.read_text, "utf-8")
-        for name, path in found.items()
+        for name, path in paths.items()
         if name.endswith(".md")
     }
-    pages: dict[str, Callable[[], str]] = {**read, **(_made(found[MAKER]) if MAKER in found else {})}
-    files = {name: path for name, path in found.items() if path.suffix in FILES}
+    pages: dict[str, Callable[[], str]] = {**read, **(_generated_pages(paths[MAKER]) if MAKER in paths else {})}
+    files = {name: path for name, path in paths.items() if path.suffix in FILES}
     return Manual(pages, files, _contents(yaml.safe_load(order.read_text("utf-8"))["nav"], pages))
 
 
-def _made(maker: Path) -> dict[str, Callable[[], str]]:
+def _generated_pages(maker: Path) -> dict[str, Callable[[], str]]:
     """Return the pages that are made from the code, each made once."""
     spec = spec_from_file_location("docs_reference", maker)
     assert spec is not None
     assert spec.loader is not None
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
-    made = cache(module.made)
-    return {name: partial(made, name) for name in (*module.PAGES, module.CHANGES)}
+    content_of = cache(module.made)
+    return {name: partial(content_of, name) for name in (*module.PAGES, module.CHANGES)}
 
 
 def _contents(
@@ -83,17 +83,17 @@ def _contents(
     """Return the titles of sections, each with the titles and names of its pages; a page that is missing is left
     out.
     """
-    found: list[tuple[str, list[tuple[str, str]]]] = [("", [])]
+    sections: list[tuple[str, list[tuple[str, str]]]] = [("", [])]
     for entry in order:
-        for title, what in entry.items():
-            listed = what if isinstance(what, list) else [entry]
-            lines = [(name, path.removesuffix(".md")) for each in listed for name, path in each.items()]
-            kept = [(name, path) for name, path in lines if path in pages]
-            if isinstance(what, list):
-                found.append((title, kept))
+        for title, value in entry.items():
+            listed = value if isinstance(value, list) else [entry]
+            lines = [(name, path.removesuffix(".md")) for section in listed for name, path in section.items()]
+            present = [(name, path) for name, path in lines if path in pages]
+            if isinstance(value, list):
+                sections.append((title, present))
             else:
-                found[0][1].extend(kept)
-    return [each for each in found if each[1]]
+                sections[0][1].extend(present)
+    return [section for section in sections if section[1]]
 
 
 def slug(text: str) -> str:
@@ -112,19 +112,19 @@ def page(name: str) -> Page:
     tokens, sections, title = reader.parse(text), list[tuple[str, str]](), name
     for token, after in zip(tokens, [*tokens[1:], Token("", "", 0)], strict=True):
         if token.type == "heading_open":
-            said = "".join(each.content for each in after.children or () if each.type in ("text", "code_inline"))
-            token.attrSet("id", slug(said))
+            heading = "".join(child.content for child in after.children or () if child.type in ("text", "code_inline"))
+            token.attrSet("id", slug(heading))
             if token.tag == "h2":
-                sections.append((slug(said), said))
-            title = said if token.tag == "h1" else title
-        for each in token.children or ():
-            _lead(each, name)
+                sections.append((slug(heading), heading))
+            title = heading if token.tag == "h1" else title
+        for child in token.children or ():
+            _point_link(child, name)
     html = reader.renderer.render(tokens, reader.options, {})
     html = html.replace("<table>\n", START).replace("</table>", "</table></div>").replace("<pre>", '<pre tabindex="0">')
     return Page(name, title, Markup(html), tuple(sections))
 
 
-def _lead(token: Token, name: str) -> None:
+def _point_link(token: Token, name: str) -> None:
     """Point a link or picture to where this server has it; a link to what it has not becomes plain text."""
     kind = {"link_open": "href", "image": "src"}.get(token.type)
     if kind is None:
@@ -133,9 +133,9 @@ def _lead(token: Token, name: str) -> None:
     if parts.scheme or parts.netloc or not parts.path:
         return
     wanted = posixpath.normpath(posixpath.join(posixpath.dirname(name), parts.path))
-    plain, found = wanted.removesuffix(".md"), manual()
+    plain, installed = wanted.removesuffix(".md"), manual()
     anchor = f"#{parts.fragment}" if parts.fragment else ""
-    if plain in found.pages or wanted in found.files:
+    if plain in installed.pages or wanted in installed.files:
         token.attrSet(kind, f"/docs/{plain}{anchor}")
     else:
         token.attrs.pop(kind, None)
@@ -144,9 +144,9 @@ def _lead(token: Token, name: str) -> None:
 def search(text: str) -> list[Page]:
     """Return the pages that hold every word of a text, those with most of them first."""
     words = text.lower().split()
-    found = []
+    matches = []
     for name, read in manual().pages.items():
-        whole = read().lower()
-        if words and all(word in whole for word in words):
-            found.append((-sum(whole.count(word) for word in words), name))
-    return [page(name) for _, name in sorted(found)]
+        content = read().lower()
+        if words and all(word in content for word in words):
+            matches.append((-sum(content.count(word) for word in words), name))
+    return [page(name) for _, name in sorted(matches)]

@@ -42,10 +42,10 @@ def picture(ensemble: Ensemble, after: int = 0) -> dict[str, Any]:
         }
     groups = [list(group) for _, group in groupby(shapes(ensemble), key=lambda shape: shape.feature)]
     shown = [_feature(group, scale) for group in groups[after : after + FEATURES]]
-    more = after + FEATURES if len(groups) > after + FEATURES else None
+    next_after = after + FEATURES if len(groups) > after + FEATURES else None
     votes = _votes(ensemble) if ensemble.in_votes and not after else None
     pairs = [] if after else [_pair(shape) for shape in pair_shapes(ensemble)[:PAIRS]]
-    return {**common, "features": shown, "next": more, "of": len(groups), "votes": votes, "pairs": pairs}
+    return {**common, "features": shown, "next": next_after, "of": len(groups), "votes": votes, "pairs": pairs}
 
 
 def _pair(shape: PairShape) -> dict[str, Any]:
@@ -58,8 +58,8 @@ def _pair(shape: PairShape) -> dict[str, Any]:
         "rows": shape.rows,
         "columns": shape.columns,
         "cells": [
-            {"row": row, "column": column, "adds": each.votes, "error": each.error, "count": each.count}
-            for (row, column), each in zip(places, shape.bins, strict=True)
+            {"row": row, "column": column, "adds": bin_.votes, "error": bin_.error, "count": bin_.count}
+            for (row, column), bin_ in zip(places, shape.bins, strict=True)
         ],
     }
 
@@ -71,7 +71,7 @@ def _feature(group: Sequence[Shape], scale: float) -> dict[str, Any]:
         "kind": "numeric" if first.kind in CALENDAR else first.kind,
         "calendar": first.kind if first.kind in CALENDAR else None,
         "importance": scale * max(shape.importance for shape in group),
-        "shapes": [{"label": str(shape.label), "bins": [_bin(each, scale) for each in shape.bins]} for shape in group],
+        "shapes": [{"label": str(shape.label), "bins": [_bin(bin_, scale) for bin_ in shape.bins]} for shape in group],
     }
 
 
@@ -141,7 +141,7 @@ def _number(feature: NumericFeature) -> Input:
 def _round_step(rough: float) -> float:
     """Return the largest of 1, 2, 5 times a power of ten that is not above `rough`; 1 where that would be 0.1 to 1."""
     power = 10.0 ** (len(str(int(rough))) - 1 if rough >= 1 else -_places(rough))
-    step = max(each * power for each in (1, 2, 5) if each * power <= rough * (1 + 1e-9))
+    step = max(digit * power for digit in (1, 2, 5) if digit * power <= rough * (1 + 1e-9))
     return 1.0 if 0.1 <= step < 1 else step
 
 

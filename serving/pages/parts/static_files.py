@@ -55,14 +55,14 @@ def files(folder: Path = FOLDER) -> Mapping[str, StaticFile]:
     one is not pinned.
     """
     paths = [path for path in sorted(folder.rglob("*")) if path.suffix in MEDIA]
-    found = {path.relative_to(folder).as_posix(): StaticFile(path.read_bytes(), MEDIA[path.suffix]) for path in paths}
+    by_path = {path.relative_to(folder).as_posix(): StaticFile(path.read_bytes(), MEDIA[path.suffix]) for path in paths}
     lines = [line.split("  ", 1) for line in (folder / PINNED).read_text("utf-8").splitlines()]
     pinned = {f"vendor/{name}": digest for digest, name in lines}
-    vendored = {name: file.digest for name, file in found.items() if name.startswith("vendor/")}
+    vendored = {name: file.digest for name, file in by_path.items() if name.startswith("vendor/")}
     wrong = sorted(name for name in pinned.keys() | vendored.keys() if pinned.get(name) != vendored.get(name))
     if wrong:
         raise VerificationError(f"static files {wrong}: are not those of {PINNED}; install dpserve anew", files=wrong)
-    return found
+    return by_path
 
 
 def address(name: str) -> str:
@@ -75,17 +75,17 @@ async def answer(request: Request) -> Response:
     UnknownName.
     """
     name = request.path_params["path"]
-    found = files().get(name)
-    if found is None:
+    file = files().get(name)
+    if file is None:
         raise UnknownName(f"file={name[:80]!r}: there is no such file")
-    asked = request.query_params.get("v")
+    version = request.query_params.get("v")
     headers = {
-        "ETag": f'"{found.digest[:32]}"',
-        "Cache-Control": PERMANENTLY if asked == found.digest[:16] else "no-cache",
+        "ETag": f'"{file.digest[:32]}"',
+        "Cache-Control": PERMANENTLY if version == file.digest[:16] else "no-cache",
         "Vary": "Accept-Encoding",
     }
     if request.headers.get("if-none-match") == headers["ETag"]:
         return Response(status_code=304, headers=headers)
     if "gzip" in request.headers.get("accept-encoding", ""):
-        return Response(found.packed, headers={**headers, "Content-Encoding": "gzip"}, media_type=found.media)
-    return Response(found.content, headers=headers, media_type=found.media)
+        return Response(file.packed, headers={**headers, "Content-Encoding": "gzip"}, media_type=file.media)
+    return Response(file.content, headers=headers, media_type=file.media)

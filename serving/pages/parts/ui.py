@@ -25,7 +25,7 @@ from serving.pages.parts import static_files
 from serving.wire.request_bodies import read_body
 
 FORM_BYTES = 1 << 16
-MOST_FIELDS = 200
+MAX_FIELDS = 200
 FORM = b"application/x-www-form-urlencoded"
 RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -103,16 +103,16 @@ def clock(time: str) -> str:
 
 
 def _environment() -> Environment:
-    found = Environment(
+    environment = Environment(
         loader=FileSystemLoader(Path(__file__).parents[1] / "templates"),
         autoescape=select_autoescape(default=True),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters |= {"figure": figure, "percent": percent, "clock": clock, "count": lambda number: f"{number:,}"}
-    found.globals |= {"static": static_files.address}
-    return found
+    environment.filters |= {"figure": figure, "percent": percent, "clock": clock, "count": lambda number: f"{number:,}"}
+    environment.globals |= {"static": static_files.address}
+    return environment
 
 
 TEMPLATES = _environment()
@@ -122,9 +122,9 @@ def page(request: Request, template: str, *, status: int = 200, **context: Any) 
     """Render a template as a page for the caller alone: no cache may keep it."""
     token: Token | None = request.scope.get("dpserve.token")
     access: Access | None = request.scope.get("dpserve.access")
-    here = request.url.path
-    frame = {"token": token, "places": places(access), "here": here, "may": _may(access)}
-    frame |= {"help": next((f"/docs/{at}" for start, at in HELP if here.startswith(start)), "/docs")}
+    path = request.url.path
+    frame = {"token": token, "places": places(access), "here": path, "may": _may(access)}
+    frame |= {"help": next((f"/docs/{at}" for start, at in HELP if path.startswith(start)), "/docs")}
     text = TEMPLATES.get_template(template).render({"status": status, **frame, **context})
     return HTMLResponse(text, status, headers={"Cache-Control": "no-store", "Vary": "Cookie"})
 
@@ -133,21 +133,23 @@ def _may(access: Access | None) -> Mapping[str, bool]:
     """Return for each scope whether it is held on anything; of those that open ledger, registration and tokens, whether
     on everything.
     """
-    whole = ("audit", "steward", "admin")
-    return {scope: access is not None and (access.may if scope in whole else access.has)(scope) for scope in SCOPES}
+    on_everything = ("audit", "steward", "admin")
+    return {
+        scope: access is not None and (access.may if scope in on_everything else access.has)(scope) for scope in SCOPES
+    }
 
 
 async def form_fields(request: Request, *names: str) -> dict[str, str]:
     """Read the fields of a posted form, each once and none but `names`; absent ones are empty. InputError else."""
     pairs = parse_form(await read_body(request, FORM_BYTES, FORM))
-    found = dict(pairs)
-    unknown = sorted(found.keys() - set(names)) if names else []
-    if unknown or len(found) != len(pairs):
+    fields = dict(pairs)
+    unknown = sorted(fields.keys() - set(names)) if names else []
+    if unknown or len(fields) != len(pairs):
         raise InputError(f"form: {unknown[0][:80]!r} is not a field" if unknown else "form: a field stands twice")
-    return {**dict.fromkeys(names, ""), **found}
+    return {**dict.fromkeys(names, ""), **fields}
 
 
-def parse_form(raw: bytes, most: int = MOST_FIELDS) -> list[tuple[str, str]]:
+def parse_form(raw: bytes, most: int = MAX_FIELDS) -> list[tuple[str, str]]:
     """Parse a form's fields, in their order, repeated ones too, at most `most`. InputError where it is not a form."""
     try:
         return parse_qsl(

@@ -33,7 +33,7 @@ from accountant.privacy.claims import claim
 from dpserve_verify.privacy.budget import Budget
 from dpserve_verify.privacy.events import PureDp
 from serving.cli.app import run
-from serving.pages.parts.entry_text import told
+from serving.pages.parts.entry_text import describe
 from training.finish.release import finish
 from training.jobs import job
 from training.jobs.draw_journal import Answers
@@ -74,7 +74,7 @@ def test_a_total_admits_one_job_of_its_own_size(home):
     seq = take(home)
     entry = home.ledger.reservation(seq)
     assert entry.value["whole"] is True
-    assert "takes the whole total" in told(entry).words
+    assert "takes the whole total" in describe(entry).words
     summary = describe_budget(home.ledger.dataset("d"))
     assert summary["closed_by"] == seq
     assert summary["reserved"]["epsilon"] == str(TOTAL.epsilon)

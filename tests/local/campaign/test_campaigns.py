@@ -33,7 +33,7 @@ from local.campaign.defining import Asked
 from local.campaign.questions import question_from_payload
 from models.store.bundle import ModelStore
 from models.store.loading import load_verified
-from serving.pages.parts.entry_text import told
+from serving.pages.parts.entry_text import describe
 from training.datasets.datasets import register
 from training.jobs import job
 from training.measuring.worth import evaluate
@@ -190,7 +190,9 @@ def test_ledger_is_sound_and_an_auditor_believes_nobody(home, closed):
             replay.read(seq, json.dumps(value, sort_keys=True, separators=(",", ":")).encode())
 
     judge(lambda value: None)
-    said = [told(entry).words for entry in home.ledger.log.entries(0, 100) if entry.value["type"].startswith("camp")]
+    said = [
+        describe(entry).words for entry in home.ledger.log.entries(0, 100) if entry.value["type"].startswith("camp")
+    ]
     assert any(closed["definition"] in each for each in said)
     assert any(f"{OWNERS} owners had answered" in each for each in said)
     lies = {

@@ -30,7 +30,7 @@ from models.features.features import NumericFeature
 from models.onnx.runtime import OnnxModel
 from models.store.bundle import ModelStore
 from models.store.loading import load_verified
-from serving.pages.parts.entry_text import told
+from serving.pages.parts.entry_text import describe
 from training.finish.release import alone
 
 OWNERS, ROUNDS = 1200, 3
@@ -288,7 +288,7 @@ def test_an_auditor_follows_the_turns_and_believes_nobody(home, closed):
     entries = list(home.ledger.log.entries(0, 1000))
     job = closed["job"]
     bodies = [entry.body for entry in entries if entry.seq <= closed["issued"]]
-    words = [told(entry).words for entry in entries if entry.value["type"] == "campaign-round"]
+    words = [describe(entry).words for entry in entries if entry.value["type"] == "campaign-round"]
     assert "Turn 1 of the campaign" in words[0]
 
     def judge(change) -> None:

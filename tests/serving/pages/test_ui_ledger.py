@@ -24,7 +24,7 @@ from dpserve_verify.log.entry import read_entry
 from dpserve_verify.log.proofs import parse_proof, verify_proof
 from dpserve_verify.privacy.budget import Budget
 from serving.pages import ledger
-from serving.pages.parts.entry_text import LABELS, told
+from serving.pages.parts.entry_text import LABELS, describe
 
 EVIL = "<script>alert(1)</script>"
 
@@ -110,7 +110,7 @@ def test_entry_holds_exact_bytes_words_and_the_story_of_its_job(pages):
     assert unescape(exact[1]).encode() == entry.body
     assert leaf_hash(entry.body).hex() in response.text
     said = words(response)
-    assert told(entry).words in said
+    assert describe(entry).words in said
     job = entry.value["reservation"]
     for words_of in ("budget reserved", "job started", "job finished", "certificate issued", "certificate revoked"):
         assert words_of in said
@@ -183,10 +183,10 @@ def test_every_kind_has_words_of_its_own(pages):
     home.ledger.register(registration("persons", **each))
     running = next(each for each in home.ledger.leases() if each.state == "started")
     resume(home.ledger.log, running, "another", 60.0)
-    said = {entry.value["type"]: told(entry).words for entry in home.ledger.log.entries()}
+    said = {entry.value["type"]: describe(entry).words for entry in home.ledger.log.entries()}
     for value in MADE_ELSEWHERE:  # by what needs owners, an older version's fault, or a file that stands there already
         entry = read_entry(9, encode({**value, "time": "2026-01-01T00:00:00Z"}))
-        said[entry.value["type"]] = told(entry).words
+        said[entry.value["type"]] = describe(entry).words
     for words_of in said.values():
         assert words_of.endswith((".", "yearly", "lost", "better", "a test", EVIL))
     assert len(set(said.values())) == len(said)
@@ -195,6 +195,6 @@ def test_every_kind_has_words_of_its_own(pages):
 
 def test_entry_of_a_newer_version_is_shown_as_it_is():
     body = b'{"colour":"red","time":"2026-01-01T00:00:00Z","type":"painted"}'
-    found = told(read_entry(7, body))
+    found = describe(read_entry(7, body))
     assert (found.label, found.text) == ("of another kind", body.decode())
     assert "does not know" in found.words

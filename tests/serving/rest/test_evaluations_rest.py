@@ -56,13 +56,13 @@ def test_an_evaluation_from_the_request_to_the_statement(tmp_path):
         assert (again.status_code, again.json()["job"]) == (202, number)
         both = {"dataset": "adult", "learner": "lazybb", "epsilon": "0.1", "evaluate": "0.25"}
         held = access_of(home.ledger, "cli:test", operator=True)
-        plan = jobs.planned(home, JobRequest.of(both), held)
+        plan = jobs.price_job(home, JobRequest.of(both), held)
         assert (plan["epsilon"], plan["evaluation"]["epsilon"]) == ("0.1", "0.25")
         assert plan["evaluation"]["part"] == "holdout"
         assert plan["evaluation"]["left"]["share"] < plan["left"]["share"]  # of what is kept aside half was spent
-        assert "evaluation" not in jobs.planned(home, JobRequest.of({**both, "evaluate": None}), held)
+        assert "evaluation" not in jobs.price_job(home, JobRequest.of({**both, "evaluate": None}), held)
         with pytest.raises(BudgetRefused):
-            jobs.planned(home, JobRequest.of(both | {"evaluate": "1.5"}), held)
+            jobs.price_job(home, JobRequest.of(both | {"evaluate": "1.5"}), held)
         priced = asyncio.run(price_of(home, Form.of(both.items()), held))
         assert (priced["kind"], priced["plan"]["evaluation"]["epsilon"]) == ("fits", "0.25")
         refused = asyncio.run(price_of(home, Form.of((both | {"evaluate": "1.5"}).items()), held))

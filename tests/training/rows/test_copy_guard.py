@@ -22,7 +22,7 @@ from accountant.ledger.families.records import NewPeople
 from dpserve_verify.audit.replay import Replay
 from dpserve_verify.errors import InputError, LedgerInvalid
 from dpserve_verify.privacy.budget import Budget, Relation
-from serving.pages.parts.entry_text import told
+from serving.pages.parts.entry_text import describe
 from training.datasets import datasets
 from training.datasets.copy_guard import Asker
 from training.datasets.datasets import register
@@ -123,7 +123,7 @@ def test_a_refusal_tells_no_share_and_stands_in_the_ledger_for_every_reader(home
     report = audit_home(home)
     assert report.ok, report.problems
     found = search(home.ledger.log.database, Wanted(kind="rows-compared"))
-    assert "it was refused, for what stands in clinic" in told(found.entries[0]).words
+    assert "it was refused, for what stands in clinic" in describe(found.entries[0]).words
     assert [each.value["type"] for each in search(home.ledger.log.database, Wanted(dataset="clinic")).entries] == [
         "rows-compared", "dataset-registered",
     ]  # fmt: skip
