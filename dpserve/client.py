@@ -17,7 +17,7 @@ from typing import Any, Unpack, overload
 
 from dpserve.curves import Curves, curves_of
 from dpserve.errors import JobFailed, Unavailable, UnknownName
-from dpserve.transport import AGAIN_SECONDS, Transport, numbered, segment
+from dpserve.transport import AGAIN_SECONDS, Transport, numbered_path, segment
 from dpserve.types import (
     Dataset,
     Entry,
@@ -142,7 +142,7 @@ class Client:
 
     def job(self, number: int) -> Job:
         """Return a job as it stands. Raises UnknownName."""
-        return Job.of(self._get(numbered("/v1/jobs", number)))
+        return Job.of(self._get(numbered_path("/v1/jobs", number)))
 
     def jobs(self, dataset: str | None = None, state: str | None = None) -> Iterator[Job]:
         """Yield every job, or those of one dataset and in one state (reserved, started, committed, issued, burned or
@@ -163,11 +163,11 @@ class Client:
 
     def cancel(self, number: int) -> Job:
         """Give a reservation back. Raises BadInput (409) where the job has started, and its budget is spent."""
-        return Job.of(self._change("DELETE", numbered("/v1/jobs", number)))
+        return Job.of(self._change("DELETE", numbered_path("/v1/jobs", number)))
 
     def events(self, number: int) -> Iterator[Job]:
         """Yield the job at each change of state or progress, until it is over and its model has its place."""
-        return map(Job.of, self._transport.events(numbered("/v1/jobs", number) + "/events"))
+        return map(Job.of, self._transport.events(numbered_path("/v1/jobs", number) + "/events"))
 
     def wait(self, number: int, progress: Progress = lambda done, total: None) -> Job:
         """Return the job, once it is issued.
@@ -209,7 +209,7 @@ class Client:
 
     def evaluation(self, number: int) -> Json:
         """Return a finished evaluation, by its job's number."""
-        return self._get(numbered("/v1/evaluations", number))
+        return self._get(numbered_path("/v1/evaluations", number))
 
     def plan_profile(self, dataset: str, epsilon: Number, **more: Unpack[ProfileFields]) -> Json:
         """Price a profile; spends nothing. Arguments as for `profile`."""
@@ -230,7 +230,7 @@ class Client:
 
     def profile_of(self, number: int) -> Json:
         """Return a finished profile, by its job's number."""
-        return self._get(numbered("/v1/profiles", number))
+        return self._get(numbered_path("/v1/profiles", number))
 
     # Schedules: scope train, on the dataset
 
@@ -250,8 +250,8 @@ class Client:
             more: `every` (hour, day or week), `start`, and as for `submit`: `learner`, `delta`, `parameters`, `model`,
                 `target`, `promote`, `blocks` and `evaluate`; `dry_run`: only tell how long it could be kept.
         """
-        given = request_body(name=name, dataset=dataset, epsilon=epsilon, **more)
-        return self._change("POST", "/v1/schedules", given)
+        body = request_body(name=name, dataset=dataset, epsilon=epsilon, **more)
+        return self._change("POST", "/v1/schedules", body)
 
     def remove_schedule(self, name: str) -> Json:
         """Forget one; what it asked for before stays."""
@@ -413,11 +413,11 @@ class Client:
         """Ask for an audit of everything and wait for its result: `ok`, `entries`, `root`, `problems`. Raises
         Unavailable where none was made within `seconds`.
         """
-        asked = self._change("POST", "/v1/audits", again=True)["asked"]
+        since = self._change("POST", "/v1/audits", again=True)["asked"]
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             audit = self.last_audit()
-            if audit is not None and audit["at"] >= asked:
+            if audit is not None and audit["at"] >= since:
                 return audit
             time.sleep(AGAIN_SECONDS)
         raise Unavailable(0, "timeout", f"no audit was made within {seconds:g} seconds; the server's log says why")
@@ -456,7 +456,7 @@ class Client:
 
     def grant(self, number: int) -> Grant:
         """Return one, with what would stop if it were revoked."""
-        return Grant.of(self._get(numbered("/v1/grants", number)))
+        return Grant.of(self._get(numbered_path("/v1/grants", number)))
 
     def add_grant(
         self, principal: str, scope: str, on: str | Mapping[str, str] = "everything", *, expires: str | None = None
@@ -470,7 +470,7 @@ class Client:
 
     def revoke_grant(self, number: int, reason: str) -> Grant:
         """End a grant. Again, it is as it was the first time."""
-        return Grant.of(self._post(numbered("/v1/grants", number) + "/revoke", {"reason": reason}))
+        return Grant.of(self._post(numbered_path("/v1/grants", number) + "/revoke", {"reason": reason}))
 
     def tokens(self) -> list[Json]:
         """Return every token there ever was: name, principal, scopes, limits, and how it ended; no secret."""

@@ -17,7 +17,7 @@ from dpserve.types import Explanation, Json, Record
 
 SHOWN = 12  # features of a drawing; `columns` and `importance` have all
 MISSING, OTHER = "missing", "other"
-AT_ONCE = 500  # records of a request
+RECORDS_A_REQUEST = 500  # records of a request
 CALENDAR = ("date", "datetime", "time")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -64,10 +64,10 @@ class Curves:
         """Return the columns `feature`, `value` and `adds`, or `adds_<class>` for each class. pandas, polars and
         pyarrow make a frame of them.
         """
-        lines = [(name, each) for name, bins in self.bins.items() for each in bins]
-        names = [f"adds_{each}" for each in self.classes] or ["adds"]
-        added = {head: [each.adds[at] for _, each in lines] for at, head in enumerate(names)}
-        return {"feature": [name for name, _ in lines], "value": [each.said for _, each in lines], **added}
+        lines = [(name, bin) for name, bins in self.bins.items() for bin in bins]
+        names = [f"adds_{label}" for label in self.classes] or ["adds"]
+        added = {head: [bin.adds[at] for _, bin in lines] for at, head in enumerate(names)}
+        return {"feature": [name for name, _ in lines], "value": [bin.said for _, bin in lines], **added}
 
     def svg(self) -> str:
         """Draw importance as bars, then what weighs most: the curves of numbers on one scale, two beside each other,
@@ -97,24 +97,24 @@ class Curves:
 
 def _ends(bins: Sequence[Bin]) -> list[tuple[float, float]]:
     """Return the least and the most that any value adds, for each score."""
-    return [(min(score), max(score)) for score in zip(*(each.adds for each in bins), strict=True)]
+    return [(min(score), max(score)) for score in zip(*(bin.adds for bin in bins), strict=True)]
 
 
 def curves_of(model: Json, explain: Callable[[Sequence[Record]], Explanation]) -> Curves:
     """Ask `explain` for the curves of a `model`, as a service describes it. Raises as `explain` does: `not_additive`
     for trees.
     """
-    blank: dict[str, float | str | bool | None] = dict.fromkeys(each["name"] for each in model["features"])
-    asked = [(each["name"], *bin) for each in model["features"] for bin in _bins(each)]
+    blank: dict[str, float | str | bool | None] = dict.fromkeys(feature["name"] for feature in model["features"])
+    probes = [(feature["name"], *bin) for feature in model["features"] for bin in _bins(feature)]
     bins: dict[str, list[Bin]] = {}
-    for start in range(0, len(asked), AT_ONCE):
-        part = asked[start : start + AT_ONCE]
-        found = explain([{**blank, name: sent} for name, sent, _, _ in part])
-        for (name, _, value, said), line in zip(part, found.contributions, strict=True):
-            adds = line[list(found.features).index(name)]
-            bins.setdefault(name, []).append(Bin(value, said, tuple(adds) if isinstance(adds, list) else (adds,)))
+    for start in range(0, len(probes), RECORDS_A_REQUEST):
+        part = probes[start : start + RECORDS_A_REQUEST]
+        explanation = explain([{**blank, name: sent} for name, sent, _, _ in part])
+        for (name, _, value, words), line in zip(part, explanation.contributions, strict=True):
+            adds = line[list(explanation.features).index(name)]
+            bins.setdefault(name, []).append(Bin(value, words, tuple(adds) if isinstance(adds, list) else (adds,)))
     several = isinstance(next(iter(bins.values()))[0].adds, tuple) and len(next(iter(bins.values()))[0].adds) > 1
-    return Curves(found.model, found.unit, model["classes"] if several else (), bins)
+    return Curves(explanation.model, explanation.unit, model["classes"] if several else (), bins)
 
 
 def _bins(feature: Json) -> list[tuple[float | str | bool | None, float | str | None, str]]:
@@ -122,16 +122,16 @@ def _bins(feature: Json) -> list[tuple[float | str | bool | None, float | str | 
     kind, none = feature["type"], (None, None, MISSING)
     if kind == "categorical":
         listed = feature["values"]
-        other = next(text for text in (OTHER + "_" * n for n in range(len(listed) + 1)) if text not in listed)
-        return [*((value, value, value) for value in listed), (other, OTHER, OTHER), none]
+        unlisted = next(text for text in (OTHER + "_" * n for n in range(len(listed) + 1)) if text not in listed)
+        return [*((value, value, value) for value in listed), (unlisted, OTHER, OTHER), none]
     if kind == "boolean":
         return [(False, "no", "no"), (True, "yes", "yes"), none]
     edges = feature["edges"] or [0.0]
     ends = [*edges, edges[-1] + (edges[-1] - edges[0] or 1.0) / max(1, len(edges) - 1)]
-    texts = [_calendar(kind, end) if kind in CALENDAR else drawings.number(end) for end in ends]
-    words = [*(f"to {each}" for each in texts[:-1]), f"above {texts[-2]}"]
+    texts = [_calendar(kind, end) if kind in CALENDAR else drawings.short_number(end) for end in ends]
+    words = [*(f"to {edge}" for edge in texts[:-1]), f"above {texts[-2]}"]
     sent = texts if kind in CALENDAR else ends
-    return [*((value, float(end), said) for value, end, said in zip(sent, ends, words, strict=True)), none]
+    return [*((value, float(end), word) for value, end, word in zip(sent, ends, words, strict=True)), none]
 
 
 def _calendar(kind: str, at: float) -> str:

@@ -16,7 +16,7 @@ WIDE, HIGH, EDGE = 300, 150, 34  # of a panel
 BAR, NAMES = 18, 170  # the height of a bar, and the width of what is written before it
 
 
-def number(value: float) -> str:
+def short_number(value: float) -> str:
     """Write a number in at most four digits."""
     return f"{value:.4g}"
 
@@ -51,9 +51,9 @@ def steps(title: str, lines: Sequence[Points], low: float, high: float, at: tupl
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in corners)
         parts.append(f'<polyline points="{path}" fill="none" stroke="{LINES[which % len(LINES)]}" stroke-width="1.5"/>')
     bottom = at[1] + HIGH - EDGE
-    parts += [text(at[0] + 2, at[1] + EDGE + 8, number(high)), text(at[0] + 2, bottom, number(low))]
-    parts += [text(at[0] + EDGE, bottom + 13, number(first))]
-    return "".join([*parts, text(at[0] + WIDE - EDGE, bottom + 13, number(last), 'text-anchor="end"')])
+    parts += [text(at[0] + 2, at[1] + EDGE + 8, short_number(high)), text(at[0] + 2, bottom, short_number(low))]
+    parts += [text(at[0] + EDGE, bottom + 13, short_number(first))]
+    return "".join([*parts, text(at[0] + WIDE - EDGE, bottom + 13, short_number(last), 'text-anchor="end"')])
 
 
 def bars(title: str, sizes: Mapping[str, float], top: float = 0) -> tuple[str, float]:
@@ -69,14 +69,14 @@ def bars(title: str, sizes: Mapping[str, float], top: float = 0) -> tuple[str, f
             f'<rect x="{min(zero, zero + size * scale):.1f}" y="{y:g}" width="{abs(size) * scale:.1f}" '
             f'height="{BAR - 5}" fill="{colour}"/>'
         )
-        parts.append(text(NAMES + WIDE - 55, y + 11, number(size)))
+        parts.append(text(NAMES + WIDE - 55, y + 11, short_number(size)))
     return "".join(parts), BAR * (len(sizes) + 1) + 8
 
 
 def gauge(title: str, share: float, said: str) -> str:
     """Draw which share of a total is left."""
-    kept = max(0.0, min(1.0, share)) * WIDE
+    filled = max(0.0, min(1.0, share)) * WIDE
     parts = [text(0, 13, title, 'font-weight="600"')]
     parts.append(f'<rect x="0" y="20" width="{WIDE}" height="14" fill="currentColor" opacity=".15"/>')
-    parts.append(f'<rect x="0" y="20" width="{kept:.1f}" height="14" fill="{LINES[0]}"/>')
+    parts.append(f'<rect x="0" y="20" width="{filled:.1f}" height="14" fill="{LINES[0]}"/>')
     return svg([*parts, text(0, 50, said)], WIDE + 160, 56, f"{title}: {said}")

@@ -26,7 +26,7 @@ class Transport:
     """One connection pool. Waits double from FIRST_WAIT, spread by half; `Retry-After` is obeyed."""
 
     def __init__(self, url: str, token: str | None, timeout: float, retries: int, **options: Any) -> None:
-        bearer = {} if token is None else {"Authorization": f"Bearer {bare(token)}"}
+        bearer = {} if token is None else {"Authorization": f"Bearer {strip_token(token)}"}
         headers = {"User-Agent": "dpserve-client", **bearer}
         self.http = httpx.Client(base_url=url, headers=headers, timeout=timeout, **options)
         self.retries = retries
@@ -51,38 +51,38 @@ class Transport:
         headers: Mapping[str, str] | None = None,
     ) -> httpx.Response:
         """Send bytes as they are, as `ask` does, for an answer that need not be JSON."""
-        asked = {name: value for name, value in (query or {}).items() if value is not None}
+        parameters = {name: value for name, value in (query or {}).items() if value is not None}
         for attempt in range(self.retries + 1):
             last = attempt == self.retries or not again
             try:
-                answer = self.http.request(method, path, content=content, params=asked, headers=headers)
+                answer = self.http.request(method, path, content=content, params=parameters, headers=headers)
             except httpx.TransportError as error:
                 if last:
-                    raise unreachable(error) from error
+                    raise error_without_answer(error) from error
                 self.wait(attempt)
                 continue
             if answer.is_success:
                 return answer
-            refusal = failure(answer)
-            if last or not hopeful(refusal):
+            refusal = error_of_answer(answer)
+            if last or not may_succeed_later(refusal):
                 raise refusal
             self.wait(attempt, answer)
         raise AssertionError("the last attempt returns or raises")
 
     def events(self, path: str) -> Iterator[Json]:
         """Yield the data of server-sent events until the last. Comes back by itself where it is cut off."""
-        seen: str | None = None
+        last_id: str | None = None
         attempt = 0
         while True:
             try:
-                for name, last, body in self._stream(path, seen):
-                    seen, attempt = name, 0
+                for name, last, body in self._stream(path, last_id):
+                    last_id, attempt = name, 0
                     yield body
                     if last:
                         return
                 time.sleep(AGAIN_SECONDS)  # ended in good order: it was long, or the service stops
             except ServiceError as error:
-                if attempt >= self.retries or not (error.status == 0 or hopeful(error)):
+                if attempt >= self.retries or not (error.status == 0 or may_succeed_later(error)):
                     raise
                 self.wait(attempt)
                 attempt += 1
@@ -94,10 +94,10 @@ class Transport:
             with self.http.stream("GET", path, headers=headers, timeout=timeout) as answer:
                 if answer.status_code != 200:
                     answer.read()
-                    raise failure(answer)
+                    raise error_of_answer(answer)
                 yield from server_events(answer.iter_lines())
         except httpx.TransportError as error:
-            raise unreachable(error) from error
+            raise error_without_answer(error) from error
 
     def ready(self, seconds: float) -> bool:
         """Return whether the service answers; waits for it up to `seconds`. Never raises."""
@@ -114,13 +114,13 @@ class Transport:
 
     def wait(self, attempt: int, answer: httpx.Response | None = None) -> None:
         """Wait before another try: longer each time, and not in step with other clients."""
-        asked = "" if answer is None else answer.headers.get("Retry-After", "")
+        retry_after = "" if answer is None else answer.headers.get("Retry-After", "")
         spread = 0.75 + (uuid.uuid4().int % 1000) / 2000
         wait = min(LONGEST_WAIT, FIRST_WAIT * 2**attempt) * spread
-        time.sleep(min(60.0, max(wait, float(asked))) if asked.isdigit() else wait)
+        time.sleep(min(60.0, max(wait, float(retry_after))) if retry_after.isdigit() else wait)
 
 
-def numbered(path: str, number: int) -> str:
+def numbered_path(path: str, number: int) -> str:
     """Return the path of a job, an evaluation or a grant. Raises ValueError for what is no number."""
     try:
         return f"{path}/{number:d}"
@@ -128,12 +128,12 @@ def numbered(path: str, number: int) -> str:
         raise ValueError(f"number={number!r:.40}: must be a whole number") from None
 
 
-def bare(token: str) -> str:
+def strip_token(token: str) -> str:
     """Return a token without the end of the line it was read from. Raises ValueError where it cannot be a token."""
-    found = str(token).strip()
-    if not (found.isascii() and found.isprintable()):
+    stripped = str(token).strip()
+    if not (stripped.isascii() and stripped.isprintable()):
         raise ValueError("token: must be what dpserve token create printed, and nothing beside it")
-    return found
+    return stripped
 
 
 def segment(what: str, name: str) -> str:
@@ -154,12 +154,12 @@ def segment(what: str, name: str) -> str:
     return quote(name, safe="@")
 
 
-def hopeful(error: ServiceError) -> bool:
+def may_succeed_later(error: ServiceError) -> bool:
     """Return whether the same request may succeed later."""
     return error.status in AGAIN and error.code not in HOPELESS
 
 
-def failure(answer: httpx.Response) -> ServiceError:
+def error_of_answer(answer: httpx.Response) -> ServiceError:
     """Return the exception for an answer that is not a success."""
     try:
         body = answer.json()
@@ -171,7 +171,7 @@ def failure(answer: httpx.Response) -> ServiceError:
     return error_of(answer.status_code, body)
 
 
-def unreachable(error: httpx.TransportError) -> Unavailable:
+def error_without_answer(error: httpx.TransportError) -> Unavailable:
     """Return the exception where no answer came. It names the kind of the error alone, whose text may hold an
     address.
     """

@@ -71,8 +71,8 @@ class ProfileFields(TypedDict, total=False):
 
 def request_body(**fields: Any) -> dict[str, Any]:
     """Return the fields as a request's body: without those left out, decimals as texts that keep every digit."""
-    given = {name: value for name, value in fields.items() if value is not None}
-    return {name: str(value) if isinstance(value, float | Decimal) else value for name, value in given.items()}
+    present = {name: value for name, value in fields.items() if value is not None}
+    return {name: str(value) if isinstance(value, float | Decimal) else value for name, value in present.items()}
 
 
 def with_key(body: dict[str, Any]) -> dict[str, Any]:
@@ -132,8 +132,8 @@ class Budget:
 
     def _repr_html_(self) -> str:
         """Draw what is left of it, in a notebook."""
-        said = f"{self.share_left:.0%} left; room for one more job: up to epsilon {self.one_job} at delta {self.delta}"
-        return drawings.gauge(f"Budget of epsilon {self.epsilon}", float(self.share_left), said)
+        text = f"{self.share_left:.0%} left; room for one more job: up to epsilon {self.one_job} at delta {self.delta}"
+        return drawings.gauge(f"Budget of epsilon {self.epsilon}", float(self.share_left), text)
 
 
 @dataclass(frozen=True)
@@ -464,8 +464,8 @@ class Entry:
 
 def _one_job(left: Json) -> Decimal:
     """Read the largest epsilon of one more job: 0 where none fits. Older services do not send it."""
-    told = left.get("one_job")
-    return Decimal(told["epsilon"]) if told else Decimal(0)
+    one_job = left.get("one_job")
+    return Decimal(one_job["epsilon"]) if one_job else Decimal(0)
 
 
 @dataclass(frozen=True)
@@ -495,5 +495,5 @@ class Grant:
     @classmethod
     def of(cls, body: Json) -> Grant:
         """Read the service's JSON."""
-        own = body["grant"], body["principal"], body["scope"], body["on"], body["expires"], body["revoked"]
-        return cls(*own, body, body.get("stops"))
+        values = body["grant"], body["principal"], body["scope"], body["on"], body["expires"], body["revoked"]
+        return cls(*values, body, body.get("stops"))

@@ -22,7 +22,7 @@ from typer.main import get_command
 
 from dpserve_verify.errors import DpserveError
 from serving.cli.backends.choice import Needs
-from serving.cli.hints import with_step
+from serving.cli.hints import with_next_step
 from serving.cli.terminal import Json, note, paint
 from serving.cli.tree import Branch, LazyGroup, Leaf, Nodes
 
@@ -111,7 +111,7 @@ TREE: Nodes = {
     "campaign": Branch(
         "Campaigns: learn from owners who keep their rows, one random report of each.",
         {
-            "population": Leaf("local.campaigns:found", instead=AT_HOME),
+            "population": Leaf("local.campaigns:register_population", instead=AT_HOME),
             "open": Leaf("local.campaigns:open_campaign", instead=AT_HOME),
             "next": Leaf("local.campaigns:end_turn", needs=EITHER),
             "close": Leaf("local.campaigns:close", needs=EITHER),
@@ -244,31 +244,31 @@ def run(arguments: Sequence[str]) -> int:
         result = get_command(app)(list(arguments), prog_name="dpserve", standalone_mode=False)
         return result if isinstance(result, int) else 0
     except DpserveError as error:
-        return _failed(as_json, error.to_json(), with_step(error), error.exit_code)
+        return _report_failure(as_json, error.to_json(), with_next_step(error), error.exit_code)
     except TyperException as error:
         message = error.format_message()
         if message.startswith("Usage:"):  # a command without anything: its help is the answer
             note(message)
             return 2
-        return _failed(as_json, _shape("usage", message), f"{message} (--help says more)", 2)
+        return _report_failure(as_json, _shape("usage", message), f"{message} (--help says more)", 2)
     except (Abort, KeyboardInterrupt):
-        return _failed(as_json, _shape("interrupted", "interrupted"), "interrupted", 1)
+        return _report_failure(as_json, _shape("interrupted", "interrupted"), "interrupted", 1)
     except Exception as error:
         if os.environ.get("DPSERVE_DEBUG"):
             raise
         # The message of an OSError names a file; that of any other unexpected error might hold a value from the rows.
-        named = isinstance(error, OSError) and error.filename is not None
-        what = f"{error.filename}: {error.strerror}" if named else f"unexpected {type(error).__name__}"  # type: ignore[attr-defined]
+        names_file = isinstance(error, OSError) and error.filename is not None
+        problem = f"{error.filename}: {error.strerror}" if names_file else f"unexpected {type(error).__name__}"  # type: ignore[attr-defined]
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-            what = "disk: no room (No space left on device); make some, and ask again"
-        return _failed(as_json, _shape("internal", what), f"{what}; DPSERVE_DEBUG=1 shows where", 1)
+            problem = "disk: no room (No space left on device); make some, and ask again"
+        return _report_failure(as_json, _shape("internal", problem), f"{problem}; DPSERVE_DEBUG=1 shows where", 1)
 
 
 def _shape(code: str, message: str) -> dict[str, Any]:
     return {"error": {"code": code, "message": message, "details": {}}}
 
 
-def _failed(as_json: bool, body: dict[str, Any], line: str, code: int) -> int:
+def _report_failure(as_json: bool, body: dict[str, Any], line: str, code: int) -> int:
     if as_json:
         print(json.dumps(body, indent=2, default=str))
     note(f"{paint('dpserve:', 'bad', sys.stderr)} {line}")

@@ -36,14 +36,14 @@ from models.worth.card import with_worth
 from models.worth.stated import check
 from serving.cli.backend import backend
 from serving.cli.backends.choice import config_folder, server_address
-from serving.cli.terminal import Json, busy, paint, show
+from serving.cli.terminal import Json, paint, show, show_busy
 
 if TYPE_CHECKING:
     from models.onnx import runtime
 else:
     runtime = later("models.onnx.runtime")  # who shows a certificate runs no graph
 
-BESIDE = {"": 64 << 20, ".dsse.json": 4 << 20, ".tlog-proof": 1 << 20}  # of a single .onnx: suffix -> most bytes
+MAX_FILE_BYTES = {"": 64 << 20, ".dsse.json": 4 << 20, ".tlog-proof": 1 << 20}  # by suffix after a single .onnx
 PROFILE_SUFFIX = ".dsse.json"
 WRITERS = {".txt": to_text, ".md": to_markdown, ".html": to_html}
 
@@ -104,13 +104,13 @@ def verify(
     look = Look(config_folder() / "checkpoints", witnesses, consistency, _prover if asks else None)
     try:
         if path.name.endswith(".dsse.json"):
-            return _show_statement(path, trusted(trust), look, json)
-        keys = trusted(trust)
-        with busy(f"verifying {path.name}"):
-            verified, others, history, line = _verify(path, keys, admitted, look)
-        if strict and others:
+            return _show_statement(path, read_trusted_keys(trust), look, json)
+        keys = read_trusted_keys(trust)
+        with show_busy(f"verifying {path.name}"):
+            verified, unverified, history, line = _verify(path, keys, admitted, look)
+        if strict and unverified:
             raise ModelInvalid(
-                f"{path.name}: holds what its certificate does not vouch for: {', '.join(map(repr, others))}"
+                f"{path.name}: holds what its certificate does not vouch for: {', '.join(map(repr, unverified))}"
             )
     except VerificationError as error:
         body: dict[str, Any] = {"ok": False, "model": None, "epsilon": None, "delta": None, "relation": None}
@@ -119,12 +119,13 @@ def verify(
         raise typer.Exit(error.exit_code) from None
     if certificate:
         return show_page(verified, None, json)
-    body = {"ok": True, **certificate_json(verified), "problems": [], "unverified": others}
+    body = {"ok": True, **certificate_json(verified), "problems": [], "unverified": unverified}
     body |= {"contradicted": list(verified.contradictions), "history": history}
     text = f"{paint('verified', 'good')}: {verified.model}: {certificate_line(verified)}"
-    beside = [f"{paint('contradicted by its plan', 'bad')}: {said}" for said in verified.contradictions]
-    beside += [line] if line else []
-    show(json, body, "\n".join([text, *beside, *(f"{paint('not vouched for', 'bad')}: {name!r}" for name in others)]))
+    notes = [f"{paint('contradicted by its plan', 'bad')}: {sentence}" for sentence in verified.contradictions]
+    notes += [line] if line else []
+    notes += [f"{paint('not vouched for', 'bad')}: {name!r}" for name in unverified]
+    show(json, body, "\n".join([text, *notes]))
 
 
 def _prover(origin: str) -> Prover:
@@ -154,14 +155,16 @@ def _verify(
             write_bundle(copied := Path(folder) / "model", backend().bundles.read(str(path)))
             return _verify(copied, trust, policy, look)
     if path.is_dir():
-        loaded, stated = load_verified(path, trust, policy), sorted(path.glob("worth-*.dsse.json"))
-        found = [_worth_of(each, trust, loaded.bundle.onnx) for each in stated]
-        vouched = {name.name for each in stated for name in (each, _proof_of(each))}
-        if found and loaded.bundle.card == with_worth(loaded.travelling.card, [each.form for each in found]):
+        loaded, statements = load_verified(path, trust, policy), sorted(path.glob("worth-*.dsse.json"))
+        worths = [_read_worth(statement, trust, loaded.bundle.onnx) for statement in statements]
+        vouched = {name.name for statement in statements for name in (statement, _proof_of(statement))}
+        if worths and loaded.bundle.card == with_worth(
+            loaded.travelling.card, [statement.form for statement in worths]
+        ):
             vouched |= {"card.md"}
-        others = [name for name in unvouched(path, loaded) if name not in vouched]
-        return loaded.certificate, others, *look.at(path, trust)
-    onnx, envelope, proof = (_read(Path(f"{path}{suffix}"), most) for suffix, most in BESIDE.items())
+        unverified = [name for name in unvouched(path, loaded) if name not in vouched]
+        return loaded.certificate, unverified, *look.at(path, trust)
+    onnx, envelope, proof = (_read_file(Path(f"{path}{suffix}"), most) for suffix, most in MAX_FILE_BYTES.items())
     verified = certificates.verify(envelope, proof.decode("utf-8", "replace"), onnx, trust, policy)
     runtime.OnnxModel(onnx)  # the graph holds allowed operators alone, and opens
     return verified, [], *look.at(path, trust)
@@ -174,31 +177,35 @@ def _is_name(path: Path) -> bool:
     return server_address() is not None or (place(os.environ)[0] / TRUST).exists()
 
 
-def _worth_of(path: Path, trust: PublicKeys, model: bytes | None = None) -> Worth:
+def _read_worth(path: Path, trust: PublicKeys, model: bytes | None = None) -> Worth:
     """Read and verify a statement of worth, with its proof beside it: the signature, its place in the ledger, and that
     every figure follows from the counts that it states.
     """
-    found = WORTH.verify(*proof_beside(path), trust, model)
-    check(found)
-    return found
+    worth = WORTH.verify(*proof_beside(path), trust, model)
+    check(worth)
+    return worth
 
 
 def card_with(card: bytes, envelopes: Sequence[bytes]) -> bytes:
     """Return a model's card with what these statements of worth say, which were verified."""
-    return with_worth(card, [WORTH.read(dsse.parse(each).payload)[1].predicate for each in envelopes])
+    return with_worth(card, [WORTH.read(dsse.parse(envelope).payload)[1].predicate for envelope in envelopes])
 
 
 def _show_statement(path: Path, trust: PublicKeys, look: Look, json: bool) -> None:
     """Verify and show a statement of a model's worth or of a dataset's profile."""
     envelope, proof = proof_beside(path)
     kind = kind_in(envelope)
-    found = kind.verify(envelope, proof, trust)
-    about, text = _SHOWN[kind.word](found)
-    history, said = look.at(path, trust)
-    body = {"ok": True, **about, "epsilon": decimal_string(found.epsilon), "delta": decimal_string(found.delta)}
-    body |= {"relation": found.form.claim.relation, "entry": found.entry, kind.word: found.statement["predicate"]}
+    statement = kind.verify(envelope, proof, trust)
+    about, text = _SHOWN[kind.word](statement)
+    history, line = look.at(path, trust)
+    body = {"ok": True, **about, "epsilon": decimal_string(statement.epsilon), "delta": decimal_string(statement.delta)}
+    body |= {
+        "relation": statement.form.claim.relation,
+        "entry": statement.entry,
+        kind.word: statement.statement["predicate"],
+    }
     body |= {"problems": [], "history": history}
-    show(json, body, "\n".join([f"{paint('verified', 'good')}: {text}", *([said] if said else [])]))
+    show(json, body, "\n".join([f"{paint('verified', 'good')}: {text}", *([line] if line else [])]))
 
 
 def _shown_profile(found: Profile) -> tuple[dict[str, Any], str]:
@@ -223,15 +230,15 @@ _SHOWN: dict[str, Callable[[Any], tuple[dict[str, Any], str]]] = {
 
 def proof_beside(path: Path) -> tuple[bytes, str]:
     """Read a statement's envelope, and the proof that lies beside it. Raises InputError where either cannot be read."""
-    proof = _read(_proof_of(path), BESIDE[".tlog-proof"])
-    return _read(path, BESIDE[".dsse.json"]), proof.decode("utf-8", "replace")
+    proof = _read_file(_proof_of(path), MAX_FILE_BYTES[".tlog-proof"])
+    return _read_file(path, MAX_FILE_BYTES[".dsse.json"]), proof.decode("utf-8", "replace")
 
 
 def _proof_of(path: Path) -> Path:
     return path.with_name(path.name.replace(".dsse.json", ".tlog-proof"))
 
 
-def _read(path: Path, most: int) -> bytes:
+def _read_file(path: Path, most: int) -> bytes:
     try:
         with path.open("rb") as file:
             content = file.read(most + 1)
@@ -242,7 +249,7 @@ def _read(path: Path, most: int) -> bytes:
     return content
 
 
-def trusted(trust: Path | None) -> PublicKeys:
+def read_trusted_keys(trust: Path | None) -> PublicKeys:
     """Read the pinned keys: of this file; else of the home, or those that were pinned for the server. Raises InputError
     where they cannot be read.
     """
@@ -284,7 +291,7 @@ def show_page(certificate: Certificate, out: Path | None, json: bool, since: Seq
     page = plain(certificate, since)
     sections = [{"title": part.title, "paragraphs": part.paragraphs, "items": part.items} for part in page.sections]
     body = {"ok": True, **certificate_json(certificate), "problems": [], "page": sections}
-    _put(out, to_text(page) if out is None else WRITERS[out.suffix](page), body, json)
+    _write_or_print(out, to_text(page) if out is None else WRITERS[out.suffix](page), body, json)
 
 
 def show_record(certificate: Certificate, out: Path | None, json: bool) -> None:
@@ -293,10 +300,10 @@ def show_record(certificate: Certificate, out: Path | None, json: bool) -> None:
     """
     if out is not None and out.suffix not in (".yaml", ".yml"):
         raise InputError(f"out={out.name}: must end in .yaml")
-    _put(out, to_yaml(certificate), {**certificate_json(certificate), "record": record(certificate)}, json)
+    _write_or_print(out, to_yaml(certificate), {**certificate_json(certificate), "record": record(certificate)}, json)
 
 
-def _put(out: Path | None, text: str, body: dict[str, Any], json: bool) -> None:
+def _write_or_print(out: Path | None, text: str, body: dict[str, Any], json: bool) -> None:
     """Print a text, or write it to a file."""
     try:
         if out is not None:

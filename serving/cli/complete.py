@@ -18,15 +18,15 @@ NAMES = ("auto", "bdpe", "ebm", "forest", "lazybb", "lazybb-tree")
 Completion = Callable[[str], list[str]]
 
 
-def _completing(names: Callable[[Path, str], Iterable[str]]) -> Completion:
+def _complete_names(names: Callable[[Path, str], Iterable[str]]) -> Completion:
     def complete(incomplete: str) -> list[str]:
         try:
             from accountant.home import place  # loads the ledger, which no other command needs
 
-            known = (
+            candidates = (
                 () if server_address() is not None else names(*place(os.environ))
             )  # a server is not asked at each key
-            return sorted(name for name in known if name.startswith(incomplete))
+            return sorted(name for name in candidates if name.startswith(incomplete))
         except (DpserveError, OSError):  # Tab asks for names, and not for what is wrong
             return []
 
@@ -53,9 +53,9 @@ def _models(home: Path, url: str) -> Iterable[str]:
             yield from (f"{folder.name}@{version.name}" for version in folder.iterdir() if version.name.isdigit())
 
 
-DATASETS = _completing(_datasets)
+DATASETS = _complete_names(_datasets)
 Name = Annotated[str, typer.Argument(help="The dataset's name.", autocompletion=DATASETS)]
-MODELS = _completing(_models)
+MODELS = _complete_names(_models)
 Model = Annotated[str, typer.Argument(help="adult, adult@champion or adult@2.", autocompletion=MODELS)]
 
 

@@ -14,9 +14,9 @@ from accountant.ledger.families.row_queries import RowQuery
 from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import exact_decimal
 from serving.cli.backend import backend
-from serving.cli.backends.user import allowed, this_user
+from serving.cli.backends.user import require_access, this_user
 from serving.cli.complete import Name
-from serving.cli.terminal import Json, aligned, busy, note, show
+from serving.cli.terminal import Json, align_columns, note, show, show_busy
 from training.planning.job_views import dataset_to_json
 
 LISTED = 12  # blocks in a line of text
@@ -91,22 +91,22 @@ def register(
             "dpserve schema draft FILE --data writes one to fill in"
         )
     home = Home.open()
-    asked = AskedRegistration(
+    registration = AskedRegistration(
         name, epsilon, delta, relation, unit, contributions, tuple(family or ()), family_name, holdout, new_people,
         reason, tries, person_epsilon, person_delta, one_person, distinct_ids,
     )  # fmt: skip
-    asked.check()
-    for shared in asked.family:
-        allowed(home, "steward", dataset=home.ledger.member(shared))
-    access = allowed(home) if asked.family else allowed(home, "steward")
+    registration.check()
+    for shared in registration.family:
+        require_access(home, "steward", dataset=home.ledger.member(shared))
+    access = require_access(home) if registration.family else require_access(home, "steward")
     source = RowSource(data, query, table, query_reason)
-    stated = None if source.stated is None else RowQuery.of(source.stated, query_reason, this_user())
-    with busy(f"packing the rows of {name}"), rows_at(home, source, schema, unit) as (rows, origin):
-        made = registered(home, asked, rows, schema, this_user(), origin, stated, access)
-    if made.holdout is None and not asked.family and holdout is None:
+    row_query = None if source.stated is None else RowQuery.of(source.stated, query_reason, this_user())
+    with show_busy(f"packing the rows of {name}"), rows_at(home, source, schema, unit) as (rows, origin):
+        dataset = registered(home, registration, rows, schema, this_user(), origin, row_query, access)
+    if dataset.holdout is None and not registration.family and holdout is None:
         note("All rows are for training. With --holdout 0.2 a fifth of the people would be kept aside, with a budget")
         note("of their own, so that models can be evaluated on them; that cannot be declared later.")
-    show_as_is(home, made, json)
+    show_as_is(home, dataset, json)
 
 
 def change_budget(
@@ -126,7 +126,7 @@ def change_budget(
     dpserve dataset budget adult --epsilon 2 --reason "decision 14 of the data board"
     """
     home = Home.open()
-    allowed(home, "steward", dataset=name)
+    require_access(home, "steward", dataset=name)
     if (epsilon is None) == (person_epsilon is None):
         raise InputError("epsilon: give --epsilon, or --person-epsilon, and not both")
     if person_epsilon is not None:
@@ -152,11 +152,11 @@ def set_quota(
     dpserve dataset quota adult --analyst cli:alice --share 0.25 --reason "four projects"
     """
     home = Home.open()
-    allowed(home, "steward", dataset=name)
+    require_access(home, "steward", dataset=name)
     home.ledger.set_quota(name, analyst, exact_decimal("share", share), reason, this_user())
     quotas = home.ledger.quotas(name)
     rows = [("ANALYST", "QUOTA", "USED"), *((q["analyst"], q["quota"] or "none", q["used"]) for q in quotas)]
-    show(json, {"dataset": name, "quotas": quotas}, aligned(rows))
+    show(json, {"dataset": name, "quotas": quotas}, align_columns(rows))
 
 
 def list_datasets(json: Json = False) -> None:
@@ -173,7 +173,7 @@ def list_datasets(json: Json = False) -> None:
         total = f"epsilon {body['epsilon']}, delta {body['delta']}"
         members = ", ".join(body["datasets"])
         rows.append((body["name"], members, body["relation"], total, left_words(body["budget"]["left"])))
-    return show(False, {}, aligned(rows))
+    return show(False, {}, align_columns(rows))
 
 
 def show_dataset(name: Name, json: Json = False) -> None:
@@ -182,7 +182,7 @@ def show_dataset(name: Name, json: Json = False) -> None:
     \b
     dpserve dataset show adult
     """
-    with busy("pricing a job of each learner"):
+    with show_busy("pricing a job of each learner"):
         body = backend().datasets.get(name)
     show(json, body, dataset_text(body))
 
@@ -219,16 +219,19 @@ def dataset_text(body: dict[str, Any]) -> str:
         *([("blocks", _blocks_text(body["blocks"]))] if "blocks" in body else []),
         *([("one person", _person_text(body["person"]))] if "person" in body else []),
         *(
-            ("kept aside", f"{float(kept['share']) * 100:g} %; left {left_words(kept['budget']['left'], 'evaluation')}")
-            for kept in [body.get("holdout")]
-            if kept
+            (
+                "kept aside",
+                f"{float(holdout['share']) * 100:g} %; left {left_words(holdout['budget']['left'], 'evaluation')}",
+            )
+            for holdout in [body.get("holdout")]
+            if holdout
         ),
         *([] if closed is None else [("closed", f"by job {closed}, which took the whole total: nothing is admitted")]),
         ("still fit", f"{where}at a tenth of the total epsilon each: {jobs or 'none'}"),
         ("at this rate", where + rate),
         *(("quota", f"{q['analyst']}: {q['used']} used of {q['quota'] or 'any'}") for q in body["quotas"]),
     ]
-    return aligned(lines)
+    return align_columns(lines)
 
 
 def _person_text(person: dict[str, Any]) -> str:
@@ -241,7 +244,7 @@ def _person_text(person: dict[str, Any]) -> str:
 
 def _blocks_text(blocks: dict[str, Any]) -> str:
     """Say how many blocks there are, and what is left of the newest."""
-    newest = ", ".join(f"{each['block']}: {float(each['left']):.1%}" for each in blocks["listed"][-LISTED:])
+    newest = ", ".join(f"{block['block']}: {float(block['left']):.1%}" for block in blocks["listed"][-LISTED:])
     gone = f"; the rows up to {blocks['dropped']} are deleted" if blocks["dropped"] else ""
     return f"{blocks['last']}{gone}; left of each, the newest last: {newest}"
 

@@ -28,19 +28,19 @@ BY_CODE = {
 }
 
 
-def after(error: DpserveError) -> str:
+def next_step(error: DpserveError) -> str:
     """Return the next step after an error; empty where there is none, or the message says it."""
     if isinstance(error, BudgetRefused):
         fits = error.details.get("would_fit")
         return f"try --epsilon {fits['epsilon']}" if fits else "nothing fits any more; dpserve dataset show says why"
     if error.code == "unknown_name":
-        what = LISTS.get(error.message.partition("=")[0])
-        return f"dpserve {what} list shows them" if what else ""
+        noun = LISTS.get(error.message.partition("=")[0])
+        return f"dpserve {noun} list shows them" if noun else ""
     by_words = (step for words, step in BY_WORDS.items() if words in error.message)
     return next(by_words, BY_CODE.get(error.code, ""))
 
 
-def with_step(error: DpserveError) -> str:
+def with_next_step(error: DpserveError) -> str:
     """Return the error's message, with the next step in brackets."""
-    step = after(error)
+    step = next_step(error)
     return error.message + (f" ({step})" if step else "")

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from accountant.home import Home
-from serving.cli.backends.user import allowed, this_user
+from serving.cli.backends.user import require_access, this_user
 from serving.cli.terminal import Json, show
 
 
@@ -28,7 +28,7 @@ def repair(
     from accountant.ledger.families.records import Why
 
     home = Home.open()
-    allowed(home, "admin")
+    require_access(home, "admin")
     why = Why(this_user(), reason)
     notes = repair_home(home, why.reason, why.by)
     show(json, {"repaired": notes}, "\n".join(notes))

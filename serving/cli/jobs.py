@@ -10,7 +10,7 @@ from accountant.errors import JobFailed
 from accountant.ledger.families.left import left_words
 from serving.cli.backend import backend
 from serving.cli.complete import DATASETS
-from serving.cli.terminal import Json, aligned, note, rounds, show
+from serving.cli.terminal import Json, align_columns, note, show, show_progress
 from training.learners.job_words import closing
 
 Number = Annotated[int, typer.Argument(help="The job's number.", min=0)]
@@ -31,7 +31,7 @@ def list_jobs(
     """
     body = backend().jobs.list_page(dataset, state, after, limit)
     rows = [tuple(line[name] for name in COLUMNS) for line in body["jobs"]]
-    show(json, body, aligned([tuple(name.upper() for name in COLUMNS), *rows]))
+    show(json, body, align_columns([tuple(name.upper() for name in COLUMNS), *rows]))
     if body["next"] is not None:
         note(f"There are more: --after {body['next']}")
 
@@ -52,7 +52,7 @@ def watch(number: Number, json: Json = False) -> None:
     \b
     dpserve job watch 12
     """
-    with rounds(f"job {number}") as progress:
+    with show_progress(f"job {number}") as progress:
         body = backend().jobs.watch(number, progress)
     show(json, body, _text(body))
     if body["state"] == "burned":
@@ -84,4 +84,4 @@ def _text(body: dict[str, Any]) -> str:
         *([("error", body["error"])] if body["error"] else []),
         ("left", left_words(body["left"])),
     ]
-    return aligned(lines)
+    return align_columns(lines)

@@ -20,9 +20,9 @@ from models.store.bundle import ModelStore
 from models.store.placing import answering
 from models.store.renewal import renew_proofs
 from models.store.standing import way_out
-from serving.cli.backends.user import allowed, this_user
+from serving.cli.backends.user import require_access, this_user
 from serving.cli.placing import nothing_served
-from serving.cli.terminal import Json, aligned, note, show
+from serving.cli.terminal import Json, align_columns, note, show
 
 NEW_PASSPHRASE = "DPSERVE_NEW_KEY_PASSPHRASE"
 
@@ -51,15 +51,15 @@ def list_keys(json: Json = False) -> None:
     """
     home = Home.open()
     rows = sorted(opening.keys_of(home.ledger.log.database), key=lambda row: row.role, reverse=True)
-    described = [_described(home, row) for row in rows]
+    described = [_key_to_json(home, row) for row in rows]
     columns = ("role", "keyid", "from", "until", "state")
     lines = [tuple(name.upper() for name in columns)]
     lines += [tuple("" if line[name] is None else line[name] for name in columns) for line in described]
     revoked = sorted(opening.revoked_certificates(home.ledger.log.database))
-    show(json, {"origin": home.ledger.log.origin, "keys": described, "revoked": revoked}, aligned(lines))
+    show(json, {"origin": home.ledger.log.origin, "keys": described, "revoked": revoked}, align_columns(lines))
 
 
-def _described(home: Home, row: KeyRow) -> dict[str, Any]:
+def _key_to_json(home: Home, row: KeyRow) -> dict[str, Any]:
     span = {"from": row.first, "until": row.until, "added": row.added}
     return {"role": row.role, "keyid": row.keyid, **span, "state": row.ended or "good", "pem": row.pem}
 
@@ -80,9 +80,9 @@ def rotate(
     dpserve key rotate --role issuer --issuer-key "hsm:2?label=dpserve" --reason "moved to the HSM"
     """
     home = Home.open()
-    allowed(home, "admin")
+    require_access(home, "admin")
     row = key_life.rotate(home, role.value, this_user(), reason, issuer_key=issuer_key, overlap=overlap)
-    show(json, _described(home, row), f"{row.role} {row.keyid} in force from entry {row.added}")
+    show(json, _key_to_json(home, row), f"{row.role} {row.keyid} in force from entry {row.added}")
     _after(home, issuer_key)
 
 
@@ -95,10 +95,10 @@ def retire(
     dpserve key retire SHA256:... --reason "the last host has the new key"
     """
     home = Home.open()
-    allowed(home, "admin")
+    require_access(home, "admin")
     key_life.retire(home, keyid, this_user(), reason)
     row = next(row for row in opening.keys_of(home.ledger.log.database) if row.keyid == keyid)
-    show(json, _described(home, row), f"{row.role} {keyid} retired at entry {row.until}")
+    show(json, _key_to_json(home, row), f"{row.role} {keyid} retired at entry {row.until}")
     _after(home, None)
 
 
@@ -117,10 +117,10 @@ def mark_compromised(
     dpserve key mark-compromised SHA256:... --after 1200 --reason "laptop stolen"
     """
     home = Home.open()
-    allowed(home, "admin")
+    require_access(home, "admin")
     row = key_life.mark_compromised(home, keyid, after, this_user(), reason, issuer_key=issuer_key)
     renewed = _renew(home)
-    body = {"keyid": keyid, "after": after, "successor": row and _described(home, row), "renewed": renewed}
+    body = {"keyid": keyid, "after": after, "successor": row and _key_to_json(home, row), "renewed": renewed}
     show(json, body, f"{keyid}: nothing counts that it signed after entry {after}")
     if row:
         note(f"{row.role} {row.keyid} took its place, from entry {row.added}")
@@ -176,7 +176,7 @@ def revoke(
     dpserve key revoke adult@2 --reason "trained on the wrong file"
     """
     home = Home.open()
-    allowed(home, "admin")
+    require_access(home, "admin")
     if (model is None) == (entry is None):
         raise InputError("model, entry: give one of them")
     if entry is None:

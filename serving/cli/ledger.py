@@ -26,7 +26,7 @@ from dpserve_verify.log.seen_checkpoints import read_note
 from dpserve_verify.log.witness_policy import WitnessPolicy, read_witness_policy
 from dpserve_verify.log.witnessed import judge, kept
 from serving.cli.backend import backend
-from serving.cli.terminal import Json, aligned, busy, paint, rounds, show
+from serving.cli.terminal import Json, align_columns, paint, show, show_busy, show_progress
 
 Policy = Annotated[Path | None, typer.Option(help="Whose cosignatures count; DPSERVE_WITNESS_POLICY when left out.")]
 
@@ -52,7 +52,7 @@ def show_ledger(
         fields = {key: value for key, value in entry.value.items() if key not in QUIET and isinstance(value, str | int)}
         text = " ".join(f"{key}={str(value)[:40]!s}" for key, value in fields.items())
         rows.append((entry.seq, entry.value.get("time", ""), entry.value["type"], text))
-    show(json, {"entries": [{"index": entry.seq, **entry.value} for entry in entries]}, aligned(rows))
+    show(json, {"entries": [{"index": entry.seq, **entry.value} for entry in entries]}, align_columns(rows))
 
 
 def _all_entries(home: Home) -> Iterator[Entry]:
@@ -88,10 +88,10 @@ def proof(
     home = Home.open()
     if size is not None:
         path = stored_proofs.path_to(home.ledger.log.database, leaf, size)
-        return _put(out, as_text(path, indent=2), path, json)
+        return _write_or_print(out, as_text(path, indent=2), path, json)
     with home.ledger.log.database.reading() as connection:
         text = stored_proofs.inclusion(connection, leaf, _note(home, connection, witnessed))
-    _put(out, text, {"leaf": leaf, "proof": text}, json)
+    _write_or_print(out, text, {"leaf": leaf, "proof": text}, json)
 
 
 def _note(home: Home, connection: Connection, witnessed: bool) -> str:
@@ -104,7 +104,7 @@ def _note(home: Home, connection: Connection, witnessed: bool) -> str:
     return cosigned
 
 
-def _put(out: Path | None, text: str, body: dict[str, Any], json: bool) -> None:
+def _write_or_print(out: Path | None, text: str, body: dict[str, Any], json: bool) -> None:
     """Into a file, or on stdout."""
     if out is None:
         return show(json, body, text.rstrip("\n"))
@@ -140,7 +140,7 @@ def export_ledger(out: Annotated[Path, typer.Option(help="A new folder.")], json
     \b
     dpserve ledger export --out ledger-files
     """
-    with busy("writing the ledger"):
+    with show_busy("writing the ledger"):
         count = backend().ledger.export(out)
     show(json, {"entries": count, "out": str(out)}, f"{count} entries written to {out}")
 
@@ -153,7 +153,7 @@ def tiles(
     \b
     dpserve ledger tiles --out public/ledger
     """
-    with busy("writing tiles"):
+    with show_busy("writing tiles"):
         count = export_tiles(Home.open(), out)
     show(json, {"entries": count, "out": str(out)}, f"{count} entries in {out}")
 
@@ -164,11 +164,11 @@ def witness(policy: Policy = None, json: Json = False) -> None:
     \b
     dpserve ledger witness --policy witnesses.policy
     """
-    home, asked = Home.open(), _policy(policy)
-    if asked is None:
+    home, witnesses = Home.open(), _policy(policy)
+    if witnesses is None:
         raise InputError("--policy: a file in the form of C2SP tlog-policy, or set DPSERVE_WITNESS_POLICY")
-    with busy("asking the witnesses"):
-        cosigned = cosign(home.ledger.log.database, home.trust, asked, kept(home.path))
+    with show_busy("asking the witnesses"):
+        cosigned = cosign(home.ledger.log.database, home.trust, witnesses, kept(home.path))
     keep(home.path, cosigned.note)
     answers = [answer.said for answer in cosigned.answers]
     body = {"size": cosigned.size, "checkpoint": cosigned.note, "answers": answers}
@@ -197,16 +197,16 @@ def audit_ledger(
     \b
     dpserve ledger audit --seen checkpoint.txt
     """
-    asked, size = _policy(policy), None
+    witnesses, size = _policy(policy), None
     try:
-        report, size = _audit(folder, trust, seen or [], asked)
+        report, size = _audit(folder, trust, seen or [], witnesses)
     except VerificationError as error:
         report = Report(0, "", (error.message,))
     lines: list[tuple[str, Any]] = [("entries", report.entries), ("root", report.root)]
-    lines += [] if asked is None else [("witnessed", size or 0)]
+    lines += [] if witnesses is None else [("witnessed", size or 0)]
     lines += [("result", paint("sound", "good") if report.ok else paint("NOT SOUND", "bad"))]
-    body = report.to_json() | ({} if asked is None else {"witnessed": size or 0})
-    show(json, body, "\n".join([aligned(lines), *(f"  {line}" for line in (*report.problems, *report.notes))]))
+    body = report.to_json() | ({} if witnesses is None else {"witnessed": size or 0})
+    show(json, body, "\n".join([align_columns(lines), *(f"  {line}" for line in (*report.problems, *report.notes))]))
     if not report.ok:
         raise typer.Exit(VerificationError.exit_code)
 
@@ -220,10 +220,10 @@ def _audit(
         if trust is None:
             raise InputError("--trust: an exported ledger is audited against keys that came by another way")
         keys = PublicKeys.from_json(trust.read_bytes())
-        with rounds("audit") as progress:
+        with show_progress("audit") as progress:
             report, notes = audit_folder(folder, keys, notes, progress)
     else:
-        with rounds("audit") as progress:
+        with show_progress("audit") as progress:
             report, notes, keys = backend().ledger.audit(notes, trust, progress)
     if policy is None:
         return report, None

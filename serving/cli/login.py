@@ -17,7 +17,7 @@ from dpserve_verify.system.files import PRIVATE, replace_file
 from serving.cli.backends.choice import AUTHORITY, LOGIN, TOKEN, WITNESSES, ServerAddress, config_folder
 from serving.cli.backends.server.connection import Connection
 from serving.cli.backends.server.pins import key_names
-from serving.cli.terminal import Json, aligned, note, show
+from serving.cli.terminal import Json, align_columns, note, show
 
 
 def login(
@@ -41,21 +41,23 @@ def login(
     """
     url, authority = url.rstrip("/"), os.environ.get(AUTHORITY)
     try:
-        given = None if trust is None else PublicKeys.from_json(trust.read_bytes())
+        pinned = None if trust is None else PublicKeys.from_json(trust.read_bytes())
     except OSError as error:
         raise InputError(f"trust={trust}: cannot be read ({error.strerror})") from None
     token = os.environ.get(TOKEN) or (getpass.getpass("Token: ") if sys.stdin.isatty() else sys.stdin.readline())
-    kept = {"url": url, "token": token.strip()} | ({"authority": str(Path(authority).absolute())} if authority else {})
-    kept |= {"witnesses": str(witnesses.absolute())} if witnesses else {}
-    policy = kept.get("witnesses") or os.environ.get(WITNESSES)
-    connection = Connection(ServerAddress(url, kept["token"], authority, "dpserve login", policy), note)
-    with connection.connected() as service:
-        keys = connection.pins.check(service, given)  # the token is tried before anything of it is kept
+    settings = {"url": url, "token": token.strip()} | (
+        {"authority": str(Path(authority).absolute())} if authority else {}
+    )
+    settings |= {"witnesses": str(witnesses.absolute())} if witnesses else {}
+    policy = settings.get("witnesses") or os.environ.get(WITNESSES)
+    connection = Connection(ServerAddress(url, settings["token"], authority, "dpserve login", policy), note)
+    with connection.open_client() as service:
+        keys = connection.pins.check(service, pinned)  # the token is tried before anything of it is kept
     folder = config_folder()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    replace_file(folder / LOGIN, as_text(kept).encode(), PRIVATE)
+    replace_file(folder / LOGIN, as_text(settings).encode(), PRIVATE)
     lines = [("server", url), *(("key", name) for name in key_names(keys)), ("kept in", folder / LOGIN)]
-    show(json, {"url": url, "keys": key_names(keys), "file": str(folder / LOGIN)}, aligned(lines))
+    show(json, {"url": url, "keys": key_names(keys), "file": str(folder / LOGIN)}, align_columns(lines))
 
 
 def logout(json: Json = False) -> None:

@@ -14,8 +14,8 @@ from dpserve_verify.errors import InputError
 from models.worth.words import short_figure, short_worth
 from serving.cli.backend import backend
 from serving.cli.complete import Model
-from serving.cli.requests import takes
-from serving.cli.terminal import Json, aligned, busy, check_out, note, rounds, show
+from serving.cli.requests import takes_request
+from serving.cli.terminal import Json, align_columns, check_out, note, show, show_busy, show_progress
 from training.requests import EvaluationRequest
 
 if TYPE_CHECKING:
@@ -35,10 +35,10 @@ def list_models(json: Json = False) -> None:
     \b
     dpserve model list
     """
-    with busy("looking at the models"):
+    with show_busy("looking at the models"):
         versions = backend().models.list_all()
     rows = [("MODEL", "STATE", "EPSILON", "DELTA", "RELATION", "WORTH"), *map(_row, versions)]
-    show(json, {"models": versions}, aligned(rows))
+    show(json, {"models": versions}, align_columns(rows))
 
 
 def _row(line: dict[str, Any]) -> tuple[str, ...]:
@@ -46,7 +46,7 @@ def _row(line: dict[str, Any]) -> tuple[str, ...]:
     if certificate is None:
         problem = f": {line['problem']}" if line["problem"] and line["state"] != "revoked" else ""
         return (line["model"], f"{line['state']}{problem}", "", "", "", "")
-    worth = [short_worth(each) for each in line["worth"]] or ["not evaluated"]
+    worth = [short_worth(statement) for statement in line["worth"]] or ["not evaluated"]
     return (line["model"], line["state"], certificate["epsilon"], certificate["delta"], certificate["relation"], *worth)
 
 
@@ -65,10 +65,10 @@ def predict(
     dpserve predict adult --data new.parquet --out predictions.parquet
     dpserve predict visits --data new.csv --schema new.yaml --out predictions.csv
     """
-    with rounds(f"predicting with {name}") as progress:
+    with show_progress(f"predicting with {name}") as progress:
         body = backend().models.predict(name, data, schema, out, progress)
-    said = f"{body['target']} of {body['records']} records predicted with {body['model']}, written to {out}"
-    show(json, body, said)
+    summary = f"{body['target']} of {body['records']} records predicted with {body['model']}, written to {out}"
+    show(json, body, summary)
 
 
 OpenRows = Annotated[
@@ -76,7 +76,7 @@ OpenRows = Annotated[
 ]
 
 
-@takes(EvaluationRequest, "model", without=("delta",), optional=("dataset", "epsilon"))
+@takes_request(EvaluationRequest, "model", without=("delta",), optional=("dataset", "epsilon"))
 def evaluate(
     given: Mapping[str, Any],
     data: OpenRows = None,
@@ -106,49 +106,55 @@ def evaluate(
         return _evaluate_rows(name, data, schema, out, public, json)
     if data is not None or not {"dataset", "epsilon"} <= given.keys():
         raise InputError("evaluate: name private rows by --dataset and a price by --epsilon, or a file of --data alone")
-    asked = EvaluationRequest.of(given).to_json()
-    key = asked.pop("idempotency_key", None)
+    request = EvaluationRequest.of(given).to_json()
+    key = request.pop("idempotency_key", None)
     if plan:
-        body = backend().measurements.plan_evaluation(asked)
+        body = backend().measurements.plan_evaluation(request)
         price = f"epsilon {body['epsilon']}, delta {body['delta']}, on {body['part']} rows"
-        known = "" if body["known"] is None else f"; job {body['known']} has measured this: its statement is given"
-        left = left_words(body["left"], "evaluation")
-        return show(json, body, aligned([("price", f"{price}{known}"), ("left after it", left)]))
-    with busy(f"evaluating {name} on {given['dataset']}"):
-        body = backend().measurements.evaluate(asked, key, out)
+        measured_before = (
+            "" if body["known"] is None else f"; job {body['known']} has measured this: its statement is given"
+        )
+        budget = left_words(body["left"], "evaluation")
+        return show(json, body, align_columns([("price", f"{price}{measured_before}"), ("left after it", budget)]))
+    with show_busy(f"evaluating {name} on {given['dataset']}"):
+        body = backend().measurements.evaluate(request, key, out)
     show(json, body, worth_text(body["worth"]))
     note(f"statement {body['statement']}; left {left_words(body['left'], 'evaluation')}")
 
 
 def _evaluate_rows(name: str, data: Path, schema: Path | None, out: Path | None, public: bool, json: bool) -> None:
-    with busy(f"evaluating {name} on {data.name}"):
-        found = backend().measurements.evaluate_rows(name, data, schema, out, public)
-    rows = [("FIGURE", "VALUE"), *((each["metric"], short_figure(each["value"])) for each in found.metrics)]
-    show(json, {**found.body, "out": None if out is None else str(out)}, "\n".join([*found.facts, "", aligned(rows)]))
+    with show_busy(f"evaluating {name} on {data.name}"):
+        evaluation = backend().measurements.evaluate_rows(name, data, schema, out, public)
+    rows = [("FIGURE", "VALUE"), *((metric["metric"], short_figure(metric["value"])) for metric in evaluation.metrics)]
+    show(
+        json,
+        {**evaluation.body, "out": None if out is None else str(out)},
+        "\n".join([*evaluation.facts, "", align_columns(rows)]),
+    )
 
 
 def worth_text(body: dict[str, Any]) -> str:
     """Describe a statement of worth in lines for people: where and how it was measured, then every figure with its
     interval.
     """
-    seen = "; the model learnt from these rows: it looks better than it is" if body["seen"] else ""
-    other = body.get("against")
-    than = "a constant answer" if other is None else f"{other['model']} of entry {other['certificate']}"
+    warning = "; the model learnt from these rows: it looks better than it is" if body["seen"] else ""
+    baseline = body.get("against")
+    than = "a constant answer" if baseline is None else f"{baseline['model']} of entry {baseline['certificate']}"
     better = f"better than {than}" if body["better"] else f"NOT SHOWN TO BE BETTER than {than}"
     head = [
         ("model", f"{body['model']}, certified by entry {body['certificate']}"),
-        ("measured on", f"{body['part']} rows of {body['dataset']}{seen}"),
+        ("measured on", f"{body['part']} rows of {body['dataset']}{warning}"),
         ("spent", f"epsilon {body['epsilon']}, delta {body['delta']}; entry {body['entry']}"),
         ("verdict", better),
     ]
     lines = [
         (
-            metrics.name_of_figure(each),
-            "not told by the counts" if each["value"] is None else short_figure(each["value"]),
-            f"{short_figure(each['low'])} to {short_figure(each['high'])}",
+            metrics.name_of_figure(metric),
+            "not told by the counts" if metric["value"] is None else short_figure(metric["value"]),
+            f"{short_figure(metric['low'])} to {short_figure(metric['high'])}",
         )
-        for each in body["metrics"]
+        for metric in body["metrics"]
     ]
     percent = f"{float(body['level']) * 100:g} %"
     rows = [("FIGURE", "VALUE", f"{percent} INTERVAL"), *lines]
-    return f"{aligned(head)}\n\n{aligned(rows)}"
+    return f"{align_columns(head)}\n\n{align_columns(rows)}"

@@ -13,8 +13,8 @@ from typing import Any
 from accountant.home import Home, place
 from dpserve_verify.errors import DpserveError
 from serving.cli.backends.choice import ServerAddress, server_address
-from serving.cli.hints import with_step
-from serving.cli.terminal import aligned, paint, show
+from serving.cli.hints import with_next_step
+from serving.cli.terminal import align_columns, paint, show
 from serving.process.config.startup import HOST, PORT
 
 Step = tuple[str, str]  # a command, and what it does
@@ -42,29 +42,29 @@ def show_version(json: bool) -> None:
 
 def show_next(json: bool) -> None:
     """Show how far this home is, and the commands that lead on."""
-    asked = server_address()
-    if asked is not None:
-        return _show_server(asked, json)
-    home = standing()
+    server = server_address()
+    if server is not None:
+        return _show_server(server, json)
+    home = look_at_home()
     steps = next_steps(home)
     names = {"datasets": list(home.datasets), "models": list(home.models)}
-    commands = [{"command": command, "what": what} for command, what in steps]
+    commands = [{"command": command, "what": purpose} for command, purpose in steps]
     body = {"home": str(home.home), "state": home.state, "problem": home.problem or None, **names, "next": commands}
     show(json, body, _page(home, steps))
 
 
-def _show_server(asked: ServerAddress, json: bool) -> None:
+def _show_server(server: ServerAddress, json: bool) -> None:
     """Show which server commands ask, and what leads on. It is not asked: this alone must never fail."""
     body: dict[str, Any] = {
         "home": None,
         "state": "server",
-        "server": asked.url,
+        "server": server.url,
         "problem": None,
         "datasets": [],
         "models": [],
     }
-    commands = [{"command": command, "what": what} for command, what in AT_A_SERVER]
-    head = aligned([("server", asked.url), ("named by", asked.source)])
+    commands = [{"command": command, "what": purpose} for command, purpose in AT_A_SERVER]
+    head = align_columns([("server", server.url), ("named by", server.source)])
     show(json, body | {"next": commands}, f"{head}\n\n{_steps(AT_A_SERVER)}\n\n{MORE}")
 
 
@@ -79,7 +79,7 @@ class Standing:
     problem: str = ""
 
 
-def standing() -> Standing:
+def look_at_home() -> Standing:
     """Look how far the home in force is. A home that cannot be opened is broken; nothing is raised."""
     path, _ = place(os.environ)
     if not (path / "keys").exists() and not (path / "trust.json").exists():
@@ -88,7 +88,7 @@ def standing() -> Standing:
         home = Home.open()
         datasets = [dataset.registration.name for dataset in home.ledger.datasets()]
     except DpserveError as error:
-        return Standing(path, "broken", problem=with_step(error))
+        return Standing(path, "broken", problem=with_next_step(error))
     folders = (folder for folder in home.models.iterdir() if folder.is_dir())
     models = sorted(folder.name for folder in folders if not folder.name.startswith("."))
     state = "released" if models else "registered" if datasets else "empty"
@@ -147,9 +147,9 @@ def _page(home: Standing, steps: list[Step]) -> str:
     lines: list[tuple[str, Any]] = [("home", home.home if home.state != "none" else f"none yet at {home.home}")]
     lines += [("problem", home.problem)] if home.problem else []
     lines += [("datasets", datasets), ("models", models)] if home.state not in ("none", "broken") else []
-    return f"{aligned(lines)}\n\n{_steps(steps)}\n\n{MORE}"
+    return f"{align_columns(lines)}\n\n{_steps(steps)}\n\n{MORE}"
 
 
 def _steps(steps: Sequence[Step]) -> str:
-    shown = "\n".join(f"  {paint(command, 'bold')}\n      {what}" for command, what in steps)
+    shown = "\n".join(f"  {paint(command, 'bold')}\n      {purpose}" for command, purpose in steps)
     return f"Next:\n{shown}"

@@ -64,8 +64,10 @@ def _place(act: str, name: str, why: str, by: str | None, json: bool, text: str,
     done = backend().models.place(act, name, why, by, flags)
     instead = f", in place of {done['replaces']}" if done["replaces"] else ""
     shown = "" if done["worth"] is None else f"; the statement of entry {done['worth']} speaks for it"
-    said = f"{text.format(model=done['model'], instead=instead)}; entry {done['entry']} of the ledger says so{shown}"
-    show(json, done, said)
+    sentence = (
+        f"{text.format(model=done['model'], instead=instead)}; entry {done['entry']} of the ledger says so{shown}"
+    )
+    show(json, done, sentence)
     if done["serves"] is None:
         note(nothing_served(done["model"].partition("@")[0], done["command"]))
 

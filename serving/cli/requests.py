@@ -18,7 +18,7 @@ COMPLETIONS = {"dataset": DATASETS, "learner": LEARNERS, "against": MODELS}
 PLACE = "name"  # of the argument, in every command
 
 
-def takes(
+def takes_request(
     kind: type[R], argument: str, without: Sequence[str] = (), optional: Sequence[str] = ()
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Make a command of a function of a request, and of options of its own behind it.
@@ -32,19 +32,19 @@ def takes(
     fields = [field for field in request_fields(cast(Any, kind)) if field.name not in without]
 
     def as_command(function: Callable[..., None]) -> Callable[..., None]:
-        _, *own = inspect.signature(function, eval_str=True).parameters.values()
+        _, *command_options = inspect.signature(function, eval_str=True).parameters.values()
 
-        def command(**given: Any) -> None:
-            body = {field.name: given.pop(_parameter(field, argument), None) for field in fields}
+        def command(**values: Any) -> None:
+            body = {field.name: values.pop(_parameter(field, argument), None) for field in fields}
             body = {name: value for name, value in body.items() if value not in (None, False, [])}
             if "parameters" in body:
                 body["parameters"] = key_values("--set", body["parameters"])
-            function(body if optional else kind.of(body), **given)
+            function(body if optional else kind.of(body), **values)
 
-        asked = [_option(field, argument, field.name in optional) for field in fields]
-        own = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own]
+        request_options = [_option(field, argument, field.name in optional) for field in fields]
+        command_options = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in command_options]
         command.__doc__, command.__annotations__ = function.__doc__, {}
-        command.__signature__ = inspect.Signature([*asked, *own])  # type: ignore[attr-defined]  # Typer reads it
+        command.__signature__ = inspect.Signature([*request_options, *command_options])  # type: ignore[attr-defined]  # Typer reads it
         return command
 
     return as_command
@@ -95,16 +95,16 @@ def key_values(flag: str, pairs: Sequence[str]) -> dict[str, str]:
     return values
 
 
-def tuning_of(grid: Sequence[str] | None, runs: str | None) -> TuningRequest:
+def parse_tuning(grid: Sequence[str] | None, runs: str | None) -> TuningRequest:
     """Read `key=a,b,c` texts as values to try; InputError where one is not that, or a key comes twice."""
-    found: dict[str, list[str]] = {}
+    values_of: dict[str, list[str]] = {}
     for text in grid or []:
         key, equals, values = text.partition("=")
         listed = [value.strip() for value in values.split(",")]
-        if not (equals and key and all(listed)) or key in found:
+        if not (equals and key and all(listed)) or key in values_of:
             raise InputError(f"--grid {text!r}: must be key=a,b,c, each key once")
-        found[key] = listed
-    if not found:
+        values_of[key] = listed
+    if not values_of:
         raise InputError("--grid: say what to try, for instance --grid rounds=50,100,200")
-    body: Mapping[str, Any] = {"grid": found, "runs": runs}
+    body: Mapping[str, Any] = {"grid": values_of, "runs": runs}
     return TuningRequest.of(body)

@@ -17,7 +17,7 @@ import typer
 from accountant.home import Home, place
 from dpserve_verify.errors import DpserveError, VerificationError
 from serving.cli.complete import DATASETS
-from serving.cli.terminal import Json, aligned, note, require_end, show
+from serving.cli.terminal import Json, align_columns, note, require_end, show
 from serving.pages.parts import static_files
 from serving.process.config.settings import ServerSettings, all_settings
 from serving.process.config.startup import (
@@ -30,7 +30,7 @@ from serving.process.config.startup import (
     check_home,
     check_listening,
     check_place,
-    tls_of,
+    pair_tls,
 )
 from serving.process.tokens import new_token
 from serving.process.watch import audit_runs, logs
@@ -60,7 +60,7 @@ def init(
     """
     home = new_home({**os.environ, "DPSERVE_ISSUER_KEY": issuer_key})
     body = {"home": str(home.path), "origin": home.ledger.log.origin, "trust": str(home.path / "trust.json")}
-    text = aligned([("home", body["home"]), ("ledger", body["origin"]), ("keys to pin", body["trust"])])
+    text = align_columns([("home", body["home"]), ("ledger", body["origin"]), ("keys to pin", body["trust"])])
     show(json, body, text)
 
 
@@ -80,7 +80,7 @@ def config(json: Json = False) -> None:
     """
     settings = all_settings()
     body = {setting.name: {"value": setting.shown, "source": setting.source} for setting in settings}
-    show(json, body, aligned([(setting.name, setting.shown, f"({setting.source})") for setting in settings]))
+    show(json, body, align_columns([(setting.name, setting.shown, f"({setting.source})") for setting in settings]))
 
 
 def serve(
@@ -112,9 +112,9 @@ def serve(
     dpserve serve --host 0.0.0.0 --port 443 --tls-cert chain.pem --tls-key key.pem
     """
     logs.set_up()
-    settings = ServerSettings.given(audit_seconds=audit_seconds, job_workers=job_workers)
-    asked = Listening(host, port, workers, tls_of(tls_cert, tls_key))
-    check_listening(asked)
+    settings = ServerSettings.with_flags(audit_seconds=audit_seconds, job_workers=job_workers)
+    listening = Listening(host, port, workers, pair_tls(tls_cert, tls_key))
+    check_listening(listening)
     static_files.files()  # of the pages: those of others must be the pinned ones
     path, _ = place(os.environ)
     check_place(path)
@@ -123,7 +123,7 @@ def serve(
     home = Home.open()  # keys, ledger, high-water mark
     check_home(home)
     home.ledger.log.database.close()
-    launch(home.path, asked, settings.audit_seconds, drain_seconds, settings.job_workers)
+    launch(home.path, listening, settings.audit_seconds, drain_seconds, settings.job_workers)
 
 
 def auditor(
@@ -140,7 +140,7 @@ def auditor(
     require_end(once, json)
     os.nice(10)
     logs.set_up()
-    period = ServerSettings.given(audit_seconds=seconds).audit_seconds
+    period = ServerSettings.with_flags(audit_seconds=seconds).audit_seconds
     signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(0))
     path, url = place(os.environ)
     if once:

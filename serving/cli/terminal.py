@@ -30,20 +30,20 @@ _PAINT = re.compile(rf"(\x1b\[(?:0|{'|'.join(CODES.values())})m)")
 
 def show(as_json: bool, body: Any, text: str) -> None:
     """Print `body` as JSON, or `text` for people. No character of either can move the terminal's cursor."""
-    print(printable_json(json.dumps(body, indent=2, ensure_ascii=False)) if as_json else _shown(text))
+    print(printable_json(json.dumps(body, indent=2, ensure_ascii=False)) if as_json else _printable(text))
 
 
 def note(text: str) -> None:
     """Lines for people, on stderr, as `show` writes them."""
-    print(_shown(text), file=sys.stderr)
+    print(_printable(text), file=sys.stderr)
 
 
-def _shown(text: str) -> str:
+def _printable(text: str) -> str:
     """Return `printable_lines`, with the colours of `paint` as they are."""
     return "".join(part if at % 2 else printable_lines(part) for at, part in enumerate(_PAINT.split(text)))
 
 
-def coloured(stream: TextIO | None = None) -> bool:
+def has_colours(stream: TextIO | None = None) -> bool:
     """Return whether to print colours to `stream`; to stdout when left out."""
     stream = stream or sys.stdout
     if os.environ.get("NO_COLOR"):
@@ -53,10 +53,10 @@ def coloured(stream: TextIO | None = None) -> bool:
 
 def paint(text: str, style: Style, stream: TextIO | None = None) -> str:
     """Return `text` in a style where colours are printed, and as it is elsewhere."""
-    return f"\x1b[{CODES[style]}m{text}\x1b[0m" if text and coloured(stream) else text
+    return f"\x1b[{CODES[style]}m{text}\x1b[0m" if text and has_colours(stream) else text
 
 
-def aligned(rows: list[tuple[Any, ...]]) -> str:
+def align_columns(rows: list[tuple[Any, ...]]) -> str:
     """Lay rows of cells out in columns; a first row in capitals is their heading."""
     texts = [[str(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
@@ -68,7 +68,7 @@ def aligned(rows: list[tuple[Any, ...]]) -> str:
 
 
 @contextmanager
-def rounds(label: str) -> Iterator[Callable[[int, int | None], None]]:
+def show_progress(label: str) -> Iterator[Callable[[int, int | None], None]]:
     """Show a progress bar on stderr. Gives the function to call with (done, total); total is None where it is not
     known.
     """
@@ -85,7 +85,7 @@ def rounds(label: str) -> Iterator[Callable[[int, int | None], None]]:
 
 
 @contextmanager
-def busy(label: str) -> Iterator[None]:
+def show_busy(label: str) -> Iterator[None]:
     """Show a spinner on stderr after half a second of work whose steps cannot be counted."""
     if not sys.stderr.isatty():
         yield

@@ -15,9 +15,9 @@ from accountant.access.tokens import SCOPES, Limits, own_principal, revoke
 from accountant.home import Home
 from dpserve_verify.errors import InputError
 from serving.cli.backend import backend
-from serving.cli.backends.user import allowed, this_user
+from serving.cli.backends.user import require_access, this_user
 from serving.cli.complete import DATASETS
-from serving.cli.terminal import Json, aligned, note, show
+from serving.cli.terminal import Json, align_columns, note, show
 from serving.process.tokens import new_token
 from serving.process.watch.trail_lines import lines
 
@@ -51,16 +51,16 @@ def create_token(
     dpserve token create --name notebook --principal team-a
     """
     home, scopes, narrow = Home.open(), scope or [], bool(dataset or family or model)
-    allowed(home, "admin")
+    require_access(home, "admin")
     acts_for = principal or (own_principal(name) if narrow else None)
-    named = _grants(str(acts_for), scopes, dataset, family, model) if narrow else []
+    grants_to_add = _grants(str(acts_for), scopes, dataset, family, model) if narrow else []
     secret, token = new_token(home, name, [] if narrow else scopes, Limits(per_second, per_day), acts_for)
-    added = grants.add(home.ledger, named, this_user())
+    added = grants.add(home.ledger, grants_to_add, this_user())
     body = {"token": secret, **token.to_json(), "grants": [grant.to_json() for grant in added]}
     show(json, body, secret)
     limits = f", at most {_limits(token.limits.to_json())}" if token.limits else ""
-    what = ", ".join(token.scopes) or f"what {token.principal} is granted"
-    note(f"Token of {name} for {what}{limits}: printed once, not kept.")
+    rights = ", ".join(token.scopes) or f"what {token.principal} is granted"
+    note(f"Token of {name} for {rights}{limits}: printed once, not kept.")
 
 
 def _grants(
@@ -74,13 +74,13 @@ def _grants(
     """Make a grant for each scope on each thing named; on everything, where nothing is named."""
     if not scopes:
         raise InputError(f"--scope: must be one or more of {', '.join(SCOPES)}")
-    named = [("dataset", name) for name in dataset or []] + [("family", name) for name in family or []]
-    named += [("model", name) for name in model or []]
+    resources = [("dataset", name) for name in dataset or []] + [("family", name) for name in family or []]
+    resources += [("model", name) for name in model or []]
     until = None if expires is None else grants.time_of(expires)
     return [
         Grant(principal, scope, kind, name, expires=until)
         for scope in scopes
-        for kind, name in named or [(grants.EVERYTHING, "")]
+        for kind, name in resources or [(grants.EVERYTHING, "")]
     ]
 
 
@@ -95,7 +95,7 @@ def revoke_token(name: Name, json: Json = False) -> None:
     dpserve token revoke --name shop
     """
     home = Home.open()
-    allowed(home, "admin")
+    require_access(home, "admin")
     token = revoke(home.ledger, name)
     show(json, token.to_json(), f"token of {name} revoked, entry {token.revoked}")
 
@@ -112,7 +112,7 @@ def list_tokens(json: Json = False) -> None:
         state = "good" if token["revoked"] is None else "revoked"
         limits = _limits(token["limits"])
         rows.append((token["name"], token["principal"], ",".join(token["scopes"]) or "-", limits, state))
-    show(json, {"tokens": issued}, aligned(rows))
+    show(json, {"tokens": issued}, align_columns(rows))
 
 
 def add_grant(
@@ -172,14 +172,14 @@ def list_grants(
     \b
     dpserve grant list
     """
-    found, time = backend().grants.list_all(principal), grants.now()
+    bodies, time = backend().grants.list_all(principal), grants.now()
     rows = [("GRANT", "PRINCIPAL", "SCOPE", "ON", "STATE")]
-    for grant in found:
+    for grant in bodies:
         ended = grant["revoked"] is not None or (grant["expires"] is not None and grant["expires"] <= time)
         over = "expired" if grant["revoked"] is None else f"revoked, entry {grant['revoked']}"
         good = "good" if grant["expires"] is None else f"until {grant['expires']}"
         rows.append((str(grant["grant"]), grant["principal"], grant["scope"], _on(grant), over if ended else good))
-    show(json, {"grants": found}, aligned(rows))
+    show(json, {"grants": bodies}, align_columns(rows))
 
 
 def show_trail(
@@ -198,4 +198,4 @@ def show_trail(
     for line in newest:
         cell = {field: "-" if value is None else value for field, value in line.items()}
         rows.append((cell["time"], cell["token"], cell["status"], f"{cell['method']} {cell['route']}", cell["about"]))
-    show(json, {"requests": newest}, aligned(rows))
+    show(json, {"requests": newest}, align_columns(rows))

@@ -12,15 +12,15 @@ from accountant.ledger.families.left import left_words
 from models.worth.words import short_worth
 from serving.cli.backend import backend
 from serving.cli.complete import LEARNERS
-from serving.cli.requests import takes, tuning_of
-from serving.cli.terminal import Json, aligned, busy, rounds, show
+from serving.cli.requests import parse_tuning, takes_request
+from serving.cli.terminal import Json, align_columns, show, show_busy, show_progress
 from training.learners.job_words import closing
 from training.requests import JobRequest
 
 EVALUATION = "evaluation"
 
 
-@takes(JobRequest, "dataset", without=("tuning", "promote", "labels", "idempotency_key"))
+@takes_request(JobRequest, "dataset", without=("tuning", "promote", "labels", "idempotency_key"))
 def plan(asked: JobRequest, json: Json = False) -> None:
     """Price a job: what it would cost and what would be left. Spends nothing.
 
@@ -29,13 +29,13 @@ def plan(asked: JobRequest, json: Json = False) -> None:
     dpserve plan adult --learner lazybb --epsilon 0.5
     dpserve plan adult --epsilon 0.5 --evaluate 0.25
     """
-    with busy("pricing"):
+    with show_busy("pricing"):
         body = backend().jobs.plan(asked.to_json())
     then = body.get("evaluation")
     instead = f", in place of {body['replaces']}" if body["replaces"] else ""
     lines = [
-        ("job", f"{body['learner']} on {body['dataset']}{_about(body)}, {body['rounds']} releases"),
-        *_by_auto(body),
+        ("job", f"{body['learner']} on {body['dataset']}{_target_text(body)}, {body['rounds']} releases"),
+        *_learner_lines(body),
         ("price", f"epsilon {body['epsilon']}, delta {body['delta']}, {body['relation']}"),
         ("left after it", f"{left_words(body['left'])}; {body['left']['jobs']} more like it"),
         *([("evaluation", f"epsilon {then['epsilon']}; left {left_words(then['left'], EVALUATION)}")] if then else []),
@@ -43,10 +43,10 @@ def plan(asked: JobRequest, json: Json = False) -> None:
         *([("expect", body["expected"]["says"])] if body["expected"] else []),
         *(("warning", text) for text in body["warnings"]),
     ]
-    show(json, body, aligned(lines))
+    show(json, body, align_columns(lines))
 
 
-@takes(JobRequest, "dataset", without=("tuning",))
+@takes_request(JobRequest, "dataset", without=("tuning",))
 def train(asked: JobRequest, json: Json = False) -> None:
     """Train a model: reserve its price, fit, certify, put it among the models.
 
@@ -58,23 +58,23 @@ def train(asked: JobRequest, json: Json = False) -> None:
     dpserve train adult --epsilon 0.5 --evaluate 0.25
     dpserve train visits --epsilon 0.5 --blocks last:12
     """
-    body = _trained(asked, f"{asked.learner} on {asked.dataset}")
+    body = _run_job(asked, f"{asked.learner} on {asked.dataset}")
     certificate = body["certificate"] or {}
     lines = [
         ("job", f"{body['job']}: {body['state']}"),
-        *_by_auto(body),
-        ("model", f"{body['model']}{_about(body)}"),
-        ("version", _version(body)),
+        *_learner_lines(body),
+        ("model", f"{body['model']}{_target_text(body)}"),
+        ("version", _version_text(body)),
         ("spent", f"epsilon {body['epsilon']}, delta {body['delta']}, {body['rounds']} releases"),
         ("certificate", f"entry {certificate.get('entry')}, statement {certificate.get('statement')}"),
-        *_evaluated(body),
+        *_worth_lines(body),
         *closing(body),
         ("left", left_words(body["left"])),
     ]
-    show(json, body, aligned(lines))
+    show(json, body, align_columns(lines))
 
 
-def _evaluated(body: dict[str, Any]) -> list[tuple[str, str]]:
+def _worth_lines(body: dict[str, Any]) -> list[tuple[str, str]]:
     """Return the line on the model's worth, where it was asked for together with the job."""
     if "evaluated" not in body:
         then = body.get("evaluation")
@@ -85,31 +85,31 @@ def _evaluated(body: dict[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def _trained(asked: JobRequest, words: str) -> dict[str, Any]:
+def _run_job(asked: JobRequest, words: str) -> dict[str, Any]:
     """Run a job to its end, and show how far it is."""
     body = asked.to_json()
     key = body.pop("idempotency_key", None)
-    with rounds(words) as progress:
+    with show_progress(words) as progress:
         done: dict[str, Any] = backend().jobs.train(body, key, progress)
     return done
 
 
-def _version(body: dict[str, Any]) -> str:
+def _version_text(body: dict[str, Any]) -> str:
     """Describe the new version: its name, how it stands, and what leads on."""
-    own, champion = f"{body['model']}@{body['version']}", backend().models.champion(body["model"])
+    version, champion = f"{body['model']}@{body['version']}", backend().models.champion(body["model"])
     if body["version_state"] == "champion":
         instead = f", in place of {body['replaces']}" if body["replaces"] else ""
-        return f"{own}, champion: it answers to {body['model']}{instead}"
+        return f"{version}, champion: it answers to {body['model']}{instead}"
     answers = f"{body['model']}@{champion} answers on" if champion else "nothing answers to the name"
-    return f"{own}, {body['version_state']}: {answers}; dpserve model promote {own}"
+    return f"{version}, {body['version_state']}: {answers}; dpserve model promote {version}"
 
 
-def _by_auto(body: dict[str, Any]) -> list[tuple[str, str]]:
+def _learner_lines(body: dict[str, Any]) -> list[tuple[str, str]]:
     """Return the line on which learner a public rule chose, and why; none where a person named it."""
     return [("by auto", body["chosen_by_auto"])] if "chosen_by_auto" in body else []
 
 
-def _about(body: dict[str, Any]) -> str:
+def _target_text(body: dict[str, Any]) -> str:
     """Name the target, where there are several, and the blocks of a dataset that grows."""
     blocks = f", {window_text(body['window'])}" if "window" in body else ""
     return blocks + (f", which predicts {body['target']}" if "target" in body else "")
@@ -121,7 +121,7 @@ def window_text(window: list[int]) -> str:
     return f"block {first}" if first == last else f"blocks {first} to {last}"
 
 
-@takes(JobRequest, "dataset", without=("tuning", "evaluate"))
+@takes_request(JobRequest, "dataset", without=("tuning", "evaluate"))
 def tune(
     asked: JobRequest,
     grid: Annotated[
@@ -144,38 +144,38 @@ def tune(
     dpserve tune adult --learner lazybb --epsilon 1 --grid rounds=50,100,200 --grid rate=0.2,0.4
     dpserve tune adult --learner lazybb --epsilon 1 --grid rounds=50,100,200 --plan
     """
-    asked = replace(asked, tuning=tuning_of(grid, runs))
+    asked = replace(asked, tuning=parse_tuning(grid, runs))
     if plan:
         body = backend().jobs.plan(asked.to_json())
-        return show(json, body, _planned(body))
-    body = _trained(asked, f"tuning {asked.learner} on {asked.dataset}")
-    show(json, body, _tuned(body))
+        return show(json, body, _tuning_plan_text(body))
+    body = _run_job(asked, f"tuning {asked.learner} on {asked.dataset}")
+    show(json, body, _tuning_text(body))
 
 
-def _planned(body: dict[str, Any]) -> str:
+def _tuning_plan_text(body: dict[str, Any]) -> str:
     tuning = body["tuning"]
     law = tuning["runs"]
     lines = [
-        ("job", f"the best of runs of {body['learner']} on {body['dataset']}{_about(body)}"),
-        *_by_auto(body),
+        ("job", f"the best of runs of {body['learner']} on {body['dataset']}{_target_text(body)}"),
+        *_learner_lines(body),
         ("price", f"epsilon {body['epsilon']}, delta {body['delta']}, {body['relation']}, for all of it"),
         ("runs", f"{law['mean']} on average ({law['type']}); {law['made']} are made, so that time does not tell"),
         ("left after it", f"{left_words(body['left'])}; {body['left']['jobs']} more like it"),
     ]
     keys = list(tuning["settings"][0])
     rows = [tuple(key.upper() for key in keys), *(tuple(line[key] for key in keys) for line in tuning["settings"])]
-    return f"{aligned(lines)}\n\n{aligned(rows)}"
+    return f"{align_columns(lines)}\n\n{align_columns(rows)}"
 
 
-def _tuned(body: dict[str, Any]) -> str:
+def _tuning_text(body: dict[str, Any]) -> str:
     certificate, chosen = body["certificate"] or {}, body["chosen"] or {}
     setting = chosen.get("setting")
     text = ", ".join(f"{key}={value}" for key, value in setting.items()) if setting else "none: no run was drawn"
     lines = [
         ("job", f"{body['job']}: {body['state']}"),
-        *_by_auto(body),
-        ("model", f"{body['model']}{_about(body)}"),
-        ("version", _version(body)),
+        *_learner_lines(body),
+        ("model", f"{body['model']}{_target_text(body)}"),
+        ("version", _version_text(body)),
         ("setting", text),
         ("score", f"{chosen.get('score')} rows told right, with noise; of the best, so rather too many"),
         ("spent", f"epsilon {body['epsilon']}, delta {body['delta']}"),
@@ -183,7 +183,7 @@ def _tuned(body: dict[str, Any]) -> str:
         *closing(body),
         ("left", left_words(body["left"])),
     ]
-    return aligned(lines)
+    return align_columns(lines)
 
 
 def list_learners(json: Json = False) -> None:
@@ -196,7 +196,7 @@ def list_learners(json: Json = False) -> None:
 
     learners = learners_to_json()
     rows = [("LEARNER", "WHAT"), *((learner["name"], learner["says"]) for learner in learners)]
-    show(json, {"learners": learners}, aligned(rows))
+    show(json, {"learners": learners}, align_columns(rows))
 
 
 def show_learner(
@@ -217,4 +217,4 @@ def show_learner(
         kind = " | ".join(map(str, parameter["choices"])) or parameter["kind"]
         default = "by a public rule" if parameter["default"] is None else str(parameter["default"]) or "none"
         rows.append((parameter["name"], kind, default))
-    show(json, learner, f"{learner['says']}\n\n{aligned(rows)}")
+    show(json, learner, f"{learner['says']}\n\n{align_columns(rows)}")

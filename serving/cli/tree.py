@@ -17,7 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from serving.cli.backends.choice import Needs, check_needs
-from serving.cli.terminal import busy
+from serving.cli.terminal import show_busy
 from serving.process.workers.loading import loading
 
 Command = TyperCommand | TyperGroup
@@ -38,9 +38,9 @@ class Leaf:
     def function(self) -> Callable[..., None]:
         """Load the command's module, and return its function."""
         module, _, name = self.place.partition(":")
-        with busy("loading"), loading():
-            found: Callable[..., None] = getattr(import_module(f"serving.cli.{module}"), name)
-        return found
+        with show_busy("loading"), loading():
+            function: Callable[..., None] = getattr(import_module(f"serving.cli.{module}"), name)
+        return function
 
 
 @dataclass(frozen=True)
@@ -90,9 +90,9 @@ class _Commands(Mapping[str, Command]):
         node = self._nodes[name]
         if isinstance(node, Branch):
             return LazyGroup(node.leaves, name=name, help=node.summary, no_args_is_help=True, rich_markup_mode=None)
-        alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-        alone.command(name)(node.function())
-        return get_command(alone)  # type: ignore[return-value]
+        single = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+        single.command(name)(node.function())
+        return get_command(single)  # type: ignore[return-value]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._nodes)

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from serving.process.watch.access_log import ASKING
-from serving.process.workers.price_desk import BUSY, FAILED, SOCKET, address
+from serving.process.workers.price_desk import BUSY, FAILED, SOCKET, socket_address
 from serving.wire.errors import ClientGone, NotReady, TooManyRequests
 
 LOOK_SECONDS = 0.05
-HERE = threading.Lock()  # where no desk answers: one at a time, or all threads of this process would be at it
-MOST_HERE = 8  # who wait for that
-WAITING_HERE = threading.Semaphore(MOST_HERE)
+LOCAL_PRICE = threading.Lock()  # where no desk answers: one at a time, or all threads of this process would be at it
+MAX_LOCAL_PRICES = 8  # who wait for that
+LOCAL_PRICES = threading.Semaphore(MAX_LOCAL_PRICES)
 SEND_SECONDS = 1.0
 REQUEST = "dpserve.prices"  # of the scope of a request that needs prices: its `PriceRequest`
 
@@ -53,48 +53,48 @@ class PriceRequest:
             TooManyRequests: The caller, or all callers together, wait for too many prices.
             NotReady: The process that worked it out was ended.
         """
-        wire = _connected(self._caller)
+        wire = _connect(self._caller)
         if wire is None:
-            return self._here(function, arguments)
+            return self._run_here(function, arguments)
         with closing(Connection(wire.detach())) as connection:
             try:
-                kind, found = self._next(connection)
+                kind, result = self._next(connection)
             except (EOFError, OSError):  # the desk was ended before it was our turn
-                return self._here(function, arguments)
+                return self._run_here(function, arguments)
             if kind == BUSY:
-                raise _busy(found)
+                raise _busy(result)
             try:
                 connection.send((function, arguments))
-                kind, found = self._next(connection)
+                kind, result = self._next(connection)
             except (EOFError, OSError):
                 raise NotReady("the price could not be worked out; ask again") from None
         if kind == FAILED:
-            raise found
-        return found
+            raise result
+        return result
 
     def _next(self, connection: Connection) -> tuple[str, Any]:
         while not connection.poll(LOOK_SECONDS):
             self._check()
-        found: tuple[str, Any] = connection.recv()
-        return found
+        message: tuple[str, Any] = connection.recv()
+        return message
 
     def _check(self) -> None:
         if self._given_up.is_set():
             raise ClientGone
 
-    def _here(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-        if not WAITING_HERE.acquire(blocking=False):
-            raise _busy(MOST_HERE)
+    def _run_here(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+        if not LOCAL_PRICES.acquire(blocking=False):
+            raise _busy(MAX_LOCAL_PRICES)
         try:
-            while not HERE.acquire(timeout=LOOK_SECONDS):
+            while not LOCAL_PRICE.acquire(timeout=LOOK_SECONDS):
                 self._check()
             try:
                 self._check()
                 return self._run_while_wanted(self._check, function, *arguments)
             finally:
-                HERE.release()
+                LOCAL_PRICE.release()
         finally:
-            WAITING_HERE.release()
+            LOCAL_PRICES.release()
 
 
 def _busy(most: int) -> TooManyRequests:
@@ -103,7 +103,7 @@ def _busy(most: int) -> TooManyRequests:
     )
 
 
-def _connected(caller: bytes) -> socket.socket | None:
+def _connect(caller: bytes) -> socket.socket | None:
     """Connect to the price desk; None where there is no desk, or it does not listen."""
     place = os.environ.get(SOCKET, "")
     if not place:
@@ -111,8 +111,8 @@ def _connected(caller: bytes) -> socket.socket | None:
     wire = socket.socket(socket.AF_UNIX)
     wire.settimeout(SEND_SECONDS)
     try:
-        with address(Path(place)) as near:
-            wire.connect(near)
+        with socket_address(Path(place)) as path:
+            wire.connect(path)
         wire.sendall(caller)
     except OSError:
         wire.close()

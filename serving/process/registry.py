@@ -34,7 +34,7 @@ from models.store.listing import Looked, line
 from models.store.loading import VerifiedModel, load_of_home
 from models.store.standing import Standing, entry_of, standing, way_out
 from serving.process.config.settings import ServerSettings
-from serving.process.watch.access_log import about
+from serving.process.watch.access_log import note_subject
 from serving.process.watch.metrics import FAILURES, PREDICTIONS, SECONDS
 
 LOG = logging.getLogger("dpserve.registry")
@@ -60,14 +60,14 @@ class Served:
     @cached_property
     def certificate(self) -> dict[str, Any]:
         """What answers say of the certificate: entry, digests, claim."""
-        found = self.verified.certificate
+        certificate = self.verified.certificate
         return {
-            "entry": found.issued,
+            "entry": certificate.issued,
             "statement": digest(parse(self.verified.bundle.envelope).payload),
             "model": digest(self.verified.bundle.onnx),
-            "epsilon": decimal_string(found.epsilon),
-            "delta": decimal_string(found.delta),
-            "relation": found.relation,
+            "epsilon": decimal_string(certificate.epsilon),
+            "delta": decimal_string(certificate.delta),
+            "relation": certificate.relation,
         }
 
     @property
@@ -136,28 +136,28 @@ class Registry:
             if trust != self._trust:
                 self._slots, self._held = {}, {}
             self._home, self._root, self._shelves, self._trust = home, str(home.models), shelves, trust
-            self._drop(self._slots.keys() - set(self._served()))
+            self._drop(self._slots.keys() - set(self._served_keys()))
         for key in self._in_turn():
             slot = self._slots.get(key)
             if slot is not None and slot.stamps != self._stamps(key):
                 self._drop([key])
         end = time.monotonic() + seconds  # from here on: a look that takes long would leave no time, each time anew
-        for key in [key for key in self._served() if key not in self._slots]:
+        for key in [key for key in self._served_keys() if key not in self._slots]:
             if time.monotonic() > end:
                 return
             self._verify(key, keep=len(self._held) < self._most)
 
-    def _served(self) -> Iterator[Key]:
+    def _served_keys(self) -> Iterator[Key]:
         """Yield every version that is not retired."""
         return ((name, v) for name, shelf in self._shelves.items() for v in shelf.versions if v not in shelf.retired)
 
     def _in_turn(self) -> list[Key]:
         """Return the versions in memory, and as many of the others as one look may cost."""
         with self._lock:
-            others = [key for key in self._slots if key not in self._held]
-            start = self._turn if self._turn < len(others) else 0
+            unloaded = [key for key in self._slots if key not in self._held]
+            start = self._turn if self._turn < len(unloaded) else 0
             self._turn = start + AT_A_LOOK
-            return [*self._held, *others[start : self._turn]]
+            return [*self._held, *unloaded[start : self._turn]]
 
     def _drop(self, keys: Iterable[Key]) -> None:
         with self._lock:
@@ -171,31 +171,31 @@ class Registry:
         """Read and verify a version, and note what was found."""
         name, version = key
         with self._lock:
-            held = self._held.get(key)
-            if held is not None or self._home is None:  # another thread was faster
-                return held
-            stamps, known = self._stamps(key), self._slots.get(key)
-            if known is not None and known.error is not None and known.stamps == stamps:
+            loaded = self._held.get(key)
+            if loaded is not None or self._home is None:  # another thread was faster
+                return loaded
+            stamps, slot = self._stamps(key), self._slots.get(key)
+            if slot is not None and slot.error is not None and slot.stamps == stamps:
                 return None
             try:
                 folder = self._home.models / name / str(version)
-                found = Served(name, version, load_of_home(self._home, folder, name, self._trust))
+                served = Served(name, version, load_of_home(self._home, folder, name, self._trust))
             except VerificationError as error:
-                self._failed(key, stamps, error)
+                self._note_failure(key, stamps, error)
                 return None
             except Exception as error:  # fail closed: one bundle that cannot be opened must not stop the others
-                self._failed(key, stamps, ModelInvalid(f"model: cannot be opened ({type(error).__name__})"))
+                self._note_failure(key, stamps, ModelInvalid(f"model: cannot be opened ({type(error).__name__})"))
                 return None
-            if known is None:
-                LOG.info("model %s verified", found.reference)
-            self._slots[key] = Slot(certificate=found.certificate, subject=found.subject, stamps=stamps)
+            if slot is None:
+                LOG.info("model %s verified", served.reference)
+            self._slots[key] = Slot(certificate=served.certificate, subject=served.subject, stamps=stamps)
             if keep:
                 while len(self._held) >= self._most:  # what was not asked for the longest makes room
                     del self._held[min(self._held, key=lambda each: self._used.get(each, -1))]
-                self._held[key] = found
-            return found
+                self._held[key] = served
+            return served
 
-    def _failed(self, key: Key, stamps: Stamps, error: VerificationError) -> None:
+    def _note_failure(self, key: Key, stamps: Stamps, error: VerificationError) -> None:
         FAILURES.labels(error.code).inc()
         LOG.error("model %s@%d is not served: %s", *key, error.message)
         self._slots[key] = Slot(error=error, stamps=stamps)
@@ -206,16 +206,16 @@ class Registry:
 
     # Answering
 
-    def held(self, reference: str) -> Served:
+    def get_loaded(self, reference: str) -> Served:
         """Return a version that is in memory, at once. Raises as `get`; NotHeld where it would have to read files, or
         to say why it will not.
         """
         key = self._key(reference)
         self._used[key] = next(self._clock)
-        found = self._held.get(key)
-        if found is None:
+        served = self._held.get(key)
+        if served is None:
             raise NotHeld
-        return found
+        return served
 
     def get(self, reference: str) -> Served:
         """Return a verified version: `adult`, `adult@champion` or `adult@2`. Raises UnknownName, or the error for which
@@ -223,10 +223,10 @@ class Registry:
         """
         key = self._key(reference)
         self._used[key] = next(self._clock)
-        found = self._held.get(key) or self._verify(key, keep=True)
-        if found is None:
+        served = self._held.get(key) or self._verify(key, keep=True)
+        if served is None:
             raise self._refusal(reference, key)
-        return found
+        return served
 
     def dataset(self, reference: str) -> str | None:
         """Return the dataset that a version was trained on; None where it does not verify. Raises UnknownName, as
@@ -246,8 +246,8 @@ class Registry:
 
     def any_dataset(self, name: str) -> str | None:
         """Return the dataset of the newest version of this name that verified."""
-        known = [(version, slot.dataset) for (each, version), slot in list(self._slots.items()) if each == name]
-        return max((pair for pair in known if pair[1]), default=(0, None))[1]
+        datasets = [(version, slot.dataset) for (model, version), slot in list(self._slots.items()) if model == name]
+        return max((pair for pair in datasets if pair[1]), default=(0, None))[1]
 
     def _refusal(self, reference: str, key: Key) -> VerificationError:
         """Return the error of a version that is not served; where the name alone was asked for, with what could answer
@@ -255,10 +255,12 @@ class Registry:
         """
         (name, version), slot = key, self._slots.get(key)
         error = slot.error if slot and slot.error else ModelInvalid("it changed while it was looked at")
-        alone = reference.partition("@")[2] in ("", CHAMPION)
-        offer = way_out(name, self._sound(name, version)) if alone else {}
+        by_name_alone = reference.partition("@")[2] in ("", CHAMPION)
+        offer = way_out(name, self._sound(name, version)) if by_name_alone else {}
         instead = (
-            f": nothing is served under this name; {offer['command'] or 'no other version verifies'}" if alone else ""
+            f": nothing is served under this name; {offer['command'] or 'no other version verifies'}"
+            if by_name_alone
+            else ""
         )
         about = {"reason": f"{error.code}: {error.message}", "version": f"{name}@{version}", **offer}
         if isinstance(error, CertificateRevoked):
@@ -289,7 +291,7 @@ class Registry:
             raise UnknownName(f"model={reference[:80]!r}: there is no such version", model=reference[:80])
         if version in shelf.retired:
             raise UnknownName(f"model={name}@{version}: was retired, so it is not served", model=reference[:80])
-        about(f"{name}@{version}")
+        note_subject(f"{name}@{version}")
         return name, version
 
     def _champion(self, name: str, shelf: Shelf) -> int:
@@ -307,18 +309,18 @@ class Registry:
         shelf = self._shelves.get(name)
         if shelf is not None and (shelf.champion is not None if version is None else version in shelf.versions):
             return shelf
-        found = None if self._home is None else look_at(ModelStore(self._home.models), name, shelf)
-        if found is not None and found != shelf:  # a look that began before may take it back: it is found again
-            self._shelves = {**self._shelves, name: found}
-        return found
+        newer = None if self._home is None else look_at(ModelStore(self._home.models), name, shelf)
+        if newer is not None and newer != shelf:  # a look that began before may take it back: it is found again
+            self._shelves = {**self._shelves, name: newer}
+        return newer
 
     def _nothing_served(self, name: str, shelf: Shelf) -> NothingServed:
         """Return the error where a name's champion was retired, or no version was ever promoted."""
         details = way_out(name, self._sound(name, None))
         why = "no version was promoted" if shelf.champion is None else f"{name}@{shelf.champion} was retired"
         state = Standing.CANDIDATE if shelf.champion is None else Standing.RETIRED
-        what = details["command"] or "no version of it verifies"
-        return NothingServed(f"model={name}: nothing is served: {why}; {what}", state=state.value, **details)
+        next_step = details["command"] or "no version of it verifies"
+        return NothingServed(f"model={name}: nothing is served: {why}; {next_step}", state=state.value, **details)
 
     # Telling
 

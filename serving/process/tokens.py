@@ -46,22 +46,22 @@ def good_bearers(home: Home) -> tuple[dict[str, Bearer], list[str]]:
     signed; and what is wrong with rows of the database that say something else.
     """
     with home.ledger.log.signed() as signed:
-        held, wrong = grants.sound_grants(signed)
-        good, more = tokens.sound_tokens(signed)
+        sound_grants, wrong = grants.sound_grants(signed)
+        good, wrong_tokens = tokens.sound_tokens(signed)
     by_principal, families = defaultdict(list), grants.families_of(home.ledger)
-    for grant in held:
+    for grant in sound_grants:
         by_principal[grant.principal].append(grant)
     bearers = {}
     for token in good:
         access = Access(token.principal, (*grants.of_token(token), *by_principal[token.principal]), families)
         bearers[token.digest] = Bearer(token, access)
-    return bearers, wrong + more
+    return bearers, wrong + wrong_tokens
 
 
 def bearer(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
     """Return the token of `Authorization: Bearer dps_...`; None where it is missing, doubled or of another form."""
-    found = [value for name, value in headers if name == b"authorization"]
-    if len(found) != 1:
+    values = [value for name, value in headers if name == b"authorization"]
+    if len(values) != 1:
         return None
-    scheme, _, token = found[0].partition(b" ")
+    scheme, _, token = values[0].partition(b" ")
     return token.strip() if scheme.lower() == b"bearer" and token.strip().startswith(PREFIX.encode()) else None

@@ -29,7 +29,7 @@ from serving.http.routes import (
     state,
     with_prices,
 )
-from serving.process.watch.access_log import about
+from serving.process.watch.access_log import note_subject
 from serving.process.watch.metrics import REFUSALS
 from serving.rest import json_schemas
 from serving.rest.event_stream import Event, events
@@ -86,9 +86,9 @@ def counting_refusals(dataset: str) -> Iterator[None]:
     """Note the dataset for the audit trail, and count a BudgetRefused raised within."""
     try:
         yield
-        about(dataset)
+        note_subject(dataset)
     except BudgetRefused as refused:
-        about(dataset)
+        note_subject(dataset)
         REFUSALS.labels(dataset, refused.details["reason"]).inc()
         raise
 

@@ -76,7 +76,7 @@ async def run_quickly(
     """
     if size <= AT_ONCE:
         try:
-            return work(restrict_to_allowed(rights, registry.held), *arguments)
+            return work(restrict_to_allowed(rights, registry.get_loaded), *arguments)
         except NotHeld:
             return await in_thread(work, restrict_to_allowed(rights, registry.get), *arguments, limiter=PREDICTING)
     return await in_turn(work, restrict_to_allowed(rights, registry.get), *arguments)

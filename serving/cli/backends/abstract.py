@@ -30,8 +30,8 @@ Note: TypeAlias = Callable[[str], None]  # prints a line for people
 
 def without_defaults(request: Request) -> Body:
     """Return the keys that were given; what was left out has its default where the request is read."""
-    given = {key: value for key, value in request.items() if value is not None and value is not False}
-    return {key: value for key, value in given.items() if value not in ({}, (), [])}
+    fields = {key: value for key, value in request.items() if value is not None and value is not False}
+    return {key: value for key, value in fields.items() if value not in ({}, (), [])}
 
 
 @dataclass(frozen=True)

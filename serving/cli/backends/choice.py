@@ -62,13 +62,13 @@ def server_address(environment: Mapping[str, str] = os.environ) -> ServerAddress
     login = _read_login(environment)
     if url is None and login is None:
         return None
-    known = login if login is not None and (url is None or url.rstrip("/") == login["url"]) else {}
+    stored = login if login is not None and (url is None or url.rstrip("/") == login["url"]) else {}
     return ServerAddress(
-        (url or known["url"]).rstrip("/"),
-        token or known.get("token"),
-        environment.get(AUTHORITY) or known.get("authority"),
+        (url or stored["url"]).rstrip("/"),
+        token or stored.get("token"),
+        environment.get(AUTHORITY) or stored.get("authority"),
         URL if url else "dpserve login",
-        environment.get(WITNESSES) or known.get("witnesses"),
+        environment.get(WITNESSES) or stored.get("witnesses"),
     )
 
 

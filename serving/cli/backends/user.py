@@ -19,7 +19,7 @@ def this_user() -> str:
         return f"cli:uid-{os.getuid()}"
 
 
-def allowed(home: Home, *scopes: str, **on: str | None) -> Access:
+def require_access(home: Home, *scopes: str, **on: str | None) -> Access:
     """Return what this user may do; the holder of the keys may do all, while no grant ever named that user.
 
     Args:

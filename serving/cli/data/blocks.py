@@ -12,10 +12,10 @@ from accountant.ledger.families.row_queries import RowQuery
 from accountant.ledger.families.windows import Period
 from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import exact_decimal
-from serving.cli.backends.user import allowed, this_user
+from serving.cli.backends.user import require_access, this_user
 from serving.cli.complete import Name
 from serving.cli.datasets import DistinctIds, OnePerson, QueryReason, show_as_is
-from serving.cli.terminal import Json, busy
+from serving.cli.terminal import Json, show_busy
 
 
 def append(
@@ -60,7 +60,7 @@ def append(
     from training.datasets.opened import RowSource, rows_at
 
     home = Home.open()
-    access = allowed(home, "steward", dataset=name)
+    access = require_access(home, "steward", dataset=name)
     if (new_rows or each_block or person_epsilon is not None) != (reason is not None):
         raise InputError(
             "reason: give it with --new-rows, --each-block or --person-epsilon, and one of these with --reason"
@@ -68,15 +68,15 @@ def append(
     new = NewPeople(reason, this_user()) if new_rows and reason is not None else None
     why = Why(this_user(), reason) if reason is not None and (each_block or person_epsilon is not None) else None
     epsilon = None if person_epsilon is None else exact_decimal("person-epsilon", person_epsilon)
-    said = identity_statement(one_person, distinct_ids)
+    ids = identity_statement(one_person, distinct_ids)
     period = _period(dated, since, until)
     about, source = home.ledger.dataset(name).registration, RowSource(data, query, table, query_reason)
     described = home.datasets / about.commitment / "schema.yaml"
-    stated = None if source.stated is None else RowQuery.of(source.stated, query_reason, this_user())
-    with busy(f"packing another block of {name}"), rows_at(home, source, described, about.unit.column) as found:
-        rows, origin = found
+    row_query = None if source.stated is None else RowQuery.of(source.stated, query_reason, this_user())
+    with show_busy(f"packing another block of {name}"), rows_at(home, source, described, about.unit.column) as opened:
+        rows, origin = opened
         person = PersonWords(epsilon, each_block, why)
-        grown = append_rows(home, name, rows, this_user(), records, period, new, origin, stated, access, said, person)
+        grown = append_rows(home, name, rows, this_user(), records, period, new, origin, row_query, access, ids, person)
     show_as_is(home, grown, json)
 
 
@@ -103,5 +103,5 @@ def delete(
     from training.datasets.growing.delete import delete as delete_rows  # as above
 
     home = Home.open()
-    allowed(home, "steward", dataset=name)
+    require_access(home, "steward", dataset=name)
     show_as_is(home, delete_rows(home, name, upto, Why(this_user(), reason)), json)

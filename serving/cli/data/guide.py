@@ -18,8 +18,8 @@ from dpserve_verify.certificates.plain_words import meaning
 from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import Budget
 from serving.cli import datasets, train
-from serving.cli.backends.user import allowed
-from serving.cli.terminal import Json, aligned, busy
+from serving.cli.backends.user import require_access
+from serving.cli.terminal import Json, align_columns, show_busy
 from training.datasets.drafts.columns import (
     ColumnAnswer,
     ColumnGroup,
@@ -60,13 +60,13 @@ def guide(
     if json or not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise InputError(ELSEWHERE)
     home = Home.open()
-    allowed(home, "steward")
+    require_access(home, "steward")
     name = name or re.sub(r"[^A-Za-z0-9_.-]", "-", data.name.partition(".")[0])
-    with busy("looking at how it is written"):
+    with show_busy("looking at how it is written"):
         proposal = SchemaProposal.of_file(data)
-    print(aligned(_table(proposal)), end="\n\n")
+    print(align_columns(_table(proposal)), end="\n\n")
     answers = _ask_columns(proposal)
-    targets = [each.columns[0] for each in answers if each.role == "target"]
+    targets = [answer.columns[0] for answer in answers if answer.role == "target"]
     body = proposal.to_schema(answers, ask("Rows, about, as everybody may know", None, int))
     place = Path(f"{name}.yaml")
     text = yaml.safe_dump(body, sort_keys=False, allow_unicode=True, width=120)
@@ -74,7 +74,7 @@ def guide(
     if place.exists() and ask(f"{place} exists; write over it (yes or no)", "no", _yes) is False:
         raise InputError(f"{place}: exists; say another --name")
     place.write_text(text, "utf-8")
-    with busy("checking every row"):
+    with show_busy("checking every row"):
         problems = check_file(parsed, data)
     for problem in problems:
         print(f"- {problem}")
@@ -90,8 +90,10 @@ def guide(
     datasets.register(name, str(data), place, family=[family] if family else None, **options)
     price = f"{(Decimal(home.ledger.dataset(name).budget.epsilon) / 10).normalize():f}"
     first = targets[0] if len(targets) > 1 else None
-    more = f" --target {first}" if first else ""
-    print(f"\nA first job at a tenth of the total; a plan spends nothing:\ndpserve plan {name} --epsilon {price}{more}")
+    option = f" --target {first}" if first else ""
+    print(
+        f"\nA first job at a tenth of the total; a plan spends nothing:\ndpserve plan {name} --epsilon {price}{option}"
+    )
     train.plan(name=name, epsilon=price, target=first)
 
 
@@ -99,13 +101,13 @@ def ask(question: str, default: str | None, read: Callable[[str], T]) -> T:
     """Ask until `read` accepts the answer, and return what it makes of it. An empty answer is the default."""
     while True:
         try:
-            said = input(f"{question}{'' if default is None else f' [{default}]'}: ").strip() or default
+            answer = input(f"{question}{'' if default is None else f' [{default}]'}: ").strip() or default
         except EOFError:
             raise typer.Abort from None
         try:
-            if said is None:
+            if answer is None:
                 raise InputError("an answer is needed")
-            return read(said)
+            return read(answer)
         except (ValueError, InputError) as error:
             print(f"  {error}")
 
@@ -128,8 +130,8 @@ def _ask_columns(proposal: SchemaProposal) -> list[ColumnAnswer]:
     def read_target(answer: str) -> str:
         return answer if parse_target(answer) else ""
 
-    every = {**columns, **proposal.ignore}
-    targets = ask("Columns to predict, with commas", None, lambda answer: _read_names(answer, every))
+    everything = {**columns, **proposal.ignore}
+    targets = ask("Columns to predict, with commas", None, lambda answer: _read_names(answer, everything))
     answers = [ColumnAnswer((name,), "target", ask(OF_TARGET.format(name), None, read_target)) for name in targets]
     for name in targets:
         columns.pop(name, None)
@@ -162,10 +164,12 @@ def _ask_total(home: Home, people: Sequence[str]) -> dict[str, Any]:
         print(f"\nMay name people: {', '.join(people[:5])}")
     unit = ask("\nOne person is named by the column (record: each row is another one)", None, str)
     most = 1 if unit == "record" else ask("Rows of one person that are used at most", "1", int)
-    known = [each.registration.name for each in home.ledger.datasets()]
-    said = ask(f"People of it stand in {', '.join(known)} as well (a name, or no)", None, str) if known else "no"
-    options: dict[str, Any] = {"unit": unit, "contributions": most, "family": None if said == "no" else said}
-    if said != "no":
+    registered = [dataset.registration.name for dataset in home.ledger.datasets()]
+    relative = (
+        ask(f"People of it stand in {', '.join(registered)} as well (a name, or no)", None, str) if registered else "no"
+    )
+    options: dict[str, Any] = {"unit": unit, "contributions": most, "family": None if relative == "no" else relative}
+    if relative != "no":
         return {**options, "epsilon": None, "delta": None, "holdout": None}
     epsilon, delta = ask("epsilon in all, permanently", None, str), ask("delta in all, permanently", None, str)
     total = Budget.of(epsilon, delta)

@@ -12,12 +12,12 @@ from accountant.ledger.families.left import left_words
 from dpserve_verify.errors import InputError
 from models.profile import report
 from serving.cli.backend import backend
-from serving.cli.requests import takes
-from serving.cli.terminal import Json, aligned, busy, check_out, note, show
+from serving.cli.requests import takes_request
+from serving.cli.terminal import Json, align_columns, check_out, note, show, show_busy
 from training.requests import ProfileRequest
 
 
-@takes(ProfileRequest, "dataset", without=("pairs",))
+@takes_request(ProfileRequest, "dataset", without=("pairs",))
 def profile(
     asked: ProfileRequest,
     pairs: Annotated[
@@ -38,30 +38,30 @@ def profile(
     dpserve profile adult --epsilon 0.2 --columns age --columns sex --pairs age,sex
     """
     check_out(out, report.SUFFIXES)
-    together = [tuple(map(str.strip, each.split(","))) for each in pairs or ()]
-    if any(len(each) != 2 for each in together):
+    together = [tuple(map(str.strip, names.split(","))) for names in pairs or ()]
+    if any(len(names) != 2 for names in together):
         raise InputError("pairs: must be two columns each, A,B, in whose names there is no comma")
     body_asked = replace(asked, pairs=tuple((a, b) for a, b in together)).to_json()
     key = body_asked.pop("idempotency_key", None)
     if plan:
         return _show_plan(backend().measurements.plan_profile(body_asked), json)
-    with busy(f"counting the rows of {asked.dataset}"):
+    with show_busy(f"counting the rows of {asked.dataset}"):
         body = backend().measurements.profile(body_asked, key, out)
-    found = body["profile"]
+    statement = body["profile"]
     rows = [("COLUMN", "TYPE", "FIGURE", "MISSING")]
-    rows += [(column["name"], *report.summary(column)) for column in found["columns"]]
-    text = "\n".join([*report.facts(found), "", aligned(rows)])
+    rows += [(column["name"], *report.summary(column)) for column in statement["columns"]]
+    text = "\n".join([*report.facts(statement), "", align_columns(rows)])
     show(json, body | {"out": None if out is None else str(out)}, text)
     note(f"statement {body['statement']}; left {left_words(body['left'], 'profile')}")
 
 
 def _show_plan(body: dict[str, Any], json: bool) -> None:
-    known = "" if body["known"] is None else f"; job {body['known']} has counted this: its statement is given"
+    counted_before = "" if body["known"] is None else f"; job {body['known']} has counted this: its statement is given"
     pairs = f" and {len(body['pairs'])} pairs" if body["pairs"] else ""
-    told = [
-        ("price", f"epsilon {body['epsilon']}, delta {body['delta']}, on {body['part']} rows{known}"),
+    lines = [
+        ("price", f"epsilon {body['epsilon']}, delta {body['delta']}, on {body['part']} rows{counted_before}"),
         ("counts", f"of {len(body['columns'])} columns{pairs}, each within {body['count_within']} rows, with a chance "
                    f"of 95 % ({body['noise']} noise)"),
         ("left after it", left_words(body["left"], "profile")),
     ]  # fmt: skip
-    show(json, body, aligned(told))
+    show(json, body, align_columns(lines))

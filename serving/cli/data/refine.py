@@ -11,9 +11,9 @@ from accountant.certificates.profile import PROFILE, Profile
 from accountant.home import Home
 from dpserve_verify.errors import InputError
 from models.profile.stated import check
-from serving.cli.certificates import PROFILE_SUFFIX, proof_beside, trusted
+from serving.cli.certificates import PROFILE_SUFFIX, proof_beside, read_trusted_keys
 from serving.cli.data.schema import SchemaFile, schema_bytes
-from serving.cli.terminal import Json, aligned, note, show
+from serving.cli.terminal import Json, align_columns, note, show
 from training.measuring.profile.refine import refine as refined_by
 from training.measuring.profile.release import profile_of
 
@@ -34,27 +34,27 @@ def refine(
     \b
     dpserve schema refine --schema adult.yaml --profile 12 --out adult-refined.yaml
     """
-    found = refined_by(schema_bytes(schema), _profile(profile, trust))
+    refined = refined_by(schema_bytes(schema), _profile(profile, trust))
     if out is not None:
         try:
-            out.write_text(found.text, "utf-8")
+            out.write_text(refined.text, "utf-8")
         except OSError as error:
             raise InputError(f"out={out}: cannot be written ({error.strerror})") from None
-    rows = [("FEATURE", "WAS", "NOW", "WHY"), *((c["feature"], c["was"], c["now"], c["why"]) for c in found.changes)]
-    told = aligned(rows) if found.changes else "nothing to refine"
-    body = {"schema": found.text, "changes": [dict(each) for each in found.changes]}
-    show(json, {**body, "out": None if out is None else str(out)}, found.text.rstrip("\n") if out is None else told)
+    rows = [("FEATURE", "WAS", "NOW", "WHY"), *((c["feature"], c["was"], c["now"], c["why"]) for c in refined.changes)]
+    table = align_columns(rows) if refined.changes else "nothing to refine"
+    body = {"schema": refined.text, "changes": [dict(change) for change in refined.changes]}
+    show(json, {**body, "out": None if out is None else str(out)}, refined.text.rstrip("\n") if out is None else table)
     if out is None:
-        note(told)
+        note(table)
 
 
 def _profile(text: str, trust: Path | None) -> Profile:
     if text.isascii() and text.isdigit():
-        found = profile_of(Home.open(), int(text))[2]
+        profile = profile_of(Home.open(), int(text))[2]
     elif text.endswith(PROFILE_SUFFIX):
         envelope, proof = proof_beside(Path(text))
-        found = PROFILE.verify(envelope, proof, trusted(trust))
+        profile = PROFILE.verify(envelope, proof, read_trusted_keys(trust))
     else:
         raise InputError(f"profile={text[:80]}: must be a job's number, or a file that ends in {PROFILE_SUFFIX}")
-    check(found)
-    return found
+    check(profile)
+    return profile

@@ -7,14 +7,14 @@ from typing import Annotated, Any
 import typer
 
 from serving.cli.backend import backend
-from serving.cli.requests import takes
-from serving.cli.terminal import Json, aligned, busy, show
+from serving.cli.requests import takes_request
+from serving.cli.terminal import Json, align_columns, show, show_busy
 from training.requests import ScheduleRequest
 
 Name = Annotated[str, typer.Argument(help="The schedule's name.")]
 
 
-@takes(ScheduleRequest, "name", without=("dry_run",))
+@takes_request(ScheduleRequest, "name", without=("dry_run",))
 def add(asked: ScheduleRequest, json: Json = False) -> None:
     """Train by a rule: the same job once a period, until a block that it reads is exhausted. Nothing is spent now.
 
@@ -24,9 +24,13 @@ def add(asked: ScheduleRequest, json: Json = False) -> None:
     dpserve schedule add weekly --dataset visits --epsilon 0.1 --blocks last:12
     """
     job = {"learner": asked.learner} | asked.job.to_json()
-    with busy("pricing"):
+    with show_busy("pricing"):
         body = backend().schedules.add(asked.name, asked.every, asked.start, job)
-    show(json, body, aligned([("schedule", asked.name), ("asks", _asks(body)), ("lasts", _lasts(body))]))
+    show(
+        json,
+        body,
+        align_columns([("schedule", asked.name), ("asks", _request_text(body)), ("lasts", _lasting_text(body))]),
+    )
 
 
 def list_schedules(json: Json = False) -> None:
@@ -37,8 +41,11 @@ def list_schedules(json: Json = False) -> None:
     """
     bodies = backend().schedules.list_all()
     rows = [("SCHEDULE", "ASKS", "LAST JOB", "LASTS")]
-    rows += [(each["name"], _asks(each), str((each["last"] or {}).get("job", "none")), _lasts(each)) for each in bodies]
-    show(json, {"schedules": bodies}, aligned(rows))
+    rows += [
+        (body["name"], _request_text(body), str((body["last"] or {}).get("job", "none")), _lasting_text(body))
+        for body in bodies
+    ]
+    show(json, {"schedules": bodies}, align_columns(rows))
 
 
 def remove(name: Name, json: Json = False) -> None:
@@ -51,15 +58,15 @@ def remove(name: Name, json: Json = False) -> None:
     show(json, {"name": gone, "removed": True}, f"removed {gone}")
 
 
-def _asks(body: dict[str, Any]) -> str:
+def _request_text(body: dict[str, Any]) -> str:
     blocks = f", blocks {body['blocks']}" if "blocks" in body else ""
     return f"every {body['every']}, {body['learner']} on {body['dataset']}{blocks} at epsilon {body['epsilon']}"
 
 
-def _lasts(body: dict[str, Any]) -> str:
+def _lasting_text(body: dict[str, Any]) -> str:
     """Say for how long a schedule can be kept."""
     if body["stopped"] is not None:
         return f"stopped: {body['stopped']}"
     fed = "for good" if body["fed"] is None else f"{body['fed']} times, until {body['fed_until']},"
-    alone = f"{body['alone']} times on these blocks, until {body['until']}"
-    return f"{alone}; {fed} with a new block each {body['every']}"
+    without_new_blocks = f"{body['alone']} times on these blocks, until {body['until']}"
+    return f"{without_new_blocks}; {fed} with a new block each {body['every']}"

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from accountant.errors import SchemaError
-from serving.cli.terminal import Json, aligned, show
+from serving.cli.terminal import Json, align_columns, show
 from training.datasets.made_up import write_made_up
 from training.rows.schema.schema import parse_schema
 from training.rows.tables.file_check import check_file
@@ -29,14 +29,19 @@ def check(
     \b
     dpserve schema check adult.yaml --data adult.csv
     """
-    problems = [each.to_json() for each in check_file(parse_schema(schema_bytes(schema)), data)]
+    problems = [problem.to_json() for problem in check_file(parse_schema(schema_bytes(schema)), data)]
     rows = [("COLUMN", "FOUND", "ROWS", "REMEDY")]
-    for each in problems:
-        more = ", .." if each["count"] > len(each["rows"]) else ""
+    for problem in problems:
+        dots = ", .." if problem["count"] > len(problem["rows"]) else ""
         rows.append(
-            (each["column"] or "(the file)", each["found"], ", ".join(map(str, each["rows"])) + more, each["remedy"])
+            (
+                problem["column"] or "(the file)",
+                problem["found"],
+                ", ".join(map(str, problem["rows"])) + dots,
+                problem["remedy"],
+            )
         )
-    text = aligned(rows) if problems else f"{data.name} can be registered with {schema.name}"
+    text = align_columns(rows) if problems else f"{data.name} can be registered with {schema.name}"
     show(json, {"ok": not problems, "problems": problems}, text)
     if problems:
         raise typer.Exit(2)

@@ -9,7 +9,7 @@ import typer
 
 from local.aggregator import program
 from local.aggregator.settings import PUBLIC, SETTINGS, create_folder, read_settings
-from serving.cli.terminal import Json, aligned, note, show
+from serving.cli.terminal import Json, align_columns, note, show
 
 Folder = Annotated[Path, typer.Option("--folder", help="Your folder, as `dpserve aggregator init` made it.")]
 HERE = Path("aggregator")
@@ -65,5 +65,5 @@ def show_aggregator(folder: Folder = HERE, json: Json = False) -> None:
     body = program.summarize(read_settings(folder))
     rows = [("CAMPAIGN", "EPSILON", "DELTA", "OWNERS", "CHARGED", "SENT")]
     keys = ("name", "epsilon", "delta", "owners", "charged", "sent")
-    rows += [tuple(str(each[key] or "not yet") for key in keys) for each in body["campaigns"]]  # type: ignore[misc]
-    show(json, body, aligned(rows))
+    rows += [tuple(str(campaign[key] or "not yet") for key in keys) for campaign in body["campaigns"]]  # type: ignore[misc]
+    show(json, body, align_columns(rows))

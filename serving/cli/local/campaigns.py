@@ -13,15 +13,15 @@ from dpserve_verify.system.files import PRIVATE, write_new
 from local.campaign import campaigns, shared_campaigns
 from local.campaign.defining import Asked
 from serving.cli.backend import backend
-from serving.cli.backends.user import allowed, this_user
-from serving.cli.terminal import Json, aligned, note, show
+from serving.cli.backends.user import require_access, this_user
+from serving.cli.terminal import Json, align_columns, note, show
 
 _TURN = "{turn} of {turns}: {turn_reports} reports, at least {turn_least} are needed"
 FAR = ("has not spoken", "has opened its shares", "has answered")
 Name = Annotated[str, typer.Argument(help="The campaign's name.")]
 
 
-def found(
+def register_population(
     name: Annotated[str, typer.Argument(help="The population's name.")],
     schema: Annotated[Path, typer.Option(help="The public schema of what owners hold.")],
     owners: Annotated[int, typer.Option(help="How many owners there are.")],
@@ -36,12 +36,12 @@ def found(
     dpserve campaign population people --schema people.yaml --owners 20000 --epsilon 5
     """
     home = Home.open()
-    allowed(home, "steward")
+    require_access(home, "steward")
     dataset = campaigns.found_population(home, name, schema, owners, epsilon, family, delta)
     body = {"population": name, "owners": owners, "epsilon": epsilon, "delta": delta, "family": dataset.family,
             "entry": dataset.seq}  # fmt: skip
-    beside = "" if delta == "0" else f" and delta {delta}"
-    show(json, body, f"population {name}: {owners} owners, epsilon {epsilon}{beside} each, entry {dataset.seq}")
+    with_delta = "" if delta == "0" else f" and delta {delta}"
+    show(json, body, f"population {name}: {owners} owners, epsilon {epsilon}{with_delta} each, entry {dataset.seq}")
 
 
 def open_campaign(
@@ -86,7 +86,7 @@ def open_campaign(
     if invitations.exists():
         raise InputError(f"invitations={invitations}: is there already, and is not overwritten")
     home = Home.open()
-    allowed(home, "train", dataset=population)
+    require_access(home, "train", dataset=population)
     body = campaigns.open_campaign(
         home,
         Asked(name, population, learner or ("shared-additive" if aggregator else "local-linear"), epsilon, owners,
@@ -96,8 +96,8 @@ def open_campaign(
     write_new(invitations, "".join(f"{each}\n" for each in campaigns.invitations(home, name)).encode(), PRIVATE)
     tokens = [shared_campaigns.token_for(home, name, at) for at in range(len(body["aggregators"]))]
     _tell({**body, **({"tokens": tokens} if tokens else {})}, json)
-    for each, one in zip(body["aggregators"], tokens, strict=True):
-        note(f"For aggregator {each['name']} alone: {one}")
+    for public, token in zip(body["aggregators"], tokens, strict=True):
+        note(f"For aggregator {public['name']} alone: {token}")
     note(f"Each line of {invitations} is for one owner alone: who has it can report in that owner's place.")
 
 
@@ -143,23 +143,26 @@ def show_campaign(
     """
     if name is not None:
         return _tell(backend().campaigns.get(name), json)
-    found = backend().campaigns.list_all()
+    bodies = backend().campaigns.list_all()
     rows = [("CAMPAIGN", "STATE", "LEARNER", "EPSILON", "REPORTS", "OF AT LEAST", "MODEL")]
     keys = ("campaign", "state", "learner", "epsilon", "reports", "least", "model")
-    rows += [tuple(str(each[key]) for key in keys) for each in found]  # type: ignore[misc]
-    show(json, {"campaigns": found}, aligned(rows))
+    rows += [tuple(str(body[key]) for key in keys) for body in bodies]  # type: ignore[misc]
+    show(json, {"campaigns": bodies}, align_columns(rows))
     return None
 
 
 def _tell(body: dict[str, Any], json: bool) -> None:
-    beside = "" if body["delta"] == "0" else f" and delta {body['delta']}"
+    with_delta = "" if body["delta"] == "0" else f" and delta {body['delta']}"
     lines = [
         ("campaign", f"{body['campaign']}: {body['state']}"),
         ("asks", f"{body['owners']} owners of {body['population']}, by {body['learner']}"),
-        ("costs", f"epsilon {body['epsilon']}{beside} for each owner, once"),
+        ("costs", f"epsilon {body['epsilon']}{with_delta} for each owner, once"),
         ("reports", f"{body['reports']}, at least {body['least']} are needed"),
         *([("turn", _TURN.format(**body))] if body["turns"] else []),
-        *(("aggregator", f"{each['name']}: {FAR[each['opened'] + each['answered']]}") for each in body["aggregators"]),
+        *(
+            ("aggregator", f"{aggregator['name']}: {FAR[aggregator['opened'] + aggregator['answered']]}")
+            for aggregator in body["aggregators"]
+        ),
         ("model", body["model"]),
         (
             "entries",
@@ -167,4 +170,4 @@ def _tell(body: dict[str, Any], json: bool) -> None:
         ),
         ("definition", body["definition"]),
     ]
-    show(json, body, aligned(lines))
+    show(json, body, align_columns(lines))

@@ -11,7 +11,7 @@ from dpserve_verify.errors import CertificateInvalid
 from local.owner import program
 from local.owner.founding import NewOwner, check_rows, found_owner
 from local.owner.settings import Pinned, read_settings
-from serving.cli.terminal import Json, aligned, note, show
+from serving.cli.terminal import Json, align_columns, note, show
 
 Settings = Annotated[Path, typer.Option("--settings", help="Your owner.toml: rows, ledger, pinned keys, policy.")]
 HERE = Path("owner.toml")
@@ -37,7 +37,7 @@ def init(
     """  # noqa: E501
     question = Pinned(target, tuple(label or ()), tuple(feature), between)
     new = NewOwner(url, rows, question, total_epsilon, largest_epsilon, least_owners)
-    show(json, {"settings": str(settings), **(found := found_owner(settings, new))}, _fit(found))
+    show(json, {"settings": str(settings), **(fit := found_owner(settings, new))}, _fit(fit))
     note(f"Put the pinned keys of who asks beside {settings.name} as trust.json.")
 
 
@@ -47,8 +47,8 @@ def check(settings: Settings = HERE, json: Json = False) -> None:
     \b
     dpserve owner check --settings owner.toml
     """
-    found = check_rows(settings)
-    show(json, found, _fit(found))
+    fit = check_rows(settings)
+    show(json, fit, _fit(fit))
 
 
 def _fit(found: dict[str, Any]) -> str:
@@ -71,11 +71,11 @@ def answer(
     \b
     dpserve owner answer survey --invitation dpi_17_0123abcd --settings owner.toml
     """
-    own = read_settings(settings)
-    line = program.answer(own, campaign, invitation)
+    owner = read_settings(settings)
+    line = program.answer(owner, campaign, invitation)
     body = {"campaign": line.campaign, "epsilon": str(line.epsilon), "delta": str(line.delta), "sent": line.sent,
             "report": program.number_of_report(line)}  # fmt: skip
-    show(json, {**body, **program.summarize(own)}, program.words(line))
+    show(json, {**body, **program.summarize(owner)}, program.words(line))
 
 
 def show_owner(settings: Settings = HERE, json: Json = False) -> None:
@@ -86,13 +86,13 @@ def show_owner(settings: Settings = HERE, json: Json = False) -> None:
     """
     body = program.summarize(read_settings(settings))
     rows = [("CAMPAIGN", "LEARNER", "EPSILON", "DELTA", "DRAWN", "SENT")]
-    rows += [(each["campaign"], each["learner"], each["epsilon"], each["delta"], each["drawn"],
-              each["sent"] or "not confirmed") for each in body["reports"]]  # fmt: skip
+    rows += [(report["campaign"], report["learner"], report["epsilon"], report["delta"], report["drawn"],
+              report["sent"] or "not confirmed") for report in body["reports"]]  # fmt: skip
     spent = (
         f"spent: epsilon {body['spent']} of {body['total']}, delta {body['spent_delta']} of {body['total_delta']}; "
         "each report was an index drawn at random, or two shares of which each is noise"
     )
-    show(json, body, f"{aligned(rows)}\n{spent}")
+    show(json, body, f"{align_columns(rows)}\n{spent}")
 
 
 def verify_model(
@@ -108,16 +108,23 @@ def verify_model(
     from dpserve_verify.keys.trust import PublicKeys  # these load what serves models, which answering does without
     from models.store.loading import load_verified
 
-    own = read_settings(settings)
-    certificate = load_verified(path, PublicKeys.from_json(own.trust.read_bytes())).certificate
+    owner = read_settings(settings)
+    certificate = load_verified(path, PublicKeys.from_json(owner.trust.read_bytes())).certificate
     digest = certificate.form.public.hyperparameters.get("definition")
-    known = [each for each in program.summarize(own)["reports"] if each["definition"] == digest]
-    if not known:
+    answered = [report for report in program.summarize(owner)["reports"] if report["definition"] == digest]
+    if not answered:
         raise CertificateInvalid(f"model {certificate.model}: is of no campaign that you have answered")
-    if str(certificate.epsilon) != known[0]["epsilon"]:
+    if str(certificate.epsilon) != answered[0]["epsilon"]:
         raise CertificateInvalid(f"model {certificate.model}: claims epsilon {certificate.epsilon}, and you were asked "
-                                 f"for {known[0]['epsilon']}")  # fmt: skip
-    body = {"ok": True, "model": certificate.model, "campaign": known[0]["campaign"], "epsilon": known[0]["epsilon"]}
+                                 f"for {answered[0]['epsilon']}")  # fmt: skip
+    body = {
+        "ok": True,
+        "model": certificate.model,
+        "campaign": answered[0]["campaign"],
+        "epsilon": answered[0]["epsilon"],
+    }
     show(
-        json, body, f"verified: {certificate.model} is of the campaign {known[0]['campaign']}, at the epsilon you gave"
+        json,
+        body,
+        f"verified: {certificate.model} is of the campaign {answered[0]['campaign']}, at the epsilon you gave",
     )

@@ -17,7 +17,7 @@ from models.edit.editing import EditNote
 from serving.cli.backend import backend
 from serving.cli.backends.user import this_user
 from serving.cli.complete import Model
-from serving.cli.terminal import Json, aligned, show
+from serving.cli.terminal import Json, align_columns, show
 from serving.cli.tree import from_fields
 
 FREE = "costs no privacy: the numbers were released already"
@@ -131,7 +131,7 @@ def _text(body: dict[str, Any]) -> Iterator[str]:
     rows = [
         (*(str(row[name]) for name in names), f"{row['before']:+.4f}", f"{row['after']:+.4f}") for row in changed[:ROWS]
     ]
-    yield aligned([(*(["CLASS"] if several else ()), "FEATURE", "BINS", "BEFORE", "AFTER"), *rows])
+    yield align_columns([(*(["CLASS"] if several else ()), "FEATURE", "BINS", "BEFORE", "AFTER"), *rows])
     if len(changed) > ROWS:
         yield f"and {len(changed) - ROWS} more bins"
 
@@ -145,7 +145,7 @@ def _show_bins(reference: str, model: Curves, asked: Edit) -> None:
         (row["bin"], row["values"], f"{row['adds']:+.4f}", _optional(row["error"], ".4f"), _optional(row["count"], "d"))
         for row in body
     ]
-    text = aligned([("BIN", "VALUES", "ADDS", "NOISE", "COUNT"), *rows])
+    text = align_columns([("BIN", "VALUES", "ADDS", "NOISE", "COUNT"), *rows])
     of = {} if label is None else {"class": label}
     show(asked.json, {"model": reference, "feature": asked.feature, **of, "bins": body}, text)
 

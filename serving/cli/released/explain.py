@@ -18,7 +18,7 @@ from models.forms.ensemble import Ensemble, Summary
 from serving.cli.backend import backend
 from serving.cli.certificates import certificate_line
 from serving.cli.complete import Model
-from serving.cli.terminal import Json, aligned, show
+from serving.cli.terminal import Json, align_columns, show
 
 if TYPE_CHECKING:
     from training.rows.tables import row_files
@@ -55,8 +55,8 @@ def explain(
     if out is not None:
         picture(verified.ensemble, certificate_line(verified.certificate), out, record)
     body = {"model": opened.reference, "picture": str(out) if out else None}
-    parts, rows = verified.ensemble.summary() if record is None else _account(verified.ensemble, record)
-    show(json, {**body, **parts}, aligned(rows))
+    parts, rows = verified.ensemble.summary() if record is None else _explain_record(verified.ensemble, record)
+    show(json, {**body, **parts}, align_columns(rows))
 
 
 def _record(data: Path, row: int, ensemble: Ensemble) -> RawColumns:
@@ -70,16 +70,16 @@ def _record(data: Path, row: int, ensemble: Ensemble) -> RawColumns:
     raise InputError(f"row={row}: {data.name} has {start}; the first is 0")
 
 
-def _account(ensemble: Ensemble, record: RawColumns) -> Summary:
+def _explain_record(ensemble: Ensemble, record: RawColumns) -> Summary:
     """Return what each value of one record adds, as JSON and as a table."""
     terms = logits(ensemble, record)
     scores = [str(label) for label in spoken_for(ensemble)]
     adds = {name: votes.tolist() for name, votes in zip(terms.features, terms.votes[0], strict=True)}
     answer = ensemble.predict(record).tolist()[0]
     body = {"unit": unit(ensemble), "prediction": answer, "base": terms.base.tolist(), "scores": scores}
-    body["contributions"] = [{"feature": name, "adds": each} for name, each in adds.items()]
+    body["contributions"] = [{"feature": name, "adds": effect} for name, effect in adds.items()]
     ordered = sorted(adds.items(), key=lambda item: -max(map(abs, item[1])))
-    lines = [("at first", *terms.base.tolist()), *((name, *each) for name, each in ordered)]
+    lines = [("at first", *terms.base.tolist()), *((name, *effect) for name, effect in ordered)]
     rows = [(*(f"{number:+.4g}" for number in line[1:]), line[0]) for line in lines]
     return body, [(*(f"FOR {label}" for label in scores), unit(ensemble)), *rows, (*[""] * len(scores), f"-> {answer}")]
 
@@ -96,7 +96,7 @@ def _compare(name: str, other: str, out: Path | None, json: bool) -> None:
     body = {"models": list(names), "unit": comparison.unit, "summary": comparison.summary(), "differences": differences}
     only = {model: list(features) for model, features in zip(names, comparison.only, strict=True)}
     body["pairs"] = list(comparison.pairs)
-    show(json, {**body, "only": only, "picture": str(out) if out else None}, _compared(comparison, differences))
+    show(json, {**body, "only": only, "picture": str(out) if out else None}, _comparison_text(comparison, differences))
 
 
 def _difference(difference: Any) -> dict[str, Any]:
@@ -110,15 +110,15 @@ def _difference(difference: Any) -> dict[str, Any]:
     }
 
 
-def _compared(comparison: Comparison, differences: list[dict[str, Any]]) -> str:
+def _comparison_text(comparison: Comparison, differences: list[dict[str, Any]]) -> str:
     rows = [
         (
-            *(f"{each:+.4g}" for each in line["adds"]),
+            *(f"{effect:+.4g}" for effect in line["adds"]),
             f"{line['difference']:+.4g}",
             "" if line["standard_errors"] is None else f"{line['standard_errors']:+.1f}",
             f"{line['feature']}: {line['value']}",
         )
         for line in differences[:LISTED]
     ]
-    table = aligned([(*comparison.names, "DIFFERENCE", "IN STANDARD ERRORS", "WHERE"), *rows])
+    table = align_columns([(*comparison.names, "DIFFERENCE", "IN STANDARD ERRORS", "WHERE"), *rows])
     return f"{comparison.summary()}\n{table}"

@@ -17,7 +17,7 @@ from models.worth.words import short_worth
 from serving.cli.backend import backend
 from serving.cli.certificates import card_with, certificate_json, certificate_line, show_page, show_record
 from serving.cli.complete import Model
-from serving.cli.terminal import Json, aligned, show
+from serving.cli.terminal import Json, align_columns, show
 
 
 def show_model(
@@ -55,7 +55,7 @@ def show_model(
     features = [feature.to_json() for feature in ensemble.features]
     body: dict[str, Any] = {"model": opened.reference, "target": ensemble.target, "classes": list(ensemble.classes)}
     body["target_range"] = ensemble.target_range
-    claim, found = certificate_json(verified.certificate), bundles.statements(opened)
+    claim, statements = certificate_json(verified.certificate), bundles.statements(opened)
     ends = ensemble.target_range
     interval = f"a number from {number_text(ends[0])} to {number_text(ends[1])}" if ends else ""
     lines = [
@@ -63,11 +63,14 @@ def show_model(
         ("answers", f"{ensemble.target}: {interval or ' or '.join(map(str, ensemble.classes))}"),
         ("reads", ", ".join(f"{feature['name']} ({feature['type']})" for feature in features)),
         ("certificate", certificate_line(verified.certificate)),
-        *(("worth", f"{short_worth(each)}; {each['part']} rows of {each['dataset']}") for each in found),
+        *(
+            ("worth", f"{short_worth(statement)}; {statement['part']} rows of {statement['dataset']}")
+            for statement in statements
+        ),
         *([("folder", opened.folder)] if opened.folder else []),
     ]
-    more = {"features": features, "certificate": claim, "worth": found, "folder": opened.folder}
-    show(json, body | more, aligned(lines))
+    details = {"features": features, "certificate": claim, "worth": statements, "folder": opened.folder}
+    show(json, body | details, align_columns(lines))
 
 
 def export(
@@ -88,12 +91,12 @@ def export(
     opened.verified.runtime  # noqa: B018 - ModelInvalid: no model travels that does not open
     bundle = bundles.with_witnessed_proof(opened) if witnessed else opened.verified.travelling
     out.absolute().parent.mkdir(parents=True, exist_ok=True)
-    stated, signed = [], bundles.signed_statements(opened)
+    statements, signed = [], bundles.signed_statements(opened)
     card = card_with(bundle.card, [envelope for _, envelope, _ in signed])
     write_bundle(out.absolute(), replace(bundle, card=card))
     for job, envelope, proof in signed:
         for suffix, content in ((".dsse.json", envelope), (".tlog-proof", proof)):
-            stated.append(f"worth-{job}{suffix}")
-            write_new(out.absolute() / stated[-1], content, PUBLIC)
-    body = {"model": opened.reference, "out": str(out), "files": [*FILES, *stated]}
+            statements.append(f"worth-{job}{suffix}")
+            write_new(out.absolute() / statements[-1], content, PUBLIC)
+    body = {"model": opened.reference, "out": str(out), "files": [*FILES, *statements]}
     show(json, body, f"{body['model']} written to {out}")

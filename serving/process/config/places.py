@@ -36,25 +36,25 @@ def take_place(folder: Path, caller: str, what: str, most_of_one: int, most: int
     taken.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    name, own, found = hashlib.sha256(caller.encode()).digest(), 0, None
+    name, taken, place = hashlib.sha256(caller.encode()).digest(), 0, None
     with locked(folder / "lock"):
         for number in range(most):
             file = os.open(folder / str(number), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                own += os.pread(file, len(name), 0) == name
+                taken += os.pread(file, len(name), 0) == name
                 os.close(file)
                 continue
-            if found is None:
-                found = Place(file)
+            if place is None:
+                place = Place(file)
             else:
                 os.close(file)
-        if found is None or own >= most_of_one:
-            if found is not None:
-                found.close()
-            limit = most if own < most_of_one else most_of_one
-            said = f"{limit} {what} are open, and no more may be at a time; ask again in 5 s"
-            raise TooManyRequests(said, limit=limit, per="moment", retry_after=5)
-        os.pwrite(found.file, name, 0)
-    return found
+        if place is None or taken >= most_of_one:
+            if place is not None:
+                place.close()
+            limit = most if taken < most_of_one else most_of_one
+            message = f"{limit} {what} are open, and no more may be at a time; ask again in 5 s"
+            raise TooManyRequests(message, limit=limit, per="moment", retry_after=5)
+        os.pwrite(place.file, name, 0)
+    return place

@@ -26,7 +26,7 @@ from serving.process.config.startup import AUDIT_SECONDS, DRAIN_SECONDS, HOST, J
 FORMATS = ("text", "json")
 
 
-def variable(field: str) -> str:
+def variable_of(field: str) -> str:
     """Return the environment variable of a field: `audit_seconds` -> DPSERVE_AUDIT_SECONDS."""
     return f"DPSERVE_{field.upper()}"
 
@@ -38,7 +38,7 @@ def _within(least: int, most: int, says: str) -> BeforeValidator:
         text = str(value)
         number = whole_number(text, most)
         if number is None or number < least:
-            raise InputError(f"{variable(str(info.field_name))}={text[:40]!r}: must be {says}")
+            raise InputError(f"{variable_of(str(info.field_name))}={text[:40]!r}: must be {says}")
         return number
 
     return BeforeValidator(read)
@@ -46,7 +46,7 @@ def _within(least: int, most: int, says: str) -> BeforeValidator:
 
 def _log_format(value: Any, info: ValidationInfo) -> str:
     if value not in FORMATS:
-        raise InputError(f"{variable(str(info.field_name))}={str(value)[:20]}: must be text or json")
+        raise InputError(f"{variable_of(str(info.field_name))}={str(value)[:20]}: must be text or json")
     return str(value)
 
 
@@ -57,15 +57,15 @@ def _drain_seconds(value: Any, info: ValidationInfo) -> float:
         seconds = -1.0
     if seconds < 0:
         raise InputError(
-            f"{variable(str(info.field_name))}={str(value)[:20]!r}: must be a number of seconds, 0 or more"
+            f"{variable_of(str(info.field_name))}={str(value)[:20]!r}: must be a number of seconds, 0 or more"
         )
     return seconds
 
 
 def _absolute(value: Any, info: ValidationInfo) -> str:
-    if not all(each.startswith("/") for each in str(value).split(os.pathsep) if each):
+    if not all(path.startswith("/") for path in str(value).split(os.pathsep) if path):
         raise InputError(
-            f"{variable(str(info.field_name))}={str(value)[:80]!r}: must be absolute paths with {os.pathsep} between"
+            f"{variable_of(str(info.field_name))}={str(value)[:80]!r}: must be absolute paths with {os.pathsep} between"
         )
     return str(value)
 
@@ -77,7 +77,7 @@ class ServerSettings(BaseSettings):
     """What the processes of the server read from the environment. InputError, at the start, for what means nothing."""
 
     model_config = SettingsConfigDict(
-        alias_generator=variable, populate_by_name=True, case_sensitive=True, env_ignore_empty=True, frozen=True
+        alias_generator=variable_of, populate_by_name=True, case_sensitive=True, env_ignore_empty=True, frozen=True
     )
 
     host: str = HOST
@@ -106,10 +106,10 @@ class ServerSettings(BaseSettings):
     @property
     def folders(self) -> list[Path]:
         """Folders below which a steward may name files in a browser."""
-        return [Path(each) for each in self.data_folders.split(os.pathsep) if each]
+        return [Path(path) for path in self.data_folders.split(os.pathsep) if path]
 
     @classmethod
-    def given(cls, **flags: str) -> ServerSettings:
+    def with_flags(cls, **flags: str) -> ServerSettings:
         """Read the settings; flags, as they were typed, go before their variables."""
         typed: dict[str, Any] = dict(flags)
         return cls(**typed)
@@ -117,7 +117,7 @@ class ServerSettings(BaseSettings):
 
 def all_settings(environment: Mapping[str, str] = os.environ) -> list[Setting]:
     """List the home's settings, then the server's, as they were given: each with its value and its source."""
-    defaults = {variable(name): str(field.default) for name, field in ServerSettings.model_fields.items()}
+    defaults = {variable_of(name): str(field.default) for name, field in ServerSettings.model_fields.items()}
     defaults |= {traces.EXPORTER: "otlp if there is an endpoint", traces.ENDPOINT: "", traces.OWN_ENDPOINT: ""}
     serving = [
         Setting(name, environment.get(name) or default, "environment" if environment.get(name) else "default")

@@ -57,7 +57,7 @@ class Listening:
         return f"{'http' if self.tls is None else 'https'}://{host}:{self.port}"
 
 
-def tls_of(certificate: Path | None, key: Path | None) -> Tls | None:
+def pair_tls(certificate: Path | None, key: Path | None) -> Tls | None:
     """Return both or None. Raises InputError for one alone."""
     if certificate is None and key is None:
         return None
@@ -77,44 +77,48 @@ def check_home(home: Home) -> None:
     """Check that the home's folders, and this machine's own, can be read and written, whatever the keys and the ledger
     say. Makes those that are absent.
     """
-    own = local(home.path)
-    own.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for place, name in [*((home.path, name) for name in SHARED), *((own, name) for name in OWN)]:
+    machine_folder = local(home.path)
+    machine_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for place, name in [*((home.path, name) for name in SHARED), *((machine_folder, name) for name in OWN)]:
         (place / name).mkdir(mode=0o700, exist_ok=True)
         if not os.access(place / name, os.R_OK | os.W_OK | os.X_OK):
             raise InputError(f"home={place}: {name}/ must be readable and writable for the user that serves")
-    for place in {home.path, own}:
+    for place in {home.path, machine_folder}:
         if not os.statvfs(place).f_bavail:
             raise InputError(f"home={place}: no space is left there; nothing could be recorded")
 
 
-def check_listening(asked: Listening) -> None:
+def check_listening(listening: Listening) -> None:
     """Check that the address is this machine's, the port is free, and certificate and key are a pair that is good
     today.
     """
-    if asked.tls is not None:
-        _check_tls(asked.tls)
+    if listening.tls is not None:
+        _check_tls(listening.tls)
     try:
-        ipaddress.ip_address(asked.host)
+        ipaddress.ip_address(listening.host)
     except ValueError:
-        raise InputError(f"host={asked.host}: must be an IP address of this machine, as 127.0.0.1 or 0.0.0.0") from None
-    bound(asked).close()
+        raise InputError(
+            f"host={listening.host}: must be an IP address of this machine, as 127.0.0.1 or 0.0.0.0"
+        ) from None
+    bind_socket(listening).close()
 
 
-def bound(asked: Listening) -> socket.socket:
+def bind_socket(listening: Listening) -> socket.socket:
     """Bind a socket to the address; it does not listen yet. Raises InputError where the address cannot be had."""
-    family = socket.AF_INET if ipaddress.ip_address(asked.host).version == 4 else socket.AF_INET6
-    found = socket.socket(family, socket.SOCK_STREAM)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # what is being closed is free
+    family = socket.AF_INET if ipaddress.ip_address(listening.host).version == 4 else socket.AF_INET6
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # what is being closed is free
     try:
-        found.bind((asked.host, asked.port))
+        listener.bind((listening.host, listening.port))
     except OSError as error:
-        found.close()
+        listener.close()
         if isinstance(error, PermissionError):
-            raise InputError(f"port={asked.port}: not allowed to this user; take one from 1024 on") from None
-        why = f"port={asked.port}: cannot be listened on at {asked.host} ({error.strerror}); take another --port"
+            raise InputError(f"port={listening.port}: not allowed to this user; take one from 1024 on") from None
+        why = (
+            f"port={listening.port}: cannot be listened on at {listening.host} ({error.strerror}); take another --port"
+        )
         raise InputError(why) from None
-    return found
+    return listener
 
 
 def _check_tls(tls: Tls) -> None:
@@ -126,21 +130,21 @@ def _check_tls(tls: Tls) -> None:
     try:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(tls.certificate, tls.key, password="")  # or it would ask on the terminal
-        found = x509.load_pem_x509_certificate(tls.certificate.read_bytes())
+        certificate = x509.load_pem_x509_certificate(tls.certificate.read_bytes())
     except (ssl.SSLError, ValueError) as error:
         reason = getattr(error, "reason", None) or "not PEM"
         raise InputError(
             f"--tls-cert={tls.certificate}, --tls-key={tls.key}: must be a PEM certificate and its key without a "
             f"passphrase ({reason})"
         ) from None
-    if not found.not_valid_before_utc <= datetime.now(UTC) < found.not_valid_after_utc:
+    if not certificate.not_valid_before_utc <= datetime.now(UTC) < certificate.not_valid_after_utc:
         raise InputError(
-            f"--tls-cert={tls.certificate}: is good from {found.not_valid_before_utc:%Y-%m-%d} to "
-            f"{found.not_valid_after_utc:%Y-%m-%d}, not today; renew it"
+            f"--tls-cert={tls.certificate}: is good from {certificate.not_valid_before_utc:%Y-%m-%d} to "
+            f"{certificate.not_valid_after_utc:%Y-%m-%d}, not today; renew it"
         )
 
 
-def said_ready(listening: Listening) -> bool:
+def log_when_ready(listening: Listening) -> bool:
     """Return whether /readyz answers 200, and log it where it does."""
     host = EVERYWHERE.get(listening.host, listening.host)
     ready = is_ready(host, listening.port, listening.tls is not None, LOOK_SECONDS)

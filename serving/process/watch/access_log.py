@@ -31,7 +31,7 @@ from serving.wire.errors import NotReady
 
 LOG = logging.getLogger("dpserve.serving")
 BLOCK = 1 << 16
-MOST_REFUSED = 20
+MAX_REFUSED = 20
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
@@ -40,7 +40,7 @@ ASKING: ContextVar[MutableMapping[str, Any] | None] = ContextVar("dpserve.asking
 ABOUT = "dpserve.about"
 
 
-def about(name: str) -> None:
+def note_subject(name: str) -> None:
     """Note the model or dataset that the request is about, once it is known that there is one."""
     scope = ASKING.get()
     if scope is not None:
@@ -59,14 +59,14 @@ class Trail:
         """Write one line. Raises NotReady where it cannot be written.
 
         Nobody drives the lines of others out of the trail: what costs a stranger, or a token above its limit, nothing
-        to ask is written MOST_REFUSED times a second, and then summed in one line with `times`.
+        to ask is written MAX_REFUSED times a second, and then summed in one line with `times`.
         """
         method = method if method in METHODS else "other"
         try:
             self._tick()
             if token is None or status == 429:
                 self._refused[token, status] += 1
-                if self._refused[token, status] > MOST_REFUSED:
+                if self._refused[token, status] > MAX_REFUSED:
                     return
             self._append({"token": token, "method": method, "route": route, "status": status, "about": about})
         except OSError as error:
@@ -81,9 +81,9 @@ class Trail:
     def _sum_up(self) -> None:
         """Write the sums of the second that is over."""
         for (token, status), times in self._refused.items():
-            if times > MOST_REFUSED:
+            if times > MAX_REFUSED:
                 line = {"token": token, "method": None, "route": None, "status": status, "about": None}
-                self._append({**line, "times": times - MOST_REFUSED})
+                self._append({**line, "times": times - MAX_REFUSED})
         self._refused.clear()
 
     def _tick(self) -> None:
@@ -103,10 +103,10 @@ class Trail:
 
     def _is_current(self) -> bool:
         try:
-            found = os.stat(path_of(self._folder, 0))
+            current = os.stat(path_of(self._folder, 0))
         except FileNotFoundError:
             return False
-        return found.st_ino == os.fstat(self._file).st_ino
+        return current.st_ino == os.fstat(self._file).st_ino
 
     def _reopen(self) -> None:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dpserve_verify.audit.judge_models import Bundle
     from dpserve_verify.audit.tree_of_entries import Report
 
-MOST_PROBLEMS = 200
+MAX_PROBLEMS = 200
 KEYS = {"at", "entries", "root", "ok", "problems", "seconds"}
 
 
@@ -38,21 +38,21 @@ def audit_at(path: Path, url: str) -> dict[str, Any]:
     """Audit as `run_audit`, for a home that may refuse to open: a rolled-back ledger is a result. Raises
     LedgerUnavailable or OSError where it could not be read, which says nothing of it, so nothing is kept.
     """
-    with _alone(path):
-        _asked(path).unlink(missing_ok=True)  # before the first entry is read: whoever asks later gets another
+    with _lock_audits(path):
+        _request_file(path).unlink(missing_ok=True)  # before the first entry is read: whoever asks later gets another
         at, start = now(), time.monotonic()
         try:
-            found = _report(path, url)
+            report = _report(path, url)
         except VerificationError as error:
             from dpserve_verify.audit.tree_of_entries import Report  # loaded by what failed, and only then needed
 
-            found = Report(0, "", (error.message,))
+            report = Report(0, "", (error.message,))
         body = {
             "at": at,
-            "entries": found.entries,
-            "root": found.root,
-            "ok": found.ok,
-            "problems": _shortened(found.problems),
+            "entries": report.entries,
+            "root": report.root,
+            "ok": report.ok,
+            "problems": _shorten(report.problems),
             "seconds": round(time.monotonic() - start, 3),
         }
         _write(_result(path), json.dumps(body).encode())
@@ -67,8 +67,8 @@ def _report(path: Path, url: str) -> Report:
 
     cosigned = kept(path)
     place = {**os.environ, "DPSERVE_HOME": str(path), "DPSERVE_LEDGER_URL": url}
-    known = [] if cosigned is None else [cosigned]
-    return audit_place(place, bundles_of(path / "models"), known, champions=partial(champions, path / "models"))
+    checkpoints = [] if cosigned is None else [cosigned]
+    return audit_place(place, bundles_of(path / "models"), checkpoints, champions=partial(champions, path / "models"))
 
 
 def bundles_of(models: Path) -> Iterator[Bundle]:
@@ -80,8 +80,8 @@ def bundles_of(models: Path) -> Iterator[Bundle]:
     for name in store.names():
         for version in store.versions(name):
             try:
-                found = read_bundle(store.root / name / str(version))
-                yield f"{name}@{version}", found.envelope, found.proof, found.onnx
+                bundle = read_bundle(store.root / name / str(version))
+                yield f"{name}@{version}", bundle.envelope, bundle.proof, bundle.onnx
             except ModelInvalid:
                 yield f"{name}@{version}", b"", b"", b""
 
@@ -94,26 +94,26 @@ def last_audit(home: Home) -> dict[str, Any] | None:
 def read_last(path: Path) -> dict[str, Any] | None:
     """Read the newest result, as `last_audit`, of the home at `path`."""
     try:
-        found = json.loads(_result(path).read_bytes())
+        body = json.loads(_result(path).read_bytes())
     except FileNotFoundError:
         return None
     except ValueError:
-        found = None
-    if not isinstance(found, dict) or found.keys() != KEYS:
+        body = None
+    if not isinstance(body, dict) or body.keys() != KEYS:
         raise LedgerInvalid(f"{_result(path).name}: is no audit's result; remove it")
-    return found
+    return body
 
 
 def ask(home: Home) -> str:
     """Ask for an audit of what stands now -> the time asked at; the audit that answers has this time or a later one."""
     at = now()
-    _write(_asked(home.path), at.encode())
+    _write(_request_file(home.path), at.encode())
     return at
 
 
 def is_asked(path: Path) -> bool:
     """Return whether an audit was asked for that has not begun."""
-    return _asked(path).exists()
+    return _request_file(path).exists()
 
 
 def now() -> str:
@@ -121,16 +121,19 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _shortened(problems: tuple[str, ...]) -> list[str]:
-    more = len(problems) - MOST_PROBLEMS
-    return [*problems[:MOST_PROBLEMS], *([f"and {more} more; dpserve ledger audit prints all"] if more > 0 else [])]
+def _shorten(problems: tuple[str, ...]) -> list[str]:
+    omitted = len(problems) - MAX_PROBLEMS
+    return [
+        *problems[:MAX_PROBLEMS],
+        *([f"and {omitted} more; dpserve ledger audit prints all"] if omitted > 0 else []),
+    ]
 
 
 def _result(path: Path) -> Path:
     return local(path) / "logs" / "audit.json"
 
 
-def _asked(path: Path) -> Path:
+def _request_file(path: Path) -> Path:
     return local(path) / "logs" / "audit.asked"
 
 
@@ -141,7 +144,7 @@ def _write(path: Path, raw: bytes) -> None:
 
 
 @contextmanager
-def _alone(path: Path) -> Iterator[None]:
+def _lock_audits(path: Path) -> Iterator[None]:
     """Let one audit of a home run at a time; a second waits."""
     lock = local(path) / "logs" / "audit.lock"
     lock.parent.mkdir(mode=0o700, exist_ok=True)

@@ -72,8 +72,8 @@ def _message(record: logging.LogRecord) -> str:
     """Return the message on one line. Of a library only the first line: the second is an exception's message, or the
     request itself.
     """
-    said = record.getMessage()
-    return " ".join(said.splitlines()) if record.name.split(".")[0] == OURS else said.partition("\n")[0]
+    message = record.getMessage()
+    return " ".join(message.splitlines()) if record.name.split(".")[0] == OURS else message.partition("\n")[0]
 
 
 def _error(record: logging.LogRecord) -> dict[str, Any] | None:

@@ -98,7 +98,7 @@ class LedgerGauges(Collector):
         datasets = self.home.ledger.datasets()
         yield from _budgets(datasets)
         yield from _windows(datasets)
-        yield from _apart(self.home, datasets)
+        yield from _holdout_and_person(self.home, datasets)
         yield from _by_family(families_of(datasets))
         yield self._jobs()
         yield _gauge("dpserve_ledger_size", "Entries of the ledger.", self.home.ledger.log.size())
@@ -113,18 +113,16 @@ class LedgerGauges(Collector):
         return family
 
     def _queue(self) -> Iterable[Metric]:
-        found = queue(self.home.ledger.log.database, datetime.now(UTC))
-        yield _gauge("dpserve_queue_length", "Jobs that wait for a worker.", found.length)
-        yield _gauge(
-            "dpserve_queue_oldest_seconds", "Seconds that the oldest of them has waited.", found.oldest_seconds
-        )
-        left = GaugeMetricFamily(
+        jobs = queue(self.home.ledger.log.database, datetime.now(UTC))
+        yield _gauge("dpserve_queue_length", "Jobs that wait for a worker.", jobs.length)
+        yield _gauge("dpserve_queue_oldest_seconds", "Seconds that the oldest of them has waited.", jobs.oldest_seconds)
+        passed_over = GaugeMetricFamily(
             "dpserve_queue_left", "Jobs that a worker left in the queue for another, by why.", labels=["why"]
         )
         for why in WAITING:
-            left.add_metric([why], found.left.get(why, 0))
-        yield left
-        yield _gauge("dpserve_jobs_running", "Jobs that have started and not ended.", found.running)
+            passed_over.add_metric([why], jobs.left.get(why, 0))
+        yield passed_over
+        yield _gauge("dpserve_jobs_running", "Jobs that have started and not ended.", jobs.running)
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,13 +134,13 @@ class AuditGauges(Collector):
     def collect(self) -> Iterable[Metric]:
         """Read the last result now."""
         try:
-            found = read_last(self.home.path) or {}
+            audit = read_last(self.home.path) or {}
         except LedgerInvalid:
-            found = {}
-        at = datetime.fromisoformat(found["at"]).timestamp() if found else 0.0
-        yield _gauge("dpserve_audit_ok", "Whether the last audit found nothing wrong.", float(found.get("ok", False)))
+            audit = {}
+        at = datetime.fromisoformat(audit["at"]).timestamp() if audit else 0.0
+        yield _gauge("dpserve_audit_ok", "Whether the last audit found nothing wrong.", float(audit.get("ok", False)))
         yield _gauge("dpserve_audit_timestamp_seconds", "When the last audit began; 0: never.", at)
-        yield _gauge("dpserve_audit_entries", "Entries that the last audit read.", found.get("entries", 0))
+        yield _gauge("dpserve_audit_entries", "Entries that the last audit read.", audit.get("entries", 0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,11 +175,11 @@ class WorthGauges(Collector):
         better = GaugeMetricFamily(
             "dpserve_model_better", "Whether the champion is shown to be better than a constant.", labels=["model"]
         )
-        for line, own in judgements(self.home, self.lines):
-            if own is not None:
-                first = own["metrics"][0]
-                better.add_metric([line["name"]], float(own["better"]))
-                for bound in (each for each in ("value", "low", "high") if first[each] is not None):
+        for line, statement in judgements(self.home, self.lines):
+            if statement is not None:
+                first = statement["metrics"][0]
+                better.add_metric([line["name"]], float(statement["better"]))
+                for bound in (name for name in ("value", "low", "high") if first[name] is not None):
                     worth.add_metric([line["name"], first["metric"], bound], float(first[bound]))
         yield from (worth, better)
 
@@ -195,7 +193,7 @@ def _budgets(datasets: Sequence[Dataset]) -> Iterable[Metric]:
     """Yield where each dataset's budget stands, and by which account. Of one that has grown, what is left is that of
     the block with most room, and what was spent is that of the block with least.
     """
-    found = _gauges(
+    gauges = _gauges(
         ["dataset"],
         epsilon_spent="Epsilon spent, converted at delta.",
         epsilon_total="Epsilon in all.",
@@ -208,21 +206,21 @@ def _budgets(datasets: Sequence[Dataset]) -> Iterable[Metric]:
     )
     for dataset in datasets:
         name, most, now = dataset.registration.name, dataset.most_used, left(dataset)
-        found["epsilon_spent"].add_metric([name], float(most.epsilon_of(most.used - most.reserved)))
-        found["epsilon_total"].add_metric([name], float(most.budget.epsilon))
-        found["epsilon_largest"].add_metric([name], float(most.largest))
-        found["budget_left_ratio"].add_metric([name], now.share)
-        found["epsilon_one_job"].add_metric([name], float(now.job.epsilon))
+        gauges["epsilon_spent"].add_metric([name], float(most.epsilon_of(most.used - most.reserved)))
+        gauges["epsilon_total"].add_metric([name], float(most.budget.epsilon))
+        gauges["epsilon_largest"].add_metric([name], float(most.largest))
+        gauges["budget_left_ratio"].add_metric([name], now.share)
+        gauges["epsilon_one_job"].add_metric([name], float(now.job.epsilon))
         binds.add_metric([name, "budget_left_ratio", now.least.kind], 1)
         binds.add_metric([name, "epsilon_one_job", now.binding.kind], 1)
-    yield from (*found.values(), binds)
+    yield from (*gauges.values(), binds)
 
 
 def _windows(datasets: Sequence[Dataset]) -> Iterable[Metric]:
     """Yield two windows of each dataset that has grown: the newest block, and all blocks together. However many blocks
     there are, two.
     """
-    found = _gauges(
+    gauges = _gauges(
         ["dataset", "window"],
         blocks_left_ratio="Share that is left to a job on the newest block, or on all.",
         blocks_epsilon_one_job="Epsilon of the largest single job on the newest block, or on all.",
@@ -231,16 +229,16 @@ def _windows(datasets: Sequence[Dataset]) -> Iterable[Metric]:
         for window, now in left_in_windows(dataset).items():
             if window != ROOMIEST:  # dpserve_budget_left_ratio
                 labels = [dataset.registration.name, window]
-                found["blocks_left_ratio"].add_metric(labels, now.share)
-                found["blocks_epsilon_one_job"].add_metric(labels, float(now.job.epsilon))
-    yield from found.values()
+                gauges["blocks_left_ratio"].add_metric(labels, now.share)
+                gauges["blocks_epsilon_one_job"].add_metric(labels, float(now.job.epsilon))
+    yield from gauges.values()
 
 
-def _apart(home: Home, datasets: Sequence[Dataset]) -> Iterable[Metric]:
+def _holdout_and_person(home: Home, datasets: Sequence[Dataset]) -> Iterable[Metric]:
     """Yield the accounts beside a dataset's own: of the part kept aside for evaluation, and of one person over all
     blocks.
     """
-    kept = _gauges(
+    holdout = _gauges(
         ["dataset"],
         holdout_epsilon_spent="Epsilon spent of the part kept aside, converted at delta.",
         holdout_left_ratio="Share neither spent nor reserved of the part kept aside.",
@@ -254,15 +252,15 @@ def _apart(home: Home, datasets: Sequence[Dataset]) -> Iterable[Metric]:
         if dataset.holdout is not None:
             aside = home.ledger.dataset(name, part=HOLDOUT)
             most, now = aside.most_used, left(aside, Decimal(0))  # an evaluation's noise is pure
-            kept["holdout_epsilon_spent"].add_metric([name], float(most.epsilon_of(most.used - most.reserved)))
-            kept["holdout_left_ratio"].add_metric([name], now.share)
-            kept["holdout_epsilon_one_job"].add_metric([name], float(now.job.epsilon))
-    yield from (*kept.values(), *person.values())
+            holdout["holdout_epsilon_spent"].add_metric([name], float(most.epsilon_of(most.used - most.reserved)))
+            holdout["holdout_left_ratio"].add_metric([name], now.share)
+            holdout["holdout_epsilon_one_job"].add_metric([name], float(now.job.epsilon))
+    yield from (*holdout.values(), *person.values())
 
 
 def _by_family(families: Sequence[FamilyRow]) -> Iterable[Metric]:
     """Yield one series for each budget, and which datasets share it."""
-    found = _gauges(
+    gauges = _gauges(
         ["family"],
         family_epsilon="Epsilon in all.",
         family_epsilon_spent="Epsilon spent, converted at delta.",
@@ -272,13 +270,15 @@ def _by_family(families: Sequence[FamilyRow]) -> Iterable[Metric]:
     member = GaugeMetricFamily("dpserve_family_member", "1 for each dataset of it.", labels=["family", "dataset"])
     for row in families:
         family, now = row.family, left(row.dataset)
-        found["family_epsilon"].add_metric([family.name], float(family.budget.epsilon))
-        found["family_epsilon_spent"].add_metric([family.name], float(family.epsilon_of(family.used - family.reserved)))
-        found["family_left_ratio"].add_metric([family.name], now.share)
-        found["family_epsilon_one_job"].add_metric([family.name], float(now.job.epsilon))
+        gauges["family_epsilon"].add_metric([family.name], float(family.budget.epsilon))
+        gauges["family_epsilon_spent"].add_metric(
+            [family.name], float(family.epsilon_of(family.used - family.reserved))
+        )
+        gauges["family_left_ratio"].add_metric([family.name], now.share)
+        gauges["family_epsilon_one_job"].add_metric([family.name], float(now.job.epsilon))
         for dataset in row.names:
             member.add_metric([family.name, dataset], 1)
-    yield from (*found.values(), member)
+    yield from (*gauges.values(), member)
 
 
 def _gauge(name: str, help: str, value: float) -> Metric:

@@ -26,9 +26,9 @@ def lines(home: Path) -> Iterator[dict[str, Any]]:
         if not path.exists():
             return
         for text in _from_the_end(path):
-            found = _line(text)
-            if found is not None:
-                yield found
+            line = _line(text)
+            if line is not None:
+                yield line
 
 
 def _from_the_end(path: Path) -> Iterator[bytes]:
@@ -39,8 +39,8 @@ def _from_the_end(path: Path) -> Iterator[bytes]:
             size = min(BLOCK, place)
             place -= size
             file.seek(place)
-            first, *others = (file.read(size) + rest).split(b"\n")
-            yield from filter(None, reversed(others))
+            first, *later_lines = (file.read(size) + rest).split(b"\n")
+            yield from filter(None, reversed(later_lines))
             rest = first
         if rest:
             yield rest
@@ -48,7 +48,7 @@ def _from_the_end(path: Path) -> Iterator[bytes]:
 
 def _line(text: bytes) -> dict[str, Any] | None:
     try:
-        found = orjson.loads(text)
+        line = orjson.loads(text)
     except orjson.JSONDecodeError:
         return None
-    return found if isinstance(found, dict) else None
+    return line if isinstance(line, dict) else None

@@ -26,7 +26,7 @@ from types import FrameType
 
 from accountant.home import local
 from accountant.system.processors import processors
-from serving.process.config.startup import Listening, bound, said_ready
+from serving.process.config.startup import Listening, bind_socket, log_when_ready
 from serving.process.watch.audit_runs import is_asked
 from serving.process.watch.logs import set_up
 from serving.process.workers import price_desk
@@ -66,36 +66,38 @@ def launch(home: Path, listening: Listening, audit_seconds: int, drain_seconds: 
     os.environ |= server_environment(os.environ, home, listening.port, listening.workers)
     stopping, prices = Path(os.environ[STOPPING]), Path(os.environ[price_desk.SOCKET])
     stopping.unlink(missing_ok=True)
-    stop, listener = _Stop(), bound(listening)
+    stop, listener = _Stop(), bind_socket(listening)
     load()
     listener.listen(BACKLOG)
     serving = [
-        _Kept("serving worker", "dpserve-serving", partial(_serve, listener, listening))
+        _RestartedProcess("serving worker", "dpserve-serving", partial(_serve, listener, listening))
         for _ in range(listening.workers or processors())
     ]
-    beside = [
-        _Kept("training worker", "dpserve-train", partial(_aside, listener, command, "worker"))
+    helpers = [
+        _RestartedProcess("training worker", "dpserve-train", partial(_run_without_port, listener, command, "worker"))
         for _ in range(job_workers)
     ]
-    desk = partial(_aside, listener, price_desk.main, prices, os.getpid())
-    beside.append(_Kept("price desk", "dpserve-prices", desk))
+    desk = partial(_run_without_port, listener, price_desk.main, prices, os.getpid())
+    helpers.append(_RestartedProcess("price desk", "dpserve-prices", desk))
     audits = _OnDemand(
-        "audit", "dpserve-audit", partial(_aside, listener, command, "auditor", "--once"), partial(is_asked, home),
-        every=audit_seconds, hint="; dpserve ledger audit says more",
+        "audit", "dpserve-audit", partial(_run_without_port, listener, command, "auditor", "--once"),
+        partial(is_asked, home), every=audit_seconds, hint="; dpserve ledger audit says more",
     )  # fmt: skip
     drafts = _drafts(home, listener)
     ready = False
-    while not stop.asked:
+    while not stop.requested:
         time.sleep(TICK_SECONDS)
         for demand in (audits, drafts):
             demand.look()
-        for each in (*serving, *beside):
-            each.look()
-        ready = ready or said_ready(listening)
+        for kept in (*serving, *helpers):
+            kept.look()
+        ready = ready or log_when_ready(listening)
     _drain(stopping, drain_seconds, stop)
     listener.close()
     _end(
-        [each.process for each in serving], [*(each.process for each in beside), *audits.running, *drafts.running], stop
+        [kept.process for kept in serving],
+        [*(kept.process for kept in helpers), *audits.running, *drafts.running],
+        stop,
     )
 
 
@@ -118,11 +120,11 @@ def server_environment(base: Mapping[str, str], home: Path, port: int, workers: 
     counts = place / "counts"
     shutil.rmtree(counts, ignore_errors=True)
     counts.mkdir(mode=0o700, parents=True)
-    own = {"DPSERVE_HOME": str(home.absolute())}
-    own |= {WORKER_PARENT: str(os.getpid()), STOPPING: str(place / "stopping"), COUNTS: str(counts)}
-    own |= {price_desk.SOCKET: str(place / "prices"), "DPSERVE_WORKERS": str(workers or processors())}
+    variables = {"DPSERVE_HOME": str(home.absolute())}
+    variables |= {WORKER_PARENT: str(os.getpid()), STOPPING: str(place / "stopping"), COUNTS: str(counts)}
+    variables |= {price_desk.SOCKET: str(place / "prices"), "DPSERVE_WORKERS": str(workers or processors())}
     paths = [str(ROOT), *filter(None, [base.get("PYTHONPATH")])]
-    return {**base, **own, "PYTHONPATH": os.pathsep.join(paths)}
+    return {**base, **variables, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 def _serve(listener: socket.socket, listening: Listening) -> None:
@@ -139,13 +141,13 @@ def _serve(listener: socket.socket, listening: Listening) -> None:
     uvicorn.Server(config).run(sockets=[listener])
 
 
-def _aside(listener: socket.socket, work: Callable[..., object], *arguments: object) -> None:
+def _run_without_port(listener: socket.socket, work: Callable[..., object], *arguments: object) -> None:
     """Do `work` in a fork that does not serve, after closing the port: it must not hold it when all others are gone."""
     listener.close()
     work(*arguments)
 
 
-class _Kept:
+class _RestartedProcess:
     """A process that is started again where it ends."""
 
     def __init__(self, what: str, name: str, work: Callable[[], None]) -> None:
@@ -167,8 +169,8 @@ def _drafts(home: Path, listener: socket.socket) -> _OnDemand:
     from training.datasets.drafts.drafts import Drafts
 
     return _OnDemand(
-        "work on drafts", "dpserve-drafts", partial(_aside, listener, steps.work, home), Drafts(home).is_asked,
-        every=SWEEP_SECONDS, most=steps.STEP_SECONDS, rest=TICK_SECONDS,
+        "work on drafts", "dpserve-drafts", partial(_run_without_port, listener, steps.work, home),
+        Drafts(home).is_asked, every=SWEEP_SECONDS, most=steps.STEP_SECONDS, rest=TICK_SECONDS,
     )  # fmt: skip
 
 
@@ -220,14 +222,14 @@ class _Stop:
         self.event.set()
 
     @property
-    def asked(self) -> bool:
+    def requested(self) -> bool:
         return self.event.is_set()
 
 
 def _drain(stopping: Path, seconds: float, stop: _Stop) -> None:
     """Say not ready for so long before anything is closed, so that whoever shares out the requests looks elsewhere; a
     connection that is kept ends with its next answer."""
-    if seconds and stop.asked:
+    if seconds and stop.requested:
         stopping.touch(mode=0o600)
         deadline = time.monotonic() + seconds
         while stop.count < 2 and time.monotonic() < deadline:

@@ -34,9 +34,9 @@ from serving.process.workers.loading import loading
 
 LOG = logging.getLogger("dpserve.prices")
 SOCKET = "DPSERVE_PRICES"
-MOST_OF_ONE = 8  # requests of one caller, running and waiting
-MOST = 64  # of all
-AT_ONCE = max(2, processors() // 2)  # forks; a single caller has one, so a second one is there for the others
+MAX_OF_CALLER = 8  # requests of one caller, running and waiting
+MAX_REQUESTS = 64  # of all
+MAX_FORKS = max(2, processors() // 2)  # forks; a single caller has one, so a second one is there for the others
 MEMORY_BYTES = 2 << 30  # that a fork may take beside what it begins with
 CALLER_BYTES = 32  # a digest
 LOOK_SECONDS = 1.0
@@ -44,19 +44,26 @@ GO, BUSY, DONE, FAILED = "go", "busy", "done", "failed"
 
 
 @contextmanager
-def address(place: Path) -> Iterator[str]:
+def socket_address(place: Path) -> Iterator[str]:
     """Give `place` as a socket's address, which must be shorter than a path may be."""
     folder = os.open(place.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        near = f"/proc/self/fd/{folder}"
-        yield f"{near}/{place.name}" if os.path.exists(near) else str(place)
+        short = f"/proc/self/fd/{folder}"
+        yield f"{short}/{place.name}" if os.path.exists(short) else str(place)
     finally:
         os.close(folder)
 
 
 @dataclass(eq=False)
-class Asked:
-    """One who waits for a price, or gets it from fork `process`, which lives as long as `alive` is open."""
+class QueuedRequest:
+    """A request that waits for its turn, or is worked out by a fork.
+
+    Attributes:
+        caller: The digest of who asks.
+        wire: The connection to the serving process.
+        process: The fork; 0 while the request waits.
+        alive: A pipe that is open as long as the fork lives.
+    """
 
     caller: bytes
     wire: socket.socket
@@ -69,8 +76,8 @@ class Desk:
 
     def __init__(self, listener: socket.socket) -> None:
         self._listener, self._selector = listener, selectors.DefaultSelector()
-        self._waiting: list[Asked] = []
-        self._running: list[Asked] = []
+        self._waiting: list[QueuedRequest] = []
+        self._running: list[QueuedRequest] = []
         self._turns = Counter[bytes]()  # when each caller last had one
         self._clock = 0
         self._selector.register(listener, selectors.EVENT_READ)
@@ -80,14 +87,14 @@ class Desk:
         while os.getppid() == parent:
             for key, _ in self._selector.select(LOOK_SECONDS):
                 if key.fileobj is self._listener:
-                    self._greet()
+                    self._accept()
                 elif key.data.process:
                     self._reap(key.data)
                 else:  # it hung up while it waited
                     self._forget(key.data)
             self._begin()
 
-    def _greet(self) -> None:
+    def _accept(self) -> None:
         wire, _ = self._listener.accept()
         wire.settimeout(LOOK_SECONDS)  # the caller stands in one packet, sent at once
         try:
@@ -95,69 +102,69 @@ class Desk:
         except OSError:
             caller = b""
         wire.settimeout(None)
-        everybody = [*self._waiting, *self._running]
-        own = sum(each.caller == caller for each in everybody)
+        requests = [*self._waiting, *self._running]
+        of_caller = sum(request.caller == caller for request in requests)
         if len(caller) < CALLER_BYTES:
             wire.close()
-        elif own >= MOST_OF_ONE or len(everybody) >= MOST:
+        elif of_caller >= MAX_OF_CALLER or len(requests) >= MAX_REQUESTS:
             with contextlib.suppress(OSError), Connection(wire.detach()) as refused:
-                refused.send((BUSY, MOST_OF_ONE if own >= MOST_OF_ONE else MOST))
+                refused.send((BUSY, MAX_OF_CALLER if of_caller >= MAX_OF_CALLER else MAX_REQUESTS))
         else:
-            asked = Asked(caller, wire)
-            self._waiting.append(asked)
-            self._selector.register(wire, selectors.EVENT_READ, asked)
+            new = QueuedRequest(caller, wire)
+            self._waiting.append(new)
+            self._selector.register(wire, selectors.EVENT_READ, new)
 
     def _begin(self) -> None:
         """Fork for the requests whose turn it is: of the callers without a fork, the one who had none for the
         longest.
         """
-        while len(self._running) < AT_ONCE:
-            busy = {each.caller for each in self._running}
-            ready = [each for each in self._waiting if each.caller not in busy]
+        while len(self._running) < MAX_FORKS:
+            busy = {request.caller for request in self._running}
+            ready = [request for request in self._waiting if request.caller not in busy]
             if not ready:
                 return
-            asked = min(ready, key=lambda each: self._turns[each.caller])
+            chosen = min(ready, key=lambda each: self._turns[each.caller])
             self._clock += 1
-            self._turns[asked.caller] = self._clock
-            self._forget(asked, keep=True)
-            asked.alive, ends = os.pipe()
-            asked.process = os.fork()
-            if not asked.process:
+            self._turns[chosen.caller] = self._clock
+            self._forget(chosen, keep=True)
+            chosen.alive, ends = os.pipe()
+            chosen.process = os.fork()
+            if not chosen.process:
                 self._selector.close()
                 self._listener.close()
-                for each in self._waiting:
-                    each.wire.close()
-                answer(asked.wire)
+                for request in self._waiting:
+                    request.wire.close()
+                answer_request(chosen.wire)
             os.close(ends)
-            asked.wire.close()
-            self._running.append(asked)
-            self._selector.register(asked.alive, selectors.EVENT_READ, asked)
+            chosen.wire.close()
+            self._running.append(chosen)
+            self._selector.register(chosen.alive, selectors.EVENT_READ, chosen)
 
-    def _reap(self, asked: Asked) -> None:
-        os.waitpid(asked.process, 0)
-        self._selector.unregister(asked.alive)
-        os.close(asked.alive)
-        self._running.remove(asked)
-        if not any(each.caller == asked.caller for each in self._waiting) and len(self._turns) > MOST:
-            del self._turns[asked.caller]
+    def _reap(self, ended: QueuedRequest) -> None:
+        os.waitpid(ended.process, 0)
+        self._selector.unregister(ended.alive)
+        os.close(ended.alive)
+        self._running.remove(ended)
+        if not any(request.caller == ended.caller for request in self._waiting) and len(self._turns) > MAX_REQUESTS:
+            del self._turns[ended.caller]
 
-    def _forget(self, asked: Asked, keep: bool = False) -> None:
+    def _forget(self, asked: QueuedRequest, keep: bool = False) -> None:
         self._selector.unregister(asked.wire)
         self._waiting.remove(asked)
         if not keep:
             asked.wire.close()
 
 
-def answer(wire: socket.socket) -> NoReturn:
+def answer_request(wire: socket.socket) -> NoReturn:
     """Read a price request, work it out and send the answer. Runs in a fork and never returns; ends where the other
     side does.
     """
     status = 1
-    other = wire.dup()
+    peer = wire.dup()
 
     def end_with_it() -> None:
         with contextlib.suppress(OSError):
-            other.recv(1)
+            peer.recv(1)
         os._exit(1)
 
     try:
@@ -167,14 +174,14 @@ def answer(wire: socket.socket) -> NoReturn:
         connection.send((GO, None))
         function, arguments = connection.recv()
         threading.Thread(target=end_with_it, daemon=True).start()
-        found: tuple[str, Any]
+        result: tuple[str, Any]
         try:
-            found = (DONE, function(*arguments))
+            result = (DONE, function(*arguments))
         except MemoryError:
-            found = (FAILED, InputError("plan: working out its price takes more memory than it may"))
+            result = (FAILED, InputError("plan: working out its price takes more memory than it may"))
         except Exception as error:  # for whoever asked, where it is one of ours; else for the log, which they have too
-            found = (FAILED, error)
-        connection.send(found)
+            result = (FAILED, error)
+        connection.send(result)
         status = 0
     except (EOFError, OSError):  # nobody waits for it any more
         pass
@@ -195,10 +202,10 @@ def main(place: Path, parent: int) -> None:
     with loading():
         import_module("training.planning.price_engine").warm()
     with socket.socket(socket.AF_UNIX) as listener:
-        with address(place) as near:
-            listener.bind(near)
+        with socket_address(place) as path:
+            listener.bind(path)
         os.chmod(place, 0o600)
-        listener.listen(16 * MOST)  # a full queue refuses at once, and the price would be worked out by the server
+        listener.listen(16 * MAX_REQUESTS)  # a full queue refuses at once, and the server works the price out
         LOG.debug("prices are worked out here, after %.1f s", time.monotonic() - began)
         Desk(listener).work(parent)
 

@@ -649,7 +649,7 @@ def test_a_spinner_comes_after_half_a_second_and_on_a_terminal_alone(monkeypatch
         master, slave = os.openpty()
         with open(slave, "w") as stream, monkeypatch.context() as patch:
             patch.setattr(sys, "stderr", stream)
-            with terminal.busy("pricing"):
+            with terminal.show_busy("pricing"):
                 time.sleep(0.3 if shown else 0.01)
             stream.write("over")
             stream.flush()

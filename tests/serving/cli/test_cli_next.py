@@ -23,7 +23,7 @@ from dpserve_verify.errors import CertificateInvalid, KeyInvalid
 from serving.cli import terminal
 from serving.cli.app import app, run
 from serving.cli.complete import DATASETS, LEARNERS, MODELS, NAMES
-from serving.cli.hints import after
+from serving.cli.hints import next_step
 from training.jobs.job import submit
 from training.learners import LEARNERS as KNOWN
 from training.requests import JobRequest
@@ -162,8 +162,8 @@ def test_the_page_for_people(home, capsys):
     ],
 )
 def test_an_error_says_the_next_step(error, step):
-    assert step in after(error)
-    assert bool(step) is bool(after(error))
+    assert step in next_step(error)
+    assert bool(step) is bool(next_step(error))
 
 
 def test_a_wrong_word_is_answered_with_the_right_one(home, capsys):
@@ -260,7 +260,7 @@ def test_colours_stand_only_where_they_belong(monkeypatch, stream, variables, co
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert terminal.coloured(stream) is colours
+    assert terminal.has_colours(stream) is colours
     assert ("\x1b" in terminal.paint("x", "bad", stream)) is colours
     assert terminal.paint("", "bad", stream) == ""
 
@@ -268,9 +268,9 @@ def test_colours_stand_only_where_they_belong(monkeypatch, stream, variables, co
 def test_heading_is_painted_after_it_is_aligned(monkeypatch):
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("FORCE_COLOR", "1")
-    painted = terminal.aligned([("NAME", "LEFT"), ("adult-income", "3")])
+    painted = terminal.align_columns([("NAME", "LEFT"), ("adult-income", "3")])
     monkeypatch.setenv("NO_COLOR", "1")
-    assert re.sub(r"\x1b\[\d+m", "", painted) == terminal.aligned([("NAME", "LEFT"), ("adult-income", "3")])
+    assert re.sub(r"\x1b\[\d+m", "", painted) == terminal.align_columns([("NAME", "LEFT"), ("adult-income", "3")])
     assert painted.startswith("\x1b[1mNAME")
 
 

@@ -29,7 +29,7 @@ from accountant.home import Home
 from accountant.log.last_seen import HighWater
 from dpserve_verify.errors import InputError, LedgerInvalid
 from dpserve_verify.privacy.budget import Budget, Relation
-from serving.process.config.startup import Listening, Tls, check_home, check_listening, check_place, tls_of
+from serving.process.config.startup import Listening, Tls, check_home, check_listening, check_place, pair_tls
 from serving.process.tokens import new_token
 from serving.process.watch import audit_runs, logs
 from serving.process.workers import forks
@@ -82,7 +82,7 @@ def test_address_that_is_free():
 
 def test_certificate_and_key_that_fit(tmp_path):
     check_listening(Listening("127.0.0.1", free_port(), tls=certificate(tmp_path)))
-    assert tls_of(None, None) is None
+    assert pair_tls(None, None) is None
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_certificate_that_will_not_do(tmp_path, spoil, message):
 def test_certificate_without_key(tmp_path):
     for certificate_file, key in ((tmp_path, None), (None, tmp_path)):
         with pytest.raises(InputError, match="both, or neither"):
-            tls_of(certificate_file, key)
+            pair_tls(certificate_file, key)
 
 
 def test_key_under_a_passphrase_is_refused_and_not_asked_for(tmp_path):
@@ -225,8 +225,8 @@ def test_result_that_somebody_wrote(tmp_path):
 
 
 def test_many_problems_are_cut_short():
-    found = audit_runs._shortened(tuple(map(str, range(audit_runs.MOST_PROBLEMS + 7))))
-    assert len(found) == audit_runs.MOST_PROBLEMS + 1
+    found = audit_runs._shorten(tuple(map(str, range(audit_runs.MAX_PROBLEMS + 7))))
+    assert len(found) == audit_runs.MAX_PROBLEMS + 1
     assert found[-1].startswith("and 7 more")
 
 

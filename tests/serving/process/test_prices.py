@@ -23,7 +23,7 @@ from dpserve_verify.privacy.budget import Budget, Relation
 from models.features.features import BooleanFeature
 from serving.process import prices
 from serving.process.prices import PriceRequest
-from serving.process.workers.price_desk import MOST, MOST_OF_ONE, SOCKET, address
+from serving.process.workers.price_desk import MAX_OF_CALLER, MAX_REQUESTS, SOCKET, socket_address
 from serving.wire.errors import ClientGone, NotReady, TooManyRequests
 from training.planning.price_engine import offer, run_while_wanted
 from training.requests import TuningRequest
@@ -55,7 +55,7 @@ def desk(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(SOCKET, str(place / "prices"))
         patch.setattr(prices, "SEND_SECONDS", 120)  # or on a busy machine this process would sleep LONG itself
-        patch.setattr(prices, "_connected", noted(prices._connected))
+        patch.setattr(prices, "_connect", noted(prices._connect))
         until(lambda: listens(place / "prices"), "the desk listens")
         yield psutil.Process(process.pid)
     process.kill()
@@ -64,7 +64,7 @@ def desk(tmp_path_factory):
 
 def listens(place):
     """Its address is there a moment before: who asks then is refused, and works it out here, with no bound."""
-    with suppress(OSError), socket.socket(socket.AF_UNIX) as wire, address(place) as near:
+    with suppress(OSError), socket.socket(socket.AF_UNIX) as wire, socket_address(place) as near:
         wire.connect(near)
         return True
     return False
@@ -73,7 +73,7 @@ def listens(place):
 @pytest.fixture
 def ask(desk):
     """Asks in threads of its own; what still runs at the end is given up."""
-    given_up, threads = threading.Event(), ThreadPoolExecutor(MOST + 20)
+    given_up, threads = threading.Event(), ThreadPoolExecutor(MAX_REQUESTS + 20)
     yield lambda caller, *what: threads.submit(PriceRequest(caller, given_up, run_while_wanted), *what)
     given_up.set()
     threads.shutdown()
@@ -107,8 +107,8 @@ def test_a_price_has_bounded_memory_and_one_that_is_killed_is_said(ask):
 
 def test_one_caller_has_one_fork_and_few_in_wait_and_the_others_pass(ask, desk):
     before = len(CONNECTED)
-    running = [ask("greedy", wait, LONG) for _ in range(MOST_OF_ONE)]
-    until(lambda: len(CONNECTED) == before + MOST_OF_ONE, "all of them came before who asks to be refused")
+    running = [ask("greedy", wait, LONG) for _ in range(MAX_OF_CALLER)]
+    until(lambda: len(CONNECTED) == before + MAX_OF_CALLER, "all of them came before who asks to be refused")
     forks(desk, 1)
     until(lambda: refused(ask("greedy", wait, 0.0)), "the caller waits for too many")
     for caller in ("b", "c", "b"):
@@ -127,7 +127,7 @@ def refused(answer):
 
 
 def test_all_callers_together_are_bounded_as_well(ask):
-    asked = [ask(f"caller {number % 20}", wait, LONG) for number in range(MOST + 5)]
+    asked = [ask(f"caller {number % 20}", wait, LONG) for number in range(MAX_REQUESTS + 5)]
     done = until(lambda: len(found := [each for each in asked if each.done()]) == 5 and found, "five too many")
     assert all(refused(each) for each in done)
 
@@ -155,14 +155,14 @@ def test_without_a_desk_what_is_given_up_ends_as_well(monkeypatch):
     with ThreadPoolExecutor(1) as threads:
         found = threads.submit(PriceRequest("a", given_up, run_while_wanted), offer, "ebm", asked, PUBLIC)
         time.sleep(1)
-        assert prices.HERE.locked()
+        assert prices.LOCAL_PRICE.locked()
         assert not found.done()
         given_up.set()
         began = time.monotonic()
         with pytest.raises(ClientGone):
             found.result(60)
     assert time.monotonic() - began < 30
-    assert not prices.HERE.locked()
+    assert not prices.LOCAL_PRICE.locked()
 
 
 def test_a_desk_that_is_not_there_leaves_one_at_a_time_to_this_process(monkeypatch):
@@ -176,12 +176,16 @@ def test_a_desk_that_is_not_there_leaves_one_at_a_time_to_this_process(monkeypat
         time.sleep(0.02)
         together.pop()
 
-    found = [threads.submit(PriceRequest("a", given_up, run_while_wanted), work) for _ in range(prices.MOST_HERE)]
-    assert [each.result() for each in found] == [None] * prices.MOST_HERE
+    found = [
+        threads.submit(PriceRequest("a", given_up, run_while_wanted), work) for _ in range(prices.MAX_LOCAL_PRICES)
+    ]
+    assert [each.result() for each in found] == [None] * prices.MAX_LOCAL_PRICES
     assert max(most) == 1
-    with prices.HERE:
-        waiting = [threads.submit(PriceRequest("a", given_up, run_while_wanted), work) for _ in range(prices.MOST_HERE)]
-        until(lambda: prices.WAITING_HERE._value == 0, "all of them wait")
+    with prices.LOCAL_PRICE:
+        waiting = [
+            threads.submit(PriceRequest("a", given_up, run_while_wanted), work) for _ in range(prices.MAX_LOCAL_PRICES)
+        ]
+        until(lambda: prices.LOCAL_PRICES._value == 0, "all of them wait")
         other = PriceRequest("b", given_up, run_while_wanted)
         until(lambda: refused(threads.submit(other, work)), "nobody else may wait")
         given_up.set()

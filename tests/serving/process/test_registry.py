@@ -88,7 +88,7 @@ def test_what_came_since_the_last_look_is_found_when_it_is_asked_for(home):
     with pytest.raises(UnknownName):
         registry.get("adult")
     shutil.copytree(home.models.with_name("later"), home.models)
-    for ask in (registry.get, registry.held):
+    for ask in (registry.get, registry.get_loaded):
         assert ask("adult").reference == "adult@2"
     assert registry.versions("other") == [1]
     store = ModelStore(home.models)
@@ -288,9 +288,9 @@ def test_what_is_not_in_memory_is_verified_when_it_is_asked_for(home):
     assert {line["verified"] for line in registry.to_json()} == {None}
     assert registry.loaded == 0
     with pytest.raises(NotHeld):
-        registry.held("adult")
+        registry.get_loaded("adult")
     assert registry.get("adult").reference == "adult@2"
-    assert registry.held("adult") is registry.get("adult")
+    assert registry.get_loaded("adult") is registry.get("adult")
     assert [line["verified"] for line in registry.to_json()] == [None, True, None]
     registry.refresh(home)
     assert {line["verified"] for line in registry.to_json()} == {True}

@@ -9,7 +9,7 @@ import pytest
 from small_home import environment
 
 from dpserve_verify.errors import InputError
-from serving.process.config.settings import ServerSettings, all_settings, variable
+from serving.process.config.settings import ServerSettings, all_settings, variable_of
 
 NUMBERS = ("-1", "many", "1e3", "1.5", "٣", " 3", "0x10", "1_000", "9" * 20, "True")
 RUBBISH = {
@@ -46,7 +46,7 @@ GOOD = {
 @pytest.fixture(autouse=True)
 def _no_variables(monkeypatch):
     for name in ServerSettings.model_fields:
-        monkeypatch.delenv(variable(name), raising=False)
+        monkeypatch.delenv(variable_of(name), raising=False)
 
 
 def test_every_setting_is_tried_here():
@@ -60,31 +60,31 @@ def test_every_setting_is_tried_here():
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in RUBBISH.items() for value in values])
 def test_rubbish_is_refused_by_name(monkeypatch, name, value):
-    monkeypatch.setenv(variable(name), value)
-    with pytest.raises(InputError, match=f"^{variable(name)}="):
+    monkeypatch.setenv(variable_of(name), value)
+    with pytest.raises(InputError, match=f"^{variable_of(name)}="):
         ServerSettings()
 
 
 @pytest.mark.parametrize("name", GOOD)
 def test_variable_is_read_as_its_type(monkeypatch, name):
     text, value = GOOD[name]
-    monkeypatch.setenv(variable(name), text)
+    monkeypatch.setenv(variable_of(name), text)
     found = getattr(ServerSettings(), name)
     assert (found, type(found)) == (value, type(value))
 
 
 @pytest.mark.parametrize("name", GOOD)
 def test_empty_variable_and_one_in_small_letters_are_none(monkeypatch, name):
-    monkeypatch.setenv(variable(name), "")
-    monkeypatch.setenv(variable(name).lower(), "rubbish")
+    monkeypatch.setenv(variable_of(name), "")
+    monkeypatch.setenv(variable_of(name).lower(), "rubbish")
     assert getattr(ServerSettings(), name) == ServerSettings.model_fields[name].default
 
 
 def test_flag_goes_before_the_variable_and_is_read_as_strictly(monkeypatch):
     monkeypatch.setenv("DPSERVE_AUDIT_SECONDS", "7")
-    assert ServerSettings.given(audit_seconds="9").audit_seconds == 9
+    assert ServerSettings.with_flags(audit_seconds="9").audit_seconds == 9
     with pytest.raises(InputError, match="^DPSERVE_AUDIT_SECONDS="):
-        ServerSettings.given(audit_seconds="-1")
+        ServerSettings.with_flags(audit_seconds="-1")
 
 
 def test_all_are_told_with_their_defaults():
@@ -92,7 +92,7 @@ def test_all_are_told_with_their_defaults():
     assert found["DPSERVE_PORT"] == ("4000", "environment")
     assert found["DPSERVE_DRAIN_SECONDS"] == ("2", "default")
     assert found["DPSERVE_TRAIL_BYTES"] == ("100000000", "default")
-    assert {variable(name) for name in ServerSettings.model_fields} <= found.keys()
+    assert {variable_of(name) for name in ServerSettings.model_fields} <= found.keys()
 
 
 def test_light_commands_do_not_wait_for_it(tmp_path):

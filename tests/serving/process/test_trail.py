@@ -20,7 +20,7 @@ from accountant.access.tokens import Limits
 from serving.http.routes import Door, in_thread
 from serving.pages import login
 from serving.process.watch import access_log
-from serving.process.watch.access_log import Trail, about
+from serving.process.watch.access_log import Trail, note_subject
 from serving.process.watch.trail_lines import lines, path_of
 from serving.wire.errors import ClientGone, NotReady
 
@@ -31,7 +31,7 @@ async def model(request):
     """As the service: the name is in the body, and known to be good once the model was found, here in a thread."""
     body = await request.json()
     if body["model"] == "adult":
-        await in_thread(about, "adult@1")
+        await in_thread(note_subject, "adult@1")
     return JSONResponse({}, 200 if body["model"] == "adult" else 404)
 
 
@@ -176,7 +176,7 @@ def test_flood_of_refusals_drives_nobody_out(tmp_path):
         mine = [line for line in found if line["token"] == token]
         assert sum(line.get("times", 1) for line in mine) == number
         assert len(mine) <= 71
-    assert len(found) <= 71 + 2 * 3 * (access_log.MOST_REFUSED + 1)  # seconds may have turned meanwhile
+    assert len(found) <= 71 + 2 * 3 * (access_log.MAX_REFUSED + 1)  # seconds may have turned meanwhile
 
 
 # The file

@@ -21,7 +21,7 @@ from models.store.since import growth_since
 from models.store.standing import way_out
 from models.worth.statements import statement_of, worths
 from serving.cli.backends.abstract import Body, Bundles, OpenedModel
-from serving.cli.backends.user import allowed, this_user
+from serving.cli.backends.user import require_access, this_user
 
 if TYPE_CHECKING:
     from models.edit import curves, edit_list, editing
@@ -70,11 +70,11 @@ class HomeBundles(Bundles):
         """Certify an edited model, and store it as a version."""
         home, before = Home.open(), curves.to_curves(base.verified.ensemble)
         name, dataset = base.reference.partition("@")[0], base.verified.certificate.form.dataset.name
-        require_edit(home.ledger, allowed(home), name, dataset, promote)
+        require_edit(home.ledger, require_access(home), name, dataset, promote)
         after = edit_list.edit_all(before, edits, editing.EditNote(by or this_user(), reason))
         folder = derive.derive(home, base.verified, after, promote)
-        made = after.edits[len(before.edits) :]
-        return {"model": f"{folder.parent.name}@{folder.name}", "edits": [edit.to_json() for edit in made]}
+        new_edits = after.edits[len(before.edits) :]
+        return {"model": f"{folder.parent.name}@{folder.name}", "edits": [edit.to_json() for edit in new_edits]}
 
 
 def open_in(home: Home, name: str) -> OpenedModel:

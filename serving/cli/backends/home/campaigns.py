@@ -5,7 +5,7 @@ from __future__ import annotations
 from accountant.home import Home
 from local.campaign import campaigns
 from serving.cli.backends.abstract import Body, Campaigns
-from serving.cli.backends.user import allowed, this_user
+from serving.cli.backends.user import require_access, this_user
 
 
 class HomeCampaigns(Campaigns):
@@ -23,5 +23,5 @@ class HomeCampaigns(Campaigns):
     def change(self, name: str, act: str, reason: str | None) -> Body:
         """End a turn or a campaign."""
         home = Home.open()
-        allowed(home, "train", dataset=campaigns.load(home, name).definition.population)
+        require_access(home, "train", dataset=campaigns.load(home, name).definition.population)
         return campaigns.change(home, name, act, this_user(), reason)

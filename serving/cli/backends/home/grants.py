@@ -10,7 +10,7 @@ from accountant.access.tokens import acting_for, tokens
 from accountant.home import Home
 from accountant.ledger.families.records import Why
 from serving.cli.backends.abstract import Body, Grants
-from serving.cli.backends.user import allowed, this_user
+from serving.cli.backends.user import require_access, this_user
 
 
 class HomeGrants(Grants):
@@ -25,13 +25,13 @@ class HomeGrants(Grants):
     def add(self, principal: str, make: Callable[[str], list[Grant]]) -> list[Body]:
         """Enter grants."""
         home = Home.open()
-        allowed(home, "admin")
+        require_access(home, "admin")
         return [grant.to_json() for grant in grants.add(home.ledger, make(_full_name(home, principal)), this_user())]
 
     def revoke(self, number: int, reason: str) -> tuple[Body, Body]:
         """End a grant."""
         home = Home.open()
-        allowed(home, "admin")
+        require_access(home, "admin")
         stops = grants.stops(home.ledger, number)
         return stops.to_json(), grants.revoke(home.ledger, number, Why(this_user(), reason)).to_json()
 

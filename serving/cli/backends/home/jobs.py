@@ -10,7 +10,7 @@ from accountant.home import Home
 from accountant.ledger.families.records import PUBLIC_STATES
 from accountant.system.lazy_import import later
 from serving.cli.backends.abstract import Body, Jobs, Note, Progress, Request
-from serving.cli.backends.user import allowed, this_user
+from serving.cli.backends.user import require_access, this_user
 from training.planning.job_views import job_to_json, jobs_to_json
 from training.requests import JobRequest
 
@@ -33,23 +33,23 @@ class HomeJobs(Jobs):
 
     def plan(self, request: Request) -> Body:
         """Return the price of a job."""
-        asked, home = JobRequest.of(request), Home.open()
-        plan = plans.plan(home, asked, this_user(), _may_promote(home, asked))
-        if asked.evaluate is None:
+        job_request, home = JobRequest.of(request), Home.open()
+        plan = plans.plan(home, job_request, this_user(), _may_promote(home, job_request))
+        if job_request.evaluate is None:
             return plan.to_json()
-        return plan.to_json() | evaluate.price_following(home, plan.request, asked.evaluate, this_user())
+        return plan.to_json() | evaluate.price_following(home, plan.request, job_request.evaluate, this_user())
 
     def train(self, request: Request, key: str | None, progress: Progress) -> Body:
         """Run a job to its end."""
-        asked, home = JobRequest.of(request), Home.open()
-        promotes = _may_promote(home, asked)
+        job_request, home = JobRequest.of(request), Home.open()
+        promotes = _may_promote(home, job_request)
         job.recover(home)
-        return job.train(home, asked, by=this_user(), key=key, progress=progress, promotes=promotes)
+        return job.train(home, job_request, by=this_user(), key=key, progress=progress, promotes=promotes)
 
     def list_page(self, dataset: str | None, state: str | None, after: int | None, limit: int) -> Body:
         """Return a page of jobs, the newest first."""
         home = Home.open()
-        return jobs_to_json(home, dataset, state, after, limit, allowed(home))
+        return jobs_to_json(home, dataset, state, after, limit, require_access(home))
 
     def get(self, number: int) -> Body:
         """Return one job."""
@@ -66,7 +66,7 @@ class HomeJobs(Jobs):
     def cancel(self, number: int) -> Body:
         """Give back what a job reserved."""
         home = Home.open()
-        if not allowed(home).may_cancel(home.ledger.job(number)):
+        if not require_access(home).may_cancel(home.ledger.job(number)):
             raise Forbidden(f"job {number}: {this_user()} may not cancel it: it is another's, and no grant names it")
         job.cancel(home, number)
         return _job(home, number)
@@ -74,11 +74,11 @@ class HomeJobs(Jobs):
 
 def _job(home: Home, number: int) -> Body:
     record = home.ledger.job(number)
-    if not allowed(home).may_see(record):
+    if not require_access(home).may_see(record):
         raise Forbidden(f"job {number}: {this_user()} may not see it: it is another's, and no grant names it")
     return job_to_json(home, record)
 
 
 def _may_promote(home: Home, asked: JobRequest) -> bool:
     """Return whether the user may promote versions of the model. Raises Forbidden where they may not train it."""
-    return allowed(home, "train", dataset=asked.dataset).may("promote", model=asked.model or asked.dataset)
+    return require_access(home, "train", dataset=asked.dataset).may("promote", model=asked.model or asked.dataset)

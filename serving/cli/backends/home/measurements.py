@@ -17,7 +17,7 @@ from models.worth.statements import statement_of
 from serving.cli.backends.abstract import Body, Measurements, Note, Request
 from serving.cli.backends.home.bundles import open_in
 from serving.cli.backends.reports import write_report
-from serving.cli.backends.user import allowed, this_user
+from serving.cli.backends.user import require_access, this_user
 from training.jobs import job
 from training.measuring.profile import profile as profiles
 from training.measuring.worth import evaluate as evaluations
@@ -48,7 +48,7 @@ class HomeMeasurements(Measurements):
     def evaluate_rows(self, name: str, data: Path, schema: Path | None, out: Path | None, public: bool) -> Report:
         """Evaluate on rows that are nobody's secret."""
         home = Home.open()
-        model, access = open_in(home, name), allowed(home)
+        model, access = open_in(home, name), require_access(home)
         report: Report = public_rows.evaluate_rows(
             home, model.verified, model.reference, data, this_user(), schema, public, access
         )
@@ -78,7 +78,7 @@ class HomeMeasurements(Measurements):
 def _home(request: Request) -> Home:
     """Return the home. Raises Forbidden unless the user may measure on the dataset, and see the models."""
     home = Home.open()
-    access = allowed(home, *ASKING, dataset=request["dataset"])
+    access = require_access(home, *ASKING, dataset=request["dataset"])
     for name in (request.get("model"), request.get("against")):
         if name is not None and not access.everywhere:
             dataset = open_in(home, name).verified.certificate.form.dataset.name

@@ -11,7 +11,7 @@ from accountant.system.lazy_import import later
 from models.store.bundle import ModelStore
 from models.store.listing import lines
 from serving.cli.backends.abstract import Body, Models, Progress
-from serving.cli.backends.user import allowed, this_user
+from serving.cli.backends.user import require_access, this_user
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -49,17 +49,17 @@ class HomeModels(Models):
         home = Home.open()
         model = bundles.open_in(home, name)
         verified, dataset = model.verified, model.verified.certificate.form.dataset
-        allowed(home, "predict", model=model.reference.partition("@")[0], dataset=dataset.name)
+        require_access(home, "predict", model=model.reference.partition("@")[0], dataset=dataset.name)
         form = described.written_as(home, dataset.name, dataset.schema_digest, schema)
         batches = row_files.read_columns(data, verified.ensemble.features, form)
         answers = (verified.runtime.predict(columns) for columns in batches)
-        count = row_files.write_predictions(out, verified.ensemble.classes, _counted(answers, progress))
+        count = row_files.write_predictions(out, verified.ensemble.classes, _count_answers(answers, progress))
         return {"model": model.reference, "target": verified.ensemble.target, "records": count, "out": str(out)}
 
     def place(self, act: str, name: str, reason: str, by: str | None, flags: Mapping[str, bool]) -> Body:
         """Promote, retire or restore a version."""
         home = Home.open()
-        allowed(home, "promote", model=name.partition("@")[0])
+        require_access(home, "promote", model=name.partition("@")[0])
         acts: Mapping[str, Callable[..., placing.Placed]] = {
             "promote": placing.promote,
             "retire": placing.retire,
@@ -68,7 +68,7 @@ class HomeModels(Models):
         return acts[act](home, name, reason, by or this_user(), **flags).to_json()
 
 
-def _counted(answers: Iterator[Answer], progress: Progress) -> Iterator[Answer]:
+def _count_answers(answers: Iterator[Answer], progress: Progress) -> Iterator[Answer]:
     """Yield the same answers, and report how many records went by."""
     done = 0
     for labels, probabilities in answers:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from accountant.home import Home
 from serving.cli.backends.abstract import Body, Request, Schedules, without_defaults
-from serving.cli.backends.user import allowed, this_user
+from serving.cli.backends.user import require_access, this_user
 from training.jobs import schedule
 
 
@@ -14,16 +14,16 @@ class HomeSchedules(Schedules):
     def add(self, name: str, every: str, start: str | None, request: Request) -> Body:
         """Enter a schedule."""
         home = Home.open()
-        allowed(home, "train", dataset=request["dataset"])
-        made = schedule.described(home, name, every, without_defaults(request), this_user(), schedule.moment(start))
-        return schedule.schedule_to_json(home, schedule.add(home, made))
+        require_access(home, "train", dataset=request["dataset"])
+        new = schedule.described(home, name, every, without_defaults(request), this_user(), schedule.moment(start))
+        return schedule.schedule_to_json(home, schedule.add(home, new))
 
     def list_all(self) -> list[Body]:
         """Return the schedules that the user may see."""
         home = Home.open()
-        return [schedule.schedule_to_json(home, each) for each in schedule.seen(home, allowed(home))]
+        return [schedule.schedule_to_json(home, row) for row in schedule.seen(home, require_access(home))]
 
     def remove(self, name: str) -> str:
         """Remove a schedule."""
         home = Home.open()
-        return schedule.remove_as(home, name, allowed(home)).name
+        return schedule.remove_as(home, name, require_access(home)).name

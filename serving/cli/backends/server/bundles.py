@@ -63,8 +63,8 @@ class ServerBundles(Bundles):
         refuse_by(by)
         with self.connection.asking() as service:
             entry = base.verified.certificate.issued
-            made = service.edit(base.reference, edits, reason, entry=entry, promote=promote)
-        return {"model": made["model"], "edits": made["edits"]}
+            answer = service.edit(base.reference, edits, reason, entry=entry, promote=promote)
+        return {"model": answer["model"], "edits": answer["edits"]}
 
 
 def _fetch(service: Client, name: str) -> tuple[str, Bundle]:

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from accountant import errors
 from accountant.errors import Forbidden, JobFailed
 from dpserve import Client, ServiceError
-from dpserve.transport import bare
+from dpserve.transport import strip_token
 from dpserve_verify import errors as verify_errors
 from dpserve_verify.errors import DpserveError, InputError
 from dpserve_verify.keys.trust import PublicKeys
@@ -57,13 +57,13 @@ class Connection:
             DpserveError: What the server refuses, as a home would raise it.
             KeyInvalid, OtherHistory: It is not the server whose keys were pinned.
         """
-        with self.connected() as service:
+        with self.open_client() as service:
             if self.pins.exist():
                 self.pins.check(service)  # before anything of it is believed
             yield service
 
     @contextmanager
-    def connected(self) -> Iterator[Client]:
+    def open_client(self) -> Iterator[Client]:
         """Open a client, as `asking`, without a look at pinned keys. Raises InputError where its address or its token
         cannot be used.
         """
@@ -72,7 +72,7 @@ class Connection:
         if not address.token:
             raise InputError(f"{TOKEN}: must be set for {address.url}, or log in: dpserve login {address.url}")
         try:
-            bare(address.token)
+            strip_token(address.token)
         except ValueError as error:
             raise InputError(f"{TOKEN}: {error}") from None
         try:
@@ -92,7 +92,7 @@ class Connection:
         """Return the keys to check by: those that were pinned, on first use those that the server names."""
         return self.pins.check(service)
 
-    def finished(self, service: Client, number: int, progress: Progress = lambda done, total: None) -> Body:
+    def wait_for_job(self, service: Client, number: int, progress: Progress = lambda done, total: None) -> Body:
         """Wait for a job that ends well, and return it. Raises JobFailed. Who interrupts stops waiting, not the job."""
         try:
             return dict(service.wait(number, progress).raw)
@@ -114,10 +114,10 @@ def check_address(url: str) -> None:
         raise InputError(f"{URL}={parts.hostname or url[:80]!r}: must be an address like https://dp.example.org")
     if "@" in parts.netloc:
         raise InputError(f"{URL}: must not hold a name or a password; the token comes from {TOKEN} or dpserve login")
-    here = parts.hostname == "localhost"
+    is_local = parts.hostname == "localhost"
     with suppress(ValueError):
-        here = ip_address(parts.hostname).is_loopback
-    if parts.scheme == "http" and not here and os.environ.get(PLAIN) != "1":
+        is_local = ip_address(parts.hostname).is_loopback
+    if parts.scheme == "http" and not is_local and os.environ.get(PLAIN) != "1":
         raise InputError(
             f"{URL}={url}: by http anybody on the way could read the token; use https, or set {PLAIN}=1 where the "
             "network is yours alone"

@@ -34,10 +34,10 @@ class ServerJobs(Jobs):
             model = request.get("model") or request["dataset"]
             before = champion_of(service, model)
             submitted = service.submit(**without_defaults(request), idempotency_key=key)
-            body = self.connection.finished(service, submitted.number, progress)
+            body = self.connection.wait_for_job(service, submitted.number, progress)
             then = body.get("evaluation")
             if then is not None:
-                evaluated = self.connection.finished(service, then["job"])
+                evaluated = self.connection.wait_for_job(service, then["job"])
                 keys = self.connection.trusted_keys(service)
                 _, worth = statements.verified_worth(service.evaluation(then["job"]), keys)
                 body["evaluated"] = {**evaluated, "worth": worth}

@@ -29,7 +29,7 @@ class ServerLedger(Ledger):
 
     def audit(self, seen: list[str], trust: Path | None, progress: Progress) -> tuple[Report, list[str], PublicKeys]:
         """Judge every entry. What was seen the last time must be the beginning of what is there now."""
-        checkpoints = self.connection.pins.seen()
+        checkpoints = self.connection.pins.seen_checkpoints()
         with self.connection.asking() as service:
             keys = self.connection.trusted_keys(service) if trust is None else PublicKeys.from_json(trust.read_bytes())
             before, handed = checkpoints.read(keys), checkpoints.unproved(keys)

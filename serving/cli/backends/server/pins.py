@@ -56,38 +56,38 @@ class Pins:
         """
         if given is None and self._checked is not None:
             return self._checked
-        named = PublicKeys.from_json(service.trust())
-        pinned = given or self._read()
+        offered = PublicKeys.from_json(service.trust())
+        pinned = given or self._read_pinned()
         if pinned is None:
             self.note(f"The keys of {self.address.url} were not pinned here. On first use they are taken as they are:")
-            self.note("\n".join(f"  {name}" for name in key_names(named)))
+            self.note("\n".join(f"  {name}" for name in key_names(offered)))
             self.note(
                 "Compare them with a copy that came another way, or give one: dpserve login URL --trust trust.json"
             )
-        elif key_names(named) != key_names(pinned) or not (named == pinned or named.continues(pinned)):
+        elif key_names(offered) != key_names(pinned) or not (offered == pinned or offered.continues(pinned)):
             raise KeyInvalid(
-                f"{self.address.url}: names other keys than those that were pinned: {', '.join(key_names(named))}. "
+                f"{self.address.url}: names other keys than those that were pinned: {', '.join(key_names(offered))}. "
                 "After a rotation get the new trust.json another way, and pin it: dpserve login URL --trust trust.json"
             )
-        self._advance(service, named)
-        self._checked = named
-        if given is not None or named != pinned:  # where it has changed: a key was ended, or a certificate revoked
+        self._advance(service, offered)
+        self._checked = offered
+        if given is not None or offered != pinned:  # where it has changed: a key was ended, or a certificate revoked
             for folder in (config_folder(), self.folder):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            replace_file(self.folder / KEYS, named.to_json(), PRIVATE)
-        return named
+            replace_file(self.folder / KEYS, offered.to_json(), PRIVATE)
+        return offered
 
-    def seen(self) -> SeenCheckpoints:
+    def seen_checkpoints(self) -> SeenCheckpoints:
         """Return the checkpoints that this user has seen of any ledger, and the witnesses that are asked for."""
         policy = self.address.witnesses
         return SeenCheckpoints(config_folder() / "checkpoints", read_witness_policy(Path(policy)) if policy else None)
 
     def _advance(self, service: Client, keys: PublicKeys) -> None:
         """Keep the newest checkpoint of the server's ledger, once it continues the last one seen here."""
-        seen = self.seen()
+        checkpoints = self.seen_checkpoints()
         for _ in range(TRIES):
-            before = seen.read(keys)
-            text = service.checkpoint(witnessed=seen.witnesses is not None)
+            before = checkpoints.read(keys)
+            text = service.checkpoint(witnessed=checkpoints.witnesses is not None)
             size, growth = parse_checkpoint(text).size, None
             if before is None:
                 self.note(
@@ -98,14 +98,14 @@ class Pins:
                 with suppress(ServiceError):  # what comes without a proof is refused
                     growth = read_growth(service.consistency(*sorted((size, before.head.size))))
             try:
-                seen.advance(text, keys, growth)
+                checkpoints.advance(text, keys, growth)
                 return
             except OtherHistory:
-                if seen.read(keys) == before:
+                if checkpoints.read(keys) == before:
                     raise
         raise LedgerUnavailable(f"{self.address.url}: its ledger grew at each of {TRIES} tries; try again")
 
-    def _read(self) -> PublicKeys | None:
+    def _read_pinned(self) -> PublicKeys | None:
         file = self.folder / KEYS
         try:
             return PublicKeys.from_json(file.read_bytes())
