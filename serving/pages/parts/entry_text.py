@@ -75,8 +75,8 @@ def _describe_registered(value: Value) -> str:
 def _person(value: Value) -> str:
     budget = value["budget"]
     return (
-        f"In dataset {value['dataset']}, a person has one total over all blocks as well: epsilon "
-        f"{budget['epsilon']} at delta {budget['delta']}, later blocks included. Every job is charged to "
+        f"In dataset {value['dataset']}, each person, in however many blocks, has a total as well: epsilon "
+        f"{budget['epsilon']} at delta {budget['delta']}, over all blocks that will ever come. Every job is charged to "
         "it too, and the rows of each person are bounded over all blocks that it reads."
     )
 
