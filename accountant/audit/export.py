@@ -22,14 +22,14 @@ from dpserve_verify.keys.trust import PublicKeys
 from dpserve_verify.log.entry import read_entry
 from dpserve_verify.log.notes import NOTE_LIMIT
 from dpserve_verify.log.tiles import CHECKPOINT
-from dpserve_verify.log.witnessed import WITNESSED, kept
+from dpserve_verify.log.witnessed import WITNESSED, read_witnessed
 from dpserve_verify.system.files import PUBLIC, sync_directory, write_chunks, write_new
 
 
 def export(home: Home, directory: Path) -> int:
     """Write the ledger, as it stands at this moment, into a new `directory`; the number of entries."""
     with home.ledger.log.database.reading() as connection:
-        heads = newest(home.path, connection), kept(home.path)
+        heads = newest(home.path, connection), read_witnessed(home.path)
         return write_export(directory, leaves(connection), checkpoints(connection), home.trust, *heads)
 
 

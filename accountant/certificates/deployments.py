@@ -81,7 +81,7 @@ def _variant(form: Predicate) -> dict[str, str]:
     return {
         "variant_name": "Pure DP" if form.claim.variant == "pure" else "Approximate DP",
         "data_domain": _domains(form),
-        "unprotected_quantities": "\n".join(f"- {each}" for each in form.public.unprotected),
+        "unprotected_quantities": "\n".join(f"- {entry}" for entry in form.public.unprotected),
     }
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from accountant.certificates.statement import listed
+from accountant.certificates.statement import list_if_short
 from dpserve_verify.certificates.predicate import STATEMENT_LIMIT, read_statement
 from dpserve_verify.formats import canonical
 
@@ -36,7 +36,7 @@ def statement_of(
         **body["predicate"]["public"],
         "ensemble": ensemble,
         "supersedes": [asdict(each) for each in chain],
-        "edits": listed([dict(each) for each in edits]),
+        "edits": list_if_short([dict(each) for each in edits]),
     }
     subject = {**body["subject"][0], "digest": {"sha256": sha256}}
     changed = {**body, "subject": [subject], "predicate": {**body["predicate"], "public": public}}

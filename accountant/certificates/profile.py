@@ -35,7 +35,7 @@ from dpserve_verify.certificates.predicate import (
     Text,
     TogetherForm,
 )
-from dpserve_verify.formats.forms import Form, Limits, stated
+from dpserve_verify.formats.forms import Form, Limits, form_field
 from dpserve_verify.privacy.events import Plan
 
 PROFILE_TYPE = "https://dpserve/dataset-profile/v1"
@@ -53,12 +53,12 @@ class TableForm(Form):
     dataset: Text
     uuid: Text
     version: Count
-    families: list[Text] = stated(about="whose budgets were charged", limits=Limits(shortest=1))
-    part: Literal["holdout", "training", "all"] = stated(
+    families: list[Text] = form_field(about="whose budgets were charged", limits=Limits(shortest=1))
+    part: Literal["holdout", "training", "all"] = form_field(
         about="holdout: kept aside, no learner reads it; training: what learners read; all: none is kept aside"
     )
     commitment: Hex
-    records: Count | None = stated(about="how many rows there are, where that is public; else null")
+    records: Count | None = form_field(about="how many rows there are, where that is public; else null")
     queries: list[QueryForm] | None = QUERIES
     refined: list[RefinedForm] | None = REFINED
     together: TogetherForm | None = TOGETHER
@@ -71,24 +71,26 @@ class ColumnForm(Form):
     name: Text
     role: Literal["feature", "target"]
     type: Literal["numeric", "categorical", "boolean"]
-    edges: list[Real] | None = stated(
+    edges: list[Real] | None = form_field(
         default=None, about="of a number: ascending; bin j holds edges[j-1] < x <= edges[j]"
     )
-    ends: list[Real] | None = stated(
+    ends: list[Real] | None = form_field(
         default=None, about="of a number: the declared range", limits=Limits(shortest=2, longest=2)
     )
-    values: list[Text] | None = stated(default=None, about="the categories, in the order of their counts")
-    counts: list[Whole] = stated(about="bins or categories, then other values (categorical), then missing ones")
+    values: list[Text] | None = form_field(default=None, about="the categories, in the order of their counts")
+    counts: list[Whole] = form_field(about="bins or categories, then other values (categorical), then missing ones")
     missing: Told
-    mean: Told | None = stated(default=None, about="of a number, where it is not missing")
-    quantiles: list[Told] | None = stated(default=None, about="of a number, at `levels`, where it is not missing")
-    shares: list[Told] | None = stated(default=None, about="of each category, of all rows, in the order of the counts")
+    mean: Told | None = form_field(default=None, about="of a number, where it is not missing")
+    quantiles: list[Told] | None = form_field(default=None, about="of a number, at `levels`, where it is not missing")
+    shares: list[Told] | None = form_field(
+        default=None, about="of each category, of all rows, in the order of the counts"
+    )
 
 
 class PairForm(Form):
     """Two columns together: rows by bin of the first, then of the second, each as in their own counts."""
 
-    columns: list[Text] = stated(limits=Limits(shortest=2, longest=2))
+    columns: list[Text] = form_field(limits=Limits(shortest=2, longest=2))
     counts: list[Whole]
 
 
@@ -99,27 +101,27 @@ class ProfilePredicate(Form):
     claim: ClaimForm
     mechanisms: list[MechanismForm]
     accounting: AccountingForm
-    grid: Count = stated(about="the counts are in 1 / grid rows")
-    variance: Real = stated(about="of the noise in each count, in rows squared")
-    columns: list[ColumnForm] = stated(limits=Limits(shortest=1))
+    grid: Count = form_field(about="the counts are in 1 / grid rows")
+    variance: Real = form_field(about="of the noise in each count, in rows squared")
+    columns: list[ColumnForm] = form_field(limits=Limits(shortest=1))
     pairs: list[PairForm]
     records: Told
-    level: Figure = stated(about="of each interval")
-    levels: list[Figure] = stated(about="of the quantiles")
+    level: Figure = form_field(about="of each interval")
+    levels: list[Figure] = form_field(about="of the quantiles")
     method: Text
     randomness: RandomnessForm
     implementation: dict[str, Text]
     ledger: LedgerForm
-    not_covered: list[Text] = stated(key="notCovered")
+    not_covered: list[Text] = form_field(key="notCovered")
     words: Literal[2] | None = WORDS
 
 
 class ProfileStatement(Form):
     """An in-toto Statement v1 about exactly one schema file."""
 
-    type: Literal["https://in-toto.io/Statement/v1"] = stated(key="_type")
-    subject: list[SubjectForm] = stated(limits=Limits(shortest=1, longest=1))
-    predicate_type: Literal["https://dpserve/dataset-profile/v1"] = stated(key="predicateType")
+    type: Literal["https://in-toto.io/Statement/v1"] = form_field(key="_type")
+    subject: list[SubjectForm] = form_field(limits=Limits(shortest=1, longest=1))
+    predicate_type: Literal["https://dpserve/dataset-profile/v1"] = form_field(key="predicateType")
     predicate: ProfilePredicate
 
 

@@ -83,9 +83,9 @@ def order_text(order: float) -> str:
     return decimal_string(Decimal(repr(order)))
 
 
-def claim_to_json(found: Claim, spent: Plan, dataset: Dataset) -> dict[str, Any]:
+def claim_to_json(claim: Claim, spent: Plan, dataset: Dataset) -> dict[str, Any]:
     """Return the promise about these releases, as statements have it."""
-    orders = sorted({float(order) for order in dataset.orders} | ({found.order} if found.order else set()))
+    orders = sorted({float(order) for order in dataset.orders} | ({claim.order} if claim.order else set()))
     pure = compose_pure(spent.events)
     unit, shared = dataset.registration.unit, dataset.registration.shared
     grown, over = dataset.window is not None, dataset.person is not None
@@ -95,17 +95,17 @@ def claim_to_json(found: Claim, spent: Plan, dataset: Dataset) -> dict[str, Any]
     if grown and unit.column is not None:
         bounds += ", of all blocks that are read, block by block" if over else ", in each block"
     return {
-        "variant": "pure" if found.delta == 0 else "approximate",
-        "epsilon": decimal_string(found.epsilon),
-        "delta": decimal_string(found.delta),
-        "bound": found.bound,
+        "variant": "pure" if claim.delta == 0 else "approximate",
+        "epsilon": decimal_string(claim.epsilon),
+        "delta": decimal_string(claim.delta),
+        "bound": claim.bound,
         "pure": None if pure is None else decimal_string(from_nano(pure)),
         "rdp": [
             {"order": order_text(order), "epsilon": decimal_string(from_nano(compose_rdp(spent.events, order)))}
             for order in orders
         ],
-        "conversion": CONVERSIONS[found.bound],
-        "order": None if found.order is None else order_text(found.order),
+        "conversion": CONVERSIONS[claim.bound],
+        "order": None if claim.order is None else order_text(claim.order),
         "relation": dataset.registration.relation.value,
         "unit": {"name": name, "contributions": unit.contributions, "bounding": bounds},
         "trustModel": TRUST[trust],
@@ -185,7 +185,7 @@ def queries_of(dataset: Dataset) -> dict[str, Any]:
     every = [block.query for block in dataset.blocks] or [dataset.registration.query]
     counts = Counter(query for query in every if query is not None)
     found = [{**query.to_certificate(), "blocks": number} for query, number in counts.items()]
-    return {"queries": listed(found)} if found else {}
+    return {"queries": list_if_short(found)} if found else {}
 
 
 def person_to_json(person: Family) -> dict[str, Any]:
@@ -229,15 +229,15 @@ def _public(subject: Subject, request: Request) -> dict[str, Any]:
         "ensemble": subject.ensemble,
         "hyperparameters": dict(request.parameters),
         **({} if request.target is None else {"target": request.target}),
-        "inputs": listed(list(subject.inputs)),
-        "domains": listed(list(subject.domains)) if subject.domains else None,
+        "inputs": list_if_short(list(subject.inputs)),
+        "domains": list_if_short(list(subject.domains)) if subject.domains else None,
         "classes": None if subject.classes is None else [str(label) for label in subject.classes],
     }
 
 
-def listed(what: list[Any]) -> list[Any] | None:
+def list_if_short(items: list[Any]) -> list[Any] | None:
     """Return the list; None where it is too long: a certificate must never be too large to be issued."""
-    return what if len(canonical.encode(what, STATEMENT_LIMIT * 64)) <= LISTED else None
+    return items if len(canonical.encode(items, STATEMENT_LIMIT * 64)) <= LISTED else None
 
 
 @lru_cache(maxsize=1)

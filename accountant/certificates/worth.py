@@ -40,7 +40,7 @@ from dpserve_verify.certificates.predicate import (
 from dpserve_verify.errors import CertificateInvalid
 from dpserve_verify.formats import canonical
 from dpserve_verify.formats.canonical import decimal_string
-from dpserve_verify.formats.forms import Form, Limits, stated
+from dpserve_verify.formats.forms import Form, Limits, form_field
 from dpserve_verify.keys.trust import PublicKeys
 from dpserve_verify.privacy.events import Plan
 
@@ -62,17 +62,17 @@ class ModelForm(Form):
     """The model that was measured."""
 
     name: Text
-    certificate: Index = stated(about="index of the entry that certifies it")
-    target: Text = stated(about="what it predicts")
-    classes: list[Text] | None = stated(about="null where it answers a number")
-    range: list[Text] | None = stated(default=None, about="of a number, the ends of its public range")
+    certificate: Index = form_field(about="index of the entry that certifies it")
+    target: Text = form_field(about="what it predicts")
+    classes: list[Text] | None = form_field(about="null where it answers a number")
+    range: list[Text] | None = form_field(default=None, about="of a number, the ends of its public range")
 
 
 class OtherForm(ModelForm):
     """The model that it was compared with, on the same rows."""
 
-    sha256: Hex = stated(about="of its file")
-    seen: bool = stated(about="whether it was learnt from rows of this part")
+    sha256: Hex = form_field(about="of its file")
+    seen: bool = form_field(about="whether it was learnt from rows of this part")
 
 
 class RowsForm(Form):
@@ -81,21 +81,21 @@ class RowsForm(Form):
     dataset: Text
     uuid: Text
     version: Count
-    families: list[Text] = stated(about="whose budgets were charged", limits=Limits(shortest=1))
-    part: Literal["holdout", "training", "all"] = stated(
+    families: list[Text] = form_field(about="whose budgets were charged", limits=Limits(shortest=1))
+    part: Literal["holdout", "training", "all"] = form_field(
         about="holdout: kept aside, no learner reads it; training: what learners read; all: none is kept aside"
     )
-    seen: bool = stated(
+    seen: bool = form_field(
         about="whether the model, or the bins it reads, were learnt from rows of this part: it looks better then"
     )
-    seen_by_bins: list[Index] | None = stated(
+    seen_by_bins: list[Index] | None = form_field(
         default=None,
         key="seenByBins",
         about="profiles of this part that the model's bins follow from",
         limits=Limits(shortest=1),
     )
     commitment: Hex
-    schema_digest: Hex = stated(key="schema", about="sha256 of the public schema file")
+    schema_digest: Hex = form_field(key="schema", about="sha256 of the public schema file")
     queries: list[QueryForm] | None = QUERIES
     refined: list[RefinedForm] | None = REFINED
     together: TogetherForm | None = TOGETHER
@@ -106,10 +106,12 @@ class MetricForm(Form):
     """One figure and its interval."""
 
     metric: Text
-    class_name: Text | None = stated(default=None, key="class", about="the class that it speaks of")
-    group: Text | None = stated(default=None, about="the group that it speaks of")
-    groups: list[Text] | None = stated(default=None, about="of a gap, the groups that it is the largest one between")
-    value: Number | None = stated(about="null where the counts do not tell")
+    class_name: Text | None = form_field(default=None, key="class", about="the class that it speaks of")
+    group: Text | None = form_field(default=None, about="the group that it speaks of")
+    groups: list[Text] | None = form_field(
+        default=None, about="of a gap, the groups that it is the largest one between"
+    )
+    value: Number | None = form_field(about="null where the counts do not tell")
     low: Number
     high: Number
 
@@ -118,54 +120,54 @@ class GroupsForm(Form):
     """By which public groups records were counted."""
 
     column: Text
-    names: list[Text] = stated(about="of each group, in the order of the counts", limits=Limits(shortest=1))
+    names: list[Text] = form_field(about="of each group, in the order of the counts", limits=Limits(shortest=1))
 
 
 class CountsForm(Form):
     """What was released: a count in every cell, with noise."""
 
-    kind: Literal["binary", "classes", "number", "classes-scores", "paired-classes", "paired-number"] = stated(
+    kind: Literal["binary", "classes", "number", "classes-scores", "paired-classes", "paired-number"] = form_field(
         about="binary: true class by bin of chance; classes: true class by answer; number: errors, values; "
         "classes-scores: that, each class by bin of its chance, and the log loss, in parts; "
         "paired-classes: (wrong, right) by the other's; paired-number: differences of squared errors, the other's"
     )
     rows: Count
     columns: Count
-    link: Text = stated(about="what a score means, as in ensemble.json")
+    link: Text = form_field(about="what a score means, as in ensemble.json")
     counts: list[Whole]
-    variance: Figure = stated(about="of the noise in each count")
-    groups: GroupsForm | None = stated(default=None, about="where each group has a histogram, one after another")
+    variance: Figure = form_field(about="of the noise in each count")
+    groups: GroupsForm | None = form_field(default=None, about="where each group has a histogram, one after another")
 
 
 class WorthPredicate(Form):
     """What a model is worth."""
 
     model: ModelForm
-    against: OtherForm | None = stated(default=None, about="the model that it was compared with, where it was")
+    against: OtherForm | None = form_field(default=None, about="the model that it was compared with, where it was")
     rows: RowsForm
     claim: ClaimForm
     mechanisms: list[MechanismForm]
     accounting: AccountingForm
     histogram: CountsForm
-    level: Figure = stated(about="of the intervals")
-    metrics: list[MetricForm] = stated(limits=Limits(shortest=1))
-    better: bool = stated(
+    level: Figure = form_field(about="of the intervals")
+    metrics: list[MetricForm] = form_field(limits=Limits(shortest=1))
+    better: bool = form_field(
         about="by the interval: than what it was compared with; else, than a model that always answers the same"
     )
     method: Text
     randomness: RandomnessForm
     implementation: dict[str, Text]
     ledger: LedgerForm
-    not_covered: list[Text] = stated(key="notCovered")
+    not_covered: list[Text] = form_field(key="notCovered")
     words: Literal[2] | None = WORDS
 
 
 class WorthStatement(Form):
     """An in-toto Statement v1 about exactly one ONNX file."""
 
-    type: Literal["https://in-toto.io/Statement/v1"] = stated(key="_type")
-    subject: list[SubjectForm] = stated(limits=Limits(shortest=1, longest=1))
-    predicate_type: Literal["https://dpserve/model-worth/v1"] = stated(key="predicateType")
+    type: Literal["https://in-toto.io/Statement/v1"] = form_field(key="_type")
+    subject: list[SubjectForm] = form_field(limits=Limits(shortest=1, longest=1))
+    predicate_type: Literal["https://dpserve/model-worth/v1"] = form_field(key="predicateType")
     predicate: WorthPredicate
 
 

@@ -23,8 +23,8 @@ from dpserve_verify.log import notes
 from dpserve_verify.log.cosignature import cosignatures, require_quorum, with_cosignatures
 from dpserve_verify.log.notes import Checkpoint, NoteSignature
 from dpserve_verify.log.seen_checkpoints import verify_head
-from dpserve_verify.log.witness_policy import Witness, WitnessPolicy, shown
-from dpserve_verify.log.witnessed import WITNESSED, kept
+from dpserve_verify.log.witness_policy import Witness, WitnessPolicy, printable_name
+from dpserve_verify.log.witnessed import WITNESSED, read_witnessed
 from dpserve_verify.system.files import PUBLIC, replace_file
 
 MOST_AT_ONCE = 8
@@ -88,8 +88,8 @@ def _ask(
     try:
         lines = ask(witness, note, prove, min(known.get(witness.name, 0), head.size), seconds)
     except LedgerInvalid as error:
-        return Answer(shown(witness.name), (), error.message)
-    return Answer(shown(witness.name), lines, "")
+        return Answer(printable_name(witness.name), (), error.message)
+    return Answer(printable_name(witness.name), lines, "")
 
 
 def _last_signed(kept: str | None, policy: WitnessPolicy) -> dict[str, int]:
@@ -105,14 +105,14 @@ def _last_signed(kept: str | None, policy: WitnessPolicy) -> dict[str, int]:
 
 def keep(home: Path, note: str) -> None:
     """Make this the home's cosigned checkpoint, unless it holds one of a larger tree."""
-    before = kept(home)
+    before = read_witnessed(home)
     if before is None or notes.parse_checkpoint(before).size <= notes.parse_checkpoint(note).size:
         replace_file(home / WITNESSED, note.encode(), PUBLIC)
 
 
 def newest(home: Path, connection: Connection) -> str:
     """Return the newest checkpoint, with its cosignatures where it is the one that was cosigned."""
-    note, cosigned = latest_checkpoint(connection), kept(home)
+    note, cosigned = latest_checkpoint(connection), read_witnessed(home)
     if cosigned is not None and notes.parse_note(cosigned).text == notes.parse_note(note).text:
         return cosigned
     return note

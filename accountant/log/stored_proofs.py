@@ -20,7 +20,7 @@ from dpserve_verify.formats.canonical import encode_base64
 from dpserve_verify.keys.trust import PublicKeys
 from dpserve_verify.log import notes, proofs
 from dpserve_verify.log.seen_checkpoints import verify_head
-from dpserve_verify.log.witnessed import kept
+from dpserve_verify.log.witnessed import read_witnessed
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def newest_proof(
     WrongState where that has not all of the entries yet.
     """
     with database.reading() as connection:
-        note = (kept(home) if witnessed else None) or newest(home, connection)
+        note = (read_witnessed(home) if witnessed else None) or newest(home, connection)
         size = notes.parse_checkpoint(note).size
         if max(leaves) >= size:
             raise WrongState(

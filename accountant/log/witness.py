@@ -16,7 +16,7 @@ from dpserve_verify.formats.canonical import encode_base64
 from dpserve_verify.formats.merkle import MAX_SIZE
 from dpserve_verify.log.cosignature import is_by, verify_cosignature
 from dpserve_verify.log.notes import NoteSignature, parse_checkpoint, parse_note
-from dpserve_verify.log.witness_policy import Witness, shown
+from dpserve_verify.log.witness_policy import Witness, printable_name
 
 ANSWER_LIMIT = 65_536  # bytes
 SECONDS = 10.0  # for one request and its answer
@@ -49,12 +49,12 @@ def ask(
             return _check_cosignatures(witness, note, reply.body)
         if 300 <= reply.status < 400:
             refuse = f"redirects elsewhere ({reply.status}), which is not followed"
-            raise LedgerInvalid(f"witness {shown(witness.name)}: {refuse}")
+            raise LedgerInvalid(f"witness {printable_name(witness.name)}: {refuse}")
         if reply.status != 409:
             meaning = _MEANING.get(reply.status, "gives no cosignature")
-            raise LedgerInvalid(f"witness {shown(witness.name)}: {meaning} ({reply.status})")
+            raise LedgerInvalid(f"witness {printable_name(witness.name)}: {meaning} ({reply.status})")
         known = _signed_size(witness, reply, known, size)
-    raise LedgerInvalid(f"witness {shown(witness.name)}: named another size each time it was asked")
+    raise LedgerInvalid(f"witness {printable_name(witness.name)}: named another size each time it was asked")
 
 
 def request_body(old: int, proof: Sequence[bytes], note: str) -> bytes:
@@ -68,12 +68,12 @@ def _signed_size(witness: Witness, reply: Reply, asked: int, size: int) -> int:
     """Return the size of the tree that the witness signed last."""
     match = _SIZE.fullmatch(reply.body)
     if reply.kind != SIZE_TYPE or not match or not 0 <= int(match[1]) <= MAX_SIZE or int(match[1]) == asked:
-        raise LedgerInvalid(f"witness {shown(witness.name)}: answered 409 without the size that it knows")
+        raise LedgerInvalid(f"witness {printable_name(witness.name)}: answered 409 without the size that it knows")
     stated = int(match[1])
     if stated > size:
         raise LedgerInvalid(
-            f"witness {shown(witness.name)}: has signed {stated} entries of this log, this checkpoint is of {size}: "
-            "a newer one was submitted meanwhile, or the ledger was rolled back"
+            f"witness {printable_name(witness.name)}: has signed {stated} entries of this log, this checkpoint is of "
+            f"{size}: a newer one was submitted meanwhile, or the ledger was rolled back"
         )
     return stated
 
@@ -83,10 +83,10 @@ def _check_cosignatures(witness: Witness, note: str, body: bytes) -> tuple[NoteS
     try:
         lines = parse_note(f"{text}\n{body.decode('utf-8')}")
     except (LedgerInvalid, UnicodeDecodeError) as error:
-        raise LedgerInvalid(f"witness {shown(witness.name)}: answered 200 without signature lines") from error
+        raise LedgerInvalid(f"witness {printable_name(witness.name)}: answered 200 without signature lines") from error
     own = tuple(line for line in lines.signatures if is_by(line, witness))
     if lines.text != text or not own:
-        raise LedgerInvalid(f"witness {shown(witness.name)}: answered 200 without a cosignature of its key")
+        raise LedgerInvalid(f"witness {printable_name(witness.name)}: answered 200 without a cosignature of its key")
     for line in own:
         verify_cosignature(line, witness, text)
     return own
@@ -102,14 +102,15 @@ def _post(witness: Witness, body: bytes, seconds: float) -> Reply:
         target = f"{parts.path.rstrip('/')}/add-checkpoint"
         return exchange(parts, "POST", target, body, headers, seconds, ANSWER_LIMIT)
     except LedgerUnavailable as error:
-        raise LedgerInvalid(f"witness {shown(witness.name)}: {error.message}") from error
+        raise LedgerInvalid(f"witness {printable_name(witness.name)}: {error.message}") from error
 
 
 def address(witness: Witness) -> SplitResult:
     """Return the parts of the witness's URL; InputError where it has none that can be asked."""
     url = witness.url or ""
     wrong = InputError(
-        f"witness {shown(witness.name)}: url={shown(url)[:80]!r}: must be http(s)://host[:port]/path, in ASCII"
+        f"witness {printable_name(witness.name)}: url={printable_name(url)[:80]!r}: must be "
+        "http(s)://host[:port]/path, in ASCII"
     )
     try:
         parts = urlsplit(url)

@@ -81,12 +81,12 @@ def audit(
     """
     findings, tree, replay = Findings(), Tree(), Replay(trust)
     models, signed = Models(trust, findings, champions), Signed(replay.keys, findings)
-    beside = [*models.take(bundles), *([Head(mark[0], 1, mark[1], "high-water mark")] if mark else [])]
+    heads_to_keep = [*models.take(bundles), *([Head(mark[0], 1, mark[1], "high-water mark")] if mark else [])]
     opened = (FASTER.signatures or OneByOne)(trust.origin, signed.guess, helpers)
-    with opened as signatures, _seldom_collected():
+    with opened as signatures, _collect_seldom():
         filed = (signatures.check(checkpoints), signed.head)
-        kept = (iter(_kept(seen, findings)), signed.kept)
-        heads = Heads([filed, (iter(sorted(beside)), lambda head: head), kept], findings)
+        seen_checkpoints = (iter(_read_seen(seen, findings)), signed.kept)
+        heads = Heads([filed, (iter(sorted(heads_to_keep)), lambda head: head), seen_checkpoints], findings)
         heads.check(tree)  # a first start may have been cut at size 0
         for seq, body in entries:
             if seq != tree.size:
@@ -110,7 +110,7 @@ def audit(
 
 
 @contextmanager
-def _seldom_collected() -> Iterator[None]:
+def _collect_seldom() -> Iterator[None]:
     """Collect garbage seldom within the body: what a replay keeps stays, and has no cycles. Looking for some takes a
     tenth of it.
     """
@@ -138,7 +138,7 @@ def _end(findings: Findings, tree: Tree, replay: Replay, heads: Heads, models: M
         stored.check_end(findings)
 
 
-def _kept(notes: Iterable[str], findings: Findings) -> list[Checked]:
+def _read_seen(notes: Iterable[str], findings: Findings) -> list[Checked]:
     checkpoints = []
     for note in notes:
         try:

@@ -87,11 +87,11 @@ class Signed:
         before, self._last = self._last, max(self._last, filed)
         try:
             key = self._key(filed)
-            found, root = self._read(checked, key)
+            size, root = self._read(checked, key)
         except DpserveError as error:
             self._findings.add(at, f"entry {at}: the checkpoint of size {filed}: {error.message}")
             return None
-        if found != filed or filed <= before:
+        if size != filed or filed <= before:
             self._findings.add(at, f"entry {at}: a checkpoint of size {filed} is out of place")
             return None
         self._before = key

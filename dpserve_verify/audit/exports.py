@@ -22,7 +22,7 @@ from dpserve_verify.keys.trust import PublicKeys
 from dpserve_verify.log.notes import NOTE_LIMIT, parse_checkpoint
 from dpserve_verify.log.seen_checkpoints import read_note
 from dpserve_verify.log.tiles import CHECKPOINT
-from dpserve_verify.log.witnessed import kept
+from dpserve_verify.log.witnessed import read_witnessed
 
 ENTRIES, CHECKPOINTS = "entries.jsonl", "checkpoints.jsonl"
 
@@ -38,7 +38,7 @@ def audit_export(
     notes = vouching(directory)
     try:
         with (directory / ENTRIES).open("rb") as entries, (directory / CHECKPOINTS).open("rb") as signed:
-            filed = (_filed(number, line) for number, line in _lines(signed, NOTE_LIMIT))
+            filed = (_read_checkpoint_line(number, line) for number, line in _lines(signed, NOTE_LIMIT))
             return audit(
                 _lines(entries, ENTRY_LIMIT),
                 filed,
@@ -56,7 +56,7 @@ def vouching(directory: Path) -> list[str]:
     """Return the newest checkpoint of an export or of a folder of tiles, and the newest cosigned one where there is
     one.
     """
-    cosigned = kept(directory)
+    cosigned = read_witnessed(directory)
     return [read_note(directory / CHECKPOINT), *([] if cosigned is None else [cosigned])]
 
 
@@ -70,7 +70,7 @@ def _lines(file: IO[bytes], limit: int) -> Iterator[Leaf]:
         number += 1
 
 
-def _filed(number: int, line: bytes) -> Filed:
+def _read_checkpoint_line(number: int, line: bytes) -> Filed:
     try:
         item = exact_object(canonical.decode(line, 2 * NOTE_LIMIT), ("note", "size"), "checkpoint")
         return exact_integer(item["size"], "size"), exact_text(item["note"], "note")

@@ -76,20 +76,20 @@ class Models:
         if value.get("type") == "committed":
             self._check_released(value)
             self._check_growth(value["reservation"], replay)
-        for name, found in self._waiting.get(seq, ()):
-            predicate, leaf = found.statement["predicate"], hashlib.sha256(b"\x00" + body).hexdigest()
+        for name, certificate in self._waiting.get(seq, ()):
+            predicate, leaf = certificate.statement["predicate"], hashlib.sha256(b"\x00" + body).hexdigest()
             plan = [{key: part for key, part in run.items() if key != "library"} for run in predicate["mechanisms"]]
             if predicate["ledger"]["leaf"] != leaf or plan != value.get("plan"):
                 self._findings.add(None, f"model {name}: its certificate is not about what entry {seq} reserved")
-            said = {part: predicate["claim"].get(part) for part in value["claim"]}
-            if said != value["claim"]:
+            claimed = {part: predicate["claim"].get(part) for part in value["claim"]}
+            if claimed != value["claim"]:
                 self._findings.add(None, f"model {name}: its certificate claims something else than entry {seq}")
             rows = replay.books.dataset(value["dataset"])
             trusted = "two-aggregators:" if rows.shared else "local:" if rows.remote else "central:"
             if not predicate["claim"]["trustModel"].startswith(trusted):
                 self._findings.add(None, f"model {name}: its certificate's trust model is not that of entry {seq}")
-            named: list[dict[str, Any]] = predicate["dataset"].get("refined", [])
-            lines = [{_ENTRY_KEYS.get(key, key): said for key, said in line.items()} for line in named]
+            profiles: list[dict[str, Any]] = predicate["dataset"].get("refined", [])
+            lines = [{_ENTRY_KEYS.get(key, key): claimed for key, claimed in line.items()} for line in profiles]
             entered = self._refined.get(value["dataset"]) or lines  # entries of before name none
             if "words" in predicate and not (lines == entered and replay.profiles.are(lines, rows.families)):
                 self._findings.add(None, f"model {name}: its certificate names other profiles than its dataset's entry")
@@ -103,68 +103,76 @@ class Models:
         kind, job = value.get("type"), value.get("reservation")
         if kind == "committed" and job in self._waiting:
             self._stood[job] = []
-        for number, stood in self._stood.items():
+        for number, states in self._stood.items():
             judged = replay.jobs[number]
             accounts = replay.books.accounts(judged.dataset, judged.part, judged.window)
-            if not stood or stood[-1] != accounts:
-                stood.append(accounts)
+            if not states or states[-1] != accounts:
+                states.append(accounts)
         if kind == "issued" and job in self._stood:
-            stood = self._stood.pop(job)
-            for name, found in self._waiting[job]:
-                dataset = found.form.dataset
+            states = self._stood.pop(job)
+            for name, certificate in self._waiting[job]:
+                dataset = certificate.form.dataset
                 families: list[FamilyForm | DatasetForm] = [*(dataset.families or ())] or [dataset]
-                window, named = replay.jobs[job].window, dataset.blocks
-                if window != (named and (named.first, named.last)):
+                window, blocks = replay.jobs[job].window, dataset.blocks
+                if window != (blocks and (blocks.first, blocks.last)):
                     self._findings.add(None, f"model {name}: its certificate names other blocks than job {job}")
-                elif named is not None:  # of all of them, the account that it names, and that of one person
-                    own, people = slice(named.tightest - named.first, named.tightest - named.first + 1), -1
-                    stood = [(*each[own], *(one for one in each[people:] if one.person)) for each in stood]
+                elif blocks is not None:  # of all of them, the account that it names, and that of one person
+                    tightest, people = slice(blocks.tightest - blocks.first, blocks.tightest - blocks.first + 1), -1
+                    states = [
+                        (*state[tightest], *(account for account in state[people:] if account.person))
+                        for state in states
+                    ]
                 stands = (
                     families[0].family == dataset.family
                     and len(families) + (dataset.person is not None) == len(accounts)
                     and all(map(_tells, families, accounts))
-                    and (dataset.person is None or (accounts[-1].person and _sums(dataset.person, accounts[-1])))
-                    for accounts in stood
+                    and (dataset.person is None or (accounts[-1].person and _sums_agree(dataset.person, accounts[-1])))
+                    for accounts in states
                 )  # fmt: skip
                 if not any(stands):
                     self._findings.add(None, f"model {name}: its certificate's budget is not what the entries give")
 
     def _check_released(self, value: Mapping[str, Any]) -> None:
         """Check that the numbers released are the certificate's, or those that its edits began from."""
-        for name, found in self._waiting.get(value["reservation"], ()):
-            chain = found.ancestors
-            if value["released"] != (chain[0].ensemble if chain else found.form.public.ensemble):
-                self._findings.add(None, f"model {name}: is not of the numbers that job {found.reservation} released")
+        for name, certificate in self._waiting.get(value["reservation"], ()):
+            chain = certificate.ancestors
+            if value["released"] != (chain[0].ensemble if chain else certificate.form.public.ensemble):
+                self._findings.add(
+                    None, f"model {name}: is not of the numbers that job {certificate.reservation} released"
+                )
 
     def _check_growth(self, job: int, replay: Replay) -> None:
         """Check that no certificate says that a total for one person is to come where blocks have come without one."""
         rows = replay.jobs[job].dataset
         if rows not in replay.books.blocks.known or replay.books.datasets[rows].people:
             return
-        for name, found in self._waiting.get(job, ()):
-            if "words" in found.statement["predicate"] and found.growth == "person-total-by-default":
+        for name, certificate in self._waiting.get(job, ()):
+            if "words" in certificate.statement["predicate"] and certificate.growth == "person-total-by-default":
                 self._findings.add(None, f"model {name}: its certificate says that its dataset has not grown")
 
-    def _check_base(self, name: str, found: Certificate) -> None:
+    def _check_base(self, name: str, certificate: Certificate) -> None:
         """Check that an edited model promises what its base does, where that one is at hand."""
-        base = self._found.get(found.ancestors[-1].entry)
+        base = self._found.get(certificate.ancestors[-1].entry)
         if base is None:
             return
-        follows = found.ancestors[-1].ensemble == base.form.public.ensemble and found.ancestors[:-1] == base.ancestors
-        if not follows or not _same_promise(found.statement["predicate"], base.statement["predicate"]):
+        follows = (
+            certificate.ancestors[-1].ensemble == base.form.public.ensemble
+            and certificate.ancestors[:-1] == base.ancestors
+        )
+        if not follows or not _same_promise(certificate.statement["predicate"], base.statement["predicate"]):
             self._findings.add(None, f"model {name}: promises something else than entry {base.issued}, its base")
 
     def _check_champions(self, replay: Replay) -> None:
         """Check which version answers to each name in the folder of models against the entries. It was read before and
         after them: a version may have been promoted meanwhile.
         """
-        issued = {name: found.issued for waiting in self._waiting.values() for name, found in waiting}
+        issued = {name: certificate.issued for waiting in self._waiting.values() for name, certificate in waiting}
         before, after = self._answering, self._champions()
         for name, version in before.items():
-            said = replay.names.champions.get(name, issued.get(f"{name}@{version}"))
-            stands = [issued.get(f"{name}@{each.get(name)}", said) for each in (before, after)]
-            if said not in stands:
-                by = "no version does" if said is None else f"the one that entry {said} certified does"
+            recorded = replay.names.champions.get(name, issued.get(f"{name}@{version}"))
+            stands = [issued.get(f"{name}@{answering.get(name)}", recorded) for answering in (before, after)]
+            if recorded not in stands:
+                by = "no version does" if recorded is None else f"the one that entry {recorded} certified does"
                 self._findings.add(None, f"model {name}: {name}@{version} answers to it, and by the entries {by}")
 
     def check_end(self, replay: Replay) -> None:
@@ -172,16 +180,18 @@ class Models:
         self._check_champions(replay)
         for seq, waiting in self._waiting.items():
             job = replay.jobs.get(seq)
-            for name, found in waiting:
-                chain = [*(each.entry for each in found.ancestors), found.issued]
+            for name, certificate in waiting:
+                chain = [*(ancestor.entry for ancestor in certificate.ancestors), certificate.issued]
                 if replay.keys.revocations.keys() & set(chain):  # by a ledger that knows more than the pinned file
                     continue
-                if job is None or replay.ancestors(found.issued) != chain or job.issued != chain[0]:
-                    self._findings.add(None, f"model {name}: entry {found.issued} is not what job {seq} was issued as")
-                if not replay.keys.issuer_keys(found.issued).keys() >= set(found.issuers):
+                if job is None or replay.ancestors(certificate.issued) != chain or job.issued != chain[0]:
+                    self._findings.add(
+                        None, f"model {name}: entry {certificate.issued} is not what job {seq} was issued as"
+                    )
+                if not replay.keys.issuer_keys(certificate.issued).keys() >= set(certificate.issuers):
                     self._findings.add(None, f"model {name}: signed by a key that may not speak for its entry")
-                if found.ancestors:
-                    self._check_base(name, found)
+                if certificate.ancestors:
+                    self._check_base(name, certificate)
 
 
 _ENTRY_KEYS = {"samePeople": "same_people"}
@@ -192,31 +202,34 @@ def _same_promise(derived: Mapping[str, Any], base: Mapping[str, Any]) -> bool:
     edit.
     """
 
-    def kept(predicate: Mapping[str, Any]) -> dict[str, Any]:
+    def without_edits(predicate: Mapping[str, Any]) -> dict[str, Any]:
         own = ("ensemble", "supersedes", "edits")
         public = {name: value for name, value in predicate["public"].items() if name not in own}
         return {**predicate, "public": public}
 
-    return kept(derived) == kept(base)
+    return without_edits(derived) == without_edits(base)
 
 
 def _tells(said: FamilyForm | DatasetForm, account: Account) -> bool:
     """Certificates of before `largest` was told put no more than the total beside the sums, and are read so."""
-    if said.family != account.family or not _sums(said, account, said.largest is not None):
+    if said.family != account.family or not _sums_agree(said, account, said.largest is not None):
         return False
     if said.largest is None:
         return not account.whole
     return bool(said.whole) == account.whole and parse_decimal(said.largest) == account.largest
 
 
-def _sums(said: FamilyForm | DatasetForm | PersonForm, account: Account, converted: bool = True) -> bool:
+def _sums_agree(stated: FamilyForm | DatasetForm | PersonForm, account: Account, converted: bool = True) -> bool:
     """Return whether the total and the sums are an account's; with `converted`, what they come to as well."""
-    after, used, total = said.after, account.used, account.budget.epsilon
+    after, used, total = stated.after, account.used, account.budget.epsilon
     rdp = {decimal_string(order): decimal_string(from_nano(figure)) for order, figure in account.rdp}
     sums = (after.pure, after.unbounded, after.rdp) == (decimal_string(from_nano(used.pure)), used.unbounded, rdp)
-    largest = said.largest is None or parse_decimal(said.largest) == account.largest
-    if said.budget.to_json() != account.budget.to_json() or not sums or not largest:
+    largest = stated.largest is None or parse_decimal(stated.largest) == account.largest
+    if stated.budget.to_json() != account.budget.to_json() or not sums or not largest:
         return False
-    left = Decimal(0) if account.whole else max(Decimal(0), total - account.epsilon)
-    figures = ((after.epsilon, account.epsilon), (after.left, left)) if converted else ()
-    return all(each is not None and abs(parse_decimal(each) - own) <= LAST_DIGITS for each, own in figures)
+    unspent = Decimal(0) if account.whole else max(Decimal(0), total - account.epsilon)
+    figures = ((after.epsilon, account.epsilon), (after.left, unspent)) if converted else ()
+    return all(
+        stated_figure is not None and abs(parse_decimal(stated_figure) - computed) <= LAST_DIGITS
+        for stated_figure, computed in figures
+    )

@@ -95,10 +95,10 @@ class Replay:
             if not isinstance(decoded, dict) or not isinstance(kind, str):
                 raise LedgerInvalid("must be an object with a type")
             value = decoded
-            self._form(seq, kind, value)
-            said = value.get("ids", ["one-person"])
-            known = isinstance(said, list) and bool(said) and said == [word for word in IDS_SAID if word in said]
-            require(known, f"ids: must be some of {list(IDS_SAID)}, each once and in order")
+            self._judge_form(seq, kind, value)
+            ids = value.get("ids", ["one-person"])
+            in_order = isinstance(ids, list) and bool(ids) and ids == [word for word in IDS_SAID if word in ids]
+            require(in_order, f"ids: must be some of {list(IDS_SAID)}, each once and in order")
             self._READERS[kind][1](self, seq, value)
         except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             raise LedgerInvalid(f"entry {seq}: not of its type's form ({error!r:.200})", entry=seq) from error
@@ -113,7 +113,7 @@ class Replay:
         """Return what is no problem, and what a reader of the audit should know."""
         return [*self.books.blocks.notes, *self.repairs.notes]
 
-    def _form(self, seq: int, kind: str, value: Value) -> None:
+    def _judge_form(self, seq: int, kind: str, value: Value) -> None:
         require(kind in self._READERS, f"type={kind!r:.60}: not a type of entry that this reader knows")
         fields = self._FIELDS[kind]
         if value.keys() != fields and value.keys() - self._OPTIONAL.get(kind, set()) != fields:
@@ -121,46 +121,48 @@ class Replay:
         require(TIME.fullmatch(value["time"]) is not None, "time: must be like 2026-01-31T23:59:59Z")
         require((kind == "genesis") == (seq == 0), "genesis: must be entry 0, and no other")
 
-    def _genesis(self, seq: int, value: Value) -> None:
+    def _judge_genesis(self, seq: int, value: Value) -> None:
         require(value["format"] == FORMAT, f"format={value['format']!r:.60}: must be {FORMAT}")
         require(value["origin"] == self.trust.origin, f"origin={value['origin']!r:.80}: must be {self.trust.origin}")
-        self.keys.genesis(seq, value)
+        self.keys.judge_genesis(seq, value)
 
-    def _reserved(self, seq: int, value: Value) -> None:
+    def _judge_reserved(self, seq: int, value: Value) -> None:
         window = self.books.blocks.window(value)
         dataset = self.books.dataset(value["dataset"], value.get("part"), window)
         kind = read_kind(value)
         evaluates = self._to_evaluate(seq, value) if kind is JobKind.EVALUATION else None
-        asked, releases, cost = judge_job(value, dataset.orders)
-        asked.check_delta(dataset.records)
+        request, releases, cost = judge_job(value, dataset.orders)
+        request.check_delta(dataset.records)
         most = min(family.budget.delta for family in self.books.of(dataset))
-        require(asked.delta <= most, "delta: must not be above the dataset's")
+        require(request.delta <= most, "delta: must not be above the dataset's")
         require(parse_decimal(value["unit"]) > 0, "unit: must be above 0")
         if kind not in OF_DATASET:
             check_name("model", value["model"])
             asks = value["target"] in dataset.targets if dataset.targets else "target" not in value
             require(asks, "target: must be one of the dataset's, and stands only where it has several")
-        self._request(value)
+        self._judge_request(value)
         asks_owners = kind in OF_DATASET and dataset.remote
         require(not asks_owners, "profile: the rows of this dataset stay with their owners")
-        self.campaigns.reserved(seq, value, dataset)
+        self.campaigns.judge_reserved(seq, value, dataset)
         require(value.get("promote", True) is True, "promote: must be true where it stands")
         costs = self.books.split(dataset, cost)
-        whole = None
+        total_claim = None
         if "whole" in value:
             require(value["whole"] is True, "whole: must be true where it stands")
-            whole = seq, parse_decimal(value["claim"]["epsilon"]), asked.delta
-        self.books.reserve(dataset, value["by"], costs, whole)
+            total_claim = seq, parse_decimal(value["claim"]["epsilon"]), request.delta
+        self.books.reserve(dataset, value["by"], costs, total_claim)
         wrong_sums = self._judge_after_reserving(value, dataset, window)
         # Of a million entries a quarter are jobs, and their names are few: each is kept once.
         dataset_name, model, by = (intern(value[name]) for name in ("dataset", "model", "by"))
         target = intern(value["target"]) if "target" in value else None
         who = (dataset_name, model, value["idempotency_key"], bytes.fromhex(value["request"]), by, target)
         if kind is JobKind.PROFILE:
-            self.profiles.reserved(seq, value["claim"])
+            self.profiles.note_claim(seq, value["claim"])
         about = value.get("part"), evaluates, window, judge_labels(value)
         self.jobs[seq] = JobState(*who, releases, costs, kind, *about)
-        self.names.reserved(seq, value, self.jobs, lambda: self.access.may_promote(value["by"], model, value["time"]))
+        self.names.judge_reserved(
+            seq, value, self.jobs, lambda: self.access.may_promote(value["by"], model, value["time"])
+        )
         if wrong_sums is not None:
             raise wrong_sums
 
@@ -181,10 +183,10 @@ class Replay:
     def _to_evaluate(self, seq: int, value: Value) -> int:
         certified = value["evaluates"]
         if "against" in value:
-            other = value["against"]
-            if type(other) is not int or other not in self.issued or other in self.keys.revocations:
-                raise LedgerInvalid(f"against={other!r:.40}: must be a certified model before that stands")
-            require(other != certified, f"against={other}: must be another model than what is evaluated")
+            against = value["against"]
+            if type(against) is not int or against not in self.issued or against in self.keys.revocations:
+                raise LedgerInvalid(f"against={against!r:.40}: must be a certified model before that stands")
+            require(against != certified, f"against={against}: must be another model than what is evaluated")
         if type(certified) is int and certified in self.jobs:  # reserved together: what the job is going to make
             making = self.jobs[certified]
             sound = certified == seq - 1 and making.kind is JobKind.TRAINING
@@ -198,20 +200,20 @@ class Replay:
         require(value["model"] == name, f"model={value['model']!r:.80}: must be {name}, which is evaluated")
         return certified
 
-    def _request(self, value: Value) -> None:
+    def _judge_request(self, value: Value) -> None:
         keys = "dataset", "learner", "parameters", "model", "epsilon", "delta"
-        asked = {key: value[key] for key in (*keys, *KEYS, *ASKED_BESIDE) if key in value}
-        digest = hashlib.sha256(canonical.spell(asked)).hexdigest()
+        request = {key: value[key] for key in (*keys, *KEYS, *ASKED_BESIDE) if key in value}
+        digest = hashlib.sha256(canonical.spell(request)).hexdigest()
         require(value["request"] == digest, "request: must be the digest of what was asked")
         require(isinstance(value["by"], str) and bool(value["by"]), "by: must be a string")
         if value["idempotency_key"] is not None:
             key = value["idempotency_key"]
             require(isinstance(key, str) and bool(key), "idempotency_key: must be a string")
-            own = value["by"], key
-            require(own not in self._keys, f"idempotency_key={key:.80}: came before from {value['by']:.80}")
-            self._keys.add(own)
+            owned_key = value["by"], key
+            require(owned_key not in self._keys, f"idempotency_key={key:.80}: came before from {value['by']:.80}")
+            self._keys.add(owned_key)
 
-    def _started(self, seq: int, value: Value) -> None:
+    def _judge_started(self, seq: int, value: Value) -> None:
         job = self._move(value, "reserved", "started")
         if job.evaluates in self.jobs:
             require(self.jobs[job.evaluates].issued is not None, f"job {job.evaluates}: has made no model to evaluate")
@@ -220,7 +222,7 @@ class Replay:
         self.books.start(dataset, costs_of(job.costs, dataset))
         self.books.judge_after(value, dataset.families, None, job.window)
 
-    def _resumed(self, seq: int, value: Value) -> None:
+    def _judge_resumed(self, seq: int, value: Value) -> None:
         """Judge `resumed`: a job goes on, for no price, as what was drawn is not drawn again
         (docs/privacy/resumed.md).
         """
@@ -251,23 +253,23 @@ class Replay:
         if dataset in self.repairs.jobs:
             self.repairs.add_entry(dataset, seq, problem)
 
-    def _committed(self, seq: int, value: Value) -> None:
+    def _judge_committed(self, seq: int, value: Value) -> None:
         require_hex(value, "released")
         self.campaigns.require_answered(value["reservation"], value["released"])
         self._move(value, "started", "committed").committed = seq
 
-    def _burned(self, seq: int, value: Value) -> None:
+    def _judge_burned(self, seq: int, value: Value) -> None:
         require(isinstance(value["reason"], str), "reason: must be a string")
         self._move(value, "started", "burned")
 
-    def _released(self, seq: int, value: Value) -> None:
+    def _judge_released(self, seq: int, value: Value) -> None:
         job = self._move(value, "reserved", "released")
         dataset = self.books.dataset(job.dataset, job.part, job.window)
         self._note_width(value, job, started=False)
         self.books.release(dataset, job.by, costs_of(job.costs, dataset))
         self.books.judge_after(value, dataset.families, job.by, job.window)
 
-    def _issued(self, seq: int, value: Value) -> None:
+    def _judge_issued(self, seq: int, value: Value) -> None:
         require_hex(value, "statement", "model")
         job = self._job(value)
         if job.state != "committed":
@@ -281,9 +283,9 @@ class Replay:
         job.issued = seq
         self.issued.add(seq)
         self.models[seq] = job.model, bytes.fromhex(value["model"])
-        self.names.issued(seq, job.model, job, self.jobs)
+        self.names.note_issued(seq, job.model, job, self.jobs)
 
-    def _stated(self, value: Value, kind: JobKind) -> JobState:
+    def _judge_statement(self, value: Value, kind: JobKind) -> JobState:
         """Judge a signed statement of what a committed job of this kind counted. Return the job, which has no other
         statement.
         """
@@ -296,32 +298,32 @@ class Replay:
         require(value.get("name", job.model) == job.model, f"name={value.get('name')!r:.80}: must be {job.model}")
         return job
 
-    def _evaluated(self, seq: int, value: Value) -> None:
+    def _judge_evaluated(self, seq: int, value: Value) -> None:
         """Judge `evaluated`: a statement of what a model is worth, by an evaluation of that model."""
         require_hex(value, "model")
-        job = self._stated(value, JobKind.EVALUATION)
+        job = self._judge_statement(value, JobKind.EVALUATION)
         measured = job.evaluates
-        made = self.jobs[measured].issued if measured in self.jobs else measured
-        same = made is not None and value["model"] == self.models[made][1].hex()
-        require(same, f"model: must be that of entry {made}, which was evaluated")
+        certified = self.jobs[measured].issued if measured in self.jobs else measured
+        same = certified is not None and value["model"] == self.models[certified][1].hex()
+        require(same, f"model: must be that of entry {certified}, which was evaluated")
         job.issued = seq
-        self.worths[seq] = int(made or 0)
+        self.worths[seq] = int(certified or 0)
 
-    def _profiled(self, seq: int, value: Value) -> None:
+    def _judge_profiled(self, seq: int, value: Value) -> None:
         """Judge `profiled`: a statement of how the rows of a dataset are spread, by a profile of that dataset."""
-        job = self._stated(value, JobKind.PROFILE)
+        job = self._judge_statement(value, JobKind.PROFILE)
         job.issued = seq
         counted = self.books.datasets[job.dataset]
         part = job.part or ("training" if counted.held else "all")
-        self.profiles.entered(seq, value["reservation"], part, job.dataset, counted.families)
+        self.profiles.note_profile(seq, value["reservation"], part, job.dataset, counted.families)
 
-    def _dataset(self, seq: int, value: Value) -> None:
+    def _judge_dataset(self, seq: int, value: Value) -> None:
         """Judge the registration of a dataset that founds a family, or is of families that stand."""
-        enter = self.books.registered if value["type"] == "dataset-registered" else self.books.joined
+        enter = self.books.judge_registered if value["type"] == "dataset-registered" else self.books.judge_joined
         enter(seq, value)
-        self.profiles.named(value, value.get("families", [value["uuid"]]))
+        self.profiles.judge_named(value, value.get("families", [value["uuid"]]))
 
-    def _derived(self, seq: int, value: Value) -> None:
+    def _judge_derived(self, seq: int, value: Value) -> None:
         """Judge `derived`: an edited model, made from a certified one of the same job and name, for no price."""
         require_hex(value, "statement", "model")
         require_reasons(value)
@@ -330,7 +332,7 @@ class Replay:
         chain = self.ancestors(base)
         require(chain[0] == job.issued, f"base={base}: is not a model of job {value['reservation']}")
         require(value["name"] == job.model, f"name={value['name']!r:.80}: must be {job.model}")
-        ended = [each for each in chain if each in self.keys.revocations]
+        ended = [ancestor for ancestor in chain if ancestor in self.keys.revocations]
         require(not ended, f"base={base}: the certificate of entry {ended[:1]} was revoked before")
         self.issued.add(seq)
         self.models[seq] = job.model, bytes.fromhex(value["model"])
@@ -338,12 +340,12 @@ class Replay:
 
     def ancestors(self, index: int) -> list[int]:
         """Return the entries that a certified model came from, the `issued` one first, its own last."""
-        found = [index]
-        while found[0] in self.derived:
-            found.insert(0, self.derived[found[0]])
-        return found
+        chain = [index]
+        while chain[0] in self.derived:
+            chain.insert(0, self.derived[chain[0]])
+        return chain
 
-    def _placed(self, seq: int, value: Value) -> None:
+    def _judge_placed(self, seq: int, value: Value) -> None:
         """Judge which certified model answers to its name, or is kept from serving. It changes no promise."""
         check_name("name", value["name"])
         require_reasons(value)
@@ -353,7 +355,7 @@ class Replay:
         )
         require(type(version) is int and version > 0, f"version={version!r:.40}: must be a whole number from 1")
         if value["type"] == "model-promoted":
-            self.names.promoted(value["name"], issued)
+            self.names.note_promoted(value["name"], issued)
         if "replaces" in value:
             before = value["replaces"]
             sound = type(before) is int and before > 0 and before != version
@@ -363,7 +365,7 @@ class Replay:
             same = type(speaks) is int and self.worths.get(speaks) == issued
             require(same, f"worth={speaks!r:.40}: must be a statement before of what the certified model is worth")
 
-    def _rows_compared(self, seq: int, value: Value) -> None:
+    def _judge_rows_compared(self, seq: int, value: Value) -> None:
         """Judge `rows-compared`: a file was compared with registered datasets, and was not registered. It names
         datasets that stand before, each once and in order, and nothing else of the rows.
         """
@@ -394,74 +396,86 @@ class Replay:
 
     # Kind -> fields besides `type` and `time`, and who judges it. The auditor's own table, apart from the writer's.
     _READERS: ClassVar[dict[str, tuple[str, Callable[[Replay, int, Value], None]]]] = {
-        "genesis": ("format origin issuer log", _genesis),
+        "genesis": ("format origin issuer log", _judge_genesis),
         "dataset-registered": (
             "dataset uuid family relation budget filter unit records schema commitment",
-            _dataset,
+            _judge_dataset,
         ),
         "person-total": ("dataset family budget filter", lambda self, seq, value: person_total(self.books, seq, value)),
         "dataset-joined": (
             "dataset uuid families relation unit records schema commitment",
-            _dataset,
+            _judge_dataset,
         ),
-        "dataset-appended": ("dataset block commitment records by", lambda self, *entry: self.books.appended(*entry)),
+        "dataset-appended": (
+            "dataset block commitment records by",
+            lambda self, *entry: self.books.judge_appended(*entry),
+        ),
         "blocks-dropped": (
             "dataset upto reason by",
-            lambda self, seq, value: self.books.blocks.dropped_rows(value, self.books.datasets),
+            lambda self, seq, value: self.books.blocks.judge_dropped(value, self.books.datasets),
         ),
         "budget-changed": (
             "family budget filter largest after reason by",
-            lambda self, seq, value: self.books.budget_changed(seq, value),
+            lambda self, seq, value: self.books.judge_budget_changed(seq, value),
         ),
-        "quota-set": ("family analyst share reason by", lambda self, seq, value: self.books.quota_set(seq, value)),
+        "quota-set": (
+            "family analyst share reason by",
+            lambda self, seq, value: self.books.judge_quota_set(seq, value),
+        ),
         "reserved": (
             "dataset learner parameters model epsilon delta unit plan price claim request idempotency_key by after",
-            _reserved,
+            _judge_reserved,
         ),
-        "started": ("reservation after", _started),
-        "resumed": ("reservation times", _resumed),
-        "committed": ("reservation released", _committed),
-        "burned": ("reservation reason", _burned),
-        "released": ("reservation after", _released),
-        "issued": ("reservation statement model name", _issued),
-        "derived": ("base reservation statement model name reason by", _derived),
-        "evaluated": ("reservation statement model name", _evaluated),
-        "profiled": ("reservation statement dataset", _profiled),
-        "model-promoted": ("name version issued reason by", _placed),
-        "model-retired": ("name version issued reason by", _placed),
-        "model-restored": ("name version issued reason by", _placed),
-        "token-created": ("name scopes hash principal", lambda self, seq, value: self.access.token_created(seq, value)),
-        "token-revoked": ("name hash created", lambda self, seq, value: self.access.token_revoked(seq, value)),
+        "started": ("reservation after", _judge_started),
+        "resumed": ("reservation times", _judge_resumed),
+        "committed": ("reservation released", _judge_committed),
+        "burned": ("reservation reason", _judge_burned),
+        "released": ("reservation after", _judge_released),
+        "issued": ("reservation statement model name", _judge_issued),
+        "derived": ("base reservation statement model name reason by", _judge_derived),
+        "evaluated": ("reservation statement model name", _judge_evaluated),
+        "profiled": ("reservation statement dataset", _judge_profiled),
+        "model-promoted": ("name version issued reason by", _judge_placed),
+        "model-retired": ("name version issued reason by", _judge_placed),
+        "model-restored": ("name version issued reason by", _judge_placed),
+        "token-created": (
+            "name scopes hash principal",
+            lambda self, seq, value: self.access.judge_token_created(seq, value),
+        ),
+        "token-revoked": ("name hash created", lambda self, seq, value: self.access.judge_token_revoked(seq, value)),
         "grant-added": (
             "principal scope on expires by",
-            lambda self, seq, value: self.access.grant_added(seq, value, self.books),
+            lambda self, seq, value: self.access.judge_grant_added(seq, value, self.books),
         ),
-        "grant-revoked": ("grant reason by", lambda self, seq, value: self.access.grant_revoked(seq, value)),
-        "key-added": ("role keyid pem reason by", lambda self, seq, value: self.keys.added(seq, value)),
-        "key-retired": ("role keyid reason by", lambda self, seq, value: self.keys.retired(seq, value)),
-        "key-compromised": ("role keyid after reason by", lambda self, seq, value: self.keys.compromised(seq, value)),
+        "grant-revoked": ("grant reason by", lambda self, seq, value: self.access.judge_grant_revoked(seq, value)),
+        "key-added": ("role keyid pem reason by", lambda self, seq, value: self.keys.judge_added(seq, value)),
+        "key-retired": ("role keyid reason by", lambda self, seq, value: self.keys.judge_retired(seq, value)),
+        "key-compromised": (
+            "role keyid after reason by",
+            lambda self, seq, value: self.keys.judge_compromised(seq, value),
+        ),
         "campaign-opened": (
             "reservation definition",
-            lambda self, seq, value: self.campaigns.opened(value, self._job(value).state),
+            lambda self, seq, value: self.campaigns.judge_opened(value, self._job(value).state),
         ),
         "campaign-closed": (
             "reservation definition reports",
-            lambda self, seq, value: self.campaigns.closed(value, self._job(value).state),
+            lambda self, seq, value: self.campaigns.judge_closed(value, self._job(value).state),
         ),
         "campaign-round": (
             "reservation definition round reports ensemble",
-            lambda self, seq, value: self.campaigns.ended(value),
+            lambda self, seq, value: self.campaigns.judge_round(value),
         ),
         "repaired": (
             "dataset analyst jobs entries after reason by",
             lambda self, seq, value: self.repairs.judge(self.books, seq, value),
         ),
-        "rows-compared": ("door dataset concerns by", _rows_compared),
+        "rows-compared": ("door dataset concerns by", _judge_rows_compared),
         "campaign-answered": (
             "reservation definition aggregator answer",
-            lambda self, seq, value: self.campaigns.summed(value, self._job(value).state),
+            lambda self, seq, value: self.campaigns.judge_answered(value, self._job(value).state),
         ),
-        "revoked": ("issued reason by", lambda self, seq, value: self.keys.revoked(seq, value, self.issued)),
+        "revoked": ("issued reason by", lambda self, seq, value: self.keys.judge_revoked(seq, value, self.issued)),
     }
     _FIELDS: ClassVar = {kind: frozenset(("type", "time", *names.split())) for kind, (names, _) in _READERS.items()}
     _OPTIONAL: ClassVar = {

@@ -65,10 +65,10 @@ class Rights:
         """Return whether the entry at `index` gives a principal this scope, or admin, at `time` on the model or dataset
         named, or on everything; `families`: the names of the dataset's, of which a grant on one covers it alone.
         """
-        token = next((each for each in self.tokens.values() if each.seq == index), None)
+        token = next((candidate for candidate in self.tokens.values() if candidate.seq == index), None)
         if token is not None:
-            held = set(token.scopes.split(",")) & {scope, "admin"}
-            return token.principal == principal and bool(held) and token.revoked is None
+            scopes = set(token.scopes.split(",")) & {scope, "admin"}
+            return token.principal == principal and bool(scopes) and token.revoked is None
         grant = self.grants.get(index) if type(index) is int else None
         if grant is None or grant.principal != principal or grant.scope not in (scope, "admin"):
             return False
@@ -81,11 +81,11 @@ class Rights:
         """Return whether a token or grant lets a principal promote versions of a model at `time`. A principal that no
         token acts for and no grant names sits at the home, and holds its keys.
         """
-        tokens = (each.seq for each in self.tokens.values() if each.principal == principal)
-        known = [*tokens, *(index for index, each in self.grants.items() if each.principal == principal)]
-        return not known or any(self.holds(index, principal, "promote", time, model=model) for index in known)
+        tokens = (source.seq for source in self.tokens.values() if source.principal == principal)
+        sources = [*tokens, *(index for index, source in self.grants.items() if source.principal == principal)]
+        return not sources or any(self.holds(index, principal, "promote", time, model=model) for index in sources)
 
-    def token_created(self, seq: int, value: Value) -> None:
+    def judge_token_created(self, seq: int, value: Value) -> None:
         """Judge `token-created`: a secret that acts for a principal, and what it may do to everything."""
         name = check_name("name", value["name"])
         require_hex(value, "hash")
@@ -104,7 +104,7 @@ class Rights:
         self._named[name] = seq
         self.tokens[value["hash"]] = TokenState(seq, name, ",".join(scopes), principal)
 
-    def token_revoked(self, seq: int, value: Value) -> None:
+    def judge_token_revoked(self, seq: int, value: Value) -> None:
         """Judge `token-revoked`: a good token is revoked."""
         token = self.tokens.get(value["hash"])
         good = token is not None and token.name == value["name"] and token.revoked is None
@@ -114,7 +114,7 @@ class Rights:
         self.tokens[value["hash"]].revoked = seq
         del self._named[value["name"]]
 
-    def grant_added(self, seq: int, value: Value, books: Books) -> None:
+    def judge_grant_added(self, seq: int, value: Value, books: Books) -> None:
         """Judge `grant-added`: a principal may do something to everything, or to what stands before; a model may
         come.
         """
@@ -136,7 +136,7 @@ class Rights:
             check_name("model", name)
         self.grants[seq] = GrantState(principal, value["scope"], kind, name, expires)
 
-    def grant_revoked(self, seq: int, value: Value) -> None:
+    def judge_grant_revoked(self, seq: int, value: Value) -> None:
         """Judge `grant-revoked`: a grant that held ends, with a reason."""
         require_reasons(value)
         number = value["grant"]

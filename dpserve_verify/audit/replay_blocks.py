@@ -68,7 +68,7 @@ class Blocks:
             name = value["dataset"]
             self.notes.append(f"dataset {name}: the same people have a budget in each block; no reason is given")
 
-    def appended(self, seq: int, value: Value, family: str, parted: bool, bounded: bool | None) -> BlockState:
+    def judge_appended(self, seq: int, value: Value, family: str, parted: bool, bounded: bool | None) -> BlockState:
         """Judge `dataset-appended`: one more, whose accounts are named by the family's and its number."""
         grown = self.known.get(value["dataset"], Grown())
         require(value["block"] == grown.last + 1 <= MOST, f"block={value['block']!r:.40}: must be {grown.last + 1}")
@@ -82,15 +82,15 @@ class Blocks:
         period = value.get("period")
         if period is not None:
             since, until = _days(period)
-            others = [_days(each.period) for each in grown.blocks if each.period is not None]
-            require(all(until < first or last < since for first, last in others), "period: has days of another block")
-        own = str(uuid5(UUID(family), f"block-{value['block']}"))
-        held = str(uuid5(UUID(own), "holdout")) if parted else None
-        state = BlockState(seq, value["commitment"], value["records"], period, own, held)
+            periods = [_days(block.period) for block in grown.blocks if block.period is not None]
+            require(all(until < first or last < since for first, last in periods), "period: has days of another block")
+        account = str(uuid5(UUID(family), f"block-{value['block']}"))
+        holdout = str(uuid5(UUID(account), "holdout")) if parted else None
+        state = BlockState(seq, value["commitment"], value["records"], period, account, holdout)
         self.known.setdefault(value["dataset"], grown).blocks.append(state)
         return state
 
-    def dropped_rows(self, value: Value, datasets: Any) -> None:
+    def judge_dropped(self, value: Value, datasets: Any) -> None:
         """Judge `blocks-dropped`: the rows of the oldest blocks are deleted; no reservation names them after that."""
         name, upto = value["dataset"], value["upto"]
         require(name in datasets, f"dataset={name!r:.80}: was never registered")
@@ -131,11 +131,11 @@ class Blocks:
         """Return the accounts of a window, and its public count: with `first` and `records`, those of the first
         block.
         """
-        own, count = (list(first), records) if window[0] == 1 else ([], 0)
+        accounts, count = (list(first), records) if window[0] == 1 else ([], 0)
         for block in self.known.get(name, Grown()).blocks[max(0, window[0] - 2) : window[1] - 1]:
-            own.append((block.held or "") if aside else block.own)
+            accounts.append((block.held or "") if aside else block.own)
             count += block.records
-        return tuple(own), count
+        return tuple(accounts), count
 
 
 def judge_query(value: Value) -> None:
@@ -146,11 +146,11 @@ def judge_query(value: Value) -> None:
         return
     query = value["query"]
     fine = isinstance(query, dict) and query.keys() in ({"sha256"}, {"sha256", "reason", "by"})
-    require(fine and all(isinstance(each, str) for each in query.values()), "query: must be a digest, or with a reason")
+    require(fine and all(isinstance(text, str) for text in query.values()), "query: must be a digest, or with a reason")
     require_hex(query, "sha256")
     words = (query[name] for name in query if name != "sha256")
     require(
-        all(0 < len(each) <= 200 and each.isprintable() for each in words), "query: reason, by: 1 to 200 characters"
+        all(0 < len(text) <= 200 and text.isprintable() for text in words), "query: reason, by: 1 to 200 characters"
     )
 
 
@@ -164,14 +164,14 @@ def _days(period: dict[str, str]) -> tuple[date, date]:
     return since, until
 
 
-def one_line_for_same(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def merge_equal_blocks(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Merge the lines of blocks that stand alike: the first one names the others."""
-    found, known = list[dict[str, Any]](), dict[str, dict[str, Any]]()
+    merged, by_sums = list[dict[str, Any]](), dict[str, dict[str, Any]]()
     for line in lines:
         rest = str({name: value for name, value in line.items() if name != "family"})
-        if rest in known:
-            known[rest].setdefault("also", []).append(line["family"])
+        if rest in by_sums:
+            by_sums[rest].setdefault("also", []).append(line["family"])
         else:
-            known[rest] = dict(line)
-            found.append(known[rest])
-    return found
+            by_sums[rest] = dict(line)
+            merged.append(by_sums[rest])
+    return merged

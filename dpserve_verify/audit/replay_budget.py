@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from dpserve_verify.audit.judge import Account, Value, judge_filter, read_budget, require_hex, spelt
-from dpserve_verify.audit.replay_blocks import Blocks, judge_query, one_line_for_same
+from dpserve_verify.audit.replay_blocks import Blocks, judge_query, merge_equal_blocks
 from dpserve_verify.errors import LedgerInvalid
 from dpserve_verify.formats.canonical import decimal_string, parse_decimal
 from dpserve_verify.privacy.budget import NANO, Budget, Relation, check_name, from_nano, nano, parse_relation
@@ -129,7 +129,7 @@ class Books:
     _once: set[str] = field(default_factory=set)
     _names: set[str] = field(default_factory=set)
 
-    def registered(self, seq: int, value: Value) -> None:
+    def judge_registered(self, seq: int, value: Value) -> None:
         """Judge `dataset-registered`: a dataset that founds a family with its total."""
         relation, unit = self._rows(value)
         budget = read_budget(value["budget"])
@@ -155,43 +155,50 @@ class Books:
             self.families[account] = replace(state, quotas={}, analysts={}, aside=True)
         self._enter(seq, value, (value["uuid"],))
 
-    def joined(self, seq: int, value: Value) -> None:
+    def judge_joined(self, seq: int, value: Value) -> None:
         """Judge `dataset-joined`: further rows about the people of families that stand before."""
         relation, unit = self._rows(value)
-        known = value["families"]
-        require(isinstance(known, list) and bool(known) and len(set(known)) == len(known), "families: must be distinct")
-        parted = [identity for identity in known if identity in self.held]
-        require(not parted or len(known) == 1, "families: one keeps units aside by a key of its own")
-        bounded = (len(known) == 1 and not parted) or value["unit"]["column"] is not None
+        families = value["families"]
+        require(
+            isinstance(families, list) and bool(families) and len(set(families)) == len(families),
+            "families: must be distinct",
+        )
+        parted = [identity for identity in families if identity in self.held]
+        require(not parted or len(families) == 1, "families: one keeps units aside by a key of its own")
+        bounded = (len(families) == 1 and not parted) or value["unit"]["column"] is not None
         require(bounded, "unit: rows of several families need the column that names the person in all of them")
-        for identity in known:
+        for identity in families:
             family = self.family(identity)
             family.budget.check_delta(value["records"])
             require(relation is family.relation is Relation.ADD_REMOVE, "relation: families need add-remove")
-            founded = {name: each for name, each in self.datasets.items() if each.uuid == identity}
-            grows = any(name in self.blocks.known or each.promised for name, each in founded.items())
+            founded = {name: dataset for name, dataset in self.datasets.items() if dataset.uuid == identity}
+            grows = any(name in self.blocks.known or dataset.promised for name, dataset in founded.items())
             require(not grows, "families: one grows by blocks, and nobody joins it")
             require(unit == family.unit, f"unit: must be the family's, {family.unit}")
-        self._enter(seq, value, tuple(known))
+        self._enter(seq, value, tuple(families))
 
     def _rows(self, value: Value) -> tuple[Relation, str]:
         name, unit = check_name("dataset", value["dataset"]), value["unit"]
-        known = self.datasets.get(name)
-        require(known is None, f"dataset={name}: was registered before, as entry {known and known.seq}")
-        for what in ("uuid", "commitment"):
-            require(isinstance(value[what], str) and bool(value[what]), f"{what}: must be a string")
-            require(value[what] not in self._once, f"{what}={value[what]:.80}: came before")
+        registered = self.datasets.get(name)
+        require(registered is None, f"dataset={name}: was registered before, as entry {registered and registered.seq}")
+        for key in ("uuid", "commitment"):
+            require(isinstance(value[key], str) and bool(value[key]), f"{key}: must be a string")
+            require(value[key] not in self._once, f"{key}={value[key]:.80}: came before")
         require(set(unit) == _UNIT and isinstance(unit["name"], str), f"unit: must have {sorted(_UNIT)}")
-        many, relation = unit["contributions"], parse_relation(value["relation"])
-        require(type(many) is int and many >= 1, "unit: contributions must be an integer from 1")
-        require(many == 1 or relation is Relation.ADD_REMOVE, "unit: more than one contribution needs add-remove")
+        contributions, relation = unit["contributions"], parse_relation(value["relation"])
+        require(type(contributions) is int and contributions >= 1, "unit: contributions must be an integer from 1")
+        require(
+            contributions == 1 or relation is Relation.ADD_REMOVE, "unit: more than one contribution needs add-remove"
+        )
         require_hex(value, "schema", "commitment")
         if "targets" in value:
             targets = value["targets"]
-            named = isinstance(targets, list) and all(
-                isinstance(each, str) and 0 < len(each) <= 200 for each in targets
+            are_names = isinstance(targets, list) and all(
+                isinstance(target, str) and 0 < len(target) <= 200 for target in targets
             )
-            require(named and len(set(targets)) == len(targets) > 1, "targets: must be two or more names, each once")
+            require(
+                are_names and len(set(targets)) == len(targets) > 1, "targets: must be two or more names, each once"
+            )
         require(value.get("cells", True) is True, "cells: must be true, or left out")
         judge_query(value)
         require(type(value["records"]) is int and value["records"] >= 1, "records: must be an integer from 1")
@@ -206,33 +213,37 @@ class Books:
         pure = not any(self.family(identity).budget.delta for identity in families)
         require(not remote or pure != shared, "relation: owners need replace-one for reports, add-remove for shares")
         about = (value["records"], value["commitment"], tuple(value.get("targets", ())))
-        held = tuple(self.held[identity] for identity in families if identity in self.held)
+        holdouts = tuple(self.held[identity] for identity in families if identity in self.held)
         person = read_budget(value["person"]) if "person" in value else None
-        self.datasets[value["dataset"]] = DatasetState(seq, *who, *about, remote, shared, held, person)
+        self.datasets[value["dataset"]] = DatasetState(seq, *who, *about, remote, shared, holdouts, person)
 
-    def appended(self, seq: int, value: Value) -> None:
+    def judge_appended(self, seq: int, value: Value) -> None:
         """Judge `dataset-appended`: rows of units who are in this block, with an account of the family's total."""
         name = value["dataset"]
         require(name in self.datasets, f"dataset={name!r:.80}: was never registered")
         dataset = self.datasets[name]
-        alone = [other for other, each in self.datasets.items() if set(each.families) & set(dataset.families)] == [name]
-        require(alone and dataset.families == (dataset.uuid,), "dataset: must be the one of the family that it founded")
+        of_family = [
+            dataset_name for dataset_name, state in self.datasets.items() if set(state.families) & set(dataset.families)
+        ] == [name]
+        require(
+            of_family and dataset.families == (dataset.uuid,), "dataset: must be the one of the family that it founded"
+        )
         family = self.family(dataset.uuid)
         require(family.relation is Relation.ADD_REMOVE and not dataset.remote, "dataset: cannot grow")
         require(value["commitment"] not in self._once, f"commitment={value['commitment']:.80}: came before")
         bounded = bool(dataset.people) if family.unit == "person" else None
-        block = self.blocks.appended(seq, value, dataset.uuid, bool(dataset.held), bounded)
+        block = self.blocks.judge_appended(seq, value, dataset.uuid, bool(dataset.held), bounded)
         family.budget.check_delta(value["records"])
         self._once.add(value["commitment"])
         nothing = family.nothing()
-        own = replace(
+        account = replace(
             family, seq=seq, used=nothing, reserved=nothing, changed=None, whole=None, analysts={}, family=dataset.uuid
         )
-        self.families[block.own] = own
+        self.families[block.own] = account
         if block.held is not None:
-            self.families[block.held] = replace(own, analysts={}, aside=True)
+            self.families[block.held] = replace(account, analysts={}, aside=True)
 
-    def budget_changed(self, seq: int, value: Value) -> None:
+    def judge_budget_changed(self, seq: int, value: Value) -> None:
         """Judge `budget-changed`: another total at the same delta, orders and weights; what was spent stays."""
         family, budget = self.family(value["family"]), read_budget(value["budget"])
         _words(value, "reason", "by")
@@ -245,11 +256,13 @@ class Books:
             require(sound, f"filter: the cap at order {line.order} exceeds the budget")
         largest = max(family.largest, budget.epsilon)
         require(value["largest"] == decimal_string(largest), f"largest: must be {largest}")
-        of_blocks = [each for each in self.families.values() if each.family == value["family"] and not each.person]
-        for each in (*self.accounts_of(value["family"]), *of_blocks):
-            each.design, each.largest = design, largest
-            each.changed = seq if each.family is None else None  # a block's total is that of its family
-            each.criteria = tuple((line.order, line.cap) for line in design.criteria)
+        of_blocks = [
+            account for account in self.families.values() if account.family == value["family"] and not account.person
+        ]
+        for account in (*self.accounts_of(value["family"]), *of_blocks):
+            account.design, account.largest = design, largest
+            account.changed = seq if account.family is None else None  # a block's total is that of its family
+            account.criteria = tuple((line.order, line.cap) for line in design.criteria)
         self.judge_after(value, filter(None, (value["family"], self.held.get(value["family"]))))
 
     def judge_after(
@@ -260,37 +273,37 @@ class Books:
         """
         lines: list[dict[str, Any]] = []
         for identity in accounts:
-            each = self.families[identity]
-            line: dict[str, Any] = {"family": each.seq, "changed": each.changed, "used": each.sums()}
-            line |= {"reserved": each.stored(each.reserved)}
-            line |= ({"part": "holdout"} if each.aside else {}) | ({"person": True} if each.person else {})
-            line |= {} if by is None else {"analyst": {"name": by, "used": each.stored(each.analysts[by])}}
+            account = self.families[identity]
+            line: dict[str, Any] = {"family": account.seq, "changed": account.changed, "used": account.sums()}
+            line |= {"reserved": account.stored(account.reserved)}
+            line |= ({"part": "holdout"} if account.aside else {}) | ({"person": True} if account.person else {})
+            line |= {} if by is None else {"analyst": {"name": by, "used": account.stored(account.analysts[by])}}
             lines.append(line)
-        lines = lines if window is None else one_line_for_same(lines)
+        lines = lines if window is None else merge_equal_blocks(lines)
         if value["after"] != lines:
             raise SumsDiffer(f"after: is not what the entries before it give, {lines}")
 
-    def quota_set(self, seq: int, value: Value) -> None:
+    def judge_quota_set(self, seq: int, value: Value) -> None:
         """Judge `quota-set`: how much of a family's budget one analyst may use, or everybody else."""
         share = parse_decimal(value["share"])
         self.family(value["family"])
         _words(value, "analyst", "reason", "by")
         require(0 < share <= 1, f"share={share}: must be above 0 and at most 1")
         require(decimal_string(share) == value["share"], "share: must be in its one spelling")
-        for each in self.accounts_of(value["family"]):
-            each.quotas[value["analyst"]] = share
-            each.analysts.setdefault(value["analyst"], each.nothing())
+        for account in self.accounts_of(value["family"]):
+            account.quotas[value["analyst"]] = share
+            account.analysts.setdefault(value["analyst"], account.nothing())
 
     def family(self, identity: Any) -> FamilyState:
         """Return the family of this identity. LedgerInvalid where no entry founded one."""
-        found = self.families.get(identity)
-        own = found is not None and not found.aside and found.family is None
-        require(own, f"family={identity!r:.80}: was never founded")
+        family = self.families.get(identity)
+        is_family = family is not None and not family.aside and family.family is None
+        require(is_family, f"family={identity!r:.80}: was never founded")
         return self.families[identity]
 
     def accounts_of(self, identity: str) -> list[FamilyState]:
         """Return the family's account, and that of the units it keeps aside."""
-        return [self.families[each] for each in (identity, self.held.get(identity)) if each is not None]
+        return [self.families[account] for account in (identity, self.held.get(identity)) if account is not None]
 
     def has_family(self, name: str) -> bool:
         """Return whether an entry founded a family of this name."""
@@ -301,16 +314,16 @@ class Books:
         where no entry registered one, or where it has no such part.
         """
         require(name in self.datasets, f"dataset={name!r:.80}: was never registered")
-        found = self.datasets[name]
-        has = part is None or (part == "holdout" and bool(found.held))
+        dataset = self.datasets[name]
+        has = part is None or (part == "holdout" and bool(dataset.held))
         require(has, f"part={part!r:.40}: the dataset has no such part")
-        families, records = found.families if part is None else found.held, found.records
-        require(found.promised is None or bool(found.people), "person-total: must follow the dataset's entry")
+        families, records = dataset.families if part is None else dataset.held, dataset.records
+        require(dataset.promised is None or bool(dataset.people), "person-total: must follow the dataset's entry")
         if window is not None:
             families, records = self.blocks.of(name, window, families, records, part is not None)
-        if part is None and window is None and not found.people:
-            return found
-        return replace(found, families=(*families, *found.people[part is not None :][:1]), records=records)
+        if part is None and window is None and not dataset.people:
+            return dataset
+        return replace(dataset, families=(*families, *dataset.people[part is not None :][:1]), records=records)
 
     def of(self, dataset: DatasetState) -> list[FamilyState]:
         """Return the families whose budgets a job on this dataset is charged to."""

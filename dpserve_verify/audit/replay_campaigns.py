@@ -37,47 +37,47 @@ class Campaigns:
 
     states: dict[int, CampaignState] = field(default_factory=dict)
 
-    def reserved(self, seq: int, value: Value, dataset: DatasetState) -> None:
+    def judge_reserved(self, seq: int, value: Value, dataset: DatasetState) -> None:
         """Judge a job on owners' data: one pure report of each by one of K or, of shares, one sum with Gaussian noise.
         The campaign is defined before the job is reserved.
         """
-        plan, asked = value["plan"], value["parameters"]
+        plan, parameters = value["plan"], value["parameters"]
         if not dataset.remote:
             require(all(run["mechanism"] != "one-of-k" for run in plan), "plan: reports are asked of owners alone")
             return
         if dataset.shared:
             summed = [(run["mechanism"], run["purpose"], run["norm"], run["count"]) for run in plan]
             require(summed == [(*_SUM, 1)], "plan: must be one sum of shares, with discrete Gaussian noise")
-            require_hex(asked, "aggregator_1", "aggregator_2")
-            require(asked["aggregator_1"] != asked["aggregator_2"], "aggregators: must be two")
+            require_hex(parameters, "aggregator_1", "aggregator_2")
+            require(parameters["aggregator_1"] != parameters["aggregator_2"], "aggregators: must be two")
         else:
             ours = [(run["mechanism"], run["count"]) for run in plan]
             require(ours == [("one-of-k", 1)], "plan: must be one report of each owner, by one-of-k")
-        require_hex(asked, "definition")
-        owners, least = asked["owners"], asked["least"]
-        whole = type(owners) is int and type(least) is int and 1 <= least <= owners <= dataset.records
-        require(whole, "owners: must be as many as least, and no more than the population has")
-        turns = asked.get("turns", 0)
+        require_hex(parameters, "definition")
+        owners, least = parameters["owners"], parameters["least"]
+        in_range = type(owners) is int and type(least) is int and 1 <= least <= owners <= dataset.records
+        require(in_range, "owners: must be as many as least, and no more than the population has")
+        turns = parameters.get("turns", 0)
         require(type(turns) is int and 0 <= turns <= owners, "turns: must be a whole number, no more than owners")
-        self.states[seq] = CampaignState(asked["definition"], owners, least, turns=turns, shared=dataset.shared)
+        self.states[seq] = CampaignState(parameters["definition"], owners, least, turns=turns, shared=dataset.shared)
 
-    def opened(self, value: Value, job: str) -> None:
+    def judge_opened(self, value: Value, job: str) -> None:
         """Judge `campaign-opened`: once, and of the definition that was priced. `job`: its state."""
         state = self._state(value)
         require(job == "started", f"job {value['reservation']}: is {job}, must have started to be opened")
         require(not state.open, f"job {value['reservation']}: its campaign was opened before")
         state.open = True
 
-    def closed(self, value: Value, job: str) -> None:
+    def judge_closed(self, value: Value, job: str) -> None:
         """Judge `campaign-closed`: once, after it was opened; no more reports than owners."""
         state, reports = self._state(value), value["reports"]
         require(job == "started", f"job {value['reservation']}: is {job}, must have started to be closed")
         require(state.open and state.reports is None, f"job {value['reservation']}: has no open campaign to close")
-        whole = type(reports) is int and state.answered <= reports <= state.owners
-        require(whole, f"reports={reports!r:.40}: more than owners, or fewer than the turns had")
+        in_range = type(reports) is int and state.answered <= reports <= state.owners
+        require(in_range, f"reports={reports!r:.40}: more than owners, or fewer than the turns had")
         state.reports = reports
 
-    def ended(self, value: Value) -> None:
+    def judge_round(self, value: Value) -> None:
         """Judge `campaign-round`: while the campaign is open, each turn once and in order, of no more owners than are
         left.
         """
@@ -86,12 +86,12 @@ class Campaigns:
         require_hex(value, "ensemble")
         due = len(state.ensembles) + 1
         require(type(turn) is int and turn == due <= state.turns, f"round={turn!r:.40}: is not {due} of {state.turns}")
-        whole = type(reports) is int and 1 <= reports <= state.owners - state.answered
-        require(whole, f"reports={reports!r:.40}: must be at least one, and no more than the owners who are left")
+        in_range = type(reports) is int and 1 <= reports <= state.owners - state.answered
+        require(in_range, f"reports={reports!r:.40}: must be at least one, and no more than the owners who are left")
         state.ensembles.append(value["ensemble"])
         state.answered += reports
 
-    def summed(self, value: Value, job: str) -> None:
+    def judge_answered(self, value: Value, job: str) -> None:
         """Judge `campaign-answered`: by each of two aggregators once, after the campaign was closed. `job`: its
         state.
         """
@@ -99,8 +99,8 @@ class Campaigns:
         require(job == "started", f"job {value['reservation']}: is {job}, must have started to be answered")
         require(state.shared and state.reports is not None, f"job {value['reservation']}: asks no aggregators now")
         require_hex(value, "answer")
-        known = type(aggregator) is int and aggregator in (1, 2)
-        require(known, f"aggregator={aggregator!r:.40}: must be 1 or 2")
+        is_number = type(aggregator) is int and aggregator in (1, 2)
+        require(is_number, f"aggregator={aggregator!r:.40}: must be 1 or 2")
         require(aggregator not in state.summed, f"aggregator {aggregator}: has answered twice")
         state.summed.add(aggregator)
 
@@ -112,8 +112,8 @@ class Campaigns:
         if state is not None:
             enough = state.reports is not None and state.reports >= state.least
             require(enough, f"job {job}: a model needs {state.least} reports of a closed campaign")
-            known = not state.turns or released in state.ensembles
-            require(known, f"job {job}: its model is none that owners were shown in their turns")
+            published = not state.turns or released in state.ensembles
+            require(published, f"job {job}: its model is none that owners were shown in their turns")
 
     def _state(self, value: Value) -> CampaignState:
         state = self.states.get(value["reservation"])

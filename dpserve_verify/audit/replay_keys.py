@@ -76,7 +76,7 @@ class KeyRing:
         """How each key ended that may not sign any more."""
         return {keyid: key.ended for keyid, key in self.keys.items() if key.ended is not None}
 
-    def genesis(self, seq: int, value: Mapping[str, Any]) -> None:
+    def judge_genesis(self, seq: int, value: Mapping[str, Any]) -> None:
         """Judge the first keys: the log's must be the pinned one, the issuer's a pinned one, both from the
         beginning.
         """
@@ -87,7 +87,7 @@ class KeyRing:
         for role in ROLES:
             self.keys[_keyid(role, value[role])] = KeyState(role, value[role], seq, seq)
 
-    def added(self, seq: int, value: Mapping[str, Any]) -> None:
+    def judge_added(self, seq: int, value: Mapping[str, Any]) -> None:
         """Take in a `key-added` entry. LedgerInvalid where it is not in order."""
         require_reasons(value)
         role, pem = value["role"], value["pem"]
@@ -98,7 +98,7 @@ class KeyRing:
         first = seq + 1 if role == "log" else seq
         firsts = {("issuer", key.pem): key.from_index for key in self.trust.issuers}
         firsts |= {("log", key.pem): key.from_size for key in self.trust.logs}
-        pinned = [(place, at) for (place, known), at in firsts.items() if known == pem]
+        pinned = [(place, at) for (place, key_pem), at in firsts.items() if key_pem == pem]
         require(pinned in ([], [(role, first)]), f"pem: the pinned trust names this key otherwise, {pinned}")
         if role == "log":  # a log has one key at a time
             for key in self.logs.values():
@@ -106,23 +106,23 @@ class KeyRing:
                     self._close(key, first)
         self.keys[keyid] = KeyState(role, pem, seq, first)
 
-    def retired(self, seq: int, value: Mapping[str, Any]) -> None:
+    def judge_retired(self, seq: int, value: Mapping[str, Any]) -> None:
         """Take in a `key-retired` entry. LedgerInvalid where it is not in order."""
-        key = self._known(value)
+        key = self._require_known(value)
         if key.role == "log":  # says what the entry before it has done
-            handed_over = [each for each in self.logs.values() if each.added == seq - 1]
-            named = bool(handed_over) and (key.until, key.ended) == (handed_over[0].first, "retired")
+            handed_over = [key_state for key_state in self.logs.values() if key_state.added == seq - 1]
+            replaced = bool(handed_over) and (key.until, key.ended) == (handed_over[0].first, "retired")
             require(
-                named, f"keyid={value['keyid']}: a log key is retired by the entry after the one that adds the next"
+                replaced, f"keyid={value['keyid']}: a log key is retired by the entry after the one that adds the next"
             )
             return
         require(key.good, f"keyid={value['keyid']}: was {key.ended} before")
         self._require_other(value["keyid"], key)
         self._close(key, seq)
 
-    def compromised(self, seq: int, value: Mapping[str, Any]) -> None:
+    def judge_compromised(self, seq: int, value: Mapping[str, Any]) -> None:
         """Take in a `key-compromised` entry. LedgerInvalid where it is not in order."""
-        key, after = self._known(value), value["after"]
+        key, after = self._require_known(value), value["after"]
         good = type(after) is int and 0 <= after < seq
         require(good, f"after={after!r:.40}: must be the index of an entry before")
         self._require_other(value["keyid"], key)
@@ -131,14 +131,14 @@ class KeyRing:
         require(good, f"keyid={value['keyid']}: was {key.ended} before, and speaks for nothing after entry {after}")
         key.until, key.ended = until, "compromised"
 
-    def revoked(self, seq: int, value: Mapping[str, Any], issued: Collection[int]) -> None:
+    def judge_revoked(self, seq: int, value: Mapping[str, Any], issued: Collection[int]) -> None:
         """Judge `revoked`: a certificate is good no more. `issued`: indices of the `issued` and `derived` entries so
         far.
         """
         require_reasons(value)
         index = value["issued"]
-        known = type(index) is int and index in issued
-        require(known, f"issued={index!r:.40}: must be the index of an `issued` or `derived` entry before")
+        is_issued = type(index) is int and index in issued
+        require(is_issued, f"issued={index!r:.40}: must be the index of an `issued` or `derived` entry before")
         require(index not in self.revocations, f"issued={index}: was revoked before")
         self.revocations[index] = seq
 
@@ -168,26 +168,28 @@ class KeyRing:
         """Check after the last entry that every pinned key from within the ledger was found in it."""
         firsts = {key.pem: key.from_index for key in self.trust.issuers}
         firsts |= {key.pem: key.from_size for key in self.trust.logs}
-        known = {key.pem for key in self.keys.values()}
-        missing = [pem for pem, first in firsts.items() if pem not in known and first < size]
+        added = {key.pem for key in self.keys.values()}
+        missing = [pem for pem, first in firsts.items() if pem not in added and first < size]
         require(not missing, f"keys: the pinned trust names {len(missing)} that the ledger does not add")
 
-    def _known(self, value: Mapping[str, Any]) -> KeyState:
+    def _require_known(self, value: Mapping[str, Any]) -> KeyState:
         require_reasons(value)
         keyid = value["keyid"]
-        known = isinstance(keyid, str) and keyid in self.keys
-        require(known, f"keyid={keyid!r:.80}: no such key was added before")
+        was_added = isinstance(keyid, str) and keyid in self.keys
+        require(was_added, f"keyid={keyid!r:.80}: no such key was added before")
         role = self.keys[keyid].role
         require(value["role"] == role, f"role={value['role']!r:.40}: must be {role}")
         return self.keys[keyid]
 
     def _require_other(self, keyid: str, key: KeyState) -> None:
-        others = [other for name, other in self.keys.items() if name != keyid and other.role == key.role and other.good]
-        require(bool(others), f"keyid={keyid}: must not end, no other {key.role} key is good")
+        successors = [
+            state for name, state in self.keys.items() if name != keyid and state.role == key.role and state.good
+        ]
+        require(bool(successors), f"keyid={keyid}: must not end, no other {key.role} key is good")
 
     def _close(self, key: KeyState, until: int) -> None:
-        ends = {each.pem: each.until_index for each in self.trust.issuers}
-        ends |= {each.pem: each.until_size for each in self.trust.logs}
+        ends = {pinned_key.pem: pinned_key.until_index for pinned_key in self.trust.issuers}
+        ends |= {pinned_key.pem: pinned_key.until_size for pinned_key in self.trust.logs}
         pinned = ends.get(key.pem)
         require(pinned is None or pinned <= until, f"{key.role}: the pinned trust has this key good until {pinned}")
         key.until, key.ended = until, "retired"

@@ -40,6 +40,6 @@ def _of_dataset(value: Value, mark: str, kind: JobKind) -> JobKind:
     """Judge a job that measures a dataset: it names no model, no target, and promotes nothing."""
     require(value[mark] is True, f"{mark}: must be true where it stands")
     require(value["model"] == "", f"model={value['model']!r:.80}: a {mark} makes none")
-    others = sorted(value.keys() & {"target", "promote", *KEYS} - {mark})
-    require(not others, f"{mark}: does not go with {others}")
+    misplaced = sorted(value.keys() & {"target", "promote", *KEYS} - {mark})
+    require(not misplaced, f"{mark}: does not go with {misplaced}")
     return kind

@@ -34,40 +34,44 @@ class Names:
     _issued: set[str] = field(default_factory=set)
     _jobs: dict[str, deque[int]] = field(default_factory=dict)
 
-    def reserved(
-        self, seq: int, value: Mapping[str, Any], known: Mapping[int, Reserved], promotes: Callable[[], bool]
+    def judge_reserved(
+        self, seq: int, value: Mapping[str, Any], jobs_by_entry: Mapping[int, Reserved], promotes: Callable[[], bool]
     ) -> None:
         """Judge whom a reservation binds the model's name to. `known`: the jobs, with its own; `promotes`: whether the
         principal may promote versions of the model, by the entries before.
         """
-        if known[seq].kind is not JobKind.TRAINING:
+        if jobs_by_entry[seq].kind is not JobKind.TRAINING:
             return require("bound" not in value, "bound: stands in no evaluation and no profile")
         name = value["model"]
         jobs = self._jobs.setdefault(name, deque())
-        while jobs and known[jobs[0]].state in ("released", "burned"):
+        while jobs and jobs_by_entry[jobs[0]].state in ("released", "burned"):
             jobs.popleft()
         owner = jobs[0] if jobs else seq
         jobs.append(seq)
         require("bound" in value, "bound: must stand in every reservation of a model")
         require(value["bound"] == owner and type(owner) is int, f"bound={value['bound']!r:.40}: must be {owner}")
-        asked = value["dataset"], value.get("target"), value["by"]
-        binds = known[owner]
-        if owner != seq and ((binds.dataset, binds.target, binds.by) != asked or "promote" in value):
+        request = value["dataset"], value.get("target"), value["by"]
+        binds = jobs_by_entry[owner]
+        if owner != seq and ((binds.dataset, binds.target, binds.by) != request or "promote" in value):
             who = f"{value['by']:.80} may not promote it"
             require(promotes(), f"model={name:.80}: bound by entry {owner}, and {who}")
 
-    def issued(self, seq: int, name: str, job: Reserved, known: Mapping[int, Reserved]) -> None:
+    def note_issued(self, seq: int, name: str, job: Reserved, jobs_by_entry: Mapping[int, Reserved]) -> None:
         """Note a certificate for a model of this name, by a job. The first one answers to it, where its job asked as
         the name's owner did.
         """
         if name in self._issued:
             return
         self._issued.add(name)
-        owner = next(known[each] for each in self._jobs[name] if known[each].state not in ("released", "burned"))
-        own = (owner.dataset, owner.target, owner.by) == (job.dataset, job.target, job.by)
-        self.champions[name] = seq if own else None
+        owner = next(
+            jobs_by_entry[job_entry]
+            for job_entry in self._jobs[name]
+            if jobs_by_entry[job_entry].state not in ("released", "burned")
+        )
+        same_owner = (owner.dataset, owner.target, owner.by) == (job.dataset, job.target, job.by)
+        self.champions[name] = seq if same_owner else None
 
-    def promoted(self, name: str, issued: int) -> None:
+    def note_promoted(self, name: str, issued: int) -> None:
         """Note that the version of this certificate answers to the name from now on."""
         self.champions[name] = issued
 
@@ -78,5 +82,5 @@ def judge_labels(value: Mapping[str, Any]) -> str | None:
         return None
     labels = value["labels"]
     require(type(labels) is list and 1 <= len(labels) <= 8, "labels: must be 1 to 8 where they stand")
-    require(labels == sorted({check_name("label", each) for each in labels}), "labels: must be in order, each once")
+    require(labels == sorted({check_name("label", label) for label in labels}), "labels: must be in order, each once")
     return " ".join(labels)

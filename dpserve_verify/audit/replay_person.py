@@ -32,14 +32,14 @@ def person_total(books: Books, seq: int, value: Value) -> None:
     require(family.relation is Relation.ADD_REMOVE and family.unit == "person", "dataset: has no column of persons")
     criteria = judge_filter(budget, value["filter"])
     nothing = Figures(0, 0, (0,) * len(criteria))
-    design, own = Filter.design(budget), str(uuid5(UUID(dataset.uuid), "person"))
+    design, account = Filter.design(budget), str(uuid5(UUID(dataset.uuid), "person"))
     state = FamilyState(
         seq, family.relation, family.unit, design, criteria, nothing, nothing, budget.epsilon,
         quotas=family.quotas, family=dataset.uuid, person=True,
     )  # fmt: skip
-    accounts = {own: state}
+    accounts = {account: state}
     if dataset.held:
-        accounts[str(uuid5(UUID(own), "holdout"))] = replace(state, analysts={}, aside=True)
+        accounts[str(uuid5(UUID(account), "holdout"))] = replace(state, analysts={}, aside=True)
     books.families |= accounts
     orders = {*dataset.orders, *(order for order, _ in criteria)}
     books.datasets[value["dataset"]] = replace(dataset, orders=tuple(sorted(orders)), people=tuple(accounts))
@@ -72,15 +72,15 @@ def _later_total(books: Books, seq: int, value: Value) -> None:
     before = [books.families[name] for name in dataset.people or names]
     largest = max(budget.epsilon, *(account.largest for account in before))
     require(value["largest"] == decimal_string(largest), f"largest: must be {largest}")
-    own = str(uuid5(UUID(dataset.uuid), "person"))
-    people = (own, str(uuid5(UUID(own), "holdout")))[: len(names)]
+    identity = str(uuid5(UUID(dataset.uuid), "person"))
+    people = (identity, str(uuid5(UUID(identity), "holdout")))[: len(names)]
     carried = []
     for name, account in zip(people, before, strict=True):
-        whole = account.whole if budget == account.budget else None
+        total_claim = account.whole if budget == account.budget else None
         analysts = {who: used for who, used in account.analysts.items() if used != account.nothing()}
         state = replace(
             account, seq=seq, design=design, criteria=tuple((line.order, line.cap) for line in design.criteria),
-            largest=largest, changed=None, whole=whole, quotas=family.quotas, analysts=analysts,
+            largest=largest, changed=None, whole=total_claim, quotas=family.quotas, analysts=analysts,
             family=dataset.uuid, person=True,
         )  # fmt: skip
         books.families[name] = state

@@ -21,11 +21,11 @@ class Profiles:
         self._families: dict[int, frozenset[str]] = {}
         self._claims: dict[int, dict[str, str]] = {}
 
-    def reserved(self, seq: int, claim: Mapping[str, Any]) -> None:
+    def note_claim(self, seq: int, claim: Mapping[str, Any]) -> None:
         """Note what a job that profiles a dataset claims."""
         self._claims[seq] = {name: claim[name] for name in ("epsilon", "delta")}
 
-    def entered(self, seq: int, reservation: int, part: str, dataset: str, families: Collection[str]) -> None:
+    def note_profile(self, seq: int, reservation: int, part: str, dataset: str, families: Collection[str]) -> None:
         """Note a `profiled` entry: of which job, part and dataset."""
         self._stated[seq] = {"entry": seq, "dataset": dataset, "part": part, **self._claims[reservation]}
         self._families[seq] = frozenset(families)
@@ -33,12 +33,12 @@ class Profiles:
     def are(self, lines: list[dict[str, Any]], families: Collection[str]) -> bool:
         """Tell whether a certificate's lines are profiles that stand; none are, too."""
         try:
-            self.named({"refined": lines} if lines else {}, families)
+            self.judge_named({"refined": lines} if lines else {}, families)
         except LedgerInvalid:
             return False
         return True
 
-    def named(self, value: Value, families: Collection[str]) -> None:
+    def judge_named(self, value: Value, families: Collection[str]) -> None:
         """Check what a dataset's entry says, whose families these are. LedgerInvalid names the first thing wrong."""
         if "refined" not in value:
             return

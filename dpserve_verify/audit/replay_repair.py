@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dpserve_verify.audit.judge import Value
-from dpserve_verify.audit.replay_blocks import one_line_for_same
+from dpserve_verify.audit.replay_blocks import merge_equal_blocks
 from dpserve_verify.audit.replay_budget import Books
 from dpserve_verify.audit.replay_keys import require_reasons
 from dpserve_verify.privacy.soundness import Figures, require
@@ -51,9 +51,9 @@ class Repairs:
         of each time.
         """
         jobs = self.jobs.setdefault(dataset, [])
-        for place, other in enumerate(jobs):
-            if other.seq == job.seq and other.read and job.read:
-                both = min(other.read[0], job.read[0]), max(other.read[1], job.read[1])
+        for place, earlier in enumerate(jobs):
+            if earlier.seq == job.seq and earlier.read and job.read:
+                both = min(earlier.read[0], job.read[0]), max(earlier.read[1], job.read[1])
                 jobs[place] = replace(job, read=both)
                 return
         jobs.append(job)
@@ -81,10 +81,10 @@ class Repairs:
         """Yield a line for each dataset that is not repaired, with the remedy."""
         for dataset, jobs in self.jobs.items():
             if jobs:
-                named = ", ".join(str(job.seq) for job in sorted(jobs, key=lambda job: job.seq))
+                numbers = ", ".join(str(job.seq) for job in sorted(jobs, key=lambda job: job.seq))
                 yield (
-                    f"dataset {dataset}: reserved before it grew, job {named} stepped by the accounts of every block, "
-                    "by a fault of an earlier version (dpserve home repair --reason TEXT)"
+                    f"dataset {dataset}: reserved before it grew, job {numbers} stepped by the accounts of every "
+                    "block, by a fault of an earlier version (dpserve home repair --reason TEXT)"
                 )
 
     def charge(self, books: Books, dataset: str, by_whom: str) -> list[str]:
@@ -110,7 +110,7 @@ class Repairs:
         """Return the sums of every account of a dataset, and what `by_whom` used of each, as a `repaired` entry must
         state them: of each part, blocks that stand alike in one line.
         """
-        found: list[dict[str, Any]] = []
+        merged: list[dict[str, Any]] = []
         last = books.blocks.known[dataset].last
         for part in (None, "holdout") if books.datasets[dataset].held else (None,):
             lines: list[dict[str, Any]] = []
@@ -121,8 +121,8 @@ class Repairs:
                 line |= ({"part": part} if part else {}) | ({"person": True} if family.person else {})
                 used = family.analysts.get(by_whom, family.nothing())
                 lines.append(line | {"analyst": {"name": by_whom, "used": family.stored(used)}})
-            found += one_line_for_same(lines)
-        return found
+            merged += merge_equal_blocks(lines)
+        return merged
 
     def lines_after(self, books: Books, dataset: str, by_whom: str) -> list[dict[str, Any]]:
         """Return `lines` as they will be once the jobs of `by_whom` are charged; the books stay as they are."""
@@ -145,8 +145,8 @@ class Repairs:
         wrong = self.entries.pop(dataset, {})
         self.repaired.update(wrong.items())
         if wrong:
-            named = ", ".join(map(str, wrong))
-            self.notes.append(f"entry {seq}: puts right the sums of entries {named}; reason: {value['reason']}")
+            numbers = ", ".join(map(str, wrong))
+            self.notes.append(f"entry {seq}: puts right the sums of entries {numbers}; reason: {value['reason']}")
         self.jobs[dataset] = [job for job in self.jobs[dataset] if job.by != by_whom]
 
 
@@ -157,5 +157,5 @@ def wide_window(books: Books, value: Value, dataset: str) -> Window | None:
     grown = books.blocks.known.get(dataset)
     if grown is None or not grown.blocks:
         return None
-    stated = {number for line in value["after"] for number in (line["family"], *line.get("also", ()))}
-    return (grown.dropped + 1, grown.last) if stated & {block.seq for block in grown.blocks} else None
+    accounts = {number for line in value["after"] for number in (line["family"], *line.get("also", ()))}
+    return (grown.dropped + 1, grown.last) if accounts & {block.seq for block in grown.blocks} else None

@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 
 from dpserve_verify.audit.audit import Leaf, Progress, audit
@@ -44,10 +45,10 @@ def audit_tiles(
         progress=progress,
         total=size,
     )
-    return _merged(report, tiles.findings)
+    return _merge_reports(report, tiles.findings)
 
 
-def _merged(report: Report, findings: Findings) -> Report:
+def _merge_reports(report: Report, findings: Findings) -> Report:
     """Return a report with the problems of both, in the order of their entries; problems about a range of entries come
     last.
 
@@ -56,9 +57,9 @@ def _merged(report: Report, findings: Findings) -> Report:
     if not findings.found:
         return report
     problems = [*(problem for _, problem in findings.found), *report.problems]
-    named = [(_ENTRY.match(problem), problem) for problem in problems]
-    exact = sorted(((int(match[1]), problem) for match, problem in named if match), key=lambda each: each[0])
-    rest = [problem for match, problem in named if not match]
+    matches = [(_ENTRY.match(problem), problem) for problem in problems]
+    exact = sorted(((int(match[1]), problem) for match, problem in matches if match), key=itemgetter(0))
+    rest = [problem for match, problem in matches if not match]
     first = exact[0][0] if exact else report.first
     return replace(report, problems=(*(problem for _, problem in exact), *rest), first=first)
 
@@ -150,7 +151,7 @@ class _Tiles:
         folder = self._directory / f"{tile_path(level, index)}.p"
         names = [file.name for file in folder.iterdir()] if folder.is_dir() else []
         widths = [int(name) for name in names if name.isascii() and name.isdigit() and len(name) <= _DIGITS]
-        return sorted(each for each in widths if 0 < each < width and (folder / str(each)).is_file())
+        return sorted(older for older in widths if 0 < older < width and (folder / str(older)).is_file())
 
     def _file(self, path: str, limit: int) -> bytes:
         file = self._directory / path

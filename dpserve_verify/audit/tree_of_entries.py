@@ -75,7 +75,7 @@ class Findings:
         """
         if not self.full:
             self.found.append((entry, problem))
-        elif entry is not None and all(known is None or entry < known for known, _ in self.found):
+        elif entry is not None and all(about is None or entry < about for about, _ in self.found):
             self.found[-1] = entry, problem
 
     def forgive(self, problems: Collection[tuple[int, str]]) -> None:
@@ -114,8 +114,8 @@ class Tree:
             return hashlib.sha256(b"").digest()
         smaller = reversed(self._complete)
         _, digest = next(smaller)
-        for _, left in smaller:
-            digest = hashlib.sha256(b"\x01" + left + digest).digest()
+        for _, left_digest in smaller:
+            digest = hashlib.sha256(b"\x01" + left_digest + digest).digest()
         return digest
 
 
@@ -155,8 +155,8 @@ class Heads:
         """Check at the last entry that no head signs more than there is, and that the newest signs all of it."""
         beyond = [head for source in self._sources if (head := self._first(source)) is not None]
         if beyond:
-            what = f"entry {tree.size}: missing; {min(beyond).what} signs {min(beyond).size} entries"
-            self._findings.add(tree.size, what)
+            problem = f"entry {tree.size}: missing; {min(beyond).what} signs {min(beyond).size} entries"
+            self._findings.add(tree.size, problem)
         elif max(self._agreed) < tree.size and self._broken == 3:
             first = max(self._agreed)
             self._findings.add(first, f"entry {first}: stands under no signed checkpoint")

@@ -92,8 +92,8 @@ class Certificate:
     @property
     def claim(self) -> Mapping[str, Any]:
         """What is promised, as the statement has it: decimals as texts."""
-        found: Mapping[str, Any] = self.statement["predicate"]["claim"]
-        return found
+        claim: Mapping[str, Any] = self.statement["predicate"]["claim"]
+        return claim
 
 
 def verify(envelope: bytes, proof: str, model: bytes, trust: PublicKeys, policy: Policy = ANY) -> Certificate:
@@ -206,8 +206,8 @@ def plan_of(mechanisms: Sequence[MechanismForm]) -> Plan:
 
 
 def _check_curve(plan: Plan, stated: ClaimForm) -> None:
-    whole = soundness.pure_sum(plan)
-    if stated.pure is not None and (whole is None or nano(parse_decimal(stated.pure)) < whole):
+    pure_sum = soundness.pure_sum(plan)
+    if stated.pure is not None and (pure_sum is None or nano(parse_decimal(stated.pure)) < pure_sum):
         raise CertificateInvalid(f"claim: the pure sum {stated.pure} does not follow from the mechanisms")
     least = soundness.least_renyi(plan, tuple(_order(line.order) for line in stated.rdp))
     for line, low in zip(stated.rdp, least, strict=True):

@@ -50,17 +50,17 @@ class Page:
 
 def plain(certificate: Certificate, since: Sequence[str] = ()) -> Page:
     """Put a verified certificate on a page. `since`: what the ledger says came after it (`growth_since`)."""
-    beside = certificate.contradictions  # only of a certificate of before
+    contradictions = certificate.contradictions  # only of a certificate of before
     sections = (
         _who(certificate),
         *([Section("What came since it was issued", tuple(since))] if since else []),
-        *([Section("What it signs, and its own plan contradicts", beside)] if beside else []),
+        *([Section("What it signs, and its own plan contradicts", contradictions)] if contradictions else []),
         _promise(certificate),
         _spent(certificate),
-        *_refined(certificate),
-        *_edited(certificate),
+        *_schema_section(certificate),
+        *_edits_section(certificate),
         Section("What is not promised", items=(*NOT_PROMISED, *map(_sentence, certificate.form.not_covered))),
-        _checked(certificate),
+        _checks_section(certificate),
         _levels(certificate),
     )
     return Page(f"Privacy certificate of the model {certificate.model}", sections)
@@ -146,8 +146,8 @@ def _who(certificate: Certificate) -> Section:
             "protected, and with it how many there are."
         )
     else:
-        what = "owners" if form.claim.trust_model.startswith("local:") else "records"
-        count = "" if form.dataset.records is None else f" ({form.dataset.records} {what})"
+        units = "owners" if form.claim.trust_model.startswith("local:") else "records"
+        count = "" if form.dataset.records is None else f" ({form.dataset.records} {units})"
         second = (
             f"The promise compares the data with any one {unit.name} as it is and replaced by any other: what it says "
             f"is protected. How many there are is public{count}."
@@ -170,24 +170,27 @@ def _growth(certificate: Certificate) -> str:
     return f"The model was learnt from {which} of {blocks.of}. {_sentence(GROWTH[state or 'each-block'])}"
 
 
-def _refined(certificate: Certificate) -> tuple[Section, ...]:
+def _schema_section(certificate: Certificate) -> tuple[Section, ...]:
     """Return the section of a model whose schema was refined from profiles of rows."""
     dataset = certificate.form.dataset
     if not dataset.refined:
         return ()
     items = tuple(
-        f"The profile of entry {each.entry}, of {each.part} rows of the dataset {each.dataset}"
-        f"{'' if each.same_people else ', who are other people'}: epsilon {each.epsilon} at delta {each.delta}."
-        for each in dataset.refined
+        f"The profile of entry {profile.entry}, of {profile.part} rows of the dataset {profile.dataset}"
+        f"{'' if profile.same_people else ', who are other people'}: epsilon {profile.epsilon} "
+        f"at delta {profile.delta}."
+        for profile in dataset.refined
     )
-    said = ["The schema's cut points and categories follow from noisy counts of rows, which this claim does not cover:"]
+    lines = [
+        "The schema's cut points and categories follow from noisy counts of rows, which this claim does not cover:"
+    ]
     if dataset.together is not None:
         both = dataset.together
-        said.append(
+        lines.append(
             f"One who has the model and the schema has together epsilon {both.epsilon} at delta {both.delta} of any "
             f"one {certificate.form.claim.unit.name}. {_sentence(both.sum)}"
         )
-    return (Section("What the schema brings along", tuple(said), items),)
+    return (Section("What the schema brings along", tuple(lines), items),)
 
 
 def _promise(certificate: Certificate) -> Section:
@@ -198,11 +201,13 @@ def _promise(certificate: Certificate) -> Section:
     but = f", and {delta:f} (1 in {int(1 / delta):,}) on top" if delta else ""
     shared = certificate.form.claim.trust_model.startswith("two-aggregators:")
     worlds = f"with any one {unit}'s contribution left out" if shared else worlds
-    what = "'s contribution" if shared else ""
+    contribution = "'s contribution" if shared else ""
     about = (
-        f"whether a given {unit}{what} was in the data" if add_remove else f"which of two things a given {unit} says"
+        f"whether a given {unit}{contribution} was in the data"
+        if add_remove
+        else f"which of two things a given {unit} says"
     )
-    apart = f" This holds but for a chance of {delta:f}, about which nothing is said." if delta else ""
+    exception = f" This holds but for a chance of {delta:f}, about which nothing is said." if delta else ""
     beliefs = "; ".join(
         f"{(100 * prior).normalize():f} in 100 into at most {belief(epsilon, prior):f} in 100" for prior in PRIORS
     )
@@ -213,7 +218,7 @@ def _promise(certificate: Certificate) -> Section:
             f"e^{epsilon:f} = {factor(epsilon):f} times what it would have been {worlds}{but}. Figures are rounded up.",
             f"In guesses: where it is a toss-up {about}, nobody who has the model, and all else there is to know, "
             f"guesses right more than {best_guess(epsilon, delta):f} times in 100.",
-            f"In beliefs: the model can turn a chance of {beliefs}.{apart}",
+            f"In beliefs: the model can turn a chance of {beliefs}.{exception}",
             f"It holds permanently, and against {certificate.form.claim.adversary}.",
         ),
     )
@@ -225,7 +230,7 @@ def _spent(certificate: Certificate) -> Section:
     answers = "answer" if count == 1 else "answers"
     target = form.public.target
     about = "" if target is None else f", one of several targets, to learn {target}"
-    own = (
+    cost = (
         f"This model took {count} noisy {answers} from the data{about}, together epsilon "
         f"{certificate.epsilon:f} at delta {certificate.delta:f}."
     )
@@ -235,7 +240,7 @@ def _spent(certificate: Certificate) -> Section:
         f"A family is all datasets that hold the same people. {bound_of(certificate)} A total is changed only by a "
         "reasoned entry of the ledger. Costs add up as Rényi curves, so epsilons of single models do not simply sum."
     )
-    return Section("What was spent, and what is left", (own, note), tuple(accounts))
+    return Section("What was spent, and what is left", (cost, note), tuple(accounts))
 
 
 def bound_of(certificate: Certificate) -> str:
@@ -269,7 +274,7 @@ def bound_of(certificate: Certificate) -> str:
     )
 
 
-def _edited(certificate: Certificate) -> tuple[Section, ...]:
+def _edits_section(certificate: Certificate) -> tuple[Section, ...]:
     """Return the section of a model that was edited after its release."""
     chain, edits = certificate.ancestors, certificate.form.public.edits
     if not chain:
@@ -279,27 +284,27 @@ def _edited(certificate: Certificate) -> tuple[Section, ...]:
         "costs no privacy: all of the above holds for it as for the released one. Whether the edits are right is "
         "another matter."
     )
-    many = ("The edits are too many to be listed here; all stand in ensemble.json.",) if edits is None else ()
+    too_many = ("The edits are too many to be listed here; all stand in ensemble.json.",) if edits is None else ()
     changes = tuple(f"{edit.feature}, by {edit.by} at {edit.at}: {edit.why} ({edit.what})" for edit in edits or ())
-    return (Section("What was edited", (first, *many), changes),)
+    return (Section("What was edited", (first, *too_many), changes),)
 
 
 def _account(account: FamilyForm | DatasetForm) -> str:
     after, total = account.after, account.budget
-    stood = (
+    balance = (
         f"used {after.epsilon}, left {after.left}"
         if after.epsilon is not None and after.left is not None
         else f"the sum of pure figures was {after.pure}"
     )
     largest = "" if account.largest in (None, total.epsilon) else f" (the largest ever in force: {account.largest})"
-    whole = " This model took the whole of it: nothing else was learnt about these people, or will be."
+    total_taken = " This model took the whole of it: nothing else was learnt about these people, or will be."
     return (
         f"Family {account.family}: total epsilon {total.epsilon} at delta {total.delta}{largest}; when this "
-        f"certificate was written, {stood}.{whole if account.whole else ''}"
+        f"certificate was written, {balance}.{total_taken if account.whole else ''}"
     )
 
 
-def _checked(certificate: Certificate) -> Section:
+def _checks_section(certificate: Certificate) -> Section:
     form = certificate.form
     keys = " and ".join(certificate.issuers)
     witnessed = (
@@ -330,11 +335,11 @@ def _levels(certificate: Certificate) -> Section:
         f"{run.sensitivity}, {run.library})"
         for run in form.mechanisms[:8]
     )
-    more = "" if len(form.mechanisms) <= 8 else f"; and {len(form.mechanisms) - 8} more lines of the certificate"
+    rest = "" if len(form.mechanisms) <= 8 else f"; and {len(form.mechanisms) - 8} more lines of the certificate"
     items = (
         f"Top, the measure: epsilon {certificate.epsilon:f}, delta {certificate.delta:f}, unit one "
         f"{form.claim.unit.name}, neighbours by {certificate.relation}.",
-        f"Middle, the algorithms: {sources}{more}. {_sentence(form.accounting.composition)}",
+        f"Middle, the algorithms: {sources}{rest}. {_sentence(form.accounting.composition)}",
         f"Middle, tuning: {_sentence(form.accounting.tuning or 'not stated')} Preprocessing: "
         f"{_sentence(form.preprocessing)}",
         f"Middle, the implementation: {_sentence(form.implementation.get('floats', 'not stated'))} Randomness: "
@@ -360,14 +365,14 @@ def to_text(page: Page) -> str:
     parts = [page.title, "=" * min(WIDTH, len(page.title))]
     for section in page.sections:
         parts += ["", section.title, "-" * len(section.title)]
-        parts += [line for text in section.paragraphs for line in (*_wrapped(text, "", ""), "")]
-        parts += [line for text in section.items for line in _wrapped(text, "- ", "  ")]
+        parts += [line for text in section.paragraphs for line in (*_wrap(text, "", ""), "")]
+        parts += [line for text in section.items for line in _wrap(text, "- ", "  ")]
         if not section.items:
             parts.pop()
     return "\n".join(_printable(part) for part in parts) + "\n"
 
 
-def _wrapped(text: str, first: str, other: str) -> list[str]:
+def _wrap(text: str, first: str, other: str) -> list[str]:
     return textwrap.wrap(
         text, WIDTH, initial_indent=first, subsequent_indent=other, break_long_words=False, break_on_hyphens=False
     )
@@ -379,14 +384,14 @@ def _printable(text: str) -> str:
 
 def to_markdown(page: Page) -> str:
     """Return the page in Markdown. Names and values stay text, in Markdown and in HTML made from it."""
-    parts = [f"# {_marked(page.title)}"]
+    parts = [f"# {_escape_markdown(page.title)}"]
     for section in page.sections:
-        parts += [f"## {_marked(section.title)}", *map(_marked, section.paragraphs)]
-        parts += ["\n".join(f"- {_marked(item)}" for item in section.items)] if section.items else []
+        parts += [f"## {_escape_markdown(section.title)}", *map(_escape_markdown, section.paragraphs)]
+        parts += ["\n".join(f"- {_escape_markdown(item)}" for item in section.items)] if section.items else []
     return "\n\n".join(parts) + "\n"
 
 
-def _marked(text: str) -> str:
+def _escape_markdown(text: str) -> str:
     safe = escape(_printable(" ".join(text.split())), quote=False)
     for character in "\\`*_[]#|":
         safe = safe.replace(character, "\\" + character)

@@ -63,7 +63,7 @@ class Policy:
             raise CertificateInvalid(f"checkpoint: size {size} is below {self.smallest_size}, which was seen before")
         if self.witnesses is None:
             return ()
-        return tuple(each.witness for each in require_quorum(note, self.witnesses))
+        return tuple(cosignature.witness for cosignature in require_quorum(note, self.witnesses))
 
     def check_age(self, issued: Any) -> None:
         """Raise CertificateInvalid where the `issued` entry's time lies too far back, or ahead of the clock here."""
@@ -88,10 +88,10 @@ def read_policy(path: Path) -> Policy:
         body = canonical.decode(_bytes(path), POLICY_LIMIT)
     except canonical.CanonicalError as error:
         raise InputError(f"policy={path.name}: {error.message}") from error
-    known = {field.name for field in fields(Policy)}
-    if not isinstance(body, dict) or not body.keys() <= known:
-        odd = sorted(body.keys() - known) if isinstance(body, dict) else "something else"
-        raise InputError(f"policy={path.name}: must be an object with fields of {sorted(known)}, has {odd}")
+    names = {field.name for field in fields(Policy)}
+    if not isinstance(body, dict) or not body.keys() <= names:
+        odd = sorted(body.keys() - names) if isinstance(body, dict) else "something else"
+        raise InputError(f"policy={path.name}: must be an object with fields of {sorted(names)}, has {odd}")
     return Policy(**{name: _field(name, value, path.parent) for name, value in body.items()})
 
 
@@ -99,9 +99,9 @@ def _field(name: str, value: Any, folder: Path) -> Any:
     match name, value:
         case (("largest_epsilon" | "largest_delta"), str()):
             return exact_decimal(name, value)
-        case "relations", list() if value and set(value) <= {each.value for each in Relation}:
+        case "relations", list() if value and set(value) <= {relation.value for relation in Relation}:
             return frozenset(value)
-        case "revoked", list() if all(_whole(each) for each in value):
+        case "revoked", list() if all(_whole(relation) for relation in value):
             return frozenset(value)
         case (("smallest_size" | "oldest_days"), int()) if _whole(value):
             return value

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from dpserve_verify.errors import CertificateInvalid
 from dpserve_verify.formats import canonical, forms
-from dpserve_verify.formats.forms import Form, Limits, NotOfTheForm, stated
+from dpserve_verify.formats.forms import Form, Limits, NotOfTheForm, form_field
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "https://dpserve/privacy-certificate/v1"
@@ -35,29 +35,29 @@ class RenyiFigure(Form):
 class UnitForm(Form):
     """Who is protected."""
 
-    name: Text = stated(about="what one unit of privacy is called")
-    contributions: Count = stated(about="the most records of one unit that are used")
-    bounding: Text = stated(about="how a unit's records are bounded to that number")
+    name: Text = form_field(about="what one unit of privacy is called")
+    contributions: Count = form_field(about="the most records of one unit that are used")
+    bounding: Text = form_field(about="how a unit's records are bounded to that number")
 
 
 class ClaimForm(Form):
     """What is promised."""
 
-    variant: Literal["pure", "approximate"] = stated(about="pure where delta is 0")
-    epsilon: Figure = stated(about="rounded up")
+    variant: Literal["pure", "approximate"] = form_field(about="pure where delta is 0")
+    epsilon: Figure = form_field(about="rounded up")
     delta: Figure
-    bound: Text = stated(about="which bound gives epsilon: pure, renyi, gaussian or adaptive")
-    pure: Figure | None = stated(about="the sum of the pure figures; null where a release has none")
-    rdp: list[RenyiFigure] = stated(
+    bound: Text = form_field(about="which bound gives epsilon: pure, renyi, gaussian or adaptive")
+    pure: Figure | None = form_field(about="the sum of the pure figures; null where a release has none")
+    rdp: list[RenyiFigure] = form_field(
         about="the Renyi curve, at the orders that the filter adds up", limits=Limits(longest=256)
     )
-    conversion: Text = stated(about="how epsilon follows from the mechanisms")
-    order: Figure | None = stated(about="the Renyi order of the conversion; null for other bounds")
-    relation: Literal["add-remove", "replace-one"] = stated(about="which two datasets are neighbours")
+    conversion: Text = form_field(about="how epsilon follows from the mechanisms")
+    order: Figure | None = form_field(about="the Renyi order of the conversion; null for other bounds")
+    relation: Literal["add-remove", "replace-one"] = form_field(about="which two datasets are neighbours")
     unit: UnitForm
-    trust_model: Text = stated(key="trustModel", about="who sees the rows")
-    adversary: Text = stated(about="against whom the promise holds")
-    release: Text = stated(about="what is released, and how often")
+    trust_model: Text = form_field(key="trustModel", about="who sees the rows")
+    adversary: Text = form_field(about="against whom the promise holds")
+    release: Text = form_field(about="what is released, and how often")
 
 
 class EpsilonEvent(Form):
@@ -105,7 +105,7 @@ class SelectionEvent(Form):
 
     type: Literal["repeat-and-select"]
     distribution: Annotated[BinomialRuns | PoissonRuns, Limits(tag="type")]
-    runs: list[RunForm] = stated(limits=Limits(shortest=1))
+    runs: list[RunForm] = form_field(limits=Limits(shortest=1))
 
 
 EventForm = Annotated[Simple | SelectionEvent, Limits(tag="type")]
@@ -115,21 +115,21 @@ class MechanismForm(Form):
     """A run of equal releases."""
 
     purpose: Text
-    mechanism: Text = stated(about="type of the mechanism")
-    norm: Text = stated(about="how the sensitivity is measured")
+    mechanism: Text = form_field(about="type of the mechanism")
+    norm: Text = form_field(about="how the sensitivity is measured")
     sensitivity: Figure
-    event: EventForm = stated(about="what one release costs")
+    event: EventForm = form_field(about="what one release costs")
     count: Count
-    library: Text = stated(about="what draws the noise")
+    library: Text = form_field(about="what draws the noise")
 
 
 class AccountingForm(Form):
     """How the releases add up."""
 
     composition: Text
-    covers_tuning: bool = stated(key="coversTuning", about="whether a choice of hyper-parameters was paid for")
-    covers_preprocessing: bool = stated(key="coversPreprocessing")
-    tuning: Text | None = stated(default=None, about="how the hyper-parameters came about")
+    covers_tuning: bool = form_field(key="coversTuning", about="whether a choice of hyper-parameters was paid for")
+    covers_preprocessing: bool = form_field(key="coversPreprocessing")
+    tuning: Text | None = form_field(default=None, about="how the hyper-parameters came about")
 
 
 class BudgetForm(Form):
@@ -143,17 +143,19 @@ class SpentForm(Form):
     """A family's sums after this job was reserved, jobs of others included."""
 
     pure: Figure
-    unbounded: Index = stated(about="how many jobs have no pure figure")
+    unbounded: Index = form_field(about="how many jobs have no pure figure")
     rdp: dict[str, Figure]
-    epsilon: Figure = stated(about="the sums converted at the family's delta")
-    left: Figure = stated(about="epsilon that is left of the total")
+    epsilon: Figure = form_field(about="the sums converted at the family's delta")
+    left: Figure = form_field(about="epsilon that is left of the total")
 
 
 LARGEST = "the largest total epsilon that was ever in force; `budget` is the present one"
-QUERIES = stated(
+QUERIES = form_field(
     default=None, about="only of rows that a query answered: by which; null where they are too many to list here"
 )
-WHOLE = stated(default=None, about="only where this model took the whole total: nothing else was or will be admitted")
+WHOLE = form_field(
+    default=None, about="only where this model took the whole total: nothing else was or will be admitted"
+)
 
 
 class FamilyForm(Form):
@@ -161,7 +163,7 @@ class FamilyForm(Form):
 
     family: Text
     budget: BudgetForm
-    largest: Figure = stated(about=LARGEST)
+    largest: Figure = form_field(about=LARGEST)
     whole: Literal[True] | None = WHOLE
     after: SpentForm
 
@@ -171,40 +173,40 @@ class BlocksForm(Form):
 
     first: Count
     last: Count
-    of: Count = stated(about="how many blocks the dataset had when this was written")
-    tightest: Count = stated(about="the block with the least left, whose account this certificate states")
-    commitments: Hex = stated(about="sha256 over the commitments of these blocks, in order, each on a line")
-    together: Text = stated(about="what the promise comes to for who stands in several blocks")
+    of: Count = form_field(about="how many blocks the dataset had when this was written")
+    tightest: Count = form_field(about="the block with the least left, whose account this certificate states")
+    commitments: Hex = form_field(about="sha256 over the commitments of these blocks, in order, each on a line")
+    together: Text = form_field(about="what the promise comes to for who stands in several blocks")
 
 
 class PersonForm(Form):
     """Of a dataset that may grow, the total for one person over all blocks, and where it stood."""
 
     budget: BudgetForm
-    largest: Figure | None = stated(default=None, about=LARGEST)
+    largest: Figure | None = form_field(default=None, about=LARGEST)
     after: SpentForm
-    promise: Text = stated(about="what the two totals promise, of a block and of all of them")
+    promise: Text = form_field(about="what the two totals promise, of a block and of all of them")
 
 
 class QueryForm(Form):
     """A query of a database that rows were read by."""
 
-    sha256: Hex = stated(about="of its text; the steward has the text, which may name people")
-    reason: Text | None = stated(
+    sha256: Hex = form_field(about="of its text; the steward has the text, which may name people")
+    reason: Text | None = form_field(
         default=None, about="only where the query does not show it: why each of its rows is about one person alone"
     )
-    blocks: Count = stated(about="of how many of the blocks that were read; 1 where the dataset has none")
+    blocks: Count = form_field(about="of how many of the blocks that were read; 1 where the dataset has none")
 
 
 class RefinedForm(Form):
     """A profile of rows that the schema was refined from: whose cut points and categories follow from its counts."""
 
-    entry: Index = stated(about="index of its `profiled` entry")
-    dataset: Text = stated(about="whose rows were counted")
-    part: Literal["holdout", "training", "all"] = stated(about="which of its rows")
-    epsilon: Figure = stated(about="what was claimed of it, which is not in this claim")
+    entry: Index = form_field(about="index of its `profiled` entry")
+    dataset: Text = form_field(about="whose rows were counted")
+    part: Literal["holdout", "training", "all"] = form_field(about="which of its rows")
+    epsilon: Figure = form_field(about="what was claimed of it, which is not in this claim")
     delta: Figure
-    same_people: bool = stated(key="samePeople", about="whether it counted people of these families")
+    same_people: bool = form_field(key="samePeople", about="whether it counted people of these families")
 
 
 class TogetherForm(Form):
@@ -212,7 +214,7 @@ class TogetherForm(Form):
 
     epsilon: Figure
     delta: Figure
-    sum: Text = stated(about="how they add up")
+    sum: Text = form_field(about="how they add up")
 
 
 class GrowthForm(Form):
@@ -222,12 +224,14 @@ class GrowthForm(Form):
     promise: Text
 
 
-REFINED = stated(
+REFINED = form_field(
     default=None, about="only where the schema was refined from profiles of rows", limits=Limits(shortest=1)
 )
-TOGETHER = stated(default=None, about="only where one of these profiles is of the same people")
-GROWTH = stated(default=None, about="what becomes of the promise where the dataset grows")
-WORDS = stated(default=None, about="edition of the words: they follow from the plan, and verifiers derive them again")
+TOGETHER = form_field(default=None, about="only where one of these profiles is of the same people")
+GROWTH = form_field(default=None, about="what becomes of the promise where the dataset grows")
+WORDS = form_field(
+    default=None, about="edition of the words: they follow from the plan, and verifiers derive them again"
+)
 
 
 class DatasetForm(Form):
@@ -235,20 +239,20 @@ class DatasetForm(Form):
 
     name: Text
     uuid: Text
-    family: Text = stated(about="who shares the budget: refreshed, filtered and joined copies of the rows")
-    version: Count = stated(about="its ordinal among the datasets of that family")
-    families: list[FamilyForm] | None = stated(default=None, about="every family, where the rows belong to several")
-    commitment: Hex = stated(about="HMAC-SHA256 over the packed rows; the accountant holds its key")
-    schema_digest: Hex = stated(key="schema", about="sha256 of the public schema file")
-    records: Count | None = stated(default=None, about="only where the number is public: under replace-one")
-    blocks: BlocksForm | None = stated(default=None, about="only of a dataset that grows")
-    person: PersonForm | None = stated(default=None, about="only where one person has a total over all blocks")
+    family: Text = form_field(about="who shares the budget: refreshed, filtered and joined copies of the rows")
+    version: Count = form_field(about="its ordinal among the datasets of that family")
+    families: list[FamilyForm] | None = form_field(default=None, about="every family, where the rows belong to several")
+    commitment: Hex = form_field(about="HMAC-SHA256 over the packed rows; the accountant holds its key")
+    schema_digest: Hex = form_field(key="schema", about="sha256 of the public schema file")
+    records: Count | None = form_field(default=None, about="only where the number is public: under replace-one")
+    blocks: BlocksForm | None = form_field(default=None, about="only of a dataset that grows")
+    person: PersonForm | None = form_field(default=None, about="only where one person has a total over all blocks")
     queries: list[QueryForm] | None = QUERIES
     refined: list[RefinedForm] | None = REFINED
     together: TogetherForm | None = TOGETHER
     growth: GrowthForm | None = GROWTH
     budget: BudgetForm
-    largest: Figure = stated(about=LARGEST)
+    largest: Figure = form_field(about=LARGEST)
     whole: Literal[True] | None = WHOLE
     after: SpentForm
 
@@ -258,8 +262,8 @@ class NumericDomain(Form):
 
     name: Text
     type: Literal["numeric"]
-    low: Text | None = stated(about="first cut point; values below are as if they were it")
-    high: Text | None = stated(about="last cut point")
+    low: Text | None = form_field(about="first cut point; values below are as if they were it")
+    high: Text | None = form_field(about="last cut point")
     cuts: Index
 
 
@@ -268,8 +272,8 @@ class CalendarDomain(Form):
 
     name: Text
     type: Literal["date", "datetime", "time"]
-    low: Text | None = stated(about="first cut point; values before are as if they were it")
-    high: Text | None = stated(about="last cut point")
+    low: Text | None = form_field(about="first cut point; values before are as if they were it")
+    high: Text | None = form_field(about="last cut point")
     cuts: Index
 
 
@@ -278,8 +282,8 @@ class CategoricalDomain(Form):
 
     name: Text
     type: Literal["categorical"]
-    count: Index = stated(about="how many categories are publicly known")
-    values: list[Text] | None = stated(about="the categories, where they are few")
+    count: Index = form_field(about="how many categories are publicly known")
+    values: list[Text] | None = form_field(about="the categories, where they are few")
 
 
 class BooleanDomain(Form):
@@ -295,48 +299,48 @@ Domain = Annotated[NumericDomain | CalendarDomain | CategoricalDomain | BooleanD
 class RangeForm(Form):
     """The public range of a number that is answered."""
 
-    low: Text = stated(about="targets below counted as it in training, and no answer is below")
-    high: Text = stated(about="the same of those above")
+    low: Text = form_field(about="targets below counted as it in training, and no answer is below")
+    high: Text = form_field(about="the same of those above")
 
 
 class AncestorForm(Form):
     """A certified model that a derived one came from."""
 
-    entry: Index = stated(about="index of its `issued` or `derived` entry")
-    statement: Hex = stated(about="sha256 of its statement")
-    ensemble: Hex = stated(about="sha256 of its ensemble.json")
+    entry: Index = form_field(about="index of its `issued` or `derived` entry")
+    statement: Hex = form_field(about="sha256 of its statement")
+    ensemble: Hex = form_field(about="sha256 of its ensemble.json")
 
 
 class EditForm(Form):
     """One edit of released numbers."""
 
-    at: Text = stated(about="when, by the clock of who edited")
+    at: Text = form_field(about="when, by the clock of who edited")
     by: Text
     why: Text
     feature: Text
-    what: Text = stated(about="what was done, a JSON object as text")
+    what: Text = form_field(about="what was done, a JSON object as text")
 
 
 class PublicForm(Form):
     """What was public before any row was read."""
 
     learner: Text
-    ensemble: Hex = stated(about="sha256 of ensemble.json, the released numbers")
+    ensemble: Hex = form_field(about="sha256 of ensemble.json, the released numbers")
     hyperparameters: dict[str, Text | int | bool | None]
-    target: Text | None = stated(
+    target: Text | None = form_field(
         default=None, about="what is answered, where the dataset has several targets to choose from"
     )
-    inputs: list[Text] | None = stated(about="names of the features; null where they are too many to list")
-    domains: list[Domain] | None = stated(about="what the schema says of each feature, as above")
-    classes: list[Text] | None = stated(about="null where a number is answered")
-    range: RangeForm | None = stated(default=None, about="only of a model that answers a number")
-    unprotected: list[Text] = stated(about="what is published without noise")
-    supersedes: list[AncestorForm] | None = stated(
+    inputs: list[Text] | None = form_field(about="names of the features; null where they are too many to list")
+    domains: list[Domain] | None = form_field(about="what the schema says of each feature, as above")
+    classes: list[Text] | None = form_field(about="null where a number is answered")
+    range: RangeForm | None = form_field(default=None, about="only of a model that answers a number")
+    unprotected: list[Text] = form_field(about="what is published without noise")
+    supersedes: list[AncestorForm] | None = form_field(
         default=None,
         about="only of a model edited after its release: what it came from, released first",
         limits=Limits(shortest=1),
     )
-    edits: list[EditForm] | None = stated(
+    edits: list[EditForm] | None = form_field(
         default=None, about="only of such a model: every edit since the release; null where they are too many to list"
     )
 
@@ -345,15 +349,15 @@ class RandomnessForm(Form):
     """Where the noise came from."""
 
     source: Text
-    seeded: Literal[False] = stated(limits=Limits(refusal="must be false: a seeded run is not private"))
+    seeded: Literal[False] = form_field(limits=Limits(refusal="must be false: a seeded run is not private"))
 
 
 class LedgerForm(Form):
     """Where the job was reserved before any row was read."""
 
     origin: Text
-    reservation: Index = stated(about="index of the `reserved` entry")
-    leaf: Hex = stated(about="RFC 6962 leaf hash of that entry")
+    reservation: Index = form_field(about="index of the `reserved` entry")
+    leaf: Hex = form_field(about="RFC 6962 leaf hash of that entry")
 
 
 class Predicate(Form):
@@ -366,9 +370,9 @@ class Predicate(Form):
     public: PublicForm
     preprocessing: Text
     randomness: RandomnessForm
-    implementation: dict[str, Text] = stated(about="versions, digest of all that was installed, rounding")
+    implementation: dict[str, Text] = form_field(about="versions, digest of all that was installed, rounding")
     ledger: LedgerForm
-    not_covered: list[Text] = stated(key="notCovered", about="what this promise does not speak of")
+    not_covered: list[Text] = form_field(key="notCovered", about="what this promise does not speak of")
     words: Literal[2] | None = WORDS
 
 
@@ -388,9 +392,9 @@ class SubjectForm(Form):
 class Statement(Form):
     """An in-toto Statement v1 about exactly one ONNX file."""
 
-    type: Literal["https://in-toto.io/Statement/v1"] = stated(key="_type")
-    subject: list[SubjectForm] = stated(limits=Limits(shortest=1, longest=1))
-    predicate_type: Literal["https://dpserve/privacy-certificate/v1"] = stated(key="predicateType")
+    type: Literal["https://in-toto.io/Statement/v1"] = form_field(key="_type")
+    subject: list[SubjectForm] = form_field(limits=Limits(shortest=1, longest=1))
+    predicate_type: Literal["https://dpserve/privacy-certificate/v1"] = form_field(key="predicateType")
     predicate: Predicate
 
 

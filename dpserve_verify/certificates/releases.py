@@ -64,15 +64,15 @@ CLASS_WEIGHTS = re.compile(
 
 def kind_of(purpose: str) -> ReleaseKind:
     """Look up what a release of this purpose is for. InputError where the closed list does not have it."""
-    asked = CLASS_WEIGHTS.sub("", purpose)
-    if PROFILE_PURPOSE.fullmatch(asked):
+    unweighted = CLASS_WEIGHTS.sub("", purpose)
+    if PROFILE_PURPOSE.fullmatch(unweighted):
         return ReleaseKind.PROFILE
-    if asked not in PURPOSES:
+    if unweighted not in PURPOSES:
         raise InputError(
             f"purpose={purpose:.120}: is not on the closed list of what a plan may ask, so no certificate could say "
             "what it was for; add it to dpserve_verify/certificates/releases.py"
         )
-    return PURPOSES[asked]
+    return PURPOSES[unweighted]
 
 
 def kinds_of(plan: Plan) -> frozenset[ReleaseKind]:

@@ -157,10 +157,10 @@ def facts_of(predicate: Mapping[str, Any]) -> Facts:
     claim, of_model = predicate["claim"], "dataset" in predicate
     rows = predicate["dataset"] if of_model else predicate["rows"]
     runs = [{key: value for key, value in run.items() if key != "library"} for run in predicate["mechanisms"]]
-    trust = next((each for each in TRUST if claim["trustModel"].startswith(f"{each}:")), None)
+    trust = next((model for model in TRUST if claim["trustModel"].startswith(f"{model}:")), None)
     if trust is None:
         raise InputError(f"trustModel={claim['trustModel']:.60}: must begin with one of {', '.join(TRUST)}")
-    own = predicate["implementation"]
+    versions = predicate["implementation"]
     return Facts(
         plan_from_json(runs),
         claim.get("bound"),
@@ -184,7 +184,7 @@ def facts_of(predicate: Mapping[str, Any]) -> Facts:
         of_model and predicate["public"]["hyperparameters"].get("public_rows") is not None,
         "queries" in rows,
         "queries" in rows and any(query.get("reason") for query in rows["queries"] or [{"reason": "too many to list"}]),
-        (str(own.get("dpserve", "")), str(own.get("opendp", ""))),
+        (str(versions.get("dpserve", "")), str(versions.get("opendp", ""))),
     )
 
 
@@ -197,28 +197,28 @@ def _growth(predicate: Mapping[str, Any], trust: Trust, rows: Mapping[str, Any])
         return "fixed"
     if claim["unit"]["bounding"].startswith("none needed"):
         return "records"
-    stated = (rows.get("growth") or {}).get("state")
+    state = (rows.get("growth") or {}).get("state")
     if "dataset" in predicate:
         if rows.get("person") is not None:
             return "person-total"
         # a job of before a growth names no blocks: its issuer says that others came, each for itself
-        by_default = rows.get("blocks") is None and stated != "each-block"
+        by_default = rows.get("blocks") is None and state != "each-block"
         return "person-total-by-default" if by_default else "each-block"
     in_a_block: str = claim["unit"]["name"]
-    if in_a_block.endswith(" in a block") or stated == "each-block":
+    if in_a_block.endswith(" in a block") or state == "each-block":
         return "each-block"
-    return "person-total" if stated == "person-total" else "person-total-by-default"
+    return "person-total" if state == "person-total" else "person-total-by-default"
 
 
 def preprocessing_of(facts: Facts) -> str:
     """Say where cut points and categories come from, and what of it was learnt from rows."""
-    said = _cuts_of(facts)
+    sentence = _cuts_of(facts)
     if facts.queried:
-        said += "; rows were made by a query, which stands under dataset.queries"
+        sentence += "; rows were made by a query, which stands under dataset.queries"
     if facts.profiles:
-        named = "; ".join(_named(profile) for profile in facts.profiles)
-        said += f"; the schema itself was refined from noisy counts of rows, not in this price: {named}"
-    return said
+        profiles = "; ".join(_profile_text(profile) for profile in facts.profiles)
+        sentence += f"; the schema itself was refined from noisy counts of rows, not in this price: {profiles}"
+    return sentence
 
 
 def _cuts_of(facts: Facts) -> str:
@@ -246,7 +246,7 @@ def _cuts_of(facts: Facts) -> str:
     return BEFORE + weighed
 
 
-def _named(profile: Profile) -> str:
+def _profile_text(profile: Profile) -> str:
     people = "the same people" if profile.same_people else "other people"
     return (
         f"the profile of entry {profile.entry}, {profile.part} rows of dataset {profile.dataset}, {people}, epsilon "
@@ -264,33 +264,35 @@ def together_of(facts: Facts) -> dict[str, str] | None:
     same = [profile for profile in facts.profiles if profile.same_people]
     if not same:
         return None
-    here = [each for each in same if (each.part == HOLDOUT) == (facts.part == HOLDOUT)]
-    there = [each for each in same if each not in here]
-    epsilon = max(facts.epsilon + sum(each.epsilon for each in here), sum(each.epsilon for each in there))
-    delta = max(facts.delta + sum(each.delta for each in here), sum(each.delta for each in there))
-    said = "one who has this and the schema has what it claims and what its profiles claim: sums of epsilons, of deltas"
-    if there:
-        said += "; rows kept aside and the others are different units, so the larger of their two sums holds"
-    return {"epsilon": decimal_string(Decimal(epsilon)), "delta": decimal_string(Decimal(delta)), "sum": said}
+    same_part = [claim for claim in same if (claim.part == HOLDOUT) == (facts.part == HOLDOUT)]
+    other_part = [claim for claim in same if claim not in same_part]
+    epsilon = max(facts.epsilon + sum(claim.epsilon for claim in same_part), sum(claim.epsilon for claim in other_part))
+    delta = max(facts.delta + sum(claim.delta for claim in same_part), sum(claim.delta for claim in other_part))
+    sentence = (
+        "one who has this and the schema has what it claims and what its profiles claim: sums of epsilons, of deltas"
+    )
+    if other_part:
+        sentence += "; rows kept aside and the others are different units, so the larger of their two sums holds"
+    return {"epsilon": decimal_string(Decimal(epsilon)), "delta": decimal_string(Decimal(delta)), "sum": sentence}
 
 
 def library_of(facts: Facts) -> list[str]:
     """Name the library that draws each run of the plan. OpenDP drew wide noise where its version was named."""
-    own, opendp = f"dpserve {facts.versions[0]}", f"opendp {facts.versions[1]}"
-    named, found = bool(facts.versions[1]), []
+    dpserve, opendp = f"dpserve {facts.versions[0]}", f"opendp {facts.versions[1]}"
+    with_opendp, libraries = bool(facts.versions[1]), []
     for release, _ in facts.plan.runs:
         wide = is_wide(release)
         if facts.trust == "local":
-            found.append("dpserve: integer coins from the operating system, by each owner's program")
+            libraries.append("dpserve: integer coins from the operating system, by each owner's program")
         elif facts.trust == "two-aggregators":
-            drawer = "opendp" if wide and named else "dpserve: exact sampler"
-            found.append(f"{drawer}, the whole noise by each of two aggregators")
+            drawer = "opendp" if wide and with_opendp else "dpserve: exact sampler"
+            libraries.append(f"{drawer}, the whole noise by each of two aggregators")
         elif wide is None:
-            wider = f"; {opendp} for Laplace scales above 2^48 and Gaussian ones above 2^55" if named else ""
-            found.append(f"{own}: exact samplers{wider}")
+            wider = f"; {opendp} for Laplace scales above 2^48 and Gaussian ones above 2^55" if with_opendp else ""
+            libraries.append(f"{dpserve}: exact samplers{wider}")
         else:
-            found.append(f"{opendp}, asked by {own}" if wide and named else f"{own}: exact sampler")
-    return found
+            libraries.append(f"{opendp}, asked by {dpserve}" if wide and with_opendp else f"{dpserve}: exact sampler")
+    return libraries
 
 
 def not_covered_of(facts: Facts) -> list[str]:
@@ -333,7 +335,7 @@ def derive(predicate: Mapping[str, Any]) -> dict[str, Any]:
     facts = facts_of(predicate)
     rows = "rows" if facts.one_release else "dataset"
     words = {
-        **{f"accounting.{name}": said for name, said in accounting_of(facts).items()},
+        **{f"accounting.{name}": sentence for name, sentence in accounting_of(facts).items()},
         "claim.conversion": CONVERSIONS.get(facts.bound or "", predicate["claim"]["conversion"]),
         "claim.trustModel": TRUST[facts.trust],
         "claim.adversary": ADVERSARY[facts.trust],
@@ -342,19 +344,19 @@ def derive(predicate: Mapping[str, Any]) -> dict[str, Any]:
     }
     if not facts.one_release:
         words["preprocessing"] = preprocessing_of(facts)
-        words["public.unprotected"] = _unprotected(facts)
+        words["public.unprotected"] = _public_facts(facts)
         if predicate["dataset"].get("blocks") is not None:
             words["dataset.blocks.together"] = PERSON if predicate["dataset"].get("person") is not None else TOGETHER
         if predicate["dataset"].get("person") is not None:
             words["dataset.person.promise"] = PERSON
     if (sums := together_of(facts)) is not None:
         words[f"{rows}.together"] = sums
-    for at, named in enumerate(library_of(facts)):
-        words[f"mechanisms.{at}.library"] = named
+    for at, library in enumerate(library_of(facts)):
+        words[f"mechanisms.{at}.library"] = library
     return words
 
 
-def _unprotected(facts: Facts) -> list[str]:
+def _public_facts(facts: Facts) -> list[str]:
     return [
         "schema",
         "hyper-parameters",
@@ -369,7 +371,7 @@ def fill(predicate: Mapping[str, Any]) -> dict[str, Any]:
     """Complete a predicate by its sentences and the edition of the words. InputError as `derive`."""
     body: dict[str, Any] = {**predicate, "words": EDITION}
     body["mechanisms"] = [dict(run) for run in predicate["mechanisms"]]
-    for path, said in derive(predicate).items():
+    for path, sentence in derive(predicate).items():
         *above, name = path.split(".")
         place: Any = body
         for step in above:
@@ -377,7 +379,7 @@ def fill(predicate: Mapping[str, Any]) -> dict[str, Any]:
             if isinstance(place, dict):
                 place[at] = dict(place.get(at, {})) if not isinstance(place.get(at), list) else place[at]
             place = place[at]
-        place[name] = said
+        place[name] = sentence
     return body
 
 
@@ -391,8 +393,8 @@ def check(predicate: Mapping[str, Any]) -> None:
         derived = derive(predicate)
     except InputError as error:
         raise CertificateInvalid(f"words: cannot be derived from the plan ({error.message})") from error
-    for path, said in derived.items():
-        if _at(predicate, path) != said:
+    for path, sentence in derived.items():
+        if _at(predicate, path) != sentence:
             raise CertificateInvalid(f"{path}: says something else than follows from the plan and the schema")
     if "together" in (rows := predicate.get("dataset") or predicate["rows"]) and not any(
         path.endswith(".together") for path in derived
@@ -436,7 +438,7 @@ def contradictions(predicate: Mapping[str, Any]) -> tuple[str, ...]:
         derived = preprocessing_of(facts)
     except InputError as error:
         return (f"What its preprocessing was cannot be told from the plan ({error.message}).",)
-    said: str = predicate["preprocessing"]
-    if said == derived or kinds_of(facts.plan) <= {ReleaseKind.MODEL, ReleaseKind.SHARED_SUM}:
+    signed: str = predicate["preprocessing"]
+    if signed == derived or kinds_of(facts.plan) <= {ReleaseKind.MODEL, ReleaseKind.SHARED_SUM}:
         return ()
-    return (f"It signs of its preprocessing: {said}. From its plan follows: {derived}.",)
+    return (f"It signs of its preprocessing: {signed}. From its plan follows: {derived}.",)

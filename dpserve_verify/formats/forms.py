@@ -61,7 +61,7 @@ class Limits:
     refusal: str | None = None
 
 
-def stated(
+def form_field(
     *, default: Any = MISSING, key: str | None = None, about: str | None = None, limits: Limits | None = None
 ) -> Any:
     """Describe a field of a form.
@@ -75,7 +75,7 @@ def stated(
     return field(default=default, metadata={"key": key, "about": about, "limits": limits})
 
 
-@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(stated,))
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(form_field,))
 class Form:
     """A part of a statement: exactly its fields, none of them converted."""
 
@@ -88,15 +88,15 @@ class Form:
     @classmethod
     def read(cls: type[AnyForm], value: Any) -> AnyForm:
         """Read a JSON value. NotOfTheForm names the first thing wrong."""
-        found: AnyForm = _read_form(cls, value, ())
-        return found
+        form: AnyForm = _read_form(cls, value, ())
+        return form
 
     def to_json(self) -> dict[str, Any]:
         """Spell the object that was read: its keys, and no field that it left out."""
         kind: Any = type(self)
         parts = _fields(kind)
-        given = self.__dict__.get("given") or {each.name for each in parts if getattr(self, each.name) != each.default}
-        return {_key(each): _spell(getattr(self, each.name)) for each in parts if each.name in given}
+        given = self.__dict__.get("given") or {part.name for part in parts if getattr(self, part.name) != part.default}
+        return {_key(part): _spell(getattr(self, part.name)) for part in parts if part.name in given}
 
 
 def json_schema(form: type[Form]) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def _types(form: Any) -> Mapping[str, Any]:
     return get_type_hints(form, include_extras=True)
 
 
-def _limited(part: Field[Any], form: Any) -> Any:
+def _type_with_limits(part: Field[Any], form: Any) -> Any:
     kind, limits = _types(form)[part.name], part.metadata.get("limits")
     return kind if limits is None else Annotated[kind, limits]
 
@@ -129,8 +129,8 @@ def _spell(value: Any) -> Any:
     if isinstance(value, Form):
         return value.to_json()
     if isinstance(value, list):
-        return [_spell(each) for each in value]
-    return {name: _spell(each) for name, each in value.items()} if isinstance(value, dict) else value
+        return [_spell(item) for item in value]
+    return {name: _spell(item) for name, item in value.items()} if isinstance(value, dict) else value
 
 
 # ---- reading ---------------------------------------------------------------------------------------------------------
@@ -139,30 +139,33 @@ def _spell(value: Any) -> Any:
 def _read_form(form: Any, value: Any, place: Place) -> Any:
     if not isinstance(value, dict):
         raise NotOfTheForm(place, f"Input should be a valid dictionary or instance of {form.__name__}")
-    readers, found = _readers(form), {}
+    readers, values = _readers(form), {}
     for key, (name, needed, reader) in readers.items():
         if key in value:
-            found[name] = reader(value[key], (*place, key))
+            values[name] = reader(value[key], (*place, key))
         elif needed:
             raise NotOfTheForm((*place, key), "Field required")
     for key in value:
         if key not in readers:
             raise NotOfTheForm((*place, key), "Extra inputs are not permitted")
-    made = form(**found)
-    object.__setattr__(made, "given", frozenset(found))
-    return made
+    instance = form(**values)
+    object.__setattr__(instance, "given", frozenset(values))
+    return instance
 
 
 @lru_cache(maxsize=256)
 def _readers(form: Any) -> Mapping[str, tuple[str, bool, Reader]]:
     """Map each key of a form to its field's name, whether the object must have it, and what reads its value."""
-    return {_key(part): (part.name, part.default is MISSING, _reader(_limited(part, form))) for part in _fields(form)}
+    return {
+        _key(part): (part.name, part.default is MISSING, _reader(_type_with_limits(part, form)))
+        for part in _fields(form)
+    }
 
 
 @lru_cache(maxsize=512)
 def _reader(kind: Any) -> Reader:
     """Find what reads a value of a type: of a form, or of one of the types of JSON."""
-    origin, arguments, limits = _taken_apart(kind)
+    origin, arguments, limits = _split_type(kind)
     if origin is Union:
         return _union_reader(arguments, limits)
     if origin is Literal:
@@ -171,8 +174,8 @@ def _reader(kind: Any) -> Reader:
         return lambda value, place: _read_list(_reader(arguments[0]), limits, value, place)
     if origin is dict:
         return lambda value, place: {
-            key: _reader(arguments[1])(each, (*place, key))
-            for key, each in _of_kind(dict, "dictionary", value, place).items()
+            key: _reader(arguments[1])(item, (*place, key))
+            for key, item in _of_kind(dict, "dictionary", value, place).items()
         }
     if origin is str:
         return lambda value, place: _read_text(limits, value, place)
@@ -183,32 +186,32 @@ def _reader(kind: Any) -> Reader:
     return lambda value, place: _read_form(origin, value, place)
 
 
-def _taken_apart(kind: Any) -> tuple[Any, tuple[Any, ...], Limits]:
+def _split_type(kind: Any) -> tuple[Any, tuple[Any, ...], Limits]:
     """Split a type into its kind, its arguments and its limits; `X | None` with limits gives them to X."""
     limits = Limits()
     while get_origin(kind) is Annotated:
-        kind, *beside = get_args(kind)
-        limits = next((each for each in beside if isinstance(each, Limits)), limits)
+        kind, *annotations = get_args(kind)
+        limits = next((part for part in annotations if isinstance(part, Limits)), limits)
     origin, arguments = get_origin(kind) or kind, get_args(kind)
     if origin in (Union, UnionType):
         if NoneType in arguments and limits != Limits() and limits.tag is None:
-            arguments = tuple(each if each is NoneType else Annotated[each, limits] for each in arguments)
+            arguments = tuple(part if part is NoneType else Annotated[part, limits] for part in arguments)
         return Union, arguments, limits
     return origin, arguments, limits
 
 
 def _union_reader(kinds: Sequence[Any], limits: Limits) -> Reader:
-    others = [kind for kind in kinds if kind is not NoneType]
+    not_none = [kind for kind in kinds if kind is not NoneType]
 
     def read(value: Any, place: Place) -> Any:
         if value is None and NoneType in kinds:
             return None
         if limits.tag is not None:
-            return _read_tagged(_by_tag(others, limits.tag), limits.tag, value, place)
-        if len(others) == 1:
-            return _reader(others[0])(value, place)
+            return _read_tagged(_by_tag(not_none, limits.tag), limits.tag, value, place)
+        if len(not_none) == 1:
+            return _reader(not_none[0])(value, place)
         first: NotOfTheForm | None = None
-        for kind in others:
+        for kind in not_none:
             try:
                 return _reader(kind)(value, place)
             except NotOfTheForm as error:
@@ -226,10 +229,10 @@ def _by_tag(kinds: Sequence[Any], tag: str) -> dict[str, type[Form]]:
 
 
 def _members(kind: Any) -> Iterator[type[Form]]:
-    origin, arguments, _ = _taken_apart(kind)
+    origin, arguments, _ = _split_type(kind)
     if origin is Union:
-        for each in arguments:
-            yield from _members(each)
+        for member in arguments:
+            yield from _members(member)
     else:
         yield origin
 
@@ -309,7 +312,7 @@ def _form_schema(form: Any, parts: dict[str, Any]) -> dict[str, Any]:
     properties, required = {}, []
     for part in _fields(form):
         key, about = _key(part), part.metadata.get("about")
-        schema = _schema(_limited(part, form), parts)
+        schema = _schema(_type_with_limits(part, form), parts)
         refers = any("$ref" in each for each in (schema, *schema.get("anyOf", ())))
         titled = {} if refers else {"title": key.title().replace("_", " ").strip()}
         said = {
@@ -332,7 +335,7 @@ def _form_schema(form: Any, parts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _schema(kind: Any, parts: dict[str, Any]) -> dict[str, Any]:
-    origin, arguments, limits = _taken_apart(kind)
+    origin, arguments, limits = _split_type(kind)
     found = {**_kind_schema(origin, arguments, limits, parts), **_known({"description": limits.about})}
     return {name: found[name] for name in sorted(found)}
 

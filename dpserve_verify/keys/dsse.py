@@ -56,8 +56,8 @@ def sign(payload: bytes, signer: Signer) -> bytes:
 
     The signer's keyid must be its key's fingerprint: Go's dsse and cosign refuse securesystemslib's default keyid.
     """
-    made = signer.sign(pae(PAYLOAD_TYPE, payload))
-    signature = made.keyid, bytes.fromhex(made.signature)
+    signed = signer.sign(pae(PAYLOAD_TYPE, payload))
+    signature = signed.keyid, bytes.fromhex(signed.signature)
     raw = _encode(_envelope_value(Envelope(payload, PAYLOAD_TYPE, (signature,))))
     verify(raw, {signer.public_key.keyid: _public_key(signer)})
     return raw
@@ -149,9 +149,9 @@ def _parse(value: JSON) -> Envelope:
         raise CertificateInvalid(f"signatures: must be a list of 1 to {MAX_SIGNATURES}")
     signatures = []
     for item in items:
-        stated = exact_object(item, ("keyid", "sig"), "signature")
-        keyid = exact_text(stated["keyid"], "keyid")
-        signatures.append((keyid, decode_base64(exact_text(stated["sig"], "sig"), "sig")))
+        fields = exact_object(item, ("keyid", "sig"), "signature")
+        keyid = exact_text(fields["keyid"], "keyid")
+        signatures.append((keyid, decode_base64(exact_text(fields["sig"], "sig"), "sig")))
     if len(dict(signatures)) != len(signatures):
         raise CertificateInvalid("signatures: a key must sign once")
     return Envelope(decode_base64(exact_text(top["payload"], "payload"), "payload"), PAYLOAD_TYPE, tuple(signatures))

@@ -15,7 +15,7 @@ from cryptography.exceptions import InvalidSignature
 from dpserve_verify.errors import LedgerInvalid
 from dpserve_verify.keys.verifier_keys import COSIGNATURE, key_id
 from dpserve_verify.log.notes import Note, NoteSignature, parse_note, verify_checkpoint
-from dpserve_verify.log.witness_policy import Witness, WitnessPolicy, shown
+from dpserve_verify.log.witness_policy import Witness, WitnessPolicy, printable_name
 
 _TIME_SIZE, _SIGNATURE_SIZE = 8, 64
 _LATEST = 2**63 - 1
@@ -45,22 +45,22 @@ def verify_cosignature(signature: NoteSignature, witness: Witness, text: str) ->
     raw = signature.signature
     time = int.from_bytes(raw[:_TIME_SIZE], "big")
     if len(raw) != _TIME_SIZE + _SIGNATURE_SIZE or not 0 < time <= _LATEST:
-        raise LedgerInvalid(f"witness {shown(witness.name)}: its cosignature must be a time and 64 bytes")
+        raise LedgerInvalid(f"witness {printable_name(witness.name)}: its cosignature must be a time and 64 bytes")
     try:
         witness.public_key.verify(raw[_TIME_SIZE:], signed_message(text, time))
     except InvalidSignature as error:
-        raise LedgerInvalid(f"witness {shown(witness.name)}: its cosignature does not verify") from error
+        raise LedgerInvalid(f"witness {printable_name(witness.name)}: its cosignature does not verify") from error
     return Cosignature(witness.name, time)
 
 
 def cosignatures(note: Note, policy: WitnessPolicy) -> tuple[Cosignature, ...]:
     """Return the newest of each witness. Every line in a witness's name must verify, else LedgerInvalid."""
-    found: dict[str, Cosignature] = {}
+    newest: dict[str, Cosignature] = {}
     for witness in policy.witnesses:
         verified = (verify_cosignature(line, witness, note.text) for line in note.signatures if is_by(line, witness))
-        for each in sorted(verified, key=lambda cosignature: cosignature.time):
-            found[witness.name] = each
-    return tuple(found.values())
+        for latest in sorted(verified, key=lambda cosignature: cosignature.time):
+            newest[witness.name] = latest
+    return tuple(newest.values())
 
 
 def require_quorum(note: str, policy: WitnessPolicy) -> tuple[Cosignature, ...]:
@@ -72,23 +72,23 @@ def require_quorum(note: str, policy: WitnessPolicy) -> tuple[Cosignature, ...]:
     parsed = parse_note(note)
     if policy.logs:
         _signed_by_a_log(note, policy)
-    found = cosignatures(parsed, policy)
-    names = [each.witness for each in found]
+    verified = cosignatures(parsed, policy)
+    names = [cosignature.witness for cosignature in verified]
     if not policy.met_by(names):
-        missing = ", ".join(shown(witness.name) for witness in policy.witnesses if witness.name not in names)
-        by = ", ".join(map(shown, names)) or "nobody"
-        raise LedgerInvalid(f"quorum={shown(policy.quorum)}: not met; cosigned by {by}, not by {missing}")
-    return found
+        missing = ", ".join(printable_name(witness.name) for witness in policy.witnesses if witness.name not in names)
+        by = ", ".join(map(printable_name, names)) or "nobody"
+        raise LedgerInvalid(f"quorum={printable_name(policy.quorum)}: not met; cosigned by {by}, not by {missing}")
+    return verified
 
 
 def with_cosignatures(note: str, lines: Iterable[NoteSignature]) -> str:
     """Return the note with these lines, in place of any older ones of the same keys."""
     parsed, added = parse_note(note), list(lines)
     keys = {(line.name, line.key_id) for line in added}
-    kept = [line for line in parsed.signatures if (line.name, line.key_id) not in keys]
-    whole = f"{parsed.text}\n{''.join(line.line() for line in [*kept, *added])}"
-    parse_note(whole)  # what cannot be read is not written
-    return whole
+    remaining = [line for line in parsed.signatures if (line.name, line.key_id) not in keys]
+    combined = f"{parsed.text}\n{''.join(line.line() for line in [*remaining, *added])}"
+    parse_note(combined)  # what cannot be read is not written
+    return combined
 
 
 def _signed_by_a_log(note: str, policy: WitnessPolicy) -> None:

@@ -53,28 +53,30 @@ class Look:
         cannot be written is no fault of the certificate, and is said.
         """
         policy = None if self.witnesses is None else read_witness_policy(self.witnesses)
-        seen, growth = SeenCheckpoints(self.folder, policy), _read(self.consistency)
-        asked = None if self.prover is None else self.prover(keys.origin)
-        found: dict[str, Any] = {}
+        checkpoints, growth = SeenCheckpoints(self.folder, policy), _read(self.consistency)
+        prover = None if self.prover is None else self.prover(keys.origin)
+        result: dict[str, Any] = {}
         line = ""
         for at, file in enumerate(_proofs(path)):
             note = parse_proof(read_beginning(file, PROOF_LIMIT).decode("utf-8", "replace")).checkpoint_note
-            given = growth is not None and at == 0  # a file of a proof is about the model
+            has_proof = growth is not None and at == 0  # a file of a proof is about the model
             try:
-                head, standing, kept = seen.compare(note, keys, (lambda *_: growth) if given else asked)
+                head, standing, stored_size = checkpoints.compare(
+                    note, keys, (lambda *_: growth) if has_proof else prover
+                )
             except LedgerUnavailable as error:
                 return {"ledger": keys.origin, "size": None, "seen": UNKEPT}, error.message
             if at == 0:
-                found = {"ledger": keys.origin, "size": head.size, "seen": standing.value}
-                words = _WORDS[standing].format(size=head.size, kept=kept)
+                result = {"ledger": keys.origin, "size": head.size, "seen": standing.value}
+                words = _WORDS[standing].format(size=head.size, kept=stored_size)
                 line = words and f"the ledger {keys.origin}: {words}"
-        return found, line
+        return result, line
 
 
 def _proofs(path: Path) -> list[Path]:
     """Return the files with proofs, the model's own first."""
     if path.is_dir():
-        return sorted(path.glob(f"*{PROOF}"), key=lambda each: (each.name != f"model.onnx{PROOF}", each.name))
+        return sorted(path.glob(f"*{PROOF}"), key=lambda file: (file.name != f"model.onnx{PROOF}", file.name))
     if path.name.endswith(".dsse.json"):
         return [path.with_name(path.name.replace(".dsse.json", PROOF))]
     return [Path(f"{path}{PROOF}")]

@@ -75,8 +75,8 @@ def read_growth(value: Any) -> Growth | None:
         hashes = body["hashes"]
         if not isinstance(hashes, list) or len(hashes) > MOST_HASHES:
             raise LedgerInvalid(f"consistency: must have a list of at most {MOST_HASHES} hashes")
-        found = tuple(decode_base64(exact_text(each, "hash"), "hash") for each in hashes)
-        return Growth(exact_integer(body["from"], "from"), found, exact_integer(body["to"], "to"))
+        decoded = tuple(decode_base64(exact_text(digest, "hash"), "hash") for digest in hashes)
+        return Growth(exact_integer(body["from"], "from"), decoded, exact_integer(body["to"], "to"))
     except CanonicalError as error:
         raise LedgerInvalid(f"consistency: {error.message}") from error
 
@@ -148,7 +148,7 @@ class SeenCheckpoints:
         What cannot be proved is no fault: it may honestly be older or newer. It is remembered, and two roots for one
         size are found whenever they come. Raises as `advance`; InputError where `prove` has a proof of other sizes.
         """
-        head = self._verified(note, trust)
+        head = self._verify_note(note, trust)
         path, before = self.path(trust.origin), self.read(trust)
         growth: Growth | None = None
         if before is not None and before.head.size != head.size and prove is not None:
@@ -159,34 +159,34 @@ class SeenCheckpoints:
                     f"consistency: is between {growth.earlier} and {growth.later} entries; must be between {sizes[0]} "
                     f"and {sizes[1]}"
                 )
-        with self._locked(path):
-            seen = self.read(trust)
-            if seen != before:
+        with self._lock(path):
+            stored = self.read(trust)
+            if stored != before:
                 growth = None  # another process has seen more meanwhile: it is not proved
-            if seen is None:
+            if stored is None:
                 replace_file(path, note.encode(), PRIVATE)
                 return head, Standing.FIRST, head.size
-            if head.size == seen.head.size:
-                self._hold(path, note, lambda: _compare(seen, head, None, 0))
+            if head.size == stored.head.size:
+                self._hold(path, note, lambda: _compare(stored, head, None, 0))
                 return head, Standing.SAME, head.size
-            larger = head.size > seen.head.size
+            larger = head.size > stored.head.size
             if growth is None:
-                self._remember(path, note, seen, head, trust)
-                return head, Standing.NEWER if larger else Standing.OLDER, seen.head.size
-            self._hold(path, note, lambda: _verify(seen, head, growth))
+                self._remember(path, note, stored, head, trust)
+                return head, Standing.NEWER if larger else Standing.OLDER, stored.head.size
+            self._hold(path, note, lambda: _verify(stored, head, growth))
             if larger:
                 replace_file(path, note.encode(), PRIVATE)
-            return head, Standing.CONTINUES if larger else Standing.BEGINNING, seen.head.size
+            return head, Standing.CONTINUES if larger else Standing.BEGINNING, stored.head.size
 
     def unproved(self, trust: PublicKeys) -> list[str]:
         """Checkpoints that were handed over and not proved: an audit has to hold the ledger against each."""
         files = sorted(self.path(trust.origin).with_suffix(".unproved").glob("*"))
-        return [read_note(each) for each in files if each.name.isdecimal()]
+        return [read_note(file) for file in files if file.name.isdecimal()]
 
     def forget_unproved(self, trust: PublicKeys) -> None:
         """Forget the checkpoints that were not proved, after an audit that was sound."""
-        for each in self.path(trust.origin).with_suffix(".unproved").glob("*"):
-            each.unlink(missing_ok=True)
+        for file in self.path(trust.origin).with_suffix(".unproved").glob("*"):
+            file.unlink(missing_ok=True)
 
     def _remember(self, path: Path, note: str, seen: SeenCheckpoint, head: Checkpoint, trust: PublicKeys) -> None:
         folder = path.with_suffix(".unproved")
@@ -206,7 +206,7 @@ class SeenCheckpoints:
             replace_file(path.with_suffix(".refused"), note.encode(), PRIVATE)
             raise
 
-    def _verified(self, note: str, trust: PublicKeys) -> Checkpoint:
+    def _verify_note(self, note: str, trust: PublicKeys) -> Checkpoint:
         """Verify a checkpoint by the log's key, and the witnesses' quorum."""
         head = verify_head(note, trust)
         if self.witnesses is not None:
@@ -215,9 +215,9 @@ class SeenCheckpoints:
         return head
 
     @contextmanager
-    def _locked(self, path: Path) -> Iterator[None]:
+    def _lock(self, path: Path) -> Iterator[None]:
         try:
-            for folder in [each for each in (*self.folder.parents[::-1], self.folder) if not each.exists()]:
+            for folder in [parent for parent in (*self.folder.parents[::-1], self.folder) if not parent.exists()]:
                 folder.mkdir(mode=0o700, exist_ok=True)
             with locked(path.with_suffix(".lock")):
                 yield
@@ -235,13 +235,13 @@ class SeenCheckpoints:
             LedgerInvalid, KeyInvalid: it is not signed by the log's key, or the witnesses' quorum is not met.
             OtherHistory: it is smaller than the one kept here, has another root, or comes without the proof.
         """
-        head = self._verified(note, trust)
+        head = self._verify_note(note, trust)
         path = self.path(trust.origin)
-        with self._locked(path):
-            seen = self.read(trust)
-            if not (self.witnesses and _is_beginning(seen, head, growth)):
-                self._hold(path, note, lambda: _compare(seen, head, growth, least))
-            if seen is None or seen.head.size < head.size:
+        with self._lock(path):
+            stored = self.read(trust)
+            if not (self.witnesses and _is_beginning(stored, head, growth)):
+                self._hold(path, note, lambda: _compare(stored, head, growth, least))
+            if stored is None or stored.head.size < head.size:
                 replace_file(path, note.encode(), PRIVATE)
         return head
 
@@ -299,7 +299,9 @@ _TELL = "Nothing of it was believed. Tell the others who use it, and who audits 
 
 
 def _refusal(seen: SeenCheckpoint, head: Checkpoint, why: str) -> OtherHistory:
-    before, now = (f"{each.size} entries, root {encode_base64(each.root)}" for each in (seen.head, head))
+    before, now = (
+        f"{checkpoint.size} entries, root {encode_base64(checkpoint.root)}" for checkpoint in (seen.head, head)
+    )
     refused = seen.path.with_suffix(".refused")
     return OtherHistory(
         f"ledger {head.origin}: {why}. Seen here on {seen.when}: {before}. Shown now: {now}. {_TELL}: both checkpoints "

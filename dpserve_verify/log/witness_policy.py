@@ -101,7 +101,7 @@ def parse_policy(raw: bytes) -> WitnessPolicy:
     return reader.policy()
 
 
-def shown(name: str) -> str:
+def printable_name(name: str) -> str:
     """Return a name as text that can be printed, whatever its bytes."""
     return name.encode("utf-8", "backslashreplace").decode()
 

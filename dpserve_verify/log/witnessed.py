@@ -9,12 +9,12 @@ from dpserve_verify.errors import DpserveError
 from dpserve_verify.keys.trust import PublicKeys
 from dpserve_verify.log.cosignature import require_quorum
 from dpserve_verify.log.seen_checkpoints import read_note, verify_head
-from dpserve_verify.log.witness_policy import WitnessPolicy, shown
+from dpserve_verify.log.witness_policy import WitnessPolicy, printable_name
 
 WITNESSED = "witnessed"  # the name of its file
 
 
-def kept(folder: Path) -> str | None:
+def read_witnessed(folder: Path) -> str | None:
     """Read the cosigned checkpoint in a home, an export or a folder of tiles; None where there is none. Not
     verified.
     """
@@ -39,4 +39,4 @@ def judge(candidates: Sequence[str], policy: WitnessPolicy, trust: PublicKeys) -
     if sizes:
         return max(sizes), []
     reasons = "; ".join(dict.fromkeys(problems)) or "there is no checkpoint to look at"
-    return 0, [f"quorum={shown(policy.quorum)}: no checkpoint is vouched for: {reasons}"]
+    return 0, [f"quorum={printable_name(policy.quorum)}: no checkpoint is vouched for: {reasons}"]

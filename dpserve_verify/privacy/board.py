@@ -41,17 +41,17 @@ def board_of(events: Events, delta: float) -> Board | None:
     cheap enough, and every epsilon is rounded up to a multiple of the step.
     """
     releases = [_Release(event.bounded, Fraction(event.pure or 0), n) for event, n in events]
-    if not releases or not all(0 < each.epsilon <= WIDEST for each in releases):
+    if not releases or not all(0 < release.epsilon <= WIDEST for release in releases):
         return None
     main = max(releases, key=lambda each: each.weight)
-    typical = sqrt(sum(each.weight for each in releases) / sum(each.count for each in releases))
+    typical = sqrt(sum(release.weight for release in releases) / sum(release.count for release in releases))
     end = Fraction(max(0.0, min(epsilon_at(order, rdp, delta / TAIL) for order, rdp in compose_grid(events))))
-    total = sum(each.count * each.epsilon for each in releases)
+    total = sum(release.count * release.epsilon for release in releases)
     for fineness in FINENESS:
         step = _short(main.epsilon / max(1, round(fineness * float(main.epsilon) / typical)))
-        moves = tuple((each.bounded, ceil(each.epsilon / step), each.count) for each in reversed(releases))
-        whole = sum(steps * count for _, steps, count in moves)  # the pure sum: V is 0 there
-        board = Board(float(step), 1 + (ceil(end / step) if 1.1 * end < total else whole), moves)
+        moves = tuple((release.bounded, ceil(release.epsilon / step), release.count) for release in reversed(releases))
+        pure_sum = sum(steps * count for _, steps, count in moves)  # the pure sum: V is 0 there
+        board = Board(float(step), 1 + (ceil(end / step) if 1.1 * end < total else pure_sum), moves)
         if board.work <= MOST_WORK:
             return board
     return None

@@ -64,17 +64,17 @@ def nano_string(value: int) -> str:
     """Return `decimal_string(from_nano(value))` of a value that is not negative, quickly: an admission spells
     dozens.
     """
-    whole, rest = divmod(value, NANO)
-    if value < 0 or whole >= NANO**2:
+    units, rest = divmod(value, NANO)
+    if value < 0 or units >= NANO**2:
         return decimal_string(from_nano(value))
-    return f"{whole}.{rest:09d}".rstrip("0") if rest else str(whole)
+    return f"{units}.{rest:09d}".rstrip("0") if rest else str(units)
 
 
 def parse_nano(text: str) -> int:
     """Return `nano(parse_decimal(text))`."""
     if isinstance(text, str) and _PLAIN.fullmatch(text):
-        whole, _, rest = text.partition(".")
-        return int(whole) * NANO + int(rest.ljust(9, "0"))
+        units, _, rest = text.partition(".")
+        return int(units) * NANO + int(rest.ljust(9, "0"))
     return nano(parse_decimal(text))
 
 

@@ -38,8 +38,8 @@ def scale_of(sensitivity: int, unit: Decimal, power: int = -1) -> float:
 
 def round_up(exact: Fraction) -> float:
     """Find the smallest float that is not below `exact`: rounding may only add noise."""
-    near = float(exact)
-    return near if Fraction(near) >= exact else nextafter(near, inf)
+    nearest = float(exact)
+    return nearest if Fraction(nearest) >= exact else nextafter(nearest, inf)
 
 
 def is_wide(release: Release) -> bool | None:

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, TypeGuard, get_args
 from dpserve_verify.errors import InputError
 from dpserve_verify.formats.canonical import JSON, decimal_string, exact_object, exact_text, parse_decimal
 from dpserve_verify.privacy.budget import MAX_EPSILON, NANO, from_nano, nano
-from dpserve_verify.privacy.selection import Curve, Distribution, distribution_from_json, selected
+from dpserve_verify.privacy.selection import Curve, Distribution, distribution_from_json, selection_curve
 
 MAX_NOISE = Decimal(10**9)
 MAX_COUNT = 2**31 - 1
@@ -174,8 +174,8 @@ class Gaussian(PrivacyEvent):
         """Return 1 / (noise_multiplier^2 - 4 / sensitivity^2) (docs/privacy/prices.md); None where the noise is too
         narrow for the grid.
         """
-        left = Fraction(self.noise_multiplier) ** 2 - Fraction(ROUNDING, sensitivity**2)
-        return 1 / left if left > 0 else None
+        remaining = Fraction(self.noise_multiplier) ** 2 - Fraction(ROUNDING, sensitivity**2)
+        return 1 / remaining if remaining > 0 else None
 
     @property
     def squared_width(self) -> Fraction:
@@ -211,7 +211,7 @@ class RepeatAndSelect(PrivacyEvent):
     runs: tuple[tuple[SimpleEvent, int], ...]
 
     def __post_init__(self) -> None:
-        merged = all(one[0] != other[0] for one, other in zip(self.runs, self.runs[1:], strict=False))
+        merged = all(earlier[0] != later[0] for earlier, later in zip(self.runs, self.runs[1:], strict=False))
         simple = all(isinstance(event, SIMPLE) and _is_count(count) for event, count in self.runs)
         if not (self.runs and merged and simple):
             raise InputError("runs: must be simple events with their counts, at least one, equal neighbours merged")
@@ -220,8 +220,8 @@ class RepeatAndSelect(PrivacyEvent):
     def pure(self) -> Decimal | None:
         """Rounded up to 9 digits."""
         total = sum((count * Fraction(event.pure) for event, count in self.runs if event.pure is not None), Fraction(0))
-        found = None if any(event.pure is None for event, _ in self.runs) else self.distribution.pure(total)
-        return None if found is None else from_nano(ceil(found * NANO))
+        price = None if any(event.pure is None for event, _ in self.runs) else self.distribution.pure(total)
+        return None if price is None else from_nano(ceil(price * NANO))
 
     def rdp(self, order: float) -> float:
         """Papernot and Steinke 2022; never above the pure price. 1e-12 of itself covers floating point."""
@@ -238,7 +238,7 @@ class RepeatAndSelect(PrivacyEvent):
 def _curve(event: RepeatAndSelect) -> Curve:
     pure = sum(inf if each.pure is None else count * float(each.pure) for each, count in event.runs)
     once = lru_cache(maxsize=256)(lambda order: sum(count * each.rdp(order) for each, count in event.runs))
-    return selected(event.distribution, once, pure)  # a search asks for the same orders again and again
+    return selection_curve(event.distribution, once, pure)  # a search asks for the same orders again and again
 
 
 Event = SimpleEvent | RepeatAndSelect
@@ -278,12 +278,12 @@ def _simple_from_json(body: object) -> SimpleEvent:
 
 
 def _selection_from_json(body: Any) -> RepeatAndSelect:
-    found = exact_object(body, ("type", "distribution", "runs"), RepeatAndSelect.type)
-    if not isinstance(found["runs"], list):
+    fields = exact_object(body, ("type", "distribution", "runs"), RepeatAndSelect.type)
+    if not isinstance(fields["runs"], list):
         raise InputError("runs: must be a list")
-    runs = [exact_object(run, ("event", "count"), "run of a selection") for run in found["runs"]]
+    runs = [exact_object(run, ("event", "count"), "run of a selection") for run in fields["runs"]]
     pairs = tuple((_simple_from_json(run["event"]), _count(run["count"])) for run in runs)
-    return RepeatAndSelect(distribution_from_json(found["distribution"]), pairs)
+    return RepeatAndSelect(distribution_from_json(fields["distribution"]), pairs)
 
 
 def _count(count: object) -> int:

@@ -119,7 +119,7 @@ class Filter:
 
     def share(self, used: Price) -> float:
         """Return how much of the criterion that lasts longest is used up, in 0..1. A gauge, not a guarantee."""
-        shares = [each / line.cap for each, line in zip(used.rdp, self.criteria, strict=True) if line.cap]
+        shares = [figure / line.cap for figure, line in zip(used.rdp, self.criteria, strict=True) if line.cap]
         if not used.unbounded:
             shares.append(used.pure / nano(self.budget.epsilon))
         return min([1.0, *shares])
@@ -132,21 +132,21 @@ class Filter:
         """
         if used == self.nothing():
             return Decimal(0)
-        found = [self.budget.epsilon] if self.admits(self.nothing(), used) else [Decimal("Infinity")]
+        bounds = [self.budget.epsilon] if self.admits(self.nothing(), used) else [Decimal("Infinity")]
         if not used.unbounded:
-            found.append(round_up(from_nano(used.pure)))
+            bounds.append(round_up(from_nano(used.pure)))
         for figure, criterion in zip(used.rdp, self.criteria, strict=True):
             delta = float(self.budget.delta * criterion.weight)
-            found.append(round_up(max(0.0, epsilon_at(float(criterion.order), figure / NANO, delta))))
-        return min(found)
+            bounds.append(round_up(max(0.0, epsilon_at(float(criterion.order), figure / NANO, delta))))
+        return min(bounds)
 
     def jobs_left(self, used: Price, job: Price) -> int:
         """Return how many jobs of this price would still be admitted, one after the other."""
         if job == self.nothing():
             raise InputError("plan: costs nothing, so any number of such jobs is left")
         counts = [
-            (criterion.cap - figure) // each
-            for figure, each, criterion in zip(used.rdp, job.rdp, self.criteria, strict=True)
+            (criterion.cap - figure) // cost
+            for figure, cost, criterion in zip(used.rdp, job.rdp, self.criteria, strict=True)
         ]
         if job.pure and not used.unbounded and not job.unbounded:
             counts.append((nano(self.budget.epsilon) - used.pure) // job.pure)
@@ -171,15 +171,15 @@ def _criteria(budget: Budget) -> tuple[Criterion, ...]:
     epsilon, delta = float(budget.epsilon), float(budget.delta)
     tenths = max(range(11, 20001), key=lambda each: (epsilon - epsilon_at(each / 10, 0.0, delta)) / (each / 10))
     best = Decimal(tenths) / 10
-    found = [
+    criteria = [
         Criterion(best * factor, weight, floor(_cap(float(best * factor), budget, weight) * NANO) - 1)
         for factor, weight in zip(FACTORS, WEIGHTS, strict=True)
     ]
-    return tuple(criterion for criterion in found if criterion.cap > 0)
+    return tuple(criterion for criterion in criteria if criterion.cap > 0)
 
 
 @lru_cache(maxsize=256)
-def _spelled(orders: tuple[Decimal, ...]) -> tuple[str, ...]:
+def _order_texts(orders: tuple[Decimal, ...]) -> tuple[str, ...]:
     """Return orders as texts, from a cache: the same few orders are spelled eight times for each admission."""
     return tuple(map(decimal_string, orders))
 
@@ -190,11 +190,11 @@ def price_to_json(price: Price, orders: tuple[Decimal, ...]) -> dict[str, Any]:
     """
     if min(price.pure, price.unbounded, *price.rdp) < 0:
         raise LedgerInvalid("sums: would fall below zero; nothing was written (dpserve ledger audit)")
-    rdp = {order: nano_string(figure) for order, figure in zip(_spelled(orders), price.rdp, strict=True)}
+    rdp = {order: nano_string(figure) for order, figure in zip(_order_texts(orders), price.rdp, strict=True)}
     return {"pure": nano_string(price.pure), "unbounded": price.unbounded, "rdp": rdp}
 
 
 def price_from_json(body: Mapping[str, Any], orders: tuple[Decimal, ...]) -> Price:
     """Read what `price_to_json` wrote, of those of its orders that are asked for. KeyError where one is missing."""
-    rdp = tuple(parse_nano(body["rdp"][order]) for order in _spelled(orders))
+    rdp = tuple(parse_nano(body["rdp"][order]) for order in _order_texts(orders))
     return Price(parse_nano(body["pure"]), body["unbounded"], rdp)

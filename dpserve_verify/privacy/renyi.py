@@ -47,7 +47,7 @@ def compose_grid(events: Events) -> list[tuple[float, float]]:
         counts[event] += count
     totals = [0] * len(GRID)
     for event, count in counts.items():
-        totals = [total + count * each for total, each in zip(totals, _grid_nano(event), strict=True)]
+        totals = [total + count * price for total, price in zip(totals, _grid_nano(event), strict=True)]
     return [(order, total / NANO) for order, total in zip(GRID, totals, strict=True)]
 
 

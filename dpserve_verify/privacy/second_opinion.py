@@ -52,7 +52,7 @@ def renyi(event: Event, order: float) -> float:
     match event:
         case BoundedRange():
             e = float(event.epsilon)
-            return min(order * e * e / 8, _searched(e, order))
+            return min(order * e * e / 8, _search_maximum(e, order))
         case PureDp():
             e = float(event.epsilon)
             return min(order * e * e / 2, e, _randomized_response(e, order))
@@ -69,10 +69,10 @@ def curve_at(event: Event, orders: Iterable[float]) -> tuple[float, ...]:
     return tuple(renyi(event, order) for order in orders)
 
 
-def _log_of_sum(one: float, other: float) -> float:
+def _log_of_sum(first: float, second: float) -> float:
     """Return log(exp(one) + exp(other))."""
-    top = max(one, other)
-    return top + log1p(exp(min(one, other) - top)) if top > -inf else top
+    top = max(first, second)
+    return top + log1p(exp(min(first, second) - top)) if top > -inf else top
 
 
 def _randomized_response(e: float, order: float) -> float:
@@ -89,7 +89,7 @@ def _two_points(e: float, t: float, order: float) -> float:
     return _log_of_sum(high, low) / (order - 1)
 
 
-def _searched(e: float, order: float) -> float:
+def _search_maximum(e: float, order: float) -> float:
     """Maximum of `_two_points` over t in [0, e], where it rises and then falls, by the golden section."""
     low, high = 0.0, e
     left, right = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
@@ -110,10 +110,10 @@ def _searched(e: float, order: float) -> float:
 
 
 def _pure_selection(event: RepeatAndSelect) -> Fraction | None:
-    known = [(pure(each), count) for each, count in event.runs]
-    if isinstance(event.distribution, Poisson) or any(epsilon is None for epsilon, _ in known):
+    prices = [(pure(each), count) for each, count in event.runs]
+    if isinstance(event.distribution, Poisson) or any(epsilon is None for epsilon, _ in prices):
         return None
-    once = sum((count * epsilon for epsilon, count in known if epsilon is not None), Fraction(0))
+    once = sum((count * epsilon for epsilon, count in prices if epsilon is not None), Fraction(0))
     return once + (1 + Fraction(event.distribution.shape)) * once
 
 
@@ -133,8 +133,8 @@ class _OneRun:
 
     @cached_property
     def pure(self) -> float:
-        known = [(pure(event), count) for event, count in self.runs]
-        return float(sum(inf if epsilon is None else count * float(epsilon) for epsilon, count in known))
+        prices = [(pure(event), count) for event, count in self.runs]
+        return float(sum(inf if epsilon is None else count * float(epsilon) for epsilon, count in prices))
 
     def failing(self, epsilon: float) -> float:
         """Return a delta for which one run is (epsilon, delta)-DP: by `to_epsilon` at the best order of SECOND and of
@@ -188,8 +188,8 @@ def _selection(event: RepeatAndSelect, order: float) -> float:
     price.
     """
     orders, figures = _looked_at(event)
-    known = pure(event)
-    bounds = [_theorem(event)(order), inf if known is None else float(known)]
+    pure_price = pure(event)
+    bounds = [_theorem(event)(order), inf if pure_price is None else float(pure_price)]
     return min(bounds + [figure for looked, figure in zip(orders, figures, strict=True) if looked >= order])
 
 
@@ -208,14 +208,14 @@ def _points(figure: Figure, orders: Sequence[float]) -> tuple[list[float], list[
     """Return `orders` and others between them, closer and closer to where `figure` is least, and the figures there."""
     looked, figures = list(orders), [figure(order) for order in orders]
     for best in sorted(range(len(orders)), key=figures.__getitem__)[:2]:
-        near = list(orders)
+        closer = list(orders)
         for _ in range(3):
-            low, high = near[max(best - 1, 0)], near[min(best + 1, len(near) - 1)]
-            near = [low + (high - low) * place / (CLOSER - 1) for place in range(CLOSER)]
-            here = [figure(order) for order in near]
-            best = here.index(min(here))
-            looked += near
-            figures += here
+            low, high = closer[max(best - 1, 0)], closer[min(best + 1, len(closer) - 1)]
+            closer = [low + (high - low) * place / (CLOSER - 1) for place in range(CLOSER)]
+            values = [figure(order) for order in closer]
+            best = values.index(min(values))
+            looked += closer
+            figures += values
     return looked, figures
 
 

@@ -103,7 +103,7 @@ def logarithmic(gamma: Decimal) -> TruncatedNegativeBinomial:
     return TruncatedNegativeBinomial(Decimal(0), gamma)
 
 
-def selected(distribution: Distribution, curve: Curve, pure: float) -> Curve:
+def selection_curve(distribution: Distribution, curve: Curve, pure: float) -> Curve:
     """Return the Renyi curve of the selection, from the curve and the pure price (or infinity) of one run.
 
     Every order above is a bound as well, since Renyi divergence grows with its order.

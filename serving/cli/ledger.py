@@ -24,7 +24,7 @@ from dpserve_verify.log.entry import Entry
 from dpserve_verify.log.notes import parse_checkpoint
 from dpserve_verify.log.seen_checkpoints import read_note
 from dpserve_verify.log.witness_policy import WitnessPolicy, read_witness_policy
-from dpserve_verify.log.witnessed import judge, kept
+from dpserve_verify.log.witnessed import judge, read_witnessed
 from serving.cli.backend import backend
 from serving.cli.terminal import Json, align_columns, paint, show, show_busy, show_progress
 
@@ -98,7 +98,7 @@ def _note(home: Home, connection: Connection, witnessed: bool) -> str:
     """Return the checkpoint that proofs lead to."""
     if not witnessed:
         return newest(home.path, connection)
-    cosigned = kept(home.path)
+    cosigned = read_witnessed(home.path)
     if cosigned is None:
         raise InputError("witnessed: no checkpoint was cosigned yet; run dpserve ledger witness")
     return cosigned
@@ -168,7 +168,7 @@ def witness(policy: Policy = None, json: Json = False) -> None:
     if witnesses is None:
         raise InputError("--policy: a file in the form of C2SP tlog-policy, or set DPSERVE_WITNESS_POLICY")
     with show_busy("asking the witnesses"):
-        cosigned = cosign(home.ledger.log.database, home.trust, witnesses, kept(home.path))
+        cosigned = cosign(home.ledger.log.database, home.trust, witnesses, read_witnessed(home.path))
     keep(home.path, cosigned.note)
     answers = [answer.said for answer in cosigned.answers]
     body = {"size": cosigned.size, "checkpoint": cosigned.note, "answers": answers}

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from accountant.access.tokens import SCOPES
 from accountant.log.stored_proofs import consistency, path_to
 from accountant.store.store import checkpoints
-from dpserve_verify.log.witnessed import kept
+from dpserve_verify.log.witnessed import read_witnessed
 from serving.http.rights import NOTHING
 from serving.http.routes import TEXT, Door, Query, in_thread, state
 from serving.rest import json_schemas
@@ -40,7 +40,7 @@ async def show_checkpoint(request: Request) -> Response:
     home, witnessed = state(request).home, query_int(request, "witnessed", 0) > 0
 
     def look() -> str:
-        return (kept(home.path) if witnessed else None) or home.ledger.log.checkpoint()
+        return (read_witnessed(home.path) if witnessed else None) or home.ledger.log.checkpoint()
 
     return Response(await in_thread(look), media_type="text/plain; charset=utf-8")
 

@@ -62,10 +62,10 @@ def audit_at(path: Path, url: str) -> dict[str, Any]:
 def _report(path: Path, url: str) -> Report:
     # It brings numba: whoever only reads the result need not wait for that.
     from accountant.audit.audit import audit_place
-    from dpserve_verify.log.witnessed import kept
+    from dpserve_verify.log.witnessed import read_witnessed
     from models.store.versions import champions
 
-    cosigned = kept(path)
+    cosigned = read_witnessed(path)
     place = {**os.environ, "DPSERVE_HOME": str(path), "DPSERVE_LEDGER_URL": url}
     checkpoints = [] if cosigned is None else [cosigned]
     return audit_place(place, bundles_of(path / "models"), checkpoints, champions=partial(champions, path / "models"))

@@ -34,7 +34,7 @@ WHY = {"by": "operator", "reason": "a drill"}
 
 def ring(trust: PublicKeys = PINNED) -> KeyRing:
     ring = KeyRing(trust)
-    ring.genesis(0, {"issuer": A, "log": L})
+    ring.judge_genesis(0, {"issuer": A, "log": L})
     return ring
 
 
@@ -48,8 +48,8 @@ def ended(text: str, role: str = "issuer", **changes) -> dict:
 
 def handover(ring: KeyRing, seq: int, new: str, old: str, role: str) -> None:
     """A rotation: two entries from `seq` on."""
-    ring.added(seq, added(new, role))
-    ring.retired(seq + 1, ended(old, role))
+    ring.judge_added(seq, added(new, role))
+    ring.judge_retired(seq + 1, ended(old, role))
 
 
 def at(ring: KeyRing, size: int) -> str:
@@ -86,30 +86,30 @@ def test_a_log_rotation():
 
 def test_a_log_has_one_key_also_where_the_entry_that_retires_the_old_one_is_left_out():
     found = ring()
-    found.added(7, added(M, "log"))
+    found.judge_added(7, added(M, "log"))
     assert [key.good for key in found.logs.values()] == [False, True]
     with pytest.raises(LedgerInvalid, match="retired by the entry after"):
-        found.retired(9, ended(L, "log"))
+        found.judge_retired(9, ended(L, "log"))
     with pytest.raises(LedgerInvalid, match="retired by the entry after"):
-        found.retired(8, ended(M, "log"))
+        found.judge_retired(8, ended(M, "log"))
 
 
 def test_a_compromised_issuer():
     found = ring()
-    found.added(20, added(B))
-    found.compromised(21, ended(A, after=9))
+    found.judge_added(20, added(B))
+    found.judge_compromised(21, ended(A, after=9))
     assert [sorted(found.issuer_keys(index)) for index in (9, 10, 20)] == [[keyid(A)], [], [keyid(B)]]
     with pytest.raises(LedgerInvalid, match="speaks for nothing after entry 9"):
-        found.compromised(22, ended(A, after=9))
-    found.compromised(22, ended(A, after=3))
+        found.judge_compromised(22, ended(A, after=9))
+    found.judge_compromised(22, ended(A, after=3))
     assert [sorted(found.issuer_keys(index)) for index in (3, 4)] == [[keyid(A)], []]
     assert found.ended == {keyid(A): "compromised"}
 
 
 def test_a_compromised_log_key_counts_no_more_by_itself():
     found = ring()
-    found.added(20, added(M, "log"))
-    found.compromised(21, ended(L, "log", after=9))
+    found.judge_added(20, added(M, "log"))
+    found.judge_compromised(21, ended(L, "log", after=9))
     trust = followed(found)
     assert trust.logs == (LogKey(L, 0, 11), LogKey(M, 21))
     assert at(found, 15) == L  # held against the entries, what it signed is evidence all the same
@@ -119,8 +119,8 @@ def test_a_retired_key_may_turn_out_compromised_but_not_be_good_for_longer():
     found = ring()
     handover(found, 7, B, A, "issuer")
     with pytest.raises(LedgerInvalid, match="was retired before"):
-        found.compromised(12, ended(A, after=11))
-    found.compromised(12, ended(A, after=2))
+        found.judge_compromised(12, ended(A, after=11))
+    found.judge_compromised(12, ended(A, after=2))
     assert found.issuers[keyid(A)].until == 3
 
 
@@ -145,7 +145,7 @@ def test_a_key_that_must_not_be_added(value):
     found = ring()
     before = dict(found.keys)
     with pytest.raises(LedgerInvalid):
-        found.added(7, value)
+        found.judge_added(7, value)
     assert found.keys == before
 
 
@@ -156,35 +156,35 @@ def test_a_key_that_must_not_end(value):
     """Unknown, of another role, without a reason, or the only good one."""
     found = ring()
     with pytest.raises(LedgerInvalid):
-        found.retired(7, value)
+        found.judge_retired(7, value)
     with pytest.raises(LedgerInvalid):
-        found.compromised(7, value | {"after": 3})
+        found.judge_compromised(7, value | {"after": 3})
     assert followed(found) == PINNED
 
 
 @pytest.mark.parametrize("after", [-1, 21, 10**6, True, "3", None])
 def test_compromised_after_no_entry(after):
     found = ring()
-    found.added(20, added(B))
+    found.judge_added(20, added(B))
     with pytest.raises(LedgerInvalid, match="after="):
-        found.compromised(21, ended(A, after=after))
+        found.judge_compromised(21, ended(A, after=after))
 
 
 def test_retired_twice():
     found = ring()
     handover(found, 7, B, A, "issuer")
     with pytest.raises(LedgerInvalid, match="was retired before"):
-        found.retired(9, ended(A))
+        found.judge_retired(9, ended(A))
 
 
 def test_revocations():
     found = ring()
-    found.revoked(9, {"issued": 4, **WHY}, {4, 6})
+    found.judge_revoked(9, {"issued": 4, **WHY}, {4, 6})
     for index in (4, 5, True, "6", None):
         with pytest.raises(LedgerInvalid, match="issued="):
-            found.revoked(10, {"issued": index, **WHY}, {1, 4, 6} - {index})
+            found.judge_revoked(10, {"issued": index, **WHY}, {1, 4, 6} - {index})
     with pytest.raises(LedgerInvalid, match="reason"):
-        found.revoked(10, {"issued": 6, **WHY, "reason": ""}, {4, 6})
+        found.judge_revoked(10, {"issued": 6, **WHY, "reason": ""}, {4, 6})
     assert found.revocations == {4: 9}
     assert followed(found).revoked == {4}
 
@@ -195,18 +195,20 @@ def test_a_pinned_key_must_come_where_it_was_pinned():
         PublicKeys(ORIGIN, (IssuerKey(A),), B, 8, (LogKey(L, 0, 8),)),
     ):
         with pytest.raises(LedgerInvalid, match="names this key otherwise"):
-            ring(trust).added(7, added(B))
+            ring(trust).judge_added(7, added(B))
     with pytest.raises(LedgerInvalid, match="names this key otherwise"):
-        ring(PublicKeys(ORIGIN, (IssuerKey(A),), M, 9, (LogKey(L, 0, 9),))).added(7, added(M, "log"))
+        ring(PublicKeys(ORIGIN, (IssuerKey(A),), M, 9, (LogKey(L, 0, 9),))).judge_added(7, added(M, "log"))
 
 
 def test_a_pinned_end_is_not_undone():
     found = ring(PublicKeys(ORIGIN, (IssuerKey(A, 0, 30), IssuerKey(B, 7)), L))
-    found.added(7, added(B))
+    found.judge_added(7, added(B))
     with pytest.raises(LedgerInvalid, match="good until 30"):
-        found.retired(8, ended(A))
+        found.judge_retired(8, ended(A))
     found = ring(PublicKeys(ORIGIN, (IssuerKey(A),), M, 21, (LogKey(L, 0, 20),)))
-    found.added(20, added(M, "log"))  # compromised since, says the pinned trust: it is the narrower one that counts
+    found.judge_added(
+        20, added(M, "log")
+    )  # compromised since, says the pinned trust: it is the narrower one that counts
     assert found.logs[keyid(L)].until == 21
 
 
@@ -227,7 +229,7 @@ def test_an_older_trust_follows_to_a_newer_one():
     assert newer.continues(PINNED)
     assert not PINNED.continues(newer)
     again = KeyRing(newer)
-    again.genesis(0, {"issuer": A, "log": L})
+    again.judge_genesis(0, {"issuer": A, "log": L})
     handover(again, 7, M, L, "log")
     handover(again, 9, B, A, "issuer")
     assert followed(again) == newer

@@ -65,13 +65,17 @@ def follow(home: Home, pinned: PublicKeys) -> PublicKeys:
     """What an auditor does who pinned `pinned`: judge the entries about keys, and hold every stored checkpoint against
     the key of its size and that of the one before it. The trust file that follows."""
     ring, issued = KeyRing(pinned), set()
-    readers = {"key-added": ring.added, "key-retired": ring.retired, "key-compromised": ring.compromised}
-    readers["genesis"] = ring.genesis
+    readers = {
+        "key-added": ring.judge_added,
+        "key-retired": ring.judge_retired,
+        "key-compromised": ring.judge_compromised,
+    }
+    readers["genesis"] = ring.judge_genesis
     entries = home.ledger.log.entries(limit=10**6)
     for entry in entries:
         kind = entry.value["type"]
         if kind == "revoked":
-            ring.revoked(entry.seq, entry.value, issued)
+            ring.judge_revoked(entry.seq, entry.value, issued)
         if kind == "issued":
             issued.add(entry.seq)
         if kind in readers:

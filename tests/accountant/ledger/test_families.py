@@ -74,11 +74,11 @@ def test_a_family_has_a_name_and_shows_its_members(home):
     ):
         books = Books()
         for body in bodies:
-            books.registered(1, body)
+            books.judge_registered(1, body)
         fresh = {"uuid": "u", "family": "u", "commitment": ledgers.hexes("new")}
         forged = {name: value for name, value in bodies[0].items() if name != "family_name"} | fresh | changes
         with pytest.raises((LedgerInvalid, InputError), match=said):
-            books.registered(9, forged)
+            books.judge_registered(9, forged)
 
 
 def test_one_more_job_of_rows_of_two_families_fits_into_both_and_into_the_quota(home):
@@ -172,7 +172,7 @@ def test_the_audit_demands_the_persons_column_too():
     for column, word in ((None, "need the column"), ("name", "never founded")):
         unit = {"name": "record", "column": column, "contributions": 1}
         with pytest.raises(LedgerInvalid, match=word):
-            Books().joined(1, {**row, **digests, "unit": unit})
+            Books().judge_joined(1, {**row, **digests, "unit": unit})
 
 
 def test_another_total_keeps_what_was_spent(home):

@@ -31,7 +31,7 @@ from dpserve_verify.log import notes
 from dpserve_verify.log.cosignature import cosignatures, require_quorum, with_cosignatures
 from dpserve_verify.log.proofs import parse_proof, verify_proof
 from dpserve_verify.log.witness_policy import WitnessPolicy, parse_policy
-from dpserve_verify.log.witnessed import WITNESSED, judge, kept
+from dpserve_verify.log.witnessed import WITNESSED, judge, read_witnessed
 from serving.cli.app import run
 
 pytestmark = pytest.mark.server
@@ -73,9 +73,9 @@ def test_a_witness_follows_a_ledger_that_grows(home, start):
     witness, sizes = start(home), (12, 13, 21, 40)
     rule = policy(home, [witness])
     for size in sizes:
-        found = asked(grown(home, size), rule, kept=kept(home.path))
+        found = asked(grown(home, size), rule, kept=read_witnessed(home.path))
         keep(home.path, found.note)
-        assert (found.size, notes.parse_checkpoint(kept(home.path)).size) == (size, size)
+        assert (found.size, notes.parse_checkpoint(read_witnessed(home.path)).size) == (size, size)
         assert [each.witness for each in require_quorum(found.note, rule)] == [witness.name]
         assert witness.seen(home.ledger.log.origin)["size"] == size
     assert witness.asked == [200] * len(sizes)
@@ -93,7 +93,7 @@ def test_who_does_not_know_what_a_witness_saw_is_told(home, start):
 def test_two_witnesses_at_different_sizes(home, start):
     first, second = start(home, "1"), start(home, "2")
     keep(home.path, asked(home, policy(home, [first])).note)
-    found = asked(grown(home, 20), policy(home, [first, second]), kept=kept(home.path))
+    found = asked(grown(home, 20), policy(home, [first, second]), kept=read_witnessed(home.path))
     assert {each.witness for each in require_quorum(found.note, policy(home, [first, second]))} == {
         first.name,
         second.name,
@@ -115,7 +115,7 @@ def test_an_older_checkpoint_is_not_kept_over_a_newer_one(home, start):
     newer = asked(grown(home, 14), rule).note
     for note in (newer, older):
         keep(home.path, note)
-    assert kept(home.path) == newer
+    assert read_witnessed(home.path) == newer
     assert [file.name for file in home.path.iterdir() if "partial" in file.name] == []
 
 
@@ -151,7 +151,7 @@ def test_a_witness_refuses_a_rewritten_ledger(home, start):
     home = grown(rewritten(home, 5), 15)
     assert audit_place(ledgers.place(home.path)).ok
     with pytest.raises(LedgerInvalid, match="does not continue what it signed before"):
-        asked(home, rule, kept=kept(home.path))
+        asked(home, rule, kept=read_witnessed(home.path))
     (home.path / WITNESSED).unlink()  # the operator's last hope: that nobody asks for a quorum
     _, problems = judge([home.ledger.log.checkpoint()], rule, pinned(home))
     assert "no checkpoint is vouched for" in problems[0]
@@ -495,7 +495,7 @@ def test_ask_export_and_audit(home, start, said, tmp_path, monkeypatch):
     assert said("ledger", "audit", "--policy", file)[0] == 4  # nobody was asked yet
     code, body = said("ledger", "witness", "--policy", file)
     assert (code, body["size"], len(body["answers"])) == (0, 12, 2)
-    assert body["checkpoint"] == kept(home.path)
+    assert body["checkpoint"] == read_witnessed(home.path)
     assert said("ledger", "audit", "--policy", file)[1]["witnessed"] == 12
     said("ledger", "export", "--out", tmp_path / "files")
     said("ledger", "tiles", "--out", tmp_path / "tiles")
@@ -551,7 +551,7 @@ def test_a_missed_quorum_says_who_answered_what(home, start, said, tmp_path):
         "witness witness.example/1: cosigned",
         "witness witness.example/2: gives no cosignature (503)",
     ]
-    assert kept(home.path) is None
+    assert read_witnessed(home.path) is None
 
 
 def test_histories_are_what_they_say(home):

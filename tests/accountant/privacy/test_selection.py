@@ -33,7 +33,7 @@ from dpserve_verify.privacy.selection import (
     delta_at,
     geometric,
     logarithmic,
-    selected,
+    selection_curve,
 )
 
 ORDERS = (1.5, 2.0, 8.9, 22.0, 64.0)
@@ -195,7 +195,7 @@ def test_delta_of_one_run():
     assert delta_at(1.0, curve, inf) == pytest.approx(5e-8, rel=1)
     assert delta_at(0.1, lambda order: 0.1, 0.1) == 0
     assert delta_at(0.0, lambda order: 99.0, inf) == 1
-    assert selected(Poisson(Decimal(1)), lambda order: 0.0, 0.0)(3.0) == 0
+    assert selection_curve(Poisson(Decimal(1)), lambda order: 0.0, 0.0)(3.0) == 0
 
 
 @pytest.mark.parametrize("law", LAWS)

@@ -13,7 +13,7 @@ from accountant.system.lazy_import import later
 from dpserve_verify.certificates.bundle import Bundle, read_bundle
 from dpserve_verify.certificates.certificate import verify
 from dpserve_verify.errors import CertificateRevoked, InputError
-from dpserve_verify.log.witnessed import kept
+from dpserve_verify.log.witnessed import read_witnessed
 from models.store.bundle import ModelStore
 from models.store.loading import load_of_home
 from models.store.placing import answering
@@ -45,7 +45,7 @@ class HomeBundles(Bundles):
     def with_witnessed_proof(self, model: OpenedModel) -> Bundle:
         """Return its files with a newer proof, which is verified as well."""
         home, verified = Home.open(), model.verified
-        checkpoint = kept(home.path)
+        checkpoint = read_witnessed(home.path)
         if checkpoint is None:
             raise InputError("witnessed: no checkpoint was cosigned yet; run dpserve ledger witness")
         with home.ledger.log.database.reading() as connection:

@@ -15,7 +15,7 @@ from dpserve_verify.audit.tree_of_entries import Report
 from dpserve_verify.errors import DpserveError, InputError
 from dpserve_verify.keys.trust import PublicKeys
 from dpserve_verify.log.seen_checkpoints import Growth, read_growth
-from dpserve_verify.log.witnessed import kept
+from dpserve_verify.log.witnessed import read_witnessed
 from models.store.decisions import finish_decisions, undone
 from models.store.versions import champions
 from serving.cli.backends.abstract import Ledger, Progress
@@ -32,7 +32,7 @@ class HomeLedger(Ledger):
                 "--trust: a home is judged by its own trust.json; export the ledger to judge it by another"
             )
         home = place(os.environ)[0]
-        cosigned = kept(home)
+        cosigned = read_witnessed(home)
         notes = [*seen, *([] if cosigned is None else [cosigned])]
         models = home / "models"
         if undone(models):
