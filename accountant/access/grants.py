@@ -83,14 +83,14 @@ class Access:
     @cached_property
     def everywhere(self) -> frozenset[str]:
         """The scopes that hold on everything."""
-        held = {grant.scope for grant in self.grants if grant.kind == EVERYTHING}
-        return frozenset(SCOPES) if self.operator or "admin" in held else frozenset(held)
+        scopes = {grant.scope for grant in self.grants if grant.kind == EVERYTHING}
+        return frozenset(SCOPES) if self.operator or "admin" in scopes else frozenset(scopes)
 
     @cached_property
     def scopes(self) -> tuple[str, ...]:
         """Those that hold on anything at all, in the order of SCOPES."""
-        held = {grant.scope for grant in self.grants} | self.everywhere
-        return tuple(scope for scope in SCOPES if scope in held)
+        granted = {grant.scope for grant in self.grants} | self.everywhere
+        return tuple(scope for scope in SCOPES if scope in granted)
 
     def has(self, *scopes: str) -> bool:
         """Return whether one of these scopes, or `admin`, is held on anything at all."""
@@ -114,15 +114,15 @@ class Access:
         self, *scopes: str, family: str | None = None, dataset: str | None = None, model: str | None = None
     ) -> Grant | None:
         """Return the grant by which they `may`; None where there is none, as for an operator."""
-        held = [grant for grant in self.grants if grant.scope in scopes or grant.scope == "admin"]
-        return self._cover(held, family, dataset, model)
+        grants = [grant for grant in self.grants if grant.scope in scopes or grant.scope == "admin"]
+        return self._cover(grants, family, dataset, model)
 
     def names(self, scope: str, *, dataset: str | None = None, model: str | None = None) -> bool:
         """Decide as `may` does, by grants alone: the scopes that a token was itself given name nothing, but for
         admin.
         """
-        held = [g for g in self.grants if g.scope == "admin" or (g.scope == scope and not g.own)]
-        return self.operator or self._cover(held, None, dataset, model) is not None
+        grants = [g for g in self.grants if g.scope == "admin" or (g.scope == scope and not g.own)]
+        return self.operator or self._cover(grants, None, dataset, model) is not None
 
     def may_see(self, job: Job) -> bool:
         """Return whether a job may be seen and watched: their own, what a grant to train names, what audit or steward
@@ -132,27 +132,27 @@ class Access:
 
     def may_cancel(self, job: Job) -> bool:
         """Return whether a job may be cancelled: their own, and what a grant to train names."""
-        own = self.has(*ASKING) and self.owns(job.by)
-        return own or self.names("train", dataset=job.dataset, model=job.model)
+        is_asker = self.has(*ASKING) and self.owns(job.by)
+        return is_asker or self.names("train", dataset=job.dataset, model=job.model)
 
     def seen_jobs(self, datasets: Iterable[str]) -> SeenJobs | None:
         """Return, as a condition for a query, the jobs on these datasets that `may_see` lets through; None: all."""
         if self.names("train") or self.may("audit", "steward"):
             return None
-        own = self.principal if self.has(*ASKING) else None
-        seen = (
+        asker = self.principal if self.has(*ASKING) else None
+        visible = (
             name for name in datasets if self.names("train", dataset=name) or self.may("audit", "steward", dataset=name)
         )
         scopes = ("train", "admin")
         models = (grant.name for grant in self.grants if grant.kind == "model" and grant.scope in scopes)
-        return SeenJobs(own, tuple(seen), tuple(models))
+        return SeenJobs(asker, tuple(visible), tuple(models))
 
     def _cover(self, held: Iterable[Grant], family: str | None, dataset: str | None, model: str | None) -> Grant | None:
-        named = {(grant.kind, grant.name): grant for grant in held}
+        by_object = {(grant.kind, grant.name): grant for grant in held}
         for key in ((EVERYTHING, ""), ("family", family), ("dataset", dataset), ("model", model)):
-            if key in named:
-                return named[key]
-        granted = {name: grant for (kind, name), grant in named.items() if kind == "family"}
+            if key in by_object:
+                return by_object[key]
+        granted = {name: grant for (kind, name), grant in by_object.items() if kind == "family"}
         if dataset is None or not granted:
             return None
         members = self.families_of(dataset)  # rows of several families are charged to each
@@ -164,8 +164,8 @@ class Access:
         """Forbidden unless `may`: it names scope, object, and how that is granted."""
         if self.may(*scopes, family=family, dataset=dataset, model=model):
             return
-        named = [(kind, name) for kind, name in zip(KINDS, (family, dataset, model), strict=True) if name is not None]
-        raise self.refusal(scopes, *named)
+        objects = [(kind, name) for kind, name in zip(KINDS, (family, dataset, model), strict=True) if name is not None]
+        raise self.refusal(scopes, *objects)
 
     def refusal(self, scopes: Iterable[str], *named: tuple[str, str]) -> Forbidden:
         """Return the error of a refusal: one of `scopes` is needed on one of `named`."""
@@ -188,16 +188,16 @@ def now() -> str:
 
 def time_of(text: str) -> str:
     """Read `2027-01-31` or `2027-01-31T12:00:00Z` as entries spell it; InputError where it is neither, or is over."""
-    whole = f"{text}T00:00:00Z" if re.fullmatch(r"\d{4}-\d\d-\d\d", text, re.ASCII) else text
+    time = f"{text}T00:00:00Z" if re.fullmatch(r"\d{4}-\d\d-\d\d", text, re.ASCII) else text
     try:
-        if not _TIME.fullmatch(whole):
+        if not _TIME.fullmatch(time):
             raise ValueError
-        datetime.strptime(whole, "%Y-%m-%dT%H:%M:%SZ")
+        datetime.strptime(time, "%Y-%m-%dT%H:%M:%SZ")
     except ValueError:
         raise InputError(f"expires={text[:40]!r}: must be like 2027-01-31 or 2027-01-31T12:00:00Z, in UTC") from None
-    if whole <= now():
+    if time <= now():
         raise InputError(f"expires={text}: is over")
-    return whole
+    return time
 
 
 def add(ledger: Ledger, wanted: Iterable[Grant], by: str) -> list[Grant]:
@@ -214,7 +214,7 @@ def add(ledger: Ledger, wanted: Iterable[Grant], by: str) -> list[Grant]:
                 raise InputError(f"scope={grant.scope[:40]!r}: must be one of {list(SCOPES)}")
             _check_object(writer.connection, grant)
             holding, _ = sound_grants(writer.signed, grant_table.c.principal == grant.principal)
-            if same := [each for each in holding if replace(each, index=None) == grant]:
+            if same := [grant_held for grant_held in holding if replace(grant_held, index=None) == grant]:
                 added.append(same[0])
                 continue
             fields = {"principal": grant.principal, "scope": grant.scope, "on": grant.on, "expires": grant.expires}
@@ -240,7 +240,7 @@ def revoke(ledger: Ledger, index: int, why: Why) -> Grant:
     UnknownName where it is no grant.
     """
     with ledger.log.writing() as writer:
-        grant, connection = _one(writer.connection, index), writer.connection
+        grant, connection = _read_one(writer.connection, index), writer.connection
         ended = writer.signed.after(account_number(index))  # whatever the row says
         if not ended:
             ended = writer.append("grant-revoked", grant=index, reason=why.reason, by=why.by)
@@ -268,33 +268,33 @@ class Stops:
 def stops(ledger: Ledger, index: int) -> Stops:
     """Return what revoking the grant of the entry at `index` would stop now. UnknownName where it is no grant."""
     with ledger.log.signed() as signed:
-        grant = _one(signed.connection, index)
+        grant = _read_one(signed.connection, index)
         holding, _ = sound_grants(signed, grant_table.c.principal == grant.principal)
         good, _ = sound_tokens(signed)
-        asked = SeenJobs(grant.principal, (), ())
+        seen_jobs = SeenJobs(grant.principal, (), ())
         running = [
             job
             for state in (State.RESERVED, State.STARTED)
-            for job in job_rows.page(signed.connection, None, state, None, MOST_SEQ, MOST_JOBS, asked)
+            for job in job_rows.page(signed.connection, None, state, None, MOST_SEQ, MOST_JOBS, seen_jobs)
         ]
     families = families_of(ledger)
     on = {} if grant.kind == EVERYTHING else {grant.kind: grant.name}
-    others = tuple(each for each in holding if each.index != index)
-    still = Access(grant.principal, others, families).by_which(grant.scope, **on)
-    acting = (token for token in good if token.principal == grant.principal and others != tuple(holding))
+    remaining = tuple(each for each in holding if each.index != index)
+    still = Access(grant.principal, remaining, families).by_which(grant.scope, **on)
+    acting = (token for token in good if token.principal == grant.principal and remaining != tuple(holding))
     tokens = (
-        each.name for each in acting if not Access("", (*of_token(each), *others), families).may(grant.scope, **on)
+        each.name for each in acting if not Access("", (*of_token(each), *remaining), families).may(grant.scope, **on)
     )
-    one = Access(grant.principal, (grant,), families)
-    jobs = (job.seq for job in running if one.by_which("train", "evaluate", dataset=job.dataset, model=job.model))
+    access = Access(grant.principal, (grant,), families)
+    jobs = (job.seq for job in running if access.by_which("train", "evaluate", dataset=job.dataset, model=job.model))
     return Stops(grant, tuple(tokens), None if still is None else still.index, tuple(jobs))
 
 
-def _one(connection: Connection, index: int) -> Grant:
-    found = _read(connection, grant_table.c.seq == index)
-    if not found:
+def _read_one(connection: Connection, index: int) -> Grant:
+    rows = _read(connection, grant_table.c.seq == index)
+    if not rows:
         raise UnknownName(f"grant={index}: no such grant", grant=index)
-    return found[0]
+    return rows[0]
 
 
 def grants(ledger: Ledger) -> list[Grant]:
@@ -312,25 +312,25 @@ def sound_grants(signed: Signed, *where: ColumnElement[bool]) -> tuple[list[Gran
     """Grants that hold now, each read from the entry that was signed, whatever its row says; and what is wrong with
     rows that say something else: such a grant gives nothing.
     """
-    found, wrong, time = [], [], now()
-    held = [grant for grant in _read(signed.connection, *where) if grant.is_good(time)]
-    indices = [grant.index or 0 for grant in held]
+    sound_rows, wrong, time = [], [], now()
+    in_force = [grant for grant in _read(signed.connection, *where) if grant.is_good(time)]
+    indices = [grant.index or 0 for grant in in_force]
     for grant, index, newest in zip(
-        held, indices, signed.newest.of([account_number(index) for index in indices]), strict=True
+        in_force, indices, signed.newest.of([account_number(index) for index in indices]), strict=True
     ):
         try:
             value = read_entry(index, signed.body(index)).value
             fields = {"principal": grant.principal, "scope": grant.scope, "on": grant.on, "expires": grant.expires}
-            said = {name: value.get(name) for name in fields}
-            sound = newest == 0 and value["type"] == "grant-added" and said == fields
+            entry_fields = {name: value.get(name) for name in fields}
+            sound = newest == 0 and value["type"] == "grant-added" and entry_fields == fields
         except LedgerInvalid:
             sound = False
         if sound:
-            found.append(grant)
+            sound_rows.append(grant)
         else:
             why = f"entry {newest} ended it" if newest else "the entry does not say so"
             wrong.append(f"grant {index}: its row says that it holds, and {why}")
-    return found, wrong
+    return sound_rows, wrong
 
 
 def of_token(token: Token) -> list[Grant]:
@@ -344,11 +344,11 @@ def access_of(ledger: Ledger, principal: str, *, operator: bool = False) -> Acce
     `operator`: they sit at the command line, and hold the keys: they may do everything while no grant ever named them.
     """
     with ledger.log.signed() as signed:
-        named = _read(signed.connection, grant_table.c.principal == principal)
+        rows = _read(signed.connection, grant_table.c.principal == principal)
         granted, _ = sound_grants(signed, grant_table.c.principal == principal)
         acting, _ = sound_tokens(signed, token_table.c.principal == principal)
-    own = (grant for token in acting for grant in of_token(token))
-    return Access(principal, (*own, *granted), families_of(ledger), operator and not named)
+    token_grants = (grant for token in acting for grant in of_token(token))
+    return Access(principal, (*token_grants, *granted), families_of(ledger), operator and not rows)
 
 
 def families_of(ledger: Ledger) -> Families:

@@ -46,8 +46,8 @@ def rotate(
     with key_exchange.alone(home.keys.directory):
         key = _successor(home, role, issuer_key)
         with home.ledger.log.writing() as writer:
-            known = key_rows.rows(writer.connection)
-            before = [key for key in known if key.role == role and key.until is None][-1]
+            rows = key_rows.rows(writer.connection)
+            before = [key for key in rows if key.role == role and key.until is None][-1]
             row = _add(writer, key, role, why)
             if not overlap:
                 _retire(writer, before, why, row)
@@ -79,8 +79,8 @@ def mark_compromised(
     with key_exchange.alone(home.keys.directory):
         with home.ledger.log.database.reading() as connection:
             role = _known_key(connection, keyid).role
-            alone = key_rows.good(connection)[role] == {keyid}
-        key = _successor(home, role, issuer_key) if alone else None
+            is_only = key_rows.good(connection)[role] == {keyid}
+        key = _successor(home, role, issuer_key) if is_only else None
         with home.ledger.log.writing() as writer:
             row = _known_key(writer.connection, keyid)
             until = _enter_compromise(writer, row, after)

@@ -113,8 +113,8 @@ def create(
     with ledger.log.writing() as writer:
         if _good(writer.connection, name):
             raise NameTaken(f"name={name}: there is a token of that name; revoke it first", name=name)
-        more = {"limits": limits.to_json()} if limits else {}
-        seq = writer.append("token-created", name=name, scopes=ordered, hash=digest, principal=acts_for, **more)
+        limit_fields = {"limits": limits.to_json()} if limits else {}
+        seq = writer.append("token-created", name=name, scopes=ordered, hash=digest, principal=acts_for, **limit_fields)
         row = {"hash": digest, "seq": seq, "name": name, "scopes": ",".join(ordered), "principal": acts_for}
         writer.connection.execute(insert(token_table).values(**row))
     return Token(name, tuple(ordered), digest, seq, None, limits, acts_for)
@@ -124,20 +124,20 @@ def acting_for(good: Collection[str], text: str) -> str:
     """Whom `text` names: `shop` is short for `token:shop`, where a token of that name acts for itself, and for nobody's
     own name. `good`: the principals of the tokens that are good.
     """
-    own = own_principal(text)
-    return own if own in good and text not in good else text
+    principal = own_principal(text)
+    return principal if principal in good and text not in good else text
 
 
 def revoke(ledger: Ledger, name: str) -> Token:
     """End a token, permanently. UnknownName where no good one has that name."""
     with ledger.log.writing() as writer:
-        found = _good(writer.connection, name)
-        if found is None:
+        token = _good(writer.connection, name)
+        if token is None:
             raise UnknownName(f"name={name!r:.80}: no token of that name is good", name=name)
-        index = writer.append("token-revoked", name=name, hash=found.digest, created=found.created)
-        where = token_table.c.hash == found.digest
+        index = writer.append("token-revoked", name=name, hash=token.digest, created=token.created)
+        where = token_table.c.hash == token.digest
         writer.connection.execute(update(token_table).where(where).values(revoked=index))
-    return replace(found, revoked=index)
+    return replace(token, revoked=index)
 
 
 _LIMITS = Key("limits")
@@ -161,7 +161,7 @@ def sound_tokens(signed: Signed, *where: ColumnElement[bool]) -> tuple[list[Toke
     """Good tokens, each read from the entry that was signed, whatever its row says; and what is wrong with rows that
     say something else: such a token is good for nothing.
     """
-    found, wrong = [], []
+    sound_rows, wrong = [], []
     rows = signed.connection.execute(_TOKENS.where(_NOT_REVOKED, *where)).all()
     for row, newest in zip(rows, signed.newest.of([account_number(row.seq) for row in rows]), strict=True):
         try:
@@ -171,26 +171,26 @@ def sound_tokens(signed: Signed, *where: ColumnElement[bool]) -> tuple[list[Toke
         except LedgerInvalid:
             sound = False
         if sound:
-            found.append(_token(row))
+            sound_rows.append(_token_of_row(row))
         else:
             why = f"entry {newest} ended it" if newest else f"entry {row.seq} does not say so"
             wrong.append(f"token {row.name:.80}: its row says that it is good, and {why}")
-    return found, wrong
+    return sound_rows, wrong
 
 
 @lru_cache(maxsize=4096)  # a server looks at all of them twice a second
 def says_token(digest: str, name: str, scopes: str, principal: str | None, body: bytes) -> bool:
     """Return whether an entry makes the token that these columns of its row speak of."""
     value = json.loads(body)
-    said = (value.get("type"), value.get("hash"), value.get("name"), ",".join(value.get("scopes", ())))
-    return said == ("token-created", digest, name, scopes) and value.get("principal") == principal
+    fields = (value.get("type"), value.get("hash"), value.get("name"), ",".join(value.get("scopes", ())))
+    return fields == ("token-created", digest, name, scopes) and value.get("principal") == principal
 
 
 def _tokens(connection: Connection, *where: ColumnElement[bool]) -> list[Token]:
-    return [_token(row) for row in connection.execute(_TOKENS.where(*where))]
+    return [_token_of_row(row) for row in connection.execute(_TOKENS.where(*where))]
 
 
-def _token(row: Row[Any]) -> Token:
+def _token_of_row(row: Row[Any]) -> Token:
     return Token(
         row.name,
         tuple(filter(None, row.scopes.split(","))),

@@ -51,7 +51,7 @@ def _exported_size(directory: Path, trust: PublicKeys, size: int, read: merkle.N
     """Return how many entries the folder holds already. LedgerInvalid unless they are the first of this ledger."""
     if not (directory / CHECKPOINT).exists():
         cut = {"tile", WITNESSED, *(f".{name}.partial" for name in (CHECKPOINT, WITNESSED))}  # an export that was cut
-        if any(each.name not in cut for each in directory.iterdir()):
+        if any(path.name not in cut for path in directory.iterdir()):
             raise InputError(f"out={directory}: must be a new folder, or one of tiles")
         return 0
     note = read_note(directory / CHECKPOINT)

@@ -32,8 +32,8 @@ Row: TypeAlias = tuple[Any, ...]
 def compare_index(connection: Connection, replay: Replay) -> Iterator[str]:
     """Yield one line for every row that is wrong, missing or too many."""
     books = replay.books
-    known = books.blocks.known
-    grown = {name: (each.last, each.dropped or None) for name, each in known.items()}
+    block_states = books.blocks.known
+    grown = {name: (each.last, each.dropped or None) for name, each in block_states.items()}
     datasets = {
         name: (each.seq, dumps(list(each.families)), each.commitment, *grown.get(name, (None, None)))
         for name, each in books.datasets.items()
@@ -41,8 +41,8 @@ def compare_index(connection: Connection, replay: Replay) -> Iterator[str]:
     yield from _compare("dataset", _rows(connection, dataset_table, "name"), datasets)
     blocks = {
         (name, str(number)): (each.seq, each.commitment, each.records, each.period and dumps(each.period))
-        for name, own in known.items()
-        for number, each in enumerate(own.blocks, 2)
+        for name, state in block_states.items()
+        for number, each in enumerate(state.blocks, 2)
     }
     rows: dict[Any, Row] = {
         (name, str(number)): row for (name, number), row in _rows(connection, block_table, "dataset", "number").items()
@@ -85,14 +85,14 @@ def compare_index(connection: Connection, replay: Replay) -> Iterator[str]:
 
 def _rows(connection: Connection, table: Table, *key: str) -> dict[Any, Row]:
     """Return rows by their key; columns of JSON as values, so that their spelling does not matter."""
-    found = {}
+    rows = {}
     for row in connection.execute(select(table)).mappings():
         rest = {name: value for name, value in row.items() if name not in key}
         for name in rest.keys() & {"used", "reserved"}:
             with suppress(ValueError):  # no JSON: is compared as it stands
                 rest[name] = json.loads(rest[name])
-        found[row[key[0]] if len(key) == 1 else tuple(row[name] for name in key)] = tuple(rest.values())
-    return found
+        rows[row[key[0]] if len(key) == 1 else tuple(row[name] for name in key)] = tuple(rest.values())
+    return rows
 
 
 def _compare(what: str, rows: Mapping[Any, Row], expected: Mapping[Any, Row]) -> Iterator[str]:

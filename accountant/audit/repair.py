@@ -90,5 +90,5 @@ def _set_analysts(writer: Writer, name: str, family: FamilyState) -> None:
         if not connection.execute(update(analyst_table).where(where).values(used=dumps(family.stored(used)))).rowcount:
             values = {"family": name, "name": analyst, "share": None, "used": dumps(family.stored(used))}
             connection.execute(insert(analyst_table).values(**values))
-    known = [*family.analysts]
-    connection.execute(delete(analyst_table).where((table.family == name) & table.name.not_in(known)))
+    analysts = [*family.analysts]
+    connection.execute(delete(analyst_table).where((table.family == name) & table.name.not_in(analysts)))

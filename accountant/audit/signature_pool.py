@@ -92,10 +92,10 @@ class Signatures:
         key = part.key if part.helper else self._key(part.filed)
         good = b""
         if key is not None:
-            asked = part.helper.answer(len(part.filed)) if part.helper else None
-            good = signature_worker.verdicts(self._question(part.filed, key)) if asked is None else asked
-        for (size, note), known in zip(part.filed, good or bytes(len(part.filed)), strict=True):
-            yield Checked(size, note, key if known else None)
+            verdicts = part.helper.answer(len(part.filed)) if part.helper else None
+            good = signature_worker.verdicts(self._question(part.filed, key)) if verdicts is None else verdicts
+        for (size, note), is_valid in zip(part.filed, good or bytes(len(part.filed)), strict=True):
+            yield Checked(size, note, key if is_valid else None)
 
     def _question(self, filed: list[tuple[int, str]], key: Ed25519PublicKey) -> signature_worker.Chunk:
         return self._origin, key_id(self._origin, key), key.public_bytes_raw(), [note for _, note in filed]

@@ -34,9 +34,9 @@ def _layout(name: str) -> re.Pattern[str]:
     """Compile the layout of a note: origin, size, root; our signature; those of others. A size of 19 digits is for
     somebody else to judge.
     """
-    own = re.escape(name)
-    tree = f"{own}\n(?:0|[1-9][0-9]{{0,17}})\n[A-Za-z0-9+/]{{40}}{_TAIL}\n"
-    ours = f"— {own} ([A-Za-z0-9+/]{{88}}{_TAIL})\n"
+    origin = re.escape(name)
+    tree = f"{origin}\n(?:0|[1-9][0-9]{{0,17}})\n[A-Za-z0-9+/]{{40}}{_TAIL}\n"
+    ours = f"— {origin} ([A-Za-z0-9+/]{{88}}{_TAIL})\n"
     return re.compile(f"({tree})\n{ours}({_OTHERS})")
 
 

@@ -45,10 +45,10 @@ class StoredLedger:
             findings.add(entry, f"entry {entry}: {wrong} (node {level}, {index})")
             return
         higher = select(node_table.c.level).where(node_table.c.level.not_in(self._levels)).limit(1)
-        more = [level for level, rows in self._levels.items() if next(rows, None) is not None]
-        more += self._connection.execute(higher).scalars().all()
-        if more:
-            findings.add(None, f"node: rows at level {more[0]} that no entry gives")
+        extra_levels = [level for level, rows in self._levels.items() if next(rows, None) is not None]
+        extra_levels += self._connection.execute(higher).scalars().all()
+        if extra_levels:
+            findings.add(None, f"node: rows at level {extra_levels[0]} that no entry gives")
 
     def compare_index(self, replay: Replay) -> Iterable[str]:
         """Find where the derived index is not what the entries give."""

@@ -116,14 +116,14 @@ class Home:
         keys was. A file that says something else is left for the audit to find.
         """
         try:
-            found = PublicKeys.from_json((self.path / TRUST).read_bytes())
+            stored = PublicKeys.from_json((self.path / TRUST).read_bytes())
         except FileNotFoundError:
             self.write_trust()
         except (KeyInvalid, OSError):
             return self
         else:
             current = self.trust
-            if found != current and current.continues(found):
+            if stored != current and current.continues(stored):
                 self.write_trust()
         return self
 
@@ -201,8 +201,8 @@ class Home:
 
 def place(environment: Mapping[str, str]) -> tuple[Path, str]:
     """Return the home's folder and the URL of its ledger's database."""
-    found = settings(environment)
-    return Path(found["DPSERVE_HOME"].value), found["DPSERVE_LEDGER_URL"].value
+    values = settings(environment)
+    return Path(values["DPSERVE_HOME"].value), values["DPSERVE_LEDGER_URL"].value
 
 
 def local(path: Path) -> Path:

@@ -66,10 +66,10 @@ def settle(directory: Path, role: Role, passphrase: Passphrase, good: Collection
     if next_one is not None and next_one.keyid in good:
         put_in_place(directory, role, next_one)
         return
-    for each in ROLES:  # not by a passphrase that opens a part of them: see `encrypt`
-        if (directory / f"{each}.pem").exists():
-            current = _load(directory, each, passphrase, f"{each}.pem")
-            if each == role and current.keyid not in good:
+    for any_role in ROLES:  # not by a passphrase that opens a part of them: see `encrypt`
+        if (directory / f"{any_role}.pem").exists():
+            current = _load(directory, any_role, passphrase, f"{any_role}.pem")
+            if any_role == role and current.keyid not in good:
                 raise KeyInvalid(f"{role}: neither {role}.pem nor {staged_file(role)} is the ledger's, {sorted(good)}")
     (directory / staged_file(role)).unlink()  # the ledger never heard of it
     sync_directory(directory)

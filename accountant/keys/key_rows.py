@@ -79,14 +79,14 @@ def good_of(keys: Iterable[KeyRow]) -> dict[Role, frozenset[str]]:
 
 def _by_role(found: Iterable[tuple[Role, str]]) -> dict[Role, frozenset[str]]:
     keys = list(found)
-    return {role: frozenset(keyid for each, keyid in keys if each == role) for role in ROLES}
+    return {role: frozenset(keyid for key_role, keyid in keys if key_role == role) for role in ROLES}
 
 
 def require_issuer(connection: Connection, keyid: str) -> None:
     """Raise KeyInvalid unless a certificate by this key may be issued now."""
-    known = good(connection)["issuer"]
-    if keyid not in known:
-        raise KeyInvalid(f"issuer: {keyid} is not the ledger's issuer key, {', '.join(sorted(known))}")
+    issuers = good(connection)["issuer"]
+    if keyid not in issuers:
+        raise KeyInvalid(f"issuer: {keyid} is not the ledger's issuer key, {', '.join(sorted(issuers))}")
 
 
 def begin(connection: Connection, keys: KeyStore) -> None:
@@ -141,7 +141,7 @@ def check_keys(found: list[KeyRow], said: Mapping[str, KeyRow]) -> list[KeyRow]:
 
 def check_revoked(found: Mapping[int, int], said: Mapping[int, int]) -> frozenset[int]:
     """Return the revoked certificates, where the rows `found` are what the entries give; LedgerInvalid else."""
-    for issued in found.keys() ^ said.keys() | {each for each in found if found[each] != said.get(each)}:
+    for issued in found.keys() ^ said.keys() | {index for index in found if found[index] != said.get(index)}:
         raise _mismatch("revoked", str(issued))
     return frozenset(found)
 
@@ -158,7 +158,7 @@ def stated_keys(entries: Iterable[Stated]) -> dict[str, KeyRow]:
                 keys[value["keyid"]] = _row(value["role"], value["pem"], seq)
             case "key-retired":
                 row = keys[value["keyid"]]
-                successor = max((each.first for each in keys.values() if each.role == "log"), default=seq)
+                successor = max((key.first for key in keys.values() if key.role == "log"), default=seq)
                 keys[row.keyid] = replace(row, until=successor if row.role == "log" else seq, ended="retired")
             case "key-compromised":
                 row = keys[value["keyid"]]
@@ -172,9 +172,9 @@ def _row(role: Role, pem: str, added: int) -> KeyRow:
 
 
 def _mismatch(table: str, key: str) -> LedgerInvalid:
-    what = f"{table} {key:.80}"
+    subject = f"{table} {key:.80}"
     return LedgerInvalid(
-        f"index: {what}: its row says something else than was signed: somebody else wrote it. Nothing is answered "
+        f"index: {subject}: its row says something else than was signed: somebody else wrote it. Nothing is answered "
         "until it is put right (dpserve ledger audit)",
-        index=what,
+        index=subject,
     )

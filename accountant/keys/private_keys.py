@@ -177,25 +177,25 @@ class KeyStore:
         certificates alone."""
         for role in roles:
             if role not in self._keys or self._keys[role].keyid not in good[role]:
-                found = self._renewed(role, good[role])
-                if found is None:
+                renewed = self._load_renewed(role, good[role])
+                if renewed is None:
                     self._keys.pop(role, None)
                     if role == "log":
                         raise KeyInvalid("log: the ledger is signed by another log key than the one in keys/: restart")
                 else:
-                    self._keys[role] = found
+                    self._keys[role] = renewed
 
-    def _renewed(self, role: Role, good: Collection[str]) -> SigningKey | None:
+    def _load_renewed(self, role: Role, good: Collection[str]) -> SigningKey | None:
         """Load the key in our files, which another process may be putting in place at this moment."""
         fd = open_directory(self.directory)
         try:
             for name in (f"{role}.pem", staged_file(role), f"{role}.pem"):
                 try:
-                    found = load_own(fd, role, self.passphrase(), name)
+                    key = load_own(fd, role, self.passphrase(), name)
                 except KeyInvalid:
                     continue  # not there, at this moment or for good
-                if found.keyid in good:
-                    return found
+                if key.keyid in good:
+                    return key
         finally:
             os.close(fd)
         return None

@@ -68,8 +68,8 @@ class Elsewhere(Signer):
         """Open a signer as securesystemslib does, with its errors made KeyInvalid."""
         if not isinstance(public_key, SSlibKey):
             raise KeyInvalid("public_key: must be Ed25519 or ECDSA on P-256")
-        found = _attempt(priv_key_uri, lambda: Signer.from_priv_key_uri(priv_key_uri, public_key, secrets_handler))
-        return cls(priv_key_uri, found, public_key)
+        signer = _attempt(priv_key_uri, lambda: Signer.from_priv_key_uri(priv_key_uri, public_key, secrets_handler))
+        return cls(priv_key_uri, signer, public_key)
 
 
 def check_uri(uri: str) -> None:
@@ -85,11 +85,11 @@ def import_key(uri: str) -> SigningKey:
     check_uri(uri)
     if uri.startswith("file:"):
         return _probe(uri, _from_file(uri))
-    found = _attempt(uri, lambda: _IMPORTERS[uri.partition(":")[0]](uri))
-    if not isinstance(found, SSlibKey) or found.scheme not in ("ed25519", "ecdsa-sha2-nistp256"):
+    key = _attempt(uri, lambda: _IMPORTERS[uri.partition(":")[0]](uri))
+    if not isinstance(key, SSlibKey) or key.scheme not in ("ed25519", "ecdsa-sha2-nistp256"):
         raise KeyInvalid(f"issuer_key={uri}: must be Ed25519 or ECDSA on P-256")
-    raw = found.keyval["public"]
-    ed25519 = found.scheme == "ed25519"
+    raw = key.keyval["public"]
+    ed25519 = key.scheme == "ed25519"
     return open_key(uri, Ed25519PublicKey.from_public_bytes(bytes.fromhex(raw)) if ed25519 else load_public_pem(raw))
 
 
@@ -97,10 +97,10 @@ def open_key(uri: str, public: PublicKey) -> SigningKey:
     """Open the key that a URI names and let it sign a probe: it must be the private half of `public`. KeyInvalid."""
     check_uri(uri)
     if uri.startswith("file:"):
-        found = _from_file(uri)
-        if found.public != public:
-            raise KeyInvalid(f"issuer_key={uri}: is {found.keyid}, must be {fingerprint(public)}")
-        return _probe(uri, found)
+        key = _from_file(uri)
+        if key.public != public:
+            raise KeyInvalid(f"issuer_key={uri}: is {key.keyid}, must be {fingerprint(public)}")
+        return _probe(uri, key)
     ours = SSlibKey.from_crypto(public, keyid=fingerprint(public))
     return _probe(uri, SigningKey(public, lambda: Elsewhere.from_priv_key_uri(uri, ours, _pin), elsewhere=True))
 
@@ -146,9 +146,9 @@ def _import_azure(uri: str) -> Key:
 
 def _import_vault(uri: str) -> Key:
     """Import hv:NAME/VERSION"""
-    found, key = VaultSigner.import_(urlsplit(uri).path.partition("/")[0])
-    if found != uri:
-        raise ValueError(f"Vault's newest version of this key is {found}")
+    newest_uri, key = VaultSigner.import_(urlsplit(uri).path.partition("/")[0])
+    if newest_uri != uri:
+        raise ValueError(f"Vault's newest version of this key is {newest_uri}")
     return key
 
 

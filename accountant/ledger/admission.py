@@ -61,8 +61,8 @@ def charges(connection: Connection, family: Family, newest_first: bool = False) 
         if family.holdout is not None or family.block is not None:
             value = read_entry(seq, raw).value
             first, last = charged_window(value)
-            here = family.person or first <= (family.block or 1) <= last
-            if value.get("part") != family.part or not here:
+            in_window = family.person or first <= (family.block or 1) <= last
+            if value.get("part") != family.part or not in_window:
                 continue  # of the other part, or of other blocks
         price = next(filter(None, (_PRICE.last_object(raw, key) for key in _BEHIND)), None)
         time = _TIME.last_text(raw)
@@ -139,14 +139,14 @@ def reserve(
     with judging():  # nothing mends an entry once it is written
         soundness.require_price(plan, soundness.Figures(cost.pure, cost.unbounded, cost.rdp), dataset.orders)
     costs = dataset.costs_of(cost)
-    whole = dataset.refusing(costs) is not None
-    if whole and not dataset.can_close(priced.claim, costs):
+    takes_total = dataset.refusing(costs) is not None
+    if takes_total and not dataset.can_close(priced.claim, costs):
         raise refusal(dataset, request, costs)
-    stated = price_to_json(cost, dataset.orders)
-    fields = reservation_fields(request, priced.unit, plan, priced.claim, stated, by, key, whole, bound)
+    cost_json = price_to_json(cost, dataset.orders)
+    fields = reservation_fields(request, priced.unit, plan, priced.claim, cost_json, by, key, takes_total, bound)
     if dataset.window is not None:
         fields["window"] = [*dataset.window]
-    lines = after(dataset.families, costs, whole=writer.tree.size if whole else None)
+    lines = after(dataset.families, costs, whole=writer.tree.size if takes_total else None)
     seq = writer.append("reserved", **fields, after=block_rows.merge_equal_blocks(dataset.families, lines))
     block_rows.put(connection, dataset.families, lines)
     job = Job(seq, request.dataset, State.RESERVED, request.model, None, owner is None, 0, len(plan), None, by)

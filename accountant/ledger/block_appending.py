@@ -158,18 +158,18 @@ def _check_new(connection: Connection, block: NewBlock) -> None:
     if block.new_rows is not None:
         Why(block.new_rows.by, block.new_rows.reason)
     query = select(dataset_table.c.commitment, dataset_table.c.name)
-    known = known_commitments(connection) | {row.commitment: row.name for row in connection.execute(query)}
-    if block.commitment in known:
-        name = known[block.commitment]
+    datasets = known_commitments(connection) | {row.commitment: row.name for row in connection.execute(query)}
+    if block.commitment in datasets:
+        name = datasets[block.commitment]
         raise NameTaken(f"data: these rows are registered already, in {name}", dataset=name)
     if block.period is not None:
         where = (block_table.c.dataset == block.dataset) & block_table.c.period.is_not(None)
         for number, text in connection.execute(select(block_table.c.number, block_table.c.period).where(where)):
-            other = Period(**json.loads(text))
-            if other.since <= block.period.until and block.period.since <= other.until:
+            period = Period(**json.loads(text))
+            if period.since <= block.period.until and block.period.since <= period.until:
                 raise NameTaken(
                     f"since={block.period.since}, until={block.period.until}: block {number} has the days "
-                    f"{other.since} to {other.until}", dataset=block.dataset, block=number,
+                    f"{period.since} to {period.until}", dataset=block.dataset, block=number,
                 )  # fmt: skip
 
 
@@ -180,15 +180,15 @@ def drop(log: TransparencyLog, dataset: str, upto: int, why: Why) -> range:
     InputError where there is no such block, or its rows were deleted before; WrongState where a job waits for them.
     """
     with log.writing() as writer:
-        found = family_rows.load(writer.connection, dataset, signed=writer.signed)
-        if not found.dropped < upto <= (found.last or 1):
+        stored = family_rows.load(writer.connection, dataset, signed=writer.signed)
+        if not stored.dropped < upto <= (stored.last or 1):
             raise InputError(
-                f"upto={upto}: must be from {found.dropped + 1} to {found.last or 1}, whose rows are there"
+                f"upto={upto}: must be from {stored.dropped + 1} to {stored.last or 1}, whose rows are there"
             )
         _require_unread(writer, dataset, upto)
         writer.append("blocks-dropped", dataset=dataset, upto=upto, reason=why.reason, by=why.by)
-        _set(writer.connection, dataset, last=found.last or 1, dropped=upto)
-        return range(found.dropped + 1, upto + 1)
+        _set(writer.connection, dataset, last=stored.last or 1, dropped=upto)
+        return range(stored.dropped + 1, upto + 1)
 
 
 def _require_unread(writer: Writer, dataset: str, upto: int) -> None:

@@ -32,8 +32,8 @@ def open_campaign(ledger: Ledger, seq: int, definition: str) -> int:
         require_state(read_job(writer.connection, seq), State.STARTED, "open a campaign for")
         _refuse(ledger, writer.connection, seq, OPENED)
         index = writer.append(OPENED, reservation=seq, definition=definition)
-        here = job_table.c.seq == seq
-        writer.connection.execute(update(job_table).where(here).values(owner=None, expires=None, doubted=None))
+        is_job = job_table.c.seq == seq
+        writer.connection.execute(update(job_table).where(is_job).values(owner=None, expires=None, doubted=None))
         return index
 
 
@@ -59,9 +59,9 @@ def enter_round(ledger: Ledger, seq: int, definition: str, turn: int, reports: i
         if _entry_of(ledger, writer.connection, seq, OPENED) is None:
             raise WrongState(f"job {seq}: has no campaign that was opened", job=seq)
         _refuse(ledger, writer.connection, seq, CLOSED)
-        known = len(_entries_of(ledger, writer.connection, seq, ROUND))
-        if turn != known + 1:
-            raise WrongState(f"job {seq}: turn {turn} ends, and {known} have ended before", job=seq)
+        ended = len(_entries_of(ledger, writer.connection, seq, ROUND))
+        if turn != ended + 1:
+            raise WrongState(f"job {seq}: turn {turn} ends, and {ended} have ended before", job=seq)
         return writer.append(
             ROUND, reservation=seq, definition=definition, round=turn, reports=reports, ensemble=ensemble
         )
@@ -107,8 +107,8 @@ def entry_of(ledger: Ledger, seq: int, kind: str) -> int | None:
 
 
 def _entry_of(ledger: Ledger, connection: Connection, seq: int, kind: str) -> int | None:
-    found = _entries_of(ledger, connection, seq, kind)
-    return found[0] if found else None
+    indices = _entries_of(ledger, connection, seq, kind)
+    return indices[0] if indices else None
 
 
 def _entries_of(ledger: Ledger, connection: Connection, seq: int, kind: str) -> list[int]:
@@ -117,6 +117,6 @@ def _entries_of(ledger: Ledger, connection: Connection, seq: int, kind: str) -> 
 
 
 def _refuse(ledger: Ledger, connection: Connection, seq: int, kind: str) -> None:
-    known = _entry_of(ledger, connection, seq, kind)
-    if known is not None:
-        raise WrongState(f"job {seq}: stands as {kind} before, entry {known}", job=seq)
+    index = _entry_of(ledger, connection, seq, kind)
+    if index is not None:
+        raise WrongState(f"job {seq}: stands as {kind} before, entry {index}", job=seq)

@@ -64,13 +64,13 @@ def record_comparison(ledger: Ledger, asked: Comparison, concerns: Collection[st
     """Append the entry of an answer that no registration follows. `concerns`: the datasets in which something was
     found, none where nothing was. The same answer about the same file within SPAN stands once.
     """
-    named = sorted(set(concerns))
+    datasets = sorted(set(concerns))
     with ledger.log.writing() as writer:
         for entry in _recent_entries(ledger.log.database, writer.connection):
-            if _is_same(entry, asked) and entry.value["concerns"] == named:
+            if _is_same(entry, asked) and entry.value["concerns"] == datasets:
                 return
-        more = {} if asked.data is None else {"data": asked.data}
-        writer.append(COMPARED, door=asked.door, dataset=asked.dataset, concerns=named, by=asked.by, **more)
+        data_field = {} if asked.data is None else {"data": asked.data}
+        writer.append(COMPARED, door=asked.door, dataset=asked.dataset, concerns=datasets, by=asked.by, **data_field)
 
 
 def _is_same(entry: Entry, asked: Comparison) -> bool:
@@ -83,10 +83,10 @@ def _recent_entries(database: Store, connection: Connection) -> list[Entry]:
     """Return the entries of answers in the last SPAN, the oldest first. Entries with a time in the future count."""
     since = (datetime.now(UTC) - SPAN).strftime(_TIME)
     numbers = np.flatnonzero(entry_index(database, connection).of_kind(COMPARED)).tolist()
-    found: list[Entry] = []
+    entries: list[Entry] = []
     for number in reversed(numbers):
         entry = read_entry(number, body_at(connection, number))
         if entry.value["time"] < since:
             break
-        found.append(entry)
-    return found[::-1]
+        entries.append(entry)
+    return entries[::-1]

@@ -45,8 +45,8 @@ def derive(writer: Writer, base: int, statement: str, model: str, why: Why) -> i
     ended = writer.signed.revoked() & {entry.seq for entry in chain}
     if ended:
         raise WrongState(f"base={base}: the certificate of entry {min(ended)} was revoked: nothing can be derived")
-    own = {"reservation": chain[0].value["reservation"], "name": chain[0].value["name"]}
-    return writer.append("derived", base=base, statement=statement, model=model, reason=why.reason, by=why.by, **own)
+    fields = {"reservation": chain[0].value["reservation"], "name": chain[0].value["name"]}
+    return writer.append("derived", base=base, statement=statement, model=model, reason=why.reason, by=why.by, **fields)
 
 
 def find(connection: Connection, statement: str, since: int) -> int | None:

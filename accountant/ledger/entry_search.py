@@ -73,8 +73,8 @@ def search(database: Store, wanted: Wanted, before: int | None = None, limit: in
 def about_dataset(database: Store, name: str) -> Iterator[Entry]:
     """Yield every entry that concerns the dataset, the oldest first. UnknownName where there is none of that name."""
     with database.reading() as connection:
-        found = np.flatnonzero(_of_dataset(connection, entry_index(database, connection), name))
-        yield from (read_entry(int(number), body_at(connection, int(number))) for number in found)
+        numbers = np.flatnonzero(_of_dataset(connection, entry_index(database, connection), name))
+        yield from (read_entry(int(number), body_at(connection, int(number))) for number in numbers)
 
 
 def dataset_names(database: Store) -> list[str]:
@@ -124,8 +124,8 @@ def _of_dataset(connection: Connection, index: EntryIndex, name: str) -> Chosen:
 
 def _of_name(connection: Connection, index: EntryIndex, name: str) -> Chosen:
     """Select jobs of the model or the analyst of that name, and what was decided about a token of that name."""
-    named = (job_table.c.model == name) | (job_table.c.analyst == name)
-    chosen = index.of_jobs([*connection.execute(select(job_table.c.seq).where(named)).scalars().all()])
+    is_named = (job_table.c.model == name) | (job_table.c.analyst == name)
+    chosen = index.of_jobs([*connection.execute(select(job_table.c.seq).where(is_named)).scalars().all()])
     tokens = select(token_table.c.seq, token_table.c.revoked).where(token_table.c.name == name)
     numbers = [number for row in connection.execute(tokens) for number in row if number is not None]
     chosen[numbers] = True
@@ -136,7 +136,7 @@ def _with_text(connection: Connection, text: str, among: range, most: int | None
     """Return the entries that contain a text, the newest first. An entry is ASCII: other characters stand in it as JSON
     escapes.
     """
-    part = "".join("/" + each if each in "%_/" else each for each in spell(text).decode("ascii")[1:-1])
+    part = "".join("/" + letter if letter in "%_/" else letter for letter in spell(text).decode("ascii")[1:-1])
     query = select(entry_table.c.seq).where(entry_table.c.seq >= among.start, entry_table.c.seq < among.stop)
     query = query.where(_like(connection, f"%{part}%")).order_by(entry_table.c.seq.desc()).limit(most)
     return [*connection.execute(query).scalars().all()]

@@ -86,9 +86,11 @@ def enter(log: TransparencyLog, seq: int, statement: str, signed_by: str) -> int
         if job.issued is not None or kind.makes_model:
             raise WrongState(f"job {seq}: {kind.does}; it has a statement, or gets a certificate", job=seq)
         require_made(connection, kind.to_json())
-        made = [certified_of(connection, index) for index in kind.models]
+        certificates = [certified_of(connection, index) for index in kind.models]
         models = [
-            derived_entries.certifying_entry(connection, index).value["model"] for index in made if index is not None
+            derived_entries.certifying_entry(connection, index).value["model"]
+            for index in certificates
+            if index is not None
         ]
         about = {"model": next(iter(models), None), "name": job.model, "dataset": job.dataset}
         bound = {name: about[name] for name in kind.binds}
@@ -115,12 +117,12 @@ def profiles_of(database: Store, dataset: str) -> list[int]:
 def by_model(database: Store) -> dict[int, list[int]]:
     """Return, by the entry that certifies a model, the jobs whose statements are about it, the newest first."""
     with database.reading() as connection:
-        found: dict[int, list[int]] = {}
+        jobs: dict[int, list[int]] = {}
         for _, job in _entries_of_kind(database, connection, Evaluation.ends):
             certified = certified_of(connection, asked_of(connection, job).kind.models[0])
             if certified is not None:
-                found.setdefault(certified, []).append(job)
-        return found
+                jobs.setdefault(certified, []).append(job)
+        return jobs
 
 
 def _entries_of_kind(database: Store, connection: Connection, kind: str) -> list[tuple[int, int]]:
@@ -139,11 +141,11 @@ def find_same(database: Store, request: Request) -> int | None:
     with database.reading() as connection:
         match request.kind:
             case Evaluation(evaluates, against=None):
-                made = derived_entries.certifying_entry(connection, evaluates).value
-                if made["type"] == "issued":
-                    digests.append(replace(request, kind=Evaluation(made["reservation"])).digest)
+                entry = derived_entries.certifying_entry(connection, evaluates).value
+                if entry["type"] == "issued":
+                    digests.append(replace(request, kind=Evaluation(entry["reservation"])).digest)
         query = select(row.seq).where(row.request.in_(digests), row.issued.is_not(None)).order_by(row.seq.desc())
-        found = connection.execute(query.limit(1)).scalar()
-        if found is None or (asked_of(connection, found).window != request.window and request.window is not None):
+        seq = connection.execute(query.limit(1)).scalar()
+        if seq is None or (asked_of(connection, seq).window != request.window and request.window is not None):
             return None  # the same words meant other blocks then
-    return int(found)
+    return int(seq)

@@ -51,17 +51,17 @@ def register(writer: Writer, registration: Registration, compared: Collection[st
             f"contributions={registration.unit.contributions}: must be 1 under replace-one, where the number of rows "
             "is public: another person may bring another number"
         )
-    families = [found.identity for other in registration.families for found in load(connection, other).families]
+    families = [family.identity for dataset in registration.families for family in load(connection, dataset).families]
     refined = require_profiles(connection, registration.refined, families)
     registration = replace(registration, refined=refined)
     if registration.budget is not None:
         seq, members = _new_family(writer, registration, registration.budget, identity)
     else:
         seq, members = _join(writer, registration, identity)
-    for other, theirs in connection.execute(select(dataset_table.c.name, dataset_table.c.families)):
+    for dataset, theirs in connection.execute(select(dataset_table.c.name, dataset_table.c.families)):
         # two registrations at one moment do not miss each other: the later one was compared with the earlier
-        if compared is not None and other not in compared and set(json.loads(theirs)).isdisjoint(members):
-            raise WrongState(f"dataset={other}: was registered after these rows were compared with all others")
+        if compared is not None and dataset not in compared and set(json.loads(theirs)).isdisjoint(members):
+            raise WrongState(f"dataset={dataset}: was registered after these rows were compared with all others")
     row = {"name": name, "seq": seq, "families": dumps(members), "commitment": registration.commitment}
     connection.execute(insert(dataset_table).values(**row))
 
@@ -93,13 +93,15 @@ def change_budget(writer: Writer, name: str, epsilon: Decimal, reason: str, by: 
         raise InputError(f"dataset={name}: belongs to several families; change the budget of each by its own dataset")
     design = families[0].filter.with_total(Budget(epsilon, families[0].budget.delta).epsilon)
     parts = parts_of(families[0])
-    accounts = [load_family(writer.connection, families[0].identity, part=each, signed=writer.signed) for each in parts]
+    accounts = [
+        load_family(writer.connection, families[0].identity, part=account, signed=writer.signed) for account in parts
+    ]
     seq = writer.append(
         "budget-changed",
         family=families[0].identity, budget=design.budget.to_json(), filter=design.to_json(), reason=reason, by=by,
         largest=decimal_string(max(families[0].largest, design.budget.epsilon)),
         after=after(
-            [replace(each, changed=writer.tree.size) for each in accounts], [design.nothing() for _ in accounts]
+            [replace(account, changed=writer.tree.size) for account in accounts], [design.nothing() for _ in accounts]
         ),
     )  # fmt: skip
     where = family_table.c.id.in_([replace(families[0], part=part).account for part in parts_of(families[0])])
@@ -127,8 +129,8 @@ def _new_family(writer: Writer, registration: Registration, budget: Budget, iden
     if registration.person is not None:
         registration.person.check_delta(registration.records)
         design = Filter.design(registration.person)
-        own = {"dataset": registration.name, "family": identity}
-        founded = writer.append(PERSON, **own, budget=design.budget.to_json(), filter=design.to_json())
+        person_fields = {"dataset": registration.name, "family": identity}
+        founded = writer.append(PERSON, **person_fields, budget=design.budget.to_json(), filter=design.to_json())
         for part in parts:
             found_family(writer.connection, account_of(identity, part, person=True), founded, design)
     return seq, [identity]
@@ -137,13 +139,13 @@ def _new_family(writer: Writer, registration: Registration, budget: Budget, iden
 def _join(writer: Writer, registration: Registration, identity: str) -> tuple[int, list[str]]:
     """Append a dataset whose people are those of other datasets: it shares all their budgets."""
     families: dict[str, Family] = {}
-    for other in registration.families:
-        block_rows.require_alone(writer.connection, other)
-        joined = load(writer.connection, other)
+    for name in registration.families:
+        block_rows.require_alone(writer.connection, name)
+        joined = load(writer.connection, name)
         if joined.registration.person is not None:
             raise InputError(
-                f"family: of dataset {other} one person has a total over all blocks, and rows of another dataset would "
-                f"be bounded apart from them; append them (dpserve dataset append {other}), or say that they are new"
+                f"family: of dataset {name} one person has a total over all blocks, and rows of another dataset would "
+                f"be bounded apart from them; append them (dpserve dataset append {name}), or say that they are new"
             )
         families |= {family.identity: family for family in joined.families}
     if len(families) > 1 and registration.unit.column is None:
@@ -190,6 +192,6 @@ def _require_new_rows(connection: Connection, commitment: str) -> None:
 
 
 def _check_words(**words: str) -> None:
-    for what, text in words.items():
+    for name, text in words.items():
         if not 1 <= len(text) <= 200 or not text.isprintable():
-            raise InputError(f"{what}: must be 1 to 200 printable characters")
+            raise InputError(f"{name}: must be 1 to 200 printable characters")

@@ -19,17 +19,21 @@ MOST_JOBS = 2_000  # the rate of more is known well enough
 
 
 def forecast(ledger: Ledger, dataset: Dataset, now: datetime | None = None) -> dict[str, Any]:
-    """Tell the burn rate of the account that ends first, over the last WINDOW_DAYS (its whole life, where that is
+    """Return the burn rate of the account that ends first, over the last WINDOW_DAYS (its whole life, where that is
     shorter; a day at least), and the day on which nothing would be left of it. Of a dataset that has grown: of the
     block that `left` speaks of, and of the total for one person. A straight line, no promise: the filter decides.
     Nothing is told of an account that is younger than a day: a rate of hours says nothing of days.
     """
     now = now or datetime.now(UTC)
-    found = [_rate(ledger, family, now) for family in roomiest(dataset).families]
-    share, rate, days = min(found, key=lambda each: (each[0] / each[1] if each[1] else inf, each[0]))
-    left = share / rate if rate and days >= 1 else None
-    ends = None if left is None or left > 36_500 else (now + timedelta(days=left)).date().isoformat()
-    return {"share_per_day": f"{rate:.6f}", "days_left": None if left is None else int(left), "used_up_on": ends}
+    rates = [_rate(ledger, family, now) for family in roomiest(dataset).families]
+    share, rate, days = min(rates, key=lambda each: (each[0] / each[1] if each[1] else inf, each[0]))
+    days_left = share / rate if rate and days >= 1 else None
+    ends = None if days_left is None or days_left > 36_500 else (now + timedelta(days=days_left)).date().isoformat()
+    return {
+        "share_per_day": f"{rate:.6f}",
+        "days_left": None if days_left is None else int(days_left),
+        "used_up_on": ends,
+    }
 
 
 def _rate(ledger: Ledger, family: Family, now: datetime) -> tuple[float, float, float]:

@@ -36,10 +36,10 @@ class JobFigures:
         """Count, by (dataset, learner, state), the jobs that ever reached it. Monotone, as a counter must be."""
         with self._lock, database.reading() as connection:
             self._take(connection)
-            found = self._passed.copy()
+            figures = self._passed.copy()
             for seq, state in _states(connection, tuple(self._open)):
-                found.update((*self._open[seq], passed) for passed in PUBLIC_STATES[state].passed)
-            return found
+                figures.update((*self._open[seq], passed) for passed in PUBLIC_STATES[state].passed)
+            return figures
 
     def _take(self, connection: Connection) -> None:
         """Read every new job, and count for good those that have ended."""
@@ -49,8 +49,8 @@ class JobFigures:
             self._open[seq], self._last = (dataset, str(json.loads(bytes(body))["learner"])), seq
         for seq, state in list(_states(connection, tuple(self._open))):
             if not PUBLIC_STATES[state].open:
-                known = self._open.pop(seq)
-                self._passed.update((*known, passed) for passed in PUBLIC_STATES[state].passed)
+                job_key = self._open.pop(seq)
+                self._passed.update((*job_key, passed) for passed in PUBLIC_STATES[state].passed)
 
 
 def _states(connection: Connection, jobs: Sequence[int]) -> Iterator[tuple[int, str]]:
@@ -82,8 +82,8 @@ def queue(database: Store, now: datetime) -> Queue:
         length, oldest = connection.execute(counted).one()
         running = connection.execute(select(func.count()).where(job.state == State.STARTED)).scalar_one()
         by_reason = select(job.waiting, func.count()).where(waiting, job.waiting.is_not(None)).group_by(job.waiting)
-        left: dict[str, int] = {str(why): count for why, count in connection.execute(by_reason)}
+        left_by_reason: dict[str, int] = {str(why): count for why, count in connection.execute(by_reason)}
         if oldest is None:
-            return Queue(0, 0.0, running, left)
+            return Queue(0, 0.0, running, left_by_reason)
         since = datetime.fromisoformat(read_entry(oldest, body_at(connection, oldest)).value["time"])
-    return Queue(length, max(0.0, (now - since).total_seconds()), running, left)
+    return Queue(length, max(0.0, (now - since).total_seconds()), running, left_by_reason)

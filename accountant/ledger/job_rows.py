@@ -215,21 +215,21 @@ def resume(log: TransparencyLog, holding: Holding, owner: str, lease: float) -> 
         require_state(job, State.STARTED, "resume")
         require_holder(writer.connection, job, "resume", holding.owner, holding.expires)
         last = writer.signed.after(account_number(seq))
-        said = read_entry(last, writer.signed.body(last)).value
-        if said["type"] not in ("started", "resumed") or said["reservation"] != seq:
+        step = read_entry(last, writer.signed.body(last)).value
+        if step["type"] not in ("started", "resumed") or step["reservation"] != seq:
             raise LedgerInvalid(
-                f"index: job {seq}: cannot resume it: its row says {job.state.value}, and entry {last} {said['type']}: "
+                f"index: job {seq}: cannot resume it: its row says {job.state.value}, and entry {last} {step['type']}: "
                 "somebody else wrote the row (dpserve ledger audit)",
                 entry=last,
                 index=f"job {seq}",
             )
-        times = int(said.get("times", 0)) + 1
+        times = int(step.get("times", 0)) + 1
         if times > MOST_RESUMED:
             raise WrongState(
                 f"job {seq}: went on {MOST_RESUMED} times, and ended each time", job=seq, state=job.state.value
             )
-        held = {"owner": owner, "expires": engines.clock(writer.connection) + lease, "doubted": None}
-        writer.connection.execute(update(job_table).where(job_table.c.seq == seq).values(**held))
+        lease_values = {"owner": owner, "expires": engines.clock(writer.connection) + lease, "doubted": None}
+        writer.connection.execute(update(job_table).where(job_table.c.seq == seq).values(**lease_values))
         stored = read_entry(seq, writer.signed.body(seq)).value
         dataset = block_rows.load_charged(writer.connection, stored, None, writer.signed)
         blocks = {"window": [*charged_window(stored)]} if dataset.blocks else {}

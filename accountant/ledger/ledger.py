@@ -217,9 +217,9 @@ class Ledger:
         priced = price_job(request, unit, plan)
         following = None if evaluation is None else price_job(*evaluation)
         with self.log.writing() as writer:
-            known = find_job(writer.connection, by, key, request) if key is not None else None
-            if known:
-                return known
+            job_of_key = find_job(writer.connection, by, key, request) if key is not None else None
+            if job_of_key:
+                return job_of_key
             job = reserve(writer, priced, by, key, owner, lease, promotes)
             if following is not None:
                 following = replace(following, request=replace(following.request, kind=Evaluation(job.seq)))
@@ -242,8 +242,8 @@ class Ledger:
             evaluations.require_made(writer.connection, stored)
             dataset = block_rows.load_charged(writer.connection, stored, None, writer.signed)
             costs = dataset.costs_from_json(stored["price"])
-            outgrown = dataset.exceeds_lowered_total(costs, parse_decimal(stored["claim"]["epsilon"]))
-            if outgrown is None:
+            exceeded = dataset.exceeds_lowered_total(costs, parse_decimal(stored["claim"]["epsilon"]))
+            if exceeded is None:
                 lines = after(dataset.families, costs, 0)
                 writer.append("started", reservation=seq, after=block_rows.merge_equal_blocks(dataset.families, lines))
                 block_rows.put(writer.connection, dataset.families, lines)
@@ -253,7 +253,7 @@ class Ledger:
                 plan = plan_from_json(stored["plan"])
                 return Started(seq, dataset, request_from_entry(stored), Decimal(stored["unit"]), plan)
             self._give_back(writer, seq)
-        raise outgrown_refusal(seq, outgrown, dataset, request_from_entry(stored))
+        raise outgrown_refusal(seq, exceeded, dataset, request_from_entry(stored))
 
     def commit(self, seq: int, released: str, owner: str | None = None) -> None:
         """STARTED -> COMMITTED; `released` is the sha256 of the released numbers, so that an export can be resumed.
@@ -287,8 +287,8 @@ class Ledger:
         dataset = block_rows.load_charged(connection, stored, stored["by"], writer.signed)
         costs = dataset.costs_from_json(stored["price"])
         lines = after(dataset.families, costs, -1)
-        said = block_rows.merge_equal_blocks(dataset.families, lines)
-        self._move(writer, seq, State.RESERVED, State.RELEASED, owner, expires, after=said)
+        merged = block_rows.merge_equal_blocks(dataset.families, lines)
+        self._move(writer, seq, State.RESERVED, State.RELEASED, owner, expires, after=merged)
         block_rows.put(connection, dataset.families, lines)
         self._give_back_following(writer, seq)
 
@@ -368,7 +368,7 @@ class Ledger:
         return entry
 
     def released_digest(self, seq: int) -> str:
-        """sha256 of the numbers that a committed job released; WrongState where it is not committed."""
+        """Return sha256 of the numbers that a committed job released; WrongState where it is not committed."""
         with self.log.database.reading() as connection:
             committed = connection.execute(select(job_table.c.committed).where(job_table.c.seq == seq)).scalar()
             if committed is None:

@@ -45,8 +45,8 @@ def owner(connection: Connection, name: str) -> int | None:
     """Return the reservation that binds this name: the first that something came of or may come of. None: the name is
     free.
     """
-    found = connection.execute(_OWNER, {"name": name}).one()
-    return min((seq for seq in found if seq is not None), default=None)
+    rows = connection.execute(_OWNER, {"name": name}).one()
+    return min((seq for seq in rows if seq is not None), default=None)
 
 
 def owner_of(ledger: Ledger, name: str) -> str | None:
@@ -109,17 +109,17 @@ def allow(
 
 
 def _differs(connection: Connection, seq: int, request: Request, by: str, signed: Signed | None = None) -> list[str]:
-    """In what a request differs from the reservation that binds its name."""
+    """List the fields in which a request differs from the reservation that binds its name."""
     bound = (signed.entry(seq) if signed else read_entry(seq, body_at(connection, seq))).value
     if bound["type"] != "reserved" or bound["model"] != request.model:
         raise LedgerInvalid(f"index: job {seq} is not about the model {request.model}", entry=seq)
-    asked: dict[str, Any] = {"dataset": request.dataset, "target": request.target, "principal": by}
-    owned = {"dataset": bound["dataset"], "target": bound.get("target"), "principal": bound["by"]}
-    return [name for name, value in asked.items() if value != owned[name]]
+    wanted: dict[str, Any] = {"dataset": request.dataset, "target": request.target, "principal": by}
+    bound_to = {"dataset": bound["dataset"], "target": bound.get("target"), "principal": bound["by"]}
+    return [name for name, value in wanted.items() if value != bound_to[name]]
 
 
 def _others(connection: Connection, request: Request, by: str) -> Iterator[str]:
-    """Names that this request could have: free, or its own."""
+    """Yield names that this request could have: free, or its own."""
     words = (request.target, request.dataset, *map(str, range(2, MOST_TRIED)))
     for name in (f"{request.model[:48]}-{word}" for word in words if word not in (None, request.model)):
         try:
@@ -136,17 +136,17 @@ def may_promote(connection: Connection, principal: str, name: str) -> bool:
     and no grant names sits at the home and holds its keys.
     """
     acting = connection.execute(select(token_table).where(token_table.c.principal == principal)).all()
-    named = connection.execute(select(grant_table).where(grant_table.c.principal == principal)).all()
+    grants = connection.execute(select(grant_table).where(grant_table.c.principal == principal)).all()
     until = (datetime.now(UTC) + timedelta(seconds=5)).strftime("%Y-%m-%dT%H:%M:%SZ")  # its entry's time comes after
     return (
-        not (acting or named)
+        not (acting or grants)
         or any(row.revoked is None and not {"promote", "admin"}.isdisjoint(row.scopes.split(",")) for row in acting)
         or any(
             row.revoked is None
             and row.scope in ("promote", "admin")
             and (row.kind, row.name) in (("everything", ""), ("model", name))
             and (row.expires is None or until < row.expires)
-            for row in named
+            for row in grants
         )
     )
 
@@ -158,8 +158,8 @@ def is_first(ledger: Ledger, job: Job, issued: int) -> bool:
     with ledger.log.database.reading() as connection:
         if connection.execute(_FIRST_ISSUED, {"name": job.model}).scalar() != issued:
             return False
-        own, seq = read_entry(job.seq, body_at(connection, job.seq)).value, owner(connection, job.model)
-        return seq is not None and not _differs(connection, seq, request_from_entry(own), own["by"])
+        reserved, seq = read_entry(job.seq, body_at(connection, job.seq)).value, owner(connection, job.model)
+        return seq is not None and not _differs(connection, seq, request_from_entry(reserved), reserved["by"])
 
 
 def check(ledger: Ledger, request: Request, by: str, promotes: bool) -> bool:
@@ -191,8 +191,8 @@ def record(
             raise InputError(f"issued={issued}: does not certify {name}")
         if kind == PROMOTED and issued in writer.signed.revoked():
             raise WrongState(f"model={name}@{version}: its certificate was revoked")
-        more = {key: each for key, each in (("replaces", replaces), ("worth", worth)) if each is not None}
-        return writer.append(kind, name=name, version=version, issued=issued, reason=reason, by=by, **more)
+        optional = {key: number for key, number in (("replaces", replaces), ("worth", worth)) if number is not None}
+        return writer.append(kind, name=name, version=version, issued=issued, reason=reason, by=by, **optional)
 
 
 def newest_promotion(ledger: Ledger, name: str, since: int) -> dict[str, Any] | None:

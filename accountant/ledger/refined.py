@@ -43,10 +43,10 @@ def profile_of_entry(connection: Connection, entry: int, families: Collection[st
 def _require(connection: Connection, stated: SchemaProfile, families: Collection[str]) -> SchemaProfile:
     true = profile_of_entry(connection, stated.entry, families)
     for name in ("dataset", "part", "epsilon", "delta"):
-        said, expected = getattr(stated, name), getattr(true, name)
-        if said != expected:
+        value, expected = getattr(stated, name), getattr(true, name)
+        if value != expected:
             raise InputError(
-                f"schema: refined: entry {stated.entry}: says {name} {said:.60}, and the ledger says {expected}; "
+                f"schema: refined: entry {stated.entry}: says {name} {value:.60}, and the ledger says {expected}; "
                 f"{REMEDY}",
                 entry=stated.entry,
             )

@@ -31,9 +31,9 @@ def require_charged_blocks(connection: Connection, seq: int) -> None:
         if _RESERVATION.first_integer(raw) != seq:
             continue
         step = read_entry(number, raw).value
-        stated = {family for line in after_of(raw) for family in (line["family"], *line.get("also", ()))}
+        charged = {family for line in after_of(raw) for family in (line["family"], *line.get("also", ()))}
         went_on = step["type"] == "resumed" and "window" not in step
-        if went_on or (step["type"] == "started" and stated & blocks):
+        if went_on or (step["type"] == "started" and charged & blocks):
             raise LedgerInvalid(
                 f"job {seq}: has read blocks that it was not charged to, by a fault of an earlier version (entry "
                 f"{number}): it gets no certificate; charge it by dpserve home repair --reason TEXT, and ask for "

@@ -65,17 +65,17 @@ def cosign(
     policy.check_log(trust.origin, trust.log_key_at(head.size))
     for witness in policy.witnesses:
         address(witness)  # a policy that cannot be used is said before anybody is asked
-    known = _last_signed(kept, policy)
-    one = partial(_ask, note=note, head=head, database=database, known=known, seconds=seconds)
+    last_signed = _last_signed(kept, policy)
+    ask_witness = partial(_ask, note=note, head=head, database=database, known=last_signed, seconds=seconds)
     with ThreadPoolExecutor(MOST_AT_ONCE) as pool:
-        answers = tuple(pool.map(one, policy.witnesses))
-    whole = with_cosignatures(note, [line for answer in answers for line in answer.lines])
+        answers = tuple(pool.map(ask_witness, policy.witnesses))
+    cosigned_note = with_cosignatures(note, [line for answer in answers for line in answer.lines])
     try:
-        require_quorum(whole, policy)
+        require_quorum(cosigned_note, policy)
     except LedgerInvalid as error:
         refusals = "; ".join(answer.said for answer in answers)
         raise LedgerInvalid(f"{error.message} [{refusals}]", answers=[answer.said for answer in answers]) from error
-    return Witnessed(whole, head.size, answers)
+    return Witnessed(cosigned_note, head.size, answers)
 
 
 def _ask(
@@ -98,7 +98,7 @@ def _last_signed(kept: str | None, policy: WitnessPolicy) -> dict[str, int]:
         return {}
     try:
         size = notes.parse_checkpoint(kept).size
-        return {each.witness: size for each in cosignatures(notes.parse_note(kept), policy)}
+        return {cosignature.witness: size for cosignature in cosignatures(notes.parse_note(kept), policy)}
     except LedgerInvalid:  # of another policy's witnesses, or damaged: each will say what it knows
         return {}
 

@@ -79,13 +79,13 @@ class Rare:
     @cached_property
     def revoked(self) -> dict[int, int]:
         """Return the indices of `issued` entries whose certificates were revoked -> of the entries that say so."""
-        return {each.value["issued"]: each.seq for each in self.entries if each.value["type"] == "revoked"}
+        return {entry.value["issued"]: entry.seq for entry in self.entries if entry.value["type"] == "revoked"}
 
     @cached_property
     def quotas(self) -> dict[tuple[str, str], Entry]:
         """Return, by family and analyst, the entry that set the quota in force."""
-        found = (each for each in self.entries if each.value["type"] == "quota-set")
-        return {(each.value["family"], each.value["analyst"]): each for each in found}
+        set_quotas = (entry for entry in self.entries if entry.value["type"] == "quota-set")
+        return {(entry.value["family"], entry.value["analyst"]): entry for entry in set_quotas}
 
 
 class Known:
@@ -137,9 +137,9 @@ class Signed:
         """Return the entry that was signed as `seq`, compared with `body` where that was read. LedgerInvalid as
         `body`.
         """
-        known = self.known.read.get(seq)
-        if known is not None and body in (None, known.body):
-            return known
+        cached = self.known.read.get(seq)
+        if cached is not None and body in (None, cached.body):
+            return cached
         if body is None:
             body = self.body(seq)
         else:
@@ -153,7 +153,7 @@ class Signed:
         """Raise LedgerInvalid unless these are the bytes of the entry `seq` that was signed."""
         leaf = merkle.leaf_hash(body)
         if self.known.leaves.get(seq) != leaf:
-            path = merkle.inclusion_proof(seq, self.size, self.tree.beside(seq))
+            path = merkle.inclusion_proof(seq, self.size, self.tree.siblings_reader(seq))
             merkle.verify_inclusion(seq, self.size, leaf, path, self.root)
             self.known.take(seq, leaf, after_of(body))
 
@@ -167,14 +167,14 @@ class Signed:
         """Return what the entries about keys, revocations and quotas say."""
         if self._rare is not None:
             return self._rare
-        known, now = self.known.rare, self.after(RAREST)
-        if known.newest != now:
-            known = known if known.newest < now else Rare()
-            new = [self.entry(seq) for seq in self.newest.rare(now, known.newest)]
-            before = known.entries if known.newest >= 0 else (self.entry(0),)
-            self.known.rare = known = Rare(now, (*before, *new))
-        self._rare = known
-        return known
+        cached, now = self.known.rare, self.after(RAREST)
+        if cached.newest != now:
+            cached = cached if cached.newest < now else Rare()
+            new = [self.entry(seq) for seq in self.newest.rare(now, cached.newest)]
+            before = cached.entries if cached.newest >= 0 else (self.entry(0),)
+            self.known.rare = cached = Rare(now, (*before, *new))
+        self._rare = cached
+        return cached
 
     def keys(self) -> list[KeyRow]:
         """Return every key there ever was. LedgerInvalid where the rows are not what the entries say."""
@@ -192,11 +192,11 @@ class Signed:
         """Return the balance that the entry `seq` records of the account of this number; None where it records none."""
         lines = self.known.lines.get(seq)
         if lines is None:
-            found = self.known.after.get(seq)
-            found = after_of(self.body(seq)) if found is None else found
+            balances = self.known.after.get(seq)
+            balances = after_of(self.body(seq)) if balances is None else balances
             if len(self.known.lines) >= MOST_READ:
                 self.known.lines.clear()
-            self.known.lines[seq] = lines = {each: line for line in found for each in accounts_of(line)}
+            self.known.lines[seq] = lines = {account: line for line in balances for account in accounts_of(line)}
         return lines.get(number)
 
 
@@ -338,7 +338,7 @@ class TransparencyLog:
         """Return the `.tlog-proof` of entry `seq` against the newest checkpoint, with the entry's bytes in it."""
         with self.database.reading() as connection:
             note = latest_checkpoint(connection)
-            read = store.Tree(connection).beside(seq)
+            read = store.Tree(connection).siblings_reader(seq)
             path = merkle.inclusion_proof(seq, notes.parse_checkpoint(note).size, read)
             return proofs.write_proof(seq, path, note, store.body_at(connection, seq))
 
@@ -349,7 +349,7 @@ class TransparencyLog:
         with self.database.reading() as connection:
             if not 0 <= seq < size <= store.size(connection):
                 raise LedgerInvalid(f"leaf={seq}, size={size}: must be leaf < size <= {store.size(connection)}")
-            return merkle.inclusion_proof(seq, size, store.Tree(connection).beside(seq))
+            return merkle.inclusion_proof(seq, size, store.Tree(connection).siblings_reader(seq))
 
 
 def latest_checkpoint(connection: Connection) -> str:

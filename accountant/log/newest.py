@@ -72,7 +72,9 @@ def account_number(begun: int, part: str | None = None) -> int:
 def accounts_of(line: Mapping[str, Any]) -> list[int]:
     """Return the account numbers of a line of `after_of`: its family's, then those of the blocks under `also`."""
     first = account_number(line["family"], line.get("part"))
-    return [first, *(account_number(each, line.get("part")) for each in line["also"])] if "also" in line else [first]
+    return (
+        [first, *(account_number(family, line.get("part")) for family in line["also"])] if "also" in line else [first]
+    )
 
 
 def person_total_name(family: str) -> bytes:
@@ -106,14 +108,14 @@ def subjects_of(seq: int, body: bytes, lines: list[dict[str, Any]] | None = None
 def _slots(
     entries: Iterable[tuple[int, bytes]],
     rare: int = 0,
-    said: Mapping[int, list[dict[str, Any]]] = MappingProxyType({}),
+    balances: Mapping[int, list[dict[str, Any]]] = MappingProxyType({}),
 ) -> tuple[dict[int, int], dict[bytes, int]]:
     """Collect the latest entry by slot number and by name. `rare`: the newest rare entry before these; `said`: what is
     known of `after_of` them.
     """
     slots, charged = dict[int, int](), dict[bytes, int]()
     for seq, body in entries:
-        numbers, names = subjects_of(seq, body, said.get(seq))
+        numbers, names = subjects_of(seq, body, balances.get(seq))
         slots |= dict.fromkeys(numbers, seq)
         charged |= dict.fromkeys(names, seq)
         if _TYPE.last_text(body) in _RARE:
@@ -150,8 +152,8 @@ def after_of(body: bytes) -> list[dict[str, Any]]:
     """
     if not body.startswith(AFTER):
         return []
-    found: list[dict[str, Any]] = _DECODER.raw_decode(body.decode("ascii"), len(AFTER) - 1)[0]
-    return found
+    balances: list[dict[str, Any]] = _DECODER.raw_decode(body.decode("ascii"), len(AFTER) - 1)[0]
+    return balances
 
 
 @dataclass(frozen=True)
@@ -180,24 +182,24 @@ class Newest:
         """Read the entries not yet in the file, up to the signed tree (size, root). LedgerInvalid where they do not
         give that root.
         """
-        seen, seen_root = self._head()
-        if (seen, seen_root) == (size, root):
+        covered, covered_root = self._head()
+        if (covered, covered_root) == (size, root):
             return
-        if not 0 < seen < size or merkle.root(seen, node_reader(connection)) != seen_root:
-            seen = 0
-        rare = self.of([RAREST])[0] if seen else 0
-        while rare >= max(seen, 1):  # of a process that was cut off before the head
+        if not 0 < covered < size or merkle.root(covered, node_reader(connection)) != covered_root:
+            covered = 0
+        rare = self.of([RAREST])[0] if covered else 0
+        while rare >= max(covered, 1):  # of a process that was cut off before the head
             (rare,) = self.of([rare_number(rare)])
-        found = _slots(signed_entries(connection, seen, size, root), rare)
-        if not seen:
+        slots = _slots(signed_entries(connection, covered, size, root), rare)
+        if not covered:
             self.path.unlink(missing_ok=True)
             self._spenders.begin()
-        self._write(*found, size, root)
+        self._write(*slots, size, root)
 
     def note(
         self,
         entries: Iterable[tuple[int, bytes]],
-        said: Mapping[int, list[dict[str, Any]]],
+        balances: Mapping[int, list[dict[str, Any]]],
         size: int,
         root: bytes,
         rare: int,
@@ -205,15 +207,15 @@ class Newest:
         """Take in entries that were just written, which bring the tree to (size, root). `said`: what they say of
         accounts after them; `rare`: the newest rare entry before them.
         """
-        self._write(*_slots(entries, rare, said), size, root)
+        self._write(*_slots(entries, rare, balances), size, root)
 
     def rare(self, newest: int, known: int = 0) -> list[int]:
         """Return the rare entries behind `known` up to `newest`, the oldest first."""
-        found = []
+        entries = []
         while newest > max(known, 0):
-            found.append(newest)
+            entries.append(newest)
             (newest,) = self.of([rare_number(newest)])
-        return found[::-1]
+        return entries[::-1]
 
     def of(self, numbers: Sequence[int]) -> list[int]:
         """Return the latest entry per slot number (`account_number`); 0 where none was written since."""
@@ -249,8 +251,8 @@ class Newest:
         if len(raw) != HEADER.size:
             return 0, b""
         form, boot, root, size = HEADER.unpack(raw)
-        whole = (form, boot) == (FORM, _boot()) and self._spenders.exists()
-        return (size, root) if whole else (0, b"")
+        is_usable = (form, boot) == (FORM, _boot()) and self._spenders.exists()
+        return (size, root) if is_usable else (0, b"")
 
     def _write(self, slots: Mapping[int, int], charged: Mapping[bytes, int], size: int, root: bytes) -> None:
         """Write the slots, then the head: a process that is cut off before it leaves one that asks for the same entries

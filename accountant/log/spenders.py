@@ -81,8 +81,8 @@ class Spenders:
         raw = os.pread(fd, PLACE.size * MAX_PROBES, PLACE.size * first) if table is None else table
         begin = first if table is None else 0
         for at in range(first, min(first + MAX_PROBES, begin + len(raw) // PLACE.size)):
-            known, seq = PLACE.unpack_from(raw, PLACE.size * (at - begin))
-            if known in (name, NOBODY):
+            stored_name, seq = PLACE.unpack_from(raw, PLACE.size * (at - begin))
+            if stored_name in (name, NOBODY):
                 return at, seq
         return None, 0
 
@@ -93,21 +93,21 @@ class Spenders:
     def _grow(self, newest: Mapping[bytes, int]) -> None:
         """Store as `put` does, in a larger table that replaces this one."""
         raw = self.path.read_bytes()
-        known = {name: seq for name, seq in PLACE.iter_unpack(raw) if name != NOBODY} | dict(newest)
+        entries = {name: seq for name, seq in PLACE.iter_unpack(raw) if name != NOBODY} | dict(newest)
         places, table = self._places(len(raw)), None
         while table is None:
             places *= 2
-            table = _build_table(known, places)
+            table = _build_table(entries, places)
         replace_unsynced(self.path, table, PRIVATE)
 
 
-def _build_table(known: Mapping[bytes, int], places: int) -> bytes | None:
+def _build_table(entries: Mapping[bytes, int], places: int) -> bytes | None:
     """Return a table of so many places that holds all entries; None where one finds no slot within MAX_PROBES."""
     table = [(NOBODY, 0)] * (places + MAX_PROBES)
-    for name, seq in known.items():
+    for name, seq in entries.items():
         first = int.from_bytes(name[:8]) % places
         free = next((at for at in range(first, first + MAX_PROBES) if table[at][0] == NOBODY), None)
         if free is None:
             return None
         table[free] = name, seq
-    return b"".join(PLACE.pack(*each) for each in table)
+    return b"".join(PLACE.pack(*place) for place in table)

@@ -38,7 +38,7 @@ class Consistency:
         return {
             "from": self.earlier,
             "to": self.later,
-            "hashes": [encode_base64(each) for each in self.hashes],
+            "hashes": [encode_base64(digest) for digest in self.hashes],
             "from_root": encode_base64(self.earlier_root),
             "to_root": encode_base64(self.later_root),
         }
@@ -83,8 +83,8 @@ def newest_proof(
                 "asks them by dpserve ledger witness"
             )
         proofs_of = [inclusion(connection, leaf, note) for leaf in leaves]
-        known = 0 < seen <= store.size(connection)
-        return proofs_of, _prove(connection, *sorted((seen, size))) if known else None
+        has_seen = 0 < seen <= store.size(connection)
+        return proofs_of, _prove(connection, *sorted((seen, size))) if has_seen else None
 
 
 def continues(database: Store, trust: PublicKeys, seen: str, later: int | None = None) -> Consistency:
@@ -110,7 +110,7 @@ def path_to(database: Store, leaf: int, size: int) -> dict[str, Any]:
         if not 0 <= leaf < size <= newest:
             raise InputError(f"leaf={leaf}, size={size}: must be 0 <= leaf < size <= {newest}")
         path = merkle.inclusion_proof(leaf, size, store.node_reader(connection))
-    return {"leaf": leaf, "size": size, "hashes": [encode_base64(each) for each in path]}
+    return {"leaf": leaf, "size": size, "hashes": [encode_base64(digest) for digest in path]}
 
 
 def inclusion(connection: Connection, leaf: int, note: str) -> str:
@@ -119,6 +119,6 @@ def inclusion(connection: Connection, leaf: int, note: str) -> str:
     if not 0 <= leaf < head.size:
         raise InputError(f"leaf={leaf}: must be below the checkpoint's size {head.size}")
     body = store.body_at(connection, leaf)
-    path = merkle.inclusion_proof(leaf, head.size, store.Tree(connection).beside(leaf))
+    path = merkle.inclusion_proof(leaf, head.size, store.Tree(connection).siblings_reader(leaf))
     merkle.verify_inclusion(leaf, head.size, merkle.leaf_hash(body), path, head.root)
     return proofs.write_proof(leaf, path, note, body)

@@ -126,16 +126,16 @@ def tables(scale: float, unit: int) -> tuple[Words, Words]:
     2 units.
     """
     places = -(-reach(scale).bit_length() // DIGIT)
-    found = []
+    table_rows = []
     for place in range(places):
         least, _ = weight(1 << DIGIT * place, scale, _DEEP + 8)
         step, powers = floor(least * 2**_DEEP), [1 << _DEEP]
         for _ in range((1 << DIGIT) - 1):
             powers.append(powers[-1] * step >> _DEEP)
         bits = 128 if place else unit
-        whole = [min(power >> _DEEP - bits, 2**128 - 1) for power in powers]
-        found.append([(number >> 64, number & 2**64 - 1) for number in whole])
-    first, later = np.array(found[0], np.uint64), np.array(found[1:], np.uint64)
+        clipped = [min(power >> _DEEP - bits, 2**128 - 1) for power in powers]
+        table_rows.append([(number >> 64, number & 2**64 - 1) for number in clipped])
+    first, later = np.array(table_rows[0], np.uint64), np.array(table_rows[1:], np.uint64)
     return first, later.reshape(places - 1, 1 << DIGIT, 2)
 
 

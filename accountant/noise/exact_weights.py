@@ -33,13 +33,13 @@ def rough_weights(below: NDArray[Any], scale: float, series: tuple[float, ...] =
     np.minimum(x, REACH, out=x)
     step = (x * STEPS).astype(np.int32)
     rest = np.subtract(x, step * (1 / STEPS), out=x)
-    near: NDArray[np.float64] = rest * series[0]
+    weights: NDArray[np.float64] = rest * series[0]
     for term in series[1:]:  # 1 - r (1 - r (1/2 - r / 6))
-        near += term
-        near *= rest
-    near += 1.0
-    near *= step_weights().take(step)
-    return near
+        weights += term
+        weights *= rest
+    weights += 1.0
+    weights *= step_weights().take(step)
+    return weights
 
 
 @lru_cache(maxsize=1)
@@ -56,9 +56,9 @@ def weight(gap: int, scale: float | Fraction, bits: int) -> tuple[Fraction, Frac
     """
     digits, exact = bits // 3 + 30, gap / Fraction(scale)
     with localcontext(prec=digits):
-        found = Fraction((-(Decimal(exact.numerator) / Decimal(exact.denominator))).exp())
+        middle = Fraction((-(Decimal(exact.numerator) / Decimal(exact.denominator))).exp())
     slack = Fraction(4, 10 ** (digits - 1))
-    return max(found - slack, Fraction(0)), found + slack
+    return max(middle - slack, Fraction(0)), middle + slack
 
 
 class Numbers(Protocol):

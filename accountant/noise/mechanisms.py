@@ -122,8 +122,8 @@ class PermuteAndFlip(_PureMechanism):
         """Draw the index, from 0 to len(values) - 1."""
         values = np.ascontiguousarray(values, np.int64)
         below = (values.max() - values).view(np.uint64)  # the difference of 64-bit integers never overflows so
-        scale, some = scale_of(sensitivity, self.epsilon), range(0, below.size, AT_ONCE)
-        heads = np.concatenate([at + np.flatnonzero(flip_coins(below[at : at + AT_ONCE], scale)) for at in some])
+        scale, starts = scale_of(sensitivity, self.epsilon), range(0, below.size, AT_ONCE)
+        heads = np.concatenate([at + np.flatnonzero(flip_coins(below[at : at + AT_ONCE], scale)) for at in starts])
         return int(heads[secrets.randbelow(heads.size)])
 
 
@@ -176,8 +176,8 @@ def select_by_inversion(values: Integers, scale: float) -> Integers:
     and rough bounds of the sums nearly always tell; if not, sums in integers of 128 bits, and more bits of the same
     number. So nothing is rounded, and the time hardly depends on the values.
     """
-    some = max(1, AT_ONCE // values.shape[1])
-    return np.concatenate([_choose(values[at : at + some], scale) for at in range(0, len(values), some)])
+    rows = max(1, AT_ONCE // values.shape[1])
+    return np.concatenate([_choose(values[at : at + rows], scale) for at in range(0, len(values), rows)])
 
 
 def _choose(values: Integers, scale: float) -> Integers:
@@ -189,23 +189,23 @@ def _choose(values: Integers, scale: float) -> Integers:
     place, rows = uniform * 2.0**-64, np.arange(count)
     top, bottom = (place * (1 + 1e-14) + 2.0**-63) * high, (place * (1 - 1e-14) - 2.0**-63) * low
     behind = top * (1 + 2 * slack)  # a sum as large as this is
-    found: Integers = (sums[:, :-1] < behind[:, None]).sum(axis=1)  # the first that is sure to end behind the number
-    sure = (found == 0) | (sums[rows, found - 1] * (1 + slack) + size * LEAST <= bottom)
+    indices: Integers = (sums[:, :-1] < behind[:, None]).sum(axis=1)  # the first that is sure to end behind the number
+    sure = (indices == 0) | (sums[rows, indices - 1] * (1 + slack) + size * LEAST <= bottom)
     for row in np.flatnonzero(~sure):
         below = (values[row].max() - values[row]).view(np.uint64)  # the difference of int64s never overflows so
-        found[row] = select_by_digits(below, scale, int(uniform[row]))
-    return found
+        indices[row] = select_by_digits(below, scale, int(uniform[row]))
+    return indices
 
 
 def select_by_digits(below: NDArray[np.uint64], scale: float, uniform: int) -> int:
     """Return where a number falls among weights exp(-below / scale). It begins with the 64 bits of `uniform`."""
     bits: int = 64
     sums: tuple[Numbers, Numbers, int] = compiled.wide_sums(below, scale)
-    while (found := place(*sums, uniform, bits)) is None:
+    while (index := place(*sums, uniform, bits)) is None:
         bits, uniform = bits + 64, uniform << 64 | int.from_bytes(os.urandom(8), "big")
         if bits > 128:  # what 128 bits do not tell, one choice in 2^60 or fewer, digits do, as many as it takes
             sums = gap_sums(below, scale, bits)
-    return found
+    return index
 
 
 def sample_noise(scale: float, count: int, *power: int) -> Integers:
@@ -216,31 +216,31 @@ def sample_noise(scale: float, count: int, *power: int) -> Integers:
     (docs/privacy/prices.md), and their work has to do with the noise alone.
     """
     width = width_of(scale)
-    found = np.empty(0, np.int64)
-    while found.size < count:
-        asked = (count - found.size) * 9 // 8 + 8
-        words = np.frombuffer(os.urandom(16 * asked), np.uint64)
-        first = width * find_blocks(words[:asked], scale, *power)
-        inside, negative = (words[asked:] & np.uint64(width - 1)).view(np.int64), words[asked:] >> np.uint64(63) > 0
+    noise = np.empty(0, np.int64)
+    while noise.size < count:
+        tries = (count - noise.size) * 9 // 8 + 8
+        words = np.frombuffer(os.urandom(16 * tries), np.uint64)
+        first = width * find_blocks(words[:tries], scale, *power)
+        inside, negative = (words[tries:] & np.uint64(width - 1)).view(np.int64), words[tries:] >> np.uint64(63) > 0
         size = first + inside
         if power:
-            kept = flip_coins(inside, scale)
+            accepted = flip_coins(inside, scale)
         else:
 
             def chance(i: int, bits: int, first: Integers = first, size: Integers = size) -> tuple[Fraction, Fraction]:
                 return weight(int(size[i]) ** 2 - int(first[i]) ** 2, 2 * Fraction(scale) ** 2, bits)
 
-            kept = flip_coins(inside * (first + size.astype(np.float64)), 2 * scale * scale, chance)
-        kept &= ~negative | (size > 0)
-        some = np.where(negative, -size, size)[kept]
-        found = np.concatenate([found, some]) if found.size else some
-    return found[:count]
+            accepted = flip_coins(inside * (first + size.astype(np.float64)), 2 * scale * scale, chance)
+        accepted &= ~negative | (size > 0)
+        sampled = np.where(negative, -size, size)[accepted]
+        noise = np.concatenate([noise, sampled]) if noise.size else sampled
+    return noise[:count]
 
 
 def _add_wide_noise(values: Integers, scale: float, *power: int) -> Integers:
     """Add noise wider than `sample_noise` has room for, clamped to 64 bits: (len(values),)."""
     noisy = (value + sample_wide_noise(scale, *power) for value in values.tolist())
-    return np.array([min(max(each, -LARGEST - 1), LARGEST) for each in noisy], np.int64)
+    return np.array([min(max(number, -LARGEST - 1), LARGEST) for number in noisy], np.int64)
 
 
 def sample_wide_noise(scale: float, *power: int) -> int:
@@ -251,22 +251,22 @@ def sample_wide_noise(scale: float, *power: int) -> int:
         (block,) = find_blocks(np.frombuffer(os.urandom(8), np.uint64), scale, *power).tolist()
         first = width * block
         size, negative = first + secrets.randbelow(width), secrets.randbits(1)
-        kept = partial(weight, size**square - first**square, divisor(scale, square))
-        if _coin(int.from_bytes(os.urandom(8), "big"), Fraction(0), Fraction(1), kept) and (size or not negative):
+        chance = partial(weight, size**square - first**square, divisor(scale, square))
+        if _coin(int.from_bytes(os.urandom(8), "big"), Fraction(0), Fraction(1), chance) and (size or not negative):
             return -size if negative else size
 
 
 def find_blocks(uniform: NDArray[np.uint64], scale: float, *power: int) -> Integers:
     """Find the block of sizes in which each number falls, by inversion. Draw more bits of it where 64 do not tell."""
     ended, holds = block_ends(scale, *power)
-    found: Integers = ended.searchsorted(uniform)
-    for i in (uniform >= holds[found]).nonzero()[0]:
+    blocks: Integers = ended.searchsorted(uniform)
+    for i in (uniform >= holds[blocks]).nonzero()[0]:
         bits, number, block = 64, int(uniform[i]), None
         while block is None:
             bits, number = bits + 64, number << 64 | int.from_bytes(os.urandom(8), "big")
             block = place(*block_sums(scale, bits, *power), number, bits)
-        found[i] = block
-    return found
+        blocks[i] = block
+    return blocks
 
 
 def flip_coins(
@@ -279,10 +279,10 @@ def flip_coins(
     near the true ones (a 2^-50th of their size).
     """
     uniform = np.frombuffer(os.urandom(8 * below.size), np.uint64)
-    rough, near = rough_weights(below, scale), uniform * 2.0**-64
+    rough, uniforms = rough_weights(below, scale), uniform * 2.0**-64
     low, high = rough * (1 - NEAR), rough * (1 + NEAR) + LEAST
-    heads = near * (1 + 1e-12) + 2.0**-63 <= low
-    for i in (~heads & (near * (1 - 1e-12) - 2.0**-63 < high)).nonzero()[0]:
+    heads = uniforms * (1 + 1e-12) + 2.0**-63 <= low
+    for i in (~heads & (uniforms * (1 - 1e-12) - 2.0**-63 < high)).nonzero()[0]:
         exact = partial(chance, int(i)) if chance else partial(weight, int(below[i]), scale)
         heads[i] = _coin(int(uniform[i]), Fraction(float(low[i])), Fraction(float(high[i])), exact)
     return heads
@@ -319,11 +319,11 @@ def draw_runs(distribution: Distribution) -> int:
 def _draw(slope: Fraction, offset: Fraction, shift: int) -> int:
     """Draw exactly an i = 0, 1, .. with weights w_0 = 1, w_{i+1} = w_i (slope i + offset) / (i + shift)."""
     bits, uniform = 0, 0
-    found: int | None = None
-    while found is None:  # 64 bits nearly always tell; if not, more of the same uniform number are drawn
+    index: int | None = None
+    while index is None:  # 64 bits nearly always tell; if not, more of the same uniform number are drawn
         bits, uniform = bits + 64, uniform << 64 | int.from_bytes(os.urandom(8), "big")
-        found = place(*run_sums(slope, offset, shift, bits), uniform, bits)
-    return found
+        index = place(*run_sums(slope, offset, shift, bits), uniform, bits)
+    return index
 
 
 @dataclass(frozen=True)

@@ -31,16 +31,16 @@ class NoiseBuffer:
 
     def take(self, count: int, scale: float, draw: Draw) -> Integers:
         """Return `count` numbers of this scale; where too few are left, `draw` as many as were ever drawn."""
-        here = len(FORKS), scale
+        key = len(FORKS), scale
         try:
-            drawn, left = self._left.pop()
+            drawn, numbers = self._left.pop()
         except IndexError:
-            drawn, left = here, np.empty(0, np.int64)
-        if drawn != here or left.size < count:
-            left = draw(max(count, min(MOST, self._drawn)))
-            self._drawn += left.size
-        self._left.append((here, left[count:]))
-        return left[:count]
+            drawn, numbers = key, np.empty(0, np.int64)
+        if drawn != key or numbers.size < count:
+            numbers = draw(max(count, min(MOST, self._drawn)))
+            self._drawn += numbers.size
+        self._left.append((key, numbers[count:]))
+        return numbers[:count]
 
     def __reduce__(self) -> tuple[type[NoiseBuffer], tuple[()]]:
         """Copy and pickle as an empty buffer: no number is ever used twice."""

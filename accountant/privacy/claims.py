@@ -47,8 +47,8 @@ def claim(plan: Plan, delta: Decimal, bounds: tuple[str, ...] = BOUNDS) -> Claim
 
     Infinity where the plan has no pure price and delta is 0.
     """
-    found = [_CLAIMS[bound](plan, delta) for bound in BOUNDS if bound in bounds]
-    return min((each for each in found if each), key=lambda each: each.epsilon)
+    claims = [_CLAIMS[bound](plan, delta) for bound in BOUNDS if bound in bounds]
+    return min((candidate for candidate in claims if candidate), key=lambda each: each.epsilon)
 
 
 def _pure_claim(plan: Plan, delta: Decimal) -> Claim:
@@ -59,11 +59,11 @@ def _pure_claim(plan: Plan, delta: Decimal) -> Claim:
 def _renyi_claim(plan: Plan, delta: Decimal) -> Claim | None:
     if not delta > 0:
         return None
-    found = [(epsilon_at(order, rdp, float(delta)), order) for order, rdp in compose_grid(plan.events)]
-    least = round_up(min(found)[0])
+    epsilons = [(epsilon_at(order, rdp, float(delta)), order) for order, rdp in compose_grid(plan.events)]
+    least = round_up(min(epsilons)[0])
     if least < 0:  # of the orders that give less than nothing, the last
-        return Claim(Decimal(0), delta, [order for epsilon, order in found if round_up(epsilon) < 0][-1], RENYI)
-    return Claim(least, delta, next(order for epsilon, order in found if round_up(epsilon) == least), RENYI)
+        return Claim(Decimal(0), delta, [order for epsilon, order in epsilons if round_up(epsilon) < 0][-1], RENYI)
+    return Claim(least, delta, next(order for epsilon, order in epsilons if round_up(epsilon) == least), RENYI)
 
 
 def _gaussian_claim(plan: Plan, delta: Decimal) -> Claim | None:

@@ -66,7 +66,7 @@ def mills(x: float, upper: bool) -> float:
     if x <= FAR:
         return erfc(x / sqrt(2)) / 2 * exp(x * x / 2) * sqrt(2 * pi) * (1 + sign * 1e-13)
     depth = 120 if upper else 121
-    found = x
+    fraction = x
     for k in range(depth, 0, -1):
-        found = x + k / found
-    return (1 + sign * 1e-14) / found
+        fraction = x + k / fraction
+    return (1 + sign * 1e-14) / fraction

@@ -55,12 +55,14 @@ def room(design: Filter, used: Price, delta: Decimal) -> Room:
     """
     pairs = zip(design.criteria, used.rdp, strict=True)
     nanos = [(float(line.order), line.cap - figure - ROUNDING) for line, figure in pairs]
-    rooms = [(order, left / NANO) for order, left in nanos if left > 0]
+    rooms = [(order, remaining / NANO) for order, remaining in nanos if remaining > 0]
     gaussian = Decimal(0)
     if delta > 0 and rooms:
-        gaussian = _gaussian(max(sqrt(2 * left / order) for order, left in rooms), delta)
+        gaussian = _gaussian(max(sqrt(2 * remaining / order) for order, remaining in rooms), delta)
     summed = Decimal(0) if used.unbounded else from_nano(max(0, nano(design.budget.epsilon) - used.pure))
-    return Room(_round_down(gaussian), _round_down(max([summed, *(_pure(order, left) for order, left in rooms)])))
+    return Room(
+        _round_down(gaussian), _round_down(max([summed, *(_pure(order, remaining) for order, remaining in rooms)]))
+    )
 
 
 def _round_down(epsilon: Decimal) -> Decimal:

@@ -20,24 +20,24 @@ def worst_range(value: list[float], cells: int, step: float) -> list[float]:
     f(q) = next + (q - r) / (1 - r) (slope + bend (1 - q) / q), largest at q^2 = r bend / (bend - slope), or at an end:
     at few x for each step, since there the slope is within bend (1 - r) / r.
     """
-    here, e, r = np.array(value), cells * step, exp(-step)
+    current, e, r = np.array(value), cells * step, exp(-step)
     x = step * np.arange(cells + 1, 0, -1)  # V from -cells - 1 to size + cells + 1
-    right = np.append(here, np.full(cells + 1, value[-1]))
+    right = np.append(current, np.full(cells + 1, value[-1]))
     line = np.concatenate([1 - np.exp(-x) * (1 - right[cells + 1 : 0 : -1]), right])
 
     def at(j: int) -> Floats:
         return line[cells + 1 + j : cells + 1 + j + len(value)]
 
-    best, gap, looked = here.copy(), here - at(cells), []
+    best, gap, looked = current.copy(), current - at(cells), []
     for j in range(cells):
         steep, near = exp(j * step) / expm1(e), at(-j - 1)
         gap_next = near - at(cells - j - 1)
         following = near - expm1((j + 1) * step) / expm1(e) * gap_next
-        slope, bend = here - following, gap_next / r - gap
+        slope, bend = current - following, gap_next / r - gap
         np.maximum(best, following, out=best)
         (inside,) = np.nonzero(np.abs(slope) < (1 + SLACK) * steep * (1 - r) / r * bend)
         looked.append((inside, following[inside], slope[inside], steep * bend[inside]))
-        here, gap = following, gap_next
+        current, gap = following, gap_next
     inside, following, slope, bend = (np.concatenate(each) for each in zip(*looked, strict=True))
     q = np.maximum(np.sqrt(r * bend / np.maximum(bend - slope, r * bend)), r)
     np.maximum.at(best, inside, following + (q - r) / (1 - r) * (slope + bend * (1 - q) / q))

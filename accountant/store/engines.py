@@ -109,10 +109,10 @@ def _keep_log(connection: Any) -> None:
 def _identity(path: str) -> tuple[int, int] | None:
     """Return the identity of the file at `path`; None where there is none."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except FileNotFoundError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def is_gone(engine: Engine) -> bool:
@@ -135,7 +135,7 @@ def check_file(connection: Connection) -> None:
 
 
 def _configure_postgres(connection: Any, _record: Any) -> None:
-    """What a server may have been told to relax; what it was told to tighten stays."""
+    """Set what a server may have been told to relax; what it was told to tighten stays."""
     connection.autocommit = True
     connection.execute(
         "SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'remote_apply' "

@@ -104,36 +104,36 @@ def entry_index(database: Store, connection: Connection) -> EntryIndex:
     """Return the index of every entry that `connection` sees, which may be of one moment that is past."""
     count = size(connection)
     with _LOCK:
-        known = _KEPT.get(database, _EMPTY)
-        seen = len(known.kinds)
-        if seen > count:  # another thread has seen more
-            return EntryIndex(known.kinds[:count], known.jobs[:count])
-        if seen and body_at(connection, seen - 1) != known.last:  # another ledger was put in this one's place
-            known, seen = _EMPTY, 0
-        if seen < count:
-            known = _extend(connection, known, count)
-            _KEPT[database] = known
-        return known
+        index = _KEPT.get(database, _EMPTY)
+        indexed = len(index.kinds)
+        if indexed > count:  # another thread has seen more
+            return EntryIndex(index.kinds[:count], index.jobs[:count])
+        if indexed and body_at(connection, indexed - 1) != index.last:  # another ledger was put in this one's place
+            index, indexed = _EMPTY, 0
+        if indexed < count:
+            index = _extend(connection, index, count)
+            _KEPT[database] = index
+        return index
 
 
-def _extend(connection: Connection, known: EntryIndex, count: int) -> EntryIndex:
-    seen, body = len(known.kinds), known.last
+def _extend(connection: Connection, index: EntryIndex, count: int) -> EntryIndex:
+    indexed, body = len(index.kinds), index.last
     kinds: list[int] = []
     jobs: list[int] = []
-    for number, body in enumerate(_bodies(connection, seen), seen):
+    for number, body in enumerate(_bodies(connection, indexed), indexed):
         kind = _TYPE.last_text(body) or ""
         job = number if kind == "reserved" else _RESERVATION.first_integer(body)
         if job is None and kind in _CERTIFICATES:
             entry = _CERTIFICATES[kind].first_integer(body)
             if entry is not None:
-                job = int(known.jobs[entry]) if entry < seen else jobs[entry - seen]
+                job = int(index.jobs[entry]) if entry < indexed else jobs[entry - indexed]
         kinds.append(_CODES.get(kind, len(KINDS)))
         jobs.append(-1 if job is None else job)
-    if seen + len(kinds) != count:
+    if indexed + len(kinds) != count:
         raise LedgerInvalid(f"ledger: not every entry below {count} is there")
     return EntryIndex(
-        np.concatenate([known.kinds, np.array(kinds, np.uint8)]),
-        np.concatenate([known.jobs, np.array(jobs, np.int64)]),
+        np.concatenate([index.kinds, np.array(kinds, np.uint8)]),
+        np.concatenate([index.jobs, np.array(jobs, np.int64)]),
         body,
     )
 

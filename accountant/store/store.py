@@ -98,11 +98,11 @@ def _commit(connection: Connection) -> None:
     try:
         connection.commit()
     except SQLAlchemyError as error:
-        found = engines.meaning(error)
-        if not connection.invalidated or not isinstance(found, LedgerUnavailable):
+        problem = engines.meaning(error)
+        if not connection.invalidated or not isinstance(problem, LedgerUnavailable):
             raise
         raise LedgerUnavailable(
-            f"{found.message}; whether it was written is not known: look before asking again"
+            f"{problem.message}; whether it was written is not known: look before asking again"
         ) from error
 
 
@@ -118,16 +118,16 @@ class Tree:
     """
 
     def __init__(self, connection: Connection, likely: int = 0) -> None:
-        """`likely`: its size, where nobody else has written: one question then tells that and the right edge. Any other
-        number costs a second question, and nothing else.
+        """Read the size and the right edge. `likely`: its size, where nobody else has written: one question then tells
+        that and the right edge. Any other number costs a second question, and nothing else.
         """
         self._connection = connection
         self._nodes: dict[Place, bytes] = {}
-        self.size, asked = min(likely, _LARGEST), -1
-        while asked != self.size:
-            asked = self.size
+        self.size, last_size = min(likely, _LARGEST), -1
+        while last_size != self.size:
+            last_size = self.size
             # The complete subtrees that a tree of that size is joined from: one for every bit of it.
-            edge = [(level, (asked >> level) - 1) for level in self._levels() if asked >> level & 1]
+            edge = [(level, (last_size >> level) - 1) for level in self._levels() if last_size >> level & 1]
             self.size = self._fetch(edge)
 
     def _levels(self) -> range:
@@ -145,10 +145,10 @@ class Tree:
                 count = int(index) + 1
         return count
 
-    def beside(self, index: int) -> merkle.NodeReader:
+    def siblings_reader(self, index: int) -> merkle.NodeReader:
         """Return `read`, after reading all siblings on the path from leaf `index` to the root at once."""
         places = [(level, index >> level ^ 1) for level in self._levels()]
-        self._fetch([(level, beside) for level, beside in places if beside + 1 <= self.size >> level])
+        self._fetch([(level, sibling) for level, sibling in places if sibling + 1 <= self.size >> level])
         return self.read
 
     def read(self, level: int, index: int) -> bytes:
@@ -226,7 +226,7 @@ def checkpoints(connection: Connection, after: int | None = None, most: int | No
 
 def body_at(connection: Connection, seq: int) -> bytes:
     """Return the bytes of the entry at an index. LedgerInvalid where there is none."""
-    found = connection.execute(_BODY, {"at": seq}).scalar()
-    if found is None:
+    body = connection.execute(_BODY, {"at": seq}).scalar()
+    if body is None:
         raise LedgerInvalid(f"entry {seq}: not in the ledger")
-    return bytes(found)
+    return bytes(body)

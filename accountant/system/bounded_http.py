@@ -94,7 +94,7 @@ def exchange(
 
 
 def _remaining(until: float) -> float:
-    left = until - time.monotonic()
-    if left <= 0:
+    seconds = until - time.monotonic()
+    if seconds <= 0:
         raise TimeoutError
-    return left
+    return seconds

@@ -47,9 +47,9 @@ def make_folder(root: Path, *bases: Path) -> Path | None:
         with suppress(OSError):
             (base / name).mkdir(mode=0o700, parents=True, exist_ok=True)
             if os.access(base / name, os.W_OK):
-                for other in base.glob(f"{name.rpartition('-')[0]}-*"):
-                    if other.name != name:
-                        shutil.rmtree(other, ignore_errors=True)
+                for folder in base.glob(f"{name.rpartition('-')[0]}-*"):
+                    if folder.name != name:
+                        shutil.rmtree(folder, ignore_errors=True)
                 return base / name
     return None
 

@@ -30,5 +30,5 @@ def literal(text: str) -> Any:
 def map_array(path: Path) -> NDArray[Any]:
     """Map the array of a .npy file read-only; nothing pickled. OSError or ValueError where it is none."""
     with PARSING:
-        found: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    return found
+        array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    return array

@@ -22,8 +22,8 @@ def processors(root: Path = Path("/")) -> int:
 def _shares(root: Path) -> Iterator[float]:
     """Yield, for every group that limits us, processor seconds a second."""
     for folder in _groups(root):
-        two, one = _words(folder / "cpu.max"), _words(folder / "cpu.cfs_quota_us")
-        quota = two or [*one, *_words(folder / "cpu.cfs_period_us")]
+        version_2, version_1 = _words(folder / "cpu.max"), _words(folder / "cpu.cfs_quota_us")
+        quota = version_2 or [*version_1, *_words(folder / "cpu.cfs_period_us")]
         if len(quota) == 2 and all(word.isdigit() for word in quota) and int(quota[1]):  # else "max", or -1
             yield int(quota[0]) / int(quota[1])
 
@@ -45,8 +45,8 @@ def _groups(root: Path) -> Iterator[Path]:
             top = both if both.is_dir() else root / "sys/fs/cgroup/cpu"
         else:
             continue
-        own = top / way.lstrip("/")
-        yield from (folder for folder in (own, *own.parents) if folder.is_relative_to(top))
+        group = top / way.lstrip("/")
+        yield from (folder for folder in (group, *group.parents) if folder.is_relative_to(top))
 
 
 def _words(path: Path) -> list[str]:

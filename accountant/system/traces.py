@@ -56,24 +56,26 @@ def collector(environment: Mapping[str, str]) -> Collector | None:
     """Return the collector that OpenTelemetry's variables name; None where traces are off. InputError where they ask
     for something not offered: traces go by HTTP, as JSON.
     """
-    given = {name: environment.get(name, "").strip() for name in (EXPORTER, ENDPOINT, OWN_ENDPOINT, PROTOCOL, HEADERS)}
-    asked = given[EXPORTER] or ("otlp" if given[ENDPOINT] or given[OWN_ENDPOINT] else "none")
-    if asked not in ("otlp", "none"):
-        raise InputError(f"{EXPORTER}={asked[:40]!r}: must be otlp or none")
-    if asked == "none" or environment.get(DISABLED, "").strip().lower() == "true":
+    variables = {
+        name: environment.get(name, "").strip() for name in (EXPORTER, ENDPOINT, OWN_ENDPOINT, PROTOCOL, HEADERS)
+    }
+    exporter = variables[EXPORTER] or ("otlp" if variables[ENDPOINT] or variables[OWN_ENDPOINT] else "none")
+    if exporter not in ("otlp", "none"):
+        raise InputError(f"{EXPORTER}={exporter[:40]!r}: must be otlp or none")
+    if exporter == "none" or environment.get(DISABLED, "").strip().lower() == "true":
         return None
-    if given[PROTOCOL] not in ("", "http/json"):
-        raise InputError(f"{PROTOCOL}={given[PROTOCOL][:40]!r}: must be http/json, in which traces are sent")
-    url = given[OWN_ENDPOINT] or f"{(given[ENDPOINT] or DEFAULT_ENDPOINT).rstrip('/')}/v1/traces"
+    if variables[PROTOCOL] not in ("", "http/json"):
+        raise InputError(f"{PROTOCOL}={variables[PROTOCOL][:40]!r}: must be http/json, in which traces are sent")
+    url = variables[OWN_ENDPOINT] or f"{(variables[ENDPOINT] or DEFAULT_ENDPOINT).rstrip('/')}/v1/traces"
     try:
         parts = urlsplit(url)
         good = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
     except ValueError:
         good = False
-    if not good or not url.isascii() or any(each <= " " or each == "@" for each in url):
-        name = OWN_ENDPOINT if given[OWN_ENDPOINT] else ENDPOINT
+    if not good or not url.isascii() or any(part <= " " or part == "@" for part in url):
+        name = OWN_ENDPOINT if variables[OWN_ENDPOINT] else ENDPOINT
         raise InputError(f"{name}: must be an address, http or https, without a password")
-    return Collector(url, tuple(_header(each) for each in given[HEADERS].split(",") if each.strip()))
+    return Collector(url, tuple(_header(part) for part in variables[HEADERS].split(",") if part.strip()))
 
 
 def _header(text: str) -> tuple[str, str]:
@@ -115,12 +117,12 @@ def span(name: str, parent: str | None = None, answers: bool = False) -> Iterato
     """Record a span of the `with` block, the parent of spans made there; None where traces are off. `parent`: in the
     form of W3C's `traceparent`; else it is CURRENT. `answers`: of who answers a request from elsewhere.
     """
-    made = tracer()
-    if made is None:
+    own_tracer = tracer()
+    if own_tracer is None:
         yield None
         return
     kind = api.SpanKind.SERVER if answers else api.SpanKind.INTERNAL
-    begun = made.start_span(name, _context(parent or CURRENT.get()), kind)
+    begun = own_tracer.start_span(name, _context(parent or CURRENT.get()), kind)
     before = CURRENT.set(_parent_of(begun))
     try:
         yield begun
@@ -136,9 +138,9 @@ def record_span(
     """Record a span of these times; return its `traceparent`, for spans that have it as their parent. Only where there
     is a tracer.
     """
-    made = tracer()
-    named = {f"dpserve.{each}": value for each, value in facts.items()}
-    begun = made.start_span(name, _context(parent), attributes=named, start_time=_nano(begin))  # type: ignore[union-attr]
+    own_tracer = tracer()
+    attributes = {f"dpserve.{each}": value for each, value in facts.items()}
+    begun = own_tracer.start_span(name, _context(parent), attributes=attributes, start_time=_nano(begin))  # type: ignore[union-attr]
     if failed:
         begun.set_status(api.StatusCode.ERROR)
     begun.end(_nano(end))
@@ -147,8 +149,8 @@ def record_span(
 
 def parent_in(headers: Sequence[tuple[bytes, bytes]]) -> str | None:
     """Return the `traceparent` that came with a request, if it is one and stands once."""
-    found = [value.decode("latin-1") for name, value in headers if name == b"traceparent"]
-    return found[0] if len(found) == 1 and _ids(found[0]) else None
+    values = [value.decode("latin-1") for name, value in headers if name == b"traceparent"]
+    return values[0] if len(values) == 1 and _ids(values[0]) else None
 
 
 def _nano(time: datetime) -> int:
@@ -156,22 +158,22 @@ def _nano(time: datetime) -> int:
 
 
 def _ids(text: str) -> tuple[int, int, int] | None:
-    found = PARENT.fullmatch(text)
-    trace, own, flags = (int(each, 16) for each in found.groups()) if found else (0, 0, 0)
-    return (trace, own, flags) if trace and own else None
+    match = PARENT.fullmatch(text)
+    trace, span_id, flags = (int(digits, 16) for digits in match.groups()) if match else (0, 0, 0)
+    return (trace, span_id, flags) if trace and span_id else None
 
 
 def _context(parent: str | None) -> Any:
     ids = None if parent is None else _ids(parent)
     if ids is None:
         return api.set_span_in_context(api.INVALID_SPAN)
-    seen = api.SpanContext(ids[0], ids[1], is_remote=True, trace_flags=api.TraceFlags(ids[2]))
-    return api.set_span_in_context(api.NonRecordingSpan(seen))
+    remote = api.SpanContext(ids[0], ids[1], is_remote=True, trace_flags=api.TraceFlags(ids[2]))
+    return api.set_span_in_context(api.NonRecordingSpan(remote))
 
 
 def _parent_of(begun: Any) -> str:
-    own = begun.get_span_context()
-    return f"00-{own.trace_id:032x}-{own.span_id:016x}-{int(own.trace_flags):02x}"
+    context = begun.get_span_context()
+    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{int(context.trace_flags):02x}"
 
 
 class Sender:
@@ -184,9 +186,9 @@ class Sender:
         """Send one batch; return its SpanExportResult."""
         body = json.dumps(to_json(spans)).encode()
         headers = {"Content-Type": "application/json", **dict(self._where.headers)}
-        asked = http.Request(self._where.url, body, headers, method="POST")
+        request = http.Request(self._where.url, body, headers, method="POST")
         try:
-            with http.urlopen(asked, timeout=SECONDS) as answer:
+            with http.urlopen(request, timeout=SECONDS) as answer:
                 answer.read(1)
             self._works = True
             return export.SpanExportResult.SUCCESS
@@ -207,15 +209,15 @@ class Sender:
 def to_json(spans: Sequence[Any]) -> dict[str, Any]:
     """Return an ExportTraceServiceRequest in the JSON of OTLP: ids in hex, 64-bit integers as texts."""
     shared = spans[0].resource.attributes if spans else {}
-    scope = {"scope": {"name": "dpserve"}, "spans": [_span_json(each) for each in spans]}
+    scope = {"scope": {"name": "dpserve"}, "spans": [_span_json(item) for item in spans]}
     return {"resourceSpans": [{"resource": {"attributes": _facts_json(shared)}, "scopeSpans": [scope]}]}
 
 
 def _span_json(each: Any) -> dict[str, Any]:
-    own = each.get_span_context()
+    context = each.get_span_context()
     return {
-        "traceId": f"{own.trace_id:032x}",
-        "spanId": f"{own.span_id:016x}",
+        "traceId": f"{context.trace_id:032x}",
+        "spanId": f"{context.span_id:016x}",
         **({} if each.parent is None else {"parentSpanId": f"{each.parent.span_id:016x}"}),
         "name": each.name,
         "kind": each.kind.value + 1,

@@ -124,12 +124,12 @@ def with_queries(connection: Connection, dataset: Dataset) -> Dataset:
     if not dataset.blocks:
         return dataset
     ends = {"low": dataset.blocks[0].number, "high": dataset.blocks[-1].number}
-    found: dict[int, RowQuery] = {}
+    queries: dict[int, RowQuery] = {}
     for seq, body in connection.execute(_ENTRIES, {"at": dataset.registration.name, **ends}):
         if b'"query":' in bytes(body):  # few have one, and parsing all would be felt
             value = read_entry(seq, bytes(body)).value
-            found |= {seq: RowQuery.from_json(value["query"])} if "query" in value else {}
-    blocks = tuple(replace(block, query=found.get(block.seq, block.query)) for block in dataset.blocks)
+            queries |= {seq: RowQuery.from_json(value["query"])} if "query" in value else {}
+    blocks = tuple(replace(block, query=queries.get(block.seq, block.query)) for block in dataset.blocks)
     return replace(dataset, blocks=blocks)
 
 
@@ -157,24 +157,24 @@ def known_commitments(connection: Connection) -> dict[str, str]:
 
 def _blocks(connection: Connection, dataset: Dataset, window: Window, signed: Signed | None) -> tuple[Block, ...]:
     about, name = dataset.registration, dataset.registration.name
-    found = [Block(1, dataset.seq, about.commitment, about.records, query=about.query)] if window[0] == 1 else []
+    blocks = [Block(1, dataset.seq, about.commitment, about.records, query=about.query)] if window[0] == 1 else []
     rows = connection.execute(_BLOCKS, {"at": name, "low": window[0], "high": window[1]}).all() if window[1] > 1 else []
-    known = signed.known.blocks if signed else {}
+    cache = signed.known.blocks if signed else {}
     for row in rows:
-        checked, block = known.get(row.seq, ((), None))
+        checked, block = cache.get(row.seq, ((), None))
         if checked != tuple(row) or block is None:
             period = None if row.period is None else Period(**json.loads(row.period))
             block = Block(row.number, row.seq, row.commitment, row.records, period)
             if signed:
                 entry = signed.entry(row.seq).value
-                said = tuple(entry.get(each) for each in ("dataset", "block", "commitment", "records"))
-                if said != (name, row.number, row.commitment, row.records):
+                stated_fields = tuple(entry.get(field) for field in ("dataset", "block", "commitment", "records"))
+                if stated_fields != (name, row.number, row.commitment, row.records):
                     raise mismatch(f"block {row.number} of dataset {name}", row.seq)
-                known[row.seq] = tuple(row), block
-        found.append(block)
-    if [block.number for block in found] != [*range(window[0], window[1] + 1)]:
+                cache[row.seq] = tuple(row), block
+        blocks.append(block)
+    if [block.number for block in blocks] != [*range(window[0], window[1] + 1)]:
         raise mismatch(f"blocks of dataset {name}", dataset.seq)
-    return tuple(found)
+    return tuple(blocks)
 
 
 def _accounts(
@@ -200,9 +200,9 @@ def _person(connection: Connection, dataset: Dataset, analyst: str | None, signe
     account = account_of(first.identity, first.part, person=True)
     seq = connection.execute(_FOUNDED, {"at": account}).scalar()
     if signed:
-        stated = signed.newest.person_total(first.identity)
-        if (seq or 0) != stated:
-            raise mismatch(f"account of one person of dataset {registration.name}", stated)
+        newest = signed.newest.person_total(first.identity)
+        if (seq or 0) != newest:
+            raise mismatch(f"account of one person of dataset {registration.name}", newest)
     if seq is None:
         if registration.person is not None:
             raise mismatch(f"account of one person of dataset {registration.name}", dataset.seq + 1)
@@ -249,61 +249,61 @@ def _load_accounts(
     """Load accounts that share the total, quotas and analyst of `first`. `places`: block, founding entry and account id
     of each. `carried`: the balance when it was founded; None: nothing.
     """
-    found = list[Family]()
-    asked = connection.execute(_ACCOUNTS, {"ids": [each[2] for each in places], "who": analyst}) if places else ()
-    rows = {row[0]: tuple(row[1:]) for row in asked}
+    accounts = list[Family]()
+    result = connection.execute(_ACCOUNTS, {"ids": [place[2] for place in places], "who": analyst}) if places else ()
+    rows = {row[0]: tuple(row[1:]) for row in result}
     numbers = [account_number(seq, first.part) for _, seq, _ in places]
     newest = dict(zip(numbers, signed.newest.of(numbers), strict=True)) if signed else {}
     charged = dict(zip(numbers, signed.newest.spent(numbers, analyst), strict=True)) if signed and analyst else {}
     nothing = price_to_json(first.filter.nothing(), first.filter.orders)
     untouched = {"used": nothing, "reserved": nothing} if carried is None else carried
     before = nothing if carried is None else carried["analysts"].get(analyst, nothing)
-    alike: dict[tuple[str, str, str | None], dict[str, Any]] = {}
+    fields: dict[tuple[str, str, str | None], dict[str, Any]] = {}
     sums: dict[str | None, _Sums] = {None: (nothing, first.filter.nothing())}
-    for (block, seq, kept), number in zip(places, numbers, strict=True):
-        row, called = rows.get(kept, ()), "one person" if block is None else f"block {block}"
+    for (block, seq, account), number in zip(places, numbers, strict=True):
+        row, owner = rows.get(account, ()), "one person" if block is None else f"block {block}"
         if row[:2] != (seq, None):
-            raise mismatch(f"account of {called}", seq)
-        said = row[2:]
-        if said not in alike:
-            sums |= {text: _sums(text, first.filter.orders) for text in said if text not in sums}
-            alike[said] = _account_fields(connection, first, analyst, said, sums)
+            raise mismatch(f"account of {owner}", seq)
+        texts = row[2:]
+        if texts not in fields:
+            sums |= {text: _sums(text, first.filter.orders) for text in texts if text not in sums}
+            fields[texts] = _account_fields(connection, first, analyst, texts, sums)
         if signed:
-            (used, _), (reserved, _), (own, _) = (sums[text] for text in said)
+            (used, _), (reserved, _), (analyst_used, _) = (sums[text] for text in texts)
             entry = newest[number]
             line = signed.balance_of(entry, number) if entry else untouched
             if line is None or (used, reserved) != (line["used"], line["reserved"]):
-                raise mismatch(f"account of {called}", entry or seq)
-            if analyst is not None and own != _signed_spent(signed, charged[number], number, analyst, before):
-                raise mismatch(f"analyst {analyst} on {called}", seq)
-        found.append(replace(first, seq=seq, block=block, **alike[said]))
-    return tuple(found)
+                raise mismatch(f"account of {owner}", entry or seq)
+            if analyst is not None and analyst_used != _signed_spent(signed, charged[number], number, analyst, before):
+                raise mismatch(f"analyst {analyst} on {owner}", seq)
+        accounts.append(replace(first, seq=seq, block=block, **fields[texts]))
+    return tuple(accounts)
 
 
 def _account_fields(
     connection: Connection,
     first: Family,
     analyst: str | None,
-    said: tuple[str | None, ...],
+    texts: tuple[str | None, ...],
     sums: Mapping[str | None, _Sums],
 ) -> dict[str, Any]:
     """Return the fields in which accounts with these rows differ from `first`: used, reserved, and the analyst's
     part.
     """
-    (stated, used), (_, reserved), (_, own) = (sums[text] for text in said)
-    whole, spent = None, None if analyst is None else Spent(analyst, own, said[2] is not None)
-    if WHOLE in stated:
-        claimed = read_entry(stated[WHOLE], body_at(connection, stated[WHOLE])).value["claim"]
-        whole = TotalClaim(stated[WHOLE], parse_decimal(claimed["epsilon"]))
-    quota = spent and first.quota and replace(first.quota, used=own)
-    return {"changed": None, "used": used, "reserved": reserved, "whole": whole, "spent": spent, "quota": quota}
+    (used_json, used), (_, reserved), (_, analyst_used) = (sums[text] for text in texts)
+    closed_by, spent = None, None if analyst is None else Spent(analyst, analyst_used, texts[2] is not None)
+    if WHOLE in used_json:
+        claimed = read_entry(used_json[WHOLE], body_at(connection, used_json[WHOLE])).value["claim"]
+        closed_by = TotalClaim(used_json[WHOLE], parse_decimal(claimed["epsilon"]))
+    quota = spent and first.quota and replace(first.quota, used=analyst_used)
+    return {"changed": None, "used": used, "reserved": reserved, "whole": closed_by, "spent": spent, "quota": quota}
 
 
 @lru_cache(maxsize=8192)  # of many blocks most stand alike
 def _sums(text: str, orders: tuple[Any, ...]) -> _Sums:
     try:
-        found: dict[str, Any] = json.loads(text)
-        return found, price_from_json(found, orders)
+        sums: dict[str, Any] = json.loads(text)
+        return sums, price_from_json(sums, orders)
     except CanonicalError:
         raise LedgerInvalid(
             "index: the sums of a block's account are below zero, or are no sums: an earlier version wrote that where "
@@ -325,13 +325,13 @@ def _signed_spent(
     if not newest:
         return nothing
     line = signed.balance_of(newest, number) or {}
-    said: dict[str, Any] = line.get("analyst", {})
-    return said.get("used") if said.get("name") == analyst else None
+    balance: dict[str, Any] = line.get("analyst", {})
+    return balance.get("used") if balance.get("name") == analyst else None
 
 
 def put(connection: Connection, families: Sequence[Family], lines: Sequence[Mapping[str, Any]]) -> None:
     """Write each family's balance and its analyst's from its line of `after`."""
-    rows, known, new = [], [], []
+    rows, updates, inserts = [], [], []
     for family, line in zip(families, lines, strict=True):
         at = family.account
         rows.append({"at": at, "used": text_of(line["used"]), "reserved": text_of(line["reserved"])})
@@ -339,10 +339,10 @@ def put(connection: Connection, families: Sequence[Family], lines: Sequence[Mapp
             continue
         who, spent = line["analyst"]["name"], text_of(line["analyst"]["used"])
         if family.spent.known:
-            known.append({"at": at, "who": who, "used": spent})
+            updates.append({"at": at, "who": who, "used": spent})
         else:
-            new.append({"family": at, "name": who, "share": None, "used": spent})
-    for statement, values in ((_PUT, rows), (_PUT_ANALYST, known), (_NEW_ANALYST, new)):
+            inserts.append({"family": at, "name": who, "share": None, "used": spent})
+    for statement, values in ((_PUT, rows), (_PUT_ANALYST, updates), (_NEW_ANALYST, inserts)):
         if values:
             connection.execute(statement, values)
 
@@ -351,17 +351,17 @@ def merge_equal_blocks(families: Iterable[Family], lines: Iterable[dict[str, Any
     """Merge the lines of blocks with equal balances into one, which names the first block and, under `also`, the
     others. Other accounts keep lines of their own.
     """
-    found: list[dict[str, Any]] = []
-    known: dict[tuple[Any, ...], dict[str, Any]] = {}
+    merged: list[dict[str, Any]] = []
+    by_balance: dict[tuple[Any, ...], dict[str, Any]] = {}
     for family, line in zip(families, lines, strict=True):
         if family.block is None:
-            found.append(line)
+            merged.append(line)
             continue
         figures = line["used"], line["reserved"], line.get("analyst", {}).get("used", {})
-        own = line["changed"], *map(text_of, figures)
-        if own in known:
-            known[own].setdefault("also", []).append(line["family"])
+        balance = line["changed"], *map(text_of, figures)
+        if balance in by_balance:
+            by_balance[balance].setdefault("also", []).append(line["family"])
         else:
-            known[own] = dict(line)
-            found.append(known[own])
-    return found
+            by_balance[balance] = dict(line)
+            merged.append(by_balance[balance])
+    return merged

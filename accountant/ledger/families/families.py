@@ -149,8 +149,8 @@ class Family:
         """Return how many more jobs of this price would be admitted. InputError where it costs nothing."""
         if self.whole is not None:
             return 0
-        left = self.filter.jobs_left(self.used, cost)
-        return left if self.quota is None else min(left, self.quota.filter.jobs_left(self.quota.used, cost))
+        jobs = self.filter.jobs_left(self.used, cost)
+        return jobs if self.quota is None else min(jobs, self.quota.filter.jobs_left(self.quota.used, cost))
 
     def with_job(self, cost: Price, whole: TotalClaim | None) -> Family:
         """Return the family with one more job of this price charged, which takes the `whole` total or not."""
@@ -252,28 +252,32 @@ class Dataset:
         but their reports, or rows for reports.
         """
         remote = self.registration.unit.remote
-        asked = [(release.mechanism, release.purpose, count) for release, count in plan.runs]
+        releases = [(release.mechanism, release.purpose, count) for release, count in plan.runs]
         if self.registration.shared:
-            wrong = asked != [(*reversed(SHARED), 1)]
+            wrong = releases != [(*reversed(SHARED), 1)]
         else:
-            wrong = any((mechanism == REPORT) != remote for mechanism, _, _ in asked)
+            wrong = any((mechanism == REPORT) != remote for mechanism, _, _ in releases)
         if wrong:
-            said = "its rows stay with their owners; open a campaign to ask them" if remote else "reports are of owners"
-            raise InputError(f"dataset={self.registration.name}: {said}")
+            problem = (
+                "its rows stay with their owners; open a campaign to ask them" if remote else "reports are of owners"
+            )
+            raise InputError(f"dataset={self.registration.name}: {problem}")
         return price(plan, self.orders)
 
     def costs_of(self, cost: Price) -> tuple[Price, ...]:
         """Read a price at all of `orders` in each family's own."""
-        known = dict(zip(self.orders, cost.rdp, strict=True))
+        rdp = dict(zip(self.orders, cost.rdp, strict=True))
         return tuple(
-            Price(cost.pure, cost.unbounded, tuple(known[order] for order in family.filter.orders))
+            Price(cost.pure, cost.unbounded, tuple(rdp[order] for order in family.filter.orders))
             for family in self.families
         )
 
     def costs_from_json(self, body: dict[str, Any]) -> tuple[Price, ...]:
         """Read the price that an entry states, in each family's orders."""
-        known = {orders: price_from_json(body, orders) for orders in {each.filter.orders for each in self.families}}
-        return tuple(known[family.filter.orders] for family in self.families)
+        prices = {
+            orders: price_from_json(body, orders) for orders in {member.filter.orders for member in self.families}
+        }
+        return tuple(prices[family.filter.orders] for family in self.families)
 
     def refusing(self, costs: Sequence[Price]) -> Family | None:
         """Return the first family that does not admit a job of these prices; None where all do."""
@@ -302,15 +306,15 @@ class Dataset:
 
     def jobs_left(self, costs: Sequence[Price], claimed: Claim) -> int:
         """Return how many such jobs would still be admitted, one after the other."""
-        left = min(family.jobs_left(cost) for family, cost in zip(self.families, costs, strict=True))
-        return max(left, int(self.can_close(claimed, costs)))
+        jobs = min(family.jobs_left(cost) for family, cost in zip(self.families, costs, strict=True))
+        return max(jobs, int(self.can_close(claimed, costs)))
 
     def with_job(self, costs: Sequence[Price], claimed: Claim) -> Dataset:
         """Return the dataset with one more job of these prices, one per family, and of this claim charged."""
         whole = TotalClaim(None, claimed.epsilon) if self.refusing(costs) else None
         pairs = zip(self.families, costs, strict=True)
-        stood = (family.with_job(cost, None if family.person else whole) for family, cost in pairs)
-        return replace(self, families=tuple(stood))
+        families = (family.with_job(cost, None if family.person else whole) for family, cost in pairs)
+        return replace(self, families=tuple(families))
 
 
 @dataclass(frozen=True)

@@ -100,10 +100,10 @@ def load(
 
 def _version(connection: Connection, signed: Signed | None, seq: int, family: str) -> int:
     """Return the version of the dataset registered by entry `seq`: how many datasets its family had then."""
-    known = {} if signed is None else signed.known.versions
-    if seq not in known:
-        known[seq] = int(connection.execute(_VERSION, {"upto": seq, "family": family}).scalar_one())
-    return known[seq]
+    versions = {} if signed is None else signed.known.versions
+    if seq not in versions:
+        versions[seq] = int(connection.execute(_VERSION, {"upto": seq, "family": family}).scalar_one())
+    return versions[seq]
 
 
 def load_family(
@@ -141,28 +141,28 @@ def load_family(
     if stored["filter"] != design.to_json():
         at = row.seq if row.changed is None else row.changed
         raise LedgerInvalid(f"entry {at}: the stored filter is not the one that its budget gives", entry=at)
-    what = f"family {row.id}"
-    sums, waits = (_sums(text, what, row.seq) for text in (row.used, row.reserved))
+    subject = f"family {row.id}"
+    sums, waits = (_sums(text, subject, row.seq) for text in (row.used, row.reserved))
     if signed:
         _require_newest(signed, row, part, sums, waits, design)
-    used, reserved = (price_from_json(each, design.orders) for each in (sums, waits))
-    whole = None
+    used, reserved = (price_from_json(item, design.orders) for item in (sums, waits))
+    closed_by = None
     if WHOLE in sums:
         claimed = read_entry(sums[WHOLE], body_at(connection, sums[WHOLE])).value["claim"]
-        whole = TotalClaim(sums[WHOLE], parse_decimal(claimed["epsilon"]))
+        closed_by = TotalClaim(sums[WHOLE], parse_decimal(claimed["epsilon"]))
     unit, relation = Unit(**founding["unit"]), Relation(founding["relation"])
     quota, spent = None, None
     if analyst is not None:
-        beside = {each.name: each for each in rows if each.name is not None}
-        text = beside[analyst].spent if analyst in beside else price_text(design.nothing(), design)
-        stated = _sums(text, f"analyst {analyst}", row.seq)
+        by_analyst = {item.name: item for item in rows if item.name is not None}
+        text = by_analyst[analyst].spent if analyst in by_analyst else price_text(design.nothing(), design)
+        spent_sums = _sums(text, f"analyst {analyst}", row.seq)
         if signed:
-            _require_shares(beside, signed, identity, analyst)
-            _require_spent(stated, signed, account_number(row.seq, part), analyst, design)
-        spent = Spent(analyst, price_from_json(stated, design.orders), analyst in beside)
-        share = _share_of(beside, analyst)
+            _require_shares(by_analyst, signed, identity, analyst)
+            _require_spent(spent_sums, signed, account_number(row.seq, part), analyst, design)
+        spent = Spent(analyst, price_from_json(spent_sums, design.orders), analyst in by_analyst)
+        share = _share_of(by_analyst, analyst)
         quota = None if share is None else Quota(analyst, share, design.part(share), spent.used)
-    rest = family_name(founding), before, whole, _holdout(founding), part, row.changed, spent
+    rest = family_name(founding), before, closed_by, _holdout(founding), part, row.changed, spent
     return Family(identity, row.seq, relation, unit, design, used, reserved, quota, *rest)
 
 
@@ -186,8 +186,8 @@ def mismatch(what: str, entry: int) -> LedgerInvalid:
 def _sums(text: str, what: str, entry: int) -> dict[str, Any]:
     """Return what a row says was used. LedgerInvalid where it is no JSON."""
     try:
-        found: dict[str, Any] = json.loads(text)
-        return found
+        sums: dict[str, Any] = json.loads(text)
+        return sums
     except ValueError:
         raise mismatch(what, entry) from None
 
@@ -199,11 +199,11 @@ def _require_newest(
     number = account_number(row.seq, part)
     newest = signed.after(number)
     if newest:
-        said = signed.balance_of(newest, number) or {}
+        balance = signed.balance_of(newest, number) or {}
     else:
         nothing = price_to_json(design.nothing(), design.orders)
-        said = {"used": nothing, "changed": None, "reserved": nothing}
-    if (sums, row.changed, waits) != tuple(map(said.get, ("used", "changed", "reserved"))):
+        balance = {"used": nothing, "changed": None, "reserved": nothing}
+    if (sums, row.changed, waits) != tuple(map(balance.get, ("used", "changed", "reserved"))):
         raise mismatch(f"family {row.id}", newest or row.seq)
 
 
@@ -211,19 +211,19 @@ def _require_shares(rows: Mapping[str, Any], signed: Signed, identity: str, anal
     """Raise LedgerInvalid unless the rows of the analyst, and of everybody, have the quotas that were set last."""
     quotas = signed.rare().quotas
     for name in (analyst, EVERYBODY):
-        said = quotas.get((identity, name))
-        if (rows[name].share if name in rows else None) != (said and said.value["share"]):
-            raise mismatch(f"analyst {name}", said.seq if said else 0)
+        quota = quotas.get((identity, name))
+        if (rows[name].share if name in rows else None) != (quota and quota.value["share"]):
+            raise mismatch(f"analyst {name}", quota.seq if quota else 0)
 
 
 def _require_spent(sums: dict[str, Any], signed: Signed, number: int, analyst: str, design: Filter) -> None:
     """Raise LedgerInvalid unless the analyst's row equals the balance in the latest entry about analyst and account."""
     (newest,) = signed.newest.spent([number], analyst)
-    said: dict[str, Any] | None = price_to_json(design.nothing(), design.orders)
+    expected: dict[str, Any] | None = price_to_json(design.nothing(), design.orders)
     if newest:
-        stated = (signed.balance_of(newest, number) or {}).get("analyst", {})
-        said = stated.get("used") if stated.get("name") == analyst else None
-    if sums != said:
+        balance = (signed.balance_of(newest, number) or {}).get("analyst", {})
+        expected = balance.get("used") if balance.get("name") == analyst else None
+    if sums != expected:
         raise mismatch(f"analyst {analyst}", newest)
 
 
@@ -249,16 +249,16 @@ def family_names(connection: Connection) -> dict[str, str]:
 def member(connection: Connection, name: str) -> str:
     """Return what `Ledger.member` does."""
     rows, identity = dataset_table.c, family_names(connection).get(name)
-    own = connection.execute(select(rows.families).where(rows.name == name)).scalar()
-    if own and (identity is None or identity in own):
+    families = connection.execute(select(rows.families).where(rows.name == name)).scalar()
+    if families and (identity is None or identity in families):
         return name
-    if own:
+    if families:
         raise InputError(f"{name}: is a dataset's name, and that of a family of others: name one of these")
     founder = select(rows.name).where(rows.families == dumps([identity])).order_by(rows.seq).limit(1)
-    found = connection.execute(founder).scalar() if identity else None
-    if found is None:
+    founder_name = connection.execute(founder).scalar() if identity else None
+    if founder_name is None:
         raise UnknownName(f"dataset={name}: no such dataset or family", dataset=name)
-    return str(found)
+    return str(founder_name)
 
 
 def _budget(entry: dict[str, Any], which: str = "budget") -> Budget:
@@ -278,12 +278,12 @@ def quotas(connection: Connection, family: Family) -> list[dict[str, Any]]:
     """Return what each analyst used of the family's budget, as a share of it, and the quota that holds for each."""
     rows = connection.execute(_ANALYSTS, {"at": family.account}).all()
     general = next((row.share for row in rows if row.name == EVERYBODY), None)
-    found = []
+    used_shares = []
     for row in rows:
         used = price_from_json(json.loads(row.used), family.filter.orders)
         quota = row.share if row.share is not None else general
-        found.append({"analyst": row.name, "quota": quota, "used": f"{family.share_of(used):.6f}"})
-    return found
+        used_shares.append({"analyst": row.name, "quota": quota, "used": f"{family.share_of(used):.6f}"})
+    return used_shares
 
 
 def found_family(connection: Connection, identity: str, seq: int, design: Filter) -> None:
@@ -301,31 +301,36 @@ def after(
 
     `whole`: the job that takes the whole total; where it is given back, nothing is used, and the family is open again.
     """
-    lines, known = [], dict[Any, tuple[Price, dict[str, Any]]]()
+    lines, cache = [], dict[Any, tuple[Price, dict[str, Any]]]()
 
-    def moved(price: Price, cost: Price, sign: int, orders: tuple[Decimal, ...]) -> tuple[Price, dict[str, Any]]:
+    def move(price: Price, cost: Price, sign: int, orders: tuple[Decimal, ...]) -> tuple[Price, dict[str, Any]]:
         """Change a price, and spell it: once for all blocks that have the same."""
         same = price, cost, sign, orders
-        if same not in known:
+        if same not in cache:
             new = price + cost if sign > 0 else price - cost if sign else price
-            known[same] = new, spelt(new, orders)
-        return known[same]
+            cache[same] = new, spelt(new, orders)
+        return cache[same]
 
     for family, cost in zip(families, costs, strict=True):
         orders = family.filter.orders
-        used, said = moved(family.used, cost, sign, orders)
-        _, waits = moved(family.reserved, cost, sign or -1, orders)
+        used, used_json = move(family.used, cost, sign, orders)
+        _, reserved_json = move(family.reserved, cost, sign or -1, orders)
         closing = None if family.person else whole  # nobody takes the whole of one person's total
         job = closing if family.whole is None else family.whole.job
         if job is not None and used != family.filter.nothing():
-            said = said | {WHOLE: job}
-        line: dict[str, Any] = {"family": family.seq, "changed": family.changed, "used": said, "reserved": waits}
+            used_json = used_json | {WHOLE: job}
+        line: dict[str, Any] = {
+            "family": family.seq,
+            "changed": family.changed,
+            "used": used_json,
+            "reserved": reserved_json,
+        }
         if family.part is not None:
             line["part"] = family.part
         if family.person:
             line["person"] = True
         if sign and family.spent is not None:
-            line["analyst"] = {"name": family.spent.analyst, "used": moved(family.spent.used, cost, sign, orders)[1]}
+            line["analyst"] = {"name": family.spent.analyst, "used": move(family.spent.used, cost, sign, orders)[1]}
         lines.append(line)
     return lines
 

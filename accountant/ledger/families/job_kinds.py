@@ -43,8 +43,8 @@ class JobKind:
 
     def to_json(self) -> dict[str, Any]:
         """Return the keys that only this kind has."""
-        found = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: value for name, value in found.items() if value is not None}
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in values.items() if value is not None}
 
     @property
     def models(self) -> tuple[int, ...]:

@@ -52,9 +52,9 @@ class Account:
 
     def to_json(self) -> dict[str, Any]:
         """Return its fields that say something, and its words."""
-        named = {"block": self.block, "part": self.part, "analyst": self.analyst, "closed_by": self.closed_by}
-        said = {name: value for name, value in named.items() if value is not None}
-        return {"account": self.kind, "family": self.family, **said, "words": self.words}
+        optional = {"block": self.block, "part": self.part, "analyst": self.analyst, "closed_by": self.closed_by}
+        present = {name: value for name, value in optional.items() if value is not None}
+        return {"account": self.kind, "family": self.family, **present, "words": self.words}
 
 
 @dataclass(frozen=True)
@@ -95,35 +95,35 @@ def left_of(families: Sequence[Family], delta: Decimal, window: Window | None = 
     A job is admitted where every account has room for it beside others; or, where nothing was ever used of the families
     or blocks, as one job of their whole total, for which the person's total must have room (`Dataset.can_close`).
     """
-    stood = _standings(families, delta)
-    least = min(stood, key=lambda each: each[1].share)
-    job, binding = _fits(stood, delta)
-    whole = [family for family in families if not family.person]
-    if whole and all(family.is_untouched and delta <= family.budget.delta for family in whole):
-        closes = _whole(whole, [each for each in stood if each[0].person], delta)
+    standings = _standings(families, delta)
+    least = min(standings, key=lambda each: each[1].share)
+    job, binding = _fits(standings, delta)
+    accounts = [family for family in families if not family.person]
+    if accounts and all(family.is_untouched and delta <= family.budget.delta for family in accounts):
+        closes = _whole(accounts, [standing for standing in standings if standing[0].person], delta)
         if closes[0].epsilon >= job.epsilon:
             job, binding = closes
-    named = _account(*binding), _account(least[0], least[1].quota)
-    return Left(max(0.0, least[1].share), job, *named, least[0], window)
+    limits = _account(*binding), _account(least[0], least[1].quota)
+    return Left(max(0.0, least[1].share), job, *limits, least[0], window)
 
 
 def _standings(families: Sequence[Family], delta: Decimal) -> list[tuple[Family, _Standing]]:
-    """Of many blocks most stand alike, and are worked out once."""
-    known: dict[Any, tuple[_Standing, ...]] = {}
-    found: list[tuple[Family, _Standing]] = []
+    """Compute the standing of each account; once for blocks that stand alike."""
+    cache: dict[Any, tuple[_Standing, ...]] = {}
+    standings: list[tuple[Family, _Standing]] = []
     for family in families:
         quota = family.quota
         key = family.identity, family.person, family.used, family.whole is None, quota and quota.used
-        if key not in known:
-            known[key] = _stand(family, delta)
-            found += [(family, standing) for standing in known[key]]
-    return found
+        if key not in cache:
+            cache[key] = _stand(family, delta)
+            standings += [(family, standing) for standing in cache[key]]
+    return standings
 
 
 def _stand(family: Family, delta: Decimal) -> tuple[_Standing, ...]:
     nothing = Room(Decimal(0), Decimal(0))
-    own = nothing if family.whole is not None else room(family.filter, family.used, delta)
-    stands = _Standing(1 - family.share, own, False)
+    family_room = nothing if family.whole is not None else room(family.filter, family.used, delta)
+    stands = _Standing(1 - family.share, family_room, False)
     if family.quota is None:
         return (stands,)
     design, used = family.quota.filter, family.quota.used
@@ -177,8 +177,8 @@ def left_in_windows(dataset: Dataset, delta: Decimal | None = None) -> dict[str,
         return {}
     at, first, last = dataset.delta if delta is None else delta, dataset.blocks[0].number, dataset.blocks[-1].number
     most = _roomiest(dataset, at)
-    other = {} if most.window == (last, last) else {ROOMIEST: most}
-    return {**other, NEWEST: _on(dataset, (last, last), at), ALL: _on(dataset, (first, last), at)}
+    roomiest = {} if most.window == (last, last) else {ROOMIEST: most}
+    return {**roomiest, NEWEST: _on(dataset, (last, last), at), ALL: _on(dataset, (first, last), at)}
 
 
 def _is_open(dataset: Dataset) -> bool:
@@ -212,18 +212,18 @@ def _roomiest(dataset: Dataset, delta: Decimal) -> Left:
         return Left(0.0, NOTHING, gone, gone, first)
     if not _is_open(dataset):
         return left_of(dataset.families, delta, dataset.window)
-    found, known, own = None, set[Any](), dataset.own
+    best, seen_states, accounts = None, set[Any](), dataset.own
     for at in range(len(dataset.blocks) - 1, -1, -1):
-        family, number = own[at], dataset.blocks[at].number
+        family, number = accounts[at], dataset.blocks[at].number
         key = family.used, family.whole is None, family.quota and family.quota.used
-        if key in known:
+        if key in seen_states:
             continue
-        known.add(key)
-        here = _on(dataset, (number, number), delta)
-        if found is None or (here.job.epsilon, here.share) > (found.job.epsilon, found.share):
-            found = here
-    assert found is not None
-    return found
+        seen_states.add(key)
+        candidate = _on(dataset, (number, number), delta)
+        if best is None or (candidate.job.epsilon, candidate.share) > (best.job.epsilon, best.share):
+            best = candidate
+    assert best is not None
+    return best
 
 
 def describe_budget(dataset: Dataset, delta: Decimal | None = None) -> dict[str, Any]:
@@ -233,8 +233,8 @@ def describe_budget(dataset: Dataset, delta: Decimal | None = None) -> dict[str,
     `left`, with `windows` where the dataset has grown and none was said. `closed_by`: the job that took the whole,
     where nothing is admitted for that. `delta`: of the one more job; None means the dataset's.
     """
-    found, windows = left(dataset, delta), left_in_windows(dataset, delta)
-    return _summary(dataset.most_used, found, windows)
+    budget_left, windows = left(dataset, delta), left_in_windows(dataset, delta)
+    return _summary(dataset.most_used, budget_left, windows)
 
 
 def describe_accounts(families: Sequence[Family], delta: Decimal | None = None) -> dict[str, Any]:
@@ -245,14 +245,18 @@ def describe_accounts(families: Sequence[Family], delta: Decimal | None = None) 
 
 
 def _summary(most: Family, found: Left, windows: Mapping[str, Left] | None = None) -> dict[str, Any]:
-    told = {"windows": [{"name": name, **each.to_json()} for name, each in windows.items()]} if windows else {}
+    by_window = (
+        {"windows": [{"name": name, **window_left.to_json()} for name, window_left in windows.items()]}
+        if windows
+        else {}
+    )
     closed = None if found.job.epsilon else found.binding.closed_by
     return {
         "total": most.budget.to_json(),
         "reserved": _figure(most, most.reserved),
         "spent": _figure(most, most.used - most.reserved),
         "account": _account(most, quota=False).to_json(),
-        "left": {**found.to_json(), **told},
+        "left": {**found.to_json(), **by_window},
         "largest": decimal_string(most.largest),
         "closed_by": closed,
     }
@@ -292,9 +296,9 @@ def families_of(datasets: Iterable[Dataset]) -> list[FamilyRow]:
             members.setdefault(identity, []).append(dataset.registration.name)
     rows = []
     for identity, dataset in founders.items():
-        own = tuple(family for family in dataset.families if family.identity == identity)
-        alone = dataset if len(own) == len(dataset.families) else replace(dataset, families=own)
-        rows.append(FamilyRow(alone.most_used, alone, tuple(members[identity])))
+        accounts = tuple(family for family in dataset.families if family.identity == identity)
+        narrowed = dataset if len(accounts) == len(dataset.families) else replace(dataset, families=accounts)
+        rows.append(FamilyRow(narrowed.most_used, narrowed, tuple(members[identity])))
     return sorted(rows, key=lambda row: row.family.name)
 
 
@@ -302,8 +306,8 @@ def left_to_json(share: float, job: OneJob) -> dict[str, Any]:
     """Return what is left as programs read it: the share (six places), and the budget of `one_job`, None where none
     fits. `noise` says of which jobs alone it is told.
     """
-    told = Budget(job.epsilon, job.delta).to_json() if job.epsilon else None
-    return {"share": f"{share:.6f}", "one_job": told and told | ({"noise": "gaussian"} if job.gaussian else {})}
+    budget = Budget(job.epsilon, job.delta).to_json() if job.epsilon else None
+    return {"share": f"{share:.6f}", "one_job": budget and budget | ({"noise": "gaussian"} if job.gaussian else {})}
 
 
 def left_words(left: Mapping[str, Any], what: str = "job") -> str:
@@ -313,22 +317,24 @@ def left_words(left: Mapping[str, Any], what: str = "job") -> str:
     if "windows" in left:
         return "; ".join(windows_words(left, what))
     share, job = float(left["share"]), left["one_job"]
-    told = "less than 0.1 %" if 0 < share < 0.001 else f"{floor(1000 * share) / 10:.1f} %"
+    percentage = "less than 0.1 %" if 0 < share < 0.001 else f"{floor(1000 * share) / 10:.1f} %"
     binding, window = left.get("binding"), left.get("window")
     if job is None:
         why = "" if binding is None else f" ({binding['words']})"
-        return f"{told}. No further {what} fits{why}"
+        return f"{percentage}. No further {what} fits{why}"
     noise = ", by Gaussian noise" if job.get("noise") else ""
     bound = ""
     if binding is not None and binding["account"] != FAMILY and [binding.get("block")] * 2 != window:
         bound = f"; bound by {binding['words']}"
-    return f"{told}. Room for one more {what}: up to epsilon {job['epsilon']} (delta {job['delta']}{noise}{bound})"
+    return (
+        f"{percentage}. Room for one more {what}: up to epsilon {job['epsilon']} (delta {job['delta']}{noise}{bound})"
+    )
 
 
 def windows_words(left: Mapping[str, Any], what: str = "job") -> list[str]:
     """Put what is left of each window into words, each window once; [] where there are none."""
-    found = {tuple(each["window"]): each for each in left.get("windows", ())}
-    return [f"{blocks_words(window)}: {left_words(each, what)}" for window, each in found.items()]
+    by_window = {tuple(window_left["window"]): window_left for window_left in left.get("windows", ())}
+    return [f"{blocks_words(window)}: {left_words(window_left, what)}" for window, window_left in by_window.items()]
 
 
 def blocks_words(window: Sequence[int]) -> str:

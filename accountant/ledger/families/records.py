@@ -214,7 +214,7 @@ class Request:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as its entry states it, and as its digest is made from."""
-        own = {
+        fields = {
             "dataset": self.dataset,
             "learner": self.learner,
             "parameters": dict(self.parameters),
@@ -222,7 +222,7 @@ class Request:
             **self.kind.to_json(),
             **{name: value for name, default in ENTERED.items() if (value := getattr(self, name)) != default},
         }
-        return {**own, **self.budget.to_json()}
+        return {**fields, **self.budget.to_json()}
 
     @cached_property
     def digest(self) -> str:
@@ -316,7 +316,7 @@ def registration_fields(registration: Registration, identity: str) -> dict[str, 
         **({"cells": True} if registration.cells else {}),
         **({} if registration.person is None else {"person": registration.person.to_json()}),
         **({} if registration.query is None else {"query": registration.query.to_json()}),
-        **({"refined": [each.to_json() for each in registration.refined]} if registration.refined else {}),
+        **({"refined": [profile.to_json() for profile in registration.refined]} if registration.refined else {}),
         **({"ids": sorted(registration.ids)} if registration.ids else {}),
     }
 
@@ -359,10 +359,10 @@ def reservation_fields(
 def request_from_entry(value: Mapping[str, Any]) -> Request:
     """Read the request of a `reserved` entry."""
     budget = Budget.of(value["epsilon"], value["delta"])
-    own = value["dataset"], value["learner"], budget, value["parameters"], value["model"]
+    fields = value["dataset"], value["learner"], budget, value["parameters"], value["model"]
     window = None if "window" not in value else (value["window"][0], value["window"][1])
     entered = {name: value[name] for name in ENTERED if name in value}
-    return Request(*own, kind=kind_of(value), window=window, **entered)
+    return Request(*fields, kind=kind_of(value), window=window, **entered)
 
 
 def charged_window(value: Mapping[str, Any]) -> Window:

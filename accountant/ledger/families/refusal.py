@@ -23,8 +23,8 @@ def refusal(
     family, cost = max(refusing, key=lambda pair: (pair[0].whole is not None, pair[0].share if pair[0].block else 0.0))
     delta = request.budget.delta
     summary, by_quota = describe_accounts([family], delta), family.filter.admits(family.used, cost)
-    left = left_of(dataset.families, delta, dataset.window).to_json()
-    asked = {**request.budget.to_json(), "price": price_to_json(cost, family.filter.orders)}
+    left_json = left_of(dataset.families, delta, dataset.window).to_json()
+    asked_json = {**request.budget.to_json(), "price": price_to_json(cost, family.filter.orders)}
     fits = "" if would_fit is None else f"; by this learner, epsilon {would_fit['epsilon']} would fit"
     if family.whole is not None:
         fits = f"; closed by job {family.whole.job}, which took the whole total"
@@ -38,10 +38,10 @@ def refusal(
         f"dataset={request.dataset}{where}: asked epsilon {request.budget.epsilon} at delta {request.budget.delta}; "
         f"of epsilon {family.budget.epsilon}, {summary['spent']['epsilon']} is spent and "
         f"{summary['reserved']['epsilon']} reserved, converted at delta {family.budget.delta}; {why}"
-        f"left {left_words(left)}{fits}"
+        f"left {left_words(left_json)}{fits}"
     )
     return BudgetRefused(
-        message, dataset=request.dataset, asked=asked, spent=summary["spent"], left=left,
+        message, dataset=request.dataset, asked=asked_json, spent=summary["spent"], left=left_json,
         reserved=summary["reserved"], reason="quota" if by_quota else "budget", would_fit=would_fit,
         account=summary["account"], **which,
     )  # fmt: skip

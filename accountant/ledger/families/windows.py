@@ -39,7 +39,7 @@ class Period:
     @property
     def days(self) -> Window:
         """Since 1970-01-01: the first and the last."""
-        first, last = (date.fromisoformat(each).toordinal() for each in (self.since, self.until))
+        first, last = (date.fromisoformat(day).toordinal() for day in (self.since, self.until))
         return first - _EPOCH, last - _EPOCH
 
     def to_json(self) -> dict[str, str]:
@@ -52,10 +52,10 @@ _EPOCH = date(1970, 1, 1).toordinal()
 
 def _day(name: str, text: str) -> None:
     try:
-        right = date.fromisoformat(text).isoformat() == text
+        is_day = date.fromisoformat(text).isoformat() == text
     except ValueError:
-        right = False
-    if not right:
+        is_day = False
+    if not is_day:
         raise InputError(f"{name}={text[:40]!r}: must be a day like 2026-01-31")
 
 
@@ -92,8 +92,8 @@ def window_of(words: str, dropped: int, last: int, dataset: str) -> Window:
         raise InputError(f"blocks={words}: the rows of all {last} blocks of dataset {dataset} were deleted")
     if words == ALL:
         return dropped + 1, last
-    if named := _LAST.fullmatch(words):
-        return max(dropped, last - int(named[1])) + 1, last
+    if match := _LAST.fullmatch(words):
+        return max(dropped, last - int(match[1])) + 1, last
     first, _, end = words.partition("-")
     window = int(first), int(end or first)
     if window[1] > last:
@@ -104,5 +104,5 @@ def window_of(words: str, dropped: int, last: int, dataset: str) -> Window:
 
 
 def window_words(window: Window) -> str:
-    """For people: `4`, or `3-7`."""
+    """Write a window for people: `4`, or `3-7`."""
     return str(window[0]) if window[0] == window[1] else f"{window[0]}-{window[1]}"

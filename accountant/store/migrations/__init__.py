@@ -24,8 +24,8 @@ def revision(connection: Connection) -> str | None:
     """Return the revision that the database says it has; None where it says nothing."""
     if not inspect(connection).has_table("alembic_version"):
         return None
-    found = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
-    return None if found is None else str(found)
+    stored = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+    return None if stored is None else str(stored)
 
 
 def upgrade(connection: Connection) -> None:

@@ -234,7 +234,7 @@ def test_a_proof_asks_the_database_a_few_times(database):
         for index in {0, count // 3, count // 2, count - 1}:
             with database.reading() as connection:
                 tree = Tree(connection)
-                read = tree.beside(index)
+                read = tree.siblings_reader(index)
                 before = len(asked)
                 path = merkle.inclusion_proof(index, count, read)
                 assert len(asked) == before
@@ -259,7 +259,7 @@ def test_a_tree_of_another_size_than_was_likely_is_the_tree(database):
                 assert (tree.size, tree.root()) == (count, naive_root(bodies))
                 assert len(asked) == before + (1 if likely == count else 2)  # its right edge is there
                 for index in {0, count // 2, count - 1} if count else ():
-                    path = merkle.inclusion_proof(index, count, tree.beside(index))
+                    path = merkle.inclusion_proof(index, count, tree.siblings_reader(index))
                     merkle.verify_inclusion(index, count, merkle.leaf_hash(bodies[index]), path, naive_root(bodies))
 
 
