@@ -30,16 +30,21 @@ from dpserve_verify.privacy.budget import check_name
 EVERYTHING = "everything"
 KINDS = ("family", "dataset", "model")
 ASKING = ("train", "evaluate")  # scopes that ask for jobs
-MOST_JOBS, MOST_SEQ = 200, 2**53
+MAX_JOBS, MAX_SEQ = 200, 2**53
 COMMAND_LINE = "cli:"  # how principals of the command line begin
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 
 
 @dataclass(frozen=True)
 class Grant:
-    """`kind`: everything, or the kind of what `name` names. `index`: of the entry that says so, where it stands in the
-    ledger; `own`: it is a scope that a token was itself given. `expires`: in UTC to the second, None: never.
-    `revoked`: the entry that ended it.
+    """A scope that a principal holds on one object, or on everything.
+
+    Attributes:
+        kind: everything, or the kind of object that `name` names.
+        index: the entry that added it; None before it stands in the ledger.
+        expires: in UTC to the second; None: never.
+        revoked: the entry that ended it.
+        own: whether it is a scope that a token was itself given.
     """
 
     principal: str
@@ -71,8 +76,12 @@ Families = Callable[[str], frozenset[str]]
 
 @dataclass(frozen=True)
 class Access:
-    """What a principal may do now. `families_of`: the names of a dataset's families; none where there is no such
-    dataset. `operator`: sits at the command line with the keys, and no grant ever named them: may do everything.
+    """What a principal may do now.
+
+    Attributes:
+        families_of: returns the names of a dataset's families; none where there is no such dataset.
+        operator: whether they sit at the command line with the keys, and no grant ever named them: they may do
+            everything.
     """
 
     principal: str
@@ -275,7 +284,7 @@ def stops(ledger: Ledger, index: int) -> Stops:
         running = [
             job
             for state in (State.RESERVED, State.STARTED)
-            for job in job_rows.page(signed.connection, None, state, None, MOST_SEQ, MOST_JOBS, seen_jobs)
+            for job in job_rows.page(signed.connection, None, state, None, MAX_SEQ, MAX_JOBS, seen_jobs)
         ]
     families = families_of(ledger)
     on = {} if grant.kind == EVERYTHING else {grant.kind: grant.name}

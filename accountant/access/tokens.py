@@ -24,8 +24,8 @@ from dpserve_verify.formats.canonical_bytes import Key
 from dpserve_verify.privacy.budget import check_name
 
 SCOPES = ("predict", "train", "evaluate", "promote", "audit", "steward", "admin")
-MOST_REQUESTS = 10**9
-MOST_PRINCIPAL = 200  # characters
+MAX_REQUESTS = 10**9
+MAX_PRINCIPAL = 200  # characters
 _DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
@@ -38,8 +38,8 @@ class Limits:
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
-            if value is not None and not (type(value) is int and 1 <= value <= MOST_REQUESTS):
-                raise InputError(f"{name}={value!r:.40}: must be a whole number from 1 to {MOST_REQUESTS}")
+            if value is not None and not (type(value) is int and 1 <= value <= MAX_REQUESTS):
+                raise InputError(f"{name}={value!r:.40}: must be a whole number from 1 to {MAX_REQUESTS}")
 
     def __bool__(self) -> bool:
         return self != NO_LIMITS
@@ -76,8 +76,8 @@ def check_principal(principal: str) -> str:
     """Return `principal` where it is one line of 1 to MOST_PRINCIPAL characters, with no blank at its ends, and does
     not stand for everybody; else InputError.
     """
-    if not 1 <= len(principal) <= MOST_PRINCIPAL or not principal.isprintable() or principal != principal.strip():
-        raise InputError(f"principal={principal[:80]!r}: must be one line of 1 to {MOST_PRINCIPAL} characters")
+    if not 1 <= len(principal) <= MAX_PRINCIPAL or not principal.isprintable() or principal != principal.strip():
+        raise InputError(f"principal={principal[:80]!r}: must be one line of 1 to {MAX_PRINCIPAL} characters")
     if principal == "*":
         raise InputError("principal='*': stands for everybody in quotas, and is nobody's name")
     return principal

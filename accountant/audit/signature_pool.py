@@ -30,7 +30,7 @@ CHUNK = 1000
 FEW = 4  # chunks that are verified faster than a process starts
 AHEAD = 48  # chunks under way: what helpers work on while the reader is busy elsewhere, as with a new kind of plan
 PIPE = 1 << 20  # bytes
-MOST_HELPERS = 2  # reading an entry takes about as long as half a signature
+MAX_HELPERS = 2  # reading an entry takes about as long as half a signature
 
 
 class Signatures:
@@ -40,7 +40,7 @@ class Signatures:
         self._origin, self._key_at = origin, key_at
         # Two helpers beside the reader share even two cores best; with one core there is nothing to share.
         spare = (
-            MOST_HELPERS if processors() > 1 and sys.executable else 0
+            MAX_HELPERS if processors() > 1 and sys.executable else 0
         )  # inside another program there is no interpreter
         self._wanted = spare if helpers is None else helpers
         self._helpers: list[_Helper] = []

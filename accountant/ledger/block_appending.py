@@ -16,7 +16,7 @@ from accountant.ledger.families.block_rows import known_commitments
 from accountant.ledger.families.families import Dataset, account_of
 from accountant.ledger.families.records import UNKNOWN_ROWS, NewPeople, NotCommitted, State, Why, charged_window
 from accountant.ledger.families.row_queries import RowQuery
-from accountant.ledger.families.windows import MOST_BLOCKS, Period
+from accountant.ledger.families.windows import MAX_BLOCKS, Period
 from accountant.ledger.family_changes import parts_of
 from accountant.ledger.person_totals import found_person_total
 from accountant.log.entries import TransparencyLog, Writer, dumps
@@ -64,8 +64,8 @@ def check_grows(connection: Connection, dataset: Dataset) -> None:
             f"dataset={name}: shares its family with other datasets, whose rows are of no block: register a dataset of "
             "its own, which grows"
         )
-    if (dataset.last or 1) >= MOST_BLOCKS:
-        raise InputError(f"dataset={name}: has {MOST_BLOCKS} blocks, the most there may be")
+    if (dataset.last or 1) >= MAX_BLOCKS:
+        raise InputError(f"dataset={name}: has {MAX_BLOCKS} blocks, the most there may be")
 
 
 def members(connection: Connection, family: str) -> list[str]:

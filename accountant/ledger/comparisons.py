@@ -22,7 +22,7 @@ from dpserve_verify.log.entry import Entry, read_entry
 
 COMPARED = "rows-compared"
 REGISTER, APPEND, EVALUATE = "register", "append", "evaluate"
-MOST_ANSWERS = 5
+MAX_ANSWERS = 5
 SPAN = timedelta(hours=1)
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 
@@ -49,12 +49,12 @@ def require_answers_left(ledger: Ledger, asked: Comparison) -> None:
     """
     with ledger.log.database.reading() as connection:
         recent = _recent_entries(ledger.log.database, connection)
-    if len(recent) < MOST_ANSWERS or any(_is_same(entry, asked) for entry in recent):
+    if len(recent) < MAX_ANSWERS or any(_is_same(entry, asked) for entry in recent):
         return
-    oldest = sorted(entry.value["time"] for entry in recent)[-MOST_ANSWERS]
+    oldest = sorted(entry.value["time"] for entry in recent)[-MAX_ANSWERS]
     again = (datetime.strptime(oldest, _TIME) + SPAN + timedelta(seconds=1)).strftime(_TIME)
     raise InputError(
-        f"data: not compared: {MOST_ANSWERS} comparisons of files with registered datasets were answered in the last "
+        f"data: not compared: {MAX_ANSWERS} comparisons of files with registered datasets were answered in the last "
         f"hour, the most in this home. Come back after {again}",
         again=again,
     )

@@ -22,7 +22,7 @@ from dpserve_verify.errors import InputError
 from dpserve_verify.formats.canonical import spell
 from dpserve_verify.log.entry import Entry, read_entry
 
-MOST_READ = 250_000  # entries that one question for a text reads: a longer ledger is searched in several
+MAX_ENTRIES_READ = 250_000  # entries that one question for a text reads: a longer ledger is searched in several
 
 
 Chosen: TypeAlias = NDArray[np.bool_]  # of every entry, whether it is one of them
@@ -62,7 +62,7 @@ def search(database: Store, wanted: Wanted, before: int | None = None, limit: in
     with database.reading() as connection:
         count = size(connection)
         top = count if before is None else min(count, max(0, before))
-        floor = max(0, top - MOST_READ) if wanted.text else 0
+        floor = max(0, top - MAX_ENTRIES_READ) if wanted.text else 0
         shown = _numbers(connection, database, wanted, range(floor, top), limit + 1)
         entries = tuple(read_entry(number, body_at(connection, number)) for number in shown[:limit])
     if len(shown) > limit:

@@ -15,7 +15,7 @@ from accountant.store.store import body_at
 from dpserve_verify.log.entry import read_entry
 
 WINDOW_DAYS = 30
-MOST_JOBS = 2_000  # the rate of more is known well enough
+MAX_JOBS = 2_000  # the rate of more is known well enough
 
 
 def forecast(ledger: Ledger, dataset: Dataset, now: datetime | None = None) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def _share_before(ledger: Ledger, family: Family, since: datetime) -> float:
     """Return the share that was used before `since`: without the jobs reserved from then on."""
     used = family.used
     with ledger.log.database.reading() as connection:
-        for charge in islice(charges(connection, family, newest_first=True), MOST_JOBS):
+        for charge in islice(charges(connection, family, newest_first=True), MAX_JOBS):
             if _time(charge.time) < since or charge.entry < family.seq:  # of before the account was there
                 break
             used -= charge.price

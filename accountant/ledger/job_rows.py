@@ -36,7 +36,7 @@ _BY_KEY = select(job_table).where(
     job_table.c.analyst == bindparam("by"), job_table.c.idempotency_key == bindparam("at")
 )
 _NEW_JOB = insert(job_table)
-MOST_RESUMED = 5  # times: a job that ends whoever runs it comes to its end
+MAX_RESUMES = 5  # times: a job that ends whoever runs it comes to its end
 _QUEUED = (job_table.c.state == State.RESERVED) & (job_table.c.queued == 1)
 
 
@@ -224,9 +224,9 @@ def resume(log: TransparencyLog, holding: Holding, owner: str, lease: float) -> 
                 index=f"job {seq}",
             )
         times = int(step.get("times", 0)) + 1
-        if times > MOST_RESUMED:
+        if times > MAX_RESUMES:
             raise WrongState(
-                f"job {seq}: went on {MOST_RESUMED} times, and ended each time", job=seq, state=job.state.value
+                f"job {seq}: went on {MAX_RESUMES} times, and ended each time", job=seq, state=job.state.value
             )
         lease_values = {"owner": owner, "expires": engines.clock(writer.connection) + lease, "doubted": None}
         writer.connection.execute(update(job_table).where(job_table.c.seq == seq).values(**lease_values))

@@ -36,7 +36,7 @@ _NAMED = select(func.min(job_table.c.seq)).where(job_table.c.model == bindparam(
 _STANDS = (State.RESERVED, State.STARTED, State.COMMITTED)
 _OWNER = select(*(_NAMED.where(job_table.c.state == state.value).scalar_subquery() for state in _STANDS))
 _FIRST_ISSUED = select(func.min(job_table.c.issued)).where(job_table.c.model == bindparam("name"))
-MOST_TRIED = 99
+MAX_NAMES_TRIED = 99
 PROMOTED, RETIRED, RESTORED = "model-promoted", "model-retired", "model-restored"
 REASON = 1000  # most characters
 
@@ -120,7 +120,7 @@ def _differs(connection: Connection, seq: int, request: Request, by: str, signed
 
 def _others(connection: Connection, request: Request, by: str) -> Iterator[str]:
     """Yield names that this request could have: free, or its own."""
-    words = (request.target, request.dataset, *map(str, range(2, MOST_TRIED)))
+    words = (request.target, request.dataset, *map(str, range(2, MAX_NAMES_TRIED)))
     for name in (f"{request.model[:48]}-{word}" for word in words if word not in (None, request.model)):
         try:
             check_name("model", name)

@@ -27,7 +27,7 @@ from dpserve_verify.log.witness_policy import Witness, WitnessPolicy, printable_
 from dpserve_verify.log.witnessed import WITNESSED, read_witnessed
 from dpserve_verify.system.files import PUBLIC, replace_file
 
-MOST_AT_ONCE = 8
+MAX_REQUESTS = 8
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def cosign(
         address(witness)  # a policy that cannot be used is said before anybody is asked
     last_signed = _last_signed(kept, policy)
     ask_witness = partial(_ask, note=note, head=head, database=database, known=last_signed, seconds=seconds)
-    with ThreadPoolExecutor(MOST_AT_ONCE) as pool:
+    with ThreadPoolExecutor(MAX_REQUESTS) as pool:
         answers = tuple(pool.map(ask_witness, policy.witnesses))
     cosigned_note = with_cosignatures(note, [line for answer in answers for line in answer.lines])
     try:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from securesystemslib.signer import Signer
 
 NEWEST = "newest.bin"  # beside the mark
-MOST_KNOWN, MOST_READ = 65_536, 4096
+MAX_LEAVES, MAX_ENTRIES = 65_536, 4096
 _COLUMN = json.JSONEncoder(sort_keys=True)
 _NEW_CHECKPOINT = insert(checkpoint_table)  # building a statement costs more than running it
 
@@ -89,9 +89,16 @@ class Rare:
 
 
 class Known:
-    """What of signed entries this process has proven or written itself, by their index: leaf hashes, what they say of
-    families after them (`lines`: by account), and those that were read. It never changes. `versions`: of datasets, by
-    their entries; `blocks`: by their entries, rows that were found to say the same, and what was read from them.
+    """Cache of what this process has proven of signed entries, or written itself. Entries never change.
+
+    Attributes:
+        leaves: leaf hashes, by entry.
+        after: the balances that an entry records.
+        read: entries that were read.
+        lines: the balances that an entry records, by account number.
+        versions: versions of datasets, by their entries.
+        blocks: index rows of blocks that were found to equal their entries, and what was read from them.
+        rare: entries about keys, revocations and quotas.
     """
 
     def __init__(self) -> None:
@@ -105,7 +112,7 @@ class Known:
 
     def take(self, seq: int, leaf: bytes, after: list[dict[str, Any]]) -> None:
         """Keep what was proven of an entry."""
-        if len(self.leaves) >= MOST_KNOWN:
+        if len(self.leaves) >= MAX_LEAVES:
             self.leaves.clear()
             self.after.clear()
         self.leaves[seq] = leaf
@@ -144,7 +151,7 @@ class Signed:
             body = self.body(seq)
         else:
             self.check(seq, body)
-        if len(self.known.read) >= MOST_READ:
+        if len(self.known.read) >= MAX_ENTRIES:
             self.known.read.clear()
         self.known.read[seq] = read_entry(seq, body)
         return self.known.read[seq]
@@ -194,7 +201,7 @@ class Signed:
         if lines is None:
             balances = self.known.after.get(seq)
             balances = after_of(self.body(seq)) if balances is None else balances
-            if len(self.known.lines) >= MOST_READ:
+            if len(self.known.lines) >= MAX_ENTRIES:
                 self.known.lines.clear()
             self.known.lines[seq] = lines = {account: line for line in balances for account in accounts_of(line)}
         return lines.get(number)

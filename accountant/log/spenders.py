@@ -1,7 +1,7 @@
 """Hash table: the latest entry per analyst and account, found in constant time. It stands beside the file of
 `accountant.log.newest` and is trusted as much.
 
-It gets twice the places where a name finds none that is free among its NEAR. The name of an empty place is zeros.
+It doubles when a key finds no free slot within MAX_PROBES. The key of an empty slot is zeros.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dpserve_verify.system.files import PRIVATE, replace_unsynced
 
 PLACE = Struct("<16sq")  # name, entry
 MAX_PROBES = 16  # places in which a name may stand
-SMALL = 1 << 16  # bytes of a table that is read at once
+MAX_READ_BYTES = 1 << 16  # bytes of a table that is read at once
 FIRST = 256  # places of a new table, besides those behind the last
 NOBODY = bytes(16)
 
@@ -51,7 +51,7 @@ class Spenders:
         fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             size = os.fstat(fd).st_size
-            table = os.pread(fd, size, 0) if size <= SMALL else None
+            table = os.pread(fd, size, 0) if size <= MAX_READ_BYTES else None
             return [self._at(fd, self._places(size), name, table)[1] for name in names]
         finally:
             os.close(fd)

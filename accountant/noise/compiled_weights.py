@@ -20,24 +20,24 @@ from numba import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from accountant.noise.exact_weights import CLOSE, STEPS, step_weights, weight
+from accountant.noise.exact_weights import FINE_ERROR, STEPS, step_weights, weight
 from accountant.system.numba_cache import njit
 
 Floats = NDArray[np.float64]
 Words = NDArray[np.uint64]
 BLOCK = 1024  # weights that are added up by themselves: floats do it better, and of integers one sum is kept for each
 DIGIT = 8  # bits
-FAR = 90  # a weight of exp(-FAR) is below half a unit
+MAX_GAP = 90  # a weight of exp(-MAX_GAP) is below half a unit
 OFF = 32  # units that a weight is above what is worked out for it, at most
 _DEEP = 192  # bits of the powers that tables are made of
 
 
 def off(size: int) -> float:
-    """Return how far each of `size` running sums is off at most, of itself: its weights by CLOSE, allowed for twice,
-    and by being added up as floats. That rounds as often as a block has weights, as there are blocks, and once more:
-    each time by 2^-53, allowed for four times.
+    """Bound the relative error of each of `size` running sums: its weights by FINE_ERROR, allowed for twice, and by
+    being added up as floats. That rounds as often as a block has weights, as there are blocks, and once more: each time
+    by 2^-53, allowed for four times.
     """
-    return 2 * CLOSE + (min(size, BLOCK) + size / BLOCK) * 2.0**-51
+    return 2 * FINE_ERROR + (min(size, BLOCK) + size / BLOCK) * 2.0**-51
 
 
 def running_weights(values: NDArray[np.int64], scale: float) -> Floats:
@@ -116,7 +116,7 @@ def wide_sums(below: Words, scale: float) -> tuple[WideSums, WideSums, int]:
 
 def reach(scale: float) -> int:
     """Return a gap from which on every weight is below half a unit; of larger ones no more is looked at."""
-    return min(2**64 - 1, ceil(FAR * Fraction(scale)))
+    return min(2**64 - 1, ceil(MAX_GAP * Fraction(scale)))
 
 
 @lru_cache(maxsize=8)

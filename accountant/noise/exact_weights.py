@@ -18,16 +18,16 @@ from numpy.typing import NDArray
 STEPS, REACH = 128, 60  # of the table of exp(-x): by 1/128, up to 60
 SERIES = (-1 / 6, 1 / 2, -1.0)  # of exp(-r) - 1, the last term first
 FINE = (-1 / 120, 1 / 24, *SERIES)
-NEAR, CLOSE, LEAST = 1e-9, 1e-13, 9e-27  # LEAST is above exp(-REACH)
+ROUGH_ERROR, FINE_ERROR, MIN_WEIGHT = 1e-9, 1e-13, 9e-27  # MIN_WEIGHT is above exp(-REACH)
 Sums = tuple[list[int], list[int], int]  # partial sums of weights between whole numbers, and a bound of them all
 
 
 def rough_weights(below: NDArray[Any], scale: float, series: tuple[float, ...] = SERIES) -> NDArray[np.float64]:
-    """Near exp(-x), x = below / scale, from sums and products of floats alone: x is a step of the table and a rest
-    r < 1/128, and the series of exp(-r) alternates: what the first four terms lack is below r^4 / 24, 1.6e-10 of it,
-    and what six lack, FINE, below r^6 / 720, 4e-16. Floats are off by 2e-14 where `below` is an integer, nearly all of
-    it by x itself, 60 * 2^-52, and by 1e-12 where it was rounded before. NEAR of it is allowed for, and CLOSE of it for
-    FINE of integers. 0 where x is REACH or more, and a weight LEAST or less.
+    """Approximate exp(-x), x = below / scale, from sums and products of floats alone: x is a step of the table and a
+    rest r < 1/128, and the series of exp(-r) alternates: what the first four terms lack is below r^4 / 24, 1.6e-10 of
+    it, and what six lack, FINE, below r^6 / 720, 4e-16. Floats are off by 2e-14 where `below` is an integer, nearly all
+    of it by x itself, 60 * 2^-52, and by 1e-12 where it was rounded before. ROUGH_ERROR of it is allowed for, and
+    FINE_ERROR of it for FINE of integers. 0 where x is REACH or more, and a weight MIN_WEIGHT or less.
     """
     x: NDArray[np.float64] = below / scale
     np.minimum(x, REACH, out=x)

@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountant.noise.exact_weights import (
-    LEAST,
-    NEAR,
+    MIN_WEIGHT,
+    ROUGH_ERROR,
     Numbers,
     block_ends,
     block_sums,
@@ -34,7 +34,7 @@ from accountant.noise.exact_weights import (
     weight,
     width_of,
 )
-from accountant.noise.noise_buffer import LARGEST, Adding
+from accountant.noise.noise_buffer import MAX_INT64, Adding
 from accountant.system.lazy_import import later
 from dpserve_verify.privacy.drawing import WIDEST_GAUSSIAN, WIDEST_LAPLACE, scale_of
 from dpserve_verify.privacy.events import BoundedRange, Gaussian, PureDp, SimpleEvent
@@ -184,13 +184,13 @@ def _choose(values: Integers, scale: float) -> Integers:
     count, size = values.shape
     slack = compiled.off(size)
     sums = compiled.running_weights(values, scale)
-    low, high = sums[:, -1] * (1 - slack), sums[:, -1] * (1 + slack) + size * LEAST
+    low, high = sums[:, -1] * (1 - slack), sums[:, -1] * (1 + slack) + size * MIN_WEIGHT
     uniform = np.frombuffer(os.urandom(8 * count), np.uint64)
     place, rows = uniform * 2.0**-64, np.arange(count)
     top, bottom = (place * (1 + 1e-14) + 2.0**-63) * high, (place * (1 - 1e-14) - 2.0**-63) * low
     behind = top * (1 + 2 * slack)  # a sum as large as this is
     indices: Integers = (sums[:, :-1] < behind[:, None]).sum(axis=1)  # the first that is sure to end behind the number
-    sure = (indices == 0) | (sums[rows, indices - 1] * (1 + slack) + size * LEAST <= bottom)
+    sure = (indices == 0) | (sums[rows, indices - 1] * (1 + slack) + size * MIN_WEIGHT <= bottom)
     for row in np.flatnonzero(~sure):
         below = (values[row].max() - values[row]).view(np.uint64)  # the difference of int64s never overflows so
         indices[row] = select_by_digits(below, scale, int(uniform[row]))
@@ -240,7 +240,7 @@ def sample_noise(scale: float, count: int, *power: int) -> Integers:
 def _add_wide_noise(values: Integers, scale: float, *power: int) -> Integers:
     """Add noise wider than `sample_noise` has room for, clamped to 64 bits: (len(values),)."""
     noisy = (value + sample_wide_noise(scale, *power) for value in values.tolist())
-    return np.array([min(max(number, -LARGEST - 1), LARGEST) for number in noisy], np.int64)
+    return np.array([min(max(number, -MAX_INT64 - 1), MAX_INT64) for number in noisy], np.int64)
 
 
 def sample_wide_noise(scale: float, *power: int) -> int:
@@ -280,7 +280,7 @@ def flip_coins(
     """
     uniform = np.frombuffer(os.urandom(8 * below.size), np.uint64)
     rough, uniforms = rough_weights(below, scale), uniform * 2.0**-64
-    low, high = rough * (1 - NEAR), rough * (1 + NEAR) + LEAST
+    low, high = rough * (1 - ROUGH_ERROR), rough * (1 + ROUGH_ERROR) + MIN_WEIGHT
     heads = uniforms * (1 + 1e-12) + 2.0**-63 <= low
     for i in (~heads & (uniforms * (1 - 1e-12) - 2.0**-63 < high)).nonzero()[0]:
         exact = partial(chance, int(i)) if chance else partial(weight, int(below[i]), scale)

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 Integers = NDArray[np.int64]
 Draw = Callable[[int], Integers]
-MOST = 1 << 12  # numbers drawn ahead
-LARGEST = 2**63 - 1  # of 64 bits
+MAX_BUFFER = 1 << 12  # numbers drawn ahead
+MAX_INT64 = 2**63 - 1  # of 64 bits
 FORKS: list[None] = []  # as many as led to this process
 
 os.register_at_fork(after_in_child=lambda: FORKS.append(None))
@@ -37,7 +37,7 @@ class NoiseBuffer:
         except IndexError:
             drawn, numbers = key, np.empty(0, np.int64)
         if drawn != key or numbers.size < count:
-            numbers = draw(max(count, min(MOST, self._drawn)))
+            numbers = draw(max(count, min(MAX_BUFFER, self._drawn)))
             self._drawn += numbers.size
         self._left.append((key, numbers[count:]))
         return numbers[:count]
@@ -60,4 +60,4 @@ class Adding:
         noise = self.ahead.take(values.size, scale, draw)
         total = values + noise
         wrapped = ((values ^ total) & (noise ^ total)) < 0
-        return np.where(wrapped, np.where(noise > 0, LARGEST, -LARGEST - 1), total) if wrapped.any() else total
+        return np.where(wrapped, np.where(noise > 0, MAX_INT64, -MAX_INT64 - 1), total) if wrapped.any() else total

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.events import PureDp
 
-MOST_CANDIDATES, MOST_EPSILON = 1 << 12, 20
+MAX_CANDIDATES, MAX_EPSILON = 1 << 12, 20
 BITS = 62  # of the whole weight: sums of weights stay below 2^63
 
 
@@ -38,10 +38,10 @@ class OneOfK:
     favoured: int
 
     def __post_init__(self) -> None:
-        if not self.epsilon.is_finite() or not 0 < self.epsilon <= MOST_EPSILON:
-            raise InputError(f"epsilon={self.epsilon}: must be above 0 and at most {MOST_EPSILON} for one report")
-        if not 2 <= self.candidates <= MOST_CANDIDATES:
-            raise InputError(f"candidates={self.candidates}: must be from 2 to {MOST_CANDIDATES}")
+        if not self.epsilon.is_finite() or not 0 < self.epsilon <= MAX_EPSILON:
+            raise InputError(f"epsilon={self.epsilon}: must be above 0 and at most {MAX_EPSILON} for one report")
+        if not 2 <= self.candidates <= MAX_CANDIDATES:
+            raise InputError(f"candidates={self.candidates}: must be from 2 to {MAX_CANDIDATES}")
         if not 1 <= self.favoured < self.candidates:
             raise InputError(f"favoured={self.favoured}: must be from 1 to {self.candidates - 1}")
 

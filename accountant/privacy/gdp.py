@@ -15,7 +15,7 @@ from math import erfc, exp, inf, nextafter, pi, sqrt
 from dpserve_verify.privacy.events import Plan
 
 SLACK = 1e-12  # covers 2^64 numbers drawn (8e-15) and floating point, relative in delta and absolute in epsilon
-FAR = 5.0
+MAX_DIRECT = 5.0
 WIDEST = 10**4  # of mu^2: beyond, epsilon is above 5000, and floating point above SLACK
 
 
@@ -54,7 +54,7 @@ def delta_of(mu: float, epsilon: float) -> float:
     """
     a, b = epsilon / mu - mu / 2, epsilon / mu + mu / 2
     density = exp(-a * a / 2) / sqrt(2 * pi)
-    first = density * mills(a, upper=True) if a > FAR else erfc(a / sqrt(2)) / 2 * (1 + 1e-14)
+    first = density * mills(a, upper=True) if a > MAX_DIRECT else erfc(a / sqrt(2)) / 2 * (1 + 1e-14)
     return max(0.0, first - density * mills(b, upper=False))
 
 
@@ -63,7 +63,7 @@ def mills(x: float, upper: bool) -> float:
     convergents lie on either side in turn.
     """
     sign = 1 if upper else -1
-    if x <= FAR:
+    if x <= MAX_DIRECT:
         return erfc(x / sqrt(2)) / 2 * exp(x * x / 2) * sqrt(2 * pi) * (1 + sign * 1e-13)
     depth = 120 if upper else 121
     fraction = x

@@ -18,8 +18,8 @@ from dpserve_verify.privacy.budget import MAX_EPSILON, NANO, from_nano, nano
 from dpserve_verify.privacy.events import PureDp
 from dpserve_verify.privacy.filter import Filter, Price
 
-MOST_RELEASES = 10_000  # of the job: each may cost two nano-units more than its law, for rounding
-ROUNDING = 2 * MOST_RELEASES
+MAX_RELEASES = 10_000  # of the job: each may cost two nano-units more than its law, for rounding
+ROUNDING = 2 * MAX_RELEASES
 THOUSANDTHS, MILLIONTHS = Decimal("0.001"), Decimal("0.000001")
 
 

@@ -16,7 +16,7 @@ from accountant.home import Home
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.left import describe_accounts, describe_budget
 from accountant.ledger.families.records import HOLDOUT, Unit
-from accountant.ledger.families.windows import MOST_BLOCKS
+from accountant.ledger.families.windows import MAX_BLOCKS
 from accountant.ledger.forecast import forecast
 from accountant.ledger.ledger import Ledger
 from dpserve_verify.errors import DpserveError, InputError
@@ -114,7 +114,7 @@ async def dataset(request: Request) -> Response:
 
 
 async def _dataset_page(request: Request, problem: DpserveError | None = None) -> Response:
-    before = query_int(request, "before", MOST_BLOCKS + 1, 2, MOST_BLOCKS + 1)
+    before = query_int(request, "before", MAX_BLOCKS + 1, 2, MAX_BLOCKS + 1)
     context = await in_thread(_dataset, state(request).home, request.path_params["name"], access(request), before)
     message = "" if problem is None else problem.message
     return page(

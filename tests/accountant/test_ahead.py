@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from accountant.noise.mechanisms import DiscreteGaussian, DiscreteLaplace
-from accountant.noise.noise_buffer import MOST, NoiseBuffer
+from accountant.noise.noise_buffer import MAX_BUFFER, NoiseBuffer
 
 MECHANISMS = pytest.mark.parametrize("mechanism", [DiscreteGaussian(Decimal(3)), DiscreteLaplace(Decimal("0.25"))])
 
@@ -40,8 +40,8 @@ def test_each_number_is_handed_out_once_and_many_are_drawn_at_a_time():
     assert np.unique(found).size == found.size
     assert len(draw.sizes) < 20
     assert draw.sizes[0] == sizes[0]  # who asks once draws no more than that
-    assert max(draw.sizes) == MOST
-    assert ahead.take(3 * MOST, 1.0, draw).size == 3 * MOST
+    assert max(draw.sizes) == MAX_BUFFER
+    assert ahead.take(3 * MAX_BUFFER, 1.0, draw).size == 3 * MAX_BUFFER
 
 
 def test_no_number_of_another_scale_is_handed_out():

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from accountant.noise import compiled_weights, mechanisms
 from accountant.noise.compiled_weights import BLOCK
-from accountant.noise.exact_weights import CLOSE, FINE, NEAR, SERIES, PartialSums, gap_sums, rough_weights
+from accountant.noise.exact_weights import FINE, FINE_ERROR, ROUGH_ERROR, SERIES, PartialSums, gap_sums, rough_weights
 from accountant.noise.mechanisms import ExponentialSelection, ExponentialSelections, PermuteAndFlip
 
 DRAWS = 4000
@@ -257,12 +257,12 @@ def test_running_sums_are_as_near_as_they_claim(size):
 def test_rough_weights_are_as_near_as_they_claim(scale):
     """Of integers as far apart as floats no longer tell, and all over the table: a quarter of what is allowed for."""
     some = np.unique(np.rint(np.linspace(0, 59.5, 400) * scale).astype(np.uint64))
-    for series, allowed in ((FINE, CLOSE), (SERIES, NEAR)):
+    for series, allowed in ((FINE, FINE_ERROR), (SERIES, ROUGH_ERROR)):
         found = rough_weights(some, scale, series)
         for gap, near in zip(some.tolist(), found.tolist(), strict=True):
             low, high = mechanisms.weight(gap, scale, 256)
             assert max(abs(low - Fraction(near)), abs(high - Fraction(near))) <= low * Fraction(allowed) / 4
-    assert min(abs(rough_weights(some, scale) / found - 1)) < 4 * CLOSE  # and the other series is not as near
+    assert min(abs(rough_weights(some, scale) / found - 1)) < 4 * FINE_ERROR  # and the other series is not as near
 
 
 def test_differences_beyond_64_bits_are_taken_exactly(monkeypatch):

@@ -157,7 +157,7 @@ def test_records_of_a_window_are_those_of_its_blocks(grown):
 
 def test_what_is_no_new_block(grown, tmp_path, monkeypatch):
     """Refused before anything is entered: the same rows, many of the same rows, days of others, another schema."""
-    monkeypatch.setattr(comparisons, "MOST_ANSWERS", 100)
+    monkeypatch.setattr(comparisons, "MAX_ANSWERS", 100)
     blocks = grown.ledger.dataset("visits").last
     tables = weeks(5)
 
@@ -249,7 +249,7 @@ def test_a_window_may_have_as_many_rows_as_its_blocks_together(grown):
 @pytest.mark.last
 def test_deleted_rows_are_gone_and_their_account_and_sketch_stay(grown, tmp_path, monkeypatch):
     """Last in this file: the first two blocks go. What a crash after the entry leaves, the same command removes."""
-    monkeypatch.setattr(comparisons, "MOST_ANSWERS", 100)
+    monkeypatch.setattr(comparisons, "MAX_ANSWERS", 100)
     dataset = grown.ledger.dataset("visits", None, None, (1, 4))
     folders = [grown.datasets / commitment for commitment in dataset.commitments]
     spent = [family.used for family in dataset.families]

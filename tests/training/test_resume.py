@@ -19,7 +19,7 @@ from ledgers import copy, place, prepared
 from accountant.audit.audit import audit_home
 from accountant.errors import JobFailed
 from accountant.home import Home
-from accountant.ledger.job_rows import MOST_RESUMED
+from accountant.ledger.job_rows import MAX_RESUMES
 from accountant.noise import mechanisms
 from dpserve_verify.errors import InputError
 from training.jobs import draw_journal, job
@@ -393,11 +393,11 @@ def test_who_stands_still_holds_its_answers_and_the_job_is_burned(cut, tmp_path,
 
 def test_a_job_that_ends_everybody_comes_to_its_end(driver, home):
     assert driver.run("train", home, "training.session.session:Session.release:after:4") is None
-    for _ in range(MOST_RESUMED):
+    for _ in range(MAX_RESUMES):
         assert driver.run("recover", home, "training.jobs.job:_carried:before:1") is None
     opened, found = settled(home)
     assert found["burned"]
-    assert [each["times"] for each in entries(opened, "resumed")] == list(range(1, MOST_RESUMED + 1))
+    assert [each["times"] for each in entries(opened, "resumed")] == list(range(1, MAX_RESUMES + 1))
 
 
 def test_killed_again_and_again_it_draws_each_once(driver, home):

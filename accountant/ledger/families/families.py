@@ -57,12 +57,24 @@ class TotalClaim:
 
 @dataclass(frozen=True)
 class Family:
-    """Who shares a budget, and where it stands. `used` includes `reserved`; `quota` is that of the analyst who asks,
-    `spent` what they have used; `before`: the largest total epsilon that was in force before this one; `whole`: what
-    closed it, if anything did; `name`: given at founding, else that of the dataset that founded it; `holdout`: the
-    share of its units that are kept aside; `part`: HOLDOUT where this is their account, which has the same total as
-    that of the others; `changed`: the entry that gave the total; `block`: of a dataset that grows, whose account it is;
-    `person`: it is the account of one person over all blocks, with a total of its own.
+    """People who share one budget, and its balance.
+
+    Attributes:
+        identity: uuid of the family.
+        seq: the entry that founded it, or this account of it.
+        filter: the admission rule of its total.
+        used: what was charged, `reserved` included.
+        reserved: the part of `used` of jobs that have not started.
+        quota: that of the analyst who asks.
+        name: given at founding, else that of the dataset that founded it.
+        before: the largest total epsilon that was in force before this one.
+        whole: the job that took the whole total and closed it.
+        holdout: the share of its units that are kept aside.
+        part: HOLDOUT where this is their account, which has the same total as that of the others.
+        changed: the entry that gave the total, if it was changed.
+        spent: what the analyst who asks has used.
+        block: the block whose account it is, of a dataset that grows.
+        person: whether it is the account of one person over all blocks, with a total of its own.
     """
 
     identity: str

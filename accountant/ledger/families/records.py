@@ -20,7 +20,7 @@ from dpserve_verify.formats import canonical
 from dpserve_verify.privacy.budget import Budget, Relation
 from dpserve_verify.privacy.events import Plan
 
-MOST_CONTRIBUTIONS = 10_000
+MAX_CONTRIBUTIONS = 10_000
 LONGEST_REASON, LONGEST_NAME = 500, 200  # characters
 CERTIFYING = ("issued", "derived")  # entries that bind a certificate
 SHARED = (
@@ -93,8 +93,8 @@ class Unit:
     contributions: int = 1
 
     def __post_init__(self) -> None:
-        if not 1 <= self.contributions <= MOST_CONTRIBUTIONS:
-            raise InputError(f"contributions={self.contributions}: must be 1 to {MOST_CONTRIBUTIONS}")
+        if not 1 <= self.contributions <= MAX_CONTRIBUTIONS:
+            raise InputError(f"contributions={self.contributions}: must be 1 to {MAX_CONTRIBUTIONS}")
         if self.column is None and (self.name not in ("record", "owner") or self.contributions != 1):
             raise InputError(f"unit={self.name}: needs the column that names it")
 
@@ -118,17 +118,21 @@ class NewPeople:
 
 @dataclass(frozen=True)
 class Registration:
-    """What a steward fixes. `commitment`: HMAC over the packed rows, its key held by the accountant.
+    """What a steward fixes. With a `budget` it founds a family of its own; without, it joins those of `families`.
 
-    With a `budget` it founds a family of its own, of `new_people` where that was said. Without, it joins the families
-    of the datasets named in `families`. `family_name`: what the family it founds is called; None: as the dataset.
-    `targets`: what a job may be asked to predict, where there are several to choose from. `holdout`: of a family that
-    it founds, the share of units that are kept aside for evaluation (docs/privacy/parts.md); None: of none. `cells`:
-    whether its numbers are packed in fine cells as well, so that a job may find where to cut them. `person`: of one
-    that may grow, the total for one person over all its blocks (docs/privacy/blocks.md); None: none was declared.
-    `query`: by which the rows were read (docs/privacy/queries.md); None: they are a file's, or a whole table's.
-    `refined`: the profiles that its schema says it was refined from.
-    `ids`: of IDS_SAID, what the steward said of the ids.
+    Attributes:
+        budget: the total of the family that it founds.
+        commitment: HMAC over the packed rows, its key held by the accountant.
+        families: the datasets whose families it joins.
+        new_people: the steward's word that these people have no budget yet.
+        family_name: the name of the family that it founds; None: as the dataset.
+        targets: what a job may be asked to predict, where there are several to choose from.
+        holdout: the share of units kept aside for evaluation (docs/privacy/parts.md); None: of none.
+        cells: whether its numbers are packed in fine cells as well, so that a job may find where to cut them.
+        person: the total for one person over all blocks (docs/privacy/blocks.md); None: none was declared.
+        query: by which the rows were read (docs/privacy/queries.md); None: they are a file's, or a whole table's.
+        refined: the profiles that its schema says it was refined from.
+        ids: the steward's words about ids, of IDS_SAID.
     """
 
     name: str

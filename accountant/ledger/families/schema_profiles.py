@@ -10,7 +10,7 @@ from typing import Any
 
 ALL, TRAINING, HOLDOUT = "all", "training", "holdout"
 PARTS = (ALL, TRAINING, HOLDOUT)
-MOST_PROFILES = 64
+MAX_PROFILES = 64
 
 
 @dataclass(frozen=True)

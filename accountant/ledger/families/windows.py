@@ -12,7 +12,7 @@ from dpserve_verify.errors import InputError
 
 Window: TypeAlias = tuple[int, int]
 """The first and the last block of it, from 1."""
-MOST_BLOCKS = 99_999
+MAX_BLOCKS = 99_999
 _NUMBER = "([1-9][0-9]{0,4})"
 BLOCKS_PATTERN = "all|last:[1-9][0-9]{0,4}|[1-9][0-9]{0,4}(?:-[1-9][0-9]{0,4})?"
 _LAST, _RANGE = re.compile(f"last:{_NUMBER}", re.ASCII), re.compile(f"{_NUMBER}(?:-{_NUMBER})?", re.ASCII)

@@ -144,7 +144,7 @@ def test_pages_hold_everything_once(home):
 
 
 def test_long_ledger_is_read_in_parts(home, monkeypatch):
-    monkeypatch.setattr(entry_search, "MOST_READ", 5)
+    monkeypatch.setattr(entry_search, "MAX_ENTRIES_READ", 5)
     size, before, looked, numbers = home.ledger.log.size(), None, [], []
     while True:
         page = entry_search.search(home.ledger.log.database, Wanted(text="genesis"), before, 50)

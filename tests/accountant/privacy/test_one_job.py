@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from accountant.ledger.families.left import left_to_json, left_words
 from accountant.privacy.claims import claim, price
-from accountant.privacy.one_job import MOST_RELEASES, OneJob, Room, _gaussian, one_job, room
+from accountant.privacy.one_job import MAX_RELEASES, OneJob, Room, _gaussian, one_job, room
 from dpserve_verify.privacy.budget import Budget, from_nano, nano
 from dpserve_verify.privacy.events import MAX_NOISE, BoundedRange, Gaussian, Plan, PureDp, Release
 from dpserve_verify.privacy.filter import Filter
@@ -47,7 +47,7 @@ def after_jobs(design: Filter, share: float) -> Filter:
 def test_it_is_what_a_gaussian_job_can_still_get(total, count):
     """Every two of total, count and share meet."""
     share = [0.0, 0.4, 0.9][(total + count) % 3]
-    total, count = TOTALS[total], [1, 100, MOST_RELEASES][count]
+    total, count = TOTALS[total], [1, 100, MAX_RELEASES][count]
     design = Filter.design(Budget.of(*total))
     used, delta = after_jobs(design, share), design.budget.delta
     for asked in (delta, delta / 100):

@@ -148,7 +148,7 @@ def test_an_entry_of_a_comparison_that_says_something_else_does_not_verify(home,
 
 
 def test_five_answers_an_hour_whoever_asks_and_a_restart_gives_no_more(home, tmp_path, monkeypatch):
-    for number in range(comparisons.MOST_ANSWERS):
+    for number in range(comparisons.MAX_ANSWERS):
         who = Asker(f"token:{number % 2}", access_of(home.ledger, f"token:{number % 2}"))
         refusal(NameTaken, bring, home, tmp_path, "probe", INSIDE[: 200 + number], seed=1, asker=who)
     again = Home.open(place(home.path))
@@ -159,7 +159,7 @@ def test_five_answers_an_hour_whoever_asks_and_a_restart_gives_no_more(home, tmp
         said.add(text)
         assert details["again"] > entries(home)[0]["time"]
     assert len(said) == 1
-    assert len(entries(home)) == comparisons.MOST_ANSWERS
+    assert len(entries(home)) == comparisons.MAX_ANSWERS
     monkeypatch.undo()
     monkeypatch.setattr(comparisons, "SPAN", comparisons.timedelta(seconds=-5))  # as if an hour had gone
     with pytest.raises(NameTaken):

@@ -436,7 +436,7 @@ def test_a_lost_sketch_asks_and_is_made_anew_from_the_same_file(home):
 
 
 def test_two_homes_of_one_ledger_ask_about_what_only_the_other_knows(tmp_path, ledger_url, monkeypatch):
-    monkeypatch.setattr(comparisons, "MOST_ANSWERS", 100)
+    monkeypatch.setattr(comparisons, "MAX_ANSWERS", 100)
     homes = []
     for name in ("here", "there"):
         if homes:

@@ -22,7 +22,7 @@ from pydantic import (
 )
 
 from accountant.errors import SchemaError
-from accountant.ledger.families.schema_profiles import MOST_PROFILES, SchemaProfile
+from accountant.ledger.families.schema_profiles import MAX_PROFILES, SchemaProfile
 from dpserve_verify.errors import InputError, LedgerUnavailable, ModelInvalid
 from models.features.features import CALENDAR, Feature
 from models.features.reading import LONGEST, READING, choose_features
@@ -138,7 +138,7 @@ class _File(Strict):
     ignore: tuple[StrictStr, ...] = ()
     missing: Literal["own-bin"] = "own-bin"
     format: Annotated[Format, Field(default_factory=Format)]
-    refined: Annotated[tuple[_Profile, ...], Field(min_length=1, max_length=MOST_PROFILES)] | None = None
+    refined: Annotated[tuple[_Profile, ...], Field(min_length=1, max_length=MAX_PROFILES)] | None = None
 
     @model_validator(mode="after")
     def _names_profiles_once(self) -> _File:
