@@ -82,7 +82,7 @@ def register(
     dpserve dataset register visits --data env:URL --table visits --schema visits.yaml --epsilon 3 --delta 1e-5
     """
     # What reads rows loads slowly, and lists wait for none of it.
-    from training.datasets.drafts.asked import AskedRegistration, registered
+    from training.datasets.drafts.asked import AskedRegistration, register_asked
     from training.datasets.opened import RowSource, rows_at
 
     if schema is None:
@@ -102,7 +102,7 @@ def register(
     source = RowSource(data, query, table, query_reason)
     row_query = None if source.stated is None else RowQuery.of(source.stated, query_reason, this_user())
     with show_busy(f"packing the rows of {name}"), rows_at(home, source, schema, unit) as (rows, origin):
-        dataset = registered(home, registration, rows, schema, this_user(), origin, row_query, access)
+        dataset = register_asked(home, registration, rows, schema, this_user(), origin, row_query, access)
     if dataset.holdout is None and not registration.family and holdout is None:
         note("All rows are for training. With --holdout 0.2 a fifth of the people would be kept aside, with a budget")
         note("of their own, so that models can be evaluated on them; that cannot be declared later.")

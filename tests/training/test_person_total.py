@@ -26,7 +26,7 @@ from models.store.bundle import ModelStore
 from models.store.loading import load_of_home
 from serving.cli.app import run
 from training.datasets.datasets import open_rows
-from training.datasets.drafts.asked import AskedRegistration, registered
+from training.datasets.drafts.asked import AskedRegistration, register_asked
 from training.datasets.growing.append import PersonWords, append
 from training.datasets.growing.delete import delete
 from training.jobs import job, schedule
@@ -78,7 +78,7 @@ def begun(folder, without: str | None = None, by_growth: bool = False, blocks: i
         if block == 1:
             asked = ({} if by_growth else {"person_epsilon": "3", "person_delta": "0.000001"}) | more
             asked = AskedRegistration("visits", "2", "0.000001", unit="person", contributions=MOST, **asked)
-            registered(home, asked, file, folder / "visits.yaml", "steward")
+            register_asked(home, asked, file, folder / "visits.yaml", "steward")
         elif block <= blocks:
             person = LATER if by_growth and block == 2 else PersonWords()
             append(home, "visits", file, "steward", new_rows=FEW, person=person)
@@ -231,7 +231,7 @@ def test_what_is_no_total_for_one_person(tmp_path, wrong, told):
     given = {"unit": "person", "contributions": MOST, "person_epsilon": "3", "person_delta": "0.000001"} | wrong
     asked = AskedRegistration("visits", "2", "0.000001", **given)
     with pytest.raises(InputError, match=told):
-        registered(home, asked, tmp_path / "1.parquet", tmp_path / "visits.yaml", "steward")
+        register_asked(home, asked, tmp_path / "1.parquet", tmp_path / "visits.yaml", "steward")
     assert home.ledger.datasets() == []
 
 

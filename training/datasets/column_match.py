@@ -90,23 +90,23 @@ def match_columns(known: Mapping[str, ColumnValues], own: Mapping[str, ColumnVal
     which they are exchanged would be compared. Columns of one value say nothing and are left out.
     """
     names = [name for name, values in known.items() if len(values.words) > 1]
-    others = [name for name, values in own.items() if len(values.words) > 1]
-    alike = likeness([known[name] for name in names], [own[name] for name in others])
-    found: dict[str, str] = {}
+    candidates = [name for name, values in own.items() if len(values.words) > 1]
+    alike = likeness([known[name] for name in names], [own[name] for name in candidates])
+    matches: dict[str, str] = {}
     for place, name in enumerate(names):
-        if name in others and alike[place, others.index(name)] >= ALIKE:
-            found[name] = name
-    alike[[place for place, name in enumerate(names) if name in found]] = 0
-    alike[:, [place for place, name in enumerate(others) if name in found]] = 0
+        if name in candidates and alike[place, candidates.index(name)] >= ALIKE:
+            matches[name] = name
+    alike[[place for place, name in enumerate(names) if name in matches]] = 0
+    alike[:, [place for place, name in enumerate(candidates) if name in matches]] = 0
     likely = np.argwhere(alike >= ALIKE)
     for row, column in likely[np.argsort(-alike[tuple(likely.T)], kind="stable")]:
         if (best := alike[row, column]) < ALIKE:
             continue
         rivals = [*np.delete(alike[row], column), *np.delete(alike[:, column], row)]
         if CLEAR * (1 - best) <= 1 - max(rivals, default=0.0):
-            found[names[row]] = others[column]
+            matches[names[row]] = candidates[column]
             alike[row], alike[:, column] = 0, 0
-    return found
+    return matches
 
 
 def count_matches(known: int, own: int) -> float:
@@ -119,10 +119,10 @@ def pack_values(columns: Sequence[ColumnValues]) -> dict[str, NDArray[Any]]:
     if not columns:
         return {}
     return {
-        "values": np.concatenate([each.words for each in columns]),
-        "rates": np.concatenate([each.rates for each in columns]),
-        "sizes": np.array([len(each.words) for each in columns]),
-        "whole": np.array([each.is_whole for each in columns]),
+        "values": np.concatenate([column.words for column in columns]),
+        "rates": np.concatenate([column.rates for column in columns]),
+        "sizes": np.array([len(column.words) for column in columns]),
+        "whole": np.array([column.is_whole for column in columns]),
     }
 
 

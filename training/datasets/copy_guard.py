@@ -90,14 +90,14 @@ class Guard:
         """
         labels = dict(found)
         self.record(labels)
-        seen = [label for label in labels if self.asker.may_see(dataset_of(label))]
+        visible = [label for label in labels if self.asker.may_see(dataset_of(label))]
         word = f"say why by {_NEW[self.door]} --reason, which stands in the ledger"
-        if not seen:
+        if not visible:
             return NameTaken(
                 "data: rows or people of this file look registered already, in a dataset that you may not see; the "
                 f"same people have one budget. Ask its steward; or, if these are other people, {word}"
             )
-        label, what = seen[0], labels[seen[0]]
+        label, what = visible[0], labels[visible[0]]
         return NameTaken(
             f"data: {what} of this file are in the dataset {label} already; the same people have one budget. Share it "
             f"by --family {label}; or, if these are other people, {word}",
@@ -109,9 +109,9 @@ class Guard:
         keep their rows, so there is nothing to look at, here or anywhere.
         """
         there = set(known)
-        for other in others:
-            name = other.registration.name
-            if name in there or other.registration.unit.remote:
+        for dataset in others:
+            name = dataset.registration.name
+            if name in there or dataset.registration.unit.remote:
                 continue
             if not self.asker.may_see(name):
                 raise InputError(
@@ -122,10 +122,10 @@ class Guard:
                 )
             raise InputError(
                 f"data: are people of this file in the dataset {name}? Nobody can say: what they are known by, "
-                f"datasets/{other.registration.commitment}/{SKETCH}, is not in this home. Share its budget by --family "
-                f"{name}; or, if these are other people, say why by --new-people --reason, which stands in the ledger; "
-                f"or put that file back from a copy of the home where {name} was registered, or register the file of "
-                f"{name} there once more, with the same schema: it is refused, and makes the sketch anew",
+                f"datasets/{dataset.registration.commitment}/{SKETCH}, is not in this home. Share its budget by "
+                f"--family {name}; or, if these are other people, say why by --new-people --reason, which stands in "
+                f"the ledger; or put that file back from a copy of the home where {name} was registered, or register "
+                f"the file of {name} there once more, with the same schema: it is refused, and makes the sketch anew",
                 dataset=name, answers=[f"--family {name}", "--new-people --reason TEXT"],
             )  # fmt: skip
 
@@ -138,7 +138,7 @@ class Guard:
             InputError: fewer than LEAST_PEOPLE different ids, or rows where there is no such column.
         """
         people = own.rows if column is None else own.people[column].distinct
-        if people >= LEAST_PEOPLE or all(other.registration.unit.remote for other in others):
+        if people >= LEAST_PEOPLE or all(dataset.registration.unit.remote for dataset in others):
             return
         of = "rows" if column is None else f"different ids in {column}"
         raise InputError(
@@ -167,18 +167,18 @@ def dataset_of(label: str) -> str:
     return label.partition(",")[0]
 
 
-def found_copies(others: Iterable[Dataset], scan: Scan, own: Sketch) -> list[tuple[str, str]]:
+def find_copies(others: Iterable[Dataset], scan: Scan, own: Sketch) -> list[tuple[str, str]]:
     """Return (label, "people" or "rows") of all in which a noticeable share of the file's people or rows stands.
     Everything is compared, whatever was found before, so that the time tells nothing of where.
     """
-    named = {other.registration.name for other in others}
-    found: list[tuple[str, str]] = []
+    names = {dataset.registration.name for dataset in others}
+    copies: list[tuple[str, str]] = []
     for label in scan.known:
-        if dataset_of(label) not in named:
+        if dataset_of(label) not in names:
             continue
         people, rows = scan.same_people(label, own), scan.same_rows(label, own)
         if people:
-            found.append((label, "people"))
+            copies.append((label, "people"))
         elif rows:
-            found.append((label, "rows"))
-    return found
+            copies.append((label, "rows"))
+    return copies

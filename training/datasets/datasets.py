@@ -30,13 +30,13 @@ from accountant.system.numpy_files import map_array
 from dpserve_verify.errors import InputError, LedgerUnavailable
 from dpserve_verify.privacy.budget import Budget, Relation, check_name
 from dpserve_verify.system.files import PRIVATE, locked, replace_unsynced, replacing, sync_directory, sync_file
-from training.datasets.copy_guard import LOCK, Asker, Guard, found_copies
+from training.datasets.copy_guard import LOCK, Asker, Guard, find_copies
 from training.datasets.known_rows import sketches
 from training.datasets.overlap import SKETCH, Scan, Sketch
 from training.datasets.packing import pack
-from training.datasets.unit_question import answered, ask, columns_to_watch, naming_people, require_no_ids
+from training.datasets.unit_question import ask, columns_to_watch, naming_people, read_unit, require_no_ids
 from training.rows.cluster.driver import check_engine, engine_address, open_cluster
-from training.rows.packed.cells import spans_of
+from training.rows.packed.cells import declared_ranges
 from training.rows.packed.content import Read, content_of
 from training.rows.packed.names import cells_file, row_files, since_file
 from training.rows.packed.persons import PEOPLE, Before
@@ -86,12 +86,12 @@ def register(
     types = column_types(data, schema.form)
     shared = {family.identity for other in families for family in home.ledger.dataset(other).families}
     relatives = [each for each in home.ledger.datasets() if not shared.isdisjoint(_identities(each))]
-    answer, (by_name, by_values) = answered(unit, contributions, types, relatives), columns_to_watch(schema, types)
+    answer, (by_name, by_values) = read_unit(unit, contributions, types, relatives), columns_to_watch(schema, types)
     how = _unit_of(answer, by_name)
     about = Registration(
         name, relation, budget, how, schema.records, schema.digest, "", tuple(families), new_people, family_name,
         schema.target_names if len(schema.targets) > 1 else (), holdout,
-        any(spans_of(schema.features, schema.ends)), person, query, schema.refined, said_ids,
+        any(declared_ranges(schema.features, schema.ends)), person, query, schema.refined, said_ids,
     )  # fmt: skip
     _check_without_rows(home, about, raw, schema)
     parting = parting_of(home, about, relatives)
@@ -127,8 +127,8 @@ def _unit_of(answer: Unit | None, by_name: Sequence[str]) -> Unit:
 def _check_without_rows(home: Home, about: Registration, raw: bytes, schema: Schema) -> None:
     """Raise what would refuse the registration whatever its rows are, before any is compared."""
     shared = [home.ledger.dataset(name) for name in about.families]
-    check_refined(home, raw, schema, {family.identity for each in shared for family in each.families})
-    for total in [about.budget] if about.budget else [each.budget for each in shared]:
+    check_refined(home, raw, schema, {family.identity for dataset in shared for family in dataset.families})
+    for total in [about.budget] if about.budget else [dataset.budget for dataset in shared]:
         total.check_delta(about.records)
     home.ledger.check_registration(about)
 
@@ -168,7 +168,8 @@ def require_rows(home: Home, dataset: Dataset) -> None:
             places += (folder / name for name in names)
             files = [(folder / name).stat() for name in names]
             state = tuple(
-                (each.st_dev, each.st_ino, each.st_size, each.st_mtime_ns, each.st_ctime_ns) for each in files
+                (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+                for status in files
             )
             if _SEEN.get(folder, ((), False, 0))[0] != state:
                 size = int(map_array(folder / "labels.npy").size)
@@ -194,8 +195,8 @@ def open_rows(home: Home, started: Started, schema: Schema) -> Rows:
     process, or by the hosts of a cluster where DPSERVE_ENGINE names one.
     """
     request, about = started.request, started.dataset.registration
-    asked = schema.question(request.target, request.parameters)
-    read = tuple(feature.name for feature in asked.features)
+    question = schema.question(request.target, request.parameters)
+    read = tuple(feature.name for feature in question.features)
     group = request.parameters.get("group")
     by = None if group is None else str(group)
     sources = [
@@ -204,7 +205,7 @@ def open_rows(home: Home, started: Started, schema: Schema) -> Rows:
     ]
     address = engine_address()
     if address is None:
-        checked(home, started)
+        check_folders(home, started)
         places = [(source, low, high) for source in sources for low, high in cuts(source.size, len(read))]
         return Rows.over(Threads([source.partition(low, high, source.folder) for source, low, high in places]))
     bounds = [row_bound(block.records) for block in started.dataset.blocks] or [row_bound(about.records)]
@@ -248,7 +249,7 @@ def before_of(home: Home, about: Registration, dataset: Dataset | None = None) -
     return Before(key, about.unit.contributions, last + 1, earlier[::-1])
 
 
-def checked(home: Home, started: Started) -> list[Path]:
+def check_folders(home: Home, started: Started) -> list[Path]:
     """Return the folders of a started job's rows. JobFailed where they are not those that were registered."""
     folders = folders_of(home, started.dataset)
     for folder in folders:
@@ -280,9 +281,9 @@ def _number_of(dataset: Dataset, commitment: str) -> int:
 
 def _files(targets: int, parted: bool, cells: bool, person: bool) -> list[str]:
     parts = (None, HOLDOUT) if parted else (None,)
-    more = [cells_file(part) for part in parts] if cells else []
-    more += [since_file(part) for part in parts] if person else []
-    return [*(name for part in parts for name in row_files(targets, part)), *more, "schema.yaml"]
+    extra = [cells_file(part) for part in parts] if cells else []
+    extra += [since_file(part) for part in parts] if person else []
+    return [*(name for part in parts for name in row_files(targets, part)), *extra, "schema.yaml"]
 
 
 def schema_bytes(path: Path) -> bytes:
@@ -323,13 +324,13 @@ def _enter(
         _check_new_rows(guard, about.commitment, own)
         if about.new_people is None:
             check_new_people(guard, others, scan, own)
-        compared = None if about.new_people else {other.registration.name for other in others}
+        compared = None if about.new_people else {relative.registration.name for relative in others}
         with guard.answering() if compared else nullcontext():
-            made = put_in_place(home, folder, files, about.commitment, own)
+            is_new = put_in_place(home, folder, files, about.commitment, own)
             try:
                 return home.ledger.register(about, compared)
             except InputError as error:  # nothing was entered
-                if made:
+                if is_new:
                     remove_unless_entered(home, about.commitment)
                 if isinstance(error, WrongState):
                     return None
@@ -339,9 +340,9 @@ def _enter(
 def put_in_place(home: Home, folder: Path, files: Sequence[str], commitment: str, own: Sketch) -> bool:
     """Put a packed `folder` where rows of this commitment lie, while LOCK is held; whether nothing lay there."""
     place = home.datasets / commitment
-    made = not place.exists()
-    whole = all((place / name).exists() for name in files)
-    if not whole or home.keys.commitment(content_of(place, files)) != commitment:
+    is_new = not place.exists()
+    is_complete = all((place / name).exists() for name in files)
+    if not is_complete or home.keys.commitment(content_of(place, files)) != commitment:
         shutil.rmtree(place, ignore_errors=True)
         folder.rename(place)
     else:  # left by a start that was cut before its entry, or just now another host's: the same rows
@@ -349,14 +350,14 @@ def put_in_place(home: Home, folder: Path, files: Sequence[str], commitment: str
         if (folder / PEOPLE).exists() and not (place / PEOPLE).exists():
             (folder / PEOPLE).rename(place / PEOPLE)
     sync_directory(home.datasets)
-    return made
+    return is_new
 
 
 def remove_unless_entered(home: Home, commitment: str) -> None:
     """Remove packed rows that were put in their place and not entered: another host that shares the folder, but not
     the lock, may have entered the same rows meanwhile, as a dataset or as a block.
     """
-    if all(commitment not in each.commitments for each in home.ledger.datasets()):
+    if all(commitment not in dataset.commitments for dataset in home.ledger.datasets()):
         shutil.rmtree(home.datasets / commitment)
 
 
@@ -367,14 +368,14 @@ def _check_new_rows(guard: Guard, commitment: str, sketch: Sketch) -> None:
     home = guard.home
     for dataset in home.ledger.datasets():
         if dataset.registration.commitment == commitment:
-            known, place = dataset.registration.name, home.datasets / dataset.registration.commitment
+            name, place = dataset.registration.name, home.datasets / dataset.registration.commitment
             if place.exists() and not (place / SKETCH).exists():
                 _write_sketch(place, sketch)
-            refusal = guard.refuse([(known, "rows")])
-            if not guard.asker.may_see(known):
+            refusal = guard.refuse([(name, "rows")])
+            if not guard.asker.may_see(name):
                 raise refusal
             raise NameTaken(
-                f"data: these rows are registered already, as {known}; the same people have one budget", dataset=known
+                f"data: these rows are registered already, as {name}; the same people have one budget", dataset=name
             )
 
 
@@ -385,17 +386,17 @@ def scan_of(home: Home, schema: Schema, types: Iterable[str], naming: Sequence[s
     described = {feature.name for feature in schema.features}
     described |= {*schema.target_names, *schema.ignore}
     columns = [column for column in types if column in described]
-    key, known = sketches(home, others)
-    return Scan(key, schema.target_names, columns, naming, known)
+    key, stored = sketches(home, others)
+    return Scan(key, schema.target_names, columns, naming, stored)
 
 
 def check_new_people(guard: Guard, others: Sequence[Dataset], scan: Scan, own: Sketch) -> None:
     """Refuse a noticeable share of people or rows that are registered already, to who brings them alone; where that
     cannot be looked at, ask. Either leaves an entry.
     """
-    found = found_copies(others, scan, own)
-    if found:
-        raise guard.refuse(found)
+    copies = find_copies(others, scan, own)
+    if copies:
+        raise guard.refuse(copies)
     with guard.answering():
         guard.require_sketches(others, scan.known)
 
@@ -403,8 +404,8 @@ def check_new_people(guard: Guard, others: Sequence[Dataset], scan: Scan, own: S
 def write_packed(home: Home, folder: Path, files: Sequence[str], raw: bytes, sketch: Sketch) -> str:
     """Write everything down to the disk, with the schema and the sketch; return the commitment over `files`."""
     (folder / "schema.yaml").write_bytes(raw)
-    with ThreadPoolExecutor(1, thread_name_prefix="rows") as others:
-        hashed = others.submit(home.keys.commitment, content_of(folder, files))
+    with ThreadPoolExecutor(1, thread_name_prefix="rows") as pool:
+        hashed = pool.submit(home.keys.commitment, content_of(folder, files))
         for file in folder.iterdir():
             file.chmod(PRIVATE)
             sync_file(file)
@@ -423,5 +424,5 @@ def _write_sketch(folder: Path, sketch: Sketch) -> None:
 def note(home: Home, name: str, **about: str) -> None:
     """Note in `datasets.json` where the steward's files came from. For people; nothing is decided by it."""
     path = home.path / "datasets.json"
-    known = json.loads(path.read_text()) if path.exists() else {}
-    replace_unsynced(path, f"{json.dumps({**known, name: about}, indent=2)}\n".encode(), PRIVATE)
+    notes = json.loads(path.read_text()) if path.exists() else {}
+    replace_unsynced(path, f"{json.dumps({**notes, name: about}, indent=2)}\n".encode(), PRIVATE)

@@ -30,10 +30,12 @@ def written_as(home: Home, dataset: str, digest: str, said: Path | None) -> Sche
     """
     if said is not None:
         return read_schema(said)
-    found = next((each for each in home.ledger.datasets() if each.registration.name == dataset), None)
-    if found is None or found.registration.schema != digest or found.registration.unit.remote:
+    record = next((candidate for candidate in home.ledger.datasets() if candidate.registration.name == dataset), None)
+    if record is None or record.registration.schema != digest or record.registration.unit.remote:
         return None
-    return schema_of(home, found) if (home.datasets / found.registration.commitment / "schema.yaml").exists() else None
+    return (
+        schema_of(home, record) if (home.datasets / record.registration.commitment / "schema.yaml").exists() else None
+    )
 
 
 def read_schema(path: Path) -> Schema:
@@ -47,7 +49,7 @@ def format_to_json(schema: Schema | None, columns: Collection[str]) -> dict[str,
     """
     if schema is None:
         return None
-    written = {name: each for name, each in schema.written.items() if name in columns}
+    written = {name: form for name, form in schema.written.items() if name in columns}
     return asdict(_Format(schema.form, written))
 
 

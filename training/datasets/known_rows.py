@@ -11,7 +11,7 @@ from accountant.ledger.families.families import Dataset
 from dpserve_verify.system.files import locked
 from models.features.features import Feature
 from training.datasets.copy_guard import LOCK, Guard
-from training.datasets.overlap import LEAST_PEOPLE, SKETCH, Scan, Sketch, merged
+from training.datasets.overlap import LEAST_PEOPLE, SKETCH, Scan, Sketch, merge_sketches
 from training.rows.schema.schema import Schema
 from training.rows.tables.row_files import file_batches
 
@@ -26,23 +26,23 @@ def sketches(home: Home, datasets: Iterable[Dataset]) -> tuple[bytes, dict[str, 
     have nothing. The oldest blocks of a dataset that has many are compared in groups.
     """
     places = {}
-    for each in datasets:
-        places[each.registration.name] = [home.datasets / each.registration.commitment / SKETCH]
-        for label, blocks in groups_of(each).items():
+    for dataset in datasets:
+        places[dataset.registration.name] = [home.datasets / dataset.registration.commitment / SKETCH]
+        for label, blocks in groups_of(dataset).items():
             places[label] = [home.datasets / commitment / SKETCH for commitment in blocks.values()]
-    known = {}
+    stored = {}
     for label, files in places.items():
         there = [file for file in files if file.exists()]
         forms: dict[int, list[Sketch]] = {}
         for sketch in map(Sketch.read, there):
-            held = forms.setdefault(sketch.form, [])
-            held.append(sketch)
-            if len(held) > MOST_HELD:
-                forms[sketch.form] = [merged(held)]
+            group = forms.setdefault(sketch.form, [])
+            group.append(sketch)
+            if len(group) > MOST_HELD:
+                forms[sketch.form] = [merge_sketches(group)]
         for number, form in enumerate(sorted(forms, reverse=True)):
-            held = forms[form]
-            known[label + BEFORE * number] = held[0] if len(held) == 1 else merged(held)
-    return bytes.fromhex(home.keys.commitment([b"the key of sketches"])), known
+            group = forms[form]
+            stored[label + BEFORE * number] = group[0] if len(group) == 1 else merge_sketches(group)
+    return bytes.fromhex(home.keys.commitment([b"the key of sketches"])), stored
 
 
 def groups_of(dataset: Dataset) -> dict[str, dict[int, str]]:
@@ -81,19 +81,19 @@ def find_registered(
         DataError: the file has no rows.
     """
     home, names = guard.home, [column.name for column in columns]
-    key, known = sketches(home, home.ledger.datasets())
-    scan, start = Scan(key, names[-1:], names, [], known), 0
+    key, stored = sketches(home, home.ledger.datasets())
+    scan, start = Scan(key, names[-1:], names, [], stored), 0
     for batch in file_batches(path, columns, schema):
         scan(batch, start)
         start += len(batch)
     if not start:
         raise DataError(f"data={path.name}: the file has no rows")
-    own = scan.sketch()
-    if not known or (is_public and own.rows < LEAST_PEOPLE):
+    sketch = scan.sketch()
+    if not stored or (is_public and sketch.rows < LEAST_PEOPLE):
         return None
-    guard.require_enough(own, None, home.ledger.datasets())
+    guard.require_enough(sketch, None, home.ledger.datasets())
     with locked(home.path / LOCK):
         guard.require_answers_left()
-        found = [name for name in known if scan.same_rows(name, own)]
-        guard.record(found)
-    return found[0] if found else None
+        copies = [name for name in stored if scan.same_rows(name, sketch)]
+        guard.record(copies)
+    return copies[0] if copies else None

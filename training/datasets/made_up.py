@@ -44,8 +44,8 @@ def write_made_up(schema: Schema, rows: int, path: Path, seed: int = 0) -> None:
     if not 1 <= rows <= MOST_ROWS:
         raise InputError(f"rows={rows}: must be 1 to {MOST_ROWS}")
     names = {feature.name for feature in schema.stored}
-    columns = {each.name: _feature(each, schema, rows, seed) for each in (*schema.groups, *schema.features)}
-    columns |= {each.name: _target(each, rows, seed) for each in schema.targets if each.name not in names}
+    columns = {column.name: _feature(column, schema, rows, seed) for column in (*schema.groups, *schema.features)}
+    columns |= {column.name: _target(column, rows, seed) for column in schema.targets if column.name not in names}
     try:
         with replacing(path) as partial:
             if path.suffix == ".parquet":
@@ -60,8 +60,10 @@ def write_made_up(schema: Schema, rows: int, path: Path, seed: int = 0) -> None:
 
 def _write_csv(schema: Schema, columns: dict[str, pa.Array], path: Path) -> None:
     """Write a .csv as the schema says that files are written."""
-    described = {each.name: each for each in schema.stored}
-    described |= {each.name: NumericFeature(each.name, ()) for each in schema.targets if each.classes is None}
+    described = {declared.name: declared for declared in schema.stored}
+    described |= {
+        declared.name: NumericFeature(declared.name, ()) for declared in schema.targets if declared.classes is None
+    }
     texts = {
         name: as_written(described[name], column, schema.written_as(name)) if name in described else column
         for name, column in columns.items()
@@ -81,10 +83,10 @@ def is_made_up(path: Path) -> bool:
     if isinstance(table, FolderTable):
         return any(map(is_made_up, table.files))
     try:
-        found = pyarrow.parquet.read_schema(path).metadata if path.suffix == ".parquet" else None
+        metadata = pyarrow.parquet.read_schema(path).metadata if path.suffix == ".parquet" else None
     except (pa.ArrowException, OSError):  # whoever reads the rows says what is wrong with it
         return False
-    return METADATA.items() <= (found or {}).items()
+    return METADATA.items() <= (metadata or {}).items()
 
 
 def require_real(path: Path, allowed: bool) -> None:
@@ -98,15 +100,17 @@ def require_real(path: Path, allowed: bool) -> None:
 def _feature(feature: Feature, schema: Schema, rows: int, seed: int) -> pa.Array:
     chance, place = (_uniform(seed, feature.name, part, rows) for part in ("missing", "value"))
     missing = chance < MISSING
-    target = next((each for each in schema.targets if each.name == feature.name and not each.leave_out), None)
+    target = next(
+        (candidate for candidate in schema.targets if candidate.name == feature.name and not candidate.leave_out), None
+    )
     if target is not None:  # a feature of other targets' models, and no answer of its own may be missing
         return _target(target, rows, seed)
     if isinstance(feature, BooleanFeature):
         return pa.array(place < 0.5, mask=missing)
     if isinstance(feature, CategoricalFeature):
         texts = np.array([*feature.values, UNLISTED], object)[(place * len(feature.values)).astype(int)]
-        whole = all(value.lstrip("-").isdigit() for value in feature.values)
-        if whole:
+        are_whole = all(value.lstrip("-").isdigit() for value in feature.values)
+        if are_whole:
             return pa.array(texts.astype(np.int64), mask=missing)
         return pa.array(np.where(chance > 1 - OTHER, UNLISTED, texts), mask=missing)
     low, high = schema.ends[feature.name]
@@ -123,8 +127,8 @@ def _target(target: Target, rows: int, seed: int) -> pa.Array:
     missing = (chance < MISSING) & target.leave_out
     if target.classes is None:
         return _numbers(place, *(target.range or (0.0, 1.0)), missing)
-    whole = all(isinstance(label, int) for label in target.classes)  # of one type: texts, unless all are
-    classes = [label if whole else str(label) for label in target.classes]
+    are_whole = all(isinstance(label, int) for label in target.classes)  # of one type: texts, unless all are
+    classes = [label if are_whole else str(label) for label in target.classes]
     labels: NDArray[Any] = np.array(classes, object)[(place * len(classes)).astype(int)]
     return pa.array(labels.tolist(), mask=missing)
 
@@ -132,8 +136,8 @@ def _target(target: Target, rows: int, seed: int) -> pa.Array:
 def _numbers(place: NDArray[np.float64], low: float, high: float, missing: NDArray[np.bool_]) -> pa.Array:
     """Even between the ends; whole where these are whole, and far enough apart for that."""
     values = low + (high - low) * place
-    whole = low == int(low) and high == int(high) and 10 <= high - low < 2**53
-    return pa.array(np.rint(values).astype(np.int64) if whole else values, mask=missing)
+    are_whole = low == int(low) and high == int(high) and 10 <= high - low < 2**53
+    return pa.array(np.rint(values).astype(np.int64) if are_whole else values, mask=missing)
 
 
 def _uniform(seed: int, column: str, part: str, rows: int) -> NDArray[np.float64]:

@@ -51,15 +51,15 @@ def rows_at(home: Home, source: RowSource, schema: Path, unit: str | None) -> It
         raise InputError("query-reason: goes with --query or --table")
     if duck.is_duckdb(data):
         check = _judge(source, "duckdb", unit)
-        with duck.answered(data, query, table, read_schema(schema).form, home.datasets, check) as path:
+        with duck.run_query(data, query, table, read_schema(schema).form, home.datasets, check) as path:
             yield path, data
     elif remote.is_remote(data) and (query, table) == (None, None):
-        with remote.fetched(data, home.datasets) as path:
+        with remote.fetch_rows(data, home.datasets) as path:
             yield path, data
     elif sql.is_url(data) and not remote.is_remote(data):
-        form, shown = read_schema(schema).form, sql.shown(data)
+        form, shown = read_schema(schema).form, sql.shown_url(data)
         check = _judge(source, sql.dialect_of(data), unit)
-        with sql.spooled(data, query, table, form, home.datasets, check=check) as path:
+        with sql.spool_query(data, query, table, form, home.datasets, check=check) as path:
             yield path, shown
     elif (query, table) != (None, None):
         raise InputError("query, table: go with --data postgresql://... or another database's URL, or duckdb:FILES")

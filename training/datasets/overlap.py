@@ -89,8 +89,8 @@ class Sketch:
             **pack_values([self.matching[name] for name in self.columns if name in self.matching]),
         }
         names = np.array(list(self.people), dtype=str)
-        limits = np.array([found.limit for found in self.people.values()], np.uint64)
-        parts = {f"people{at}": found.ids for at, found in enumerate(self.people.values())}
+        limits = np.array([people.limit for people in self.people.values()], np.uint64)
+        parts = {f"people{at}": people.ids for at, people in enumerate(self.people.values())}
         np.savez(file, allow_pickle=False, **{**arrays, "names": names, "limits": limits, **parts})
 
     @classmethod
@@ -127,8 +127,8 @@ class Sketch:
         as its keys are; `key`: a column's, by its name.
         """
         total = np.zeros(len(self.cells), np.uint64)
-        for name, own in names.items():
-            total += mix(unmix(self.cells[:, self.columns.index(own)], key(own)), key(name))
+        for name, column in names.items():
+            total += mix(unmix(self.cells[:, self.columns.index(column)], key(column)), key(name))
         return total
 
     def values(self, word: Callable[[str], np.uint64]) -> dict[str, ColumnValues]:
@@ -161,42 +161,42 @@ class Sketch:
         numbers = unmix(words, key).view(np.float64)
         if len(words) < 2 or not (np.isfinite(numbers) & (np.abs(numbers) < 2**53)).all():
             return False
-        whole = bool((numbers == np.floor(numbers)).all())
-        return whole and len(np.unique(words)) == len(words) and bool(np.ptp(numbers) < DENSE * self.rows)
+        are_whole = bool((numbers == np.floor(numbers)).all())
+        return are_whole and len(np.unique(words)) == len(words) and bool(np.ptp(numbers) < DENSE * self.rows)
 
 
-def merged(sketches: Iterable[Sketch]) -> Sketch:
+def merge_sketches(sketches: Iterable[Sketch]) -> Sketch:
     """Merge sketches into one of all their rows, of the columns that each has: every file's rows sampled at one rate,
     so that it is no larger than that of one file. Rows are chosen by their places alone, never by what stands in them.
     """
-    held: list[Sketch] = []
+    parts: list[Sketch] = []
     for sketch in sketches:
-        held.append(sketch)
-        if sum(len(each.cells) for each in held) > 2 * MOST_ROWS:
-            held = _at_one_rate(held)
-    held = _at_one_rate(held)
-    columns = tuple(name for name in held[0].columns if all(name in each.columns for each in held))
-    cells = [each.cells[:, [each.columns.index(name) for name in columns]] for each in held]
-    targets = tuple(dict.fromkeys(name for each in held for name in each.targets))
-    naming = dict.fromkeys(name for each in held for name in each.people)
-    people = {name: _all_people([each.people[name] for each in held if name in each.people]) for name in naming}
-    return Sketch(targets, columns, np.concatenate(cells), sum(each.rows for each in held), people, held[0].form)
+        parts.append(sketch)
+        if sum(len(part.cells) for part in parts) > 2 * MOST_ROWS:
+            parts = _at_one_rate(parts)
+    parts = _at_one_rate(parts)
+    columns = tuple(name for name in parts[0].columns if all(name in part.columns for part in parts))
+    cells = [part.cells[:, [part.columns.index(name) for name in columns]] for part in parts]
+    targets = tuple(dict.fromkeys(name for part in parts for name in part.targets))
+    naming = dict.fromkeys(name for part in parts for name in part.people)
+    people = {name: _all_people([part.people[name] for part in parts if name in part.people]) for name in naming}
+    return Sketch(targets, columns, np.concatenate(cells), sum(part.rows for part in parts), people, parts[0].form)
 
 
 def _at_one_rate(held: Sequence[Sketch]) -> list[Sketch]:
-    rate = min([len(each.cells) / max(1, each.rows) for each in held])
-    rate = min(rate, MOST_ROWS / max(1, sum(each.rows for each in held)))
-    found = []
-    for each in held:
-        size = min(len(each.cells), round(rate * each.rows))
-        places = np.linspace(0, len(each.cells) - 1, size).astype(np.int64) if size else slice(0, 0)
-        found.append(replace(each, cells=each.cells[places], matching={}))
-    return found
+    rate = min([len(sketch.cells) / max(1, sketch.rows) for sketch in held])
+    rate = min(rate, MOST_ROWS / max(1, sum(sketch.rows for sketch in held)))
+    sampled = []
+    for sketch in held:
+        size = min(len(sketch.cells), round(rate * sketch.rows))
+        places = np.linspace(0, len(sketch.cells) - 1, size).astype(np.int64) if size else slice(0, 0)
+        sampled.append(replace(sketch, cells=sketch.cells[places], matching={}))
+    return sampled
 
 
 def _all_people(found: Sequence[People]) -> People:
-    limit = min(each.limit for each in found)
-    ids = np.unique(np.concatenate([each.below(limit) for each in found]))
+    limit = min(people.limit for people in found)
+    ids = np.unique(np.concatenate([people.below(limit) for people in found]))
     if len(ids) > MOST_PEOPLE:
         ids, limit = ids[:MOST_PEOPLE], ids[MOST_PEOPLE]
     return People(ids, np.zeros(0, np.int64), limit)
@@ -259,7 +259,7 @@ class Scan:
         self.fractions: set[str] = set()  # of `naming`, those that hold numbers which are not whole
         alike = {name: sketch for name, sketch in known.items() if sketch.form == form}
         self._choices = {name: choices(sketch, self._words, targets) for name, sketch in alike.items()}
-        chosen = {choice for found in self._choices.values() for choice in found}
+        chosen = {choice for column_choices in self._choices.values() for choice in column_choices}
         most = min(MOST_VALUES, max(1 << 12, ALL_VALUES // max(1, len(chosen))))
         self._counted = {choice: Values(most) for choice in chosen}
         self._most = min(MOST_ROWS, MOST_CELLS // max(1, len(self.columns)))
@@ -294,8 +294,8 @@ class Scan:
             part.fill(0)
         places = mix(np.arange(start, start + size, dtype=np.uint64), self._place)
         chosen = np.flatnonzero(places < self._limit)
-        held = slice(self._held, self._held + len(chosen))
-        self._places[held] = places[chosen]
+        rows = slice(self._held, self._held + len(chosen))
+        self._places[rows] = places[chosen]
         for name in self.names:
             if name in self._naming:
                 self._look_at_ids(name, batch[name])
@@ -303,7 +303,7 @@ class Scan:
                 batch[name], self._value, self._words[name], words, self._form == FIRST_FORM
             ):
                 continue
-            self._cells[held, self.columns.index(name)] = words[chosen]
+            self._cells[rows, self.columns.index(name)] = words[chosen]
             if self._in[name]:
                 sums[self._in[name]] += words
         for choice, counted in self._counted.items():
@@ -350,11 +350,11 @@ class Scan:
 
     def same_people(self, name: str, own: Sketch) -> float:
         """Return the share of the people of `own` that stand in the registered dataset `name`, as `same_people`."""
-        known, mine = self.known[name], own.people
-        if self._before is not None and known.form != self._form:
+        stored, mine = self.known[name], own.people
+        if self._before is not None and stored.form != self._form:
             spelt = self._before.sketch().people
             mine = {column: spelt[column] for column in own.people}
-        pairs = [same_people(these, theirs) for these in mine.values() for theirs in known.people.values()]
+        pairs = [same_people(these, theirs) for these in mine.values() for theirs in stored.people.values()]
         return max(pairs, default=0.0)
 
     def same_rows(self, name: str, own: Sketch, part: Sketch | None = None, by_values: bool = True) -> float:
@@ -363,19 +363,19 @@ class Scan:
         matched by their names; where so nothing is found, by their values, unless `by_values` is False: the people of
         another block come again, and what they have in common with themselves is no copied row.
         """
-        known, shares = part or self.known[name], [0.0]
-        if self._before is not None and known.form != self._form:
+        stored, shares = part or self.known[name], [0.0]
+        if self._before is not None and stored.form != self._form:
             return self._before.same_rows(name, self._before.sketch(), part, by_values)
         for choice in self._choices[name]:
             counted = self._counted[choice].found()
-            sampled = known.hashes(choice)
+            sampled = stored.hashes(choice)
             theirs, times = np.unique(sampled[sampled < counted.limit], return_counts=True)
             if not len(theirs) or not len(counted.ids):
                 continue
-            either = [sketch.repeats(column) for column in choice for sketch in (known, own)]
+            either = [sketch.repeats(column) for column in choice for sketch in (stored, own)]
             chance = len(sampled) * own.rows * counted.part * prod(either) ** 0.5
-            shares.append(_share(theirs, times, counted, known.rows / len(sampled), chance, LEVEL))
-        return max(shares) or (self._same_rows_by_values(known, own) if by_values else 0.0)
+            shares.append(_share(theirs, times, counted, stored.rows / len(sampled), chance, LEVEL))
+        return max(shares) or (self._same_rows_by_values(stored, own) if by_values else 0.0)
 
     def _same_rows_by_values(self, known: Sketch, own: Sketch) -> float:
         """Return `same_rows` of sampled rows alone, over columns that hold the same values under whatever names. The
@@ -383,17 +383,19 @@ class Scan:
         """
         if not len(own.cells) or not len(known.cells):
             return 0.0
-        found = match_columns(known.values(self._word), own.values(self._word))
-        found = {name: other for name, other in found.items() if not known.numbers_rows(name, self._column(name))}
+        matches = match_columns(known.values(self._word), own.values(self._word))
+        matches = {
+            name: own_name for name, own_name in matches.items() if not known.numbers_rows(name, self._column(name))
+        }
         level = LEVEL / count_matches(len(known.columns), len(own.columns))
-        targets = {*known.targets, *(name for name, other in found.items() if other in own.targets)}
-        repeating = [name for name in found if known.repeats(name) > 0]
+        targets = {*known.targets, *(name for name, own_name in matches.items() if own_name in own.targets)}
+        repeating = [name for name in matches if known.repeats(name) > 0]
         shares = [0.0]
-        for choice in {tuple(found), tuple(name for name in found if name not in targets), tuple(repeating)} - {()}:
+        for choice in {tuple(matches), tuple(name for name in matches if name not in targets), tuple(repeating)} - {()}:
             theirs, times = np.unique(known.hashes(choice), return_counts=True)
-            mine = own.hashes_as({name: found[name] for name in choice}, self._column)
+            mine = own.hashes_as({name: matches[name] for name in choice}, self._column)
             counted = People(*np.unique(mine, return_counts=True), limit=np.uint64(2**64 - 1))
-            either = [*(known.repeats(name) for name in choice), *(own.repeats(found[name]) for name in choice)]
+            either = [*(known.repeats(name) for name in choice), *(own.repeats(matches[name]) for name in choice)]
             chance = len(known.cells) * len(own.cells) * prod(either) ** 0.5
             scale = known.rows / len(known.cells)
             shares.append(_share(theirs, times, counted, scale, chance, level))
@@ -410,9 +412,9 @@ def choices(known: Sketch, columns: Mapping[str, np.uint64], targets: Sequence[s
     """
     common = [name for name in known.columns if name in columns and not known.numbers_rows(name, columns[name])]
     repeating = [name for name in common if known.repeats(name) > 0]
-    others = [name for name in common if name not in (*targets, *known.targets)]
-    found = {frozenset(common), frozenset(others), frozenset(repeating)} - {frozenset()}
-    return tuple(sorted(found, key=len, reverse=True))
+    without_targets = [name for name in common if name not in (*targets, *known.targets)]
+    sets = {frozenset(common), frozenset(without_targets), frozenset(repeating)} - {frozenset()}
+    return tuple(sorted(sets, key=len, reverse=True))
 
 
 def _share(

@@ -20,8 +20,8 @@ from accountant.errors import DataError
 from accountant.ledger.families.records import HOLDOUT, RECORD, Unit
 from dpserve_verify.system.files import replacing
 from models.features.features import NumericFeature
-from training.rows.packed.cells import spans_of
-from training.rows.packed.growing import Growing, chosen
+from training.rows.packed.cells import declared_ranges
+from training.rows.packed.growing import Growing, write_chosen
 from training.rows.packed.names import cells_file, row_files, since_file
 from training.rows.packed.persons import WORDS, Before
 from training.rows.partitions.rows import row_bound
@@ -117,22 +117,22 @@ def pack(
         most = min(most_rows(data, schema.form), bound)
         files = _Files(folder, schema, most, parting is not None and bool(unit.column), before)
         ended.enter_context(closing(files))
-        other = ended.enter_context(ThreadPoolExecutor(1, "rows"))
+        pool = ended.enter_context(ThreadPoolExecutor(1, "rows"))
         for batch in chain([first], batches):
-            looked = None if scan is None else other.submit(scan, batch, start)
+            looked = None if scan is None else pool.submit(scan, batch, start)
             try:
-                own: Any = slice(None) if keep is None else keep(batch, start)
-                end = used + (len(batch) if keep is None else int(np.count_nonzero(own)))
+                used_rows: Any = slice(None) if keep is None else keep(batch, start)
+                end = used + (len(batch) if keep is None else int(np.count_nonzero(used_rows)))
                 if end > bound:
                     raise DataError(
                         f"records={schema.records}: {data.name} has more than {bound} rows, the most where about so "
                         "many are declared; say in the schema how many there are about"
                     )
-                files.write(batch, start, used, own)
+                files.write(batch, start, used, used_rows)
                 if parting is not None and keep is not None and files.held is not None:
-                    files.held.write(0, used, parting.of_units(keep.ids)[own])
+                    files.held.write(0, used, parting.of_units(keep.ids)[used_rows])
                 if before is not None and keep is not None and files.who is not None:
-                    for at, words in enumerate(before.digests(keep.ids.filter(pa.array(own)))):
+                    for at, words in enumerate(before.digests(keep.ids.filter(pa.array(used_rows)))):
                         files.who.write(at, used, words)
             finally:
                 if looked is not None:
@@ -157,7 +157,7 @@ def _ahead(batches: Iterator[pa.RecordBatch], schema: Schema) -> Generator[pa.Re
         if not wait([coming[0]], AT_ONCE).done:
             none = pa.array([], pa.float64())
             fingerprints(none, np.uint64(0), np.uint64(0), np.empty(0, np.uint64))
-            for feature, span in zip(schema.features, spans_of(schema.features, schema.ends), strict=True):
+            for feature, span in zip(schema.features, declared_ranges(schema.features, schema.ends), strict=True):
                 if span is not None and isinstance(feature, NumericFeature):
                     encode_finely(feature, span, none)
         while (batch := coming.popleft().result()) is not None:
@@ -173,14 +173,14 @@ class _Files:
 
     def __init__(self, folder: Path, schema: Schema, most: int, held: bool, before: Before | None = None) -> None:
         self._folder, self._targets, self._schema = folder, len(schema.targets), schema
-        spans = spans_of(schema.features, schema.ends)
+        spans = declared_ranges(schema.features, schema.ends)
         self._spans = spans + (None,) * (len(schema.stored) - len(spans))  # groups are not learnt from
         self._numbers = sum(span is not None for span in spans)
         self.unanswered = dict.fromkeys(schema.target_names)
-        first, *others = (folder / name for name in row_files(self._targets))
+        first, *answer_paths = (folder / name for name in row_files(self._targets))
         kinds = [answer_dtype(schema.question(name)) for name in schema.target_names]
         self.bins = Growing(first, bin_dtype(schema.stored), len(schema.stored), most)
-        self.answers = [Growing(path, kind, None, most) for path, kind in zip(others, kinds, strict=True)]
+        self.answers = [Growing(path, kind, None, most) for path, kind in zip(answer_paths, kinds, strict=True)]
         self.cells = Growing(folder / cells_file(), np.uint16, self._numbers, most)
         self.held = Growing(folder / HELD, np.bool_, None, most) if held else None
         self.who, self._before = None, before
@@ -232,9 +232,11 @@ class _Files:
         else:
             aside = self.held.done(rows)
             self.held.path.unlink()
-        whole = [bins, *answers, *([cells] if self._numbers else []), *([] if since is None else [since])]
-        others, own = (self._part(whole, part, which) for part, which in ((HOLDOUT, aside), (None, ~aside)))
-        return replace(own, aside=others)
+        arrays = [bins, *answers, *([cells] if self._numbers else []), *([] if since is None else [since])]
+        aside_part, learnt_part = (
+            self._part(arrays, part, which) for part, which in ((HOLDOUT, aside), (None, ~aside))
+        )
+        return replace(learnt_part, aside=aside_part)
 
     def _part(self, whole: Sequence[NDArray[Any]], part: str | None, own: NDArray[np.bool_]) -> Packed:
         """These rows of the `whole`, in files of their own: for those that are learnt from, in its place."""
@@ -242,10 +244,10 @@ class _Files:
         names += [cells_file(part)] if self._numbers else []
         bounded = self._before is not None and self._before.bounds
         names += [since_file(part)] if bounded else []
-        found = []
+        arrays = []
         for name, array in zip(names, whole, strict=True):
             with replacing(self._folder / name) as partial:
-                found.append(chosen(array, own, count, partial))
-        since = found.pop() if bounded else None
-        cells = found.pop() if self._numbers else np.empty((0, count), np.uint16)
-        return Packed(found[0], tuple(found[1:]), cells, since=since)
+                arrays.append(write_chosen(array, own, count, partial))
+        since = arrays.pop() if bounded else None
+        cells = arrays.pop() if self._numbers else np.empty((0, count), np.uint16)
+        return Packed(arrays[0], tuple(arrays[1:]), cells, since=since)

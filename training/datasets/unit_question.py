@@ -56,9 +56,9 @@ def _check_no_ids(schema: Schema, types: Mapping[str, pa.DataType | None]) -> No
     for feature in schema.features:
         kind = types.get(feature.name)
         number = isinstance(feature, NumericFeature) and not isinstance(feature, CalendarFeature)
-        whole = kind is None or pa.types.is_integer(kind)
-        named = names_people(feature.name) or is_id(feature.name)
-        if number and whole and named and feature.name not in schema.measures:
+        may_be_whole = kind is None or pa.types.is_integer(kind)
+        is_named_like_id = names_people(feature.name) or is_id(feature.name)
+        if number and may_be_whole and is_named_like_id and feature.name not in schema.measures:
             raise DataError(
                 f"features.{feature.name}: is called as ids are, and an id is no measure: what a model learns of it "
                 "holds for nobody else. Put it under `ignore`; or, if it is a measure, say `measure: true` of it",
@@ -96,19 +96,19 @@ def require_no_ids(sketch: Sketch, columns: Sequence[str], schema: Schema) -> No
     """Ask whom the rows are about, where the values of one of these `columns`, or of a feature of categories, repeat as
     ids do: InputError.
     """
-    like = [name for name in columns if repeat_like_ids(sketch.people[name], sketch.rows)]
+    columns_like_ids = [name for name in columns if repeat_like_ids(sketch.people[name], sketch.rows)]
     for feature in schema.stored:
         if isinstance(feature, CategoricalFeature) and feature.name in sketch.columns:
             cells = sketch.cells[:, sketch.columns.index(feature.name)]
             counts = np.unique(cells, return_counts=True)[1]
             repeated = int((counts > 1).sum()) > 1  # one may be that of a missing value
             if repeated and len(counts) > max(len(cells) ** 0.5, 2 * feature.bins):
-                like.append(feature.name)
-    if like:
-        raise ask(like, "their values repeat as ids do")
+                columns_like_ids.append(feature.name)
+    if columns_like_ids:
+        raise ask(columns_like_ids, "their values repeat as ids do")
 
 
-def answered(
+def read_unit(
     unit: str | None, contributions: int, columns: Collection[str], families: Sequence[Dataset]
 ) -> Unit | None:
     """Return what `unit` says: None is no answer, "record" each row by itself, else a column of the file's `columns`.
@@ -116,7 +116,7 @@ def answered(
     COLUMN=OTHER says besides that it names by the same ids the person whom a dataset of the family names by OTHER.
     InputError where a family's datasets name the person by a column that the answer does not speak of.
     """
-    theirs = {each.registration.unit.column or "" for each in families} - {""}
+    theirs = {dataset.registration.unit.column or "" for dataset in families} - {""}
     if unit is None:
         if theirs:
             text = f"the family's datasets name the person by {sorted(theirs)}; which column of this file does"
@@ -131,12 +131,12 @@ def answered(
     column, same = (unit, []) if unit in columns else (unit.partition("=")[0], unit.split("=")[1:])
     if column not in columns:
         raise DataError(f"unit={column}: the file has no such column")
-    others = sorted(theirs - {column, *same})
-    if others:
+    other_columns = sorted(theirs - {column, *same})
+    if other_columns:
         raise _question(
-            f"the family's datasets name the person by {others}, this one by {column!r}; are these the same ids of the "
-            "same people",
-            ["--unit " + "=".join([column, *same, *others])],
+            f"the family's datasets name the person by {other_columns}, this one by {column!r}; are these the "
+            "same ids of the same people",
+            ["--unit " + "=".join([column, *same, *other_columns])],
         )
     return Unit("person", column, contributions)
 

@@ -21,7 +21,7 @@ from dpserve_verify.privacy.budget import Budget, Relation
 from dpserve_verify.privacy.events import Plan, Release
 from models.features.features import Feature
 from models.parts.answers import ClassLabel
-from training.rows.packed.cells import Span, spans_of
+from training.rows.packed.cells import Span, declared_ranges
 from training.rows.partitions.rows import FEW_ROWS, Rows, row_bound
 from training.rows.schema.schema import Schema
 
@@ -53,7 +53,7 @@ class Public:
     @classmethod
     def of(cls, schema: Schema, relation: Relation, budget: Budget, pure: bool, contributions: int = 1) -> Public:
         """What is public of rows with this schema, for a job of this budget. `pure`: nothing but epsilon adds up."""
-        spans = spans_of(schema.features, schema.ends)
+        spans = declared_ranges(schema.features, schema.ends)
         return cls(
             features=schema.features,
             target=schema.target,

@@ -22,7 +22,7 @@ from training.measuring.worth.evaluate import open_model
 from training.planning.plans import plan
 from training.requests import EvaluationRequest, JobRequest, TuningRequest
 from training.rows.packed import cells as packed_cells
-from training.rows.packed.cells import MOST_NUMBERS, Cells, grid_of, merging, spans_of
+from training.rows.packed.cells import MOST_NUMBERS, Cells, declared_ranges, grid_of, merging
 from training.rows.packed.names import cells_file
 from training.rows.partitions.rows import Rows
 from training.rows.schema.column_rules import uniform_schema
@@ -69,11 +69,11 @@ def test_codes_are_those_of_the_features_own_law(span, bins):
 
 def test_only_numbers_with_a_declared_range_have_cells():
     features = (number(0, 1), NumericFeature("b", (1.0, 2.0)), CategoricalFeature("c", ("x",)), BooleanFeature("d"))
-    assert spans_of(features, {"a": (0, 1), "b": (1.0, 2.0)}) == ((0, 1), None, None, None)
+    assert declared_ranges(features, {"a": (0, 1), "b": (1.0, 2.0)}) == ((0, 1), None, None, None)
     many = tuple(number(0, 1, 2, f"x{at}") for at in range(MOST_NUMBERS + 1))
     ends = {feature.name: (0.0, 1.0) for feature in many}
-    assert spans_of(many, ends) == (None,) * len(many)
-    assert None not in spans_of(many[1:], ends)
+    assert declared_ranges(many, ends) == (None,) * len(many)
+    assert None not in declared_ranges(many[1:], ends)
 
 
 def a_table(rows=400):
@@ -154,8 +154,8 @@ def home(tmp_path_factory):
     total, rest = Budget.of(100, "1e-6"), (Relation.ADD_REMOVE, "record")
     register(home, "new", folder / "new.parquet", folder / "schema.yaml", total, *rest, holdout=Decimal("0.25"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(datasets, "spans_of", lambda features, ends: (None,) * len(features))
-        patch.setattr("training.datasets.packing.spans_of", lambda features, ends: (None,) * len(features))
+        patch.setattr(datasets, "declared_ranges", lambda features, ends: (None,) * len(features))
+        patch.setattr("training.datasets.packing.declared_ranges", lambda features, ends: (None,) * len(features))
         register(home, "old", folder / "old.parquet", folder / "schema.yaml", total, *rest)
     return home, folder
 

@@ -32,7 +32,7 @@ from accountant.ledger.families.records import NewPeople
 from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import Budget, Relation
 from training.datasets.datasets import open_rows, register, require_rows
-from training.datasets.drafts.asked import AskedRegistration, registered
+from training.datasets.drafts.asked import AskedRegistration, register_asked
 from training.datasets.growing.append import append
 from training.jobs import job
 from training.planning.plans import plan, public_of
@@ -143,7 +143,7 @@ def test_a_window_that_bounds_one_person_over_all_its_blocks_is_the_same_by_a_cl
             append(grown, "visits", file, "steward", new_rows=NewPeople("few people", "steward"))
         else:
             asked = AskedRegistration("visits", "2", "1e-6", unit="who", contributions=2, **PERSON)
-            registered(grown, asked, file, tmp_path / "schema.yaml", "steward")
+            register_asked(grown, asked, file, tmp_path / "schema.yaml", "steward")
 
     def read(window: str) -> list[int]:
         with closing(rows_of(grown, "visits", window)) as rows:
@@ -408,14 +408,14 @@ def read_all(source: Source, read) -> Iterator[bytes]:
 
 def test_answers_are_bytes_that_say_whose_they_are():
     sums = np.array([[1, -2], [3, 1 << 62]])
-    raw = answering.packed("one", 5, sums)
+    raw = answering.pack_answer("one", 5, sums)
     found = answering.Answer.of("one", raw)
     assert (found.rows, found.sums.tolist(), found.sums.dtype) == (5, sums.tolist(), np.int64)
-    assert answering.Answer.of("one", answering.packed("one", 5, np.array(7))).sums.shape == ()
+    assert answering.Answer.of("one", answering.pack_answer("one", 5, np.array(7))).sums.shape == ()
     with pytest.raises(JobFailed, match="two: another piece answered"):
         answering.Answer.of("two", raw)
     with pytest.raises(JobFailed, match="why"):
-        answering.Answer.of("one", answering.refused("one", "why"))
+        answering.Answer.of("one", answering.pack_refusal("one", "why"))
     for broken in (raw[:-1], b"", b"{}\n", raw[:20], 3, None):
         with pytest.raises(JobFailed, match="what came back is no answer"):
             answering.Answer.of("one", broken)

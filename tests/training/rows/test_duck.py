@@ -15,7 +15,7 @@ from dpserve_verify.errors import InputError
 from serving.cli.app import run
 from training.rows.schema.written import PLAIN, Form
 from training.rows.sources.files import ArrowTable
-from training.rows.tables.duck import answered
+from training.rows.tables.duck import run_query
 
 duckdb = pytest.importorskip("duckdb")
 
@@ -47,7 +47,7 @@ def wards(tmp_path):
 
 
 def read(data, query, form=PLAIN, name=None, folder=None):
-    with answered(f"duckdb:{data}", query, name, form, folder) as path:
+    with run_query(f"duckdb:{data}", query, name, form, folder) as path:
         return pa.Table.from_batches(ArrowTable(path).batches([*ArrowTable(path).types()], {})).to_pydict()
 
 

@@ -35,7 +35,7 @@ from training.datasets.overlap import (
     Sketch,
     Values,
     crossing_chance,
-    merged,
+    merge_sketches,
     same_people,
 )
 from training.rows.people.fingerprints import bits_of, mix, unmix
@@ -245,7 +245,7 @@ def test_many_blocks_are_compared_as_one_file():
     table = pa.table({"x": np.arange(125 * 400) * 1.5, "y": np.arange(125 * 400) % 7})
     blocks = [table.slice(400 * number, 400) for number in range(125)]
     sketches = [scanned(block)[1] for block in blocks]
-    together = merged(iter(sketches))
+    together = merge_sketches(iter(sketches))
     assert len(together.cells) <= 2 * MOST_ROWS
     assert together.rows == 125 * 400
     for file in (

@@ -30,7 +30,7 @@ from dpserve_verify.privacy.budget import Budget, Relation
 from training.datasets.datasets import files_of, register
 from training.datasets.packing import pack
 from training.rows.packed import growing
-from training.rows.packed.growing import Growing, chosen
+from training.rows.packed.growing import Growing, write_chosen
 from training.rows.packed.working import working_folder
 from training.rows.people import parts
 from training.rows.people.parts import Parting
@@ -61,7 +61,7 @@ def test_a_file_is_the_one_that_numpy_saves(place, columns, rows, spare, kind):
             np.save(place / "saved.npy", array)
             assert path.read_bytes() == (place / "saved.npy").read_bytes()
             own = np.arange(rows) % 3 == 1
-            assert (chosen(array, own, int(own.sum()), place / "own.npy") == array[..., own]).all()
+            assert (write_chosen(array, own, int(own.sum()), place / "own.npy") == array[..., own]).all()
             path.unlink()
             (place / "own.npy").unlink()
 

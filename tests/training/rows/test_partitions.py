@@ -102,13 +102,13 @@ def test_cells_of_pairs_are_added_up_block_by_block(block, monkeypatch):
 
 
 def test_large_merged_bins_lie_in_a_file_without_a_name_and_a_full_disk_is_told(tmp_path, monkeypatch):
-    found = scratch.scratch((3, 5), np.uint8, tmp_path)
+    found = scratch.scratch_array((3, 5), np.uint8, tmp_path)
     assert type(found) is np.ndarray
     monkeypatch.setattr(scratch, "IN_MEMORY", 1)
-    found = scratch.scratch((3, 5), np.uint16, tmp_path)
+    found = scratch.scratch_array((3, 5), np.uint16, tmp_path)
     found[:] = 7
     assert isinstance(found, np.memmap)
     assert found.sum() == 105
     assert not list(tmp_path.iterdir())
     with pytest.raises(JobFailed, match="no room"):
-        scratch.scratch((1 << 30, 1 << 30), np.uint8, tmp_path)
+        scratch.scratch_array((1 << 30, 1 << 30), np.uint8, tmp_path)

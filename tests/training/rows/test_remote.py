@@ -18,7 +18,7 @@ from serving.cli.app import run
 from training.rows.packed.working import KEPT_FOR, working_folder
 from training.rows.sources import remote
 from training.rows.sources.folders import open_table
-from training.rows.sources.remote import fetched
+from training.rows.sources.remote import fetch_rows
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def home(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("asked", ["", "/*/part.csv", "/year=202[12]", "/**/*.csv", "/year=2023/part.csv"])
 def test_what_is_fetched_is_what_would_be_read_from_the_disk(drive, tmp_path, asked):
-    with fetched(f"file://{drive}{asked}", tmp_path / "home") as place:
+    with fetch_rows(f"file://{drive}{asked}", tmp_path / "home") as place:
         one, other = open_table(place), open_table(drive.parent / f"drive{asked}")
         kinds = {"lab": remote.pa.float64()}
         read = [[batch.to_pydict() for batch in each.batches(list(other.types()), kinds)] for each in (one, other)]
@@ -48,7 +48,7 @@ def test_what_is_fetched_is_what_would_be_read_from_the_disk(drive, tmp_path, as
 def test_a_registration_that_was_cut_goes_on_from_its_pieces_and_gives_the_same_bits(
     drive, home, tmp_path, monkeypatch, capsys
 ):
-    copied, real = [], remote._copied
+    copied, real = [], remote._copy_object
 
     def cut(source, file):
         if file.parent.name == "year=2023":
@@ -57,7 +57,7 @@ def test_a_registration_that_was_cut_goes_on_from_its_pieces_and_gives_the_same_
         return real(source, file)
 
     monkeypatch.setattr(remote, "AT_ONCE", 1)
-    monkeypatch.setattr(remote, "_copied", cut)
+    monkeypatch.setattr(remote, "_copy_object", cut)
     assert register("a", f"file://{drive}", tmp_path) == 2
     told = capsys.readouterr().err
     assert "cannot be reached" in told
@@ -73,7 +73,7 @@ def test_a_registration_that_was_cut_goes_on_from_its_pieces_and_gives_the_same_
     os.utime(changed, ns=(0, changed.stat().st_mtime_ns + 1))
     copied.clear()
     monkeypatch.setattr(
-        remote, "_copied", lambda source, file: (copied.append(file.parent.name), real(source, file))[1]
+        remote, "_copy_object", lambda source, file: (copied.append(file.parent.name), real(source, file))[1]
     )
     assert register("a", f"file://{drive}", tmp_path) == 0
     assert copied == ["year=2021", "year=2022", "year=2023", "year=2024"]
@@ -126,7 +126,7 @@ def test_a_full_disk_is_told_and_what_was_fetched_is_kept(drive, tmp_path):
     try:
         with (
             pytest.raises(LedgerUnavailable, match="no room for the fetched rows"),
-            fetched(f"file://{drive}", tmp_path),
+            fetch_rows(f"file://{drive}", tmp_path),
         ):
             pass
     finally:
@@ -139,9 +139,9 @@ def test_a_full_disk_is_told_and_what_was_fetched_is_kept(drive, tmp_path):
 
 def test_one_process_fetches_and_what_nobody_came_back_for_goes_after_a_day(drive, tmp_path):
     url, home = f"file://{drive}", tmp_path / "home"
-    with fetched(url, home), pytest.raises(WrongState, match="another registration"), fetched(url, home):
+    with fetch_rows(url, home), pytest.raises(WrongState, match="another registration"), fetch_rows(url, home):
         pass
-    with pytest.raises(ZeroDivisionError), fetched(url, home):
+    with pytest.raises(ZeroDivisionError), fetch_rows(url, home):
         raise ZeroDivisionError
     (kept,) = home.glob("*.fetched")
     with working_folder(home):
@@ -149,7 +149,7 @@ def test_one_process_fetches_and_what_nobody_came_back_for_goes_after_a_day(driv
     old = (kept / "pieces").stat().st_mtime - KEPT_FOR - 1
     for each in (kept, *kept.iterdir()):
         os.utime(each, (old, old))
-    with fetched(url, home), working_folder(home):
+    with fetch_rows(url, home), working_folder(home):
         assert kept.exists()  # somebody came back
 
 
@@ -163,7 +163,7 @@ SECRETS = (
 
 @pytest.mark.parametrize("data", SECRETS)
 def test_a_url_with_a_secret_is_refused_and_not_repeated(tmp_path, data):
-    with pytest.raises(InputError) as caught, fetched(data, tmp_path):
+    with pytest.raises(InputError) as caught, fetch_rows(data, tmp_path):
         pass
     assert "hush" not in caught.value.message
     assert not list(tmp_path.iterdir())
@@ -171,7 +171,7 @@ def test_a_url_with_a_secret_is_refused_and_not_repeated(tmp_path, data):
 
 @pytest.mark.parametrize("data", ["s3:///rows", "abfs://rows/x", "gs://", "file://rows/x"])
 def test_a_url_without_a_place_is_refused(tmp_path, data):
-    with pytest.raises(InputError, match=re.escape(f"data={data}:")), fetched(data, tmp_path):
+    with pytest.raises(InputError, match=re.escape(f"data={data}:")), fetch_rows(data, tmp_path):
         pass
     assert not list(tmp_path.iterdir())
 
@@ -179,6 +179,6 @@ def test_a_url_without_a_place_is_refused(tmp_path, data):
 def test_what_is_no_table_is_told_before_it_is_fetched(drive, tmp_path):
     (drive / "notes.doc").write_text("hello")
     for data, told in ((drive, "must end in"), (f"{drive}/none", "no such"), (f"{drive}/*.xyz", "names no object")):
-        with pytest.raises(DataError, match=told), fetched(f"file://{data}", tmp_path / "home"):
+        with pytest.raises(DataError, match=told), fetch_rows(f"file://{data}", tmp_path / "home"):
             pass
     assert not list((tmp_path / "home").glob("*/rows"))

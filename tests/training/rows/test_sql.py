@@ -13,7 +13,7 @@ from dpserve_verify.errors import InputError
 from serving.cli.app import run
 from training.rows.packed.working import working_folder
 from training.rows.schema.written import Form
-from training.rows.sources.sql import shown, spooled
+from training.rows.sources.sql import shown_url, spool_query
 
 SCHEMA = """
 target: {name: y, classes: ["no", "yes"]}
@@ -66,7 +66,7 @@ def test_a_database_is_registered_as_a_file_is(database, tmp_path, monkeypatch, 
     assert (
         run(["dataset", "register", "a", "--data", "env:WARDS_URL", "--query", query, *rest, "--unit", "record"]) == 0
     )
-    with spooled(database, query, None, Form(), tmp_path) as path:
+    with spool_query(database, query, None, Form(), tmp_path) as path:
         kept = path.read_bytes()
     assert not path.exists()
     assert kept.count(b"\n") > 10000
@@ -75,7 +75,7 @@ def test_a_database_is_registered_as_a_file_is(database, tmp_path, monkeypatch, 
     assert run(["dataset", "register", "b", "--data", str(tmp_path / "rows.csv"), *rest]) == 2
     assert "these rows are registered already, as a" in capsys.readouterr().err
     where = json.loads((tmp_path / "home" / "datasets.json").read_text())["a"]["data"]
-    assert where == shown(database)
+    assert where == shown_url(database)
     assert sorted(path.suffix for path in (tmp_path / "home" / "datasets").iterdir()) == [""]
     (tmp_path / "schema.yaml").write_text(SCHEMA + "ignore: [person]\n")
     whole = ["--data", database, "--table", "visits", *rest[:2], "--family", "a", "--unit", "record", "--json"]
@@ -96,15 +96,15 @@ def test_a_block_is_appended_from_a_database(database, tmp_path, monkeypatch):
 
 
 def test_rows_of_a_database_stay_while_others_register_and_go_with_a_killed_process(database, tmp_path):
-    with spooled(database, None, "visits", Form(), tmp_path) as path:
+    with spool_query(database, None, "visits", Form(), tmp_path) as path:
         kept = path.read_bytes()
-        with working_folder(tmp_path), spooled(database, None, "visits", Form(), tmp_path):
+        with working_folder(tmp_path), spool_query(database, None, "visits", Form(), tmp_path):
             assert path.read_bytes() == kept
         assert [each.name for each in tmp_path.glob("*.partial")] == [path.parent.name]
         left = tmp_path / "left.partial"  # as one that was killed leaves it: nobody holds it
         left.mkdir()
         (left / "query.csv").write_bytes(kept)
-        with spooled(database, None, "visits", Form(), tmp_path):
+        with spool_query(database, None, "visits", Form(), tmp_path):
             assert not left.exists()
     assert not list(tmp_path.glob("*.partial"))
 
@@ -121,7 +121,7 @@ def test_rows_of_a_database_stay_while_others_register_and_go_with_a_killed_proc
     ],
 )
 def test_what_cannot_be_read_is_refused_without_a_secret(tmp_path, data, query, table):
-    with pytest.raises((DataError, InputError)) as refused, spooled(data, query, table, Form(), tmp_path, {}):
+    with pytest.raises((DataError, InputError)) as refused, spool_query(data, query, table, Form(), tmp_path, {}):
         pass
     assert "hush" not in str(refused.value)
     assert "ward" not in str(refused.value)
@@ -135,11 +135,14 @@ def test_what_a_database_refuses_quotes_nothing_of_it(database, tmp_path):
         "drop table visits",
         BYTES[database[:6]],
     ):
-        with pytest.raises(DataError) as refused, spooled(database, query, None, Form(), tmp_path):
+        with pytest.raises(DataError) as refused, spool_query(database, query, None, Form(), tmp_path):
             pass
         assert "a,b" not in str(refused.value)
     path = tmp_path / "x"
     path.mkdir()
     sqlite3.connect(path / "empty.db").close()
-    with pytest.raises(DataError, match="refused"), spooled(f"sqlite:///{path}/empty.db", None, "no", Form(), tmp_path):
+    with (
+        pytest.raises(DataError, match="refused"),
+        spool_query(f"sqlite:///{path}/empty.db", None, "no", Form(), tmp_path),
+    ):
         pass

@@ -143,7 +143,7 @@ def test_an_object_that_changes_or_vanishes_is_named_and_nothing_is_registered(
     store, tmp_path, monkeypatch, capfd, what, told
 ):
     """Within a second of its first version and of the same size, so that its version alone tells."""
-    real = remote._copied
+    real = remote._copy_object
 
     def meanwhile(source, file):
         found = real(source, file)
@@ -151,10 +151,10 @@ def test_an_object_that_changes_or_vanishes_is_named_and_nothing_is_registered(
             what(store.client, "rows/taxis/year=2022/part.csv")
         return found
 
-    monkeypatch.setattr(remote, "_copied", meanwhile)
+    monkeypatch.setattr(remote, "_copy_object", meanwhile)
     assert register("a", "s3://rows/taxis", tmp_path) == 2
     assert told in capfd.readouterr().err
-    monkeypatch.setattr(remote, "_copied", real)
+    monkeypatch.setattr(remote, "_copy_object", real)
     (notes,) = tmp_path.glob("home/datasets/*/pieces")
     kept = {json.loads(line)["path"] for line in notes.open()}
     store.got.clear()

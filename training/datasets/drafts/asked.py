@@ -98,7 +98,7 @@ class AskedRegistration:
             raise InputError("new-people: give it with --reason, and a reason with --new-people")
 
 
-def registered(
+def register_asked(
     home: Home,
     asked: AskedRegistration,
     rows: Path,

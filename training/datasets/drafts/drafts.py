@@ -84,13 +84,13 @@ class Drafts:
 
     def begin_at(self, by: str, path: str, allowed: Sequence[Path]) -> Draft:
         """Begin a draft for a file or folder on the server, below one of the folders that its operator `allowed`."""
-        found = Path(path)
-        real = found.resolve()
-        roots = [each.resolve() for each in allowed if real.is_relative_to(each.resolve())]
-        fine = found.is_absolute() and bool(roots)
+        place = Path(path)
+        real = place.resolve()
+        roots = [folder.resolve() for folder in allowed if real.is_relative_to(folder.resolve())]
+        fine = place.is_absolute() and bool(roots)
         if fine and real.is_dir():  # a link in it may lead out of it
-            inside = [each.resolve() for each in islice(real.rglob("*"), MOST_FILES + 1)]
-            fine = len(inside) <= MOST_FILES and all(each.is_relative_to(roots[0]) for each in inside)
+            inside = [folder.resolve() for folder in islice(real.rglob("*"), MOST_FILES + 1)]
+            fine = len(inside) <= MOST_FILES and all(folder.is_relative_to(roots[0]) for folder in inside)
         if not fine:
             raise InputError("path: must lie below a folder that the operator allowed (DPSERVE_DATA_FOLDERS)")
         if not real.exists():
@@ -102,7 +102,7 @@ class Drafts:
 
     def _add(self, draft: Draft) -> Draft:
         with locked(self.folder / "lock"):
-            if sum(each.by == draft.by for each in self.all()) >= MOST_OF_ONE:
+            if sum(stored.by == draft.by for stored in self.all()) >= MOST_OF_ONE:
                 raise WrongState(f"drafts: {draft.by} has {MOST_OF_ONE}; register or delete one of them first")
             (self.folder / draft.id / "file").mkdir(parents=True, mode=0o700)
             self._write(draft)
@@ -184,21 +184,21 @@ class Drafts:
 
     def get(self, identity: str, by: str) -> Draft:
         """Raise UnknownName where there is none of theirs."""
-        found = self._read(identity) if _ID.fullmatch(identity) and self._place(identity).exists() else None
-        if found is None or found.by != by:
+        draft = self._read(identity) if _ID.fullmatch(identity) and self._place(identity).exists() else None
+        if draft is None or draft.by != by:
             raise UnknownName(f"draft={identity[:40]!r}: no such draft")
-        return found
+        return draft
 
     def all(self) -> list[Draft]:
         """Return all drafts, the newest last."""
         places = [place for place in self.folder.glob(f"*/{FILE}") if _ID.fullmatch(place.parent.name)]
-        found = []
-        for place in sorted(places, key=_changed):
+        drafts = []
+        for place in sorted(places, key=_change_time):
             try:
-                found.append(self._read(place.parent.name))
+                drafts.append(self._read(place.parent.name))
             except UnknownName:  # deleted this moment
                 continue
-        return found
+        return drafts
 
     def rows(self, draft: Draft) -> Path:
         """Return where its rows lie."""
@@ -232,7 +232,7 @@ class Drafts:
     def sweep(self) -> None:
         """Delete what nobody touched for KEPT_SECONDS."""
         for place in self.folder.glob(f"*/{FILE}"):
-            if _changed(place) < time.time() - KEPT_SECONDS:
+            if _change_time(place) < time.time() - KEPT_SECONDS:
                 shutil.rmtree(place.parent, ignore_errors=True)
 
     def _place(self, identity: str) -> Path:
@@ -249,7 +249,7 @@ class Drafts:
         replace_unsynced(self._place(draft.id), json.dumps(asdict(draft)).encode(), PRIVATE)
 
 
-def _changed(place: Path) -> float:
+def _change_time(place: Path) -> float:
     try:
         return place.stat().st_mtime
     except OSError:

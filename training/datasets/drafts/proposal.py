@@ -81,11 +81,11 @@ class SchemaProposal:
         Raises DataError where the first line of a .csv holds what no column is called, so that it may be a row: nothing
         of it is repeated.
         """
-        form, seen = _look_at(path) if look else (PLAIN, {})
+        form, cells = _look_at(path) if look else (PLAIN, {})
         types = column_types(path, form)
         if path.suffix == ".csv":
             _require_header(path, types)
-        return cls.of_types(types, seen, form)
+        return cls.of_types(types, cells, form)
 
     @classmethod
     def of_types(
@@ -95,13 +95,13 @@ class SchemaProposal:
         seen = seen or {}
         reasons = {name: reason_to_ignore(name, kind, seen.get(name)) for name, kind in types.items()}
         drafts = {name: _declare(kind, seen.get(name)) for name, kind in types.items() if not reasons[name]}
-        named = [name for name in types if names_people(name)]
-        repeating = [name for name in types if name not in named and name in seen and seen[name].like_ids]
+        by_name = [name for name in types if names_people(name)]
+        repeating = [name for name in types if name not in by_name and name in seen and seen[name].like_ids]
         usual = {"delimiter": PLAIN.delimiter, "encoding": PLAIN.encoding}
         return cls(
             {name: declaration for name, (declaration, _) in drafts.items()},
             {name: reason for name, reason in reasons.items() if reason},
-            (*named, *repeating),
+            (*by_name, *repeating),
             {key: value for key in usual if (value := getattr(form, key)) != usual[key]},
             {name: remark for name, (_, remark) in drafts.items() if remark},
         )
@@ -130,8 +130,8 @@ class SchemaProposal:
         if self.ignore:
             lines.append("ignore: # proposed by names and types; a column that models read belongs under features")
             lines += (f"  - {json.dumps(column)} # {reason}" for column, reason in self.ignore.items())
-        if named := [column for column in self.people if names_people(column)]:
-            lines.append(f"# (--unit {named[0]}, when it is registered, if that names the person)")
+        if by_name := [column for column in self.people if names_people(column)]:
+            lines.append(f"# (--unit {by_name[0]}, when it is registered, if that names the person)")
         if self.format:
             lines.append(f"format: {json.dumps(self.format)}")
         return "\n".join([*lines, "missing: own-bin", ""])

@@ -18,7 +18,7 @@ from accountant.home import Home
 from dpserve_verify.errors import DpserveError, InputError
 from dpserve_verify.system.files import locked
 from training.datasets.datasets import schema_bytes
-from training.datasets.drafts.asked import AskedRegistration, registered
+from training.datasets.drafts.asked import AskedRegistration, register_asked
 from training.datasets.drafts.drafts import (
     AT_WORK,
     CHECKING,
@@ -66,20 +66,20 @@ def step(home: Home, drafts: Drafts, draft: Draft) -> None:
     if draft.refusal is not None:  # it began before and did not end
         name = (draft.asked or {}).get("name")
         digest = parse_schema(schema_bytes(drafts.schema(draft))).digest if before == READY else ""
-        known = ((each.registration.name, each.registration.schema) for each in home.ledger.datasets())
-        entered = before == READY and any(each == (name, digest) for each in known)  # it stood there before the cut
+        stored = [(dataset.registration.name, dataset.registration.schema) for dataset in home.ledger.datasets()]
+        entered = before == READY and (name, digest) in stored  # it stood there before the cut
         drafts.change(draft, **({"state": REGISTERED, "refusal": None} if entered else {"state": before}))
         return
     drafts.change(draft, refusal=InputError(CUT).to_json()["error"])
     try:
-        found = _done(home, drafts, draft)
+        changes = _done(home, drafts, draft)
     except DpserveError as error:
-        found = {"state": before, "refusal": error.to_json()["error"]}
+        changes = {"state": before, "refusal": error.to_json()["error"]}
     except Exception as error:
         LOG.error("a step of a draft failed: %s", type(error).__name__)  # nothing of the rows is told
         return
-    drafts.change(draft, **{"refusal": None, **found})
-    if found["state"] == REGISTERED:
+    drafts.change(draft, **{"refusal": None, **changes})
+    if changes["state"] == REGISTERED:
         drafts.delete_rows(draft)
 
 
@@ -91,12 +91,12 @@ def _done(home: Home, drafts: Drafts, draft: Draft) -> dict[str, Any]:
         return {"state": COLUMNS, "proposal": SchemaProposal.of_file(rows).to_json()}
     schema = drafts.schema(draft)
     if draft.state == CHECKING:
-        problems = [each.to_json() for each in check_file(parse_schema(schema_bytes(schema)), rows)]
+        problems = [problem.to_json() for problem in check_file(parse_schema(schema_bytes(schema)), rows)]
         return {"state": PROBLEMS if problems else READY, "problems": problems[:MOST_PROBLEMS]}
-    asked = dict(draft.asked or {})
-    asked["family"] = tuple(asked.get("family", ()))
+    fields = dict(draft.asked or {})
+    fields["family"] = tuple(fields.get("family", ()))
     origin = f"{draft.name}, which was uploaded" if draft.path is None else draft.path
-    registered(
-        home, AskedRegistration(**asked), rows, schema, draft.by, origin, access=access_of(home.ledger, draft.by)
+    register_asked(
+        home, AskedRegistration(**fields), rows, schema, draft.by, origin, access=access_of(home.ledger, draft.by)
     )
     return {"state": REGISTERED}

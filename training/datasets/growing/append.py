@@ -145,7 +145,7 @@ def append(
         block_appending.check_append(home.ledger.log, block, (dataset.last or 1) + 1)
     while True:  # once more where another block came in between: it is compared with that one too
         dataset = home.ledger.dataset(name)
-        others = [] if new_rows else [each for each in home.ledger.datasets() if each.family != dataset.family]
+        others = [] if new_rows else [row for row in home.ledger.datasets() if row.family != dataset.family]
         ever = home.ledger.dataset(name, blocks=(1, dataset.last)) if dataset.last else dataset  # also deleted ones
         scan = scan_of(home, schema, types, naming, [] if new_rows else [*others, ever])
         guard.require_answers_left()
@@ -156,7 +156,9 @@ def append(
                 before = None if person.each_block else _people_before(home, dataset)
                 pack(data, schema, about.unit, watch, parting, folder, before, said_ids)
             sketch = scan.sketch()
-            people = naming_people(sketch, about.unit.column, [each for each in by_name if each not in scan.fractions])
+            people = naming_people(
+                sketch, about.unit.column, [column for column in by_name if column not in scan.fractions]
+            )
             if new_rows is None:
                 guard.require_enough(people, about.unit.column, [*others, ever])
             files = files_of(dataset, (dataset.last or 1) + 1, before is not None)
@@ -168,9 +170,9 @@ def append(
 
 
 def _dated(schema: Schema, period: Period) -> DateFeature | MomentFeature:
-    feature = next((each for each in schema.features if each.name == period.column), None)
+    feature = next((field for field in schema.features if field.name == period.column), None)
     if not isinstance(feature, DateFeature | MomentFeature):
-        dates = [each.name for each in schema.features if isinstance(each, DateFeature | MomentFeature)]
+        dates = [field.name for field in schema.features if isinstance(field, DateFeature | MomentFeature)]
         raise InputError(f"dated={period.column[:80]}: must be a date or datetime of the schema, which has {dates}")
     return feature
 
@@ -218,11 +220,11 @@ def _enter(
             _check_other_blocks(guard, dataset, scan, own)
             check_new_people(guard, others, scan, own)
         with guard.answering() if block.new_rows is None else nullcontext():
-            made = put_in_place(home, folder, files, block.commitment, own)
+            is_new = put_in_place(home, folder, files, block.commitment, own)
             try:
                 block_appending.append(home.ledger.log, block, (dataset.last or 1) + 1)
             except InputError:  # nothing was entered
-                if made:
+                if is_new:
                     remove_unless_entered(home, block.commitment)
                 raise
 
@@ -233,10 +235,10 @@ def _check_new_block(guard: Guard, block: NewBlock) -> None:
     """
     home = guard.home
     with home.ledger.log.database.reading() as connection:
-        known = known_commitments(connection)
-    known |= {each.registration.commitment: each.registration.name for each in home.ledger.datasets()}
-    if block.commitment in known:
-        name = known[block.commitment]
+        commitments = known_commitments(connection)
+    commitments |= {record.registration.commitment: record.registration.name for record in home.ledger.datasets()}
+    if block.commitment in commitments:
+        name = commitments[block.commitment]
         refusal = guard.refuse([(name, "rows")])
         if not guard.asker.may_see(name):
             raise refusal
@@ -248,11 +250,11 @@ def _check_other_blocks(guard: Guard, dataset: Dataset, scan: Scan, own: Sketch)
     name = dataset.registration.name
     groups: dict[str, dict[int, str]] = {name: {}, **groups_of(dataset)}
     labels = [label for label in scan.known if label.removesuffix(BEFORE) in groups]
-    found = [label.removesuffix(BEFORE) for label in labels if scan.same_rows(label, own, by_values=False)]
-    if not found:
+    matches = [label.removesuffix(BEFORE) for label in labels if scan.same_rows(label, own, by_values=False)]
+    if not matches:
         return
-    blocks = groups[found[0]]
-    number = block_with(guard.home, blocks, found[0], scan, own) if blocks else 1
+    blocks = groups[matches[0]]
+    number = block_with(guard.home, blocks, matches[0], scan, own) if blocks else 1
     guard.refuse([(name, "rows")])
     raise NameTaken(
         f"data: rows of this file are in block {number} of {name} already; each row stands in one block. Leave them "

@@ -26,7 +26,7 @@ def delete(home: Home, name: str, upto: int, why: Why) -> Dataset:
     with locked(home.path / LOCK):
         for commitment in home.ledger.dataset(name, blocks=(1, dropped)).commitments if dropped else ():
             folder = home.datasets / commitment
-            for file in [each for each in folder.glob("*") if each.name not in KEPT]:
+            for file in [path for path in folder.glob("*") if path.name not in KEPT]:
                 file.unlink()
             if folder.exists():
                 sync_directory(folder)

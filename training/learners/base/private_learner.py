@@ -212,7 +212,7 @@ class PrivateLearner(Shown, Estimator, ABC):
 
     def _released(self) -> Ensemble:
         if not hasattr(self, "ensemble_"):
-            raise frames.unfitted(f"predict: this {type(self).__name__} is not fitted yet")
+            raise frames.unfitted_error(f"predict: this {type(self).__name__} is not fitted yet")
         return self.ensemble_
 
     def __sklearn_clone__(self) -> Self:

@@ -10,7 +10,7 @@ import numpy as np
 from accountant.home import Home
 from accountant.ledger.families.families import Started
 from accountant.system.numpy_files import map_array
-from training.datasets.datasets import begins_of, checked
+from training.datasets.datasets import begins_of, check_folders
 from training.rows.packed.names import row_files, since_file
 from training.rows.partitions.rows import Rows
 from training.rows.schema.schema import Schema
@@ -22,7 +22,7 @@ def open_table(home: Home, started: Started, schema: Schema, columns: Sequence[s
     registered: every row of its part, with an answer or without. Answers stand in the bins of `answer_feature`; of
     labels there are none.
     """
-    folders = zip(checked(home, started), begins_of(started.dataset), strict=True)
+    folders = zip(check_folders(home, started), begins_of(started.dataset), strict=True)
     return Rows.joined([_open(folder, started, schema, columns, begins) for folder, begins in folders])
 
 

@@ -36,7 +36,7 @@ from training.learners.job_words import window_to_json
 from training.measuring.worth.histogram import CellCounts, Evaluator, PairedCounts
 from training.planning.plans import public_of
 from training.requests import EvaluationRequest
-from training.rows.packed.cells import spans_of, tables
+from training.rows.packed.cells import declared_ranges, tables
 from training.rows.schema.schema import Schema, schema_of
 from training.session.learner import Recipe
 
@@ -262,7 +262,7 @@ def check_fits(ensemble: Ensemble, schema: Schema, about: Registration) -> str:
     asked = schema.question(ensemble.target)
     if tuple(asked.classes or ()) != tuple(ensemble.classes) or asked.target_range != ensemble.target_range:
         raise InputError(f"model: {ensemble.target} has other classes, or another range, than in dataset {name}")
-    spans = spans_of(asked.features, asked.ends) if about.cells else (None,) * len(asked.features)
+    spans = declared_ranges(asked.features, asked.ends) if about.cells else (None,) * len(asked.features)
 
     def stand(*features: Feature) -> bool:
         try:

@@ -52,13 +52,13 @@ def answer(job: str, run: int, piece: Piece, question: Question) -> bytes:
     """
     try:
         with _ASKING.setdefault(piece, threading.Lock()):
-            held = _held(job, run, piece)
-            return packed(piece.name, held.part.size, question(held.part), (host(), held.state))
+            piece_rows = _hold_rows(job, run, piece)
+            return pack_answer(piece.name, piece_rows.part.size, question(piece_rows.part), (host(), piece_rows.state))
     except OSError as error:
-        return refused(piece.name, f"{piece.name}: its files cannot be read here ({error.strerror})")
+        return pack_refusal(piece.name, f"{piece.name}: its files cannot be read here ({error.strerror})")
     except Exception as error:
         why = error.message if isinstance(error, DpserveError) else f"{piece.name}: {type(error).__name__}"
-        return refused(piece.name, why)
+        return pack_refusal(piece.name, why)
 
 
 def forget(job: str) -> bool:
@@ -68,35 +68,35 @@ def forget(job: str) -> bool:
     return True
 
 
-def _held(job: str, run: int, piece: Piece) -> _Held:
+def _hold_rows(job: str, run: int, piece: Piece) -> _Held:
     with _ALONE:
         _sweep()
-        found = _HELD.get((job, piece))
-    if found is None or found.state != piece.state:
+        piece_rows = _HELD.get((job, piece))
+    if piece_rows is None or piece_rows.state != piece.state:
         part, state = piece.open(Path(tempfile.gettempdir()))
-        found = _Held(state, part, run)
-    elif found.run != run:
-        found = _Held(found.state, found.part.fresh(), run)
-    found.used = time.monotonic()
+        piece_rows = _Held(state, part, run)
+    elif piece_rows.run != run:
+        piece_rows = _Held(piece_rows.state, piece_rows.part.fresh(), run)
+    piece_rows.used = time.monotonic()
     with _ALONE:
-        _HELD[job, piece] = found
-    return found
+        _HELD[job, piece] = piece_rows
+    return piece_rows
 
 
 def _sweep(over: str | None = None) -> None:
     now = time.monotonic()
-    for key in [key for key, held in _HELD.items() if key[0] == over or now - held.used > IDLE_SECONDS]:
+    for key in [key for key, piece_rows in _HELD.items() if key[0] == over or now - piece_rows.used > IDLE_SECONDS]:
         del _HELD[key]
         _ASKING.pop(key[1], None)
 
 
-def packed(name: str, rows: int, sums: Integers, seen: Seen = ("", ())) -> bytes:
+def pack_answer(name: str, rows: int, sums: Integers, seen: Seen = ("", ())) -> bytes:
     """Return an answer in bytes: a line of JSON, and 64-bit integers. No pickle, so that the driver loads none."""
     head = {"piece": name, "rows": rows, "shape": list(sums.shape), "seen": seen}
     return json.dumps(head).encode() + b"\n" + sums.astype("<i8", casting="equiv", copy=False).tobytes()
 
 
-def refused(name: str, why: str) -> bytes:
+def pack_refusal(name: str, why: str) -> bytes:
     """Return a refusal in bytes."""
     return json.dumps({"piece": name, "refused": why}).encode() + b"\n"
 
@@ -140,12 +140,12 @@ def fingerprint() -> str:
     """Return a digest of what answers depend on in this process: Python, numpy, and the sources of the rooms that a
     question comes from.
     """
-    found = sha256(f"{platform.python_version_tuple()[:2]} {np.__version__}".encode())
+    digest = sha256(f"{platform.python_version_tuple()[:2]} {np.__version__}".encode())
     for room in (accountant, models, training):
         place = Path(str(room.__file__)).parent
         for path in sorted(place.rglob("*.py")):
-            found.update(path.relative_to(place).as_posix().encode() + path.read_bytes())
-    return found.hexdigest()
+            digest.update(path.relative_to(place).as_posix().encode() + path.read_bytes())
+    return digest.hexdigest()
 
 
 def look(files: Mapping[str, int] | Sequence[tuple[str, int]]) -> bytes:

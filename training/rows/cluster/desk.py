@@ -58,43 +58,43 @@ class Desk:
             raise
         except Exception as error:  # the scheduler is gone, or somebody cancelled what was asked
             raise JobFailed(f"engine: the cluster was lost ({type(error).__name__})") from None
-        first, *others = (answers[piece.name] for piece in self.pieces)
+        first, *later_answers = (answers[piece.name] for piece in self.pieces)
         rows: Counter[str] = Counter()
         for piece in self.pieces:
             rows[piece.whose] += answers[piece.name].rows
         for piece in self.pieces:
-            here, before = answers[piece.name].sums.shape, self._rows.setdefault(piece.whose, rows[piece.whose])
-            if here != first.sums.shape or rows[piece.whose] != before:
+            shape, before = answers[piece.name].sums.shape, self._rows.setdefault(piece.whose, rows[piece.whose])
+            if shape != first.sums.shape or rows[piece.whose] != before:
                 raise JobFailed(
                     f"{piece.name}: its answer is not of the form of the others, or of as many rows as before"
                 )
         total: Integers = first.sums
-        for answer in others:
+        for answer in later_answers:
             total = total + answer.sums
         return total
 
     async def _ask(self, run: int, question: Question) -> dict[str, answering.Answer]:
         there, pause, patience = self._workers, LOOK_SECONDS, time.monotonic() + PATIENCE_SECONDS
         answers: dict[str, answering.Answer] = {}
-        asked: dict[asyncio.Task[Any], tuple[Piece, tuple[str, int], Any]] = {}
+        running: dict[asyncio.Task[Any], tuple[Piece, tuple[str, int], Any]] = {}
         ended: dict[str, set[tuple[str, int]]] = {}
-        turns, kept = count(), list[Any]()
+        turns, futures = count(), list[Any]()
 
         def submit() -> None:
             """Ask about every piece that nobody answers, or answered."""
             self._spread(answers)
             waiting, turn = (
-                {piece.name for piece, (worker, _), _ in asked.values() if worker in there.threads},
+                {piece.name for piece, (worker, _), _ in running.values() if worker in there.threads},
                 next(turns),
             )
             for piece in self.pieces if there.threads else ():
                 if piece.name not in answers and piece.name not in waiting:
-                    kept.append(self._submit(worker := self._place[piece.name], run, question, piece))
-                    asked[asyncio.ensure_future(result(kept[-1]))] = piece, (worker, turn), kept[-1]
+                    futures.append(self._submit(worker := self._place[piece.name], run, question, piece))
+                    running[asyncio.ensure_future(result(futures[-1]))] = piece, (worker, turn), futures[-1]
 
         def end(task: asyncio.Task[Any]) -> None:
             """Note that the worker of this task ended."""
-            piece, who, future = asked.pop(task)
+            piece, who, future = running.pop(task)
             let_go(task, future)
             there.threads.pop(who[0], None)
             ended.setdefault(piece.whose, set()).add(who)
@@ -104,12 +104,12 @@ class Desk:
         moved = asyncio.ensure_future(there.moved.wait())
         try:
             submit()
-            self._kept, self._last = kept, (run, question)
+            self._kept, self._last = futures, (run, question)
             while not all(piece.name in answers for piece in self.pieces):
-                done, _ = await asyncio.wait({*asked, moved}, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
-                lost = [task for task in done if task in asked and task.result() is None]
-                for task in [task for task in done if task in asked and task.result() is not None]:
-                    name = asked.pop(task)[0].name
+                done, _ = await asyncio.wait({*running, moved}, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
+                lost = [task for task in done if task in running and task.result() is None]
+                for task in [task for task in done if task in running and task.result() is not None]:
+                    name = running.pop(task)[0].name
                     self._seen[name] = answers.setdefault(name, answering.Answer.of(name, task.result())).seen
                 for task in lost:
                     end(task)
@@ -121,7 +121,7 @@ class Desk:
                     await there.see()
                 else:
                     continue
-                for task in [task for task, (_, (worker, _), _) in asked.items() if worker not in there.listed]:
+                for task in [task for task, (_, (worker, _), _) in running.items() if worker not in there.listed]:
                     end(task)
                 if there.threads:
                     patience = time.monotonic() + PATIENCE_SECONDS
@@ -131,7 +131,7 @@ class Desk:
             return answers
         finally:
             moved.cancel()
-            for task, (_, _, future) in asked.items():
+            for task, (_, _, future) in running.items():
                 let_go(task, future)
 
     def _submit(self, worker: str, run: int, question: Question, piece: Piece) -> Any:
@@ -161,18 +161,18 @@ class Desk:
     def _placed(self, there: dict[str, int], answered: Container[str] = ()) -> dict[str, str]:
         """Return a worker for each piece: the one that it had, unless that has more than its share by threads."""
         parts, total = {piece.name: max(1, len(piece.parts)) for piece in self.pieces}, sum(there.values())
-        most = {worker: -(-sum(parts.values()) * own // total) for worker, own in there.items()}
-        held: Counter[str] = Counter()
+        most = {worker: -(-sum(parts.values()) * threads // total) for worker, threads in there.items()}
+        load: Counter[str] = Counter()
         placed = {}
         for name, size in parts.items():
             worker = self._place.get(name, "")
-            if name in answered or (worker in there and held[worker] + size <= most[worker]):
+            if name in answered or (worker in there and load[worker] + size <= most[worker]):
                 placed[name] = worker
-                held[worker] += size
+                load[worker] += size
         for name, size in sorted(parts.items(), key=lambda each: -each[1]):
             if name not in placed:
-                placed[name] = min(there, key=lambda worker: ((held[worker] + size) / there[worker], worker))
-                held[placed[name]] += size
+                placed[name] = min(there, key=lambda worker: ((load[worker] + size) / there[worker], worker))
+                load[placed[name]] += size
         return placed
 
     async def _prepare(self, newcomer: str, own: int) -> None:
@@ -182,12 +182,12 @@ class Desk:
         placed = self._placed({**self._workers.threads, newcomer: own})
         about = [piece for piece in self.pieces if placed[piece.name] == newcomer]
         futures = [self._submit(newcomer, *self._last, piece) for piece in about]
-        asked = {asyncio.ensure_future(result(future)): future for future in futures}
+        running = {asyncio.ensure_future(result(future)): future for future in futures}
         try:
-            if asked:
-                await asyncio.wait(asked, timeout=PATIENCE_SECONDS)
+            if running:
+                await asyncio.wait(running, timeout=PATIENCE_SECONDS)
         finally:
-            for task, future in asked.items():
+            for task, future in running.items():
                 let_go(task, future)
 
     def close(self) -> None:
@@ -198,10 +198,10 @@ class Desk:
 
     async def _forget(self) -> None:
         self._workers.close()
-        told = [
+        requests = [
             self._client.submit(answering.forget, self.job, key=f"dpserve-{uuid.uuid4()}", workers=[worker], pure=False)
             for worker in self._workers.threads
         ]
-        waiting = asyncio.gather(*map(result, told), return_exceptions=True)
+        waiting = asyncio.gather(*map(result, requests), return_exceptions=True)
         with suppress(TimeoutError):
             await asyncio.wait_for(waiting, LOOK_MOST)

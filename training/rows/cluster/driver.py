@@ -31,16 +31,16 @@ def engine_address() -> str | None:
     """Return where DPSERVE_ENGINE says that a cluster is, as Dask writes it; None where this process is the engine.
     InputError where it says neither.
     """
-    said = settings()["DPSERVE_ENGINE"].value
-    if said == "local":
+    address = settings()["DPSERVE_ENGINE"].value
+    if address == "local":
         return None
     try:
-        found = urlsplit(said)
-        if found.scheme in NAMED and found.hostname and found.port and found.netloc.count("@") + len(found.path) == 0:
-            return f"{NAMED[found.scheme]}://{found.netloc}"
+        url = urlsplit(address)
+        if url.scheme in NAMED and url.hostname and url.port and url.netloc.count("@") + len(url.path) == 0:
+            return f"{NAMED[url.scheme]}://{url.netloc}"
     except ValueError:
         pass
-    raise InputError(f"DPSERVE_ENGINE={said[:80]}: must be local, dask://HOST:PORT, or tls://HOST:PORT")
+    raise InputError(f"DPSERVE_ENGINE={address[:80]}: must be local, dask://HOST:PORT, or tls://HOST:PORT")
 
 
 def check_engine(files: Sequence[Path]) -> None:
@@ -88,7 +88,7 @@ def manifest(
     """Return the rows of these sources cut into pieces, whose number follows from what is public alone."""
     fewest = [-(-bound // threads.PARTITION) for bound in bounds]
     times = -(-threads_there // sum(fewest))  # a piece at least for everybody who could answer
-    found = []
+    pieces = []
     for source, few in zip(sources, fewest, strict=True):
         rows, parts = source.size, few * times
         cuts = list(pairwise(rows * at // (parts * PARTS) for at in range(parts * PARTS + 1)))
@@ -96,16 +96,17 @@ def manifest(
         check(source, digests)
         done = [(high - low, digest) for (low, high), digest in zip(cuts, digests.done(), strict=True)]
         for at in range(parts):
-            own = cuts[at * PARTS : (at + 1) * PARTS]
-            name, (low, _), (_, high) = f"piece {at + 1} of {parts} of block {source.folder.name}", own[0], own[-1]
+            piece_cuts = cuts[at * PARTS : (at + 1) * PARTS]
+            name = f"piece {at + 1} of {parts} of block {source.folder.name}"
+            (low, _), (_, high) = piece_cuts[0], piece_cuts[-1]
             same = schema, source.schema.digest, source.target, source.part, source.by, source.fine
             digested = (*done[at * PARTS : (at + 1) * PARTS],)
             piece = Piece(
                 name, source.folder, low, high, rows, digested, *same, begins=source.begins, features=source.features
             )
-            found.append(piece)
-    check_manifest(found)
-    return tuple(found)
+            pieces.append(piece)
+    check_manifest(pieces)
+    return tuple(pieces)
 
 
 def _sizes(files: Iterable[Path]) -> dict[str, int]:

@@ -67,13 +67,13 @@ class Piece:
         count = max(1, min(count, len(self.parts)))
         if count == 1:
             return [self]
-        found, first = [], self.origin[1]
+        pieces, first = [], self.origin[1]
         for begin, end in pairwise(len(self.parts) * at // count for at in range(count + 1)):
             (low, _), (_, high) = self.cuts[begin], self.cuts[end - 1]
             name = f"parts {first + begin + 1} to {first + end} of {self.whose}"
             parts, origin = self.parts[begin:end], (self.whose, first + begin)
-            found.append(replace(self, name=name, low=low, high=high, parts=parts, origin=origin))
-        return found
+            pieces.append(replace(self, name=name, low=low, high=high, parts=parts, origin=origin))
+        return pieces
 
     @property
     def source(self) -> Source:
@@ -85,7 +85,9 @@ class Piece:
     def state(self) -> State:
         """Of its files: other ones, or ones that were touched, have another. OSError where one is gone."""
         files = [(self.folder / name).stat() for name in self.source.files]
-        return tuple((each.st_dev, each.st_ino, each.st_size, each.st_mtime_ns, each.st_ctime_ns) for each in files)
+        return tuple(
+            (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns) for status in files
+        )
 
     def open(self, place: Path) -> tuple[Partition, State]:
         """Return the rows, after checking that they are those of the manifest, and the state that their files had.
@@ -95,11 +97,11 @@ class Piece:
         question a worker goes by nothing else.
         """
         state, source = self.state, self.source
-        right = source.size == self.whole and self.low + sum(rows for rows, _ in self.parts) == self.high
-        if right and (host(), state) not in self.seen:
-            found = threads.each(lambda cut: source.digest(*cut), self.cuts)
-            right = list(found) == [digest for _, digest in self.parts]
-        if not right:
+        matches = source.size == self.whole and self.low + sum(rows for rows, _ in self.parts) == self.high
+        if matches and (host(), state) not in self.seen:
+            digests = threads.each(lambda cut: source.digest(*cut), self.cuts)
+            matches = list(digests) == [digest for _, digest in self.parts]
+        if not matches:
             raise JobFailed(
                 f"{self.name}: its rows are not those of the manifest; they were changed since they were read"
             )
@@ -123,12 +125,12 @@ def host() -> str:
 @lru_cache(maxsize=64)
 def _schema(path: Path, public: str) -> Schema:
     try:
-        found = parse_schema(raw := path.read_bytes())
+        schema = parse_schema(raw := path.read_bytes())
     except (OSError, InputError):
         raise JobFailed("schema.yaml: cannot be read beside the rows") from None
     if public != sha256(raw).hexdigest():
         raise JobFailed("schema.yaml: is not the one of the manifest")
-    return found
+    return schema
 
 
 def check_manifest(pieces: Sequence[Piece]) -> None:
@@ -136,15 +138,15 @@ def check_manifest(pieces: Sequence[Piece]) -> None:
     if not pieces:
         raise JobFailed("manifest: names no piece")
     in_order = sorted(pieces, key=lambda piece: (piece.folder, piece.low, piece.high))
-    for folder, some in groupby(in_order, key=lambda piece: piece.folder):
+    for folder, block_pieces in groupby(in_order, key=lambda piece: piece.folder):
         end = 0
-        for piece in some:
+        for piece in block_pieces:
             if piece.low < end or piece.high < piece.low:
                 raise JobFailed(f"{piece.name}: rows of it would count twice")
             if piece.low > end:
                 raise JobFailed(f"{piece.name}: rows before it would not count")
-            end, whole = piece.high, piece.whole
-        if end != whole:
+            end, block_size = piece.high, piece.whole
+        if end != block_size:
             raise JobFailed(f"block {folder.name}: its last rows would not count")
     for name, times in Counter(piece.name for piece in pieces).items():
         if times > 1:

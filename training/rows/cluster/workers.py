@@ -70,14 +70,14 @@ class Workers:
 
     async def awake(self) -> dict[str, int]:
         """Return those that run and were heard of lately, with their threads. No clock of theirs is believed."""
-        told = (await self.client.scheduler.identity(n_workers=-1))["workers"]
-        now, self.listed = time.monotonic(), {*told}
-        for address, about in told.items():
+        workers = (await self.client.scheduler.identity(n_workers=-1))["workers"]
+        now, self.listed = time.monotonic(), {*workers}
+        for address, about in workers.items():
             if self._heard.get(address, (None, now))[0] != about["last_seen"]:
                 self._heard[address] = about["last_seen"], now
         return {
             address: about["nthreads"]
-            for address, about in told.items()
+            for address, about in workers.items()
             if about["status"] == "running" and now - self._heard[address][1] < SILENT_SECONDS
         }
 
@@ -86,8 +86,8 @@ class Workers:
         where there is none.
         """
         awake = await self.awake()
-        self.threads = {address: own for address, own in self.threads.items() if address in awake}
-        looked = await asyncio.gather(*(self._look(each) for each in awake if each not in self.threads))
+        self.threads = {address: threads for address, threads in self.threads.items() if address in awake}
+        looked = await asyncio.gather(*(self._look(worker) for worker in awake if worker not in self.threads))
         self.threads |= {address: awake[address] for address in looked if address is not None}
         if not self.threads:
             raise EngineUnavailable("DPSERVE_ENGINE: the cluster has no worker that answers; start some")
@@ -105,10 +105,10 @@ class Workers:
     async def see(self) -> None:
         """Drop who is not awake, and begin to meet who is new."""
         awake = await self.awake()
-        self.threads = {address: own for address, own in self.threads.items() if address in awake}
-        for address, own in awake.items():
+        self.threads = {address: threads for address, threads in self.threads.items() if address in awake}
+        for address, threads in awake.items():
             if address not in self.threads and address not in self._meeting:
-                self._meeting[address] = asyncio.ensure_future(self._meet(address, own))
+                self._meeting[address] = asyncio.ensure_future(self._meet(address, threads))
 
     def _hear(self, event: Any) -> None:
         about = event[1] if isinstance(event[1], dict) else {}  # others may write there what they like
@@ -153,7 +153,7 @@ class Workers:
         try:
             if not (await asyncio.wait([task], timeout=CONNECT_SECONDS))[0]:
                 return None
-            found = json.loads(task.result())
+            report = json.loads(task.result())
         except (OSError, distributed.KilledWorker, asyncio.CancelledError):
             return None
         except Exception as error:
@@ -163,14 +163,14 @@ class Workers:
         finally:
             if not task.done():
                 let_go(task, future)
-        if found["fingerprint"] != answering.fingerprint():
+        if report["fingerprint"] != answering.fingerprint():
             raise EngineUnavailable(
                 f"worker {address}: runs another dpserve, Python or numpy; install what runs here on every worker"
             )
-        if found["unseen"]:
+        if report["unseen"]:
             raise EngineUnavailable(
-                f"worker {address}: does not see {found['unseen'][0]} as it is here; workers read the home's datasets/ "
-                "at the same path (a shared file system, or a copy)"
+                f"worker {address}: does not see {report['unseen'][0]} as it is here; workers read the home's "
+                "datasets/ at the same path (a shared file system, or a copy)"
             )
         return address
 

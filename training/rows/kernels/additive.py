@@ -25,15 +25,15 @@ def clipped_steps(
     weight, in steps, rounded toward zero: where `exact` does not rise, neither does that. Rows are whole, so that they
     run in vector registers.
     """
-    found = np.empty((len(exact), end - first), np.int32)
+    steps_of_classes = np.empty((len(exact), end - first), np.int32)
     for k in range(len(exact)):
-        own, out, steps = exact[k, first:end], found[k], weights[k] / step
+        exact_values, out, steps = exact[k, first:end], steps_of_classes[k], weights[k] / step
         for i in range(out.size):
-            value = own[i]
+            value = exact_values[i]
             value = -clip if value < -clip else value
             value = clip if value > clip else value
             out[i] = np.int32(value * steps)
-    return found
+    return steps_of_classes
 
 
 @njit()
@@ -70,12 +70,13 @@ def sum_classes(
     flat, width = table.ravel(), table.shape[1]
     place, value = np.empty(BLOCK, dtype=np.uint32), np.empty(BLOCK, dtype=np.int32)
     for first in range(0, codes.size, BLOCK):
-        some, own, found = codes[first : first + BLOCK], scores[first : first + BLOCK], labels[first : first + BLOCK]
-        for j in range(some.size):
-            place[j] = min(max(own[j] - low, 0), width - 1) + found[j] * width
-        for j in range(some.size):
+        end = first + BLOCK
+        block, block_scores, block_labels = codes[first:end], scores[first:end], labels[first:end]
+        for j in range(block.size):
+            place[j] = min(max(block_scores[j] - low, 0), width - 1) + block_labels[j] * width
+        for j in range(block.size):
             value[j] = flat[place[j]]
-        _add(some, value, sums[0], sums[1], sums[2], sums[3])
+        _add(block, value, sums[0], sums[1], sums[2], sums[3])
     return _by_leaf(sums, leaves, size)
 
 
@@ -96,9 +97,10 @@ def sum_numbers(
     sums = np.zeros((LANES, leaves.size), dtype=np.int64)
     value = np.empty(BLOCK, dtype=np.int32)
     for first in range(0, codes.size, BLOCK):
-        some, own, found = codes[first : first + BLOCK], scores[first : first + BLOCK], targets[first : first + BLOCK]
-        number_values(found, own, constant, clip, factor, value[: some.size])
-        _add(some, value, sums[0], sums[1], sums[2], sums[3])
+        end = first + BLOCK
+        block, block_scores, block_targets = codes[first:end], scores[first:end], targets[first:end]
+        number_values(block_targets, block_scores, constant, clip, factor, value[: block.size])
+        _add(block, value, sums[0], sums[1], sums[2], sums[3])
     return _by_leaf(sums, leaves, size)
 
 
@@ -107,34 +109,34 @@ def _add(
     codes: NDArray[Any], value: NDArray[np.int32], first: Integers, second: Integers, third: Integers, fourth: Integers
 ) -> None:
     """Add the values of rows to the sums of their codes."""
-    whole = codes.size - codes.size % LANES
-    for j in range(0, whole, LANES):
+    whole_lanes = codes.size - codes.size % LANES
+    for j in range(0, whole_lanes, LANES):
         first[codes[j]] += value[j]
         second[codes[j + 1]] += value[j + 1]
         third[codes[j + 2]] += value[j + 2]
         fourth[codes[j + 3]] += value[j + 3]
-    for j in range(whole, codes.size):
+    for j in range(whole_lanes, codes.size):
         first[codes[j]] += value[j]
 
 
 @njit()
 def _by_leaf(sums: Integers, leaves: Integers, size: int) -> Integers:
     """Sum (LANES, codes) per leaf: (size,)."""
-    found = np.zeros(size, dtype=np.int64)
+    leaf_sums = np.zeros(size, dtype=np.int64)
     for lane in range(LANES):
         for code in range(leaves.size):
-            found[leaves[code]] += sums[lane, code]
-    return found
+            leaf_sums[leaves[code]] += sums[lane, code]
+    return leaf_sums
 
 
 @njit()
 def class_values(
-    labels: NDArray[np.uint8], scores: NDArray[np.int32], table: NDArray[np.int32], low: int, found: NDArray[np.int32]
+    labels: NDArray[np.uint8], scores: NDArray[np.int32], table: NDArray[np.int32], low: int, out: NDArray[np.int32]
 ) -> None:
     """Set out[i] = table[label, score - low], the score being clipped into the table."""
     last = table.shape[1] - 1
-    for i in range(found.size):
-        found[i] = table[labels[i], min(max(scores[i] - low, 0), last)]
+    for i in range(out.size):
+        out[i] = table[labels[i], min(max(scores[i] - low, 0), last)]
 
 
 @njit()
@@ -144,28 +146,28 @@ def number_values(
     constant: int,
     clip: int,
     factor: int,
-    found: NDArray[np.int32],
+    out: NDArray[np.int32],
 ) -> None:
     """Set out[i] = the residual target - score - constant, clipped to -clip..clip, times factor / 2^FRACTION, rounded
     toward zero.
     """
-    for i in range(found.size):
+    for i in range(out.size):
         residual = targets[i] - scores[i] - constant
         part = (min(abs(residual), clip) * factor) >> FRACTION
-        found[i] = part if residual > 0 else -part
+        out[i] = part if residual > 0 else -part
 
 
 @njit()
 def join(
-    one: NDArray[Any],
-    other: NDArray[Any],
+    first: NDArray[Any],
+    second: NDArray[Any],
     down: NDArray[np.uint16],
     across: NDArray[np.uint16],
-    found: NDArray[Any],
+    out: NDArray[Any],
 ) -> None:
     """Set out[i] = down[first[i]] + across[second[i]]: the cell of two features."""
-    for i in range(found.size):
-        found[i] = down[one[i]] + across[other[i]]
+    for i in range(out.size):
+        out[i] = down[first[i]] + across[second[i]]
 
 
 @njit()

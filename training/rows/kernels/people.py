@@ -16,10 +16,10 @@ Bytes = NDArray[np.uint8]
 @njit()
 def _same(held: Bytes, at: Any, data: Bytes, start: Any, size: Any) -> Any:
     """Return whether these bytes are held there: eight of their number, then they."""
-    told = np.uint64(0)
+    length = np.uint64(0)
     for j in range(8):
-        told |= np.uint64(held[at + j]) << np.uint64(8 * j)
-    if told != np.uint64(size):
+        length |= np.uint64(held[at + j]) << np.uint64(8 * j)
+    if length != np.uint64(size):
         return False
     for j in range(size):  # noqa: SIM110, numba knows no generators
         if held[at + 8 + j] != data[start + j]:
@@ -110,12 +110,12 @@ def texts_of(table: Words, held: Bytes) -> tuple[NDArray[np.int64], Bytes]:
             sizes[i] = np.int64(length)
             people, size = people + 1, size + sizes[i]
     places, texts = np.zeros(people + 1, np.int64), np.empty(size, np.uint8)
-    one = 0
+    person = 0
     for i in range(len(table)):
         if table[i, 1] != 0:
             start = np.int64(table[i, 1]) + 7
             for j in range(sizes[i]):
-                texts[places[one] + j] = held[start + j]
-            places[one + 1] = places[one] + sizes[i]
-            one += 1
+                texts[places[person] + j] = held[start + j]
+            places[person + 1] = places[person] + sizes[i]
+            person += 1
     return places, texts

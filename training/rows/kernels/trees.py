@@ -24,13 +24,13 @@ def descend(bins: NDArray[Any], low: int, leaves: NDArray[np.uint8], cuts: Integ
     block: much faster than to look up each row's own cut, whose branches cannot be guessed.
     """
     for first in range(0, leaves.size, CACHED):
-        some = leaves[first : first + CACHED]
+        block = leaves[first : first + CACHED]
         for leaf, feature, lowest, highest, new in cuts:
             if lowest > highest:
                 continue
-            codes = bins[feature, low + first : low + first + some.size]
-            code, name = codes.dtype.type, some.dtype.type
-            _cut(codes, some, code(lowest), code(highest), name(leaf), name(new))
+            codes = bins[feature, low + first : low + first + block.size]
+            code, name = codes.dtype.type, block.dtype.type
+            _cut(codes, block, code(lowest), code(highest), name(leaf), name(new))
 
 
 @njit()
@@ -92,8 +92,8 @@ def histograms(
     features go side by side, which load them once.
     """
     features, parts = bins.shape[0], 2 if apart else 1
-    own = parts * size * width
-    room = max(own, NEAR)
+    bins_used = parts * size * width
+    room = max(bins_used, NEAR)
     sums = np.zeros(features * room, dtype=np.int64)
     weight, start, place = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.uint32), np.empty(BLOCK, np.uint32)
     flat, row = weights.ravel(), np.uint32(weights.shape[1])
@@ -115,10 +115,10 @@ def histograms(
             else:
                 _add_four(bins, f, a, b, start, weight, sums[f * room :], room)
         for f in range(together, features):
-            codes, found = bins[f, a:b], sums[f * room :]
+            codes, feature_sums = bins[f, a:b], sums[f * room :]
             for j in range(codes.size):
-                found[np.uint64(start[j]) + np.uint64(codes[j])] += weight[j]
-    return np.ascontiguousarray(sums.reshape((features, room))[:, :own]).reshape((features, parts * size, width))
+                feature_sums[np.uint64(start[j]) + np.uint64(codes[j])] += weight[j]
+    return np.ascontiguousarray(sums.reshape((features, room))[:, :bins_used]).reshape((features, parts * size, width))
 
 
 @njit(inline="always")
@@ -137,11 +137,11 @@ def _add_four(
     """
     a, b, c, d = bins[f, low:end], bins[f + 1, low:end], bins[f + 2, low:end], bins[f + 3, low:end]
     for j in range(a.size):
-        key, own = np.uint64(start[j]), weight[j]
-        sums[key + np.uint64(a[j])] += own
-        sums[key + np.uint64(b[j]) + np.uint64(room)] += own
-        sums[key + np.uint64(c[j]) + np.uint64(2 * room)] += own
-        sums[key + np.uint64(d[j]) + np.uint64(3 * room)] += own
+        key, row_weight = np.uint64(start[j]), weight[j]
+        sums[key + np.uint64(a[j])] += row_weight
+        sums[key + np.uint64(b[j]) + np.uint64(room)] += row_weight
+        sums[key + np.uint64(c[j]) + np.uint64(2 * room)] += row_weight
+        sums[key + np.uint64(d[j]) + np.uint64(3 * room)] += row_weight
 
 
 @njit()
@@ -162,17 +162,17 @@ def gains(sums: Integers, tests: Integers, gini: bool) -> Integers:
     """
     _accumulate(sums)
     _, keys, width = sums.shape
-    found = np.empty((keys // 2, len(tests)), dtype=np.int64)
+    gain_table = np.empty((keys // 2, len(tests)), dtype=np.int64)
     for leaf in range(keys // 2):
         a, b = sums[0, 2 * leaf, width - 1], sums[0, 2 * leaf + 1, width - 1]
         for t in range(len(tests)):
             f, low, high = tests[t]
             c, d = _between(sums[f, 2 * leaf], low, high), _between(sums[f, 2 * leaf + 1], low, high)
             if gini:
-                found[leaf, t] = impurity(a, b) - impurity(c, d) - impurity(a - c, b - d)
+                gain_table[leaf, t] = impurity(a, b) - impurity(c, d) - impurity(a - c, b - d)
             else:
-                found[leaf, t] = abs(d - c) + abs(b - d - a + c) - abs(b - a)
-    return found
+                gain_table[leaf, t] = abs(d - c) + abs(b - d - a + c) - abs(b - a)
+    return gain_table
 
 
 @njit()
@@ -183,15 +183,15 @@ def agreements(sums: Integers, tests: Integers) -> Integers:
     _accumulate(sums)
     _, leaves, width = sums.shape
     size = len(tests) + 1
-    found = np.empty((leaves, 2 * size), dtype=np.int64)
+    agreement_table = np.empty((leaves, 2 * size), dtype=np.int64)
     for leaf in range(leaves):
-        whole = sums[0, leaf, width - 1]
+        total = sums[0, leaf, width - 1]
         for t in range(len(tests)):
             f, low, high = tests[t]
-            found[leaf, t] = 2 * _between(sums[f, leaf], low, high) - whole
-        found[leaf, size - 1] = whole
-        found[leaf, size:] = -found[leaf, :size]
-    return found
+            agreement_table[leaf, t] = 2 * _between(sums[f, leaf], low, high) - total
+        agreement_table[leaf, size - 1] = total
+        agreement_table[leaf, size:] = -agreement_table[leaf, :size]
+    return agreement_table
 
 
 @njit()

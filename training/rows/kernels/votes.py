@@ -22,13 +22,13 @@ def encode_numbers(values: NDArray[np.float64], edges: NDArray[np.float64], miss
     """
     codes = np.zeros(values.size, dtype=np.uint16)
     for start in range(0, values.size, 1024):
-        some, found = values[start : start + 1024], codes[start : start + 1024]
+        block, block_codes = values[start : start + 1024], codes[start : start + 1024]
         for edge in edges:
-            for j in range(some.size):
-                found[j] += np.uint16(edge < some[j])
-        for j in range(some.size):
-            if np.isnan(some[j]):
-                found[j] = missing
+            for j in range(block.size):
+                block_codes[j] += np.uint16(edge < block[j])
+        for j in range(block.size):
+            if np.isnan(block[j]):
+                block_codes[j] = missing
     return codes
 
 
@@ -91,20 +91,21 @@ def signed_sums(
     sums = np.zeros((count, size), dtype=np.int64)
     signed = np.empty(BLOCK, dtype=np.int64)
     for start in range(0, states.size, BLOCK):
-        some = min(BLOCK, states.size - start)
-        for j in range(some):
+        count_rows = min(BLOCK, states.size - start)
+        for j in range(count_rows):
             signed[j] = weights[np.uint64(states[start + j] + zero)]
-        a, b = low + start, low + start + some
+        a, b = low + start, low + start + count_rows
         for c in range(0, count - 1, 2):
-            codes, others, own, their = columns[c, a:b], columns[c + 1, a:b], sums[c], sums[c + 1]
-            for j in range(some):
+            codes, second_codes, first_sums, second_sums = columns[c, a:b], columns[c + 1, a:b], sums[c], sums[c + 1]
+            for j in range(count_rows):
                 weight = signed[j]
-                own[np.uint64(codes[j])] += weight  # an index known not to be negative is not looked up from the end
-                their[np.uint64(others[j])] += weight
+                # an index known not to be negative is not looked up from the end
+                first_sums[np.uint64(codes[j])] += weight
+                second_sums[np.uint64(second_codes[j])] += weight
         if count % 2:
-            codes, own = columns[count - 1, a:b], sums[count - 1]
-            for j in range(some):
-                own[np.uint64(codes[j])] += signed[j]
+            codes, first_sums = columns[count - 1, a:b], sums[count - 1]
+            for j in range(count_rows):
+                first_sums[np.uint64(codes[j])] += signed[j]
     return sums
 
 
@@ -120,9 +121,9 @@ def _join(bins: NDArray[Any], members: Integers, widths: Integers, start: int, c
     for j in range(codes.size):
         codes[j] = np.uint16(first[j]) * width + np.uint16(second[j])
     for member in members[2:]:
-        more, width = bins[member, start : start + codes.size], np.uint16(widths[member])
+        member_codes, width = bins[member, start : start + codes.size], np.uint16(widths[member])
         for j in range(codes.size):
-            codes[j] = codes[j] * width + np.uint16(more[j])
+            codes[j] = codes[j] * width + np.uint16(member_codes[j])
 
 
 def grouped(widths: tuple[int, ...], limit: int) -> tuple[Integers, Integers, int]:

@@ -63,18 +63,18 @@ def kinds_of(data: NDArray[np.uint8]) -> int:
     """Return which of CAPITAL, QUOTE, BLANK (blanks and controls) and BEYOND (what is no ASCII) stand among the
     bytes.
     """
-    found = 0
+    kinds = 0
     for i in range(data.size):
         byte = data[i]
         if byte >= 127:
-            found |= 8
+            kinds |= 8
         elif byte <= 32:
-            found |= 4
+            kinds |= 4
         elif 65 <= byte <= 90:
-            found |= 1
+            kinds |= 1
         elif byte == 34 or byte == 39:
-            found |= 2
-    return found
+            kinds |= 2
+    return kinds
 
 
 @njit()
@@ -92,21 +92,21 @@ def count_few(words: Hashes, values: Hashes, counts: NDArray[np.int64]) -> int:
     """Return the distinct words, in no order, and how often each stands there: how many they are, or -1 where they are
     more than a quarter of the room in `values`, which has 2^k places.
     """
-    last, found = np.uint64(values.size - 1), 0
+    last, distinct = np.uint64(values.size - 1), 0
     counts[:] = 0
     for i in range(words.size):
         slot: Any = np.int64(words[i] & last)
         while counts[slot] != 0 and values[slot] != words[i]:
             slot = (slot + 1) & np.int64(last)
         if counts[slot] == 0:
-            if 4 * found >= values.size:
+            if 4 * distinct >= values.size:
                 return -1
             values[slot] = words[i]
-            found += 1
+            distinct += 1
         counts[slot] += 1
     place = 0
     for at in range(values.size):
         if counts[at] != 0:
             values[place], counts[place] = values[at], counts[at]
             place += 1
-    return found
+    return distinct

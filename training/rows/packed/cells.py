@@ -24,15 +24,15 @@ MOST_NUMBERS = 1024  # of more of them no single one is worth counting, and none
 Span = tuple[float, float]
 
 
-def spans_of(features: Sequence[Feature], ends: Mapping[str, Span]) -> tuple[Span | None, ...]:
+def declared_ranges(features: Sequence[Feature], ends: Mapping[str, Span]) -> tuple[Span | None, ...]:
     """Return the declared range of each feature whose rows are packed in fine cells; None where it is no number, a
     date, its cut points were declared, or there are more than MOST_NUMBERS. `ends`: as a schema has them.
     """
-    found = tuple(
-        ends[each.name] if type(each) is NumericFeature and ends[each.name][1] > each.edges[-1] else None
-        for each in features
+    ranges = tuple(
+        ends[feature.name] if type(feature) is NumericFeature and ends[feature.name][1] > feature.edges[-1] else None
+        for feature in features
     )
-    return found if sum(span is not None for span in found) <= MOST_NUMBERS else (None,) * len(found)
+    return ranges if sum(span is not None for span in ranges) <= MOST_NUMBERS else (None,) * len(ranges)
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,16 +147,16 @@ def tables(
     their order.
     """
     places = {feature.name: at for at, feature in enumerate(own)}
-    found: list[tuple[int, Codes | None]] = []
+    pairs: list[tuple[int, Codes | None]] = []
     for feature in wanted:
         at = places.get(feature.name, -1)
-        if at <= (found[-1][0] if found else -1):
+        if at <= (pairs[-1][0] if pairs else -1):
             raise InputError(f"{feature.name}: rows have no such feature, or stand in another order")
-        known, span = own[at], spans[at]
-        if feature == known:
-            found.append((at, None))
-        elif span is not None and isinstance(known, NumericFeature) and isinstance(feature, NumericFeature):
-            found.append((at, merging(known.name, grid_of(known, span).edges, feature)))
+        stored, span = own[at], spans[at]
+        if feature == stored:
+            pairs.append((at, None))
+        elif span is not None and isinstance(stored, NumericFeature) and isinstance(feature, NumericFeature):
+            pairs.append((at, merging(stored.name, grid_of(stored, span).edges, feature)))
         else:
             raise InputError(f"{feature.name}: rows are packed by other bins of it")
-    return found
+    return pairs

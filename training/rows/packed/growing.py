@@ -71,16 +71,16 @@ class Growing:
     def _header(self, rows: int) -> bytes:
         text = io.BytesIO()
         shape = (rows,) if self._columns is None else (self._columns, rows)
-        told = {"descr": npy.dtype_to_descr(self._kind), "fortran_order": False, "shape": shape}
-        npy.write_array_header_1_0(text, told)
+        header = {"descr": npy.dtype_to_descr(self._kind), "fortran_order": False, "shape": shape}
+        npy.write_array_header_1_0(text, header)
         return text.getvalue()
 
     def _put(self, at: int, values: bytes | memoryview) -> int:
-        left = memoryview(values)
+        rest = memoryview(values)
         try:
-            while left:
-                done = os.pwrite(self._fd, left, at)
-                left, at = left[done:], at + done
+            while rest:
+                done = os.pwrite(self._fd, rest, at)
+                rest, at = rest[done:], at + done
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
                 raise
@@ -92,14 +92,14 @@ class Growing:
         return len(values)
 
 
-def chosen(source: NDArray[Any], own: NDArray[np.bool_], count: int, path: Path) -> NDArray[Any]:
+def write_chosen(source: NDArray[Any], own: NDArray[np.bool_], count: int, path: Path) -> NDArray[Any]:
     """Return the `count` rows that are `own` of a mapped array, in a file of their own."""
     columns = None if source.ndim == 1 else len(source)
     file = Growing(path, source.dtype.type, columns, count)
     for column in range(columns or 1):
         values, end = (source if columns is None else source[column]), 0
         for start in range(0, len(own), CHUNK):
-            some = values[start : start + CHUNK][own[start : start + CHUNK]]
-            file.write(column, end, some)
-            end += len(some)
+            chunk = values[start : start + CHUNK][own[start : start + CHUNK]]
+            file.write(column, end, chunk)
+            end += len(chunk)
     return file.done(count)

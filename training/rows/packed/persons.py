@@ -43,8 +43,8 @@ class Before:
         """Return (WORDS, rows): the digests of a column of ids as `people.unit_ids` gives it, none of them missing."""
         words = ids.dictionary_encode()
         raw = b"".join(hmac.digest(self.key, value, "sha256") for value in words.dictionary.to_pylist())
-        known = np.frombuffer(raw, np.uint64).reshape(-1, WORDS)
-        return np.ascontiguousarray(known[words.indices.to_numpy(zero_copy_only=False)].T)
+        digests = np.frombuffer(raw, np.uint64).reshape(-1, WORDS)
+        return np.ascontiguousarray(digests[words.indices.to_numpy(zero_copy_only=False)].T)
 
     def since(self, who: NDArray[np.uint64], folder: Path) -> NDArray[np.uint32]:
         """Return (rows,): of rows in their order by the `digests` of their people, the block of the row that stands as
@@ -57,17 +57,17 @@ class Before:
         counts = np.diff(np.append(first, len(names)))
         people, person = names[first], np.repeat(np.arange(len(first)), counts)
         missing = self.contributions - (np.arange(len(names)) - np.repeat(first, counts))  # of its person, before it
-        found, known = np.zeros(len(names), np.uint32), np.zeros(len(people), np.int64)
+        blocks, rows_before = np.zeros(len(names), np.uint32), np.zeros(len(people), np.int64)
         for number, place in self.earlier:
-            others, many = self.read(place, number)
-            at = np.minimum(np.searchsorted(others, people), len(others) - 1)
-            known += np.where(others[at] == people, many[at], 0)
-            found[(found == 0) & (known[person] >= missing)] = number
+            block_people, block_counts = self.read(place, number)
+            at = np.minimum(np.searchsorted(block_people, people), len(block_people) - 1)
+            rows_before += np.where(block_people[at] == people, block_counts[at], 0)
+            blocks[(blocks == 0) & (rows_before[person] >= missing)] = number
         body = io.BytesIO()
         np.savez(body, people=people, counts=counts.astype(np.uint32))
         (folder / PEOPLE).write_bytes(self._seal(self.number, body.getvalue()) + body.getvalue())
-        placed = np.empty_like(found)
-        placed[order] = found
+        placed = np.empty_like(blocks)
+        placed[order] = blocks
         return placed
 
     def read(self, folder: Path, number: int) -> tuple[NDArray[np.bytes_], NDArray[np.uint32]]:
@@ -83,8 +83,8 @@ class Before:
                 f"block {number}: who has rows in it is not in this home as it was written, and nobody can be bounded "
                 "over all blocks without it; restore datasets/ from a backup. Nothing was appended"
             )
-        with PARSING, np.load(io.BytesIO(raw[DIGEST:]), allow_pickle=False) as found:
-            return found["people"], found["counts"]
+        with PARSING, np.load(io.BytesIO(raw[DIGEST:]), allow_pickle=False) as arrays:
+            return arrays["people"], arrays["counts"]
 
     def _seal(self, number: int, body: bytes) -> bytes:
         return hmac.digest(self.key, b"block %d " % number + body, "sha256")

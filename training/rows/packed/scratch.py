@@ -18,7 +18,7 @@ from accountant.errors import JobFailed
 IN_MEMORY = 1 << 24  # bytes: smaller arrays are held; a learner may ask for a dozen of a partition
 
 
-def scratch(shape: tuple[int, int], kind: type[np.unsignedinteger[Any]], folder: Path | None) -> NDArray[Any]:
+def scratch_array(shape: tuple[int, int], kind: type[np.unsignedinteger[Any]], folder: Path | None) -> NDArray[Any]:
     """Return an array to be written to. It is in memory where it is small or there is no `folder`, else in a file
     there. JobFailed where the disk has no room: room is set aside at once.
     """

@@ -23,33 +23,33 @@ def working_folder(place: Path) -> Iterator[Path]:
     more are removed first: the system frees what a killed process held.
     """
     with holding(open_directory(place)):  # until the new one is held, nobody looks for what was left
-        for left in place.glob(f"*{ENDING}"):
-            if left.is_dir():
-                _remove_if_left(left)
-        for left in place.glob(f"*{FETCHED}"):
+        for leftover in place.glob(f"*{ENDING}"):
+            if leftover.is_dir():
+                _remove_if_left(leftover)
+        for leftover in place.glob(f"*{FETCHED}"):
             with suppress(FileNotFoundError):  # it was just used up
-                if time.time() - max(each.stat().st_mtime for each in (left, *left.iterdir())) > KEPT_FOR:
-                    _remove_if_left(left)
+                if time.time() - max(path.stat().st_mtime for path in (leftover, *leftover.iterdir())) > KEPT_FOR:
+                    _remove_if_left(leftover)
         folder = place / f"{uuid.uuid4()}{ENDING}"
         folder.mkdir(mode=0o700)
-        held = open_directory(folder)
-        fcntl.flock(held, fcntl.LOCK_EX)
+        descriptor = open_directory(folder)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
     try:
         yield folder
     finally:
-        os.close(held)
+        os.close(descriptor)
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def _remove_if_left(folder: Path) -> None:
     try:
-        held = open_directory(folder)
+        descriptor = open_directory(folder)
     except OSError:  # it was just put in its place
         return
     try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         shutil.rmtree(folder, ignore_errors=True)
     except BlockingIOError:
         pass
     finally:
-        os.close(held)
+        os.close(descriptor)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from training.rows import kernels
-from training.rows.packed.scratch import scratch
+from training.rows.packed.scratch import scratch_array
 from training.rows.partitions.partition import Integers, Partition
 
 MEMO = "joined"
@@ -22,7 +22,7 @@ Groups = tuple[Integers, Integers, int]
 
 
 @lru_cache(maxsize=64)
-def grouped(widths: tuple[int, ...], limit: int) -> Groups:
+def group_features(widths: tuple[int, ...], limit: int) -> Groups:
     """Run `kernels.votes.grouped` on these widths."""
     return kernels.votes.grouped(widths, limit)
 
@@ -37,30 +37,30 @@ class Joined:
 
     def apart(self, sums: Integers) -> Integers:
         """Return sums (groups, keys, joint codes) -> (features, keys, most codes of one)."""
-        found = np.zeros((self.widths.size, sums.shape[1], int(self.widths.max())), np.int64)
-        kernels.joined.part(sums, self.widths, self.groups, found)
-        return found
+        feature_sums = np.zeros((self.widths.size, sums.shape[1], int(self.widths.max())), np.int64)
+        kernels.joined.part(sums, self.widths, self.groups, feature_sums)
+        return feature_sums
 
 
-def joined(part: Partition, tables: Sequence[Integers], limit: int) -> Joined:
+def join_codes(part: Partition, tables: Sequence[Integers], limit: int) -> Joined:
     """Return the rows by what the `tables` say of each code of each feature, from 0 on without gaps to their last
     entry, in groups of at most `limit` joint codes. Kept until others are asked for: tables are told apart as objects.
     """
-    kept = part.memo.get(MEMO)
-    if kept is None or kept[0] is not tables or kept[1] != limit:
+    memo = part.memo.get(MEMO)
+    if memo is None or memo[0] is not tables or memo[1] != limit:
         widths = tuple(int(table[-1]) + 1 for table in tables)
-        groups = grouped(widths, limit)
-        whole = np.zeros((len(tables), max(part.widths)), np.uint16)
-        for row, table in zip(whole, tables, strict=True):
+        groups = group_features(widths, limit)
+        padded = np.zeros((len(tables), max(part.widths)), np.uint16)
+        for row, table in zip(padded, tables, strict=True):
             row[: table.size] = table
         kind = np.uint8 if groups[2] <= 256 else np.uint16
-        codes = scratch((groups[1].size - 1, part.size), kind, part.folder)
+        codes = scratch_array((groups[1].size - 1, part.size), kind, part.folder)
         sizes = np.array(widths, np.int64)
-        kernels.joined.join(part.bins, part.low, whole, sizes, groups, codes)
-        kept = tables, limit, Joined(codes, sizes, groups)
-        part.memo[MEMO] = kept
-    found: Joined = kept[2]
-    return found
+        kernels.joined.join(part.bins, part.low, padded, sizes, groups, codes)
+        memo = tables, limit, Joined(codes, sizes, groups)
+        part.memo[MEMO] = memo
+    columns: Joined = memo[2]
+    return columns
 
 
 @lru_cache(maxsize=64)

@@ -15,7 +15,7 @@ from dpserve_verify.errors import InputError
 from models.features.features import Feature
 from training.rows import kernels
 from training.rows.packed.cells import Cells
-from training.rows.packed.scratch import let_go, scratch
+from training.rows.packed.scratch import let_go, scratch_array
 
 Integers = NDArray[np.int64]
 BINNED = "binned"
@@ -92,13 +92,13 @@ class Partition:
             return self
         if features == self.cells.features:
             return self
-        known, found = self.memo.get(BINNED, ((), None))
-        if found is None or known != features:
-            del found
+        stored_features, part = self.memo.get(BINNED, ((), None))
+        if part is None or stored_features != features:
+            del part
             self.memo.pop(BINNED, None)
-            found = self._merged(features, self.cells)
-            self.memo[BINNED] = features, found
-        merged: Partition = found
+            part = self._merged(features, self.cells)
+            self.memo[BINNED] = features, part
+        merged: Partition = part
         return merged
 
     def check_binned(self, features: tuple[Feature, ...]) -> None:
@@ -118,7 +118,7 @@ class Partition:
         widths = [feature.bins for feature in features]
         tables = cells.tables(features)
         kind = np.uint8 if max(widths) <= 256 else np.uint16
-        bins = scratch((len(features), self.size), kind, self.folder)
+        bins = scratch_array((len(features), self.size), kind, self.folder)
         let_go(self.bins)  # what is asked next is asked in the new ones
         for out, (at, table) in zip(bins, tables, strict=True):
             if table is None:

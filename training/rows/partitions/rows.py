@@ -70,9 +70,9 @@ class Rows:
     @classmethod
     def over(cls, engine: threads.Engine) -> Rows:
         """Return the rows whose partitions an engine holds."""
-        found = object.__new__(cls)
-        found._hold(engine)
-        return found
+        rows = object.__new__(cls)
+        rows._hold(engine)
+        return rows
 
     def _hold(self, engine: threads.Engine, features: tuple[Feature, ...] | None = None) -> None:
         self._engine, self._features = engine, features
@@ -117,16 +117,16 @@ class Rows:
         wanted = tuple(features)
         if self._other is None or self._other._features != wanted:  # every round asks in the same
             self._engine.check_binned(wanted)
-            found = object.__new__(Rows)
-            found._hold(self._engine, wanted)
-            self._other = found
+            rows = object.__new__(Rows)
+            rows._hold(self._engine, wanted)
+            self._other = rows
         return self._other
 
     def fresh(self) -> Rows:
         """Return the same rows, with nothing derived from them or from released values."""
-        found = object.__new__(Rows)
-        found._hold(self._engine.fresh(), self._features)
-        return found
+        rows = object.__new__(Rows)
+        rows._hold(self._engine.fresh(), self._features)
+        return rows
 
     def close(self) -> None:
         """Leave the cluster."""

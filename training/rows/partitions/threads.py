@@ -68,8 +68,8 @@ class Threads:
 
     def __init__(self, parts: Sequence[Partition]) -> None:
         self.parts: Sequence[Partition] = tuple(parts)
-        first, *others = self.parts
-        for part in others:
+        first, *later_parts = self.parts
+        for part in later_parts:
             if (part.widths, part.classes) != (first.widths, first.classes):
                 raise InputError("rows: parts of them have other bins or classes")
         self.widths, self.classes, self.outputs = first.widths, first.classes, first.outputs

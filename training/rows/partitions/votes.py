@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dpserve_verify.errors import InputError
 from models.parts.votes import Vote, holds
 from training.rows import kernels
-from training.rows.partitions.joined import every_code, grouped, joined
+from training.rows.partitions.joined import every_code, group_features, join_codes
 from training.rows.partitions.partition import Integers, Partition
 
 MEMO = "votes"
@@ -37,7 +37,9 @@ class StateCounts:
     def __call__(self, part: Partition) -> Integers:
         bound, count = self.bound, kernels.votes.count_states
         states = states_after(part, self.votes, bound)
-        return np.stack([count(each, 2 * bound, 2 * (2 * bound + 1)).reshape(-1, 2) for each in states])
+        return np.stack(
+            [count(output_states, 2 * bound, 2 * (2 * bound + 1)).reshape(-1, 2) for output_states in states]
+        )
 
 
 @dataclass(frozen=True)
@@ -57,9 +59,9 @@ class SignedSums:
         states = states_after(part, self.votes, bound)
         pairs = [*zip(states, by_state, strict=True)]
         limit = min(JOINT_CODES, part.size)
-        if grouped(part.widths, limit)[1].size > len(part.widths):  # each feature by itself
+        if group_features(part.widths, limit)[1].size > len(part.widths):  # each feature by itself
             return np.stack([sums(part.bins, each, part.low, own, 2 * bound, max(part.widths)) for each, own in pairs])
-        columns = joined(part, every_code(part.widths), limit)
+        columns = join_codes(part, every_code(part.widths), limit)
         joint = np.stack([sums(columns.codes, each, 0, own, 2 * bound, columns.groups[2]) for each, own in pairs])
         return np.ascontiguousarray(columns.apart(joint.swapaxes(0, 1)).swapaxes(0, 1))
 
@@ -77,28 +79,28 @@ def states_after(part: Partition, votes: Sequence[Vote], bound: int) -> list[NDA
     """Return, of each output, the states of the rows after these votes. InputError where `bound` is less than the total
     weight of an output's.
     """
-    known: _Known = part.memo.pop(MEMO, None) or _Known()  # what an exception leaves half done is not found again
-    if known.votes is None or tuple(votes[: len(known.votes)]) != known.votes:
+    progress: _Known = part.memo.pop(MEMO, None) or _Known()  # what an exception leaves half done is not found again
+    if progress.votes is None or tuple(votes[: len(progress.votes)]) != progress.votes:
         first = 1 if part.outputs == 1 else 0
-        known.states = [(part.labels == output + first).astype(np.int16) for output in range(part.outputs)]
-        known.totals, known.votes = [0] * part.outputs, ()
-    ahead = votes[len(known.votes) :]
+        progress.states = [(part.labels == output + first).astype(np.int16) for output in range(part.outputs)]
+        progress.totals, progress.votes = [0] * part.outputs, ()
+    ahead = votes[len(progress.votes) :]
     for vote in ahead:
-        known.totals[vote.output] += abs(vote.weight)
-    for output, total in enumerate(known.totals):
-        known.states[output] = known.states[output].astype(_state_dtype(total), copy=False)
-    if max(known.totals) > bound:
+        progress.totals[vote.output] += abs(vote.weight)
+    for output, total in enumerate(progress.totals):
+        progress.states[output] = progress.states[output].astype(_state_dtype(total), copy=False)
+    if max(progress.totals) > bound:
         raise InputError(f"bound={bound}: must be at least the total weight of the votes of an output")
-    for output, states in enumerate(known.states):
+    for output, states in enumerate(progress.states):
         _advance(part, [vote for vote in ahead if vote.output == output], states)
-    known.votes = (*known.votes, *ahead)  # and not `votes` anew: it hands them out one by one
-    part.memo[MEMO] = known
-    return known.states
+    progress.votes = (*progress.votes, *ahead)  # and not `votes` anew: it hands them out one by one
+    part.memo[MEMO] = progress
+    return progress.states
 
 
 def _advance(part: Partition, votes: Sequence[Vote], states: NDArray[Any]) -> None:
     """Apply votes to the states of their output: few one by one, many in one pass."""
-    groups = grouped(part.widths, min(JOINT_CODES, part.size))
+    groups = group_features(part.widths, min(JOINT_CODES, part.size))
     passes = [_passing(part, vote) for vote in votes]
     if len(votes) <= ONE_BY_ONE * (groups[1].size - 1):
         for vote, (low, high) in zip(votes, passes, strict=True):
@@ -111,9 +113,9 @@ def _advance(part: Partition, votes: Sequence[Vote], states: NDArray[Any]) -> No
         changes[vote.feature][low : high + 1] += 4 * vote.weight
     members, starts, entries = groups
     joint = np.zeros((starts.size - 1, entries), states.dtype)
-    for found, (first, end) in zip(joint, pairwise(starts), strict=True):
-        whole = reduce(np.add.outer, [changes[member] for member in members[first:end]]).ravel()
-        found[: whole.size] = whole
+    for group_changes, (first, end) in zip(joint, pairwise(starts), strict=True):
+        joint_changes = reduce(np.add.outer, [changes[member] for member in members[first:end]]).ravel()
+        group_changes[: joint_changes.size] = joint_changes
     kernels.votes.advance_all(part.bins, part.low, joint, np.array(part.widths, np.int64), groups, states)
 
 

@@ -91,8 +91,8 @@ def plain_texts(texts: pa.Array) -> pa.Array:
     if data is None or not len(texts):
         return texts
     places = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
-    found = kernels.words.kinds_of(np.frombuffer(data, np.uint8)[places[0] : places[-1]])
-    if not found:
+    byte_kinds = kernels.words.kinds_of(np.frombuffer(data, np.uint8)[places[0] : places[-1]])
+    if not byte_kinds:
         return texts
     try:
         words = texts.cast(pa.large_string())
@@ -102,26 +102,26 @@ def plain_texts(texts: pa.Array) -> pa.Array:
         spelt = np.array(values, object)
         spelt[are_texts] = plain_texts(texts.filter(pa.array(are_texts))).to_pylist()
         return pa.array(spelt, pa.large_binary())
-    if found & ~(kernels.words.CAPITAL | kernels.words.QUOTE):
+    if byte_kinds & ~(kernels.words.CAPITAL | kernels.words.QUOTE):
         words = visible_texts(words)
-    if found & kernels.words.QUOTE:
+    if byte_kinds & kernels.words.QUOTE:
         words = pc.utf8_trim(pc.replace_substring_regex(words, QUOTED, r"\2"), " ")
-    return (pc.utf8_lower if found & kernels.words.BEYOND else pc.ascii_lower)(words).cast(pa.large_binary())
+    return (pc.utf8_lower if byte_kinds & kernels.words.BEYOND else pc.ascii_lower)(words).cast(pa.large_binary())
 
 
 def holds_fractions(column: pa.Array) -> bool:
     """Return whether one of the first values is a number, or spells one, that is not whole: such columns name no
     people.
     """
-    some = column.slice(0, 1000)
-    if pa.types.is_dictionary(some.type):
-        some = some.dictionary_decode()
-    if pa.types.is_floating(some.type):
-        numbers = some.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False)
+    sample = column.slice(0, 1000)
+    if pa.types.is_dictionary(sample.type):
+        sample = sample.dictionary_decode()
+    if pa.types.is_floating(sample.type):
+        numbers = sample.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False)
         return bool((np.isfinite(numbers) & (numbers != np.floor(numbers))).any())
-    if pa.types.is_integer(some.type) or pa.types.is_nested(some.type) or pa.types.is_null(some.type):
+    if pa.types.is_integer(sample.type) or pa.types.is_nested(sample.type) or pa.types.is_null(sample.type):
         return False
-    return bool(pc.any(pc.match_substring_regex(some.cast(pa.large_binary()), FRACTION)).as_py())
+    return bool(pc.any(pc.match_substring_regex(sample.cast(pa.large_binary()), FRACTION)).as_py())
 
 
 def _beyond_floats(column: pa.Array) -> bool:

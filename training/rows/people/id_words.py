@@ -40,7 +40,7 @@ burgerservicenummer achternaam pesel nazwisko personnummer personnr fodselsnumme
 身份证 身份证号 学号 会员号 会員番号 환자번호 고객번호
 """
 PEOPLE, IDS, BOTH = (frozenset(words.split()) for words in (_PEOPLE, _IDS, _BOTH))
-_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+|[^\W\d_a-zA-Z]+")
+_WORD_PATTERN = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+|[^\W\d_a-zA-Z]+")
 
 
 def words_of(name: str) -> list[str]:
@@ -49,7 +49,7 @@ def words_of(name: str) -> list[str]:
     """
     parts = unicodedata.normalize("NFKD", name.replace("ß", "ss"))
     plain = "".join(letter for letter in parts if not unicodedata.combining(letter))
-    return [word.lower() for word in _WORD.findall(unicodedata.normalize("NFC", plain))]
+    return [word.lower() for word in _WORD_PATTERN.findall(unicodedata.normalize("NFC", plain))]
 
 
 def names_people(name: str) -> bool:
@@ -76,5 +76,5 @@ def is_id(name: str) -> bool:
 @lru_cache(maxsize=4096)
 def _is_compound(word: str) -> bool:
     """Return whether it is a person's word and an id's in one, as Germanic languages write them."""
-    ends = [each for each in IDS if len(each) > 1 and word.endswith(each) and each != word]
-    return any(word[: -len(each)].removesuffix("s") in PEOPLE or word[: -len(each)] in PEOPLE for each in ends)
+    ends = [ending for ending in IDS if len(ending) > 1 and word.endswith(ending) and ending != word]
+    return any(word[: -len(ending)].removesuffix("s") in PEOPLE or word[: -len(ending)] in PEOPLE for ending in ends)

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from training.rows.packed.scratch import scratch
+from training.rows.packed.scratch import scratch_array
 
 AT_ONCE = 1 << 19
 MIXING = np.uint64(0x9E3779B97F4A7C15)
@@ -42,9 +42,9 @@ class Parting:
         part: its file is refused.
         """
         words = ids.dictionary_encode()
-        held = np.array([*(self.is_held(b"u" + value) for value in words.dictionary.to_pylist()), False], np.bool_)
-        places = words.indices.fill_null(len(held) - 1).to_numpy(zero_copy_only=False)
-        return np.asarray(held[places], np.bool_)
+        is_aside = np.array([*(self.is_held(b"u" + value) for value in words.dictionary.to_pylist()), False], np.bool_)
+        places = words.indices.fill_null(len(is_aside) - 1).to_numpy(zero_copy_only=False)
+        return np.asarray(is_aside[places], np.bool_)
 
     def of_records(self, columns: Sequence[NDArray[Any]], folder: Path | None = None) -> NDArray[np.bool_]:
         """Return (rows,): the part of each row, by all that is stored of it, column by column. AT_ONCE are looked at at
@@ -55,17 +55,17 @@ class Parting:
         kinds = -(-size // AT_ONCE)
         if kinds <= 1:
             return self._of_records(columns)
-        (kind,), (found,) = scratch((1, size), np.uint16, folder), scratch((1, size), np.uint8, folder)
+        (kind,), (parts_raw,) = scratch_array((1, size), np.uint16, folder), scratch_array((1, size), np.uint8, folder)
         for start in range(0, size, AT_ONCE):
             words = np.zeros(min(AT_ONCE, size - start), np.uint64)
             for column in columns:
                 words = (words ^ column[start : start + AT_ONCE].astype(np.uint64)) * MIXING
                 words ^= words >> np.uint64(29)
             kind[start : start + AT_ONCE] = words % np.uint64(min(kinds, 1 << 16))
-        for each in range(min(kinds, 1 << 16)):
-            places = np.flatnonzero(kind == each)
-            found[places] = self._of_records([column[places] for column in columns])
-        parts: NDArray[np.bool_] = found.view(np.bool_)
+        for kind_number in range(min(kinds, 1 << 16)):
+            places = np.flatnonzero(kind == kind_number)
+            parts_raw[places] = self._of_records([column[places] for column in columns])
+        parts: NDArray[np.bool_] = parts_raw.view(np.bool_)
         return parts
 
     def _of_records(self, columns: Sequence[NDArray[Any]]) -> NDArray[np.bool_]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from accountant.errors import DataError, JobFailed
 from dpserve_verify.errors import InputError, LedgerUnavailable
 from training.rows import kernels
-from training.rows.packed.scratch import scratch
+from training.rows.packed.scratch import scratch_array
 
 NULLS = ["", "NA", "N/A", "NaN", "nan", "null", "NULL"]
 # Besides, what Python, pandas, spreadsheets and databases write of a missing value where a column is turned into texts.
@@ -98,9 +98,9 @@ def _is_plain(texts: pa.Array) -> bool:
     if data is None or not len(texts):
         return True
     places = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
-    found = np.frombuffer(data, np.uint8)[places[0] : places[-1]]
-    blank = found == ord(" ")
-    return not ((found < ord(" ")) | (found > ord("~"))).any() and not (blank[1:] & blank[:-1]).any()
+    codes = np.frombuffer(data, np.uint8)[places[0] : places[-1]]
+    blank = codes == ord(" ")
+    return not ((codes < ord(" ")) | (codes > ord("~"))).any() and not (blank[1:] & blank[:-1]).any()
 
 
 def _names_nobody(texts: pa.Array) -> pa.Array:
@@ -193,13 +193,15 @@ class FirstOfEach:
         )
         self._people += fresh
 
-    def _note_spelling(self, own: NDArray[np.uint8], texts: NDArray[np.uint8], places: NDArray[np.int64]) -> None:
+    def _note_spelling(
+        self, used_bytes: NDArray[np.uint8], texts: NDArray[np.uint8], places: NDArray[np.int64]
+    ) -> None:
         """Note whether capitals or leading zeros could be all that tells two ids apart; where not, none are
         compared.
         """
-        beyond = bool((own > 127).any())
-        self._capital = self._capital or beyond or bool(((own >= 65) & (own <= 90)).any())
-        self._small = self._small or beyond or bool(((own >= 97) & (own <= 122)).any())
+        beyond = bool((used_bytes > 127).any())
+        self._capital = self._capital or beyond or bool(((used_bytes >= 65) & (used_bytes <= 90)).any())
+        self._small = self._small or beyond or bool(((used_bytes >= 97) & (used_bytes <= 122)).any())
         sizes = np.diff(places)
         self._lengths = min(self._lengths[0], int(sizes.min())), max(self._lengths[1], int(sizes.max()))
         self._zero = self._zero or bool(np.isin(texts[places[:-1]], (ord("0"), ord("-"))).any())
@@ -222,7 +224,7 @@ class FirstOfEach:
 
     def _room(self, rows: int, columns: int, kind: type[np.unsignedinteger[Any]]) -> NDArray[Any]:
         try:
-            empty = scratch((rows, columns), kind, self._folder)
+            empty = scratch_array((rows, columns), kind, self._folder)
         except JobFailed as error:
             raise LedgerUnavailable(
                 f"disk: no room to count the rows of each person where the home's datasets lie ({error.message}); up "
@@ -288,7 +290,7 @@ class FirstOfEach:
         folded = FirstOfEach(self._column, 1, self._folder)
         for first in range(0, len(self._table), AT_ONCE):
             places, texts = kernels.people.texts_of(self._table[first : first + AT_ONCE], self._held[0])
-            folded._count(*_bytes_of(_folded(texts, places)), np.zeros(len(places) - 1, np.bool_))
+            folded._count(*_bytes_of(_fold_case(texts, places)), np.zeros(len(places) - 1, np.bool_))
         alike = self._people - folded._people
         if alike:
             raise InputError(
@@ -306,7 +308,7 @@ def _bytes_of(ids: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     return np.frombuffer(data or b"\0", np.uint8), places
 
 
-def _folded(texts: NDArray[np.uint8], places: NDArray[np.int64]) -> pa.Array:
+def _fold_case(texts: NDArray[np.uint8], places: NDArray[np.int64]) -> pa.Array:
     """Return ids in small letters, whole numbers without leading zeros; what is no text stays as it is."""
     size = len(places) - 1
     ids = pa.Array.from_buffers(pa.large_binary(), size, [None, pa.py_buffer(places), pa.py_buffer(texts)])

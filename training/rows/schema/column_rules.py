@@ -56,7 +56,7 @@ class Columns:
         records = self.records if self.records is not None else rows or GUESSED_RECORDS
         kinds = {"classes": self.classes, "range": self.target_range, "prevalence": self.prevalence}
         return {
-            "target": {"name": self.target, **{kind: said for kind, said in kinds.items() if said is not None}},
+            "target": {"name": self.target, **{kind: value for kind, value in kinds.items() if value is not None}},
             "records": records,
             "features": {name: dict(self.columns.get(name, number)) for name in names},
         }

@@ -42,22 +42,22 @@ def with_profiles(home: Home, dataset: Dataset) -> Dataset:
         raw = (home.datasets / dataset.registration.commitment / "schema.yaml").read_bytes()
     except OSError:  # on another host: the digest of its text stands in the entry, and nothing else is known here
         return dataset
-    found = _profiles_before(home, raw, dataset.identities)
-    return replace(dataset, registration=replace(dataset.registration, refined=found)) if found else dataset
+    profiles = _profiles_before(home, raw, dataset.identities)
+    return replace(dataset, registration=replace(dataset.registration, refined=profiles)) if profiles else dataset
 
 
 def _profiles_before(home: Home, raw: bytes, families: Collection[str]) -> tuple[SchemaProfile, ...]:
     """Find the profile that a refined schema's first line names, behind those of the schema that was refined."""
-    named = COMMENT.match(raw)
-    if named is None:
+    match = COMMENT.match(raw)
+    if match is None:
         return ()
     with home.ledger.log.database.reading() as connection:
         try:
-            profile = profile_of_entry(connection, int(named["entry"]), families)
+            profile = profile_of_entry(connection, int(match["entry"]), families)
             counted = home.ledger.dataset(profile.dataset)
         except (InputError, UnknownName):  # refined from a profile of another ledger: of people who are not here
             return ()
     before = with_profiles(home, counted).registration.refined
     with home.ledger.log.database.reading() as connection:
-        earlier = tuple(profile_of_entry(connection, each.entry, families) for each in before)
+        earlier = tuple(profile_of_entry(connection, record.entry, families) for record in before)
     return (*earlier, profile)

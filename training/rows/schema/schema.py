@@ -159,23 +159,23 @@ class _File(Strict):
     def questions(self) -> tuple[Target, ...]:
         if self.target is not None:
             return (self.target.target(self.target.name),)
-        return tuple(each.target(name, each.also_feature) for name, each in (self.targets or {}).items())
+        return tuple(declared.target(name, declared.also_feature) for name, declared in (self.targets or {}).items())
 
     def written(self) -> dict[str, Written]:
         """Return how each column is written that is not written as usual."""
-        usual, found = self.format, dict[str, Written]()
+        usual, forms = self.format, dict[str, Written]()
         answers = [(self.target.name, self.target)] if self.target else list((self.targets or {}).items())
-        for name, each in (*answers, *self.groups.items(), *self.features.items()):
-            if isinstance(each, Numeric | _Answers):
-                found[name] = Written(decimal=each.decimal or usual.decimal)
-            elif isinstance(each, Boolean):
-                found[name] = Written(true=(*usual.true_words, *each.true_words),
-                                      false=(*usual.false_words, *each.false_words))  # fmt: skip
-            elif isinstance(each, Calendar):
-                found[name] = Written(dates=each.written or usual.dates)
-            if name in found and (problem := found[name].problem()):
+        for name, column in (*answers, *self.groups.items(), *self.features.items()):
+            if isinstance(column, Numeric | _Answers):
+                forms[name] = Written(decimal=column.decimal or usual.decimal)
+            elif isinstance(column, Boolean):
+                forms[name] = Written(true=(*usual.true_words, *column.true_words),
+                                      false=(*usual.false_words, *column.false_words))  # fmt: skip
+            elif isinstance(column, Calendar):
+                forms[name] = Written(dates=column.written or usual.dates)
+            if name in forms and (problem := forms[name].problem()):
                 raise SchemaError(f"schema: {name}: {problem}")
-        return {name: each for name, each in found.items() if each != USUAL}
+        return {name: column for name, column in forms.items() if column != USUAL}
 
 
 @dataclass(frozen=True)
@@ -222,11 +222,11 @@ class Schema:
 
     def group(self, name: str) -> Feature:
         """Return the group of this name. InputError where the schema names none."""
-        found = next((each for each in self.groups if each.name == name), None)
-        if found is None:
-            has = [each.name for each in self.groups]
+        group = next((candidate for candidate in self.groups if candidate.name == name), None)
+        if group is None:
+            has = [candidate.name for candidate in self.groups]
             raise InputError(f"group={name!r:.80}: the schema names no such group under `groups`; it has {has}")
-        return found
+        return group
 
     def written_as(self, name: str) -> Written:
         """Return how a column is written."""
@@ -271,12 +271,12 @@ class Schema:
         those that a job's `parameters` name (`reading`). None: the only one there is. InputError where there is no such
         target, or None does not say which.
         """
-        found = [target for target in self.targets if target.name == (self.target if name is None else name)]
-        if not found:
+        targets = [target for target in self.targets if target.name == (self.target if name is None else name)]
+        if not targets:
             which_target(f"{name!r:.80} is no target of this schema", self.target_names, "choose one of its targets")
-        rest = tuple(feature for feature in self.features if feature.name != found[0].name)
-        asked = replace(self, targets=tuple(found), features=rest)
-        return asked.reading(*((parameters or {}).get(word) for word in READING))
+        rest = tuple(feature for feature in self.features if feature.name != targets[0].name)
+        question = replace(self, targets=tuple(targets), features=rest)
+        return question.reading(*((parameters or {}).get(word) for word in READING))
 
     def reading(self, features: object = None, without: object = None) -> Schema:
         """Return the schema of a model that reads these features alone, or all but some (`reading.chosen`)."""
@@ -304,8 +304,8 @@ def parse_schema(raw: bytes) -> Schema:
 def schema_from(body: Any, raw: bytes) -> Schema:
     """Return what was read from `raw`, checked. SchemaError names the place."""
     if not isinstance(body, dict):
-        found = "an empty file" if body is None else "a file without keys"
-        raise SchemaError(f"schema: {found}; must have target, records and features")
+        kind_of_file = "an empty file" if body is None else "a file without keys"
+        raise SchemaError(f"schema: {kind_of_file}; must have target, records and features")
     if blank := blanks(body):
         raise SchemaError(f"schema: still {FILL_IN}, for you to fill in from public knowledge: {', '.join(blank)}")
     try:
@@ -318,17 +318,17 @@ def schema_from(body: Any, raw: bytes) -> Schema:
         groups = tuple((kind or file.features[name]).feature(name) for name, kind in file.groups.items())
     except ModelInvalid as error:  # names and values that a released model could not carry
         raise SchemaError(f"schema: {error.message}") from None
-    every = {**file.groups, **file.features}.items()
+    columns = {**file.groups, **file.features}.items()
     ends = dict[str, tuple[float, float]]()
-    for name, kind in every:
+    for name, kind in columns:
         if isinstance(kind, Numeric):
             ends[name] = kind.range or (min(kind.edges or ()), max(kind.edges or ()))
         elif isinstance(kind, Calendar):
             ends[name] = (kind.ends()[0], kind.ends()[-1])
-    for each in groups:
-        if each.bins > MAX_GROUP_BINS:
+    for group in groups:
+        if group.bins > MAX_GROUP_BINS:
             raise SchemaError(
-                f"schema: groups.{each.name}: {each.bins} bins; at most {MAX_GROUP_BINS}: give it `edges`"
+                f"schema: groups.{group.name}: {group.bins} bins; at most {MAX_GROUP_BINS}: give it `edges`"
             )
     return Schema(
         file.questions(), file.records, features, file.ignore, hashlib.sha256(raw).hexdigest(), ends, groups,
@@ -343,11 +343,11 @@ def _check_names(file: _File) -> None:
     for target in targets:
         _check_target(target, file, len(targets))
     for name, kind in file.groups.items():
-        own = file.features.get(name)
-        if any(name == target.name for target in targets) or (kind or own) is None:
+        declared = file.features.get(name)
+        if any(name == target.name for target in targets) or (kind or declared) is None:
             raise SchemaError(f"schema: groups.{name}: must be a feature, or have a type of its own, and be no target")
-        if kind is not None and own is not None and kind.type != own.type:
-            raise SchemaError(f"schema: groups.{name}: the feature is {own.type}, and so must the group be")
+        if kind is not None and declared is not None and kind.type != declared.type:
+            raise SchemaError(f"schema: groups.{name}: the feature is {declared.type}, and so must the group be")
     names = dict.fromkeys((*file.features, *file.groups, *(target.name for target in targets)))
     for name in names.keys() & set(file.ignore):
         raise SchemaError(f"schema: ignore: {name!r} is used as a feature, a group or the target")

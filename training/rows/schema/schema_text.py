@@ -26,15 +26,15 @@ class Loader(yaml.SafeLoader):
 
 def blanks(body: Any) -> list[str]:
     """Return where a draft was not filled in. Each part is looked at once, for YAML lets a part stand in itself."""
-    found: dict[str, None] = {}
-    parts, seen = [("", body)], set[int]()
+    places: dict[str, None] = {}
+    parts, visited = [("", body)], set[int]()
     while parts:
         place, part = parts.pop()
         if part == FILL_IN:
-            found[place] = None
-        if id(part) in seen or not isinstance(part, dict | list):
+            places[place] = None
+        if id(part) in visited or not isinstance(part, dict | list):
             continue
-        seen.add(id(part))
-        named = part.items() if isinstance(part, dict) else ((None, value) for value in part)
-        parts += [(place if name is None else f"{place}.{name}".lstrip("."), value) for name, value in named]
-    return sorted(found)
+        visited.add(id(part))
+        items = part.items() if isinstance(part, dict) else ((None, value) for value in part)
+        parts += [(place if name is None else f"{place}.{name}".lstrip("."), value) for name, value in items]
+    return sorted(places)

@@ -61,23 +61,23 @@ class SqlCatalog:
         match self._kind:
             case "sqlite" if schema in ([], ["main"]):
                 rows = self._connection.execute(_SQLITE, {"name": table}).all()
-                made = [(row.type, *(row.sql or "").split()[:2]) for row in rows]
-                return made == [("table", "CREATE", "TABLE")]  # SQLite writes these two words so itself
+                statements = [(row.type, *(row.sql or "").split()[:2]) for row in rows]
+                return statements == [("table", "CREATE", "TABLE")]  # SQLite writes these two words so itself
             case "postgresql":
                 spelt = ".".join('"' + part.replace('"', '""') + '"' if quoted else part for part, quoted in name)
                 rows = self._connection.execute(_POSTGRES, {"name": spelt}).all()
                 return [(row.relkind in ("r", "p", b"r", b"p"), row.relrowsecurity) for row in rows] == [(True, False)]
             case "mysql" if len(schema) < 2:
-                own = {"name": table, "of": schema[0] if schema else None}
-                return self._connection.execute(_MYSQL, own).scalars().all() == ["BASE TABLE"]
+                values = {"name": table, "of": schema[0] if schema else None}
+                return self._connection.execute(_MYSQL, values).scalars().all() == ["BASE TABLE"]
         return False
 
     def made(self, words: Sequence[str]) -> list[str]:
         """Return what `Catalog.made` says; SQLite keeps no functions."""
-        asked = {"postgresql": _POSTGRES_MADE, "mysql": _MYSQL_MADE}.get(self._kind)
-        if asked is None or not words:
+        query = {"postgresql": _POSTGRES_MADE, "mysql": _MYSQL_MADE}.get(self._kind)
+        if query is None or not words:
             return []
-        return sorted({str(name) for name in self._connection.execute(asked, {"words": list(words)}).scalars()})
+        return sorted({str(name) for name in self._connection.execute(query, {"words": list(words)}).scalars()})
 
 
 class DuckCatalog:
@@ -93,10 +93,13 @@ class DuckCatalog:
             return len(name) == 1 and table == "rows"
         plain = self._connection.execute("select table_name from duckdb_tables() where not internal").fetchall()
         views = self._connection.execute("select view_name from duckdb_views()").fetchall()
-        known = [each.lower() for (each,) in plain], [each.lower() for (each,) in views]  # a macro may be called lower
-        return known[0].count(table) == 1 and table not in known[1] and len(name) <= 3
+        names = (
+            [relation.lower() for (relation,) in plain],
+            [relation.lower() for (relation,) in views],
+        )  # a macro may be called lower
+        return names[0].count(table) == 1 and table not in names[1] and len(name) <= 3
 
     def made(self, words: Sequence[str]) -> list[str]:
         """Return what `Catalog.made` says."""
-        asked = "select function_name from duckdb_functions() where not internal"
-        return sorted({name for (name,) in self._connection.execute(asked).fetchall() if name.lower() in words})
+        query = "select function_name from duckdb_functions() where not internal"
+        return sorted({name for (name,) in self._connection.execute(query).fetchall() if name.lower() in words})

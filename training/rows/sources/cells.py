@@ -63,8 +63,8 @@ def _numbers(texts: pa.Array, written: Written) -> tuple[pa.Array, NDArray[np.bo
     fits = pc.match_substring_regex(texts, pattern).fill_null(False)
     plain = pc.replace_substring_regex(pc.replace_substring(texts, ",", "."), r"^\+", "")
     values = pc.if_else(fits, plain, pa.scalar("nan", plain.type)).cast(pa.float64())
-    said = "a point or a comma" if written.decimal == "either" else f"{written.decimal!r}"
-    return values, ~np.asarray(fits), f"not a number written with {said} before its fraction"
+    marks = "a point or a comma" if written.decimal == "either" else f"{written.decimal!r}"
+    return values, ~np.asarray(fits), f"not a number written with {marks} before its fraction"
 
 
 @lru_cache(maxsize=64)
@@ -80,25 +80,29 @@ def pattern_of(kind: str, dates: DatePattern | None) -> str:
 
 def fitting(feature: CalendarFeature, written: Written) -> Sequence[str]:
     """Return the patterns that a column may be written in."""
-    return [pattern_of(feature.kind, each) for each in ((None,) if feature.kind == "time" else written.dates)]
+    return [pattern_of(feature.kind, pattern) for pattern in ((None,) if feature.kind == "time" else written.dates)]
 
 
 def _dates(feature: CalendarFeature, texts: pa.Array, written: Written) -> tuple[pa.Array, NDArray[np.bool_], str]:
     """Dates as date32, moments and times of day in microseconds."""
-    found, known = np.zeros(len(texts), np.int64), np.zeros(len(texts), np.bool_)
+    moments, is_real = np.zeros(len(texts), np.int64), np.zeros(len(texts), np.bool_)
     for pattern in fitting(feature, written):
         match = pc.extract_regex(texts, pattern)
         fits = np.asarray(pc.is_valid(match))
         if fits.any():
             micros, real = _micros(match.filter(pa.array(fits)))
-            found[fits], known[fits] = micros, real
+            moments[fits], is_real[fits] = micros, real
     if feature.kind == "time":
-        values = pa.array(found).cast(pa.time64("us"))
-        return values, ~known, "not a time of day like 14:30"
+        values = pa.array(moments).cast(pa.time64("us"))
+        return values, ~is_real, "not a time of day like 14:30"
     listed = " or ".join(written.dates)
     if feature.kind == "date":
-        return pa.array((found // _DAY_US).astype(np.int32)).cast(pa.date32()), ~known, f"not a date written {listed}"
-    return pa.array(found).cast(pa.timestamp("us")), ~known, f"not a date {listed} and a time after it"
+        return (
+            pa.array((moments // _DAY_US).astype(np.int32)).cast(pa.date32()),
+            ~is_real,
+            f"not a date written {listed}",
+        )
+    return pa.array(moments).cast(pa.timestamp("us")), ~is_real, f"not a date {listed} and a time after it"
 
 
 def _micros(match: pa.StructArray) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

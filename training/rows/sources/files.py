@@ -56,17 +56,17 @@ class Table(Protocol):
 
 def ending(path: Path) -> str:
     """Return the ending of the file's name, one of ENDINGS; "" where it has none of them."""
-    return next((each for each in ENDINGS if path.name.lower().endswith(each)), "")
+    return next((suffix for suffix in ENDINGS if path.name.lower().endswith(suffix)), "")
 
 
 def open_file(path: Path, form: Form = PLAIN) -> Table:
     """Open a file by its ending. DataError where it has none of ENDINGS."""
-    found = ending(path)
-    if not found:
+    suffix = ending(path)
+    if not suffix:
         raise DataError(f"data={path.name}: must end in .parquet or .csv (or {SAID})")
-    if found == ".parquet":
+    if suffix == ".parquet":
         return ParquetTable(path)
-    return ArrowTable(path) if found in ARROW else CsvTable(path, form)
+    return ArrowTable(path) if suffix in ARROW else CsvTable(path, form)
 
 
 @dataclass
@@ -82,9 +82,9 @@ class ParquetTable:
 
     def types(self) -> dict[str, pa.DataType | None]:
         """Read names and types from the footer."""
-        found = pyarrow.parquet.read_schema(self.path)
-        _check_once(self.name, found.names)
-        return dict(zip(found.names, found.types, strict=True))
+        schema = pyarrow.parquet.read_schema(self.path)
+        _check_once(self.name, schema.names)
+        return dict(zip(schema.names, schema.types, strict=True))
 
     def batches(self, columns: Sequence[str], kinds: Kinds) -> Iterator[pa.RecordBatch]:
         """Yield as many rows at once as come to BATCH_BYTES."""
@@ -137,9 +137,9 @@ class ArrowTable:
 
     def types(self) -> dict[str, pa.DataType | None]:
         """Read names and types from the head."""
-        found = self._read()[0]
-        _check_once(self.name, found.names)
-        return dict(zip(found.names, found.types, strict=True))
+        schema = self._read()[0]
+        _check_once(self.name, schema.names)
+        return dict(zip(schema.names, schema.types, strict=True))
 
     def batches(self, columns: Sequence[str], kinds: Kinds) -> Iterator[pa.RecordBatch]:
         """Yield the batches as they lie in the file, cut to BATCH_ROWS."""
@@ -193,9 +193,9 @@ class CsvTable:
         header = text.partition("\n")[0].rstrip("\r")
         if not header.strip():
             raise DataError(f"data={self.name}: the file is empty")
-        found = next(csv.reader([header], delimiter=self.form.delimiter))
-        _check_once(self.name, found)
-        return found
+        names = next(csv.reader([header], delimiter=self.form.delimiter))
+        _check_once(self.name, names)
+        return names
 
     def types(self) -> dict[str, pa.DataType | None]:
         """Return None: a .csv says no types."""

@@ -28,17 +28,17 @@ def open_table(data: Path, form: Form = PLAIN) -> Table:
     if data.is_dir():
         return FolderTable(data.name, data, tuple(_within(data)), form)
     if not data.exists() and glob.has_magic(str(data)):
-        found = sorted(Path(each) for each in glob.glob(str(data), recursive=True))
-        whole = [each for one in found for each in (_within(one) if one.is_dir() else [one])]
+        paths = sorted(Path(file) for file in glob.glob(str(data), recursive=True))
+        files = [file for path in paths for file in (_within(path) if path.is_dir() else [path])]
         fixed = next(at for at, part in enumerate(data.parts) if glob.has_magic(part))  # folders before the pattern
-        return FolderTable(data.name, Path(*data.parts[:fixed]), tuple(whole), form)
+        return FolderTable(data.name, Path(*data.parts[:fixed]), tuple(files), form)
     return open_file(data, form)
 
 
 def _within(folder: Path) -> list[Path]:
     """Return every file below it, but for those that tools write beside rows: hidden ones, and _SUCCESS."""
-    found = [each for each in sorted(folder.rglob("*")) if each.is_file()]
-    return [each for each in found if not any(part[:1] in "._" for part in each.relative_to(folder).parts)]
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    return [path for path in files if not any(part[:1] in "._" for part in path.relative_to(folder).parts)]
 
 
 @dataclass
@@ -69,18 +69,18 @@ class FolderTable:
         kinds = {ending(path) for path in self.files}
         odd = next((path for path in self.files if not ending(path)), None)
         if odd is not None or len(self.files) > MOST_FILES or not self.files:
-            told = "holds no file of rows" if not self.files else f"holds more than {MOST_FILES} files"
-            told = told if odd is None else f"{odd.name}: must end in {SAID}"
-            raise DataError(f"data={self.name}: {told}")
-        if len({each.partition(".csv")[1] or each for each in kinds}) > 1:
+            problem = "holds no file of rows" if not self.files else f"holds more than {MOST_FILES} files"
+            problem = problem if odd is None else f"{odd.name}: must end in {SAID}"
+            raise DataError(f"data={self.name}: {problem}")
+        if len({kind.partition(".csv")[1] or kind for kind in kinds}) > 1:
             raise DataError(f"data={self.name}: its files are of several forms: {', '.join(sorted(kinds))}")
         return [open_file(path, self.form) for path in self.files]
 
     def _keys(self, path: Path) -> dict[str, str | None]:
         """Return the partition that a file lies in."""
         folders = path.relative_to(self.root).parts[:-1]
-        named = (part.split("=", 1) for part in folders if "=" in part)
-        return {name: None if value == HIVE_MISSING else unquote(value) for name, value in named}
+        pairs = (part.split("=", 1) for part in folders if "=" in part)
+        return {name: None if value == HIVE_MISSING else unquote(value) for name, value in pairs}
 
     @cached_property
     def _types(self) -> dict[str, pa.DataType | None]:
@@ -89,16 +89,16 @@ class FolderTable:
         if both:
             raise DataError(f"columns {both}: name a folder of {self.name} and a column of {self.files[0].name}")
         for path, table in zip(self.files[1:], self._tables[1:], strict=True):
-            found = table.types()
+            types = table.types()
             if self._keys(path).keys() != keys.keys():
-                told = f"lies in a partition by {sorted(self._keys(path))}, and the first file by {sorted(keys)}"
-            elif found.keys() != first.keys():
-                told = f"has other columns than the first file: {sorted(found.keys() ^ first.keys())[:10]}"
-            elif odd := next((name for name in first if first[name] != found[name]), None):
-                told = f"column {odd!r} holds {found[odd]}, and {first[odd]} in the first file"
+                problem = f"lies in a partition by {sorted(self._keys(path))}, and the first file by {sorted(keys)}"
+            elif types.keys() != first.keys():
+                problem = f"has other columns than the first file: {sorted(types.keys() ^ first.keys())[:10]}"
+            elif odd := next((name for name in first if first[name] != types[name]), None):
+                problem = f"column {odd!r} holds {types[odd]}, and {first[odd]} in the first file"
             else:
                 continue
-            raise DataError(f"data={path.relative_to(self.root)}: {told} ({self.files[0].relative_to(self.root)})")
+            raise DataError(f"data={path.relative_to(self.root)}: {problem} ({self.files[0].relative_to(self.root)})")
         return {**first, **dict.fromkeys(keys)}
 
     def types(self) -> dict[str, pa.DataType | None]:
@@ -107,20 +107,20 @@ class FolderTable:
 
     def batches(self, columns: Sequence[str], kinds: Kinds) -> Iterator[pa.RecordBatch]:
         """File by file."""
-        known = self._types
+        types = self._types
         for path, table in zip(self.files, self._tables, strict=True):
             keys = {name: value for name, value in self._keys(path).items() if name in columns}
             inside = [name for name in columns if name not in keys]
-            read = inside or [next(name for name in known if name not in self._keys(path))]  # for the number of rows
+            read = inside or [next(name for name in types if name not in self._keys(path))]  # for the number of rows
             for batch in table.batches(read, {name: kind for name, kind in kinds.items() if name in inside}):
-                found = {name: batch[name] for name in inside}
+                arrays = {name: batch[name] for name in inside}
                 for name, value in keys.items():
                     try:
-                        one = pa.scalar(value, pa.string()).cast(kinds.get(name, pa.string()))
+                        scalar = pa.scalar(value, pa.string()).cast(kinds.get(name, pa.string()))
                     except pa.ArrowInvalid:
                         raise DataError(f"data={path.relative_to(self.root)}: {name} is no {kinds[name]}") from None
-                    found[name] = pa.repeat(one, len(batch))
-                yield pa.RecordBatch.from_arrays([found[name] for name in columns], list(columns))
+                    arrays[name] = pa.repeat(scalar, len(batch))
+                yield pa.RecordBatch.from_arrays([arrays[name] for name in columns], list(columns))
 
     def most_rows(self) -> int:
         """Return the sum over all files."""

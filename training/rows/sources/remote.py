@@ -69,34 +69,34 @@ def is_remote(data: str) -> bool:
 
 
 @contextmanager
-def fetched(data: str, folder: Path, environment: Mapping[str, str] = os.environ) -> Iterator[Path]:
+def fetch_rows(data: str, folder: Path, environment: Mapping[str, str] = os.environ) -> Iterator[Path]:
     """Fetch the file or folder that `data` names into `folder`, while it is needed: gone once it was used without an
     error, else kept for another try. DataError where an object changed, vanished or cannot be read; WrongState where
     another process fetches it; LedgerUnavailable where the disk is full.
     """
-    system, path = _opened(data, environment)
+    system, path = _open_store(data, environment)
     place = folder / f"{hashlib.sha256(data.encode()).hexdigest()[:32]}{FETCHED}"
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with ExitStack() as held:
+    with ExitStack() as stack:
         try:
-            held.enter_context(holding(open_directory(place), wait=False))
+            stack.enter_context(holding(open_directory(place), wait=False))
         except BlockingIOError:
             raise WrongState(f"data={data}: another registration is fetching it; wait until that has ended") from None
-        pieces, root = _listed(system, path, data)
+        pieces, root = _list_pieces(system, path, data)
         target = place / "rows" / (Path(root).name or "rows")
-        files = tuple(target / each.name if each.name else target for each in pieces)
+        files = tuple(target / piece.name if piece.name else target for piece in pieces)
         FolderTable(data, target.parent, files).check()  # before anything is fetched
         _fetch(system, pieces, files, place, data)
-        if _listed(system, path, data)[0] != pieces:
+        if _list_pieces(system, path, data)[0] != pieces:
             raise DataError(f"data={data}: objects changed, came or went while they were read; {KEPT}")
-        for left in set(target.rglob("*")) - set(files):  # of an earlier fetch, and the store has it no more
-            if left.is_file():
-                left.unlink()
+        for leftover in set(target.rglob("*")) - set(files):  # of an earlier fetch, and the store has it no more
+            if leftover.is_file():
+                leftover.unlink()
         yield target
         shutil.rmtree(place)
 
 
-def _opened(data: str, environment: Mapping[str, str]) -> tuple[fs.FileSystem, str]:
+def _open_store(data: str, environment: Mapping[str, str]) -> tuple[fs.FileSystem, str]:
     """Open the store, and return it and the path in it. InputError where the URL is none, or holds a secret: then it is
     not repeated.
     """
@@ -112,7 +112,7 @@ def _opened(data: str, environment: Mapping[str, str]) -> tuple[fs.FileSystem, s
     container, _, account = bucket.partition("@")
     if not container or (azure and not account):
         raise InputError(f"data={data}: {FORMS}")
-    with _asking(data):
+    with _translate_errors(data):
         if azure:
             return fs.AzureFileSystem(account_name=account.partition(".")[0]), f"{container}/{within}".rstrip("/")
         if scheme == "gs":
@@ -120,47 +120,47 @@ def _opened(data: str, environment: Mapping[str, str]) -> tuple[fs.FileSystem, s
             anywhere = {"endpoint_override": local, "scheme": "http", "anonymous": True} if local else {}
             store = fs.GcsFileSystem(retry_time_limit=timedelta(seconds=3 * PATIENCE), **anywhere)
         else:
-            own = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")
+            endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")
             region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
-            if region is None and own is None:
+            if region is None and endpoint is None:
                 region = fs.resolve_s3_region(container)
             store = fs.S3FileSystem(
-                region=region, endpoint_override=own, connect_timeout=PATIENCE, request_timeout=PATIENCE
+                region=region, endpoint_override=endpoint, connect_timeout=PATIENCE, request_timeout=PATIENCE
             )
     return store, f"{container}/{within}".rstrip("/")
 
 
 @contextmanager
-def _asking(data: str) -> Iterator[None]:
+def _translate_errors(data: str) -> Iterator[None]:
     """Turn what a store raises into a DataError that says nothing of its words."""
     try:
         yield
     except (OSError, pa.ArrowException) as error:
-        said = f"{type(error).__name__} " + re.sub(r"'[^']*'|\(Request ID.*", "", str(error))  # without names
-        told = (meaning for pattern, meaning in MEANT.items() if re.search(pattern, said, re.IGNORECASE))
-        found = next(told, f"it cannot be read ({type(error).__name__}); {KEPT}")
-        raise DataError(f"data={data}: {found}. Nothing was registered") from None
+        message = f"{type(error).__name__} " + re.sub(r"'[^']*'|\(Request ID.*", "", str(error))  # without names
+        meanings = (meaning for pattern, meaning in MEANT.items() if re.search(pattern, message, re.IGNORECASE))
+        cause = next(meanings, f"it cannot be read ({type(error).__name__}); {KEPT}")
+        raise DataError(f"data={data}: {cause}. Nothing was registered") from None
 
 
-def _listed(system: fs.FileSystem, path: str, data: str) -> tuple[list[Piece], str]:
+def _list_pieces(system: fs.FileSystem, path: str, data: str) -> tuple[list[Piece], str]:
     """Return every object that the path names, in the order of their names, and the root that these are relative to: as
     `folders.open_table` finds them on a disk.
     """
     parts = path.split("/")
     fixed = next((at for at, part in enumerate(parts) if glob.has_magic(part)), len(parts))
     root, pattern = "/".join(parts[:fixed]), parts[fixed:]
-    with _asking(data):
-        if not pattern and (one := system.get_file_info(path)).type == fs.FileType.File:
-            return [Piece(path, "", one.size, one.mtime_ns)], path
-        listed, found = system.get_file_info(fs.FileSelector(root, recursive=True)), []
-    for each in listed:
-        below = each.path[len(root) :].strip("/").split("/")
-        if each.type != fs.FileType.File or any(part[:1] in "._" for part in below) or not _fits(below, pattern):
+    with _translate_errors(data):
+        if not pattern and (single := system.get_file_info(path)).type == fs.FileType.File:
+            return [Piece(path, "", single.size, single.mtime_ns)], path
+        listed, pieces = system.get_file_info(fs.FileSelector(root, recursive=True)), []
+    for entry in listed:
+        below = entry.path[len(root) :].strip("/").split("/")
+        if entry.type != fs.FileType.File or any(part[:1] in "._" for part in below) or not _fits(below, pattern):
             continue  # "" of a doubled slash, "." and ".." have no place on a disk: passed over as hidden ones are
-        found.append(Piece(each.path, "/".join(below), each.size, each.mtime_ns))
-    if not found or len(found) > MOST_FILES:
-        raise DataError(f"data={data}: names no object" + (f"s but {len(found)}; at most {MOST_FILES}" * bool(found)))
-    return sorted(found, key=lambda piece: piece.name.split("/")), root
+        pieces.append(Piece(entry.path, "/".join(below), entry.size, entry.mtime_ns))
+    if not pieces or len(pieces) > MOST_FILES:
+        raise DataError(f"data={data}: names no object" + (f"s but {len(pieces)}; at most {MOST_FILES}" * bool(pieces)))
+    return sorted(pieces, key=lambda piece: piece.name.split("/")), root
 
 
 def _fits(parts: Sequence[str], pattern: Sequence[str]) -> bool:
@@ -174,23 +174,23 @@ def _fits(parts: Sequence[str], pattern: Sequence[str]) -> bool:
 
 def _fetch(system: fs.FileSystem, pieces: Sequence[Piece], files: Sequence[Path], place: Path, data: str) -> None:
     """Fetch every piece that does not lie there yet, some at one time. After an error none is begun."""
-    done, noting, failed = _noted(place / "pieces"), Lock(), Event()
+    done, noting, failed = _read_notes(place / "pieces"), Lock(), Event()
     with ThreadPoolExecutor(AT_ONCE) as pool, (place / "pieces").open("a") as notes:
 
         def one(piece: Piece, file: Path) -> None:
-            with _asking(data), system.open_input_stream(piece.path) as source:
+            with _translate_errors(data), system.open_input_stream(piece.path) as source:
                 version = _version(source)
-                known, before = {**asdict(piece), "version": version}, done.get(piece.path, {})
-                if known.items() <= before.items() and file.is_file():
-                    with file.open("rb") as kept:
-                        if hashlib.file_digest(kept, "sha256").hexdigest() == before["sha256"]:
+                state, before = {**asdict(piece), "version": version}, done.get(piece.path, {})
+                if state.items() <= before.items() and file.is_file():
+                    with file.open("rb") as stored:
+                        if hashlib.file_digest(stored, "sha256").hexdigest() == before["sha256"]:
                             return
-                checksum, size = _copied(source, file)
-            with _asking(data), system.open_input_stream(piece.path) as again:
+                checksum, size = _copy_object(source, file)
+            with _translate_errors(data), system.open_input_stream(piece.path) as again:
                 if (size, _version(again)) != (piece.size, version):
                     raise DataError(f"data={piece.path}: changed while it was read, or was cut short; {KEPT}")
             with noting:
-                notes.write(json.dumps({**known, "sha256": checksum}) + "\n")
+                notes.write(json.dumps({**state, "sha256": checksum}) + "\n")
                 notes.flush()
 
         def unless_failed(piece: Piece, file: Path) -> None:
@@ -207,40 +207,40 @@ def _fetch(system: fs.FileSystem, pieces: Sequence[Piece], files: Sequence[Path]
 
 def _version(source: Any) -> str:
     """Return what the store calls this version of the object; "" where it calls it nothing."""
-    said = {key.lower(): value for key, value in (source.metadata() or {}).items()}
-    return " ".join(said[key].decode() for key in ("etag", "generation") if key in said)
+    metadata = {key.lower(): value for key, value in (source.metadata() or {}).items()}
+    return " ".join(metadata[key].decode() for key in ("etag", "generation") if key in metadata)
 
 
-def _noted(path: Path) -> dict[str, dict[str, Any]]:
+def _read_notes(path: Path) -> dict[str, dict[str, Any]]:
     """Return what was said of each piece when it was finished. A line that was cut says nothing."""
-    found = {}
+    notes = {}
     for line in path.read_text("utf-8").splitlines() if path.exists() else ():
         try:
             about = json.loads(line)
         except ValueError:
             continue
-        found[about["path"]] = about
-    return found
+        notes[about["path"]] = about
+    return notes
 
 
-def _copied(source: Any, file: Path) -> tuple[str, int]:
+def _copy_object(source: Any, file: Path) -> tuple[str, int]:
     """Return the checksum and the size of what was copied."""
     checksum, size = hashlib.sha256(), 0
-    with _room():
+    with _translate_disk_errors():
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         target = file.open("wb", buffering=0)
     with target:
         for part in iter(partial(source.read, CHUNK), b""):
             checksum.update(part)
-            size, left = size + len(part), memoryview(part)
-            with _room():
-                while left:
-                    left = left[target.write(left) :]
+            size, rest = size + len(part), memoryview(part)
+            with _translate_disk_errors():
+                while rest:
+                    rest = rest[target.write(rest) :]
     return checksum.hexdigest(), size
 
 
 @contextmanager
-def _room() -> Iterator[None]:
+def _translate_disk_errors() -> Iterator[None]:
     """Turn a full disk into LedgerUnavailable, and a name that no disk holds into DataError: neither is a fault of the
     store.
     """

@@ -63,11 +63,11 @@ def read_select(query: str, dialect: str, unit: str | None) -> RowSelect:
         raise InputError(f"query: has {len(query)} characters, and may have {MOST_CHARACTERS}")
     if _CONTROL.search(query):
         raise InputError("query: holds a control character, which databases read differently; leave it out")
-    known = DIALECTS.get(dialect)
-    doubts = [] if known else [f"which names are views or functions, {dialect[:40]} cannot be asked"]
+    sql_dialect = DIALECTS.get(dialect)
+    doubts = [] if sql_dialect else [f"which names are views or functions, {dialect[:40]} cannot be asked"]
     try:
-        tokens = sqlglot.tokenize(query, read=known)
-        roots = sqlglot.parse(query, read=known)
+        tokens = sqlglot.tokenize(query, read=sql_dialect)
+        roots = sqlglot.parse(query, read=sql_dialect)
     except RecursionError:
         raise InputError("query: is nested too deeply to be read; put it into a table of the database") from None
     except SqlglotError:
@@ -79,14 +79,14 @@ def read_select(query: str, dialect: str, unit: str | None) -> RowSelect:
     _require_repeatable(roots[0])
     if any(token.comments for token in tokens):
         doubts.append("it has comments, whose ends databases see at different places")
-    if known == "mysql" and ('"' in query or "\\" in query):
+    if sql_dialect == "mysql" and ('"' in query or "\\" in query):
         doubts.append("it has a double quote or a backslash, which MySQL reads by its settings")
     table: tuple[tuple[str, bool], ...] = ()
     if isinstance(roots[0], exp.Select):
         clauses = [name for name, value in roots[0].args.items() if value and name not in syntax.ALLOWED_CLAUSES]
         doubts += [syntax.CLAUSES.get(name, f"{name.strip('_').upper()} of a query") for name in clauses]
-        table, said = _table_of(roots[0])
-        doubts += [*said, *_doubts_of_rows(roots[0], _unit_column(unit, roots[0]))]
+        table, table_doubts = _table_of(roots[0])
+        doubts += [*table_doubts, *_doubts_of_rows(roots[0], _unit_column(unit, roots[0]))]
     else:
         doubts.append("it puts several queries together" if isinstance(roots[0], exp.SetOperation) else "a query in it")
     marks = [token.text for token in tokens]
@@ -104,10 +104,10 @@ def _require_repeatable(root: exp.Expr) -> None:
         bare = word and not node.this.args.get("quoted")
         empty = isinstance(node, syntax.VARYING_BARE) and not any(node.args.values())
         if called or bare or empty or isinstance(node, syntax.VARYING):
-            what = name if called or bare else type(node).__name__
+            function = name if called or bare else type(node).__name__
             raise InputError(
-                f"query: {what[:60]} answers differently each time, so these rows could never be read again; write the "
-                "day or the number itself, or put the rows into a table"
+                f"query: {function[:60]} answers differently each time, so these rows could never be read again; write "
+                "the day or the number itself, or put the rows into a table"
             )
 
 
@@ -120,13 +120,13 @@ def _table_of(select: exp.Select) -> tuple[tuple[tuple[str, bool], ...], list[st
     parts = table.parts
     if not all(type(part) is exp.Identifier for part in parts):
         return (), ["it reads from a function of tables"]
-    said = [
+    doubts = [
         syntax.CLAUSES.get(name, f"{name.upper()} of a table") for name, value in table.args.items()
         if value and name not in ("this", "db", "catalog", "alias")
     ]  # fmt: skip
     alias = table.args.get("alias")
-    said += ["it renames columns of its table"] if alias and alias.args.get("columns") else []
-    return tuple((part.name, bool(part.args.get("quoted"))) for part in parts), said
+    doubts += ["it renames columns of its table"] if alias and alias.args.get("columns") else []
+    return tuple((part.name, bool(part.args.get("quoted"))) for part in parts), doubts
 
 
 def _unit_column(unit: str | None, select: exp.Select) -> str | None:
@@ -147,22 +147,24 @@ def _doubts_of_rows(select: exp.Select, unit: str | None) -> Iterator[str]:
         return
     if having:
         yield "HAVING without groups looks at all rows together"
-    for each in select.expressions:
-        yield from _doubts_of_expression(each)
+    for column in select.expressions:
+        yield from _doubts_of_expression(column)
     if unit is not None:
         yield from _doubts_of_unit(select, unit)
 
 
 def _doubts_of_unit(select: exp.Select, unit: str) -> Iterator[str]:
     """Check the unit. It must be a column of the table as it stands: computed, it may part one person into many."""
-    stars = [each for each in select.expressions if each.is_star]
-    own = [each for each in select.expressions if each.alias_or_name.lower() == unit and not each.is_star]
-    if any(isinstance(each, exp.Star) and any(each.args.values()) for each in stars):
+    stars = [column for column in select.expressions if column.is_star]
+    unit_columns = [
+        column for column in select.expressions if column.alias_or_name.lower() == unit and not column.is_star
+    ]
+    if any(isinstance(column, exp.Star) and any(column.args.values()) for column in stars):
         yield "a star that leaves out, replaces or renames columns"
-    if len(own) + len(stars) > 1:
+    if len(unit_columns) + len(stars) > 1:
         yield f"the unit {unit[:60]!r} may stand in it twice"
-    for each in own:
-        source = each.this if isinstance(each, exp.Alias) else each
+    for column in unit_columns:
+        source = column.this if isinstance(column, exp.Alias) else column
         if not isinstance(source, exp.Column):
             yield f"the unit {unit[:60]!r} is computed, so one person may get several names or share one"
         elif source.name.lower() != unit:
@@ -178,20 +180,20 @@ def _doubts_of_groups(select: exp.Select, group: exp.Group, unit: str | None) ->
         yield from _doubts_of_expression(key)
     names = {key.name.lower() for key in keys if isinstance(key, exp.Column)}
     renamed = {
-        each.alias.lower() for each in select.expressions
-        if isinstance(each, exp.Alias) and each.alias.lower() != each.this.name.lower()
+        column.alias.lower() for column in select.expressions
+        if isinstance(column, exp.Alias) and column.alias.lower() != column.this.name.lower()
     }  # fmt: skip
     if names & renamed:
         yield "a group by a name that is a column's and an expression's"
-    own = [each for each in select.expressions if each.alias_or_name.lower() == unit]
-    sources = [each.this if isinstance(each, exp.Alias) else each for each in own]
+    unit_columns = [column for column in select.expressions if column.alias_or_name.lower() == unit]
+    sources = [column.this if isinstance(column, exp.Alias) else column for column in unit_columns]
     if unit is None:
         yield "GROUP BY puts rows together, and no --unit says whose they are"
     elif len(sources) != 1 or not isinstance(sources[0], exp.Column) or {sources[0].name.lower()} != {unit} & names:
         yield f"GROUP BY puts rows together that are not of one unit: {unit[:60]!r} must be grouped by, and answered"
     having = select.args.get("having")
-    for each in [*select.expressions, *([having.this] if having else [])]:
-        yield from _doubts_of_grouped(each, keys, names)
+    for column in [*select.expressions, *([having.this] if having else [])]:
+        yield from _doubts_of_grouped(column, keys, names)
 
 
 def _resolve_ordinal(select: exp.Select, key: exp.Expr) -> exp.Expr:
@@ -199,43 +201,43 @@ def _resolve_ordinal(select: exp.Select, key: exp.Expr) -> exp.Expr:
     if isinstance(key, exp.Literal) and not key.is_string and key.name.isdigit():
         at = int(key.name[:6])
         if 1 <= at <= len(select.expressions):
-            found: exp.Expr = select.expressions[at - 1]
-            return found.this if isinstance(found, exp.Alias) else found
+            column: exp.Expr = select.expressions[at - 1]
+            return column.this if isinstance(column, exp.Alias) else column
     return key
 
 
 def _doubts_of_grouped(node: exp.Expr, keys: list[exp.Expr], names: set[str]) -> Iterator[str]:
     """Aggregates of the group's own rows, and expressions of what it is grouped by."""
-    left = [node]
-    while left:
-        each = left.pop()
-        if each in keys or (isinstance(each, exp.Column) and each.name.lower() in names and not each.is_star):
+    pending = [node]
+    while pending:
+        part = pending.pop()
+        if part in keys or (isinstance(part, exp.Column) and part.name.lower() in names and not part.is_star):
             continue
-        if type(each) in syntax.AGGREGATES:
-            for inner in each.iter_expressions():
+        if type(part) in syntax.AGGREGATES:
+            for inner in part.iter_expressions():
                 if type(inner) is exp.Distinct and not inner.args.get("on"):
-                    for one in inner.expressions:
-                        yield from _doubts_of_expression(one)
-                elif not (type(inner) is exp.Star and type(each) is exp.Count):
+                    for argument in inner.expressions:
+                        yield from _doubts_of_expression(argument)
+                elif not (type(inner) is exp.Star and type(part) is exp.Count):
                     yield from _doubts_of_expression(inner)
-        elif isinstance(each, exp.Column | exp.Star):
-            yield f"{each.sql()[:60]!r} is neither grouped by nor added up: which row of the group it is of is open"
+        elif isinstance(part, exp.Column | exp.Star):
+            yield f"{part.sql()[:60]!r} is neither grouped by nor added up: which row of the group it is of is open"
         else:
-            doubt = _doubt_of(each)
+            doubt = _doubt_of(part)
             if doubt is None:
-                left.extend(each.iter_expressions())
+                pending.extend(part.iter_expressions())
             else:
                 yield doubt
 
 
 def _doubts_of_expression(root: exp.Expr) -> Iterator[str]:
     """Everything in it must be a function of one row."""
-    left = [root]
-    while left:
-        node = left.pop()
+    pending = [root]
+    while pending:
+        node = pending.pop()
         doubt = _doubt_of(node)
         if doubt is None:
-            left.extend(node.iter_expressions())
+            pending.extend(node.iter_expressions())
         else:
             yield doubt
 

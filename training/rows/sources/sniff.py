@@ -34,8 +34,8 @@ def form_of(table: CsvTable) -> Form:
             file.read(1 << 20)
         )
     first = start.partition("\n")[0]
-    found = max(",;\t|", key=first.count)
-    return Form(cast(Delimiter, found) if first.count(found) else ",", encoding)
+    delimiter = max(",;\t|", key=first.count)
+    return Form(cast(Delimiter, delimiter) if first.count(delimiter) else ",", encoding)
 
 
 def _encoding(table: CsvTable) -> Encoding:
@@ -88,12 +88,14 @@ class Column:
             (self.words if word in YES | NO else self._usual).add(word)
 
     def _see_date(self, text: str) -> None:
-        found = {each: _MOMENTS[each].match(text) or _DAYS[each].match(text) for each in DATES}
-        matches = {each: match for each, match in found.items() if match}
+        attempts = {pattern: _MOMENTS[pattern].match(text) or _DAYS[pattern].match(text) for pattern in DATES}
+        matches = {pattern: match for pattern, match in attempts.items() if match}
         self._days = bool(matches)
         self._with_time += any(match["hour"] for match in matches.values())
         real = frozenset(
-            each for each, match in matches.items() if 1 <= int(match["month"]) <= 12 and 1 <= int(match["day"]) <= 31
+            pattern
+            for pattern, match in matches.items()
+            if 1 <= int(match["month"]) <= 12 and 1 <= int(match["day"]) <= 31
         )
         if real and real not in self._seen:
             self._seen.append(real)
@@ -133,11 +135,11 @@ class Column:
     @property
     def dates(self) -> Sequence[DatePattern] | None:
         """The fewest patterns that all dates fit, each of which some date fits alone; None where that is not told."""
-        found: list[DatePattern] = []
+        chosen: list[DatePattern] = []
         for fits in sorted(self._seen, key=len):
-            if not fits.intersection(found):
+            if not fits.intersection(chosen):
                 if len(fits) != 1:
                     return None
-                found += fits
+                chosen += fits
         clash = ({"DD/MM/YYYY", "MM/DD/YYYY"}, {"DD-MM-YYYY", "MM-DD-YYYY"})
-        return None if any(each <= set(found) for each in clash) else sorted(found, reverse=True)
+        return None if any(patterns <= set(chosen) for patterns in clash) else sorted(chosen, reverse=True)

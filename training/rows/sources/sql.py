@@ -31,14 +31,14 @@ def is_url(data: str) -> bool:
     return "://" in data or data.startswith("env:")
 
 
-def shown(data: str, environment: Mapping[str, str] = os.environ) -> str:
+def shown_url(data: str, environment: Mapping[str, str] = os.environ) -> str:
     """Return the database as it may be shown: where it is, and never who asks, nor by which password."""
-    url = _parsed(data, environment)
+    url = _parse_url(data, environment)
     return f"{url.get_backend_name()}://{url.host or ''}/{Path(url.database or '').name}"
 
 
 @contextmanager
-def spooled(
+def spool_query(
     data: str,
     query: str | None,
     name: str | None,
@@ -53,7 +53,7 @@ def spooled(
     """
     if (query is None) == (name is None):
         raise InputError("data: of a database, say either --query or --table")
-    engine = _engine(_parsed(data, environment))
+    engine = _engine(_parse_url(data, environment))
     folder.mkdir(mode=0o700, exist_ok=True)
     with working_folder(folder) as place:  # held: the registration that reads it clears away what nobody holds
         path = place / "query.csv"
@@ -63,7 +63,7 @@ def spooled(
                 check(SqlCatalog(connection))
                 _copy(connection, query, name, csv.writer(file, delimiter=form.delimiter))
         except (SQLAlchemyError, UnicodeEncodeError) as error:
-            raise DataError(f"data={shown(data, environment)}: {_kind(error)}") from None
+            raise DataError(f"data={shown_url(data, environment)}: {_kind(error)}") from None
         finally:
             engine.dispose()
         yield path
@@ -79,20 +79,20 @@ def _read_only(connection: Connection) -> Connection:
 
 def dialect_of(data: str, environment: Mapping[str, str] = os.environ) -> str:
     """Name the kind of database, as SQLAlchemy calls it."""
-    return _parsed(data, environment).get_backend_name()
+    return _parse_url(data, environment).get_backend_name()
 
 
 def _copy(connection: Connection, query: str | None, name: str | None, writer: Any) -> None:
     schema, _, plain = (name or "").rpartition(".")
-    whole = select(text("*")).select_from(
+    whole_table = select(text("*")).select_from(
         table(quoted_name(plain, quote=True), schema=quoted_name(schema, quote=True) if schema else None)
     )
-    asked = whole if query is None else text(query.replace(":", r"\:"))  # a colon is no place for a value
-    found = connection.execution_options(stream_results=True, yield_per=AT_ONCE).execute(asked)
-    if not found.returns_rows:
+    statement = whole_table if query is None else text(query.replace(":", r"\:"))  # a colon is no place for a value
+    result = connection.execution_options(stream_results=True, yield_per=AT_ONCE).execute(statement)
+    if not result.returns_rows:
         raise DataError("query: answers no rows; it must be a select")
-    writer.writerow(found.keys())
-    for part in found.partitions():
+    writer.writerow(result.keys())
+    for part in result.partitions():
         writer.writerows([_cell(value) for value in row] for row in part)
 
 
@@ -105,10 +105,10 @@ def _cell(value: Any) -> Any:
     return value
 
 
-def _parsed(data: str, environment: Mapping[str, str]) -> URL:
-    said = environment.get(data.removeprefix("env:"), "") if data.startswith("env:") else data
+def _parse_url(data: str, environment: Mapping[str, str]) -> URL:
+    address = environment.get(data.removeprefix("env:"), "") if data.startswith("env:") else data
     try:
-        url = make_url(said)
+        url = make_url(address)
     except (ArgumentError, ValueError):
         raise InputError(f"data: names no database that can be read; {FORMS}") from None
     if url.drivername in ("postgresql", "postgres"):

@@ -35,20 +35,20 @@ def refuse(kind: str, problem: str) -> NoReturn:
 
 def confine() -> None:
     """Memory, time and files from here on: by the operating system, whatever the decoder is made to do."""
-    with open("/proc/self/statm") as held:
-        size = int(held.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-    for what, most in (
+    with open("/proc/self/statm") as status:
+        size = int(status.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    for limit, most in (
         (resource.RLIMIT_AS, size + ROOM),
         (resource.RLIMIT_CPU, SECONDS),
         (resource.RLIMIT_FSIZE, 0),
         (resource.RLIMIT_CORE, 0),
     ):
-        hard = resource.getrlimit(what)[1]
+        hard = resource.getrlimit(limit)[1]
         least = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(what, (least, least))
+        resource.setrlimit(limit, (least, least))
 
 
-def opened(raw: bytes) -> pq.ParquetFile:
+def open_parquet(raw: bytes) -> pq.ParquetFile:
     """Open a file by its footer; nothing else is read."""
     size = int.from_bytes(raw[-8:-4], "little")
     if len(raw) < 12 or raw[:4] != MARK or raw[-4:] != MARK or size > len(raw) - 12:
@@ -63,15 +63,15 @@ def opened(raw: bytes) -> pq.ParquetFile:
 
 def check_footer(file: pq.ParquetFile, names: list[str], rows: int, size: int) -> None:
     """Check the footer, before anything is unpacked: rows, groups, columns, their types and sizes."""
-    said, schema = file.metadata, file.schema_arrow
-    if said.num_rows > rows:
-        refuse("large", f"has {said.num_rows} records; at most {rows} a request")
-    if said.num_row_groups > GROUPS or said.num_columns > COLUMNS:
-        found = f"{said.num_row_groups} row groups and {said.num_columns} columns"
-        refuse("large", f"has {found}; at most {GROUPS} and {COLUMNS}")
-    groups = [said.row_group(at) for at in range(said.num_row_groups)]
+    footer, schema = file.metadata, file.schema_arrow
+    if footer.num_rows > rows:
+        refuse("large", f"has {footer.num_rows} records; at most {rows} a request")
+    if footer.num_row_groups > GROUPS or footer.num_columns > COLUMNS:
+        size_found = f"{footer.num_row_groups} row groups and {footer.num_columns} columns"
+        refuse("large", f"has {size_found}; at most {GROUPS} and {COLUMNS}")
+    groups = [footer.row_group(at) for at in range(footer.num_row_groups)]
     counts = [group.num_rows for group in groups]
-    if min(counts, default=0) < 0 or sum(counts) != said.num_rows:
+    if min(counts, default=0) < 0 or sum(counts) != footer.num_rows:
         refuse("bad", "its row groups have other numbers of records than the file")
     for name in names:
         places = schema.get_all_field_indices(name)
@@ -83,13 +83,13 @@ def check_footer(file: pq.ParquetFile, names: list[str], rows: int, size: int) -
         if not any(fits(plain) for fits in PLAIN):
             wanted = "must be numbers, text, booleans, dates or times"
             refuse("bad", f"{name[:80]}: is a column of {str(kind)[:60]}; {wanted}")
-    asked, claimed = set(names), 0
+    columns_wanted, claimed = set(names), 0
     for group in groups:
         for at in range(group.num_columns):
             chunk = group.column(at)
             if chunk.file_path:
                 refuse("bad", "its columns stand in other files")
-            if chunk.path_in_schema in asked:
+            if chunk.path_in_schema in columns_wanted:
                 claimed += max(0, chunk.total_uncompressed_size)
     if claimed > size:
         refuse("large", f"unpacks to {claimed} bytes; at most {size} a request")
@@ -97,25 +97,25 @@ def check_footer(file: pq.ParquetFile, names: list[str], rows: int, size: int) -
 
 def unpack(file: pq.ParquetFile, names: list[str], size: int) -> pa.Buffer:
     """These columns as an Arrow stream, counted as they come: a footer may lie."""
-    count, held, batches = 0, 0, []
+    count, used, batches = 0, 0, []
     for batch in file.iter_batches(BATCH, columns=names, use_threads=False):
         if sorted(batch.schema.names) != sorted(names):
             refuse("bad", "has nested columns called as the model's are")
-        count, held = count + batch.num_rows, held + batch.nbytes
-        if count > file.metadata.num_rows or held > size:
+        count, used = count + batch.num_rows, used + batch.nbytes
+        if count > file.metadata.num_rows or used > size:
             refuse("large", f"unpacks to more than it says, or to more than {size} bytes")
         batches.append(batch)
     if count != file.metadata.num_rows:
         refuse("bad", f"says that it has {file.metadata.num_rows} records, and holds {count}")
     schema = batches[0].schema if batches else pa.schema([file.schema_arrow.field(name) for name in names])
-    kinds = [each.type.value_type if pa.types.is_dictionary(each.type) else each.type for each in schema]
+    kinds = [field.type.value_type if pa.types.is_dictionary(field.type) else field.type for field in schema]
     plain = pa.schema(list(zip(schema.names, kinds, strict=True)))
     sink = pa.BufferOutputStream()
     with ipc.new_stream(sink, plain) as writer:
         for batch in batches:
             writer.write_table(pa.Table.from_batches([batch]).cast(plain))
-    found: pa.Buffer = sink.getvalue()
-    return found
+    body: pa.Buffer = sink.getvalue()
+    return body
 
 
 def main() -> None:
@@ -125,7 +125,7 @@ def main() -> None:
     pa.set_io_thread_count(1)
     confine()
     try:
-        file = opened(sys.stdin.buffer.read())
+        file = open_parquet(sys.stdin.buffer.read())
         check_footer(file, names, rows, size)
         stream = unpack(file, names, size)
     except MemoryError:  # Arrow's own is one

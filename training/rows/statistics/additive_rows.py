@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dpserve_verify.errors import InputError
 from training.rows import kernels
-from training.rows.packed.scratch import scratch
+from training.rows.packed.scratch import scratch_array
 from training.rows.partitions.partition import Integers, Partition
 from training.rows.partitions.rows import Rows
 
@@ -45,19 +45,19 @@ class Joint:
 
     def codes(self, part: Partition) -> NDArray[Any]:
         """Return the cell of each row: (rows,)."""
-        [found] = scratch((1, part.size), np.uint8 if self.cells <= 256 else np.uint16, part.folder)
-        kernels.additive.join(*self.sides(part), found)
-        return np.asarray(found)
+        [cells] = scratch_array((1, part.size), np.uint8 if self.cells <= 256 else np.uint16, part.folder)
+        kernels.additive.join(*self.sides(part), cells)
+        return np.asarray(cells)
 
     def sides(self, part: Partition) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.uint16], NDArray[np.uint16]]:
         """Return codes of both features, and what each of them adds to the number of the cell."""
         down = np.array(self.groups[0], np.uint16) * np.uint16(self.shape[1])
-        one, other = map(part.codes, self.features)
-        return one, other, down, np.array(self.groups[1], np.uint16)
+        first, second = map(part.codes, self.features)
+        return first, second, down, np.array(self.groups[1], np.uint16)
 
 
 @dataclass
-class _Known:
+class _Progress:
     """Kept in `memo`: the terms that were applied, and the score of each row by them, without the constant; and the
     cell of each row of every joint."""
 
@@ -68,8 +68,8 @@ class _Known:
 
     def codes(self, part: Partition, feature: int) -> NDArray[Any]:
         """Return the codes of a feature, or of the joints, which stand behind the features."""
-        alone = len(part.widths)
-        return part.codes(feature) if feature < alone else self.cells[feature - alone]
+        features = len(part.widths)
+        return part.codes(feature) if feature < features else self.cells[feature - features]
 
 
 class AdditiveRows:
@@ -79,8 +79,8 @@ class AdditiveRows:
     """
 
     def __init__(self, rows: Rows, terms: Sequence[Integers], joints: tuple[Joint, ...] = ()) -> None:
-        whole = np.concatenate(terms)
-        most = max(int(whole.max()), -int(whole.min())) * len(terms)  # nearly always tells
+        all_terms = np.concatenate(terms)
+        most = max(int(all_terms.max()), -int(all_terms.min())) * len(terms)  # nearly always tells
         if most > WIDEST and sum(int(np.abs(term).max()) for term in terms) > WIDEST:
             raise InputError(f"terms: the largest of each may add up to at most {WIDEST}")
         self._rows, self._model = rows, (tuple(terms), joints)
@@ -122,9 +122,9 @@ class ClassSums:
     low: int
 
     def __call__(self, part: Partition) -> Integers:
-        known = _known(part, self.model)
-        own = known.codes(part, self.feature), self.leaves, part.labels, known.scores
-        return kernels.additive.sum_classes(*own, self.table, self.low, int(self.leaves.max()) + 1)
+        progress = _score_rows(part, self.model)
+        columns = progress.codes(part, self.feature), self.leaves, part.labels, progress.scores
+        return kernels.additive.sum_classes(*columns, self.table, self.low, int(self.leaves.max()) + 1)
 
 
 @dataclass(frozen=True)
@@ -139,9 +139,9 @@ class NumberSums:
     factor: int
 
     def __call__(self, part: Partition) -> Integers:
-        known = _known(part, self.model)
-        own = known.codes(part, self.feature), self.leaves, part.targets, known.scores
-        return kernels.additive.sum_numbers(*own, self.constant, self.clip, self.factor, int(self.leaves.max()) + 1)
+        progress = _score_rows(part, self.model)
+        columns = progress.codes(part, self.feature), self.leaves, part.targets, progress.scores
+        return kernels.additive.sum_numbers(*columns, self.constant, self.clip, self.factor, int(self.leaves.max()) + 1)
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ class ClassCells:
     low: int
 
     def __call__(self, part: Partition) -> Integers:
-        scores = _known(part, self.model).scores
+        scores = _score_rows(part, self.model).scores
 
         def values(some: slice, found: NDArray[np.int32]) -> None:
             kernels.additive.class_values(part.labels[some], scores[some], self.table, self.low, found)
@@ -173,7 +173,7 @@ class NumberCells:
     factor: int
 
     def __call__(self, part: Partition) -> Integers:
-        scores, about = _known(part, self.model).scores, (self.constant, self.clip, self.factor)
+        scores, about = _score_rows(part, self.model).scores, (self.constant, self.clip, self.factor)
 
         def values(some: slice, found: NDArray[np.int32]) -> None:
             kernels.additive.number_values(part.targets[some], scores[some], *about, found)
@@ -189,7 +189,7 @@ class BandCounts:
     last: Integers
 
     def __call__(self, part: Partition) -> Integers:
-        return kernels.additive.count_bands(part.labels, _known(part, self.model).scores, self.last)
+        return kernels.additive.count_bands(part.labels, _score_rows(part, self.model).scores, self.last)
 
 
 def _cell_sums(
@@ -198,15 +198,17 @@ def _cell_sums(
     """Add up what `values` writes of some rows over the cells of each pair: block by block, so that no value is held
     for long.
     """
-    found = np.zeros((len(pairs), max(pair.cells for pair in pairs)), np.int64)
-    sides, left = [pair.sides(part) for pair in pairs], np.empty(min(part.size, BLOCK), np.int32)
+    cell_sums = np.zeros((len(pairs), max(pair.cells for pair in pairs)), np.int64)
+    sides, buffer = [pair.sides(part) for pair in pairs], np.empty(min(part.size, BLOCK), np.int32)
     for start in range(0, part.size, BLOCK):
-        some = slice(start, min(start + BLOCK, part.size))
-        own = left[: some.stop - start]
-        values(some, own)
-        for pair, (one, other, down, across), sums in zip(pairs, sides, found, strict=True):
-            sums[: pair.cells] += kernels.additive.sum_joint(one[some], other[some], down, across, own, pair.cells)
-    return found
+        block = slice(start, min(start + BLOCK, part.size))
+        row_values = buffer[: block.stop - start]
+        values(block, row_values)
+        for pair, (first, second, down, across), sums in zip(pairs, sides, cell_sums, strict=True):
+            sums[: pair.cells] += kernels.additive.sum_joint(
+                first[block], second[block], down, across, row_values, pair.cells
+            )
+    return cell_sums
 
 
 @dataclass(frozen=True)
@@ -240,21 +242,23 @@ class SquareSum:
         return np.array(kernels.additive.sum_squares(part.targets, self.constant, self.most), np.int64)
 
 
-def _known(part: Partition, model: Model) -> _Known:
+def _score_rows(part: Partition, model: Model) -> _Progress:
     """Return the score of each row by these terms, and its cell of every joint."""
     terms, joints = model
-    known: _Known | None = part.memo.pop(MEMO, None)  # nothing half done is found after an exception
-    if known is None or known.joints != joints[: len(known.joints)]:
+    progress: _Progress | None = part.memo.pop(MEMO, None)  # nothing half done is found after an exception
+    if progress is None or progress.joints != joints[: len(progress.joints)]:
         none = tuple(np.zeros(width, np.int64) for width in part.widths)
-        known = _Known(none, np.zeros(part.size, np.int32), (), [])
-    more = joints[len(known.joints) :]
-    before = (*known.terms, *(np.zeros(joint.cells, np.int64) for joint in more))
-    known = _Known(terms, known.scores, joints, [*known.cells, *(joint.codes(part) for joint in more)])
+        progress = _Progress(none, np.zeros(part.size, np.int32), (), [])
+    new_joints = joints[len(progress.joints) :]
+    before = (*progress.terms, *(np.zeros(joint.cells, np.int64) for joint in new_joints))
+    progress = _Progress(
+        terms, progress.scores, joints, [*progress.cells, *(joint.codes(part) for joint in new_joints)]
+    )
     for feature, (old, new) in enumerate(zip(before, terms, strict=True)):
         if old is not new and not np.array_equal(old, new):  # elsewhere every question brings its own
-            kernels.additive.add_change(known.codes(part, feature), (new - old).astype(np.int32), known.scores)
-    part.memo[MEMO] = known
-    return known
+            kernels.additive.add_change(progress.codes(part, feature), (new - old).astype(np.int32), progress.scores)
+    part.memo[MEMO] = progress
+    return progress
 
 
 def bin_counts(rows: Rows, feature: int) -> Integers:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dpserve_verify.errors import InputError
 from models.parts.trees import Leaf, Split, Tree
 from training.rows import kernels
-from training.rows.partitions.joined import joined
+from training.rows.partitions.joined import join_codes
 from training.rows.partitions.partition import Integers, Partition
 from training.rows.partitions.rows import Rows
 
@@ -60,7 +60,7 @@ class Grown:
 
 
 @dataclass
-class _Known:
+class _Progress:
     """Kept in `memo`: what was applied already, the leaf of each row, and its score."""
 
     leaves: NDArray[np.uint8]
@@ -113,7 +113,7 @@ class ScoreCounts:
     bound: int
 
     def __call__(self, part: Partition) -> Integers:
-        return kernels.trees.count_scores(part.labels, _seen(part, self.trees, (), self.bound).scores, self.bound)
+        return kernels.trees.count_scores(part.labels, _score_rows(part, self.trees, (), self.bound).scores, self.bound)
 
 
 @dataclass(frozen=True)
@@ -122,22 +122,24 @@ class _Weighed:
     cuts: tuple[Cut, ...]
     weights: Integers
 
-    def seen(self, part: Partition) -> tuple[_Known, Integers, int]:
+    def seen(self, part: Partition) -> tuple[_Progress, Integers, int]:
         """Return what the rows are under these trees and cuts, their weights by class and score + bound, and the
         bound.
         """
         first, second = np.broadcast_to(self.weights, (2, self.weights.shape[-1]))
         bound = self.weights.shape[-1] // 2
         table = np.stack([first[::-1], second])  # the margin of class 0 is the score turned round
-        return _seen(part, self.trees, self.cuts, bound), table, bound
+        return _score_rows(part, self.trees, self.cuts, bound), table, bound
 
 
 class LeafSums(_Weighed):
     """As `TreeRows.leaf_sums`."""
 
     def __call__(self, part: Partition) -> Integers:
-        known, table, bound = self.seen(part)
-        return kernels.trees.weigh_leaves(part.labels, known.leaves, known.scores, table, bound, len(self.cuts) + 1)
+        progress, table, bound = self.seen(part)
+        return kernels.trees.weigh_leaves(
+            part.labels, progress.leaves, progress.scores, table, bound, len(self.cuts) + 1
+        )
 
 
 class Histograms(_Weighed):
@@ -151,13 +153,15 @@ class Margins(_Weighed):
     """As `TreeRows.margins`."""
 
     def __call__(self, part: Partition) -> Integers:
-        known, (against, favour), bound = self.seen(part)
-        return _histograms(part, known, np.stack([-against, favour]), bound, len(self.cuts) + 1, apart=False)
+        progress, (against, favour), bound = self.seen(part)
+        return _histograms(part, progress, np.stack([-against, favour]), bound, len(self.cuts) + 1, apart=False)
 
 
-def _histograms(part: Partition, known: _Known, table: Integers, bound: int, leaves: int, apart: bool) -> Integers:
-    own = part.bins, part.low, part.labels, known.leaves, known.scores, table, bound
-    return kernels.trees.histograms(*own, leaves, max(part.widths), apart)
+def _histograms(
+    part: Partition, progress: _Progress, table: Integers, bound: int, leaves: int, apart: bool
+) -> Integers:
+    columns = part.bins, part.low, part.labels, progress.leaves, progress.scores, table, bound
+    return kernels.trees.histograms(*columns, leaves, max(part.widths), apart)
 
 
 @dataclass(frozen=True)
@@ -167,11 +171,11 @@ class Passing(_Weighed):
     tests: Integers
 
     def __call__(self, part: Partition) -> Integers:
-        known, table, bound = self.seen(part)
+        progress, table, bound = self.seen(part)
         tables, feature, start, end = _coarse(self.tests.tobytes(), part.widths)
-        columns = joined(part, tables, FEW_CODES)
-        own = columns.codes, 0, part.labels, known.leaves, known.scores, table, bound
-        sums = columns.apart(kernels.trees.histograms(*own, len(self.cuts) + 1, columns.groups[2], True))
+        columns = join_codes(part, tables, FEW_CODES)
+        row_columns = columns.codes, 0, part.labels, progress.leaves, progress.scores, table, bound
+        sums = columns.apart(kernels.trees.histograms(*row_columns, len(self.cuts) + 1, columns.groups[2], True))
         running = np.concatenate([np.zeros_like(sums[:, :, :1]), np.cumsum(sums, axis=2)], axis=2)
         return np.concatenate([running[feature, :, end] - running[feature, :, start], running[:1, :, -1]])
 
@@ -187,43 +191,43 @@ def _coarse(asked: bytes, widths: tuple[int, ...]) -> tuple[tuple[Integers, ...]
     numbers[feature, low] = numbers[feature, high + 1] = 1
     numbers[:, 0] = 0
     numbers = numbers.cumsum(axis=1)
-    tables = tuple(own[:width] for own, width in zip(numbers, widths, strict=True))
-    behind = np.array([own[-1] + 1 for own in tables])[feature]
+    tables = tuple(code_numbers[:width] for code_numbers, width in zip(numbers, widths, strict=True))
+    behind = np.array([code_numbers[-1] + 1 for code_numbers in tables])[feature]
     end = np.where(high + 1 < np.array(widths)[feature], numbers[feature, high + 1], behind)
     return tables, feature, numbers[feature, low], end
 
 
-def _seen(part: Partition, trees: tuple[Grown, ...], cuts: tuple[Cut, ...], bound: int) -> _Known:
+def _score_rows(part: Partition, trees: tuple[Grown, ...], cuts: tuple[Cut, ...], bound: int) -> _Progress:
     """Return what the rows are under these trees and cuts. InputError where their votes have a larger total than
     `bound`.
     """
     none = part.memo.pop(MEMO, None)  # what an exception leaves half done must not be found again
-    found: _Known = none or _Known(np.zeros(part.size, np.uint8), np.zeros(part.size, np.int32))
-    known = len(found.trees)
-    if trees[:known] != found.trees:
-        found.scores[:] = 0
-        found.total = known = 0
-    for tree in trees[known:]:
-        _grow_to(part, found, tree.cuts)
-        found.total += max(map(abs, tree.votes))
-        kernels.trees.add_votes(found.leaves, np.array(tree.votes, np.int32), found.scores)
-    found.trees = trees
-    _grow_to(part, found, cuts)
-    part.memo[MEMO] = found
-    if found.total > bound:
+    progress: _Progress = none or _Progress(np.zeros(part.size, np.uint8), np.zeros(part.size, np.int32))
+    applied = len(progress.trees)
+    if trees[:applied] != progress.trees:
+        progress.scores[:] = 0
+        progress.total = applied = 0
+    for tree in trees[applied:]:
+        _grow_to(part, progress, tree.cuts)
+        progress.total += max(map(abs, tree.votes))
+        kernels.trees.add_votes(progress.leaves, np.array(tree.votes, np.int32), progress.scores)
+    progress.trees = trees
+    _grow_to(part, progress, cuts)
+    part.memo[MEMO] = progress
+    if progress.total > bound:
         raise InputError(f"bound={bound}: must be at least the total weight of the votes of all trees")
-    return found
+    return progress
 
 
-def _grow_to(part: Partition, found: _Known, cuts: tuple[Cut, ...]) -> None:
-    known = len(found.cuts)
-    if cuts[:known] != found.cuts:
-        found.leaves[:] = 0
-        known = 0
+def _grow_to(part: Partition, progress: _Progress, cuts: tuple[Cut, ...]) -> None:
+    applied = len(progress.cuts)
+    if cuts[:applied] != progress.cuts:
+        progress.leaves[:] = 0
+        applied = 0
     steps = [
         (cut.leaf, cut.feature, *cut.interval(part.widths[cut.feature]), new)
-        for new, cut in enumerate(cuts[known:], known + 1)
+        for new, cut in enumerate(cuts[applied:], applied + 1)
     ]
     if steps:
-        kernels.trees.descend(part.bins, part.low, found.leaves, np.array(steps, np.int64))
-    found.cuts = cuts
+        kernels.trees.descend(part.bins, part.low, progress.leaves, np.array(steps, np.int64))
+    progress.cuts = cuts

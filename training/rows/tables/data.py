@@ -22,7 +22,7 @@ from accountant.errors import DataError
 from dpserve_verify.privacy.budget import Relation
 from models.features.features import CalendarFeature, CategoricalFeature, Codes, Feature, NumericFeature, RawColumns
 from training.rows import kernels
-from training.rows.packed.cells import Cells, Span, grid_of, spans_of
+from training.rows.packed.cells import Cells, Span, declared_ranges, grid_of
 from training.rows.partitions.partition import TARGET_GRID
 from training.rows.partitions.rows import Rows
 from training.rows.people.people import missing_texts
@@ -48,7 +48,10 @@ def read_batches(data: Path | Table, schema: Schema, also: Sequence[str] = ()) -
     names. Raises DataError on anything else.
     """
     wanted = [*dict.fromkeys((*(feature.name for feature in schema.stored), *schema.target_names, *also))]
-    described = [*schema.stored, *(NumericFeature(each.name, ()) for each in schema.targets if each.classes is None)]
+    described = [
+        *schema.stored,
+        *(NumericFeature(target.name, ()) for target in schema.targets if target.classes is None),
+    ]
     texts = dict.fromkeys(schema.target_names, pa.string()) | dict.fromkeys(also, pa.binary())  # ids: in any encoding
     with reading(data):
         table = open_table(data, schema.form) if isinstance(data, Path) else data
@@ -69,10 +72,12 @@ def written_batches(
     """Batches of the `wanted` columns, of which the `features` are read as the schema says that they are written;
     None: as usual. `kinds`: what others are read as, where the file says no types.
     """
-    plain = {each.name: each for each in features}
+    plain = {column.name: column for column in features}
     forms = {name: schema.written_as(name) if schema else USUAL for name in plain}
-    special = {name: each for name, each in plain.items() if forms[name] != USUAL or isinstance(each, CalendarFeature)}
-    numbers = {each.name for each in features if isinstance(each, NumericFeature)} - special.keys()
+    special = {
+        name: column for name, column in plain.items() if forms[name] != USUAL or isinstance(column, CalendarFeature)
+    }
+    numbers = {column.name for column in features if isinstance(column, NumericFeature)} - special.keys()
     kinds = {**kinds, **{name: pa.float64() if name in numbers else pa.string() for name in plain}}
     start = 0
     for batch in table.batches(wanted, kinds):
@@ -338,7 +343,7 @@ def rows_of(schema: Schema, X: Any, y: Any, relation: Relation) -> Rows:
         for codes, feature in zip(bins, schema.features, strict=True):
             codes[start : start + len(batch)] = encode_column(feature, batch[feature.name], start)
         start += len(batch)
-    spans = spans_of(schema.features, schema.ends)
+    spans = declared_ranges(schema.features, schema.ends)
 
     numbers = [at for at, span in enumerate(spans) if span is not None]
 

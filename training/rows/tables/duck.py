@@ -47,7 +47,7 @@ def is_duckdb(data: str) -> bool:
 
 
 @contextmanager
-def answered(
+def run_query(
     data: str, query: str | None, name: str | None, form: Form, folder: Path, check: Check = nothing
 ) -> Iterator[Path]:
     """Write what `query` answers, or the whole table `name`, to a file, while it is needed. `form`: how a .csv is
@@ -63,20 +63,20 @@ def answered(
     if not place:
         raise InputError(f"data={data}: {FORMS}")
     if remote.is_remote(place):
-        with remote.fetched(place, folder) as fetched:
-            yield from _answered(data, fetched, query, name, form, folder, check)
+        with remote.fetch_rows(place, folder) as fetched:
+            yield from _run_query(data, fetched, query, name, form, folder, check)
     else:
-        yield from _answered(data, Path(place), query, name, form, folder, check)
+        yield from _run_query(data, Path(place), query, name, form, folder, check)
 
 
-def _answered(
+def _run_query(
     data: str, source: Path, query: str | None, name: str | None, form: Form, folder: Path, check: Check
 ) -> Iterator[Path]:
     duckdb, native = _driver(), source.suffix.lower() in NATIVE
     if native and not source.is_file():
         raise DataError(f"data={data}: no such file")
     quoted = ".".join('"' + part.replace('"', '""') + '"' for part in (name or "").split("."))
-    asked = f"select * from {quoted}" if query is None else query
+    statement = f"select * from {quoted}" if query is None else query
     folder.mkdir(mode=0o700, exist_ok=True)
     with working_folder(folder) as place:
         settings = {**CLOSED, "threads": str(processors()), "temp_directory": str(place / "spilt")}
@@ -88,7 +88,7 @@ def _answered(
                         connection.register(ROWS, _dataset(source, form))
                 connection.execute("set lock_configuration = true")
                 check(DuckCatalog(connection, native))
-                _copy(duckdb, connection, asked, path)
+                _copy(duckdb, connection, statement, path)
         except (duckdb.Error, pa.ArrowException) as error:
             raise DataError(f"data={data}: {_kind(duckdb, error)}. Nothing was registered") from None
         except OSError as error:
@@ -103,11 +103,11 @@ def _answered(
 
 def _copy(duckdb: ModuleType, connection: Any, query: str, path: Path) -> None:
     statements = connection.extract_statements(query)
-    if [each.type for each in statements] != [duckdb.StatementType.SELECT]:
+    if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
         raise InputError("query: must be one select")
-    found = connection.sql(statements[0]).to_arrow_reader(BATCH_ROWS)
-    with found, path.open("xb", buffering=0) as file, ipc.new_file(file, found.schema) as writer:
-        for batch in found:
+    reader = connection.sql(statements[0]).to_arrow_reader(BATCH_ROWS)
+    with reader, path.open("xb", buffering=0) as file, ipc.new_file(file, reader.schema) as writer:
+        for batch in reader:
             writer.write_batch(batch)
 
 
@@ -119,9 +119,9 @@ def _dataset(source: Path, form: Form) -> dataset.Dataset:
     kinds, keys = table.types(), table.keys if isinstance(table, FolderTable) else []
     schema = pa.schema([(name, kind or pa.string()) for name, kind in kinds.items()])
     files = table.files if isinstance(table, FolderTable) else (source,)
-    found = ending(files[0])
-    kind: Any = "parquet" if found == ".parquet" else "ipc"
-    if found not in (".parquet", *ARROW):
+    suffix = ending(files[0])
+    kind: Any = "parquet" if suffix == ".parquet" else "ipc"
+    if suffix not in (".parquet", *ARROW):
         kind = dataset.CsvFileFormat(
             csv.ParseOptions(delimiter=form.delimiter, newlines_in_values=True),
             read_options=csv.ReadOptions(encoding="utf8" if form.encoding == "utf-8" else form.encoding),
@@ -147,7 +147,7 @@ def _driver() -> ModuleType:
 def _kind(duckdb: ModuleType, error: Exception) -> str:
     """Return DuckDB's own words where they speak of the query alone, before a row was read: others quote values."""
     kinds = (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException)
-    said = f": {str(error).splitlines()[0][:200]}" if isinstance(error, kinds) else ""
+    words = f": {str(error).splitlines()[0][:200]}" if isinstance(error, kinds) else ""
     if isinstance(error, duckdb.PermissionException):
-        said = ": the query reads or writes what --data does not name"
-    return f"DuckDB refused ({type(error).__name__}{said})"
+        words = ": the query reads or writes what --data does not name"
+    return f"DuckDB refused ({type(error).__name__}{words})"

@@ -102,9 +102,9 @@ def check_file(schema: Schema, path: Path, most: int | None = None) -> list[Prob
             places = [(at, name, tests[name]) for at, name in enumerate(names) if name in tests]
             for row, cells in rows:
                 for at, name, test in places:
-                    found = test(cells[at])
-                    if found is not None:
-                        note(name, f"{found}{where}", REMEDIES[found], row)
+                    kind = test(cells[at])
+                    if kind is not None:
+                        note(name, f"{kind}{where}", REMEDIES[kind], row)
                 if most is not None and len(problems) >= most:
                     return list(problems.values())
     except FileNotFoundError:
@@ -123,8 +123,8 @@ def explaining(schema: Schema, path: Path) -> Iterator[None]:
         problems = check_file(schema, path, most=1) if path.exists() else []
         if not problems:
             raise
-        said = {**error.details, "problem": problems[0].to_json()}
-        raise DataError(f"{error.message}. {problems[0]}", **said) from None
+        details = {**error.details, "problem": problems[0].to_json()}
+        raise DataError(f"{error.message}. {problems[0]}", **details) from None
 
 
 def _compare(schema: Schema, names: set[str], note: Callable[..., None]) -> None:
@@ -137,16 +137,16 @@ def _compare(schema: Schema, names: set[str], note: Callable[..., None]) -> None
 
 def _tests(schema: Schema) -> dict[str, Test]:
     """Return, by column, what is wrong with a cell, in kind; None where nothing is. Categories take anything."""
-    found: dict[str, Test] = {}
+    tests: dict[str, Test] = {}
     for feature in schema.stored:
         written = schema.written_as(feature.name)
         if isinstance(feature, CalendarFeature):
-            found[feature.name] = _dates(feature, written)
+            tests[feature.name] = _dates(feature, written)
         elif isinstance(feature, NumericFeature):
-            found[feature.name] = _numbers(written)
+            tests[feature.name] = _numbers(written)
         elif isinstance(feature, BooleanFeature):
             words = written.truths()
-            found[feature.name] = lambda cell, words=words: (  # type: ignore[misc]
+            tests[feature.name] = lambda cell, words=words: (  # type: ignore[misc]
                 None if cell.strip().lower() in words or cell in NULLS else kind_of(cell)
             )
     for target in schema.targets:
@@ -158,8 +158,8 @@ def _tests(schema: Schema) -> dict[str, Test]:
                 return None if leave else "nothing"
             return (None if cell in classes else "no class") if classes else number(cell)
 
-        found[target.name] = test
-    return found
+        tests[target.name] = test
+    return tests
 
 
 def _numbers(written: Written) -> Test:
@@ -180,21 +180,25 @@ def _numbers(written: Written) -> Test:
 
 def _dates(feature: CalendarFeature, written: Written) -> Test:
     """Test dates as registration reads them, each text once."""
-    known: dict[str, str | None] = {}
+    verdicts: dict[str, str | None] = {}
 
     def fits(cell: str, as_written: Written) -> bool:
-        found = (re.fullmatch(pattern, cell.strip(), re.ASCII) for pattern in fitting(feature, as_written))
-        return any(match is not None and _real(match.groupdict()) for match in found)
+        matches = (re.fullmatch(pattern, cell.strip(), re.ASCII) for pattern in fitting(feature, as_written))
+        return any(match is not None and _real(match.groupdict()) for match in matches)
 
     def test(cell: str) -> str | None:
-        if cell in known:
-            return known[cell]
+        if cell in verdicts:
+            return verdicts[cell]
         if cell.strip() in NULLS or fits(cell, written):
-            known[cell] = None
+            verdicts[cell] = None
         else:
-            other = next((each for each in DATES if fits(cell, Written(dates=(each,)))), None)
-            known[cell] = kind_of(cell) if feature.kind == "time" or other is None else f"a date written {other}"
-        return known[cell]
+            other_pattern = next(
+                (date_pattern for date_pattern in DATES if fits(cell, Written(dates=(date_pattern,)))), None
+            )
+            verdicts[cell] = (
+                kind_of(cell) if feature.kind == "time" or other_pattern is None else f"a date written {other_pattern}"
+            )
+        return verdicts[cell]
 
     return test
 
@@ -260,7 +264,7 @@ _NAMED = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe"}
 
 def _typed(table: Table, schema: Schema, note: Callable[..., None]) -> tuple[list[str], Rows]:
     """Test a form that says types: dates in a column of dates are as they should be."""
-    types, dates = table.types(), {each.name for each in schema.stored if isinstance(each, CalendarFeature)}
+    types, dates = table.types(), {feature.name for feature in schema.stored if isinstance(feature, CalendarFeature)}
     names = [*types]
     fine = {name for name, kind in types.items() if name in dates and kind is not None and pa.types.is_temporal(kind)}
 

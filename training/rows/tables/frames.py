@@ -27,12 +27,12 @@ class BadData(DataError, ValueError):
     """X or y does not fit the schema."""
 
 
-def unfitted(message: str) -> InputError:
+def unfitted_error(message: str) -> InputError:
     """Asked to predict before `fit`: an InputError that is scikit-learn's NotFittedError as well."""
     from sklearn.exceptions import NotFittedError  # as in all of this file: what only plans needs none of it
 
-    found: InputError = type("Unfitted", (InputError, NotFittedError), {})(message)
-    return found
+    error: InputError = type("Unfitted", (InputError, NotFittedError), {})(message)
+    return error
 
 
 @contextmanager
@@ -51,8 +51,8 @@ def is_frame(X: Any) -> bool:
 
 def frame_table(X: Any) -> pa.Table:
     """Return a frame as a Table: no column for the index of pandas, no name twice, no texts as views."""
-    own = None if isinstance(X, pa.Table | dict) else getattr(X, "columns", None)
-    names = list(map(str, table_of(X).column_names if own is None else own))
+    own_names = None if isinstance(X, pa.Table | dict) else getattr(X, "columns", None)
+    names = list(map(str, table_of(X).column_names if own_names is None else own_names))
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise BadData(f"columns {twice}: stand there twice")
@@ -71,7 +71,9 @@ def table_from(X: Any, rule: Schema | Columns, who: str) -> pa.Table:
     if isinstance(rule, Schema):
         texts = any(isinstance(feature, CategoricalFeature) for feature in rule.features)
         return array_table(X, [feature.name for feature in rule.features], not texts, who)
-    return array_table(X, None, all(each.get("type") != "categorical" for each in rule.columns.values()), who)
+    return array_table(
+        X, None, all(rule_of_column.get("type") != "categorical" for rule_of_column in rule.columns.values()), who
+    )
 
 
 def array_table(X: Any, names: Sequence[str] | None, numbers: bool, who: str) -> pa.Table:

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from accountant.system.numpy_files import map_array
 from models.features.features import Codes
-from training.rows.packed.cells import Cells, spans_of
+from training.rows.packed.cells import Cells, declared_ranges
 from training.rows.packed.names import cells_file, row_files, since_file
-from training.rows.packed.scratch import scratch
+from training.rows.packed.scratch import scratch_array
 from training.rows.partitions.partition import Partition
 from training.rows.schema.schema import Schema
 from training.rows.tables.data import has_answer
@@ -43,17 +43,17 @@ class Source:
     @property
     def asked(self) -> Schema:
         """What the job asks: one target, of the features that it reads."""
-        asked = self.schema.question(self.target)
+        question = self.schema.question(self.target)
         if self.features is None:
-            return asked
+            return question
         names = {*self.features}  # however many: they are the job's own, and were read when it was asked for
-        return replace(asked, features=tuple(feature for feature in asked.features if feature.name in names))
+        return replace(question, features=tuple(feature for feature in question.features if feature.name in names))
 
     @property
     def files(self) -> list[str]:
         """The files that are read: the bins, the answers, and the fine cells."""
-        first, *others = row_files(len(self.schema.targets), self.part)
-        answers = others[self.schema.target_names.index(self.asked.target)]
+        first, *answer_files = row_files(len(self.schema.targets), self.part)
+        answers = answer_files[self.schema.target_names.index(self.asked.target)]
         since = [] if self.begins is None else [since_file(self.part)]
         return [first, answers, *([cells_file(self.part)] if self.fine else []), *since]
 
@@ -67,15 +67,15 @@ class Source:
         so that adding a row adds at most that row; and those that are used of their person. `place`: where large
         derived arrays may lie.
         """
-        schema, asked = self.schema, self.asked
+        schema, question = self.schema, self.asked
         bins, labels = map(self._load, self.files[:2])
-        present = has_answer(labels[low:high]) if asked.only.leave_out else None
+        present = has_answer(labels[low:high]) if question.only.leave_out else None
         if self.begins is not None:
             used = self._load(self.files[-1])[low:high] < self.begins
             present = used if present is None else present & used
-        columns = [at for at, feature in enumerate(schema.features) if feature in asked.features]
+        columns = [at for at, feature in enumerate(schema.features) if feature in question.features]
         group = None if self.by is None else bins[schema.stored.index(schema.group(self.by)), :]
-        about = [feature.bins for feature in asked.features], len(asked.classes or ())
+        about = [feature.bins for feature in question.features], len(question.classes or ())
         if present is None and len(columns) == len(schema.features):
             return Partition(bins[: len(columns)], labels, *about, group, self._cells(columns), low, high, place)
 
@@ -83,30 +83,32 @@ class Source:
             return values[low:high] if present is None else values[low:high][present]
 
         labels, group = chosen(labels), None if group is None else chosen(group)
-        own = scratch((len(columns), labels.size), bins.dtype.type, place)
-        for out, column in zip(own, columns, strict=True):
+        codes = scratch_array((len(columns), labels.size), bins.dtype.type, place)
+        for out, column in zip(codes, columns, strict=True):
             out[:] = chosen(bins[column])
-        return Partition(own, labels, *about, group, self._cells(columns, chosen), folder=place)
+        return Partition(codes, labels, *about, group, self._cells(columns, chosen), folder=place)
 
     def _cells(self, columns: Sequence[int], chosen: Any = lambda codes: codes) -> Cells:
-        asked = self.asked
-        numbers = [at for at, span in enumerate(spans_of(self.schema.features, self.schema.ends)) if span is not None]
-        own = [place for place, at in enumerate(numbers) if at in columns]
+        question = self.asked
+        numbers = [
+            at for at, span in enumerate(declared_ranges(self.schema.features, self.schema.ends)) if span is not None
+        ]
+        place_in_columns = [place for place, at in enumerate(numbers) if at in columns]
 
         def load(number: int) -> Codes:
-            return np.asarray(chosen(self._load(self.files[2])[own[number]]), np.uint16)
+            return np.asarray(chosen(self._load(self.files[2])[place_in_columns[number]]), np.uint16)
 
-        spans = spans_of(asked.features, asked.ends) if self.fine else (None,) * len(asked.features)
-        return Cells(asked.features, spans, load)
+        spans = declared_ranges(question.features, question.ends) if self.fine else (None,) * len(question.features)
+        return Cells(question.features, spans, load)
 
     def digest(self, low: int, high: int) -> str:
         """SHA-256 of rows low .. high - 1 as they lie in the files that are read."""
-        found = sha256()
+        digest = sha256()
         for name in self.files:
             array = self._load(name)
             for column in array if array.ndim == 2 else [array]:
-                found.update(np.ascontiguousarray(column[low:high]).data.cast("B"))
-        return found.hexdigest()
+                digest.update(np.ascontiguousarray(column[low:high]).data.cast("B"))
+        return digest.hexdigest()
 
     def _load(self, name: str) -> NDArray[Any]:
         return map_array(self.folder / name)
@@ -127,14 +129,14 @@ class Digests:
                 array = self._source._load(name)
                 yield file.read(array.offset)  # type: ignore[attr-defined]  # of a mapped array: its header's length
                 for _ in range(len(array) if array.ndim == 2 else 1):
-                    for found, (low, high) in zip(self._found, self._cuts, strict=True):
-                        left = (high - low) * array.itemsize
-                        while left and (chunk := file.read(min(left, CHUNK))):
-                            found.update(chunk)
-                            left -= len(chunk)
+                    for digest, (low, high) in zip(self._found, self._cuts, strict=True):
+                        rest = (high - low) * array.itemsize
+                        while rest and (chunk := file.read(min(rest, CHUNK))):
+                            digest.update(chunk)
+                            rest -= len(chunk)
                             yield chunk
             yield from iter(lambda: file.read(CHUNK), b"")
 
     def done(self) -> list[str]:
         """Return the digest of each piece, once its files were read in the order of `Source.files`."""
-        return [found.hexdigest() for found in self._found]
+        return [digest.hexdigest() for digest in self._found]

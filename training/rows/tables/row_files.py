@@ -34,10 +34,10 @@ def read_columns(path: Path, features: Sequence[Feature], schema: Schema | None 
     """Batches of raw columns, one per feature, in the file's order. Columns that are no features are passed over.
     `schema`: says how the file is written; None: as usual.
     """
-    start, named = 0, {feature.name for feature in features}
+    start, names = 0, {feature.name for feature in features}
     form, written = (schema.form, schema.written) if schema else (PLAIN, {})
-    others = tuple(name for name in column_types(path, form) if name not in named)
-    with explaining(Schema((), 1, tuple(features), others, "", form=form, written=written), path):
+    other_names = tuple(name for name in column_types(path, form) if name not in names)
+    with explaining(Schema((), 1, tuple(features), other_names, "", form=form, written=written), path):
         for batch in file_batches(path, features, schema):
             yield {feature.name: _column(feature, batch[feature.name], start) for feature in features}
             start += batch.num_rows
@@ -98,13 +98,16 @@ def write_figures(path: Path, figures: Iterable[Mapping[str, Any]]) -> None:
     numbers, null where nothing is told.
     """
     listed = list(figures)
-    texts = {name: [each.get(key) for each in listed] for name, key in (("figure", "metric"), ("class", "class"))}
-    texts |= {"group": [each.get("group") or ", ".join(each.get("groups", ())) or None for each in listed]}
-    told = {name: [None if each.get(name) is None else float(each[name]) for each in listed] for name in TOLD}
-    columns = [*(pa.array(text, pa.string()) for text in texts.values()), *(pa.array(one) for one in told.values())]
+    texts = {name: [figure.get(key) for figure in listed] for name, key in (("figure", "metric"), ("class", "class"))}
+    texts |= {"group": [figure.get("group") or ", ".join(figure.get("groups", ())) or None for figure in listed]}
+    numbers = {name: [None if figure.get(name) is None else float(figure[name]) for figure in listed] for name in TOLD}
+    columns = [
+        *(pa.array(text, pa.string()) for text in texts.values()),
+        *(pa.array(column) for column in numbers.values()),
+    ]
     try:
         with replacing(path) as partial:
-            pyarrow.parquet.write_table(pa.table(columns, [*texts, *told]), partial)
+            pyarrow.parquet.write_table(pa.table(columns, [*texts, *numbers]), partial)
     except OSError as error:
         raise InputError(f"out={path}: cannot be written ({error.strerror})") from None
 
