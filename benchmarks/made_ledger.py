@@ -40,6 +40,53 @@ BATCH = 20_000  # entries in one transaction
 ANALYSTS = ("ana", "ben", "cleo")
 
 
+class Sums:
+    """What jobs have used of an account, added up exactly."""
+
+    def __init__(self) -> None:
+        self.pure, self.rdp, self.unbounded = Decimal(0), defaultdict[str, Decimal](Decimal), 0
+
+    def add(self, price: dict[str, Any], times: int) -> None:
+        self.pure += times * Decimal(price["pure"])
+        self.unbounded += times * price["unbounded"]
+        for order, epsilon in price["rdp"].items():
+            self.rdp[order] += times * Decimal(epsilon)
+
+    def to_json(self) -> dict[str, Any]:
+        rdp = {order: canonical.decimal_string(epsilon) for order, epsilon in self.rdp.items()}
+        return {"pure": canonical.decimal_string(self.pure), "rdp": rdp, "unbounded": self.unbounded}
+
+
+MOVES = {"reserved": (1, 1), "started": (0, -1), "released": (-1, -1)}  # of what is used, and of what is reserved
+
+
+@dataclass
+class Account:
+    """A family's account. family: the entry that founded it; analysts: what each has used."""
+
+    family: int
+    used: Sums
+    reserved: Sums
+    analysts: dict[str, Sums]
+
+    def move(self, kind: str, job: dict[str, Any]) -> dict[str, Any]:
+        """Charge, start or give back a job; return the line that its entry has."""
+        used, reserved = MOVES[kind]
+        self.used.add(job["price"], used)
+        self.reserved.add(job["price"], reserved)
+        line = {
+            "family": self.family,
+            "changed": None,
+            "used": self.used.to_json(),
+            "reserved": self.reserved.to_json(),
+        }
+        if not used:
+            return line
+        analyst = self.analysts[job["by"]]
+        analyst.add(job["price"], used)
+        return {**line, "analyst": {"name": job["by"], "used": analyst.to_json()}}
+
+
 @dataclass
 class Made:
     """A job in the making: what its `reserved` entry says, its index row, and the entries still to come."""
@@ -99,8 +146,14 @@ class _Filler:
         self.last = dict(connection.execute("SELECT level, hash FROM node ORDER BY level, idx"))
         values = [json.loads(body) for (body,) in rows]
         reserved = [value for value in values if value["type"] == "reserved"]
-        # Without what families have used after them, as the first ledgers had them: that would be another in each.
         self.templates = [{name: value[name] for name in value if name != "after"} for value in reserved]
+        self.accounts = {
+            value["dataset"]: Account(seq, Sums(), Sums(), defaultdict(Sums))
+            for seq, value in enumerate(values)
+            if value["type"] == "dataset-registered"
+        }
+        for value in reserved:
+            self.accounts[value["dataset"]].move("reserved", value)
         cursor = connection.execute("SELECT * FROM job ORDER BY seq LIMIT 1")
         self.columns = [name for name, *_ in cursor.description]
         self.job = dict(zip(self.columns, cursor.fetchone(), strict=True))
@@ -169,6 +222,8 @@ class _Filler:
             fields |= {"statement": _hex(f"statement {seq}"), "model": _hex(f"model {seq}")}
             fields["name"], row["issued"] = job.fields["model"], seq
         row["state"] = "committed" if kind == "issued" else kind
+        if kind in MOVES:
+            fields["after"] = [self.accounts[job.fields["dataset"]].move(kind, job.fields)]
         self._append({**fields, "type": kind})
 
     def _append(self, fields: dict[str, Any]) -> None:

@@ -136,11 +136,13 @@ OF_PROCESSES = {"DPSERVE_STOPPING", "DPSERVE_WORKER_PARENT", "DPSERVE_PRICES"}  
 SHOWN_ALONE = {  # pages with commands that no test runs as they stand there, and what runs the like
     "access.md": "a picture",
     "audit.md": "formulas; tests/serving/cli/test_cli.py audits exports and tiles",
+    "certificates.md": "a package that is not published; tests/test_packaging.py installs it",
     "cluster.md": "hosts of Dask: tests/training/rows/test_cluster.py starts them as processes",
     "deployment.md": "buildah, docker and kubectl: make image-test, make lint-deploy",
     "development.md": "make, of which this is a part",
     "editing.md": "a model of six classes: tests/models/edit/test_edit_classes.py",
     "explanations.md": "a door: tests/serving/rest/test_explain_rest.py",
+    "how-it-works.md": "a map",
     "keys.md": "SoftHSM: tests/accountant/keys/test_signers.py runs it",
     "monitoring.md": "a port below 1024; tests/serving/process have TLS and the token",
     "operating.md": "a PostgreSQL of one's own: tests/accountant/store",

@@ -71,7 +71,7 @@ def test_a_rule_that_knows_the_cell_is_judged_on_splits_that_did_not_choose():
 
 def test_rare_classes_are_weighed_where_the_fits_say_so():
     found = rare.pairs(lines_of("rare.jsonl.gz"))
-    assert rare.with_alpha(found, rare.FEWEST, rare.RARE) < rare.with_alpha(found, 1e12, rare.RARE)
+    assert rare.weighed(found, rare.FEWEST, rare.RARE) < rare.weighed(found, 1e12, rare.RARE)
     assert rare.chosen(found, rare.RARE_FROM) == max(rare.chosen(found, each) for each in rare.TREES)
     cells = rare_of_many.cells_of(lines_of("rare-of-many.jsonl"))
     for name in rare_of_many.SETS:

@@ -262,28 +262,6 @@ def test_a_claim_that_promises_less_than_it_could_is_sound(what):
     assert found.epsilon == Decimal("0.9" if what == "epsilon raised" else EPSILON)
 
 
-def test_a_certificate_of_the_first_ledgers_still_verifies():
-    """It named no bound, nor what came later."""
-
-    def older(value):
-        predicate = value["predicate"]
-        del predicate["words"]
-        for where, name in (
-            ("claim", "bound"),
-            ("accounting", "tuning"),
-            ("dataset", "version"),
-            ("public", "domains"),
-            ("implementation", "dpserve"),
-        ):
-            del predicate[where][name]
-        for name in ("epsilon", "left"):
-            del predicate["dataset"]["after"][name]
-        predicate["claim"] |= {"epsilon": "0.201209", "order": "94.03699691520004"}  # Renyi was the best there was
-
-    envelope, proof = entered(older)
-    assert verify(envelope, proof, FILED.onnx, TRUST).form.claim.bound is None
-
-
 def test_a_bound_of_older_software_may_state_more_than_ours_and_never_less():
     def by(bound, epsilon, order=None):
         def older(value):

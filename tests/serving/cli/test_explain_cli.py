@@ -33,7 +33,8 @@ def explain(monkeypatch, capsys):
         verified = SimpleNamespace(ensemble=MODELS[name], certificate=None)
         return SimpleNamespace(reference=f"{name}@1", verified=verified)
 
-    monkeypatch.setattr(cli_explain, "open_model", opened)
+    bundles = SimpleNamespace(open=opened)
+    monkeypatch.setattr(cli_explain, "backend", lambda: SimpleNamespace(bundles=bundles))
     monkeypatch.setattr(cli_explain, "certificate_line", lambda certificate: "the claim")
 
     def asked(*arguments):

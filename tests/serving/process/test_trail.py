@@ -139,8 +139,11 @@ def test_who_hung_up_has_asked(site):
         async def receive():
             raise AssertionError
 
-        headers = [(b"authorization", f"Bearer {site.secret}".encode())]
-        scope = {"type": "http", "method": "GET", "path": "/v1/gone", "headers": headers, "scheme": "http"}
+        async def send(message):
+            raise AssertionError(message)
+
+        headers = [(b"host", b"here"), (b"authorization", f"Bearer {site.secret}".encode())]
+        scope = {"type": "http", "http_version": "1.1", "method": "GET", "path": "/v1/gone", "headers": headers, "scheme": "http"}
         await site.doors({**scope, "query_string": b"", "root_path": ""}, receive, receive)
 
     anyio.run(asking)

@@ -55,7 +55,7 @@ def asking(public, relation, weighed):
         yield from (SplitGains(TESTS, weighing, CUTS, "gini", False), LeafVotes(weighing, CUTS))
         yield LeafRules(TESTS, weighing, CUTS)
     for trees, bound in (((), 0), (TREES, 5)):
-        yield bdpe.SplitRisks(TESTS, trees, bound, CUTS, 0.5, 1.0, 4, with_alpha=weighed)
+        yield bdpe.SplitRisks(TESTS, trees, bound, CUTS, 0.5, 1.0, 4, weighed=weighed)
         for norm in ("l1", "l2"):
             table = bdpe.weights(bound, 1.0, weighed)
             yield ClassWeights(CUTS, trees, table, bdpe_loss.WEIGHT_ONE, norm)

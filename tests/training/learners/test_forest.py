@@ -189,7 +189,7 @@ def test_it_learns(leaf):
 
 BAD = [
     *({"trees": bad} for bad in (0, 1001, 2.5, True)),
-    *({"depth": bad} for bad in (0, 9, "3")),
+    *({"depth": bad} for bad in (0, 9, "deep")),
     *({"leaf": bad} for bad in ("vote", None)),
 ]
 

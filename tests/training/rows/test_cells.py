@@ -17,7 +17,7 @@ from dpserve_verify.privacy.budget import Budget, Relation
 from models.features.features import BooleanFeature, CategoricalFeature, NumericFeature
 from training.datasets import datasets
 from training.datasets.datasets import register
-from training.jobs.job import evaluate, train
+from training.jobs.job import measure, train
 from training.measuring.worth.evaluate import open_model
 from training.planning.plans import plan
 from training.requests import EvaluationRequest, JobRequest, TuningRequest
@@ -174,7 +174,7 @@ def test_a_job_may_find_cut_points_and_its_model_says_them(home):
     assert len(edges) == 7
     assert sum(25 < edge < 55 for edge in edges) >= 3, "where rows are, of 1,000 that are declared"
     assert "count rows per fine cell" in [run.purpose for run in model.certificate.form.mechanisms]
-    worth = evaluate(home, EvaluationRequest(reference, "new", "20"), by="test")
+    worth = measure(home, EvaluationRequest(reference, "new", "20"), by="test")
     assert worth["worth"]
     assert audit_home(home).ok
 

@@ -148,7 +148,9 @@ class PrivateLearner(Shown, Estimator, ABC):
             default = defaults[name]
             if isinstance(value, str | float | Decimal) and name not in OWN and not isinstance(default, str):
                 with suppress(InputError):
-                    setattr(self, name, read_parameter(name, value, default, "float" in str(kinds[name].annotation)))
+                    read = read_parameter(name, value, default, "float" in str(kinds[name].annotation))
+                    if type(read) is not type(value):  # what fits already is left alone, as scikit-learn asks of `fit`
+                        setattr(self, name, read)
 
     def declared(self, X: Any, y: Any) -> tuple[Schema, Public, Rows]:
         """(X, y) as the declared schema reads them: the schema, what is public of it, and packed rows. Spends nothing.

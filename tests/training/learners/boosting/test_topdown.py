@@ -267,9 +267,9 @@ def test_votes_get_their_share_of_a_tree(share, delta):
 
 
 BAD = [
-    *({"rounds": bad} for bad in (0, -1, 10_001, 2.5, "7", True)),
+    *({"rounds": bad} for bad in (0, -1, 10_001, 2.5, "many", True)),
     *({"depth": bad} for bad in (0, 7, 1.5, True)),
-    *({"leaves": bad, "growth": "best-first"} for bad in (1, 33, "4")),
+    *({"leaves": bad, "growth": "best-first"} for bad in (1, 33, "four")),
     {"leaves": 4},
     *({"rate": bad} for bad in (0, 11, float("nan"), "x")),
     *({"density": bad} for bad in (0, 1.1, "x")),
