@@ -317,7 +317,7 @@ def test_masks_hide_no_difference_that_matters(one, other):
 def test_draws_are_fixed_by_shape_alone(tmp_path):
     code = (
         "import same_draws; same_draws.install()\n"
-        "import numpy as np\nfrom decimal import Decimal\nfrom accountant import mechanisms as m\n"
+        "import numpy as np\nfrom decimal import Decimal\nfrom accountant.noise import mechanisms as m\n"
         "import sys\nvalues = np.arange(5) * int(sys.argv[1])\n"
         "e = Decimal(1)\n"
         "print(m.ExponentialSelection(e).draw(values, 1), m.DiscreteLaplace(e).draw(values, 1),"

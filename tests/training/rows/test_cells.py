@@ -199,7 +199,7 @@ def test_rows_of_before_are_used_as_they_are(home):
         plan(home, JobRequest("old", "lazybb", "1", parameters=FOUND))
     told = train(home, JobRequest("old", "lazybb", "1", parameters={"rounds": 5}), by="test")
     assert told["model"] == "old"
-    with pytest.raises(NameTaken, match="registered already, as old"):
+    with pytest.raises(NameTaken, match="in the dataset old already"):
         register(home, "again", folder / "old.parquet", folder / "schema.yaml", Budget.of(1, "1e-6"),
                  Relation.ADD_REMOVE, "record")  # fmt: skip
     assert audit_home(home).ok
