@@ -26,7 +26,7 @@ from local.reports.sums import HELD, SUM, add_answers
 from local.turns import turns
 from local.turns.definition import BoostedDefinition
 from models.forms.ensemble import Ensemble
-from training.finish.release import alone
+from training.finish.release import lock_job
 
 Asks = TypeVar("Asks", bound=Question)
 
@@ -135,7 +135,7 @@ class InTurns(CampaignKind[BoostedDefinition]):
     def _end_if(self, due: Callable[[], bool], wait: bool) -> None:
         """End the turn, unless somebody else has ended it meanwhile."""
         if due():
-            with alone(self.home, f"campaign-{self.name}", wait):
+            with lock_job(self.home, f"campaign-{self.name}", wait):
                 if due():
                     self.end_turn()
 

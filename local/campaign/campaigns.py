@@ -30,7 +30,7 @@ from local.campaign.questions import question_from_payload
 from local.reports.question import Question
 from local.reports.report_store import ReportStore
 from training.finish.lease import Lease, this_process
-from training.finish.release import alone, finish, keep
+from training.finish.release import finish, keep, lock_job
 from training.rows.schema.schema import parse_schema
 
 ENVELOPE, JOB, REPORTS = "campaign.dsse.json", "job.json", "reports.db"
@@ -76,7 +76,7 @@ def open_campaign(home: Home, asked: Asked, by: str) -> dict[str, Any]:
         raise InputError(f"population={asked.population}: is a dataset; owners are asked in a population of their own")
     definition = define(home, dataset, asked)
     folder = home.path / "campaigns" / asked.name
-    with alone(home, f"campaign-{asked.name}"):
+    with lock_job(home, f"campaign-{asked.name}"):
         if folder.exists():
             raise NameTaken(f"campaign={asked.name}: there is one of this name", campaign=asked.name)
         budget = Budget(definition.epsilon, definition.delta)
@@ -236,7 +236,7 @@ def end_turn(home: Home, name: str) -> dict[str, Any]:
 
     WrongState where too few have, where there are no turns, or none is left.
     """
-    with alone(home, f"campaign-{name}"):
+    with lock_job(home, f"campaign-{name}"):
         load(home, name).kind.end_turn()
     return state(home, name)
 
@@ -246,7 +246,7 @@ def give_up(home: Home, name: str, by: str, reason: str) -> dict[str, Any]:
     for owners may have answered. WrongState where its job is over; InputError where `reason` is not one line.
     """
     campaign, why = load(home, name), Why(by, reason)
-    with alone(home, f"campaign-{name}"):
+    with lock_job(home, f"campaign-{name}"):
         job = home.ledger.job(campaign.job)
         if job.state is not State.STARTED:
             raise WrongState(f"campaign={name}: is {job.public_state}, and cannot be given up", campaign=name)
@@ -281,7 +281,7 @@ def close(home: Home, name: str) -> dict[str, Any]:
     """
     campaign = load(home, name)
     kind, least = campaign.kind, campaign.definition.least
-    with alone(home, f"campaign-{name}"):
+    with lock_job(home, f"campaign-{name}"):
         kind.end_last_turn()
         campaign.reports.close()
         _enter_close(home, campaign)

@@ -14,7 +14,7 @@ from serving.http.routes import Door, access, require_dataset, state, with_price
 from serving.rest import json_schemas
 from serving.wire.errors import json_response
 from serving.wire.request_bodies import json_body, known_query
-from training.jobs.schedule import PERIODS, add, described, moment, remove_as, schedule_to_json, seen
+from training.jobs.schedule import PERIODS, add, make_schedule, moment, remove_as, schedule_to_json, schedules_for
 from training.requests import ScheduleRequest
 from training.requests.base import json_schema
 
@@ -29,7 +29,7 @@ async def list_schedules(request: Request) -> Response:
 
 def visible_schedules(home: Home, rights: Access) -> list[dict[str, Any]]:
     """Return the JSON of the schedules that the caller may see."""
-    return [schedule_to_json(home, schedule) for schedule in seen(home, rights)]
+    return [schedule_to_json(home, schedule) for schedule in schedules_for(home, rights)]
 
 
 async def begin_schedule(request: Request) -> Response:
@@ -46,7 +46,7 @@ async def begin_schedule(request: Request) -> Response:
 def add_schedule(home: Home, schedule_request: ScheduleRequest, rights: Access) -> dict[str, Any]:
     """Begin a schedule for a caller who may train on the dataset; return its JSON."""
     settings = {"learner": schedule_request.learner} | schedule_request.job.to_json()
-    schedule = described(
+    schedule = make_schedule(
         home, schedule_request.name, schedule_request.every, settings, rights.principal, moment(schedule_request.start)
     )
     return schedule_to_json(home, schedule if schedule_request.dry_run else add(home, schedule))

@@ -54,7 +54,7 @@ def lines_of(data: datasets.Dataset, epsilon: str, seed: int, learner: str) -> l
     asked: list[tuple[float, float, float, int]] = []
 
     def watched(noisy: Any, link: float, noise: float, offset: float, *most: int) -> tuple[float, int, Bends]:
-        found = rule.bent(noisy, link, noise, offset, *most)
+        found = rule.fit_bends(noisy, link, noise, offset, *most)
         asked.append((link, noise, offset, found[1]))
         return found
 
@@ -84,9 +84,9 @@ def chances(
 ) -> NDArray[np.float64]:
     """Of the second class, as a model of these noisy counts says. `known`: link, noise and offset of the rule."""
     if not bending:
-        slope, constant = rule.placed(noisy, *known)
+        slope, constant = rule.fit_link(noisy, *known)
         return probabilities_of(scores[:, None] + constant, slope)[:, 1]
-    slope, constant, bends = rule.bent(noisy, *known)
+    slope, constant, bends = rule.fit_bends(noisy, *known)
     return probabilities_of(scores[:, None] + constant, slope, bends)[:, 1]
 
 

@@ -19,10 +19,10 @@ def few(learner: Any) -> dict[str, int]:
 @pytest.fixture
 def quick_auto(monkeypatch):
     """`auto` does what the learner that it chooses does in a few rounds; it has no parameter to say so."""
-    chosen = auto._chosen
+    chosen = auto._choose_learner
 
     def quick(public):
         learner = chosen(public)
         return learner.set_params(**few(learner))
 
-    monkeypatch.setattr(auto, "_chosen", quick)
+    monkeypatch.setattr(auto, "_choose_learner", quick)

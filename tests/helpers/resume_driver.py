@@ -17,7 +17,7 @@ from training.jobs import draw_journal, job
 
 def note(file: Path) -> None:
     """Every draw of this process, in `file`."""
-    original = draw_journal.Answers.next
+    original = draw_journal.DrawJournal.next
 
     def written(line: dict) -> None:
         with file.open("a") as out:
@@ -29,12 +29,12 @@ def note(file: Path) -> None:
         def drawn():
             written({"draw": at, "by": os.getpid()})
             answer = draw()
-            written({"answer": at, **draw_journal._encoded(answer)})
+            written({"answer": at, **draw_journal._encode(answer)})
             return answer
 
         return original(self, drawn)
 
-    draw_journal.Answers.next = noted
+    draw_journal.DrawJournal.next = noted
 
 
 def train(home: Path, files: Path) -> None:

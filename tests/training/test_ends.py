@@ -184,7 +184,7 @@ def test_a_schema_whose_texts_alone_are_too_large_is_refused_without_trying(monk
     blank = learner.learn(Rehearsal(public, Decimal("0.01")))
     monkeypatch.setattr("training.calibration.plan_warnings.FEW_TEXTS", 1)
     check_exportable(learner, public, blank)
-    monkeypatch.setattr("training.calibration.plan_warnings.MOST_NAMES", 5)
+    monkeypatch.setattr("training.calibration.plan_warnings.MAX_NAME_CHARACTERS", 5)
     with pytest.raises(InputError, match="their categories and cut points alone are too large; its first 2 features"):
         check_exportable(learner, public, blank)
 

@@ -26,7 +26,7 @@ from dpserve_verify.privacy.budget import Budget, Relation
 from training.datasets.datasets import register
 from training.datasets.growing.append import append
 from training.jobs import job, queue
-from training.jobs.schedule import add, described, submit_due
+from training.jobs.schedule import add, make_schedule, submit_due
 from training.kinds import job_steps
 from training.requests import JobRequest
 
@@ -141,7 +141,7 @@ def test_an_evaluation_that_was_reserved_with_its_training_waits(site):
 def test_a_scheduled_job_waits(site):
     site.register()
     rule = {"dataset": "v", "learner": "forest", "epsilon": "0.5", "parameters": {"trees": 3}, "blocks": "last:2"}
-    add(site.home, described(site.home, "weekly", "week", rule, "cli:test", since=0))
+    add(site.home, make_schedule(site.home, "weekly", "week", rule, "cli:test", since=0))
     (seq,) = submit_due(site.home, lambda: 0)
     site.append()
     job.run(site.home, seq)

@@ -23,7 +23,7 @@ from accountant.ledger.job_rows import MAX_RESUMES
 from accountant.noise import mechanisms
 from dpserve_verify.errors import InputError
 from training.jobs import draw_journal, job
-from training.jobs.draw_journal import Answers
+from training.jobs.draw_journal import DrawJournal
 from training.kinds import training_steps
 from training.kinds.stated_steps import StatedSteps
 from training.planning import plans
@@ -81,10 +81,10 @@ RESUMED = [
     "training.session.session:Session.release:after:1",
     "training.session.session:Session.release:after:5",
     "training.session.session:_release:after:6",  # before rows are asked
-    "training.jobs.draw_journal:Answers._write:after:1",  # what the answers are of
-    "training.jobs.draw_journal:Answers._write:before:2",  # before the first draw
-    "training.jobs.draw_journal:Answers._write:after:3",  # an answer that no learner has seen
-    "training.jobs.draw_journal:Answers._write:after:9",
+    "training.jobs.draw_journal:DrawJournal._write:after:1",  # what the answers are of
+    "training.jobs.draw_journal:DrawJournal._write:before:2",  # before the first draw
+    "training.jobs.draw_journal:DrawJournal._write:after:3",  # an answer that no learner has seen
+    "training.jobs.draw_journal:DrawJournal._write:after:9",
     "training.session.session:Session.close:after:1",
     "training.kinds.training_steps:keep:before:1",
     "training.kinds.training_steps:keep:after:1",
@@ -93,10 +93,10 @@ RESUMED = [
 ]
 BURNED = [
     "accountant.ledger.ledger:Ledger.start:after:1",  # nothing says what would be resumed
-    "training.jobs.draw_journal:Answers._write:before:1",  # an empty file
-    "training.jobs.draw_journal:Answers._write:after:2",  # a draw was said to be made
-    "training.jobs.draw_journal:Answers._write:before:3",  # it was made, and not kept
-    "training.jobs.draw_journal:_encoded:before:4",
+    "training.jobs.draw_journal:DrawJournal._write:before:1",  # an empty file
+    "training.jobs.draw_journal:DrawJournal._write:after:2",  # a draw was said to be made
+    "training.jobs.draw_journal:DrawJournal._write:before:3",  # it was made, and not kept
+    "training.jobs.draw_journal:_encode:before:4",
     "accountant.noise.mechanisms:ExponentialSelection.draw:before:1",
     "accountant.noise.mechanisms:ExponentialSelection.draw:after:3",
 ]
@@ -148,12 +148,12 @@ def unkilled(home: Path, stored: list[dict]) -> bytes:
     """The model of a run that nobody killed and whose draws came out just so."""
     other = copy(prepared(), home.parent / "unkilled")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(job, "Answers", lambda *_: Told([draw_journal._decoded(each) for each in stored]))
+        patch.setattr(job, "DrawJournal", lambda *_: Told([draw_journal._decode(each) for each in stored]))
         job.train(Home.open(place(other)), ASKED, by="test")
     return model_of(other)
 
 
-class Told(Answers):
+class Told(DrawJournal):
     """Draws, and answers what it was told: the first `kept` without a draw, as after a crash."""
 
     def __init__(self, told: list, kept: int = 0) -> None:
@@ -201,7 +201,7 @@ def test_what_is_asked_of_rows_does_not_depend_on_who_asked_before(tmp_path, mon
         monkeypatch.setattr(kind, "draw", noted)
     told: list = []
 
-    class Noting(Answers):
+    class Noting(DrawJournal):
         def next(self, draw):
             told.append(super().next(draw))
             return told[-1]
@@ -214,13 +214,13 @@ def test_what_is_asked_of_rows_does_not_depend_on_who_asked_before(tmp_path, mon
         return model_of(opened.path)
 
     parameters = {name: value for name, value in LEARNERS[learner].items() if takes(learner, name)}
-    monkeypatch.setattr(job, "Answers", Noting)
+    monkeypatch.setattr(job, "DrawJournal", Noting)
     whole = run("whole")
     all_exact, count = list(exact), len(told)
     assert len(all_exact) == count > 2
     for kept in sorted({1, count // 2, count - 1}):
         exact.clear()
-        monkeypatch.setattr(job, "Answers", lambda *_, kept=kept: Told(told, kept))
+        monkeypatch.setattr(job, "DrawJournal", lambda *_, kept=kept: Told(told, kept))
         assert run(f"kept-{kept}") == whole
         assert exact == all_exact[kept:]
 
@@ -316,10 +316,10 @@ def copied_whole(home: Path, to: Path) -> Path:
     lines = [json.loads(line.rpartition(" ")[0]) for line in path.read_text().splitlines()]
     path.unlink()
     seq = int(path.parent.name)
-    with Answers(opened, seq) as again:
+    with DrawJournal(opened, seq) as again:
         again.begin()
         for line in lines[2::2]:
-            again.next(lambda line=line: draw_journal._decoded(line))
+            again.next(lambda line=line: draw_journal._decode(line))
     opened.ledger.log.database.close()
     return whole
 
@@ -366,7 +366,7 @@ def test_one_goes_on_and_the_others_leave_it(cut, tmp_path):
     home = copied_whole(cut, tmp_path / "home")
     opened = Home.open(place(home))
     (only,) = opened.ledger.jobs()
-    with Answers.reopen(opened, only.seq, 4):
+    with DrawJournal.reopen(opened, only.seq, 4):
         assert job.recover(opened) == NOTHING
     assert opened.ledger.job(only.seq).state == "started"
     homes, found = [Home.open(place(home)) for _ in range(4)], []
@@ -386,7 +386,7 @@ def test_who_stands_still_holds_its_answers_and_the_job_is_burned(cut, tmp_path,
     opened = Home.open(place(home))
     (only,) = opened.ledger.jobs()
     monkeypatch.setattr(job, "lives", lambda owner: None)
-    with Answers.reopen(opened, only.seq, 4):
+    with DrawJournal.reopen(opened, only.seq, 4):
         assert job.recover(opened)["burned"] == [only.seq]
     assert entries(opened, "resumed") == []
 
@@ -394,7 +394,7 @@ def test_who_stands_still_holds_its_answers_and_the_job_is_burned(cut, tmp_path,
 def test_a_job_that_ends_everybody_comes_to_its_end(driver, home):
     assert driver.run("train", home, "training.session.session:Session.release:after:4") is None
     for _ in range(MAX_RESUMES):
-        assert driver.run("recover", home, "training.jobs.job:_carried:before:1") is None
+        assert driver.run("recover", home, "training.jobs.job:_run_started:before:1") is None
     opened, found = settled(home)
     assert found["burned"]
     assert [each["times"] for each in entries(opened, "resumed")] == list(range(1, MAX_RESUMES + 1))

@@ -18,7 +18,7 @@ from accountant.ledger.block_appending import NewBlock
 from accountant.ledger.families.records import PUBLIC_STATES
 from dpserve_verify.errors import InputError
 from training.jobs import queue, schedule
-from training.jobs.schedule import add, described, lasts, moment, remove, schedules, submit_due
+from training.jobs.schedule import add, make_schedule, moment, remove, runs_left, schedules, submit_due
 
 pytestmark = pytest.mark.home("prepared")
 
@@ -28,7 +28,7 @@ ASKED = {"dataset": "adult", "learner": "lazybb", "epsilon": "1", "parameters": 
 
 
 def begin(home: Home, *about: object, **more: object) -> schedule.Schedule:
-    return add(home, described(home, *about, **more))
+    return add(home, make_schedule(home, *about, **more))
 
 
 def grow(home: Home, number: int) -> None:
@@ -61,12 +61,12 @@ def test_a_job_is_asked_once_a_period_by_whatever_clock(home):
 def test_it_stops_where_a_block_is_exhausted_and_says_so(home):
     grow(home, 2)
     begin(home, "weekly", "week", ASKED, "cli:test", since=0)
-    told = lasts(home, schedules(home)[0])["alone"]
+    told = runs_left(home, schedules(home)[0])["alone"]
     asked = [submit_due(home, lambda week=week: week * WEEK) for week in range(told + 3)]
     assert [len(each) for each in asked] == [1] * told + [0] * 3
     (stopped,) = schedules(home)
     assert "block" in stopped.stopped
-    assert lasts(home, stopped) == {"alone": 0, "fed": 0}
+    assert runs_left(home, stopped) == {"alone": 0, "fed": 0}
 
 
 @pytest.mark.slow
@@ -77,7 +77,7 @@ def test_how_long_a_rule_can_be_kept_is_how_long_it_is_kept(home, blocks, epsilo
     """Played with a new block each period: the number that was told before is the number of jobs that were admitted."""
     grow(home, 2)
     begin(home, "weekly", "week", ASKED | {"blocks": blocks, "epsilon": epsilon}, "cli:test", since=0)
-    told, made = lasts(home, schedules(home)[0])["fed"], 0
+    told, made = runs_left(home, schedules(home)[0])["fed"], 0
     for week in range(14):
         made += len(submit_due(home, lambda week=week: week * WEEK))
         grow(home, 3 + week)

@@ -31,7 +31,7 @@ from models.store.bundle import ModelStore
 from models.store.lineage import ancestors
 from models.store.loading import VerifiedModel
 from models.store.standing import entry_of
-from training.finish.release import ENSEMBLE, ENVELOPE, alone, bundle_of, discard, named, sign, store
+from training.finish.release import ENSEMBLE, ENVELOPE, bundle_of, discard, lock_job, metadata_of, sign, store
 
 SINCE = "since"  # the file that holds the ledger's size before the entry was made
 
@@ -47,15 +47,15 @@ def derive(home: Home, base: VerifiedModel, edited: Curves, promote: bool = Fals
     # One folder for the same edits of the same model, whenever they are made.
     change = json.dumps([issued.issued, certificate.digest(ensemble_bytes(_timeless(edited)))])
     folder = home.jobs / f"edit-{certificate.digest(change.encode())[:32]}"
-    with alone(home, f"edit-{base.certificate.reservation}"):
+    with lock_job(home, f"edit-{base.certificate.reservation}"):
         if not folder.exists():  # else it was cut, and is gone on with
             _check_new(home, issued.issued, issued.model, edited)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        model = _kept(folder, edited)
+        model = _keep_numbers(folder, edited)
         form = issued.form
-        about = named(form.dataset.name, issued.model, issued.reservation, form.public.target)
+        about = metadata_of(form.dataset.name, issued.model, issued.reservation, form.public.target)
         onnx = to_onnx(model, about)
-        envelope, index = _entered(home, folder, base, model, onnx)
+        envelope, index = _sign_and_enter(home, folder, base, model, onnx)
         name = base.certificate.model
         place = store(home, name, bundle_of(home, model, onnx, envelope, index))
         if promote:
@@ -65,7 +65,7 @@ def derive(home: Home, base: VerifiedModel, edited: Curves, promote: bool = Fals
 
 
 def _check_follows(base: VerifiedModel, edited: Curves) -> None:
-    """The edits are those of the base and more, and nothing but what bins add has changed."""
+    """Raise InputError unless the edits are those of the base and more, and only what bins add has changed."""
     before, after = base.ensemble.edits, edited.edits
     if len(after) <= len(before) or after[: len(before)] != before:
         raise InputError("edits: must be those of the model that is edited, and one more at least")
@@ -74,13 +74,13 @@ def _check_follows(base: VerifiedModel, edited: Curves) -> None:
 
 
 def _check_new(home: Home, base: int, name: str, edited: Curves) -> None:
-    """Whoever sends an edit twice gets one version: `details["model"]` of the refusal."""
+    """Raise WrongState where the same person made this very edit before: `details["model"]` names that version."""
     models, by = ModelStore(home.models), edited.edits[-1].by
     for version in reversed(models.versions(name)):
         folder = home.models / name / str(version)
         entry = entry_of(folder)
-        said = {} if entry is None else home.ledger.log.entry(entry).value
-        if (said.get("type"), said.get("base"), said.get("by")) != ("derived", base, by):
+        fields = {} if entry is None else home.ledger.log.entry(entry).value
+        if (fields.get("type"), fields.get("base"), fields.get("by")) != ("derived", base, by):
             continue
         if entry not in home.trust.revoked and _timeless(
             ensemble_from_bytes(read_bundle(folder).ensemble)
@@ -92,12 +92,12 @@ def _check_new(home: Home, base: int, name: str, edited: Curves) -> None:
 
 
 def _timeless(model: Any) -> Any:
-    """The same whenever its edits were made."""
+    """Return the model with one fixed time in all its edits, to compare it whenever they were made."""
     return replace(model, edits=tuple(replace(edit, at="1970-01-01T00:00:00Z") for edit in model.edits))
 
 
-def _kept(folder: Path, edited: Curves) -> Curves:
-    """The edited numbers as an earlier try wrote them, or as they are now."""
+def _keep_numbers(folder: Path, edited: Curves) -> Curves:
+    """Write the edited numbers once, and return them as an earlier try wrote them, or as they are now."""
     path = folder / ENSEMBLE
     if not path.exists():
         replace_file(path, ensemble_bytes(edited), PRIVATE, alone=True)
@@ -107,9 +107,10 @@ def _kept(folder: Path, edited: Curves) -> Curves:
     return released
 
 
-def _entered(home: Home, folder: Path, base: VerifiedModel, model: Curves, onnx: bytes) -> tuple[bytes, int]:
-    """The signed certificate and the index of its entry, made once: a try that was cut is gone on with. Where its key
-    may sign no more and it was not entered yet, the same statement is signed anew."""
+def _sign_and_enter(home: Home, folder: Path, base: VerifiedModel, model: Curves, onnx: bytes) -> tuple[bytes, int]:
+    """Sign the certificate and enter it, once, and return it with its entry's index. A try that was cut goes on. Where
+    its key may sign no more and it was not entered yet, the same statement is signed anew.
+    """
     path, since = folder / ENVELOPE, folder / SINCE
     if not path.exists():
         replace_file(since, str(home.ledger.log.size()).encode(), PRIVATE, alone=True)
@@ -117,9 +118,9 @@ def _entered(home: Home, folder: Path, base: VerifiedModel, model: Curves, onnx:
     envelope = path.read_bytes()
     payload = dsse.parse(envelope).payload
     statement = certificate.digest(payload)
-    known = home.ledger.find_derived(statement, int(since.read_text()))
-    if known is not None:
-        return envelope, known
+    earlier = home.ledger.find_derived(statement, int(since.read_text()))
+    if earlier is not None:
+        return envelope, earlier
     if not key_life.may_issue(home.ledger, key_life.signed_by(envelope)):
         envelope = sign(home, path, payload)
     digest, signed_by = certificate.digest(onnx), key_life.signed_by(envelope)

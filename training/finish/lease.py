@@ -26,13 +26,13 @@ def this_process() -> str:
     """Return a name of this process that no other ever has: `host:namespaces:process:start:word`. `host` is this start
     of the machine, `start` clock ticks after that, and `word` is random: nothing of it moves when a clock is set.
     """
-    found = (*_place(), str(os.getpid()), _start("self"))
-    return ":".join((*found, _word(found)))
+    parts = (*_place(), str(os.getpid()), _start_ticks("self"))
+    return ":".join((*parts, _word(parts)))
 
 
 def lives(owner: str) -> bool | None:
-    """Whether the owner's process lives. None where that cannot be told from here: another host or process namespace,
-    or a process that may not be looked at.
+    """Return whether the owner's process lives. None where that cannot be told from here: another host or process
+    namespace, or a process that may not be looked at.
     """
     place = _place()
     match owner.split(":"):
@@ -47,12 +47,13 @@ def lives(owner: str) -> bool | None:
     except PermissionError:
         pass
     ours = (PROC / "self").readlink().name == str(os.getpid())  # else /proc counts by another namespace's numbers
-    found = _start(pid) if ours else ""
-    return None if not found else found == start
+    ticks = _start_ticks(pid) if ours else ""
+    return None if not ticks else ticks == start
 
 
 def is_dead(ledger: Ledger, holding: Holding) -> bool:
-    """Whether who holds a job is gone: the process where it can be looked at, else the lease by the database's clock.
+    """Return whether who holds a job is gone: the process where it can be looked at, else the lease by the database's
+    clock.
 
     A lease that has run out is doubted first, and dead if it is not renewed for GRACE_SECONDS: so an owner who lives is
     heard when the database's clock was set, or when the database was away.
@@ -71,8 +72,8 @@ def is_dead(ledger: Ledger, holding: Holding) -> bool:
 
 
 def _place() -> tuple[str, str]:
-    """This start of this machine, and the namespaces (of processes, of time) whose numbers a process goes by here;
-    "" where the system does not say.
+    """Return the boot id of this machine and its namespaces of processes and of time; "" where the system does not
+    say.
     """
     try:
         spaces = [(PROC / "self" / "ns" / kind).stat().st_ino for kind in ("pid", "time")]
@@ -81,8 +82,8 @@ def _place() -> tuple[str, str]:
         return "", ""
 
 
-def _start(process: str) -> str:
-    """When the process started, in clock ticks of the machine; "" where that cannot be read."""
+def _start_ticks(process: str) -> str:
+    """Return when the process started, in clock ticks of the machine; "" where that cannot be read."""
     try:
         return (PROC / process / "stat").read_text().rpartition(")")[2].split()[19]
     except (OSError, IndexError):
@@ -91,12 +92,12 @@ def _start(process: str) -> str:
 
 @lru_cache
 def _word(_process: tuple[str, ...]) -> str:
-    """A word of its own for every process; a fork is another one."""
+    """Return a random word for each process; a fork is another process."""
     return uuid.uuid4().hex[:16]
 
 
-def _elapsed() -> float:
-    """Seconds that passed, those included that a machine slept; no clock that anybody sets."""
+def _boot_seconds() -> float:
+    """Return seconds since the machine started, sleep included, by a clock that nobody sets."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
@@ -112,24 +113,24 @@ class Lease:
 
     def __init__(self, ledger: Ledger, seq: int) -> None:
         self._ledger, self._seq, self._done = ledger, seq, 0
-        self._over, self._lost, self._renewed = threading.Event(), threading.Event(), _elapsed()
+        self._over, self._lost, self._renewed = threading.Event(), threading.Event(), _boot_seconds()
         self._thread = threading.Thread(target=self._beat, daemon=True)
 
     def progress(self, done: int) -> None:
-        """How many releases of the plan are done: the ledger is told with the next heartbeat."""
+        """Set how many releases of the plan are done; the next heartbeat tells the ledger."""
         self._done = done
 
     def check(self) -> None:
-        """Before every draw. Returns at once where the lease was renewed just now; a process that stood still waits
-        until it is renewed.
+        """Check, before every draw, that this process still holds the job. Returns at once where the lease was renewed
+        just now; a process that stood still waits until it is renewed.
 
         Raises:
             WrongState: the job is another's by now: it was burned.
             LedgerUnavailable: the ledger could not be asked for as long as a lease lasts.
         """
-        since = _elapsed()
-        while _elapsed() - self._renewed > self.FRESH and not self._lost.is_set():
-            if _elapsed() - since > self.SECONDS:
+        since = _boot_seconds()
+        while _boot_seconds() - self._renewed > self.FRESH and not self._lost.is_set():
+            if _boot_seconds() - since > self.SECONDS:
                 raise LedgerUnavailable(f"job {self._seq}: the ledger cannot be asked who holds it")
             self._lost.wait(0.05)
         if self._lost.is_set():
@@ -138,13 +139,13 @@ class Lease:
     def _beat(self) -> None:
         owner = this_process()
         while not self._over.wait(min(self.BEAT, self.SECONDS / 4)):
-            asked = _elapsed()
+            sent_at = _boot_seconds()
             try:
                 if not self._ledger.heartbeat(self._seq, owner, self.SECONDS, self._done):
                     return self._lost.set()
             except DpserveError:
                 continue
-            self._renewed = asked
+            self._renewed = sent_at
 
     def __enter__(self) -> Lease:
         Lease.over.discard((self._ledger.log.database.url, self._seq))  # it may be resumed where it ended

@@ -48,16 +48,16 @@ def keep(home: Home, seq: int, ensemble: Ensemble) -> str:
 def finish(home: Home, seq: int) -> Path:
     """Bring a committed job to its end, from wherever it stands. Returns the model's folder."""
     folder = home.jobs / str(seq)
-    with alone(home, seq):
+    with lock_job(home, seq):
         job = home.ledger.job(seq)
         if not folder.exists():
-            return _stored(home, job)
+            return _find_stored(home, job)
         raw = (folder / ENSEMBLE).read_bytes()
         if digest(raw) != home.ledger.released_digest(seq):
             raise ModelInvalid(f"job {seq}: {ENSEMBLE} is not what was committed")
         ensemble = ensemble_from_bytes(raw)
         target = request_from_entry(home.ledger.reservation(seq).value).target
-        onnx = to_onnx(ensemble, named(job.dataset, job.model, seq, target))
+        onnx = to_onnx(ensemble, metadata_of(job.dataset, job.model, seq, target))
         envelope = _envelope(home, folder, job, ensemble, onnx)
         issued = job.issued
         if issued is None:
@@ -70,7 +70,7 @@ def finish(home: Home, seq: int) -> Path:
 
 
 def _place(home: Home, job: Job, issued: int, version: int) -> None:
-    """The first version of a name is its champion from now on, and what was asked to be; any other is a candidate."""
+    """Promote the first version of a name, and one for which that was asked; any other is a candidate."""
     entry = home.ledger.reservation(job.seq).value
     if model_names.is_first(home.ledger, job, issued):
         placing.promote_first(home, job.model, version)
@@ -78,15 +78,15 @@ def _place(home: Home, job: Job, issued: int, version: int) -> None:
         placing.promote_once(home, job.model, version, issued, f"asked for with job {job.seq}", entry["by"])
 
 
-def named(dataset: str, model: str, reservation: int, target: str | None) -> dict[str, str]:
-    """What an exported model's metadata say of it. `target`: only where its dataset has several."""
-    asked = {} if target is None else {"target": target}
-    return {"dataset": dataset, "model": model, "reservation": str(reservation), **asked}
+def metadata_of(dataset: str, model: str, reservation: int, target: str | None) -> dict[str, str]:
+    """Return the metadata of an exported model. `target`: only where its dataset has several."""
+    target_field = {} if target is None else {"target": target}
+    return {"dataset": dataset, "model": model, "reservation": str(reservation), **target_field}
 
 
 def forget(home: Home, seq: int) -> None:
     """Remove what a burned job left behind."""
-    with alone(home, seq):
+    with lock_job(home, seq):
         if (home.jobs / str(seq)).exists():
             discard(home.jobs / str(seq))
 
@@ -101,8 +101,8 @@ def discard(folder: Path) -> None:
 
 
 def _envelope(home: Home, folder: Path, job: Job, ensemble: Ensemble, onnx: bytes) -> bytes:
-    """The signed certificate; written once, so that every later try speaks of the same bytes. Where its key may sign
-    no more and it was not issued yet, the same statement is signed anew.
+    """Sign the certificate once, so that every later try reads the same bytes, and return it. Where its key may sign no
+    more and it was not issued yet, the same statement is signed anew.
     """
     path = folder / ENVELOPE
     if path.exists():
@@ -135,7 +135,7 @@ def _envelope(home: Home, folder: Path, job: Job, ensemble: Ensemble, onnx: byte
 
 
 def sign(home: Home, path: Path, payload: bytes) -> bytes:
-    """The envelope over a statement by the key in force, on disk when it returns."""
+    """Sign a statement by the key in force, write the envelope and return it."""
     key_life.keep_up(home)  # another process may have put a new key in force
     envelope = statement.sign(payload, home.keys)
     replace_file(path, envelope, PRIVATE, alone=True)
@@ -143,7 +143,7 @@ def sign(home: Home, path: Path, payload: bytes) -> bytes:
 
 
 def bundle_of(home: Home, ensemble: Ensemble, onnx: bytes, envelope: bytes, issued: int) -> Bundle:
-    """What the store keeps of a model, its certificate verified against this home first."""
+    """Return what the store keeps of a model, its certificate verified against this home first."""
     proof = home.ledger.log.proof(issued)
     verified = verify(envelope, proof, onnx, home.trust)
     card, sigstore = card_of(ensemble, verified), dsse.to_sigstore_bundle(envelope)
@@ -153,8 +153,8 @@ def bundle_of(home: Home, ensemble: Ensemble, onnx: bytes, envelope: bytes, issu
 def store(home: Home, name: str, bundle: Bundle) -> Path:
     """Add to the store, unless a cut earlier try has done so already."""
     models = ModelStore(home.models)
-    known = _version_of(models, name, bundle.envelope)
-    version = models.add(name, bundle) if known is None else known
+    earlier = _version_of(models, name, bundle.envelope)
+    version = models.add(name, bundle) if earlier is None else earlier
     return models.resolve(f"{name}@{version}")
 
 
@@ -167,7 +167,7 @@ def _version_of(store: ModelStore, model: str, envelope: bytes) -> int | None:
     return None
 
 
-def _stored(home: Home, job: Job) -> Path:
+def _find_stored(home: Home, job: Job) -> Path:
     if job.issued is None:
         raise JobFailed(f"job {job.seq}: is {job.state.value}, and its released numbers are not in the home")
     wanted = home.ledger.log.entry(job.issued).value["statement"]
@@ -180,8 +180,8 @@ def _stored(home: Home, job: Job) -> Path:
 
 
 @contextmanager
-def alone(home: Home, name: int | str, wait: bool = True) -> Iterator[None]:
-    """One process at a time finishes a job, or an edit; the other finds it finished. Without `wait`, BlockingIOError
+def lock_job(home: Home, name: int | str, wait: bool = True) -> Iterator[None]:
+    """Hold the lock of a job or an edit, so that one process at a time finishes it. Without `wait`, BlockingIOError
     where another is at it.
     """
     home.jobs.mkdir(mode=0o700, exist_ok=True)

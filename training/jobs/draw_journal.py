@@ -1,4 +1,4 @@
-"""What the releases of a running job answered, kept beside it, so that another process goes on where one was killed.
+"""Keep what the releases of a running job answered, so that another process goes on where one was killed.
 
 Before a draw a line says that it is made, and after it another what came, both handed to the system before the learner
 sees the answer. So each release of the plan is drawn at most once, whoever plays it: what has an answer is not drawn
@@ -32,24 +32,24 @@ FILE = "answers"
 SETTING = "DPSERVE_RESUME"
 ROOMS = Path(__file__).resolve().parents[2]
 BOOT = Path("/proc/sys/kernel/random/boot_id")
-MOST_BYTES = 1 << 30
+MAX_BYTES = 1 << 30
 
 
 class CannotResume(Exception):
-    """What is there is not what a running job leaves: it is burned."""
+    """The journal is not what a running job leaves: the job is burned."""
 
 
 def is_on() -> bool:
-    """Whether answers are kept. InputError where the setting means nothing."""
-    said = settings()[SETTING].value
-    if said not in ("0", "1"):
-        raise InputError(f"{SETTING}={said[:20]!r}: must be 0 or 1")
-    return said == "1"
+    """Return whether answers are kept. InputError where the setting means nothing."""
+    value = settings()[SETTING].value
+    if value not in ("0", "1"):
+        raise InputError(f"{SETTING}={value[:20]!r}: must be 0 or 1")
+    return value == "1"
 
 
-class Answers:
-    """Of one job, in the one process that plays it; on leaving the `with` block the file is let go, and stays until
-    `end`. Where it `keeps` nothing, each answer is only drawn.
+class DrawJournal:
+    """The answers of one job, in the one process that plays it. Leaving the `with` block closes the file, which stays
+    until `end`. Where it `keeps` nothing, each answer is only drawn.
     """
 
     def __init__(self, home: Home, seq: int, keeps: bool = True) -> None:
@@ -59,7 +59,7 @@ class Answers:
         self._stored: list[Any] = []
         self._next, self._mac = 0, ""
 
-    def __enter__(self) -> Answers:
+    def __enter__(self) -> DrawJournal:
         return self
 
     def __exit__(
@@ -68,15 +68,15 @@ class Answers:
         self._let_go()
 
     def begin(self) -> None:
-        """Before the first release. FileExistsError where answers of the job are there that were not read."""
+        """Create the file before the first release. FileExistsError where the job has one that was not read."""
         if self._keeps and self._fd is None:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._open(os.O_CREAT | os.O_EXCL)
             self._write(self._head())
 
     @classmethod
-    def reopen(cls, home: Home, seq: int, done: int) -> Answers:
-        """Of a job whose owner is gone, which the ledger heard of when `done` releases were made.
+    def reopen(cls, home: Home, seq: int, done: int) -> DrawJournal:
+        """Read the journal of a job whose owner is gone, when the ledger was told of `done` releases.
 
         Raises:
             FileNotFoundError: none were kept.
@@ -84,26 +84,26 @@ class Answers:
             CannotResume: they are damaged, fewer than `done`, of other code, or of another start or machine; or the
                 job ended while it drew.
         """
-        found = cls(home, seq)
+        journal = cls(home, seq)
         try:
-            found._open(os.O_NOFOLLOW)
-            found._read(done)
+            journal._open(os.O_NOFOLLOW)
+            journal._read(done)
         except BaseException:
-            found._let_go()
+            journal._let_go()
             raise
-        return found
+        return journal
 
     def next(self, draw: Callable[[], Any]) -> Any:
-        """The answer of the next release: what was kept of it; else what `draw` gives, kept before it is returned."""
+        """Return the answer of the next release: the kept one, else what `draw` gives, kept before it is returned."""
         position, self._next = self._next, self._next + 1
         if not self._keeps:
             return draw()
         if position < len(self._stored):
             return self._stored[position]
         self._write({"draw": position})
-        text = _encoded(draw())
+        text = _encode(draw())
         self._write({"answer": position, **text})
-        return _decoded(text)
+        return _decode(text)
 
     @property
     def is_kept(self) -> bool:
@@ -111,7 +111,7 @@ class Answers:
         return self._next < len(self._stored)
 
     def end(self) -> None:
-        """Nothing is to be resumed any more: the job is over."""
+        """Remove the file: the job is over."""
         if self._keeps:
             self._path.unlink(missing_ok=True)
         self._let_go()
@@ -126,7 +126,7 @@ class Answers:
             self._fd = None
 
     def _head(self) -> dict[str, Any]:
-        """What this file must be of."""
+        """Return the first line: the job, code, file and machine that the journal belongs to."""
         return {
             "job": self._seq,
             "reservation": self._home.ledger.reservation_hash(self._seq),
@@ -143,26 +143,26 @@ class Answers:
 
     def _write(self, line: dict[str, Any]) -> None:
         text = json.dumps(line)
-        self._mac = self._bound(text)
+        self._mac = self._mac_of(text)
         raw = f"{text} {self._mac}\n".encode()
         while raw:
             raw = raw[os.write(self._file, raw) :]
 
-    def _bound(self, text: str) -> str:
+    def _mac_of(self, text: str) -> str:
         return self._home.keys.commitment([b"answers\0", self._mac.encode(), b"\0", text.encode()])
 
     def _read(self, done: int) -> None:
-        seen = os.fstat(self._file)
-        if seen.st_mtime_ns != seen.st_ctime_ns:  # as of a copy that keeps times, which may get the number of the file
+        status = os.fstat(self._file)
+        if status.st_mtime_ns != status.st_ctime_ns:  # a copy that keeps times may get the file's number
             raise CannotResume("touched since they were written")
         with open(self._file, "rb", closefd=False) as file:
-            raw = file.read(MOST_BYTES + 1)
-        if len(raw) > MOST_BYTES:
+            raw = file.read(MAX_BYTES + 1)
+        if len(raw) > MAX_BYTES:
             raise CannotResume("too large")
         *lines, rest = raw.split(b"\n")
         if rest or not lines:
             raise CannotResume("cut within a line")
-        read = [self._verified(line) for line in lines]
+        read = [self._verify_line(line) for line in lines]
         if read[0] != self._head():
             raise CannotResume("of another job, code, file or start of the machine")
         pairs = read[1:]
@@ -172,21 +172,21 @@ class Answers:
                 raise CannotResume("not in order")
         if len(pairs) % 2:
             raise CannotResume("one short: the process ended while it drew")
-        self._stored = [_decoded(line) for line in pairs[1::2]]
+        self._stored = [_decode(line) for line in pairs[1::2]]
         if len(self._stored) < done:
             raise CannotResume("fewer than were told of")
 
-    def _verified(self, line: bytes) -> dict[str, Any]:
+    def _verify_line(self, line: bytes) -> dict[str, Any]:
         text, _, mac = line.decode("ascii", "replace").rpartition(" ")
-        self._mac = self._bound(text)
+        self._mac = self._mac_of(text)
         if mac != self._mac:
             raise CannotResume("not as it was written")
-        found: dict[str, Any] = json.loads(text)
-        return found
+        fields: dict[str, Any] = json.loads(text)
+        return fields
 
 
-def _encoded(answer: Any) -> dict[str, Any]:
-    """An index, or integers; TypeError for what no mechanism gives."""
+def _encode(answer: Any) -> dict[str, Any]:
+    """Return an index, or integers, as JSON; TypeError for anything else."""
     if isinstance(answer, np.ndarray) and answer.dtype == np.int64:
         return {"integers": b64encode(answer.astype("<i8").tobytes()).decode(), "shape": [*answer.shape]}
     if type(answer) is int:
@@ -194,14 +194,14 @@ def _encoded(answer: Any) -> dict[str, Any]:
     raise TypeError("release: neither an index nor integers")
 
 
-def _decoded(line: dict[str, Any]) -> Any:
+def _decode(line: dict[str, Any]) -> Any:
     if "index" in line:
         return int(line["index"])
     return np.frombuffer(b64decode(line["integers"]), "<i8").astype(np.int64).reshape(line["shape"])
 
 
 def boot() -> str:
-    """This start of this machine; "" where the system does not say, and then nothing is kept."""
+    """Return the id of this start of the machine; "" where the system has none, and then nothing is kept."""
     try:
         return BOOT.read_text().strip()
     except OSError:
@@ -210,10 +210,10 @@ def boot() -> str:
 
 @lru_cache(maxsize=1)
 def code() -> str:
-    """sha256 of what plays a plan: our own sources, and the versions of what they compute with."""
+    """Return the sha256 of what plays a plan: our sources, and the versions of the packages that they compute with."""
     digest = hashlib.sha256()
-    for each in ("numpy", "numba"):
-        digest.update(f"{each} {version(each)}\n".encode())
+    for package in ("numpy", "numba"):
+        digest.update(f"{package} {version(package)}\n".encode())
     for path in sorted(path for room in ("accountant", "models", "training") for path in (ROOMS / room).rglob("*.py")):
         digest.update(f"{path.relative_to(ROOMS)}\n".encode())
         digest.update(path.read_bytes())

@@ -25,7 +25,7 @@ from training.datasets.datasets import require_rows
 from training.finish.lease import Lease, is_dead, lives, this_process
 from training.finish.release import forget
 from training.jobs import draw_journal, job_traces
-from training.jobs.draw_journal import Answers, CannotResume
+from training.jobs.draw_journal import CannotResume, DrawJournal
 from training.kinds.job_steps import JobSteps
 from training.kinds.registry import steps_for, steps_of
 from training.planning.job_views import following, job_to_json
@@ -67,14 +67,14 @@ def run(home: Home, seq: int, progress: Progress = lambda done, total: None) -> 
     keeps = draw_journal.is_on() and steps.is_resumable
     started = home.ledger.start(seq, owner, Lease.SECONDS)
     try:
-        with Answers(home, seq, keeps) as kept:
-            return _carried(steps, started, owner, progress, kept)
+        with DrawJournal(home, seq, keeps) as journal:
+            return _run_started(steps, started, owner, progress, journal)
     except LedgerUnavailable as error:
         error.details["started"] = seq  # whoever looks next ends it, or burns it
         raise
 
 
-def _carried(steps: JobSteps, started: Started, owner: str, progress: Progress, kept: Answers) -> Path:
+def _run_started(steps: JobSteps, started: Started, owner: str, progress: Progress, journal: DrawJournal) -> Path:
     """Run a job that has started to its end. What it draws is `kept` until it is committed."""
     home, seq = steps.home, started.seq
     with Lease(home.ledger, seq) as lease:
@@ -84,12 +84,12 @@ def _carried(steps: JobSteps, started: Started, owner: str, progress: Progress, 
                 lease.progress(done)  # setting, and only that of the best is released
             progress(done, total)
 
-        released = _play(steps, started, owner, tell, lease.check, kept)
+        released = _play(steps, started, owner, tell, lease.check, journal)
         try:
             home.ledger.commit(seq, released, owner)
         except WrongState:
-            raise _lost(steps) from None
-        kept.end()
+            raise _forget_lost(steps) from None
+        journal.end()
     return _finish(steps)
 
 
@@ -107,19 +107,19 @@ def _play(
     started: Started,
     owner: str,
     progress: Progress,
-    held: Callable[[], None],
-    kept: Answers | None = None,
+    check_lease: Callable[[], None],
+    journal: DrawJournal | None = None,
 ) -> str:
     """Play the plan and put what it released on disk. Return its sha256."""
     home, seq = steps.home, steps.seq
-    kept = kept or Answers(home, seq, keeps=False)
+    journal = journal or DrawJournal(home, seq, keeps=False)
     try:
-        kept.begin()
+        journal.begin()
         schema = schema_of(home, started.dataset)
         public = public_of(started.dataset, steps.question(schema), started.request.budget)
         learn = steps.learner(schema)
         with closing(steps.open_rows(started, schema)) as rows:
-            session = Session(public, started.unit, started.plan, rows, progress, held, kept)
+            session = Session(public, started.unit, started.plan, rows, progress, check_lease, journal)
             released = learn(session)
         if session.close() != started.plan:
             raise PlanMismatch("what was played is not what was reserved")
@@ -128,20 +128,20 @@ def _play(
         try:
             home.ledger.burn(seq, "failed", owner)
         except WrongState:
-            raise _lost(steps) from None
+            raise _forget_lost(steps) from None
         job_traces.tell(home, seq)
-        kept.end()
+        journal.end()
         steps.forget()
         reason = error.message if isinstance(error, JobFailed) else type(error).__name__
         raise JobFailed(f"job {seq}: failed after it had started ({reason}); its budget is spent", job=seq) from None
 
 
-def _lost(steps: JobSteps) -> JobFailed:
-    """This process stood still for longer than its lease, and another has burned the job: nothing of it is kept."""
+def _forget_lost(steps: JobSteps) -> JobFailed:
+    """Remove what the job left and return the error: another process burned it, since this one outlived its lease."""
     forget(steps.home, steps.seq)
     steps.forget()
-    said = f"job {steps.seq}: was burned by another, for its owner was not heard; its budget is spent"
-    return JobFailed(said, job=steps.seq)
+    message = f"job {steps.seq}: was burned by another, for its owner was not heard; its budget is spent"
+    return JobFailed(message, job=steps.seq)
 
 
 def train(
@@ -156,42 +156,42 @@ def train(
     """Submit and run in this process: `dpserve train`. The same key gives the same answer and spends once."""
     before = champion_of(home, asked.dataset if asked.model is None else asked.model)
     reserved = submit(home, asked, by=by, key=key, queued=False, promotes=promotes)
-    told = _through(home, reserved, progress)
+    answer = _run_or_finish(home, reserved, progress)
     then = following(home, reserved.seq)
     if then is not None:  # a worker may have been faster, and go on with it
         with suppress(WrongState):
-            told |= {"evaluated": _measured(home, then)}
-    return {**told, "replaces": before if before != champion_of(home, reserved.model) else None}
+            answer |= {"evaluated": _run_measurement(home, then)}
+    return {**answer, "replaces": before if before != champion_of(home, reserved.model) else None}
 
 
 def measure(home: Home, asked: Any, *, by: str, key: str | None = None) -> dict[str, Any]:
     """Submit and run in this process a job that makes no model: `dpserve evaluate`, `dpserve profile`. What was
     measured before costs nothing again. Returns the job with what it found.
     """
-    return _measured(home, submit(home, asked, by=by, key=key, queued=False))
+    return _run_measurement(home, submit(home, asked, by=by, key=key, queued=False))
 
 
-def _measured(home: Home, reserved: Job) -> dict[str, Any]:
+def _run_measurement(home: Home, reserved: Job) -> dict[str, Any]:
     """Run a job that measures to its end."""
-    return _through(home, reserved, lambda done, total: None) | steps_of(home, reserved.seq).result()
+    return _run_or_finish(home, reserved, lambda done, total: None) | steps_of(home, reserved.seq).result()
 
 
-def _through(home: Home, job: Job, progress: Progress) -> dict[str, Any]:
+def _run_or_finish(home: Home, job: Job, progress: Progress) -> dict[str, Any]:
     if job.state == "reserved":
         try:
             run(home, job.seq, progress)
         except LedgerUnavailable as error:
             if "started" not in error.details:
                 raise
-            said = f"job {job.seq}: had started when this was met: {error.message}; its budget is spent"
-            raise JobFailed(said, job=job.seq) from None
+            message = f"job {job.seq}: had started when this was met: {error.message}; its budget is spent"
+            raise JobFailed(message, job=job.seq) from None
     elif job.state == "committed":
         _finish(steps_of(home, job.seq))
     else:
         failed = JobFailed if job.state == "burned" else WrongState  # given back, or run by another process
-        said = f"job {job.seq}: stands for this idempotency key and is {job.state.value}"
+        message = f"job {job.seq}: stands for this idempotency key and is {job.state.value}"
         again = "; nothing was spent, and another key asks once more" if job.state == "released" else ""
-        raise failed(f"{said}{again}", job=job.seq)
+        raise failed(f"{message}{again}", job=job.seq)
     return job_to_json(home, home.ledger.job(job.seq))
 
 
@@ -202,8 +202,8 @@ def cancel(home: Home, seq: int) -> None:
 
 
 def recover(home: Home) -> dict[str, list[int]]:
-    """After a crash: what had started and has no living owner goes on here where its answers were kept, else is burned;
-    what had not is given back, what was committed is finished, and what was decided about models is done.
+    """Settle after a crash: resume or burn jobs whose process died, give back reservations that had not started, finish
+    committed jobs, and carry out decisions about models.
 
     A job that cannot be finished now (a full disk, a damaged file) is "stuck": it keeps no other from being settled.
     """
@@ -213,16 +213,18 @@ def recover(home: Home) -> dict[str, list[int]]:
             _settle(home, holding, settled)
     for folder in sorted(home.jobs.iterdir()) if home.jobs.exists() else []:
         if folder.name.isdigit():
-            _tidy(home, int(folder.name), settled)
+            _clean_up(home, int(folder.name), settled)
     finish_decisions(home)
     return settled
 
 
 def _settle(home: Home, holding: Holding, settled: dict[str, list[int]]) -> None:
-    """Only while the dead owner holds it, just as it was seen: another may clean up as well, or it lives after all."""
+    """Resume, burn or give back one job, only while the dead owner holds it as before: another process may settle it
+    too.
+    """
     try:
         if holding.state is State.STARTED:
-            came_to = _resumed(home, holding)
+            came_to = _resume(home, holding)
             if came_to is not None:
                 settled.get(came_to, []).append(holding.seq)
                 return
@@ -236,20 +238,20 @@ def _settle(home: Home, holding: Holding, settled: dict[str, list[int]]) -> None
     settled["burned" if holding.state is State.STARTED else "released"].append(holding.seq)
 
 
-def _resumed(home: Home, holding: Holding) -> str | None:
-    """What came of a job whose answers were kept, by going on with it here: finished, burned or stuck; "" where it is
-    left to who is at it, None where it is not resumed. Raises as `Ledger.burn`.
+def _resume(home: Home, holding: Holding) -> str | None:
+    """Go on with a job whose answers were kept. Return what came of it: finished, burned or stuck; "" where another
+    process is at it, None where it is not resumed. Raises as `Ledger.burn`.
     """
     seq = holding.seq
     try:
-        with Answers.reopen(home, seq, home.ledger.job(seq).done) as kept:
+        with DrawJournal.reopen(home, seq, home.ledger.job(seq).done) as journal:
             steps = steps_of(home, seq)
             require_rows(home, home.ledger.dataset_of(seq))
             steps.check()
             started = resume(home.ledger.log, holding, this_process(), Lease.SECONDS)
             LOG.info("job %d: goes on after the end of who ran it", seq)
             try:
-                _carried(steps, started, this_process(), lambda done, total: None, kept)
+                _run_started(steps, started, this_process(), lambda done, total: None, journal)
                 return "finished"
             except (DpserveError, OSError) as error:
                 LOG.error("job %d: %s", seq, type(error).__name__)
@@ -265,7 +267,7 @@ def _resumed(home: Home, holding: Holding) -> str | None:
     return None
 
 
-def _tidy(home: Home, seq: int, settled: dict[str, list[int]]) -> None:
+def _clean_up(home: Home, seq: int, settled: dict[str, list[int]]) -> None:
     try:
         state = home.ledger.job(seq).state
         if state is State.COMMITTED:

@@ -22,22 +22,22 @@ STEPS = {("reserved", "started"): "wait", ("started", "committed"): "play", ("st
 
 
 def tell(home: Home, seq: int) -> None:
-    """To be called once by whoever brought the job to its end. Nothing where traces are off."""
+    """Send the spans of a job that has ended; called once. Does nothing where traces are off."""
     if traces.tracer() is None:
         return
-    found = entry_search.search(home.ledger.log.database, entry_search.Wanted(job=seq), limit=20).entries
-    steps = [each for each in reversed(found) if each.value["type"] in {name for pair in STEPS for name in pair}]
-    times = [datetime.fromisoformat(each.value["time"]) for each in steps]
-    asked, kinds = steps[0].value, [each.value["type"] for each in steps]
-    kind = "tune" if TUNING in asked["parameters"] else kind_of(asked).word
+    entries = entry_search.search(home.ledger.log.database, entry_search.Wanted(job=seq), limit=20).entries
+    steps = [entry for entry in reversed(entries) if entry.value["type"] in {name for pair in STEPS for name in pair}]
+    times = [datetime.fromisoformat(entry.value["time"]) for entry in steps]
+    reservation, kinds = steps[0].value, [entry.value["type"] for entry in steps]
+    kind = "tune" if TUNING in reservation["parameters"] else kind_of(reservation).word
     facts = {
-        "job": seq, "kind": kind, "learner": asked["learner"],
-        "releases": sum(run["count"] for run in asked["plan"]), "state": kinds[-1],
+        "job": seq, "kind": kind, "learner": reservation["learner"],
+        "releases": sum(run["count"] for run in reservation["plan"]), "state": kinds[-1],
     }  # fmt: skip
     failed = kinds[-1] == "burned"
     parent = job_rows.trace_of(home.ledger.log.database, seq)
-    whole = traces.record_span("job", parent, times[0], times[-1], failed, **facts)
+    job_span = traces.record_span("job", parent, times[0], times[-1], failed, **facts)
     for (before, after), (begin, end) in zip(pairwise(kinds), pairwise(times), strict=True):
-        traces.record_span(STEPS[before, after], whole, begin, end, failed and after == "burned")
+        traces.record_span(STEPS[before, after], job_span, begin, end, failed and after == "burned")
         if after in ENDS:  # it was signed before it was entered, and not after the second that the entry names
-            traces.record_span("sign", whole, end, end)
+            traces.record_span("sign", job_span, end, end)

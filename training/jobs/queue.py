@@ -84,8 +84,8 @@ def work(home: Home, stop: threading.Event, datasets: Collection[str] = ()) -> N
 
 
 def _recover(home: Home) -> None:
-    """What was left is settled, and schedules that are due are submitted. One job that cannot be settled must not keep
-    the queue from running; it is tried again, and said again, later.
+    """Settle what crashed processes left, and submit schedules that are due. A job that cannot be settled does not stop
+    the queue; it is tried again later.
     """
     try:
         job.recover(home)

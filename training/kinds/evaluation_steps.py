@@ -18,7 +18,7 @@ from training.measuring.worth.evaluate import (
     PlannedWorth,
     evaluator_of,
     learnt_from,
-    measured_by,
+    measured_models,
     part_of,
     seen_by_bins,
 )
@@ -40,40 +40,40 @@ class EvaluationSteps(StatedSteps):
 
     def check(self) -> None:
         """Raise where a model that it measures was lost or revoked since."""
-        measured_by(self.home, self.request)
+        measured_models(self.home, self.request)
 
     def learner(self, schema: Schema) -> Learn:
         """Return what counts."""
-        measured = [each.ensemble for each in measured_by(self.home, self.request)]
+        measured = [model.ensemble for model in measured_models(self.home, self.request)]
         return evaluator_of(measured, schema, self.request.parameters).learn
 
     def statement(self, counts: list[int]) -> bytes:
         """State what the model is worth."""
         home, request = self.home, self.request
         plan = plan_from_json(home.ledger.reservation(self.seq).value["plan"])
-        models = measured_by(home, request)
+        models = measured_models(home, request)
         dataset = with_profiles(home, home.ledger.dataset_of(self.seq))
-        evaluator = evaluator_of([each.ensemble for each in models], schema_of(home, dataset), request.parameters)
+        evaluator = evaluator_of([model.ensemble for model in models], schema_of(home, dataset), request.parameters)
         layout = evaluator.query.layout
         part = part_of(dataset)
-        bins = [seen_by_bins(home, each.certificate, dataset, part) for each in models]
-        seen = [
-            bool(entries) or (request.part is None and learnt_from(each.certificate, dataset))
-            for each, entries in zip(models, bins, strict=True)
+        bins = [seen_by_bins(home, model.certificate, dataset, part) for model in models]
+        was_seen = [
+            bool(entries) or (request.part is None and learnt_from(model.certificate, dataset))
+            for model, entries in zip(models, bins, strict=True)
         ]
-        forms = [model_form(each.ensemble, each.certificate.model, each.certificate.issued) for each in models]
+        forms = [model_form(model.ensemble, model.certificate.model, model.certificate.issued) for model in models]
         variance = variance_of(plan)
-        found = figures(layout, counts, variance, dataset.registration.unit.contributions)
+        metrics = figures(layout, counts, variance, dataset.registration.unit.contributions)
         measured = Measured(
             forms[0],
             models[0].certificate.sha256,
             part,
-            seen[0],
+            was_seen[0],
             histogram_form(layout, counts, variance),
             LEVEL,
-            found,
-            is_better(layout.kind, found),
-            None if len(forms) == 1 else {**forms[1], "sha256": models[1].certificate.sha256, "seen": seen[1]},
+            metrics,
+            is_better(layout.kind, metrics),
+            None if len(forms) == 1 else {**forms[1], "sha256": models[1].certificate.sha256, "seen": was_seen[1]},
             bins[0],
         )
         return WORTH.statement(measured, dataset, request, plan, self.in_log())

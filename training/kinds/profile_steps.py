@@ -55,9 +55,9 @@ class ProfileSteps(StatedSteps):
         dataset = with_profiles(home, home.ledger.dataset_of(self.seq))
         _, columns = profiler_of(schema_of(home, dataset), request.parameters)
         registration = dataset.registration
-        known = registration.records if registration.relation is Relation.REPLACE_ONE else None
-        told = figures(columns, pairs_of(request.parameters), counts, noise_of(plan, GRID), known, GRID)
-        counted = Counted(part_of(dataset), known, GRID, told)
+        records = registration.records if registration.relation is Relation.REPLACE_ONE else None
+        stated = figures(columns, pairs_of(request.parameters), counts, noise_of(plan, GRID), records, GRID)
+        counted = Counted(part_of(dataset), records, GRID, stated)
         return PROFILE.statement(counted, dataset, request, plan, self.in_log())
 
     def check_figures(self, stated: Profile) -> None:

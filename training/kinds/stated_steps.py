@@ -27,7 +27,7 @@ from dpserve_verify.keys import dsse
 from dpserve_verify.system.files import PRIVATE, replace_file, sync_directory
 from training.datasets.datasets import require_rows
 from training.finish.lease import Lease, this_process
-from training.finish.release import alone, discard, sign
+from training.finish.release import discard, lock_job, sign
 from training.kinds.job_steps import JobSteps
 from training.measuring.worth.evaluate import Planned
 
@@ -59,11 +59,11 @@ class StatedSteps(JobSteps):
             return home.ledger.job(planned.known)
         if not queued:
             require_rows(home, planned.dataset)
-        what = planned.request, planned.recipe.unit, planned.recipe.plan
+        job = planned.request, planned.recipe.unit, planned.recipe.plan
         owner = None if queued else this_process()
         try:
             with span("reserve"):
-                return home.ledger.reserve(*what, by=by, key=key, owner=owner, lease=Lease.SECONDS)
+                return home.ledger.reserve(*job, by=by, key=key, owner=owner, lease=Lease.SECONDS)
         except BudgetRefused:  # somebody was faster between plan and reserve: say what fits now
             cls.plan(home, asked, by)
             raise
@@ -98,7 +98,7 @@ class StatedSteps(JobSteps):
     def finish(self) -> Path:
         """Return the folder of the statement."""
         folder, place = self.home.jobs / str(self.seq), self.place
-        with alone(self.home, self.seq):
+        with lock_job(self.home, self.seq):
             job = self.home.ledger.job(self.seq)
             if not folder.exists():
                 if not (place / self.kind.envelope_file).exists():

@@ -37,10 +37,10 @@ class TrainingSteps(JobSteps):
         """Reserve also the evaluation of what it makes, where one is asked for."""
         if key is not None:
             request, _ = request_of(home, home.ledger.dataset(asked.dataset, blocks=asked.blocks), asked)
-            known = home.ledger.find(by, key, request)
-            if known:
-                _check_following(home, known, asked)
-                return known
+            earlier = home.ledger.find(by, key, request)
+            if earlier:
+                _check_following(home, earlier, asked)
+                return earlier
         if not queued:
             require_rows(home, home.ledger.dataset(asked.dataset, blocks=asked.blocks))
         with span("rehearse"):
@@ -52,10 +52,16 @@ class TrainingSteps(JobSteps):
             then = plan_following(home, planned.request, asked.evaluate, by)
             follows = then.request, then.recipe.unit, then.recipe.plan
         try:
-            what = (planned.request, recipe.unit, recipe.plan)
+            job = (planned.request, recipe.unit, recipe.plan)
             with span("reserve"):
                 return home.ledger.reserve(
-                    *what, by=by, key=key, owner=owner, lease=Lease.SECONDS, promotes=promotes, evaluation=follows
+                    *job,
+                    by=by,
+                    key=key,
+                    owner=owner,
+                    lease=Lease.SECONDS,
+                    promotes=promotes,
+                    evaluation=follows,
                 )
         except BudgetRefused:  # somebody was faster between plan and reserve: say what fits now
             plan(home, asked, by, promotes)
@@ -91,7 +97,7 @@ class TrainingSteps(JobSteps):
 
 
 def _check_following(home: Home, known: Job, asked: JobRequest) -> None:
-    """IdempotencyConflict where a job that is asked for again came with another evaluation, or with none."""
+    """Raise IdempotencyConflict where a job that is asked for again came with another evaluation, or with none."""
     then = following(home, known.seq)
     came = None if then is None else Decimal(home.ledger.reservation(then.seq).value["epsilon"])
     if came != (None if asked.evaluate is None else Budget.of(str(asked.evaluate), "0").epsilon):

@@ -45,7 +45,7 @@ MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """An estimator of this package, from its module."""
+    """Return an estimator of this package, from its module."""
     if name not in MODULES:
         raise AttributeError(f"{__name__} has no {name}")
     return getattr(import_module(MODULES[name]), name)

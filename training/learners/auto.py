@@ -16,7 +16,7 @@ from training.session.session import Public, Releaser
 
 
 class AutoLearner(PrivateLearner):
-    """What `AutoClassifier` and `AutoRegressor` share: they do what the chosen learner does by its defaults, which a
+    """Base of `AutoClassifier` and `AutoRegressor`: they do what the chosen learner does by its defaults, which a
     public rule chooses from the declared records, epsilon, delta, features and target. No parameter but which columns
     it reads: who wants to set another names the learner.
 
@@ -26,24 +26,24 @@ class AutoLearner(PrivateLearner):
     name: ClassVar[str] = AUTO
 
     def check(self, public: Public) -> None:
-        """InputError where no learner takes such a job."""
+        """Raise InputError where no learner takes such a job."""
         choose(public)
 
     def recipe(self, public: Public, bounds: tuple[str, ...] = BOUNDS) -> Recipe:
-        """Return the chosen learner's."""
-        return _chosen(public).recipe(public, bounds)
+        """Return the recipe of the chosen learner."""
+        return _choose_learner(public).recipe(public, bounds)
 
     def rounds_for(self, public: Public) -> int:
-        """The chosen learner's."""
-        return _chosen(public).rounds_for(public)
+        """Return the rounds of the chosen learner."""
+        return _choose_learner(public).rounds_for(public)
 
     def guess(self, public: Public) -> Decimal | None:
-        """The chosen learner's."""
-        return _chosen(public).guess(public)
+        """Return the unit that the chosen learner guesses."""
+        return _choose_learner(public).guess(public)
 
     def learn(self, session: Releaser) -> Ensemble:
-        """As the chosen learner does."""
-        return _chosen(session.public).learn(session)
+        """Learn as the chosen learner does."""
+        return _choose_learner(session.public).learn(session)
 
     @property
     def choice_(self) -> Choice:
@@ -60,5 +60,5 @@ class AutoRegressor(AutoLearner, PrivateRegressor):
     """The learner that a public rule chooses, for a number in a public range."""
 
 
-def _chosen(public: Public) -> PrivateLearner:
+def _choose_learner(public: Public) -> PrivateLearner:
     return LEARNERS[choose(public).learner]()

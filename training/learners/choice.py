@@ -30,44 +30,44 @@ class Choice:
 
 
 def mostly_categories(features: Sequence[Feature]) -> bool:
-    """Whether more of them are categories than not; truths are none, for they part rows as numbers do."""
+    """Return whether more of them are categories than not; truths are none, for they part rows as numbers do."""
     return 2 * sum(isinstance(feature, CategoricalFeature) for feature in features) > len(features)
 
 
 def choose(public: Public) -> Choice:
-    """The rule. InputError, the chosen learner's own, where it does not take such a job."""
+    """Choose the learner. InputError, the chosen learner's own, where it does not take such a job."""
     if public.classes is None:
-        found = Choice("ebm", "the target is a number: ebm")
+        choice = Choice("ebm", "the target is a number: ebm")
     elif len(public.classes) != 2:
-        found = Choice("lazybb", f"{len(public.classes)} classes: lazybb")
+        choice = Choice("lazybb", f"{len(public.classes)} classes: lazybb")
     else:
-        found = _of_two(public)
-    LEARNERS[found.learner]().check(public)
-    return found
+        choice = _of_two(public)
+    LEARNERS[choice.learner]().check(public)
+    return choice
 
 
 def _of_two(public: Public) -> Choice:
-    """The rule for two classes."""
+    """Choose the learner for two classes."""
     power, words, features = strength(public), mostly_categories(public.features), len(public.features)
-    each, rarer = power / features, power * min(public.prevalence, default=1.0)
-    said = f"a strength of {power:,.0f}, about records x epsilon,"
+    per_feature, rarer = power / features, power * min(public.prevalence, default=1.0)
+    reason = f"a strength of {power:,.0f}, about records x epsilon,"
     mostly = "more features are categories than not"
     least = TREES_FROM if public.pure else CURVES_FROM if words else 0
     if power < least:
-        return Choice("lazybb", f"{said} below {least:,}, and {'no delta' if public.pure else mostly}: lazybb")
-    if features > MANY and each < TREES_EACH:
-        return Choice("lazybb", f"{said} of which each feature has {each:,.0f}, below {TREES_EACH}: lazybb")
+        return Choice("lazybb", f"{reason} below {least:,}, and {'no delta' if public.pure else mostly}: lazybb")
+    if features > MANY and per_feature < TREES_EACH:
+        return Choice("lazybb", f"{reason} of which each feature has {per_feature:,.0f}, below {TREES_EACH}: lazybb")
     if rarer < RARE_FROM and public.prevalence:
-        return Choice("lazybb", f"{said} of which the rarer class has {rarer:,.0f}, below {RARE_FROM:,}: lazybb")
+        return Choice("lazybb", f"{reason} of which the rarer class has {rarer:,.0f}, below {RARE_FROM:,}: lazybb")
     if words and _curves(public):
-        return Choice("ebm", f"{said} from {CURVES_FROM:,} on, and {mostly}: ebm")
+        return Choice("ebm", f"{reason} from {CURVES_FROM:,} on, and {mostly}: ebm")
     if public.pure or words:
-        return Choice("lazybb-tree", f"{said} from {least:,} on: lazybb-tree")
-    return Choice("lazybb-tree", f"{said} and at least half of the features are no categories: lazybb-tree")
+        return Choice("lazybb-tree", f"{reason} from {least:,} on: lazybb-tree")
+    return Choice("lazybb-tree", f"{reason} and at least half of the features are no categories: lazybb-tree")
 
 
 def _curves(public: Public) -> bool:
-    """Whether `ebm` takes such a job: not without a delta, for instance."""
+    """Return whether `ebm` takes such a job: not without a delta, for instance."""
     try:
         LEARNERS["ebm"]().check(public)
     except InputError:

@@ -14,7 +14,8 @@ KINDS: dict[Any, str] = {bool: "boolean", float: "number", int: "whole"}
 
 
 def learners_to_json() -> list[dict[str, Any]]:
-    """Every learner by its name: `says` in a sentence, and `parameters` with `name`, `kind`, `default`, `choices`.
+    """Return every learner by its name: `says` in a sentence, and `parameters` with `name`, `kind`, `default`,
+    `choices`.
 
     `kind`: "whole", "number", "boolean", "choice" or "text". `default` None: by a public rule.
     """
@@ -27,8 +28,8 @@ def learners_to_json() -> list[dict[str, Any]]:
         parameters = []
         for key in taken:
             types = get_args(hints[key]) or (hints[key],)
-            words = [each for each in (hints[key], *types) if get_origin(each) is Literal]
-            choices = [choice for each in words for choice in get_args(each)]
+            words = [hint for hint in (hints[key], *types) if get_origin(hint) is Literal]
+            choices = [choice for hint in words for choice in get_args(hint)]
             kind = "choice" if choices else next((kind for type, kind in KINDS.items() if type in types), "text")
             parameters.append({"name": key, "kind": kind, "default": defaults[key], "choices": choices})
         says = " ".join(about.partition("\n\n")[0].split())

@@ -76,27 +76,29 @@ class Expected:
         return f"AUROC {low:.2f} to {high:.2f}, {where}"
 
     def to_json(self) -> dict[str, Any]:
-        """For programs."""
+        """Return it as JSON."""
         low, middle, high = self.auroc
         figures = {"low": low, "middle": middle, "high": high}
         return {"auroc": figures, "better": self.better, "least_epsilon": self.least, "says": self.says}
 
 
 def power(records: float, epsilon: float, classes: int) -> float:
-    """Signal to noise, as `strength` has it, of each of the models that classes are told apart by."""
+    """Return the signal to noise, as `strength` has it, of each of the models that classes are told apart by."""
     return records * epsilon / (1 if classes == 2 else classes)
 
 
-def counted(public: Public) -> float:
-    """Of two classes, the share of rows that tells: 1, or twice the rarer class's declared share."""
+def telling_share(public: Public) -> float:
+    """Return the share of rows that tells two classes apart: 1, or twice the rarer class's declared share."""
     return 2 * min(public.prevalence) if len(public.prevalence) == 2 else 1.0
 
 
 def expected(public: Public, learner: str) -> Expected | None:
-    """None where the study does not tell: of a number, of learners that are not in it, and at delta 0."""
+    """Return what to expect; None where the study does not tell: of a number, of learners that are not in it, and at
+    delta 0.
+    """
     if public.classes is None or learner not in LEAST or public.budget.delta == 0:
         return None
-    each = power(strength(public), 1.0, len(public.classes)) * counted(public)
-    least = LEAST[learner] / max(each / float(public.budget.epsilon), 1e-9)
-    band = REACHED[learner][bisect_right(FROM, each) - 1]
-    return Expected(band, each >= LEAST[learner], float(f"{least:.2g}"))
+    signal = power(strength(public), 1.0, len(public.classes)) * telling_share(public)
+    least = LEAST[learner] / max(signal / float(public.budget.epsilon), 1e-9)
+    band = REACHED[learner][bisect_right(FROM, signal) - 1]
+    return Expected(band, signal >= LEAST[learner], float(f"{least:.2g}"))

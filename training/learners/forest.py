@@ -46,10 +46,14 @@ COUNT_ONE = 4096  # a row in the counts: on a fine grid sqrt(2) is 1.4143, and n
 class DPRandomForestClassifier(PrivateClassifier):
     """Trees whose splits are drawn from a fixed public table; the whole budget goes to their leaves. Two classes.
 
-    Parameters, all public; None stands for a public rule: `trees`, each with `depth` tests on every path. `leaf`:
-    "counts" (RF-L: noisy class counts in every leaf, Laplace where delta is 0 and else Gaussian; the leaf says the
-    log-odds of the smoothed counts) or "label" (RF-E: private selection of the class of every leaf, which is its vote;
-    `balance` of classes as in `lazybb`, None for 0; separate counts need none).
+    Parameters, all public; None stands for a public rule:
+
+    - `trees`: how many, 1 to 1000. Default: None.
+    - `depth`: tests on every path of a tree, 1 to 8. Default: None.
+    - `leaf`: "counts" (RF-L: noisy class counts in every leaf, Laplace where delta is 0 and else Gaussian; the leaf
+      says the log-odds of the smoothed counts) or "label" (RF-E: private selection of the class of every leaf,
+      which is its vote). Default: "counts".
+    - `balance`: of classes as in `lazybb`, 0 to 1, for leaf "label" alone. Default: None, which is 0.
 
     The leaves of a tree are disjoint, so a tree costs one release. Under add/remove counts move by 1 in L1 and L2, and
     selection has range 1; under replace-one by 2 and sqrt(2), and range 2. (The paper splits the budget evenly "among
@@ -65,7 +69,7 @@ class DPRandomForestClassifier(PrivateClassifier):
     balance: float | None = None
 
     def check(self, public: Public) -> None:
-        """InputError where a parameter is out of range, or the target has not two classes."""
+        """Raise InputError where a parameter is out of range, or the target has not two classes."""
         check_two_classes(self.name, public)
         check_word("leaf", self.leaf, ("counts", "label"))
         check_balance(self.balance, public)
@@ -83,7 +87,7 @@ class DPRandomForestClassifier(PrivateClassifier):
         return self.trees if self.trees is not None else trees_of(public)
 
     def learn(self, session: Releaser) -> TreeEnsemble:
-        """One release for the leaves of each public tree."""
+        """Make one release for the leaves of each public tree."""
         public, tests = session.public, split_tests(session.public.features)
         depth, number = self.depth or depth_of(public), self.rounds_for(public)
         forest = [public_cuts(tests, tree, depth) for tree in range(number)]
@@ -94,7 +98,9 @@ class DPRandomForestClassifier(PrivateClassifier):
         return TreeEnsemble(public.features, public.target, public.classes, trees, constant, link)
 
     def _counted(self, session: Releaser, forest: Sequence[Cuts]) -> tuple[list[Grown], int, float]:
-        """What a leaf says is how far its log-odds are from those of all rows, by the sum of what was released."""
+        """Grow trees whose leaves say how far their log-odds are from those of all rows, by the sum of what was
+        released.
+        """
         public, noise = session.public, leaf_noise(session.public, float(session.unit))
         counts = [ClassWeights(cuts, (), (COUNT_ONE,), COUNT_ONE, norm_of(public)) for cuts in forest]
         noisy: list[Any] = [session.release(count, noise) for count in counts]
@@ -119,16 +125,16 @@ class DPRandomForestClassifier(PrivateClassifier):
 
 
 def _logit(share: float) -> float:
-    """Its log-odds; a share that rounds to 0 or 1 counts as next to it."""
+    """Return its log-odds; a share that rounds to 0 or 1 counts as next to it."""
     share = min(max(share, NEVER), 1 - NEVER)
     return log(share / (1 - share))
 
 
 def trees_of(public: Public) -> int:
-    """The public rule: every tree takes its share of the budget."""
+    """Return the public rule: every tree takes its share of the budget."""
     return int(min(100, max(7, round(strength(public) ** 0.4))))
 
 
 def depth_of(public: Public) -> int:
-    """The public rule: more rows or more epsilon bear more regions."""
+    """Return the public rule: more rows or more epsilon bear more regions."""
     return int(min(MAX_DEPTH, max(3, round(0.5 * log(1 + strength(public))))))

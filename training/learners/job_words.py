@@ -13,15 +13,15 @@ CLOSES = "this job takes the whole total: nothing is admitted after it, even whe
 
 
 def chosen_to_json(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Why it is this learner, where a public rule chose it; else nothing."""
+    """Return why it is this learner, where a public rule chose it; else nothing."""
     return {"chosen_by_auto": parameters[CHOSEN]} if CHOSEN in parameters else {}
 
 
 def window_to_json(dataset: Dataset) -> dict[str, Any]:
-    """Of a dataset that grows, the blocks that a job reads; else nothing."""
+    """Return the blocks that a job reads, of a dataset that grows; else nothing."""
     return {} if dataset.window is None else {"window": [*dataset.window]}
 
 
 def closing(body: dict[str, Any]) -> list[tuple[str, str]]:
-    """The line that says of a job, if it does, that it closes its family."""
+    """Return the line that says of a job, if it does, that it closes its family."""
     return [("closes", CLOSES)] if body.get("whole") and body["state"] != "released" else []

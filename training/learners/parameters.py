@@ -21,7 +21,7 @@ Stored = str | int | bool | None
 
 
 def learner_of(name: str, parameters: Mapping[str, Any] | None = None) -> Learner:
-    """The learner of that name with these public parameters; InputError names what it would take."""
+    """Return the learner of that name with these public parameters; InputError names what it would take."""
     defaults = defaults_of(name)
     unknown = set(parameters or {}) - set(defaults)
     if unknown:
@@ -35,15 +35,15 @@ def learner_of(name: str, parameters: Mapping[str, Any] | None = None) -> Learne
 
 
 def defaults_of(name: str) -> dict[str, Any]:
-    """What the learner of that name takes, and what it takes it to be."""
+    """Return the parameters of the learner of that name, with their defaults."""
     if name not in LEARNERS:
         raise UnknownName(f"learner={name!r}: no such learner; there are {sorted(LEARNERS)}", learner=name)
     return {key: value for key, value in LEARNERS[name]().get_params().items() if key not in OWN}
 
 
 def stored(learner: Learner) -> dict[str, Stored]:
-    """Every hyper-parameter, defaults included; floats as their shortest decimal text. Those that came later only where
-    they are given, so that a request of before is the same one still.
+    """Return every hyper-parameter, defaults included; floats as their shortest decimal text. Those that came later
+    only where they are given, so that a request of before is the same one still.
     """
     found = {key: value for key, value in learner.get_params().items() if key not in OWN}
     found = {key: value for key, value in found.items() if key not in LATER or value != LATER[key]}

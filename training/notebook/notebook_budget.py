@@ -94,15 +94,15 @@ class Account:
         return one_job([room(self._filter, self._used, self.budget.delta)], self.budget.delta)
 
     def admits(self, plan: Plan) -> bool:
-        """Whether a fit with this plan would be charged now."""
+        """Return whether a fit with this plan would be charged now."""
         return self._filter.admits(self._used, price(plan, self._filter.orders))
 
     def fits_left(self, plan: Plan) -> int:
-        """How many more fits with this plan (`model.recipe_.plan`) would be admitted."""
+        """Return how many more fits with this plan (`model.recipe_.plan`) would be admitted."""
         return self._filter.jobs_left(self._used, price(plan, self._filter.orders))
 
     def check(self, budget: Budget, relation: Relation) -> None:
-        """Whether a fit of this budget under this relation is a matter for this account at all."""
+        """Raise InputError unless this account can hold a fit of this budget under this relation."""
         if relation is not self._relation:
             raise InputError(f"relation={relation.value}: the account promises {self._relation.value}")
         if budget.delta > self.budget.delta:
@@ -121,23 +121,23 @@ class Account:
         """
         cost = price(plan, self._filter.orders)
         with self._lock:
-            whole = self._whole if rows is None or self._rowwise else self._whole_of(rows)
+            all_rows = self._whole if rows is None or self._rowwise else self._whole_of(rows)
             if not (self._open and self._filter.admits(self._used, cost)):
                 raise BudgetRefused(f"account: {self.words()}; this fit does not fit", **self.to_json())
-            self._used, self._fits, self._whole = self._used + cost, self._fits + 1, whole
+            self._used, self._fits, self._whole = self._used + cost, self._fits + 1, all_rows
 
     def _whole_of(self, rows: Selection) -> Selection:
-        """What these rows are a fold of: themselves, or what RowFolds took them from."""
+        """Return what these rows are a fold of: themselves, or what RowFolds took them from."""
         origin = MADE.origin(rows)
         if origin is not None and (origin.by == "content") != (self._relation is Relation.ADD_REMOVE):
-            right = "content" if self._relation is Relation.ADD_REMOVE else "position"
+            required = "content" if self._relation is Relation.ADD_REMOVE else "position"
             raise InputError(
-                f"account: under {self._relation.value} folds are right by {right}: RowFolds(by={right!r})"
+                f"account: under {self._relation.value} folds are right by {required}: RowFolds(by={required!r})"
             )
-        whole = rows if origin is None else origin.whole
-        if self._whole not in (None, whole):
+        all_rows = rows if origin is None else origin.whole
+        if self._whole not in (None, all_rows):
             raise InputError(OTHER_ROWS)
-        return whole
+        return all_rows
 
     def words(self) -> str:
         """Total, fits, spent and what is left in one line."""
@@ -146,11 +146,12 @@ class Account:
         return f"of epsilon {self.budget.epsilon}, {times} spent {self.spent}; left {left}"
 
     def to_json(self) -> dict[str, Any]:
-        """The same for programs: `total`, `spent`, `left`, `fits`; decimals as text. `share` and `one_job`: what is
-        left as a share, and the budget of the largest fit."""
+        """Return the same for programs: `total`, `spent`, `left`, `fits`; decimals as text. `share` and `one_job`: what
+        is left as a share, and the budget of the largest fit.
+        """
         total, left = self.budget.to_json(), decimal_string(self.left)
-        more = left_to_json(self.share_left, self._one_job)
-        return {"total": total, "spent": decimal_string(self.spent), "left": left, "fits": self._fits, **more}
+        share_fields = left_to_json(self.share_left, self._one_job)
+        return {"total": total, "spent": decimal_string(self.spent), "left": left, "fits": self._fits, **share_fields}
 
     def __repr__(self) -> str:
         closed = "" if self._open else ", closed: a copy from another process"
@@ -166,7 +167,7 @@ class Account:
         return self
 
     def __reduce__(self) -> Any:
-        """The total alone travels: what was spent can be known in one place only."""
+        """Pickle the total alone: what was spent can be known in one place only."""
         return closed_account, (str(self.budget.epsilon), str(self.budget.delta), self._relation.value)
 
 
@@ -174,7 +175,9 @@ _OPEN: WeakSet[Account] = WeakSet()
 
 
 def _close_in_child() -> None:
-    """What a child spends its parent never hears of. The lock may be held by a thread that the child does not have."""
+    """Close every account in a child process, whose parent would not learn what it spends. The lock may be held by a
+    thread that the child does not have.
+    """
     for account in _OPEN:
         account._lock, account._open = Lock(), False
 
@@ -183,7 +186,7 @@ os.register_at_fork(after_in_child=_close_in_child)
 
 
 def closed_account(epsilon: str, delta: str, relation: str) -> Account:
-    """An account that admits nothing: what pickling makes of one."""
+    """Return an account that admits nothing: what pickling makes of one."""
     account = Account(epsilon, delta, relation)
     account._open = False
     return account

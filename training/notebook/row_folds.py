@@ -36,16 +36,16 @@ class RowFolds(BaseCrossValidator):  # type: ignore[misc]
         self.n_splits, self.by, self.seed = n_splits, by, seed
 
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
-        """How many folds there are."""
+        """Return how many folds there are."""
         return self.n_splits
 
     def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[tuple[Places, Places]]:
-        """Places of the training rows and of the held-out rows, fold by fold. `y` has no say."""
+        """Yield the places of the training rows and of the held-out rows, fold by fold. `y` is not read."""
         words = row_words(X)
-        whole, folds = Selection.of(words), self._folds(words, groups)
+        all_rows, folds = Selection.of(words), self._folds(words, groups)
         for fold in range(self.n_splits):
             held_out = folds == fold
-            MADE.add(Selection.of(words[~held_out]), Origin(whole, self.by))
+            MADE.add(Selection.of(words[~held_out]), Origin(all_rows, self.by))
             yield np.flatnonzero(~held_out), np.flatnonzero(held_out)
 
     def _folds(self, words: NDArray[np.uint64], groups: Any) -> NDArray[np.uint64]:

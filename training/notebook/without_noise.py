@@ -54,14 +54,14 @@ class Unprotected:
         self.__answers = answers
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Labels (n,), or numbers (n,) where the target is a number."""
-        found: NDArray[Any] = self.__answers(X, "predict")
-        return found
+        """Return labels (n,), or numbers (n,) where the target is a number."""
+        answers: NDArray[Any] = self.__answers(X, "predict")
+        return answers
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Chances (n, classes)."""
-        found: NDArray[np.float64] = self.__answers(X, "probabilities")
-        return found
+        chances: NDArray[np.float64] = self.__answers(X, "probabilities")
+        return chances
 
     def __getattr__(self, name: str) -> NoReturn:
         raise NotPrivate(f"{name}: {NOT_PRIVATE}")

@@ -30,7 +30,7 @@ LAST = 2**53  # above every job's number
 
 
 def dataset_to_json(home: Home, dataset: Dataset, detail: bool = True, works_out: bool = True) -> dict[str, Any]:
-    """What everybody may know of a dataset: `dpserve dataset show` and GET /v1/datasets/{name}.
+    """Return what everybody may know of a dataset: `dpserve dataset show` and GET /v1/datasets/{name}.
 
     `detail`: quotas and the forecast as well. `works_out`: how many jobs of each learner still fit even where that
     takes a second; else `priced` says where nobody has asked for that yet.
@@ -38,9 +38,9 @@ def dataset_to_json(home: Home, dataset: Dataset, detail: bool = True, works_out
     registration, budget = dataset.registration, describe_budget(dataset)
     jobs = plans.jobs_left(home, dataset) if works_out else plans.known_jobs_left(home, dataset)
     fits = {"jobs_left": jobs or {}, **({"priced": False} if jobs is None else {})}
-    more: dict[str, Any] = {}
+    details: dict[str, Any] = {}
     if detail:
-        more = {"quotas": home.ledger.quotas(registration.name), "forecast": forecast(home.ledger, dataset)}
+        details = {"quotas": home.ledger.quotas(registration.name), "forecast": forecast(home.ledger, dataset)}
     public_count = {"records": registration.records} if registration.relation == "replace-one" else {}
     return {
         "name": registration.name,
@@ -62,11 +62,11 @@ def dataset_to_json(home: Home, dataset: Dataset, detail: bool = True, works_out
         **_blocks(dataset),
         **({} if dataset.person is None else {"person": describe_accounts([dataset.person])}),
         "budget": {**budget, **fits},
-    } | more
+    } | details
 
 
 def _blocks(dataset: Dataset) -> dict[str, Any]:
-    """Of a dataset that has grown: how many blocks, and each whose rows are there, with its account."""
+    """Return the blocks of a dataset that has grown: how many, and each whose rows are there, with its account."""
     if dataset.last is None:
         return {}
     listed = [
@@ -84,11 +84,11 @@ def _blocks(dataset: Dataset) -> dict[str, Any]:
 
 
 def _holdout(home: Home, dataset: Dataset) -> dict[str, Any]:
-    """Where rows are kept aside for evaluation: their share, and their own budget of the same total."""
+    """Return where rows are kept aside for evaluation: their share, and their own budget of the same total."""
     if dataset.holdout is None:
         return {}
-    kept = home.ledger.dataset(dataset.registration.name, part=HOLDOUT)
-    budget = describe_budget(kept, Decimal(0))  # an evaluation's noise is pure
+    holdout = home.ledger.dataset(dataset.registration.name, part=HOLDOUT)
+    budget = describe_budget(holdout, Decimal(0))  # an evaluation's noise is pure
     return {"holdout": {"share": decimal_string(dataset.holdout), "budget": budget}}
 
 
@@ -107,7 +107,7 @@ def family_to_json(row: FamilyRow) -> dict[str, Any]:
 
 
 def following(home: Home, seq: int) -> Job | None:
-    """The evaluation that was reserved together with this job; None where none was."""
+    """Return the evaluation that was reserved together with this job; None where none was."""
     with home.ledger.log.database.reading() as connection:
         return evaluations.following(connection, seq)
 
@@ -118,9 +118,9 @@ Versions: TypeAlias = Mapping[int, tuple[int, Standing]]
 def job_to_json(
     home: Home, job: Job, stands: dict[Any, Any] | None = None, versions: Versions | None = None
 ) -> dict[str, Any]:
-    """A job as `dpserve train` prints it and GET /v1/jobs/{id} answers it. `stands`: what is left as it was worked out
-    for other jobs of the same accounts; `versions`: of its model, where they are known. An issued job has no version
-    until that is stored, and champion if it shall be.
+    """Return a job as `dpserve train` prints it and GET /v1/jobs/{id} answers it. `stands`: what is left as it was
+    worked out for other jobs of the same accounts; `versions`: of its model, where they are known. An issued job has no
+    version until that is stored, and champion if it shall be.
 
     Progress is counted in releases of the plan, or in the public number of runs where a job is tuned.
     """
@@ -177,12 +177,12 @@ def _left_for(home: Home, seq: int, entry: Mapping[str, Any], stands: dict[Any, 
     key = entry["dataset"], entry.get("part"), tuple(entry.get("window", ())), entry["by"], delta
     if key not in stands:
         stands[key] = left(home.ledger.dataset_of(seq, entry["by"]), delta).to_json()
-    found: dict[str, Any] = stands[key]
-    return found
+    answer: dict[str, Any] = stands[key]
+    return answer
 
 
 def is_placing(home: Home, job: Job) -> bool:
-    """Whether what an issued job released is being stored here this moment, or waits for a worker that does."""
+    """Return whether what an issued job released is being stored here this moment, or waits for a worker that does."""
     return job.issued is not None and (home.jobs / str(job.seq)).exists()
 
 
@@ -194,8 +194,8 @@ def jobs_to_json(
     limit: int = 50,
     access: Access | None = None,
 ) -> dict[str, Any]:
-    """GET /v1/jobs: the newest first, a page at a time. `after`: the `next` of the page before; None on the last one.
-    `access`: only what may be seen by it.
+    """Return a page of jobs, the newest first (GET /v1/jobs). `after`: the `next` of the page before; None on the last
+    one. `access`: only what may be seen by it.
 
     UnknownName where there is no such dataset; InputError where there is no such state.
     """
@@ -205,14 +205,14 @@ def jobs_to_json(
         home.ledger.dataset(dataset)  # to all others an unknown name is as one that they may not see
     kind = None if state is None else State.COMMITTED if state == ISSUED else State(state)
     issued = state == ISSUED if kind is State.COMMITTED else None
-    whole = access is None or access.seen_jobs(()) is None
-    names = [] if whole else [each.registration.name for each in home.ledger.datasets()]
-    seen = None if access is None else access.seen_jobs(names)
-    found = home.ledger.page_of_jobs(dataset, kind, issued, LAST if after is None else after, limit + 1, seen)
-    page, more = found[:limit], len(found) > limit
+    sees_all = access is None or access.seen_jobs(()) is None
+    names = [] if sees_all else [each.registration.name for each in home.ledger.datasets()]
+    visible = None if access is None else access.seen_jobs(names)
+    jobs = home.ledger.page_of_jobs(dataset, kind, issued, LAST if after is None else after, limit + 1, visible)
+    page, has_more = jobs[:limit], len(jobs) > limit
     stands: dict[Any, Any] = {}  # of most jobs the same
     placing = {job.seq for job in page if is_placing(home, job)}  # asked before it is looked where each is
     versions = {name: versions_by_entry(home, name) for name in {job.model for job in page if job.issued and job.model}}
-    known = [{} if job.seq in placing else versions.get(job.model) for job in page]
-    listed = [job_to_json(home, job, stands, here) for job, here in zip(page, known, strict=True)]
-    return {"jobs": listed, "next": page[-1].seq if more else None}
+    job_versions = [{} if job.seq in placing else versions.get(job.model) for job in page]
+    listed = [job_to_json(home, job, stands, entries) for job, entries in zip(page, job_versions, strict=True)]
+    return {"jobs": listed, "next": page[-1].seq if has_more else None}

@@ -34,7 +34,7 @@ from training.session.learner import Learner, Recipe
 from training.session.session import Public
 from training.tuning.tune import Tuned, tuned_of
 
-FAR = 2  # times what one more job may ask: refused, as a rule, by what it costs at least, which takes less to work out
+MAX_TIMES_LEFT = 2  # of what one more job may ask: beyond, a cheap lower bound of the price refuses as a rule
 CARRIED = {field.name for field in request_fields(JobRequest)} - {"target"}  # to the entry, as they were asked for
 SAY_TARGET = "which one? Say it with --target NAME (over REST: `target`)"
 
@@ -54,7 +54,9 @@ class Planned:
     expected: Expected | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """What `dpserve plan` prints: the price, what would be left after it, and warnings. Decimals are text."""
+        """Return what `dpserve plan` prints: the price, what would be left after it, and warnings. Decimals are
+        text.
+        """
         claimed = self.recipe.claim
         after = self.dataset.with_job(self.costs, claimed)
         return {
@@ -93,13 +95,16 @@ def plan(home: Home, asked: JobRequest, by: str | None = None, promotes: bool = 
     public = public_of(dataset, schema, request.budget)
     if public.relation is Relation.REPLACE_ONE and public.records > MOST_ROWS:
         raise InputError(f"records={public.records}: at most {MOST_ROWS} rows can be learnt from at once")
-    if asked.tuning is None and request.budget.epsilon > FAR * left(dataset, request.budget.delta).job.epsilon:
+    if (
+        asked.tuning is None
+        and request.budget.epsilon > MAX_TIMES_LEFT * left(dataset, request.budget.delta).job.epsilon
+    ):
         _admit(dataset, request, public, floor_for(request, public))
     offer = offer_for(request, public)
     recipe = offer.recipe
     kinds_of(recipe.plan)  # what no certificate could put in words is refused while nothing is charged
-    costs, whole = _admit(dataset, request, public, recipe)
-    warnings = (*((CLOSES,) if whole else ()), *offer.warnings)
+    costs, takes_whole = _admit(dataset, request, public, recipe)
+    warnings = (*((CLOSES,) if takes_whole else ()), *offer.warnings)
     place: tuple[Standing, str | None] = Standing.CHAMPION, champion_of(home, request.model)
     if by is not None and not model_names.check(home.ledger, request, by, promotes):
         place = Standing.CANDIDATE, None
@@ -108,16 +113,18 @@ def plan(home: Home, asked: JobRequest, by: str | None = None, promotes: bool = 
 
 
 def _admit(dataset: Dataset, request: Request, public: Public, recipe: Recipe) -> tuple[tuple[Price, ...], bool]:
-    """Its price in each family, and whether it takes the whole; BudgetRefused where it does not fit."""
+    """Return the job's price in each family, and whether it takes the whole total; BudgetRefused where it does not
+    fit.
+    """
     costs = dataset.costs(recipe.plan)
-    whole = dataset.refusing(costs) is not None
-    if whole and not dataset.can_close(recipe.claim, costs):
+    takes_whole = dataset.refusing(costs) is not None
+    if takes_whole and not dataset.can_close(recipe.claim, costs):
         raise refusal(dataset, request, costs, fit_for(request, public, dataset, recipe.unit))
-    return costs, whole
+    return costs, takes_whole
 
 
 def request_of(home: Home, dataset: Dataset, asked: JobRequest) -> tuple[Request, Learner | Tuned]:
-    """The job as the ledger enters it, and the learner that it asks for; InputError says what is wrong."""
+    """Return the job as the ledger enters it, and the learner that it asks for; InputError says what is wrong."""
     budget = Budget.of(str(asked.epsilon), str(dataset.delta if asked.delta is None else asked.delta))
     if dataset.registration.unit.remote:
         raise InputError(f"dataset={asked.dataset}: its rows stay with their owners; open a campaign to ask them")
@@ -130,27 +137,29 @@ def request_of(home: Home, dataset: Dataset, asked: JobRequest) -> tuple[Request
         schema = schema_of(home, dataset).question(target, asked.parameters)
         choice = choose(public_of(dataset, schema, budget))
         name, why = choice.learner, {CHOSEN: choice.why}
-    found: Learner | Tuned
+    learner: Learner | Tuned
     if asked.tuning is not None:
-        found = tuned_of(name, asked.parameters, asked.tuning, dataset.delta == 0)
-        kept = found.stored()
+        learner = tuned_of(name, asked.parameters, asked.tuning, dataset.delta == 0)
+        parameters = learner.stored()
     else:
-        found = learner_of(name, asked.parameters)
-        kept = stored(found)
+        learner = learner_of(name, asked.parameters)
+        parameters = stored(learner)
     return Request(
         asked.dataset,
         name,
         budget,
-        {**kept, **why},
+        {**parameters, **why},
         model,
         target,
         window=dataset.window,
         **{name: getattr(asked, name) for name in ENTERED if name in CARRIED},
-    ), found
+    ), learner
 
 
 def _target(home: Home, dataset: Dataset, asked: str | None) -> str | None:
-    """What the request says of its target: nothing where the dataset has one, so that naming it is no other request."""
+    """Return what the request says of its target: nothing where the dataset has one, so that naming it is no other
+    request.
+    """
     name, several = dataset.registration.name, dataset.registration.targets
     if asked is None:
         if several:
@@ -163,7 +172,7 @@ def _target(home: Home, dataset: Dataset, asked: str | None) -> str | None:
 
 
 def public_of(dataset: Dataset, schema: Schema, budget: Budget) -> Public:
-    """What a job of this budget on that dataset may know before anything is released."""
+    """Return what a job of this budget on that dataset may know before anything is released."""
     registration = dataset.registration
     public = Public.of(schema, registration.relation, budget, dataset.delta == 0, registration.unit.contributions)
     if not registration.cells:  # its rows are packed as declared alone
@@ -181,23 +190,25 @@ def public_of(dataset: Dataset, schema: Schema, budget: Budget) -> Public:
 
 
 def jobs_left(home: Home, dataset: Dataset) -> dict[str, int]:
-    """For each learner, how many jobs at a tenth of the total epsilon still fit by defaults; of several targets that it
-    can learn, the dearest's. Of a dataset that has grown: on the block that `left` speaks of.
+    """Return for each learner how many jobs at a tenth of the total epsilon still fit by defaults; of several targets
+    that it can learn, the dearest's. Of a dataset that has grown: on the block that `left` speaks of.
     """
     dataset = roomiest(dataset)
-    return _counted(dataset, [references_for(public) for public in _references(home, dataset)])
+    return _count_jobs(dataset, [references_for(public) for public in _references(home, dataset)])
 
 
 def known_jobs_left(home: Home, dataset: Dataset) -> dict[str, int] | None:
-    """The same where it was asked for before, at once; None else. It changes with every job: the prices do not."""
+    """Return `jobs_left` at once where its prices are known; None else. It changes with every job: the prices do
+    not.
+    """
     dataset = roomiest(dataset)
-    known = [known_references(public) for public in _references(home, dataset)]
-    priced = [each for each in known if each is not None]
-    return _counted(dataset, priced) if len(priced) == len(known) else None
+    references = [known_references(public) for public in _references(home, dataset)]
+    priced = [recipes for recipes in references if recipes is not None]
+    return _count_jobs(dataset, priced) if len(priced) == len(references) else None
 
 
 def _references(home: Home, dataset: Dataset) -> list[Public]:
-    """What such jobs may know, for each target."""
+    """Return what such jobs may know, for each target."""
     if dataset.registration.unit.remote:
         return []
     budget = Budget(from_nano(max(1, nano(dataset.budget.epsilon) // 10)), dataset.delta)
@@ -205,9 +216,13 @@ def _references(home: Home, dataset: Dataset) -> list[Public]:
     return [public_of(dataset, schema.question(name), budget) for name in schema.target_names]
 
 
-def _counted(dataset: Dataset, known: Sequence[Mapping[str, Recipe]]) -> dict[str, int]:
+def _count_jobs(dataset: Dataset, references: Sequence[Mapping[str, Recipe]]) -> dict[str, int]:
     return {
-        name: min(dataset.jobs_left(dataset.costs(each[name].plan), each[name].claim) for each in known if name in each)
+        name: min(
+            dataset.jobs_left(dataset.costs(recipes[name].plan), recipes[name].claim)
+            for recipes in references
+            if name in recipes
+        )
         for name in LEARNERS
-        if any(name in each for each in known)
+        if any(name in recipes for recipes in references)
     }

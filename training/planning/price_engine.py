@@ -55,15 +55,15 @@ class PriceEngine:
 
     def price(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Return what `function` gives for these hashable arguments. What it raises is not remembered."""
-        found = self.recall(function, *arguments)
-        if found is not UNKNOWN:
-            return found
-        found = self.run(function, *arguments)
+        answer = self.recall(function, *arguments)
+        if answer is not UNKNOWN:
+            return answer
+        answer = self.run(function, *arguments)
         with self._lock:
-            self._prices[(function, *arguments)] = found
+            self._prices[(function, *arguments)] = answer
             while len(self._prices) > MAX_REMEMBERED:
                 self._prices.popitem(last=False)
-        return found
+        return answer
 
     def recall(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Return what was worked out before, or UNKNOWN."""
@@ -84,8 +84,8 @@ ENGINE = PriceEngine()
 
 def offer_for(request: Request, public: Public) -> Offer:
     """Price the job of a request. InputError where what is asked for cannot be."""
-    found: Offer = ENGINE.price(offer, request.learner, _text(request), public)
-    return found
+    price: Offer = ENGINE.price(offer, request.learner, _text(request), public)
+    return price
 
 
 def floor_for(request: Request, public: Public) -> Recipe:
@@ -93,8 +93,8 @@ def floor_for(request: Request, public: Public) -> Recipe:
 
     `request`: not of a tuned job.
     """
-    found: Recipe = ENGINE.price(floor, request.learner, _text(request), public)
-    return found
+    price: Recipe = ENGINE.price(floor, request.learner, _text(request), public)
+    return price
 
 
 def fit_for(request: Request, public: Public, dataset: Dataset, unit: Decimal) -> dict[str, str] | None:
@@ -102,22 +102,22 @@ def fit_for(request: Request, public: Public, dataset: Dataset, unit: Decimal) -
 
     `unit`: of what was refused.
     """
-    found: dict[str, str] | None = ENGINE.price(fit, request.learner, _text(request), public, dataset, unit)
-    return found
+    price: dict[str, str] | None = ENGINE.price(fit, request.learner, _text(request), public, dataset, unit)
+    return price
 
 
 def references_for(public: Public) -> dict[str, Recipe]:
     """Price every learner by its defaults, of those that are for this target and have a plan so cheap. No recipe
     depends on what the target is called, so targets of one kind are priced once.
     """
-    found: dict[str, Recipe] = ENGINE.price(references, *_alike(public))
-    return found
+    prices: dict[str, Recipe] = ENGINE.price(references, *_alike(public))
+    return prices
 
 
 def known_references(public: Public) -> dict[str, Recipe] | None:
     """Return what `references_for` gave this process before; None where it gave nothing yet."""
-    found = ENGINE.recall(references, *_alike(public))
-    return None if found is UNKNOWN else found
+    prices = ENGINE.recall(references, *_alike(public))
+    return None if prices is UNKNOWN else prices
 
 
 def _alike(public: Public) -> tuple[tuple[str, ...], Public]:
@@ -146,8 +146,8 @@ def offer(learner: str, parameters: str, public: Public) -> Offer:
 def floor(learner: str, parameters: str, public: Public) -> Recipe:
     """Work out `floor_for`. `parameters`: canonical JSON."""
     fits: Any = _learner(learner, parameters)
-    found: Recipe = fits.recipe(public, CHEAP_BOUNDS)
-    return found
+    recipe: Recipe = fits.recipe(public, CHEAP_BOUNDS)
+    return recipe
 
 
 def fit(name: str, parameters: str, public: Public, dataset: Dataset, unit: Decimal) -> dict[str, str] | None:
@@ -156,12 +156,12 @@ def fit(name: str, parameters: str, public: Public, dataset: Dataset, unit: Deci
     if any(family.whole for family in dataset.families):
         return None
     total = min(family.budget.epsilon for family in dataset.own)
-    whole = replace(public, budget=Budget(total, public.budget.delta))
+    at_total = replace(public, budget=Budget(total, public.budget.delta))
     try:
         if total < public.budget.epsilon and dataset.is_untouched:
-            recipe = learner.recipe(whole)
+            recipe = learner.recipe(at_total)
             if dataset.can_close(recipe.claim, dataset.costs(recipe.plan)):
-                return whole.budget.to_json()
+                return at_total.budget.to_json()
     except InputError:  # no plan is so cheap
         pass
 
@@ -177,23 +177,25 @@ def fit(name: str, parameters: str, public: Public, dataset: Dataset, unit: Deci
 
 def references(learners: tuple[str, ...], public: Public) -> dict[str, Recipe]:
     """Work out `references_for`."""
-    found = {}
+    recipes = {}
     for name in learners:
         if name == AUTO:  # which is one of the others
             continue
         try:
-            found[name] = LEARNERS[name]().recipe(public)
+            recipes[name] = LEARNERS[name]().recipe(public)
         except InputError:
             continue
-    return found
+    return recipes
 
 
 def _learner(name: str, parameters: str, at_any: bool = False) -> Learner | Tuned:
-    """`at_any`: as it was asked for, at whatever budget: by `auto`, where that chose it and no parameter was given."""
-    given: Any = canonical.decode_canonical(parameters.encode())
-    if at_any and given.pop(CHOSEN, None) is not None and given == stored(learner_of(name)):
+    """Return the learner of a request. `at_any`: `auto` itself where it chose the learner and no parameter was
+    given.
+    """
+    fields: Any = canonical.decode_canonical(parameters.encode())
+    if at_any and fields.pop(CHOSEN, None) is not None and fields == stored(learner_of(name)):
         return LEARNERS[AUTO]()
-    return fits_of(name, given)
+    return fits_of(name, fields)
 
 
 def run_while_wanted(check: Callable[[], None], function: Callable[..., Any], *arguments: Any) -> Any:

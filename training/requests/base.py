@@ -52,17 +52,17 @@ class Checked:
     @model_validator(mode="wrap")
     @classmethod
     def _check_fields(cls, given: Any, handler: Callable[[Any], Any]) -> Any:
-        known = {field.name: field for field in request_fields(cast(Any, cls))}
+        fields = {field.name: field for field in request_fields(cast(Any, cls))}
         if isinstance(given, cls):
             return given
         if isinstance(given, ArgsKwargs):
-            given = dict(zip(known, given.args, strict=False)) | dict(given.kwargs or {})
+            given = dict(zip(fields, given.args, strict=False)) | dict(given.kwargs or {})
         if not isinstance(given, Mapping):
             raise InputError("body: must be a JSON object")
-        needed = {name for name, field in known.items() if field.is_required}
-        unknown, absent = sorted(given.keys() - known.keys()), sorted(needed - given.keys())
+        needed = {name for name, field in fields.items() if field.is_required}
+        unknown, absent = sorted(given.keys() - fields.keys()), sorted(needed - given.keys())
         if unknown:
-            raise InputError(f"{unknown[0][:80]!r}: is not a field; there are {sorted(known)}")
+            raise InputError(f"{unknown[0][:80]!r}: is not a field; there are {sorted(fields)}")
         if absent:
             raise InputError(f"{absent[0]}: is missing")
         try:
@@ -78,9 +78,9 @@ class Checked:
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields that differ from their defaults, as JSON; decimals are texts."""
-        known = request_fields(cast(Any, type(self)))
-        values = {field.name: getattr(self, field.name) for field in known}
-        return {field.name: _plain(values[field.name]) for field in known if values[field.name] != field.default}
+        fields = request_fields(cast(Any, type(self)))
+        values = {field.name: getattr(self, field.name) for field in fields}
+        return {field.name: _plain(values[field.name]) for field in fields if values[field.name] != field.default}
 
 
 def _plain(value: Any) -> Any:

@@ -48,7 +48,7 @@ class Rehearsable(Protocol):
         """Check, rehearse and calibrate to the public budget; InputError where that cannot be."""
 
     def guess(self, public: Public) -> Decimal | None:
-        """A unit near the one that calibration looks for, where one is known: saves dear rehearsals."""
+        """Return a unit near the one that calibration looks for, where one is known: saves dear rehearsals."""
 
 
 class Learner(Rehearsable, Protocol):
@@ -57,7 +57,7 @@ class Learner(Rehearsable, Protocol):
     name: ClassVar[str]
 
     def learn(self, session: Releaser) -> Ensemble:
-        """As of `Rehearsable`: what was released, as a model."""
+        """Release, go on with what came back, and return what was released, as a model."""
 
     def check(self, public: Public) -> None:
         """Raise InputError where a parameter or the schema does not fit this learner."""

@@ -70,7 +70,7 @@ class Public:
         )
 
     def check_priced(self, what: str) -> None:
-        """InputError where delta is 0 and `what` has a price only with one, as on a dataset that has a delta."""
+        """Raise InputError where delta is 0 and `what` has a price only with one, as on a dataset that has a delta."""
         if self.budget.delta == 0 and not self.pure:
             said = f"on a dataset with a delta, {what}, which has no price at 0"
             raise InputError(f"delta=0: {said}; ask for a delta above 0")
@@ -98,7 +98,7 @@ class Query(Protocol):
         """How many values it answers with."""
 
     def sensitivity(self, relation: Relation) -> int:
-        """The most that one row changes the answer, in this norm and in the answer's own unit."""
+        """Return the most that one row changes the answer, in this norm and in the answer's own unit."""
 
     def __call__(self, rows: Rows) -> Integers: ...
 
@@ -112,18 +112,18 @@ class Releaser(Protocol):
     unit: Decimal
 
     def release(self, query: Query, mechanism: Mechanism) -> Any:
-        """What `mechanism` makes of the query's answer. PlanMismatch where the plan has something else next."""
+        """Return what `mechanism` makes of the query's answer. PlanMismatch where the plan has something else next."""
 
 
-class Kept(Protocol):
-    """The answers of a plan's releases, in order (`training.jobs.draw_journal`)."""
+class Answers(Protocol):
+    """Kept answers of a plan's releases, in order (`training.jobs.draw_journal`)."""
 
     @property
     def is_kept(self) -> bool:
         """Whether the next one is there already, so that nothing is asked of rows for it."""
 
     def next(self, draw: Callable[[], Any]) -> Any:
-        """The next one: what is there, else what `draw` gives, kept before it is returned."""
+        """Return the next one: what is there, else what `draw` gives, kept before it is returned."""
 
 
 class Selection(Protocol):
@@ -134,10 +134,10 @@ class Selection(Protocol):
         """Its one line of a plan."""
 
     def blank(self) -> Any:
-        """What stands for an outcome where there are no rows."""
+        """Return what stands for an outcome where there are no rows."""
 
     def play(self, rows: Rows, progress: Callable[[int, int], None], held: Callable[[], None]) -> Any:
-        """Draw how often to run, run, and give the best outcome alone."""
+        """Draw how often to run, run, and return the best outcome alone."""
 
 
 class Selector(Protocol):
@@ -147,11 +147,13 @@ class Selector(Protocol):
     unit: Decimal
 
     def select(self, selection: Selection) -> Any:
-        """The outcome of the best run. PlanMismatch where the plan has something else next."""
+        """Return the outcome of the best run. PlanMismatch where the plan has something else next."""
 
 
 def sensitivity_of(query: Query, public: Public) -> int:
-    """A unit with m rows is m neighbouring steps of one row, so its sensitivity is at most m times a row's."""
+    """Return the sensitivity for one unit of privacy: its m rows are m neighbouring steps, so at most m times a
+    row's.
+    """
     return public.contributions * query.sensitivity(public.relation)
 
 
@@ -175,7 +177,9 @@ class Rehearsal:
         self._last: tuple[Mechanism, str, int] | None = None  # what thousands of rounds ask for again and again
 
     def release(self, query: Query, mechanism: Mechanism) -> Any:
-        """A blank: 0 for a selection, else zeros (size,). PlanMismatch where query and mechanism do not go together."""
+        """Return a blank: 0 for a selection, else zeros (size,). PlanMismatch where query and mechanism do not go
+        together.
+        """
         sensitivity = sensitivity_of(query, self.public)
         last, self._last = self._last, (mechanism, query.purpose, sensitivity)
         same = last is not None and last[0] is mechanism and last[1:] == (query.purpose, sensitivity)
@@ -186,7 +190,7 @@ class Rehearsal:
         return 0 if mechanism.norm == "range" else np.zeros(query.size, dtype=np.int64)
 
     def select(self, selection: Selection) -> Any:
-        """A blank outcome of private selection, which is one line of the plan."""
+        """Return a blank outcome of private selection, which is one line of the plan."""
         self._last = None
         self._asked.append(selection.charge)
         return selection.blank()
@@ -211,7 +215,7 @@ class Session:
         rows: Rows,
         progress: Callable[[int, int], None] = lambda done, total: None,
         held: Callable[[], None] = lambda: None,
-        answers: Kept | None = None,
+        answers: Answers | None = None,
     ) -> None:
         self.public, self.unit, self.plan = public, unit, plan
         self._rows, self._progress, self._held = rows, progress, held
@@ -238,7 +242,7 @@ class Session:
         return answer
 
     def select(self, selection: Selection) -> Any:
-        """As `release`, for private selection: one line of the plan, whose runs are played on the rows held here."""
+        """Select as `release` does: one line of the plan, whose runs are played on the rows held here."""
         self._pop(selection.charge)
         self._held()
         return selection.play(self._rows, self._progress, self._held)

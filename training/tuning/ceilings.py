@@ -40,7 +40,7 @@ class Ceiling:
     count: int
 
     def load(self, plan: Plan) -> Load:
-        """At most 1 where the plan is below this ceiling; infinity where no smaller unit could bring it there.
+        """Return at most 1 where the plan is below this ceiling; infinity where no smaller unit could bring it there.
 
         Widths of losses, squared, add up; a width below the ceiling's own counts as that one. A ceiling of one pure
         figure is held against the sum of pure figures.
@@ -48,20 +48,20 @@ class Ceiling:
         least = self.event.squared_width
         match self.event:
             case PureDp():
-                whole = compose_pure(plan.events)
-                return inf if whole is None else Fraction(whole, nano(self.event.epsilon))
+                pure_sum = compose_pure(plan.events)
+                return inf if pure_sum is None else Fraction(pure_sum, nano(self.event.epsilon))
             case Gaussian():
-                return sum((n * _squared_width(each) for each, n in plan.events), Fraction(0)) / least
+                return sum((n * _squared_width(event) for event, n in plan.events), Fraction(0)) / least
             case BoundedRange():
-                if any(each.pure is None for each, _ in plan.events):
+                if any(event.pure is None for event, _ in plan.events):
                     return inf
-                widths = (n * max(least, _squared_width(each)) for each, n in plan.events)
+                widths = (n * max(least, _squared_width(event)) for event, n in plan.events)
                 return sum(widths, Fraction(0)) / (self.count * least)
             case _:
                 assert_never(self.event)
 
     def score(self, share: Fraction) -> Score:
-        """The mechanism of a score that takes `share` of the run, what the ceiling holds being the rest."""
+        """Return the mechanism of a score that takes `share` of the run, what the ceiling holds being the rest."""
         part = share / (1 - share)
         if isinstance(self.event, PureDp):
             return DiscreteLaplace(from_nano(max(1, int(part * nano(self.event.epsilon)))))
@@ -89,19 +89,19 @@ class Shape:
 
 
 def shape_of(plans: Sequence[Plan], pure: bool) -> Shape:
-    """Of the plans of all settings at unit 1: as high as the dearest, in steps as fine as the finest.
+    """Return the shape for the plans of all settings at unit 1: as high as the dearest, in steps as fine as the finest.
 
     `pure`: the dataset adds up nothing but pure figures. Else a release without a pure price makes all a Gaussian.
     """
     if pure:
-        sums = [whole for plan in plans if (whole := compose_pure(plan.events)) is not None]
+        sums = [pure_sum for plan in plans if (pure_sum := compose_pure(plan.events)) is not None]
         if len(sums) < len(plans):
             raise InputError("delta=0: a setting of the grid makes releases that have no pure price")
         return Shape(PureDp, Fraction(max(sums), NANO), 1)
-    most = max(sum((n * _squared_width(each) for each, n in plan.events), Fraction(0)) for plan in plans)
-    if any(each.pure is None for plan in plans for each, _ in plan.events):
+    most = max(sum((n * _squared_width(event) for event, n in plan.events), Fraction(0)) for plan in plans)
+    if any(event.pure is None for plan in plans for event, _ in plan.events):
         return Shape(Gaussian, Fraction(isqrt(ceil(4 * NANO**4 / most)) + 1, NANO**2), 1)
-    finest = min(_squared_width(each) for plan in plans for each, _ in plan.events)
+    finest = min(_squared_width(event) for plan in plans for event, _ in plan.events)
     count = ceil(most / finest)
     if count > MAX_COUNT:
         raise InputError("grid: the releases of its settings differ too much in size to be charged alike")

@@ -48,21 +48,21 @@ class CorrectRows:
     size: ClassVar[int] = 1
 
     def sensitivity(self, relation: Relation) -> int:
-        """1 under either relation, in rows."""
+        """Return 1 row, under either relation."""
         return 1
 
     def __call__(self, rows: Rows) -> NDArray[np.int64]:
         return rows.binned(self.ensemble.features).ask(self.right)
 
     def right(self, rows: Partition) -> NDArray[np.int64]:
-        """The same of a partition."""
-        right = 0
+        """Count the correct rows of a partition: (1,)."""
+        correct = 0
         for start in range(0, rows.size, BLOCK):
             part = slice(start, min(start + BLOCK, rows.size))
             scores = self.ensemble.coded_scores([rows.codes(at)[part] for at in range(len(rows.widths))])
             predicted = labels_of(range(len(self.ensemble.classes)), scores)
-            right += int(np.count_nonzero(predicted == rows.labels[part]))
-        return np.array([right], np.int64)
+            correct += int(np.count_nonzero(predicted == rows.labels[part]))
+        return np.array([correct], np.int64)
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class BestOf:
     @property
     def charge(self) -> Release:
         """The one line of the plan: what a run of any setting is below, and its score."""
-        runs = _merged((self.ceiling.event, self.ceiling.count), (self.score.event, 1))
+        runs = _merge((self.ceiling.event, self.ceiling.count), (self.score.event, 1))
         purpose = "the best by score of a random number of runs, each with a setting drawn from the grid"
         return Release(purpose, "private-selection", "run", 1, RepeatAndSelect(self.distribution, runs))
 
@@ -122,25 +122,27 @@ class BestOf:
         return most_runs(self.distribution)
 
     def blank(self) -> Outcome:
-        """What the first setting's learner makes of blank answers, with no setting chosen."""
+        """Return what the first setting's learner makes of blank answers, with no setting chosen."""
         return Outcome(None, self.learners[0].learn(Rehearsal(self.public, self.unit)), 0)
 
     def play(self, rows: Rows, progress: Progress, held: Callable[[], None] = lambda: None) -> Outcome:
-        """As many runs as are drawn, then as many again as make `most`. Of equal scores the first stands. Nobody is
-        told when a run ends: how long it took would name its setting, and only that of the best is released.
+        """Make as many runs as are drawn, then more up to `most`, and return the best. Of equal scores the first
+        stands. Nobody is told when a run ends: how long it took would name its setting, and only that of the best is
+        released.
         """
         settings, best = self.settings, self.blank()
         runs = draw_runs(self.distribution)
         for done in range(1, max(runs, self.most) + 1):
-            found = self._run(settings, rows, held)
-            if done <= runs and (best.setting is None or found.score > best.score):
-                best = found
+            outcome = self._run(settings, rows, held)
+            if done <= runs and (best.setting is None or outcome.score > best.score):
+                best = outcome
         progress(self.most, self.most)
         return best
 
     def _run(self, settings: tuple[Setting, ...], rows: Rows, held: Callable[[], None]) -> Outcome:
-        """One run in a session of its own, which holds it to its plan. Rows anew: nothing is carried from run to
-        run."""
+        """Make one run in a session of its own, which holds it to its plan. Rows anew: nothing is carried from run to
+        run.
+        """
         index = FAIR.draw(np.zeros(len(settings), np.int64), 1)
         setting = settings[index]
         session = Session(self.public, setting.unit, setting.plan, rows.fresh(), held=held)
@@ -169,26 +171,26 @@ class BestOf:
         return from_nano(best)
 
 
-def _merged(*runs: tuple[SimpleEvent, int]) -> tuple[tuple[SimpleEvent, int], ...]:
-    """Equal neighbours as one."""
-    found: list[tuple[SimpleEvent, int]] = []
+def _merge(*runs: tuple[SimpleEvent, int]) -> tuple[tuple[SimpleEvent, int], ...]:
+    """Merge equal neighbours."""
+    merged: list[tuple[SimpleEvent, int]] = []
     for event, count in runs:
-        if found and found[-1][0] == event:
-            found[-1] = (event, found[-1][1] + count)
+        if merged and merged[-1][0] == event:
+            merged[-1] = (event, merged[-1][1] + count)
         else:
-            found.append((event, count))
-    return tuple(found)
+            merged.append((event, count))
+    return tuple(merged)
 
 
 @lru_cache(maxsize=64)
 def most_runs(distribution: Distribution) -> int:
-    """The least number that a draw exceeds with chance below RARE."""
+    """Return the least number that a draw exceeds with chance below RARE."""
     chances = _chances(distribution)
-    whole = sum(chances)
+    total = sum(chances)
     after = 0.0
     for count in range(len(chances) - 1, 0, -1):
         after += chances[count]
-        if after >= RARE * whole:
+        if after >= RARE * total:
             return count
     return 1
 

@@ -77,10 +77,10 @@ class Tuned:
             learner.check(self._run(public))
         if public.classes is None:
             raise InputError("tune: runs are scored by the records they get right; the target is a number, not a class")
-        found = calibrate(self, public, public.budget, self.guess(public))
-        for setting in self.best_of(public, found.unit).settings:
+        recipe = calibrate(self, public, public.budget, self.guess(public))
+        for setting in self.best_of(public, recipe.unit).settings:
             check_exportable(setting.learner, self._run(public), setting.blank)
-        return found
+        return recipe
 
     def guess(self, public: Public) -> Decimal:
         """About where the unit will be: a run whose epsilon is that which it is told."""
@@ -90,12 +90,12 @@ class Tuned:
         return from_nano(max(1, int(run / float(shape.size) * 1e9)))
 
     def learn(self, session: Selector) -> Outcome:
-        """One private selection among all settings."""
-        found: Outcome = session.select(self.best_of(session.public, session.unit))
-        return found
+        """Make one private selection among all settings."""
+        outcome: Outcome = session.select(self.best_of(session.public, session.unit))
+        return outcome
 
     def best_of(self, public: Public, unit: Decimal) -> BestOf:
-        """The private selection at this unit: what the dearest setting's standard release may cost, about."""
+        """Return the private selection at this unit: what the dearest setting's standard release may cost, about."""
         ceiling = self._shape(public).at(unit)
         return BestOf(self.learners, self._run(public), ceiling, ceiling.score(SCORE_SHARE), self.distribution, unit)
 
@@ -111,49 +111,51 @@ class Tuned:
         return replace(public, budget=Budget(epsilon, public.budget.delta))
 
     def stored(self) -> dict[str, Stored]:
-        """As parameters of a request: those that are fixed, and the tuning as one text."""
+        """Return the parameters of a request: those that are fixed, and the tuning as one text."""
         grid: dict[str, Any] = {key: list(values) for key, values in self.grid.items()}
         body: dict[str, Any] = {"grid": grid, "runs": self.distribution.to_json(), "share": decimal_string(self.share)}
         return {**self.fixed, TUNING: canonical.encode(body).decode("ascii")}
 
     def to_json(self, public: Public, unit: Decimal) -> dict[str, Any]:
-        """For people and programs, before anything is spent."""
+        """Return the settings and the runs as JSON, before anything is spent."""
         best = self.best_of(public, unit)
-        found = zip(self.settings, best.settings, strict=True)
-        lines = [{**s, "unit": decimal_string(one.unit), "releases": len(one.plan)} for s, one in found]
+        pairs = zip(self.settings, best.settings, strict=True)
+        lines = [{**s, "unit": decimal_string(run.unit), "releases": len(run.plan)} for s, run in pairs]
         mean = f"{float(self.distribution.mean):.6g}"
         return {"settings": lines, "runs": {**self.distribution.to_json(), "mean": mean, "made": best.most}}
 
 
 def settings_of(grid: Mapping[str, Sequence[Stored]]) -> tuple[dict[str, Stored], ...]:
-    """Every combination of the grid, in the order of its keys."""
+    """Return every combination of the grid, in the order of its keys."""
     return tuple(dict(zip(grid, values, strict=True)) for values in product(*grid.values()))
 
 
 def fits_of(name: str, parameters: Mapping[str, Any]) -> Learner | Tuned:
-    """What a request's parameters stand for."""
+    """Return what a request's parameters stand for."""
     fixed = {key: value for key, value in parameters.items() if key not in (TUNING, CHOSEN)}
     if TUNING not in parameters:
         return learner_of(name, fixed)
-    body = _read(parameters)
+    body = _read_tuning(parameters)
     return Tuned(name, fixed, body["grid"], distribution_from_json(body["runs"]), Decimal(body["share"]))
 
 
 def runs_of(parameters: Mapping[str, Any]) -> int | None:
-    """How many runs a tuned job makes (`training.tuning.selecting`), a public number; None where it is not tuned."""
-    return most_runs(distribution_from_json(_read(parameters)["runs"])) if TUNING in parameters else None
+    """Return how many runs a tuned job makes (`training.tuning.selecting`), a public number; None where it is not
+    tuned.
+    """
+    return most_runs(distribution_from_json(_read_tuning(parameters)["runs"])) if TUNING in parameters else None
 
 
-def _read(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    found: Any = canonical.decode_canonical(str(parameters[TUNING]).encode())
-    return canonical.exact_object(found, ("grid", "runs", "share"), TUNING)
+def _read_tuning(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    fields: Any = canonical.decode_canonical(str(parameters[TUNING]).encode())
+    return canonical.exact_object(fields, ("grid", "runs", "share"), TUNING)
 
 
 def tuned_of(name: str, parameters: Mapping[str, Any] | None, tuning: TuningRequest, pure: bool) -> Tuned:
     """Check a grid and settle what it leaves open by public rules. InputError says what is wrong."""
-    given = dict(parameters or {})
-    learner = learner_of(name, given)
-    grid = {key: _values(name, given, key, values) for key, values in sorted(tuning.grid.items())}
+    parameters_given = dict(parameters or {})
+    learner = learner_of(name, parameters_given)
+    grid = {key: _values(name, parameters_given, key, values) for key, values in sorted(tuning.grid.items())}
     count = 1
     for values in grid.values():
         count *= len(values)
@@ -166,7 +168,7 @@ def tuned_of(name: str, parameters: Mapping[str, Any] | None, tuning: TuningRequ
 
 
 def _values(name: str, given: Mapping[str, Any], key: str, values: Sequence[Any]) -> list[Stored]:
-    """The values of one key as the ledger keeps them."""
+    """Return the values of one key as the ledger keeps them."""
     defaults = defaults_of(name)
     if key in OWN:
         raise InputError(f"grid {key}: says what the promise is, and that is never tuned")
@@ -178,14 +180,14 @@ def _values(name: str, given: Mapping[str, Any], key: str, values: Sequence[Any]
     if isinstance(values, str) or not values:
         raise InputError(f"grid {key}: must have values, {key}=a,b,c")
     meant = [defaults[key] if value == DEFAULT else value for value in values]
-    kept = [stored(learner_of(name, {**given, key: value}))[key] for value in meant]
-    if len(set(map(repr, kept))) < len(kept):
+    stored_values = [stored(learner_of(name, {**given, key: value}))[key] for value in meant]
+    if len(set(map(repr, stored_values))) < len(stored_values):
         raise InputError(f"grid {key}: a value stands there twice")
-    return kept
+    return stored_values
 
 
 def _logarithmic(runs: Decimal) -> Distribution:
-    """The logarithmic law with that mean: it has a pure price, twice that of a run, whatever the mean."""
+    """Return the logarithmic law with that mean: it has a pure price, twice that of a run, whatever the mean."""
     low, high = 1, 10**9 - 1
     while high - low > 1:
         middle = (low + high) // 2
@@ -196,7 +198,7 @@ def _logarithmic(runs: Decimal) -> Distribution:
 def keep_choice(home: Home, seq: int, parameters: Mapping[str, Any], outcome: Outcome) -> None:
     """Put on disk, before it is committed, what came out beside the model: the setting (None where nothing was run) and
     its noisy score."""
-    settings, none = settings_of(_read(parameters)["grid"]), outcome.setting is None
+    settings, none = settings_of(_read_tuning(parameters)["grid"]), outcome.setting is None
     chosen = {"setting": None if none else settings[outcome.setting or 0], "score": None if none else outcome.score}
     path = _choice(home, seq)
     path.parent.mkdir(mode=0o700, exist_ok=True)
@@ -204,14 +206,14 @@ def keep_choice(home: Home, seq: int, parameters: Mapping[str, Any], outcome: Ou
 
 
 def choice_of(home: Home, seq: int) -> dict[str, Any] | None:
-    """None where it is not in this home."""
+    """Return the chosen setting of a job; None where it is not in this home."""
     path = _choice(home, seq)
-    found: dict[str, Any] | None = json.loads(path.read_text("utf-8")) if path.exists() else None
-    return found
+    choice: dict[str, Any] | None = json.loads(path.read_text("utf-8")) if path.exists() else None
+    return choice
 
 
 def forget_choice(home: Home, seq: int) -> None:
-    """A burned job released nothing."""
+    """Remove the chosen setting: a burned job released nothing."""
     for path in (_choice(home, seq), partial_of(_choice(home, seq))):
         path.unlink(missing_ok=True)
 

@@ -36,7 +36,7 @@ from serving.cli.app import run
 from serving.pages.parts.entry_text import describe
 from training.finish.release import finish
 from training.jobs import job
-from training.jobs.draw_journal import Answers
+from training.jobs.draw_journal import DrawJournal
 from training.kinds import job_steps
 from training.kinds.registry import steps_of
 from training.planning.job_views import job_to_json
@@ -266,7 +266,7 @@ def queued(home: Home, epsilon: str) -> int:
 def lowered_meanwhile(home: Home) -> None:
     """A job of epsilon 1 that had begun when the total of 3 became .2."""
     started = home.ledger.start(queued(home, "1"), "owner:1:1", 60.0)
-    with Answers(home, started.seq, False) as kept:
+    with DrawJournal(home, started.seq, False) as kept:
         released = job._play(
             steps_of(home, started.seq), started, "owner:1:1", lambda done, total: None, lambda: None, kept
         )

@@ -31,7 +31,7 @@ from models.onnx.runtime import OnnxModel
 from models.store.bundle import ModelStore
 from models.store.loading import load_verified
 from serving.pages.parts.entry_text import describe
-from training.finish.release import alone
+from training.finish.release import lock_job
 
 OWNERS, ROUNDS = 1200, 3
 
@@ -238,7 +238,7 @@ def test_a_turn_that_is_cut_ends_when_it_is_ended_again(home, folder, monkeypatc
         assert campaigns.state(home, "cut")["turn"] == 1
         with pytest.raises(WrongState):  # its reports are settled
             campaigns.receive(home, "cut", campaigns.invitation(home, "cut", 38), 3)
-    with alone(home, "campaign-cut"):  # somebody is at it: nobody waits
+    with lock_job(home, "campaign-cut"):  # somebody is at it: nobody waits
         assert campaigns.offer(home, "cut")["turn"] == 1
     assert campaigns.offer(home, "cut")["turn"] == 2  # the next owner who asks ends it
     agree(range(1, 11, 2))

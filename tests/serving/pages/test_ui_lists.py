@@ -19,7 +19,7 @@ from dpserve_verify.privacy.budget import Budget, Relation
 from serving.wire import lists
 from training.datasets.datasets import register
 from training.jobs import job
-from training.jobs.schedule import add, described
+from training.jobs.schedule import add, make_schedule
 from training.requests import JobRequest
 
 NEW = NewPeople("made for a test", "steward")
@@ -41,7 +41,7 @@ def site(tmp_path_factory):
         job.submit(home, JobRequest(name, "lazybb", "0.1", parameters={"rounds": 3}), by=FORMULA)
     with pages_at(folder / "home") as found:
         asked = {"dataset": "adult", "epsilon": "0.1", "learner": "lazybb"}
-        add(home, described(home, "weekly", "week", asked, "token:the-admin"))
+        add(home, make_schedule(home, "weekly", "week", asked, "token:the-admin"))
         grants.add(home.ledger, [Grant(FORMULA, "train", "dataset", "adult")], "cli:ann")
         grants.add(home.ledger, [Grant("token:the-predict", "train", "dataset", "other")], "cli:ann")
         found.look()

@@ -23,7 +23,7 @@ from training.learners.boosting import bdpe, bdpe_loss
 from training.learners.boosting.lazybb import LazyBB, WeightedAgreement
 from training.learners.boosting.leaf_rules import one_rules
 from training.learners.boosting.noisy_leaves import ClassWeights, LeafLabels
-from training.learners.boosting.probabilities import MIDDLES, placed
+from training.learners.boosting.probabilities import MIDDLES, fit_link
 from training.learners.boosting.reweighting import Scheduled
 from training.learners.boosting.tree_queries import LeafRules, LeafVotes, SplitGains, Weighing, split_tests
 from training.learners.choice import choose
@@ -239,10 +239,12 @@ def test_shares_that_make_no_sense_are_refused(written, said):
 def test_probabilities_start_from_the_declared_shares():
     """Of blank counts the public rule is left; many rows say where it is wrong, however far from even classes are."""
     link, offset = 0.02, -5.0
-    assert placed(np.zeros(2 * MIDDLES.size, np.int64), link, 30.0, offset) == (link, round(offset / link))
+    assert fit_link(np.zeros(2 * MIDDLES.size, np.int64), link, 30.0, offset) == (link, round(offset / link))
     chance = 1 / (1 + np.exp(-(MIDDLES - 4.5)))
     rows = 1_000_000 * np.exp(-(MIDDLES**2) / 4)
-    found, constant = placed(np.rint(np.append(rows * (1 - chance), rows * chance)).astype(np.int64), link, 5.0, offset)
+    found, constant = fit_link(
+        np.rint(np.append(rows * (1 - chance), rows * chance)).astype(np.int64), link, 5.0, offset
+    )
     assert (found / link, constant * found) == (pytest.approx(1, abs=0.05), pytest.approx(-4.5, abs=0.1))
 
 

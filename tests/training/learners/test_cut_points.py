@@ -17,7 +17,7 @@ from accountant.noise.mechanisms import DiscreteLaplace
 from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import Budget, Relation
 from models.features.features import NumericFeature
-from training.learners.base.cut_points import CellCounts, Cutting, InBins, by_rows, cutting, evenly, halved, rising
+from training.learners.base.cut_points import CellCounts, Cutting, InBins, by_rows, cutting, evenly, halve_bins, rising
 from training.learners.base.leaf_sensitivity import reach
 from training.learners.boosting.lazybb import LazyBB, WeightedAgreement
 from training.learners.boosting.lazybb_tree import LazyBBTree
@@ -204,7 +204,7 @@ def test_running_sums_never_fall():
         assert (np.diff(found) >= 0).all()
         assert found[0] >= 0
     assert rising(np.arange(5.0)).tolist() == [0, 1, 3, 6, 10]
-    assert halved(np.arange(1, GRID.even.size + 1), GRID, 1, GRID.even) == ()
+    assert halve_bins(np.arange(1, GRID.even.size + 1), GRID, 1, GRID.even) == ()
 
 
 # ---- when ------------------------------------------------------------------------------------------------------------

@@ -50,12 +50,12 @@ class Balance:
         return np.asarray(np.asarray(self.pairs, np.int64)[:, :, None] * weights >> FINE)
 
     def of_two(self, weights: Integers) -> Integers:
-        """The same where there are two classes: (2, n)."""
+        """Return the same where there are two classes: (2, n)."""
         return np.asarray(self.of(weights)[0])
 
 
 def check_balance(balance: float | None, public: Public) -> None:
-    """InputError where `balance` is out of range, or asks for shares that are not declared."""
+    """Raise InputError where `balance` is out of range, or asks for shares that are not declared."""
     if balance is None:
         return
     check_real("balance", balance, "between 0 and 1", lambda x: 0 <= x <= 1)
@@ -67,15 +67,15 @@ def check_balance(balance: float | None, public: Public) -> None:
 
 
 def balance_of(public: Public, strength: float) -> float:
-    """The public rule of boosting by smooth reweighting: by the root of what would make classes alike, where the rarest
-    is rare, and has rows enough for this epsilon to tell something by; of three or more not so many that it does well
-    without.
+    """Return the public rule of boosting by smooth reweighting: by the root of what would make classes alike, where the
+    rarest is rare, and has rows enough for this epsilon to tell something by; of three or more not so many that it does
+    well without.
     """
-    rarest, many = min(public.prevalence, default=1.0), len(public.prevalence)
-    told = rarest * strength
-    if many > 2 and (rarest >= UNEVEN / many or told >= ENOUGH):
+    rarest, classes = min(public.prevalence, default=1.0), len(public.prevalence)
+    signal = rarest * strength
+    if classes > 2 and (rarest >= UNEVEN / classes or signal >= ENOUGH):
         return 0.0
-    return ROOT if rarest < RARE and told >= FEWEST else 0.0
+    return ROOT if rarest < RARE and signal >= FEWEST else 0.0
 
 
 def class_weights(public: Public, balance: float | None) -> Balance | None:
@@ -86,8 +86,8 @@ def class_weights(public: Public, balance: float | None) -> Balance | None:
     shares, power = public.prevalence, balance or 0.0
     if not shares or not power:
         return None
-    own = shares[1:] if len(shares) == 2 else shares
-    pairs = tuple((_part(share / (1 - share), power), _part((1 - share) / share, power)) for share in own)
+    weighed_shares = shares[1:] if len(shares) == 2 else shares
+    pairs = tuple((_part(share / (1 - share), power), _part((1 - share) / share, power)) for share in weighed_shares)
     if all(pair == (ONE, ONE) for pair in pairs):
         return None
     if len(shares) == 2:
@@ -96,12 +96,12 @@ def class_weights(public: Public, balance: float | None) -> Balance | None:
 
 
 def words_of(weights: Balance | None) -> str:
-    """What the purpose of a release says of them."""
+    """Return the words about class weights in a release's purpose."""
     return weights.words if weights else ""
 
 
 def mean_weight(public: Public, weights: Balance | None) -> float:
-    """Of two classes: what a row weighs in the mean, by the declared shares."""
+    """Return what a row weighs in the mean, by the declared shares of two classes."""
     if weights is None:
         return 1.0
     return sum(share * weight / ONE for share, weight in zip(public.prevalence, weights.pairs[0], strict=True))

@@ -52,7 +52,7 @@ class CellCounts:
         return int(self.of.max()) + 1
 
     def sensitivity(self, relation: Relation) -> int:
-        """How far one row moves all counts, in its norm and grid steps."""
+        """Return how far one row moves all counts, in its norm and grid steps."""
         return reach(self.grid, 0, relation, self.norm)
 
     def __call__(self, rows: Rows) -> Integers:
@@ -84,7 +84,7 @@ class InBins:
         return self.query.size
 
     def sensitivity(self, relation: Relation) -> int:
-        """The query's."""
+        """Return the sensitivity of the query."""
         return self.query.sensitivity(relation)
 
     def __call__(self, rows: Rows) -> Integers:
@@ -100,7 +100,7 @@ class Cutting:
 
 
 def cutting(public: Public, strength: float, most: int, where: Where | Literal["auto"], bins: int | None) -> Cutting:
-    """As the parameters `where` and `bins` say, and by a public rule where they do not: cut points are found where a
+    """Read the parameters `where` and `bins` say, and by a public rule where they do not: cut points are found where a
     noisy count of each number tells where its rows are; in `most` bins where there is much to tell, else in BINS.
 
     InputError where they are to be found, or more, and rows stand in no fine cells.
@@ -112,14 +112,14 @@ def cutting(public: Public, strength: float, most: int, where: Where | Literal["
         raise InputError(f"cuts={where!r}, bins={bins}: no number has a range here whose rows stand in fine cells")
     if not count or where == "declared":
         return Cutting()
-    told = strength / sqrt(count)
+    signal = strength / sqrt(count)
     if where == "auto":
-        where = "found" if told >= FOUND_FROM else "declared" if bins is None else "even"
-    return Cutting() if where == "declared" else Cutting(where, bins or (most if told >= MANY_FROM else BINS))
+        where = "found" if signal >= FOUND_FROM else "declared" if bins is None else "even"
+    return Cutting() if where == "declared" else Cutting(where, bins or (most if signal >= MANY_FROM else BINS))
 
 
 def check_cuts(where: object, bins: object) -> None:
-    """InputError where a parameter is out of range."""
+    """Raise InputError where a parameter is out of range."""
     check_word("cuts", where, ("auto", "declared", "even", "found"))
     if bins is not None:
         check_whole("bins", bins, 2, MOST_BINS)
@@ -136,7 +136,7 @@ class Recut:
         )
 
     def release(self, query: Query, mechanism: Mechanism) -> Any:
-        """As the session does, in these bins."""
+        """Release as the session does, in these bins."""
         return self._session.release(InBins(query, self.public.features), mechanism)
 
 
@@ -157,53 +157,55 @@ def numbers(public: Public) -> list[tuple[int, Grid]]:
 
 
 def counted_numbers(public: Public) -> int:
-    """How many features have fine cells."""
+    """Return how many features have fine cells."""
     return sum(span is not None for span in public.spans)
 
 
 def recut(public: Public, bins: int, counted: Counting | None = None) -> tuple[Feature, ...]:
-    """The features with every number that has fine cells in at most `bins` bins of values: of as much of the range
-    each, or, where rows are `counted`, of about as many rows.
+    """Return the features with every number that has fine cells in at most `bins` bins of values: of as much of the
+    range each, or, where rows are `counted`, of about as many rows.
     """
-    found = list(public.features)
+    features = list(public.features)
     for at, grid in numbers(public):
         edges = evenly(grid, bins) if counted is None else by_rows(grid, bins, partial(counted, at))
-        found[at] = NumericFeature(grid.name, edges)
-    return tuple(found)
+        features[at] = NumericFeature(grid.name, edges)
+    return tuple(features)
 
 
 @lru_cache(maxsize=4096)  # every rehearsal does
 def evenly(grid: Grid, bins: int) -> tuple[float, ...]:
-    """The edges that cut the cells into min(bins, cells) bins evenly."""
-    return halved(np.arange(1, grid.even.size + 1), grid, bins, grid.even)
+    """Return the edges that cut the cells into min(bins, cells) bins evenly."""
+    return halve_bins(np.arange(1, grid.even.size + 1), grid, bins, grid.even)
 
 
 def by_rows(grid: Grid, bins: int, counted: Callable[[Integers], Floats]) -> tuple[float, ...]:
-    """The same by noisy rows: a share MASS of what bins have alike is rows, and the rest as if evenly. Rows are counted
-    in PARTS of the range, and then in the more cells of a part the more rows it has.
+    """Return the same by noisy rows: a share MASS of what bins have alike is rows, and the rest as if evenly. Rows are
+    counted in PARTS of the range, and then in the more cells of a part the more rows it has.
     """
     parts = rising(counted(np.append(grid.part, PARTS))[:-1])
     if not parts[-1]:
         counted(np.append(grid.part, PARTS))
         return evenly(grid, bins)
     last = np.searchsorted(grid.part, np.arange(PARTS), side="right")  # the cells up to a part's end
-    share = np.diff(mixed(parts, grid.even[last - 1]), prepend=0.0)
+    share = np.diff(mix_shares(parts, grid.even[last - 1]), prepend=0.0)
     sizes = np.diff(last, prepend=0)
-    many = np.minimum(np.maximum(np.ceil(FINER * bins * share).astype(np.int64), 1), sizes)
+    pieces = np.minimum(np.maximum(np.ceil(FINER * bins * share).astype(np.int64), 1), sizes)
     inside = np.arange(grid.part.size) - (last - sizes)[grid.part]
-    of = (np.cumsum(many) - many)[grid.part] + inside * many[grid.part] // sizes[grid.part]
-    found = counted(np.append(of, of[-1] + 1))[:-1]
+    of = (np.cumsum(pieces) - pieces)[grid.part] + inside * pieces[grid.part] // sizes[grid.part]
+    cell_counts = counted(np.append(of, of[-1] + 1))[:-1]
     ends = np.searchsorted(of, np.arange(of[-1] + 1), side="right")
     within = grid.part[ends - 1]
-    rows = np.empty(found.size)
+    rows = np.empty(cell_counts.size)
     for part, (start, end) in enumerate(zip(np.append(0.0, parts[:-1]), parts, strict=True)):
-        own = rising(found[within == part])
-        rows[within == part] = start + (end - start) * (own / own[-1] if own[-1:].any() else 1.0)
-    return halved(ends, grid, bins, mixed(rows, grid.even[ends - 1]))
+        part_counts = rising(cell_counts[within == part])
+        rows[within == part] = start + (end - start) * (
+            part_counts / part_counts[-1] if part_counts[-1:].any() else 1.0
+        )
+    return halve_bins(ends, grid, bins, mix_shares(rows, grid.even[ends - 1]))
 
 
-def mixed(rows: Floats, even: Floats) -> Floats:
-    """What bins shall have alike, up to each place."""
+def mix_shares(rows: Floats, even: Floats) -> Floats:
+    """Return the share to divide evenly among bins, up to each place."""
     return np.asarray(MASS * rows / rows[-1] + (1 - MASS) * even)
 
 
@@ -216,21 +218,21 @@ def rising(counts: Floats) -> Floats:
     return np.asarray(np.maximum((most + least) / 2, 0.0))
 
 
-def halved(ends: Integers, grid: Grid, bins: int, share: Floats) -> tuple[float, ...]:
-    """The edges of at most `bins` bins, by the `share` up to each of the `ends`, in cells: the bin that has most is cut
-    where half of it lies on either side, on and on.
+def halve_bins(ends: Integers, grid: Grid, bins: int, share: Floats) -> tuple[float, ...]:
+    """Return the edges of at most `bins` bins, by the `share` up to each of the `ends`, in cells: the bin that has most
+    is cut where half of it lies on either side, on and on.
     """
     upto = np.append(0.0, share)
-    kept: list[int] = []
+    cuts: list[int] = []
     wide = [(upto[0] - upto[-1], 0, len(share))]
-    while wide and len(kept) + 1 < bins:
+    while wide and len(cuts) + 1 < bins:
         _, low, high = heappop(wide)
         at = low + int(np.searchsorted(upto[low : high + 1], (upto[low] + upto[high]) / 2))
         at = min(max(at, low + 1), high - 1)
         if at - 1 > low and upto[at] - upto[low] > upto[high] - upto[at - 1]:  # the nearer of the two
             at -= 1
-        kept.append(at)
+        cuts.append(at)
         for start, end in ((low, at), (at, high)):
             if end - start > 1:
                 heappush(wide, (upto[start] - upto[end], start, end))
-    return tuple(grid.edges[ends[np.array(sorted(kept), np.int64) - 1] - 1].tolist())
+    return tuple(grid.edges[ends[np.array(sorted(cuts), np.int64) - 1] - 1].tolist())

@@ -15,20 +15,20 @@ class Estimator:
     _mixin: ClassVar[str] = ""  # of sklearn.base, whose tags it has
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Every parameter by its name; none holds an estimator, so `deep` changes nothing."""
+        """Return every parameter by its name; none holds an estimator, so `deep` changes nothing."""
         return {name: getattr(self, name) for name in sorted(signature(type(self)).parameters)}
 
     def set_params(self, **params: Any) -> Self:
         """Change parameters. ValueError for one that there is not."""
-        known = self.get_params()
+        current = self.get_params()
         for name, value in params.items():
-            if name not in known:
-                raise ValueError(f"Invalid parameter {name!r} for {type(self).__name__}; there are {sorted(known)}")
+            if name not in current:
+                raise ValueError(f"Invalid parameter {name!r} for {type(self).__name__}; there are {sorted(current)}")
             setattr(self, name, value)
         return self
 
     def get_metadata_routing(self) -> Any:
-        """No argument of `fit` is routed."""
+        """Route no argument of `fit`."""
         from sklearn.utils.metadata_routing import MetadataRequest  # only scikit-learn asks for it
 
         return MetadataRequest(owner=self)

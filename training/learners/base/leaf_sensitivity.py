@@ -13,7 +13,8 @@ Norm = Literal["l1", "l2"]
 
 
 def reach(up: int, down: int, relation: Relation, norm: Norm) -> int:
-    """How far sums over disjoint leaves move, rounded up, where a row adds something in -down..up to one of them.
+    """Return how far sums over disjoint leaves move, rounded up, where a row adds something in -down..up to one of
+    them.
 
     A row more or less: the larger of both. A row replaced: up + down within one leaf; between two leaves each moves by
     its own, which is twice the larger in L1 and sqrt 2 times it in L2.

@@ -92,11 +92,11 @@ class PrivateLearner(Shown, Estimator, ABC):
 
     @abstractmethod
     def learn(self, session: Releaser) -> Ensemble:
-        """The learner: release, go on with what came back, return what was released."""
+        """Release, go on with what came back, return what was released."""
 
     @abstractmethod
     def _answers(self, y: Any, schema: Schema) -> pa.Array:
-        """What is to be learnt, as a column; InputError where the schema's target is of another kind."""
+        """Return what is to be learnt, as a column; InputError where the schema's target is of another kind."""
 
     @abstractmethod
     def rounds_for(self, public: Public) -> int:
@@ -116,7 +116,7 @@ class PrivateLearner(Shown, Estimator, ABC):
         return replace(recipe, blank=None)
 
     def guess(self, public: Public) -> Decimal | None:
-        """A unit near the one that calibration looks for, where the learner knows one: saves dear rehearsals."""
+        """Return a unit near the one that calibration looks for, where the learner knows one: saves dear rehearsals."""
         return None
 
     def fit(self, X: Any, y: Any) -> PrivateLearner:
@@ -153,7 +153,7 @@ class PrivateLearner(Shown, Estimator, ABC):
                         setattr(self, name, read)
 
     def declared(self, X: Any, y: Any) -> tuple[Schema, Public, Rows]:
-        """(X, y) as the declared schema reads them: the schema, what is public of it, and packed rows. Spends nothing.
+        """Read (X, y) by the declared schema: the schema, what is public of it, and packed rows. Spends nothing.
 
         InputError where a parameter does not fit; a ValueError as scikit-learn's where X or y does not.
         """
@@ -174,7 +174,7 @@ class PrivateLearner(Shown, Estimator, ABC):
             )
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Labels (n,), or numbers (n,) float64 within the public range."""
+        """Return labels (n,), or numbers (n,) float64 within the public range."""
         return self._released().predict(self._columns(X))
 
     @property
@@ -194,17 +194,17 @@ class PrivateLearner(Shown, Estimator, ABC):
         self.account.check(public.budget, public.relation)
         if not self.account.admits(recipe.plan):
             fits = would_fit(self, public, self.account.admits, recipe.unit)
-            said = "nothing more fits" if fits is None else f"by this learner, epsilon {fits} would fit"
+            advice = "nothing more fits" if fits is None else f"by this learner, epsilon {fits} would fit"
             raise BudgetRefused(
                 f"account: asked epsilon {public.budget.epsilon} at delta {public.budget.delta}; "
-                f"{self.account.words()}; {said}",
+                f"{self.account.words()}; {advice}",
                 **self.account.to_json(),
                 would_fit=None if fits is None else str(fits),
             )
         self.account.charge(recipe.plan, selections.Selection.of(selections.row_words(X)))
 
     def _begin(self, schema: Schema, recipe: Recipe, named: bool) -> None:
-        """The budget is spent from here on, even if what follows fails; nothing of an earlier fit remains."""
+        """Begin a fit: the budget is spent even if what follows fails, and nothing of an earlier fit remains."""
         self.__dict__.pop("ensemble_", None)
         self.__dict__.pop("feature_names_in_", None)
         self.recipe_, self.schema_ = recipe, schema
@@ -218,7 +218,9 @@ class PrivateLearner(Shown, Estimator, ABC):
         return self.ensemble_
 
     def __sklearn_clone__(self) -> Self:
-        """A clone is a new release. It knows its kin, so that what they cost together does not go unsaid."""
+        """Return a clone, whose fit is a new release. It knows its kin, so that what they cost together does not go
+        unsaid.
+        """
         twin = super().__sklearn_clone__()
         self._kin = twin._kin = [] if self._kin is None else self._kin
         return twin
@@ -241,7 +243,7 @@ class PrivateLearner(Shown, Estimator, ABC):
             return data.columns_of(self.schema_, frames.table_from(X, self.schema_, who))
 
     def _rule(self) -> Schema | Columns:
-        """What was declared: a schema, or the rule that makes one from the names of columns."""
+        """Return what was declared: a schema, or the rule that makes one from the names of columns."""
         if isinstance(self.schema, Schema | Columns):
             return self.schema
         if isinstance(self.schema, bytes):
@@ -255,7 +257,9 @@ class PrivateLearner(Shown, Estimator, ABC):
             return parse_schema(file.read())
 
     def _schema(self, table: pa.Table | None = None) -> Schema:
-        """The declared schema; of a rule, what it says of this table. The number of rows counts where it is public."""
+        """Return the declared schema; of a rule, what it says of this table. The number of rows counts where it is
+        public.
+        """
         rule = self._rule()
         if isinstance(rule, Schema):
             return rule
@@ -292,7 +296,7 @@ class PrivateClassifier(Classifier, PrivateLearner):
         return self._released().probabilities(self._columns(X))
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Scores to rank by: (n,) for two classes, above 0 for the last one; else (n, classes)."""
+        """Return scores to rank by: (n,) for two classes, above 0 for the last one; else (n, classes)."""
         scores = np.asarray(self._released().scores(self._columns(X)), np.float64)
         return scores.reshape(len(scores)) if scores.size == len(scores) else scores
 
@@ -302,7 +306,7 @@ class PrivateClassifier(Classifier, PrivateLearner):
         return frames.label_column(y, schema, type(self).__name__)
 
     def __sklearn_tags__(self) -> Any:
-        """Two declared classes make a binary classifier."""
+        """Tag a binary classifier where two classes are declared."""
         tags = super().__sklearn_tags__()
         classes = self.schema.classes if isinstance(self.schema, Schema | Columns) else None
         tags.classifier_tags.multi_class = classes is None or len(classes) > 2
@@ -320,7 +324,7 @@ class PrivateRegressor(Regressor, PrivateLearner):
         return frames.target_column(y, type(self).__name__)
 
     def __sklearn_tags__(self) -> Any:
-        """Few rows and much noise make a poor score, as they should."""
+        """Tag the score as poor: few rows and much noise make it so."""
         tags = super().__sklearn_tags__()
         tags.regressor_tags.poor_score = True
         return tags

@@ -38,23 +38,25 @@ class Shown:
     relation: str
 
     def explain(self) -> Explained:
-        """The model's curves, or votes, or what its trees ask. Costs nothing: they are released numbers."""
-        found: Ensemble = self._released()
-        parts, rows = found.summary()
+        """Return the model's curves, or votes, or what its trees ask. Costs nothing: they are released numbers."""
+        ensemble: Ensemble = self._released()
+        parts, rows = ensemble.summary()
         widths = [max(len(str(cell)) for cell in column) for column in zip(*rows, strict=True)]
         lines = ("  ".join(str(cell).ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
-        return Explained(parts, found.svg(self._promise()), "\n".join(line.rstrip() for line in lines))
+        return Explained(parts, ensemble.svg(self._promise()), "\n".join(line.rstrip() for line in lines))
 
     def plot(self, path: str | Path) -> Path:
-        """The same as a file: .png, .svg or a .html that asks for nothing outside. InputError for another ending."""
+        """Write the same as a file: .png, .svg or a .html that asks for nothing outside. InputError for another
+        ending.
+        """
         from models.explain.picture import picture  # draws, which a plan does without
 
         picture(self._released(), self._promise(), Path(path))
         return Path(path)
 
     def export(self, path: str | Path) -> Path:
-        """The model as ONNX with its preprocessing inside: raw records in. Without a certificate, for no ledger has it.
-        InputError unless `path` ends in .onnx.
+        """Write the model as ONNX with its preprocessing inside: raw records in. Without a certificate, for no ledger
+        has it. InputError unless `path` ends in .onnx.
         """
         from dpserve_verify.errors import InputError
         from models.onnx.export import to_onnx  # as above
@@ -69,11 +71,11 @@ class Shown:
         return f"({spent.epsilon}, {spent.delta})-differential privacy, {self.relation}; no ledger vouches for it"
 
     def __repr__(self) -> str:
-        """The parameters that are not the defaults, and what was spent."""
+        """Return the parameters that are not the defaults, and what was spent."""
         kinds = signature(type(self)).parameters
         shown = {name: repr(getattr(self, name)) for name, kind in kinds.items()}
-        own = {name: text for name, text in shown.items() if text != repr(kinds[name].default)}
-        cut = (f"{name}={text if len(text) <= LONGEST else text[:LONGEST] + '...'}" for name, text in own.items())
+        changed = {name: text for name, text in shown.items() if text != repr(kinds[name].default)}
+        cut = (f"{name}={text if len(text) <= LONGEST else text[:LONGEST] + '...'}" for name, text in changed.items())
         spent = getattr(self, "spent_", None) if hasattr(self, "recipe_") else None
-        said = "nothing spent yet" if spent is None else f"spent epsilon {spent.epsilon} at delta {spent.delta}"
-        return f"<{type(self).__name__}({', '.join(cut)}): {said}>"
+        spending = "nothing spent yet" if spent is None else f"spent epsilon {spent.epsilon} at delta {spent.delta}"
+        return f"<{type(self).__name__}({', '.join(cut)}): {spending}>"

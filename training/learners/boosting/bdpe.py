@@ -86,9 +86,9 @@ class SplitRisks:
     def __call__(self, rows: Rows) -> Integers:
         table, tests = weights(self.bound, self.curve, self.weighed), self.tests.intervals
         sums = TreeRows(rows).passing(self.trees, self.cuts, table, tests)
-        held = sums[:-1]  # (tests, 2 leaves)
-        rest, cap = sums[-1] - held, self.records * WEIGHT_ONE
-        children = [loss.risk(part[:, 0::2], part[:, 1::2], self.alpha, cap) for part in (held, rest)]
+        passing = sums[:-1]  # (tests, 2 leaves)
+        rest, cap = sums[-1] - passing, self.records * WEIGHT_ONE
+        children = [loss.risk(part[:, 0::2], part[:, 1::2], self.alpha, cap) for part in (passing, rest)]
         return np.ascontiguousarray(-(children[0] + children[1]).T)
 
 
@@ -96,16 +96,26 @@ class SplitRisks:
 class CalibratedBoostingClassifier(PrivateClassifier):
     """Private boosting of decision trees by the M-alpha loss, with objective calibration. Two classes.
 
-    Parameters, all public; None stands for a public rule: `rounds` trees of `depth` tests on every path, grown level by
-    level. `alpha` in (0, 1]: of the loss, its weights and its link; 1 boosts fastest, and a split then needs the most
-    noise. `calibration` in (0, 1]: a split at depth k is chosen by alpha * calibration^k; 1 is a fixed alpha. THAT is
-    objective calibration here. The paper's alpha, the error of the tree so far over that of the root, is computed from
-    the rows, and its proof of privacy does not cover that: every leaf's score then depends on all rows. `split_share`:
-    the budget of a tree for its splits (of epsilon where delta is 0, else of the squares that compose); the rest is for
-    its leaves. `rate`: of learning; public, as the paper's leveraging coefficients are computed from the rows and have
-    no privacy at all. `clamp`: largest size of a leaf's value before `rate`. `values`: candidate cut points per feature
-    at most, evenly among the public ones (the paper's v_q); 0 for all of them. `balance` of classes as in `lazybb`, but
-    for its rule: None is 0.
+    Parameters, all public; None stands for a public rule:
+
+    - `rounds`: how many trees, grown level by level, 1 to 2000. Default: None.
+    - `depth`: tests on every path, 1 to 6. Default: None.
+    - `alpha`: of the loss, its weights and its link, 0.01 to 1; 1 boosts fastest, and a split then needs the most
+      noise. Default: 1.0.
+    - `calibration`: a split at depth k is chosen by alpha * calibration^k, above 0 and at most 1; 1 is a fixed
+      alpha. Default: 0.1.
+    - `split_share`: the budget of a tree for its splits (of epsilon where delta is 0, else of the squares that
+      compose), 0.05 to 0.95; the rest is for its leaves. Default: 0.5.
+    - `rate`: of learning, above 0 and at most 1; public, as the paper's leveraging coefficients are computed from
+      the rows and have no privacy at all. Default: 0.5.
+    - `clamp`: largest size of a leaf's value before `rate`, above 0 and at most 100. Default: 10.0.
+    - `values`: candidate cut points per feature at most, 0 to 65536, evenly among the public ones (the paper's
+      v_q); 0 for all of them. Default: 10.
+    - `balance`: of classes as in `lazybb`, 0 to 1. Default: None, which is 0.
+
+    `calibration` is what objective calibration means here. The paper's alpha, the error of the tree so far over that of
+    the root, is computed from the rows, and its proof of privacy does not cover that: every leaf's score then depends
+    on all rows.
 
     A level costs one selection, `split_share` / depth of a tree's budget, as its leaves are disjoint (paper: divided by
     2^level once more). Weights are w = psi^-1(-y F(x)), F the released score: the mirror update, which is free. (Done
@@ -126,7 +136,7 @@ class CalibratedBoostingClassifier(PrivateClassifier):
     balance: float | None = None
 
     def check(self, public: Public) -> None:
-        """InputError where a parameter is out of range, or the target has not two classes."""
+        """Raise InputError where a parameter is out of range, or the target has not two classes."""
         check_two_classes(self.name, public)
         public.check_priced("bdpe adds Gaussian noise to its leaves")
         for name, value, low, high in (
@@ -151,7 +161,7 @@ class CalibratedBoostingClassifier(PrivateClassifier):
 
     def learn(self, session: Releaser) -> TreeEnsemble:
         """Tree after tree: a selection per level, then the noisy class weights of the leaves."""
-        public, tests = session.public, thinned(session.public.features, self.values)
+        public, tests = session.public, thin_tests(session.public.features, self.values)
         trees: tuple[Grown, ...] = ()
         bound = 0
         for _ in range(self.rounds_for(public)):
@@ -173,13 +183,14 @@ class CalibratedBoostingClassifier(PrivateClassifier):
             risks = SplitRisks(tests, trees, bound, cuts, alpha, self.alpha, counted, public.most, weighed)
             picks = session.release(risks, per_row(public, split))
             cuts = level_of(cuts, tests, per_leaf(picks, cuts))
-        table, said = weights(bound, self.alpha, weighed), f"{ClassWeights.purpose}{words_of(weighed)}"
-        leaves = ClassWeights(cuts, trees, table, WEIGHT_ONE, norm_of(public), said)
+        table, purpose = weights(bound, self.alpha, weighed), f"{ClassWeights.purpose}{words_of(weighed)}"
+        leaves = ClassWeights(cuts, trees, table, WEIGHT_ONE, norm_of(public), purpose)
         return Grown(cuts, self._values(session.release(leaves, noise), noise, public))
 
     def _prices(self, public: Public, unit: Decimal, depth: int) -> tuple[Decimal, LeafNoise]:
-        """Of a level, and of the leaves. `unit` is a tree's epsilon where delta is 0; else its squared price is that of
-        one selection at `unit`."""
+        """Return the price of a level and the noise of the leaves. `unit` is a tree's epsilon where delta is 0; else
+        its squared price is that of one selection at `unit`.
+        """
         if public.pure:
             level, rest = self.split_share / depth, 1 - self.split_share
         else:
@@ -199,34 +210,38 @@ class CalibratedBoostingClassifier(PrivateClassifier):
 
 
 def weights(bound: int, alpha: float, weighed: Balance | None) -> Integers:
-    """Of rows by margin + bound, and by class as well where classes are weighed; none above WEIGHT_ONE."""
+    """Return the weights of rows by margin + bound, and by class as well where classes are weighed; none above
+    WEIGHT_ONE.
+    """
     table = loss.weights(bound, alpha)
     return table if weighed is None else weighed.of_two(table)
 
 
-def thinned(features: Sequence[Feature], values: int) -> SplitTests:
-    """The public candidates with at most `values` cut points of a feature, evenly among its own; 0: all of them."""
-    every = split_tests(tuple(features))
+def thin_tests(features: Sequence[Feature], values: int) -> SplitTests:
+    """Return the public candidates with at most `values` cut points of a feature, evenly among its own; 0: all of
+    them.
+    """
+    candidates = split_tests(tuple(features))
     if not values:
-        return every
-    kept: list[int] = []
+        return candidates
+    places: list[int] = []
     first = [0]
     for f, feature in enumerate(features):
-        low, cuts = every.first[f], feature.cuts
+        low, cuts = candidates.first[f], feature.cuts
         few = min(cuts, values)
-        kept += [low + (2 * j + 1) * cuts // (2 * few) for j in range(few)]
-        kept += range(low + cuts, every.first[f + 1])
-        first.append(len(kept))
-    return SplitTests(tuple(every.tests[k] for k in kept), every.intervals[kept], tuple(first))
+        places += [low + (2 * j + 1) * cuts // (2 * few) for j in range(few)]
+        places += range(low + cuts, candidates.first[f + 1])
+        first.append(len(places))
+    return SplitTests(tuple(candidates.tests[k] for k in places), candidates.intervals[places], tuple(first))
 
 
 def rounds_of(public: Public) -> int:
-    """The public rule: every tree takes its share of the budget. At most as many as an entry of the ledger holds: five
-    releases of a tree differ, and each is 200 bytes of it.
+    """Return the public rule: every tree takes its share of the budget. At most as many as an entry of the ledger
+    holds: five releases of a tree differ, and each is 200 bytes of it.
     """
     return int(min(50, max(3, round(0.8 * strength(public) ** 0.4))))
 
 
 def depth_of(public: Public) -> int:
-    """The public rule: more rows or more epsilon bear more regions."""
+    """Return the public rule: more rows or more epsilon bear more regions."""
     return 2 if strength(public) < 300 else 3 if strength(public) < 3000 else 4

@@ -22,35 +22,36 @@ SCORE_ONE = 64  # a score of 1, as the canonical link counts
 
 
 def link(q: float, alpha: float) -> float:
-    """The canonical link psi = -L' at 0 < q < 1; at q = 1/2, where L has a corner unless alpha = 1, it is 0."""
+    """Return the canonical link psi = -L' at 0 < q < 1; at q = 1/2, where L has a corner unless alpha = 1, it is 0."""
     corner = (q > 0.5) - (q < 0.5)
     return alpha * (2 * q - 1) / sqrt(q * (1 - q)) + 2 * (1 - alpha) * corner
 
 
 def inverse_link(z: NDArray[np.float64], alpha: float) -> NDArray[np.float64]:
-    """Inverse of the canonical link: 1/2 on the flat part, |z| <= 2 (1 - alpha) (Theorem 8)."""
+    """Return the inverse of the canonical link: 1/2 on the flat part, |z| <= 2 (1 - alpha) (Theorem 8)."""
     past = np.maximum(np.abs(z) / 2 - (1 - alpha), 0.0)
-    far = past > 0
+    is_past = past > 0
     spread = np.sqrt(alpha**2 + past**2)
-    return np.asarray((1 + np.sign(z) * np.divide(past, spread, out=np.zeros_like(past), where=far)) / 2)
+    return np.asarray((1 + np.sign(z) * np.divide(past, spread, out=np.zeros_like(past), where=is_past)) / 2)
 
 
 @lru_cache(maxsize=64)
 def weights(bound: int, alpha: float) -> Integers:
-    """Weight of a row by margin + bound, for scores within -bound .. bound: (2 bound + 1,), at most WEIGHT_ONE.
+    """Return the weight of a row by margin + bound, for scores within -bound .. bound: (2 bound + 1,), at most
+    WEIGHT_ONE.
 
     Mirror update: w = psi^-1(-margin), divided by the largest weight that any row can have after what was released. A
     public table: a row's weight depends on its own margin alone.
     """
     shape = inverse_link(-np.arange(-bound, bound + 1) / SCORE_ONE, alpha)
-    found: Integers = np.minimum(WEIGHT_ONE * (shape / shape[0]), WEIGHT_ONE).astype(np.int64)
-    found.flags.writeable = False
-    return found
+    table: Integers = np.minimum(WEIGHT_ONE * (shape / shape[0]), WEIGHT_ONE).astype(np.int64)
+    table.flags.writeable = False
+    return table
 
 
 def risk(a: Integers, b: Integers, alpha: float, cap: int) -> Integers:
-    """(a + b) L(b / (a + b)) of parts with class weights a and b, either counted up to `cap`; off by at most 1 and a
-    2^-49th of itself (docs/privacy/bdpe.md, lemma 3).
+    """Return (a + b) L(b / (a + b)) of parts with class weights a and b, either counted up to `cap`; off by at most 1
+    and a 2^-49th of itself (docs/privacy/bdpe.md, lemma 3).
     """
     a, b = np.minimum(a, cap), np.minimum(b, cap)
     matsushita = np.sqrt(a.astype(np.float64) * b.astype(np.float64))
@@ -67,7 +68,7 @@ def most(size: int, alpha: float) -> int:
 
 
 def rounding(leaves: int, rows: int = FEW_ROWS) -> int:
-    """What computing risks in floating point can add to their range, over a level of `leaves` leaves, of at most so
-    many rows (lemma 3).
+    """Return what computing risks in floating point can add to their range, over a level of `leaves` leaves, of at most
+    so many rows (lemma 3).
     """
     return (WEIGHT_ONE * rows >> 46) + 8 * leaves + 8

@@ -53,12 +53,12 @@ def strength(public: Public) -> float:
 
 
 def votes_of_trees(public: Public) -> Votes:
-    """A tree says more than a 1-rule does."""
+    """Return the votes of trees, which say more than those of 1-rules."""
     return TREES if public.records < MANY_RECORDS else TREES_OF_MANY
 
 
 def defaults(public: Public, weighting: Weighting | None = None, votes: Votes = RULES) -> Defaults:
-    """The rule, also for a `weighting` that was chosen.
+    """Return the rule, also for a `weighting` that was chosen.
 
     Rounds grow as strength^0.4, and by the outputs' root, since outputs share them; fewer where delta is 0: prices then
     add up to more; and where there are more than MANY_TESTS to choose from, for a selection among more needs more.
@@ -68,10 +68,10 @@ def defaults(public: Public, weighting: Weighting | None = None, votes: Votes = 
     rounds = (1.2 if public.pure else 3.5) * power**0.4 * outputs**0.5
     tests = sum(feature.cuts + len(feature.single_codes) for feature in public.features)
     rounds = min(votes.rounds * outputs**0.5, rounds) * min(1.0, log(MANY_TESTS) / log(max(2, tests))) ** 3
-    many = round(max(5, rounds))
+    whole_rounds = round(max(5, rounds))
     if weighting == "logistic" or (weighting is None and power >= LOGISTIC_FROM):
-        return Defaults(many, "logistic", votes.rate, 0.05, 0.5)
-    return Defaults(many, "exponential", 0.2 if power < 3000 else 0.3, 0.05, 0.35)
+        return Defaults(whole_rounds, "logistic", votes.rate, 0.05, 0.5)
+    return Defaults(whole_rounds, "exponential", 0.2 if power < 3000 else 0.3, 0.05, 0.35)
 
 
 def link_of(settings: Defaults) -> float:

@@ -59,7 +59,9 @@ class WeightedAgreement:
         return self.outputs * self.rules.size
 
     def sensitivity(self, relation: Relation) -> int:
-        """That of one output for all: every score of a row lies in -w..w, whichever outputs h and h' belong to."""
+        """Return the sensitivity, of one output for all: every score of a row lies in -w..w, whichever outputs
+        h and h' belong to.
+        """
         return self.reweighting.sensitivity(relation, self.bound, self.public.records)
 
     def __call__(self, rows: Rows) -> NDArray[np.int64]:
@@ -86,14 +88,22 @@ class LazyBB(SmoothBooster):
     """Private boosting of 1-rules by smooth reweighting. Two classes, or K with one score each.
 
     Parameters, all public; None or "auto" stands for the default rule (training/learners/boosting/defaults.py):
-    `rounds`; `weighting` "exponential" or "logistic", with its `rate` lambda per vote; `slope` of the schedule;
-    `decay`: vote t + 1 weighs (1 + t/5)^-decay, 0 for equal votes; `reweighting` "scheduled", or "projected" (the
-    paper's: equal votes, exponential weights, two classes) with its `density` kappa; `threshold`: whether one more
-    release, of noisy counts by class and score, places the decision threshold of two classes (the paper has it at 0)
-    and says how steep probabilities are; `cuts` of numbers: "declared", "even" (in `bins`, for nothing), or
-    "found" (in as many, by noisy counts of rows per fine cell, at a twentieth of the budget); `balance`: how far the
-    schema's `prevalence` makes classes weigh alike in every query, 0 not at all, 1 altogether; by the rule .5 where one
-    is rare (studies/defaults/rare.md says when).
+
+    - `rounds`: 1 to 5000. Default: None.
+    - `rate`: lambda per vote, above 0 and at most 10. Default: None.
+    - `reweighting`: "auto", "scheduled" or "projected" (the paper's: equal votes, exponential weights, two
+      classes). Default: "auto".
+    - `slope`: of the schedule, 0 to 1. Default: None.
+    - `density`: kappa of projected reweighting, above 0 and at most 1. Default: 0.5.
+    - `threshold`: whether one more release, of noisy counts by class and score, places the decision threshold of
+      two classes (the paper has it at 0) and says how steep probabilities are. Default: True.
+    - `weighting`: "auto", "exponential" or "logistic". Default: "auto".
+    - `decay`: vote t + 1 weighs (1 + t/5)^-decay, 0 (equal votes) to 1. Default: None.
+    - `cuts`: of numbers: "auto", "declared", "even" (in `bins`, for nothing), or "found" (in as many, by noisy
+      counts of rows per fine cell, at a twentieth of the budget). Default: "auto".
+    - `bins`: of a number that is cut, 2 to 255. Default: None.
+    - `balance`: how far the schema's `prevalence` makes classes weigh alike in every query, 0 (not at all) to 1
+      (altogether). Default: None: by the rule .5 where one is rare (studies/defaults/rare.md says when).
 
     Each round costs one selection at the calibrated price (range, not twice the sensitivity: half the paper's noise),
     however many classes there are.
@@ -102,7 +112,7 @@ class LazyBB(SmoothBooster):
     name: ClassVar[str] = "lazybb"
 
     def check(self, public: Public) -> None:
-        """InputError where a parameter is out of range, or the target is a number."""
+        """Raise InputError where a parameter is out of range, or the target is a number."""
         if public.classes is None:
             raise InputError(f"learner lazybb: {public.target!r} is a number; it needs classes")
         self.check_smooth(public, MAX_ROUNDS)
@@ -110,7 +120,7 @@ class LazyBB(SmoothBooster):
             raise InputError("reweighting='projected': two classes only; scheduled reweighting takes more")
 
     def learn(self, session: Releaser) -> VotingEnsemble:
-        """A selection per round, each a vote; then the counts by score where there are two classes."""
+        """Release a selection per round, each a vote; then the counts by score where there are two classes."""
         settings = self.settings(session.public)
         session = self.cut(session, settings.rounds)
         public = session.public

@@ -50,16 +50,23 @@ VOTE_STEPS = 8  # votes cost so many eighths of a split: whole steps of one grid
 class LazyBBTree(SmoothBooster):
     """Private boosting of small decision trees by smooth reweighting. Two classes.
 
-    Parameters, all public; None or "auto" stands for a public rule: `rounds` trees with `depth` tests on every path
-    (3; 4 from a strength of 10,000 on). `criterion` of a split: "public" (a fixed table, which costs nothing; the rule
-    for levels that end in rules), "error" (the weight that majorities get wrong) or "gini" (the paper's). `leaf`:
-    "rule" (the last test and its two votes are selected together, in all leaves at the price of one selection) or
-    "vote" (the paper's: the last test is a split like the others, then votes are selected at `label_share` of a tree's
-    budget: of its epsilon where delta is 0, else of its squared epsilons, which is what composes). `growth`: "level"
-    (one selection in every leaf of a level, at the price of one) or "best-first" (one selection per split over all
-    leaves, until there are `leaves` of them; None: as many as `depth` would have). `rate`, `reweighting`, `slope`,
-    `density`, `threshold`, `weighting`, `decay`, `cuts`, `bins` as in `lazybb`, whose default rule holds here too, but
-    for half its rate where weights are logistic, and, of 40,000 records or more, at most 250 rounds at a rate of .4.
+    Parameters, all public; None or "auto" stands for a public rule:
+
+    - `rounds`: how many trees, 1 to 10,000. Default: None.
+    - `depth`: tests on every path, 1 to 6. Default: None: 3, and 4 from a strength of 10,000 on.
+    - `criterion`: of a split: "public" (a fixed table, which costs nothing; the rule for levels that end in rules),
+      "error" (the weight that majorities get wrong) or "gini" (the paper's). Default: "auto".
+    - `leaf`: "rule" (the last test and its two votes are selected together, in all leaves at the price of one
+      selection) or "vote" (the paper's: the last test is a split like the others, then votes are selected).
+      Default: "rule".
+    - `growth`: "level" (one selection in every leaf of a level, at the price of one) or "best-first" (one selection
+      per split over all leaves, until there are `leaves` of them). Default: "level".
+    - `leaves`: of a tree grown best-first, 2 to 32. Default: None: as many as `depth` would have.
+    - `label_share`: share of a tree's budget for the votes of `leaf` "vote", of its epsilon where delta is 0, else
+      of its squared epsilons, which is what composes; 0.05 to 0.5. Default: 0.125.
+    - `rate`, `reweighting`, `slope`, `density`, `threshold`, `weighting`, `decay`, `cuts`, `bins`, `balance`: as in
+      `lazybb`. Its default rule holds here too, except for half its rate where weights are logistic and, of 40,000
+      records or more, at most 250 rounds at a rate of .4.
     """
 
     name: ClassVar[str] = "lazybb-tree"
@@ -72,7 +79,7 @@ class LazyBBTree(SmoothBooster):
     label_share: float = 0.125
 
     def check(self, public: Public) -> None:
-        """InputError where a parameter is out of range, or the target has not two classes."""
+        """Raise InputError where a parameter is out of range, or the target has not two classes."""
         check_two_classes(self.name, public)
         self.check_smooth(public, MAX_ROUNDS)
         self._check_shape()
@@ -94,7 +101,7 @@ class LazyBBTree(SmoothBooster):
             raise InputError("criterion='public': nothing is best first; grow level by level")
 
     def votes_of(self, public: Public) -> Votes:
-        """A tree's."""
+        """Return what the default rule is told of a tree's votes."""
         return votes_of_trees(public)
 
     def learn(self, session: Releaser) -> TreeEnsemble:
@@ -158,5 +165,5 @@ class LazyBBTree(SmoothBooster):
 
 
 def depth_of(public: Public) -> int:
-    """The public rule: more rows or more epsilon bear more regions."""
+    """Return the public rule: more rows or more epsilon bear more regions."""
     return 3 if strength(public) < DEEPER_FROM else 4

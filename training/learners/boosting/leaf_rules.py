@@ -33,13 +33,13 @@ class OneRules:
         return 2 * len(self.tests)
 
     def vote(self, candidate: int, weight: int, output: int = 0) -> Vote:
-        """The candidate as a vote of `weight`; its negation has -weight."""
+        """Return the candidate as a vote of `weight`; its negation has -weight."""
         test, feature, code = self.tests[candidate % len(self.tests)]
         return Vote(test, feature, code, weight if candidate < len(self.tests) else -weight, output)
 
     def scores(self, sums: Integers) -> Integers:
-        """`sums` (features, width) of w y per feature and code, of one output -> for each candidate h the sum over rows
-        of w y h(x): (size,).
+        """Sum w y h(x) over rows for each candidate h, (size,), from `sums` (features, width) of w y per feature and
+        code.
 
         h = 2 [test holds] - 1, so this is 2 * (sum where the test holds) - (sum over all rows).
         """
@@ -54,7 +54,7 @@ class OneRules:
 
 @lru_cache(maxsize=64)
 def one_rules(features: tuple[Feature, ...]) -> OneRules:
-    """The candidates of these features: `above` and `is` tests feature by feature, then the constant."""
+    """Return the candidates of these features: `above` and `is` tests feature by feature, then the constant."""
     above = [(index, code) for index, feature in enumerate(features) for code in range(feature.cuts)]
     single = [(index, code) for index, feature in enumerate(features) for code in feature.single_codes]
     tests: Sequence[tuple[Test, int, int]] = [

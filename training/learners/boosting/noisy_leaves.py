@@ -47,7 +47,7 @@ class ClassWeights:
         return 2 * (len(self.cuts) + 1)
 
     def sensitivity(self, relation: Relation) -> int:
-        """How far one row moves all weights, in its norm and units of weight."""
+        """Return how far one row moves all weights, in its norm and units of weight."""
         return reach(self.one, 0, relation, self.norm)
 
     def __call__(self, rows: Rows) -> Integers:
@@ -81,7 +81,7 @@ class LeafLabels:
         return 2 * (len(self.cuts) + 1)
 
     def sensitivity(self, relation: Relation) -> int:
-        """`one` under add/remove, 2 `one` under replace-one."""
+        """Return `one` under add/remove, 2 `one` under replace-one."""
         return self.one if relation is Relation.ADD_REMOVE else 2 * self.one
 
     def __call__(self, rows: Rows) -> Integers:
@@ -90,13 +90,13 @@ class LeafLabels:
 
 
 def check_two_classes(name: str, public: Public) -> None:
-    """InputError where the target has not exactly two classes."""
+    """Raise InputError where the target has not exactly two classes."""
     if public.classes is None or len(public.classes) != 2:
         raise InputError(f"learner {name}: {public.target!r} needs exactly two classes")
 
 
 def norm_of(public: Public) -> Norm:
-    """That of sums: L1 where delta is 0 (Laplace noise), else L2 (Gaussian)."""
+    """Return the norm of sums: L1 where delta is 0 (Laplace noise), else L2 (Gaussian)."""
     return "l1" if public.pure else "l2"
 
 
@@ -110,7 +110,7 @@ def leaf_noise(public: Public, epsilon: float) -> LeafNoise:
 
 
 def stated_epsilon(epsilon: float | Decimal) -> Decimal:
-    """As an event may state it: whole nano-units, rounded down, at least one, at most MAX_EPSILON."""
+    """Return epsilon as an event may state it: whole nano-units, rounded down, at least one, at most MAX_EPSILON."""
     return min(MAX_EPSILON, from_nano(max(1, int(Decimal(epsilon) * NANO))))
 
 
@@ -120,7 +120,7 @@ def per_row(public: Public, epsilon: Decimal) -> ExponentialSelections | Permute
 
 
 def per_leaf(picks: Any, cuts: Cuts) -> list[int]:
-    """One answer for each of the leaves that `cuts` make: a rehearsal gives one blank for all of them."""
+    """Return one answer for each of the leaves that `cuts` make: a rehearsal gives one blank for all of them."""
     leaves = len(cuts) + 1
     return [picks] * leaves if isinstance(picks, int) else [int(pick) for pick in np.broadcast_to(picks, leaves)]
 

@@ -46,52 +46,52 @@ class ScoreCounts(ABC):
     size: ClassVar[int] = CLASSES * MIDDLES.size
 
     def sensitivity(self, relation: Relation) -> int:
-        """1 under add/remove, 2 under replace-one, in rows."""
+        """Return 1 under add/remove, 2 under replace-one, in rows."""
         return reach(1, 0, relation, "l1")
 
     @abstractmethod
     def __call__(self, rows: Rows) -> Integers:
-        """What is `banded`, of these rows."""
+        """Return what is `banded`, of these rows."""
 
     def banded(self, counts: Integers) -> Integers:
-        """`counts` (2, 2 bound + 1): rows per class and score -> (size,)."""
+        """Sum `counts` (2, 2 bound + 1), rows per class and score, by band: (size,)."""
         running = np.concatenate([np.zeros((CLASSES, 1), np.int64), np.cumsum(counts, axis=1)], axis=1)
         ends = np.clip(last_scores(self.link), -self.bound - 1, self.bound).astype(np.int64) + self.bound + 1
         return np.diff(running[:, [0, *ends, 2 * self.bound + 1]], axis=1).ravel()
 
 
 def last_scores(link: float) -> Floats:
-    """The last score of every band but the highest."""
+    """Return the last score of every band but the highest."""
     return np.asarray(np.floor(EDGES / link))
 
 
 def counting(unit: Decimal) -> DiscreteLaplace:
-    """The noise: of the price, in squares, of four of the rounds."""
+    """Return the noise: of the price, in squares, of four of the rounds."""
     return DiscreteLaplace(min(MAX_EPSILON, unit))
 
 
-def placed(noisy: Integers, link: float, noise: float, offset: float = 0.0, most: int = EXACT) -> tuple[float, int]:
-    """The link, and the constant to add to every score, both by what was counted. `noise`: its standard deviation in
-    rows; `offset`: what the public rule would add, in log-odds; `most`: the largest constant, for where a tiny rate
-    makes scores say nothing beside it.
+def fit_link(noisy: Integers, link: float, noise: float, offset: float = 0.0, most: int = EXACT) -> tuple[float, int]:
+    """Fit the link, and the constant to add to every score, to the counts. `noise`: its standard deviation in rows;
+    `offset`: what the public rule would add, in log-odds; `most`: the largest constant, for where a tiny rate makes
+    scores say nothing beside it.
     """
-    moved = _moved(noisy, noise, offset, np.stack([np.ones(MIDDLES.size), MIDDLES]))
-    found = link * float(1 + moved[1])
-    return found, _within(most, (offset + float(moved[0])) / found)
+    moved = _fit_steps(noisy, noise, offset, np.stack([np.ones(MIDDLES.size), MIDDLES]))
+    fitted_link = link * float(1 + moved[1])
+    return fitted_link, _within(most, (offset + float(moved[0])) / fitted_link)
 
 
 def _within(most: int, constant: float) -> int:
     return max(-most, min(round(constant), most))
 
 
-def bent(
+def fit_bends(
     noisy: NDArray[Any], link: float, noise: float, offset: float = 0.0, most: int = EXACT
 ) -> tuple[float, int, Bends]:
-    """The same with log-odds that rise otherwise below, between and above KNOTS: link and constant, as of scores near
-    0, and the bends of scores with that constant.
+    """Fit the same with log-odds that rise otherwise below, between and above KNOTS: link and constant, as of scores
+    near 0, and the bends of scores with that constant.
     """
     over = np.maximum(MIDDLES - KNOTS[:, None], 0.0)
-    moved = _moved(noisy, noise, offset, np.vstack([np.ones(MIDDLES.size), MIDDLES, over]))
+    moved = _fit_steps(noisy, noise, offset, np.vstack([np.ones(MIDDLES.size), MIDDLES, over]))
     slopes = np.clip(1 + np.cumsum(moved[1:]), LEAST_PIECE, MOST_PIECE)
     # log-odds at the knots, and where they are 0
     at = (
@@ -100,8 +100,8 @@ def bent(
         + np.append(slopes[0] * KNOTS[0], slopes[0] * KNOTS[0] + np.cumsum(slopes[1:-1] * np.diff(KNOTS)))
     )
     piece = int(np.searchsorted(at, 0.0))
-    beside = min(piece, KNOTS.size - 1)
-    constant = _within(most, float(at[beside] / slopes[piece] - KNOTS[beside]) / link)
+    knot_index = min(piece, KNOTS.size - 1)
+    constant = _within(most, float(at[knot_index] / slopes[piece] - KNOTS[knot_index]) / link)
     bends: dict[int, float] = {}
     for number, knot in enumerate(KNOTS):
         score = round(float(knot) / link) + constant
@@ -111,8 +111,8 @@ def bent(
     return float(slopes[piece]) * link, constant, tuple(sorted(bends.items()))
 
 
-def _moved(noisy: NDArray[Any], noise: float, offset: float, design: Floats) -> Floats:
-    """By how much of each row of `design` (an intercept, a slope, bends) log-odds are other than the public rule's.
+def _fit_steps(noisy: NDArray[Any], noise: float, offset: float, design: Floats) -> Floats:
+    """Fit by how much of each row of `design` (an intercept, a slope, bends) log-odds differ from the public rule's.
 
     Steps of weighted least squares on the gradient of the log loss, each weighed by what noise and sampling do to it,
     and drawn towards the public rule: where noise drowns the rows, that rule stands.
@@ -135,5 +135,5 @@ def _moved(noisy: NDArray[Any], noise: float, offset: float, design: Floats) -> 
 
 
 def noise_in_rows(query: ScoreCounts, mechanism: DiscreteLaplace, public: Public) -> float:
-    """The standard deviation of a count's noise."""
+    """Return the standard deviation of a count's noise."""
     return mechanism.event.deviation * query.sensitivity(public.relation) * public.contributions

@@ -58,7 +58,7 @@ class Scheduled:
         return (2 if relation is Relation.ADD_REMOVE else 4) * self.one
 
     def weights(self, bound: int, counts: Integers, records: int, relation: Relation) -> Integers:
-        """(2 bound + 1,) integer weights by margin + bound, none above `one`; `counts` is not read."""
+        """Return (2 bound + 1,) integer weights by margin + bound, none above `one`; `counts` is not read."""
         past = self.rate * (np.arange(-bound, bound + 1) - self.slope * bound) / self.unit
         if self.weighting == "exponential":
             shape = np.exp(-np.maximum(past, 0.0))
@@ -91,7 +91,7 @@ class Projected:
         return min(PROJECTED_ONE, (1 << SUMS[1]) // self.most)
 
     def cap(self, relation: Relation, bound: int, records: int) -> int:
-        """The largest weight of a row after votes of total weight `bound`, in units."""
+        """Return the largest weight of a row after votes of total weight `bound`, in units."""
         if relation is Relation.ADD_REMOVE:
             return self.one
         share = 1 + (records - 1) * exp(-2 * self.rate * bound)
@@ -102,13 +102,13 @@ class Projected:
         return 4 * self.cap(relation, bound, records) + 2 * self.most
 
     def weights(self, bound: int, counts: Integers, records: int, relation: Relation) -> Integers:
-        """(2 bound + 1,) integer weights by margin + bound. `counts` (2 bound + 1,): rows per margin."""
+        """Return (2 bound + 1,) integer weights by margin + bound. `counts` (2 bound + 1,): rows per margin."""
         cap, mass = self.cap(relation, bound, records), self._mass(records)
         shape = [1 + int((1 << FINE) * exp(-self.rate * step)) for step in range(2 * bound + 1)]
-        held = [(size, int(count)) for size, count in zip(shape, counts, strict=True) if count]
+        occupied = [(size, int(count)) for size, count in zip(shape, counts, strict=True) if count]
 
         def total(multiplier: int) -> int:
-            return sum(count * min(cap, multiplier * size >> FINE) for size, count in held)
+            return sum(count * min(cap, multiplier * size >> FINE) for size, count in occupied)
 
         multiplier = _largest(total, mass, (cap << FINE) // min(shape) + 1)
         return np.array([min(cap, multiplier * size >> FINE) for size in shape], dtype=np.int64)

@@ -32,7 +32,7 @@ from training.learners.base.cut_points import (
 )
 from training.learners.base.private_learner import PrivateClassifier
 from training.learners.boosting.defaults import RULES, Defaults, Votes, defaults, strength
-from training.learners.boosting.probabilities import EXACT, ScoreCounts, bent, counting, noise_in_rows, placed
+from training.learners.boosting.probabilities import EXACT, ScoreCounts, counting, fit_bends, fit_link, noise_in_rows
 from training.learners.boosting.reweighting import MOST_PROJECTED, Projected, Reweighting, Scheduled
 from training.session.session import Public, Releaser
 
@@ -62,7 +62,7 @@ class SmoothBooster(PrivateClassifier):
     most_bins: ClassVar[int] = 64  # by the public rule, where there is much to tell
 
     def check_smooth(self, public: Public, most_rounds: int) -> None:
-        """InputError where a shared parameter is out of range, or two of them do not go together."""
+        """Raise InputError where a shared parameter is out of range, or two of them do not go together."""
         check_word("reweighting", self.reweighting, ("auto", "scheduled", "projected"))
         check_word("weighting", self.weighting, ("auto", "exponential", "logistic"))
         check_real("density", self.density, "above 0 and at most 1", lambda x: 0 < x <= 1)
@@ -92,7 +92,7 @@ class SmoothBooster(PrivateClassifier):
         return self.settings(public).rounds
 
     def settings(self, public: Public) -> Defaults:
-        """The parameters, and the default rule for those that are not given."""
+        """Return the parameters, and the default rule for those that are not given."""
         rule = defaults(public, None if self.weighting == "auto" else self.weighting, self.votes_of(public))
         if self.reweighting == "projected":
             rule = Defaults(rule.rounds, "exponential", 0.4, 0.0, 0.0)
@@ -105,12 +105,12 @@ class SmoothBooster(PrivateClassifier):
         )
 
     def votes_of(self, public: Public) -> Votes:
-        """What the default rule is told of the base learner's votes."""
+        """Return what the default rule is told of the base learner's votes."""
         return RULES
 
     def cut(self, session: Releaser, releases: int) -> Releaser:
-        """The session to go on with: where numbers are cut otherwise than declared, one in those bins, after noisy
-        counts of each number where those are found. `releases`: how many selections the plan has besides.
+        """Return the session to go on with: where numbers are cut otherwise than declared, one in those bins, after
+        noisy counts of each number where those are found. `releases`: how many selections the plan has besides.
         """
         public, cuts = session.public, self.cutting_of(session.public)
         if cuts.where == "declared":
@@ -123,27 +123,27 @@ class SmoothBooster(PrivateClassifier):
         return Recut(session, recut(public, cuts.bins, counted if cuts.where == "found" else None))
 
     def cutting_of(self, public: Public) -> Cutting:
-        """Where numbers are cut, by the parameters or the public rule."""
+        """Return where numbers are cut, by the parameters or the public rule."""
         return cutting(public, strength(public), self.most_bins, self.cuts, self.bins)
 
     def class_weights(self, public: Public) -> Balance | None:
-        """What rows of each class weigh; None: all alike."""
+        """Return what rows of each class weigh; None: all alike."""
         if self.reweighting == "projected":
             return None
         return class_weights(public, balance_of(public, strength(public)) if self.balance is None else self.balance)
 
     def place(self, session: Releaser, query: ScoreCounts, offset: float) -> tuple[float, int]:
-        """The last release: the link and the constant that go with the scores which `query` counts. `offset`: log-odds
-        at a score of 0 by the public rule, other than 0 where classes were weighed.
+        """Make the last release, and return the link and the constant that go with the scores which `query` counts.
+        `offset`: log-odds at a score of 0 by the public rule, other than 0 where classes were weighed.
         """
-        return placed(*_score_counts(session, query), offset, EXACT - query.bound)
+        return fit_link(*_score_counts(session, query), offset, EXACT - query.bound)
 
     def bend(self, session: Releaser, query: ScoreCounts, offset: float) -> tuple[float, int, Bends]:
-        """The same, and where log-odds bend."""
-        return bent(*_score_counts(session, query), offset, EXACT - query.bound)
+        """Make the last release, and return the same and where log-odds bend."""
+        return fit_bends(*_score_counts(session, query), offset, EXACT - query.bound)
 
     def reweighting_of(self, settings: Defaults, public: Public) -> Reweighting:
-        """How rows are weighed by their margins, by these settings."""
+        """Return how rows are weighed by their margins, by these settings."""
         if self.reweighting == "projected":
             return Projected(settings.rate, self.density, public.most)
         return Scheduled(settings.rate, settings.slope, settings.weighting, unit_of(settings), public.most)
@@ -156,18 +156,19 @@ def _score_counts(session: Releaser, query: ScoreCounts) -> tuple[Integers, floa
 
 
 def _counting(session: Releaser, counts: int, releases: int) -> Decimal:
-    """The epsilon of each of so many counts, which have SHARE of the budget together: of epsilon where delta is 0, else
-    of what composes, the squares of the intervals that losses lie in, a count's being twice its epsilon. In whole steps
-    of one grid with the selections', which makes for a tight composed claim; else where they are too small for it.
+    """Return the epsilon of each of so many counts, which have SHARE of the budget together: of epsilon where delta is
+    0, else of what composes, the squares of the intervals that losses lie in, a count's being twice its epsilon. In
+    whole steps of one grid with the selections', which makes for a tight composed claim; else where they are too small
+    for it.
     """
     share = SHARE / (1 - SHARE) * releases / counts
     ratio = share if session.public.pure else sqrt(share) / 2
-    whole = Fraction(max(1, round(STEPS * ratio)), STEPS) if STEPS * ratio > 0.75 else Fraction(ratio)
-    return min(MAX_EPSILON, from_nano(max(1, int(nano(session.unit) * whole))))
+    steps = Fraction(max(1, round(STEPS * ratio)), STEPS) if STEPS * ratio > 0.75 else Fraction(ratio)
+    return min(MAX_EPSILON, from_nano(max(1, int(nano(session.unit) * steps))))
 
 
 def unit_of(settings: Defaults) -> int:
-    """What a vote of weight 1 counts in margins."""
+    """Return what a vote of weight 1 counts in margins."""
     return FIRST_WEIGHT if settings.decay else 1
 
 

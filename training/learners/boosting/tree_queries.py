@@ -54,7 +54,7 @@ class SplitTests:
 
 @lru_cache(maxsize=64)
 def split_tests(features: tuple[Feature, ...]) -> SplitTests:
-    """The public candidates of these features, in their order."""
+    """Return the public candidates of these features, in their order."""
     tests: list[tuple[Literal["above", "is"], int, int]] = []
     first = []
     for f, feature in enumerate(features):
@@ -78,7 +78,7 @@ class Weighing:
     weighed: Balance | None = None
 
     def moved(self, relation: Relation) -> int:
-        """Twice the most that a row can move the weights of all rows by, in sum, itself included."""
+        """Return twice the most that a row can move the weights of all rows by, in sum, itself included."""
         return self.reweighting.sensitivity(relation, self.bound, self.public.records)
 
     def histograms(self, rows: Rows, cuts: Cuts) -> Integers:
@@ -86,18 +86,22 @@ class Weighing:
         return TreeRows(rows).histograms(self.trees, cuts, self.weights(rows))
 
     def margins(self, rows: Rows, cuts: Cuts) -> Integers:
-        """The weight of class 1 less that of class 0 per feature, leaf and code: (features, leaves, max width)."""
+        """Return the weight of class 1 less that of class 0 per feature, leaf and code: (features, leaves, max
+        width).
+        """
         return TreeRows(rows).margins(self.trees, cuts, self.weights(rows))
 
     def weights(self, rows: Rows) -> Integers:
-        """(2 bound + 1,) by margin + bound; (2, 2 bound + 1) by class as well where classes are weighed."""
+        """Return weights (2 bound + 1,) by margin + bound; (2, 2 bound + 1) by class as well where classes are
+        weighed.
+        """
         bound, public = self.bound, self.public
         counts = np.zeros(2 * bound + 1, dtype=np.int64)
         if self.reweighting.reads_counts:
             first, second = TreeRows(rows).score_counts(self.trees, bound)
             counts = second + first[::-1]
-        found = self.reweighting.weights(bound, counts, public.records, public.relation)
-        return found if self.weighed is None else self.weighed.of_two(found)
+        table = self.reweighting.weights(bound, counts, public.records, public.relation)
+        return table if self.weighed is None else self.weighed.of_two(table)
 
 
 @dataclass(frozen=True)
@@ -138,8 +142,8 @@ class SplitGains:
 
 
 def rounding(moved: int, leaves: int, most: int = FEW_ROWS) -> int:
-    """What computing Gini gains in floating point can add to their range, of at most `most` rows (lemma 3): four times
-    the largest error.
+    """Return what computing Gini gains in floating point can add to their range, of at most `most` rows (lemma 3): four
+    times the largest error.
     """
     return (moved * most >> 48) + 8 * leaves + 8
 
@@ -172,7 +176,7 @@ class LeafVotes:
         return np.column_stack([-margin, margin])
 
     def grown(self, picks: Sequence[int], weight: int) -> Grown:
-        """The tree with these classes voted for, one per leaf, by votes of `weight`."""
+        """Return the tree with these classes voted for, one per leaf, by votes of `weight`."""
         return Grown(self.cuts, tuple(weight * (2 * int(pick) - 1) for pick in picks))
 
 
@@ -207,17 +211,17 @@ class LeafRules:
         return scores
 
     def grown(self, picks: Sequence[int], weight: int) -> Grown:
-        """A constant rule splits by the first test, to the same vote on both sides."""
-        return _ruled(self.cuts, self.tests, tuple(int(pick) for pick in picks), weight)
+        """Grow the tree: a constant rule splits by the first test, to the same vote on both sides."""
+        return _grow_by_rules(self.cuts, self.tests, tuple(int(pick) for pick in picks), weight)
 
 
 @lru_cache(maxsize=4096)  # every rehearsal grows the same trees
-def _ruled(cuts: Cuts, tests: SplitTests, picks: tuple[int, ...], weight: int) -> Grown:
+def _grow_by_rules(cuts: Cuts, tests: SplitTests, picks: tuple[int, ...], weight: int) -> Grown:
     signs = [weight if pick <= tests.size else -weight for pick in picks]
     picked = [pick % (tests.size + 1) for pick in picks]
-    whole = level_of(cuts, tests, [test % tests.size for test in picked])
+    deepened = level_of(cuts, tests, [test % tests.size for test in picked])
     fails = [sign if test == tests.size else -sign for sign, test in zip(signs, picked, strict=True)]
-    return Grown(whole, (*fails, *signs))
+    return Grown(deepened, (*fails, *signs))
 
 
 @dataclass(frozen=True)
@@ -243,8 +247,9 @@ def split_of(cuts: Cuts, tests: SplitTests, pick: int) -> Cuts:
 
 @lru_cache(maxsize=4096)
 def public_cuts(tests: SplitTests, tree: int, levels: int) -> Cuts:
-    """The first `levels` levels of tree number `tree`: tests scattered evenly over features, then over a feature's
-    tests. A fixed public table of the schema's size and these numbers: no row has a say, and nothing is spent.
+    """Return the first `levels` levels of tree number `tree`: tests scattered evenly over features, then over a
+    feature's tests. A fixed public table of the schema's size and these numbers: no row has a say, and nothing is
+    spent.
     """
     cuts: Cuts = ()
     for level in range(levels):

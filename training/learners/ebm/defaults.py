@@ -65,27 +65,31 @@ NO_PAIRS = PairDefaults()
 
 
 def pair_defaults(public: Public, settings: EbmDefaults, asked: Asked) -> PairDefaults:
-    """The rule for pairs: some where there is much to tell, and as many epochs over them as over the features."""
-    many = asked.many
-    if many is None:
-        told = 0.0 if public.pure else strength(public) / (LESS_TOLD if public.classes is None else 1.0)
-        many = next((pairs for least, pairs in PAIRS_FROM if told >= least), 0)
-        many = min(many, len(public.features) * (len(public.features) - 1) // 2)
-    if not many:
+    """Return the rule for pairs: some where there is much to tell, and as many epochs over them as over the
+    features.
+    """
+    number = asked.many
+    if number is None:
+        signal = 0.0 if public.pure else strength(public) / (LESS_TOLD if public.classes is None else 1.0)
+        number = next((pairs for least, pairs in PAIRS_FROM if signal >= least), 0)
+        number = min(number, len(public.features) * (len(public.features) - 1) // 2)
+    if not number:
         return NO_PAIRS
     epochs = settings.epochs
-    return PairDefaults(many, not asked.named, epochs, PAIR_LEAVES, settings.rate, settings.ridge)
+    return PairDefaults(number, not asked.named, epochs, PAIR_LEAVES, settings.rate, settings.ridge)
 
 
 @lru_cache(maxsize=256)
 def ebm_defaults(public: Public) -> EbmDefaults:
-    """The rule. The stronger the signal, the further a curve may go, the finer its steps, and the less is clipped."""
+    """Return the rule. The stronger the signal, the further a curve may go, the finer its steps, and the less is
+    clipped.
+    """
     power, epochs, ridge = strength(public), EPOCHS, RIDGE
     if public.pure:
         epochs, ridge = PURE_EPOCHS, PURE_RIDGE
     epochs = max(FEWEST_EPOCHS, min(epochs, MOST_SUMS // len(public.features)))
     travel = min(TRAVEL, epochs / 2, 0.4 * sqrt(power))
-    kept = min(1.0, max(CLIP, 0.5 + 0.2 * log10(power / 100)))
+    clip = min(1.0, max(CLIP, 0.5 + 0.2 * log10(power / 100)))
     number = public.classes is None
     return EbmDefaults(
         epochs=epochs,
@@ -93,8 +97,8 @@ def ebm_defaults(public: Public) -> EbmDefaults:
         rate=travel / epochs,
         ridge=ridge / sqrt(epochs),
         share=0.025,
-        clip=1.0 if number else kept,
-        spread=2 * kept if number else 0.0,
+        clip=1.0 if number else clip,
+        spread=2 * clip if number else 0.0,
         mass=0.7,
     )
 
@@ -114,7 +118,7 @@ def strength(public: Public) -> float:
 
 @lru_cache(maxsize=256)
 def mu_of(budget: Budget) -> float:
-    """The largest mu whose Gaussian is (epsilon, delta)-DP; delta above 0."""
+    """Return the largest mu whose Gaussian is (epsilon, delta)-DP; delta above 0."""
     epsilon, delta = float(budget.epsilon), float(budget.delta)
     low, high = 0.0, 2 * sqrt(epsilon) + 2 * epsilon
     for _ in range(60):

@@ -52,13 +52,23 @@ Floats = NDArray[np.float64]
 class DPEBM(PrivateLearner):
     """What `DPEBMClassifier` and `DPEBMRegressor` share.
 
-    Parameters, all public; None stands for the default rule (training/learners/ebm/defaults.py): `epochs` over all
-    features; `leaves` of a partition of a number's bins, 0 for every bin its own; `mass`, how far its cuts follow the
-    released histogram; `rate` of a step; `ridge`, in standard deviations of the noise, added to what a step is divided
-    by; `share` of the budget for the histograms; `clip` of residuals, in chances or half ranges; `spread`: a number's
-    are clipped to that many of their released root mean squares as well, 0 for not; `cuts` and `bins` of numbers as in
-    `lazybb`; `pairs` of features that add something together: "auto", a number of them, or themselves, "age & hours";
-    `balance` of classes as in `lazybb`, but for its rule: None is 0, for residuals weigh by chances already.
+    Parameters, all public; None stands for the default rule (training/learners/ebm/defaults.py):
+
+    - `epochs`: passes over all features, 1 to 5000. Default: None.
+    - `leaves`: of a partition of a number's bins, 2 to 65536, or 0 for every bin its own. Default: None.
+    - `rate`: of a step, above 0 and at most 1. Default: None.
+    - `ridge`: added to what a step is divided by, in standard deviations of the noise, 0 to 1000. Default: None.
+    - `share`: of the budget for the histograms, 0.001 to 0.5. Default: None.
+    - `clip`: of residuals, in chances or half ranges, 0.001 to 1. Default: None.
+    - `mass`: how far the cuts of a partition follow the released histogram, 0 to 1. Default: None.
+    - `spread`: residuals of a number are clipped to that many of their released root mean squares as well, 0 to
+      100, 0 for not. Default: None.
+    - `cuts`: of numbers as in `lazybb`. Default: "auto".
+    - `bins`: of numbers as in `lazybb`, 2 to 255. Default: None.
+    - `pairs`: of features that add something together: "auto", a number from 0 to 64, or themselves, "age & hours".
+      Default: "auto".
+    - `balance`: of classes as in `lazybb`, 0 to 1. Default: None, which is 0, for residuals weigh by chances
+      already.
     """
 
     name: ClassVar[str] = "ebm"
@@ -77,7 +87,7 @@ class DPEBM(PrivateLearner):
     balance: float | None = None
 
     def check(self, public: Public) -> None:
-        """InputError where a parameter is out of range, or the target has neither two classes nor a range."""
+        """Raise InputError where a parameter is out of range, or the target has neither two classes nor a range."""
         if public.classes is not None and len(public.classes) != 2:
             raise InputError(f"learner ebm: {len(public.classes)} classes; it takes two classes, or a number")
         if public.classes is None and public.target_range is None:
@@ -105,16 +115,16 @@ class DPEBM(PrivateLearner):
                 raise InputError(f"pairs: {taken[0]!r:.80} is a feature, and would be the name of a pair")
 
     def guess(self, public: Public) -> Decimal:
-        """Many epochs make a rehearsal dear."""
-        found = 2 * counted_numbers(public) if self.cutting_of(public).where == "found" else 0
-        return unit_near(public, self.settings(public), self.pairs_of(public), found)
+        """Return a unit near the calibrated one: many epochs make a rehearsal slow."""
+        counts = 2 * counted_numbers(public) if self.cutting_of(public).where == "found" else 0
+        return unit_near(public, self.settings(public), self.pairs_of(public), counts)
 
     def pairs_of(self, public: Public) -> PairDefaults:
-        """How many pairs, and in how many epochs: by the parameter or the public rule."""
+        """Return how many pairs, and in how many epochs: by the parameter or the public rule."""
         return pair_defaults(public, self.settings(public), asked_pairs(self.pairs, public.features))
 
     def cutting_of(self, public: Public) -> Cutting:
-        """Where numbers are cut, by the parameters or the public rule."""
+        """Return where numbers are cut, by the parameters or the public rule."""
         most, less = (MANY_BINS, LESS_TOLD) if public.classes is None else (FEW_BINS, 1.0)
         return cutting(public, signal(public) / less, most, self.cuts, self.bins)
 
@@ -134,9 +144,9 @@ class DPEBM(PrivateLearner):
         return self.settings(public).epochs
 
     def settings(self, public: Public) -> EbmDefaults:
-        """The parameters, and the default rule for those that are not given."""
-        given = {field.name: getattr(self, field.name) for field in fields(EbmDefaults)}
-        return replace(ebm_defaults(public), **{name: value for name, value in given.items() if value is not None})
+        """Return the parameters, and the default rule for those that are not given."""
+        parameters = {field.name: getattr(self, field.name) for field in fields(EbmDefaults)}
+        return replace(ebm_defaults(public), **{name: value for name, value in parameters.items() if value is not None})
 
     def learn(self, session: Releaser) -> AdditiveEnsemble:
         """Histograms, what the model starts from, then a noisy sum per epoch and feature, and a step by it; the same of
@@ -171,8 +181,9 @@ class DPEBM(PrivateLearner):
             model.step(place, leaves, session.release(model.query(place, leaves), model.noise.summing))
 
     def _chosen(self, session: Releaser, model: Model) -> Sequence[Places]:
-        """The pairs that are named, or those that leave most to explain by their noisy scores, as many as the plan
-        has sums for: such as say no more than noise would are counted, and get none of the sums."""
+        """Return the pairs that are named, or those that leave most to explain by their noisy scores, as many as the
+        plan has sums for: such as say no more than noise would are counted, and get none of the sums.
+        """
         if not model.pairs.found:
             return asked_pairs(self.pairs, session.public.features).named
         places = model.candidates()

@@ -14,7 +14,7 @@ from models.forms.additive import AdditiveEnsemble
 from models.parts.answers import Bends
 from models.parts.pairs import PairTerm, in_rows
 from training.learners.base.class_weights import Balance, mean_weight
-from training.learners.boosting.probabilities import bent
+from training.learners.boosting.probabilities import fit_bends
 from training.learners.ebm.defaults import NO_PAIRS, EbmDefaults, PairDefaults
 from training.learners.ebm.noise import Mechanism, Noise
 from training.learners.ebm.pairs import SEEN, Places, cells_partition, joint_of, pairs_among
@@ -75,7 +75,7 @@ class Model:
         self._left: ClassResiduals | None = None  # the last ones
 
     def leaves(self, place: int) -> Integers:
-        """The next public partition of a feature's bins, or a pair's cells."""
+        """Return the next public partition of a feature's bins, or a pair's cells."""
         features, counts, mass = self.public.features, self.counts[place], self.settings.mass
         epoch = self._epochs[place]
         self._epochs[place] += 1
@@ -85,12 +85,14 @@ class Model:
         return cells_partition(features, self.joints[at], counts, self.pairs.leaves, mass, (at, epoch))
 
     def query(self, place: int, leaves: Integers) -> LeafSums:
-        """The sums of what is left over these leaves."""
+        """Return the sums of what is left over these leaves."""
         relation, norm = self.public.relation, self.noise.norm
         return LeafSums(self._residuals(), tuple(self._terms), place, leaves, norm, relation, self.joints)
 
     def candidates(self) -> list[Places]:
-        """The pairs that are looked at: of the features that add or take away most, in the mean over the histogram."""
+        """Return the pairs that are looked at: of the features that add or take away most, in the mean over the
+        histogram.
+        """
         sizes = []
         for term, count in zip(self._terms, self.counts, strict=True):
             share = np.maximum(count, 0) + 1e-9
@@ -99,13 +101,15 @@ class Model:
         return pairs_among(sizes)
 
     def scores(self, places: Sequence[Places]) -> PairScores:
-        """How much each of these pairs leaves to explain."""
+        """Return how much each of these pairs leaves to explain."""
         joints = tuple(joint_of(self.public.features, self.counts, each, SEEN) for each in places)
         relation, norm = self.public.relation, self.noise.norm
         return PairScores(self._residuals(), tuple(self._terms), joints, norm, relation)
 
     def best(self, places: Sequence[Places], scores: Integers) -> list[Places]:
-        """Those whose sums are largest, beyond what chance alone makes of them; and how many say more than noise."""
+        """Return those whose sums are largest, beyond what chance alone makes of them; and how many say more than
+        noise.
+        """
         query = self.scores(places)
         worth = query.residuals.worth
         beyond = scores * worth - np.array([self._by_chance(joint) for joint in query.joints])
@@ -122,7 +126,9 @@ class Model:
         return range(alone, alone + (len(self.joints) if self._beyond is None else self._beyond))
 
     def _by_chance(self, joint: Joint) -> float:
-        """The score of a pair were residuals a coin of the same spread each: sizes grow with the root of rows."""
+        """Return the score of a pair were residuals a coin of the same spread each: sizes grow with the root of
+        rows.
+        """
         first, second = (
             np.bincount(groups, np.maximum(self.counts[at], 0))
             for at, groups in zip(joint.features, joint.groups, strict=True)
@@ -132,7 +138,7 @@ class Model:
         return max(0.0, float(cells - alone)) * sqrt(2 / pi * self._curvature)
 
     def join(self, places: Places) -> None:
-        """One more pair, behind the features."""
+        """Add one more pair, behind the features."""
         joint = joint_of(self.public.features, self.counts, places)
         self.joints = (*self.joints, joint)
         self._terms.append(np.zeros(joint.cells, np.int64))
@@ -141,11 +147,11 @@ class Model:
             each.append(0)
 
     def counted(self, counts: Integers) -> None:
-        """The noisy rows per cell of the last pair."""
+        """Return the noisy rows per cell of the last pair."""
         self.counts.append(counts / GRID)
 
     def start(self, total: Integers) -> None:
-        """From the sum of all residuals at score 0: the constant, and the curvature of the loss there.
+        """Start from the sum of all residuals at score 0: the constant, and the curvature of the loss there.
 
         The noise counts as so many rows: where it drowns their number, the constant stays near 0.
         """
@@ -160,28 +166,28 @@ class Model:
         self._clip = self.settings.clip
 
     def bands(self) -> BandCounts:
-        """The counts of rows by class and score."""
+        """Return the counts of rows by class and score."""
         return BandCounts(tuple(self._terms), self.joints, self.noise.norm)
 
     def place(self, counts: Integers) -> None:
-        """From the counts by class and score: the constant, and where log-odds bend. Clipped residuals leave a rare
-        class under-predicted, noise makes what adds up too steep or too flat, and where classes were weighed, chances
-        go back to the declared shares. Terms and their errors stay in the log-odds that were learnt: what a point of
-        score is worth instead is told from the first one on.
+        """Place the model by the counts by class and score: the constant, and where log-odds bend. Clipped residuals
+        leave a rare class under-predicted, noise makes what adds up too steep or too flat, and where classes were
+        weighed, chances go back to the declared shares. Terms and their errors stay in the log-odds that were learnt:
+        what a point of score is worth instead is told from the first one on.
         """
         offset = self._constant / SCORES + (self.weighed.offsets[0] if self.weighed else 0.0)
         moved = self.bands().sensitivity(self.public.relation) / GRID
         noise = self.noise.placing.event.deviation * moved * self.public.contributions
-        near, self._constant, bends = bent(counts / GRID, 1 / SCORES, noise, offset)
+        near, self._constant, bends = fit_bends(counts / GRID, 1 / SCORES, noise, offset)
         beyond = {2 * score if abs(score) == 1 else score: slope for score, slope in bends}  # so many in any model
         self._bends = tuple(sorted({-1: near, 1: near, **beyond}.items()))
 
     def squares(self) -> SquareSum:
-        """The sum of squared residuals of a number."""
+        """Return the sum of squared residuals of a number."""
         return SquareSum(self._constant, self.noise.norm)
 
     def narrow(self, squares: Integers) -> None:
-        """From the sum of squared residuals: clip to so many of their root mean squares."""
+        """Narrow by the sum of squared residuals: clip to so many of their root mean squares."""
         mean = max(float(squares[0]) / TARGET_GRID / self._rows(), LEAST**2)
         self._clip = max(LEAST, min(self._clip, self.settings.spread * sqrt(mean)))
 
@@ -204,8 +210,9 @@ class Model:
         self._spread[place] = (1 - corrected) ** 2 * self._spread[place] + ((gain * noise)[leaves]) ** 2
 
     def ensemble(self) -> AdditiveEnsemble:
-        """What a pair's rows and columns add by themselves is in the features' terms. These are centred, by the noisy
-        histogram: what they share is in the constant. Scores stay as they are."""
+        """Return the model. What a pair's rows and columns add by themselves is in the features' terms. These are
+        centred, by the noisy histogram: what they share is in the constant. Scores stay as they are.
+        """
         for place, joint in zip(self.kept, self.joints, strict=False):
             self._give(place, joint)
         terms, constant = [], self._constant
@@ -269,12 +276,13 @@ class Model:
         return self._left
 
     def _noise(self, mechanism: Mechanism, worth: float) -> float:
-        """The standard deviation of its noise on a sum, in logits or half ranges."""
+        """Return the standard deviation of its noise on a sum, in logits or half ranges."""
         return mechanism.event.deviation * self.public.contributions * GRID * worth
 
     def _rows(self) -> float:
-        """How many rows there are: public under replace-one, else by the histograms, the shorter the surer, and by the
-        declared number, which is taken to be off by half of itself: of weak histograms alone it might come out as none.
+        """Return how many rows there are: public under replace-one, else by the histograms, the shorter the surer, and
+        by the declared number, which is taken to be off by half of itself: of weak histograms alone it might come out
+        as none.
         """
         if self.public.relation is Relation.REPLACE_ONE:
             return float(self.public.records)

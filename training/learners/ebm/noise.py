@@ -39,14 +39,16 @@ class Noise:
 
 
 def noise_of(public: Public, unit: Decimal, settings: EbmDefaults, pairs: PairDefaults = NO_PAIRS) -> Noise:
-    """A sum gets `unit`: epsilon where delta is 0, else mu = 1 / noise multiplier. More of it is never more noise."""
+    """Return the noise of each release. A sum gets `unit`: epsilon where delta is 0, else mu = 1 / noise multiplier.
+    More of it is never more noise.
+    """
     of = _pure if public.pure else _gaussian
     finding, scoring, counting, starting, placing = (of(unit, ratio) for ratio in _ratios(public, settings, pairs))
     return Noise(finding, scoring, counting, starting, placing, of(unit, Fraction(1)), "l1" if public.pure else "l2")
 
 
 def unit_near(public: Public, settings: EbmDefaults, pairs: PairDefaults, found: int) -> Decimal:
-    """A unit a little below the largest that the budget carries: where calibration starts, and need not search.
+    """Return a unit a little below the largest that the budget carries: where calibration starts, and need not search.
     `found`: how many counts cut points are found by.
     """
     epsilon, features = float(public.budget.epsilon), len(public.features)
@@ -61,8 +63,8 @@ def unit_near(public: Public, settings: EbmDefaults, pairs: PairDefaults, found:
 def _ratios(
     public: Public, settings: EbmDefaults, pairs: PairDefaults
 ) -> tuple[Fraction, Fraction, Fraction, Fraction, Fraction]:
-    """What a count that finds cut points, the scores of pairs, a histogram, a starting sum and the counts by class and
-    score get, of epsilon or of mu^2, where any other sum gets 1.
+    """Return what a count that finds cut points, the scores of pairs, a histogram, a starting sum and the counts by
+    class and score get, of epsilon or of mu^2, where any other sum gets 1.
     """
     share, features = Fraction(settings.share), len(public.features)
     sums = settings.epochs * features + pairs.epochs * pairs.many

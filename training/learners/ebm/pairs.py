@@ -36,8 +36,9 @@ class Asked:
 
 
 def asked_pairs(value: object, features: Sequence[Feature]) -> Asked:
-    """`pairs` read: "auto", a number, or the pairs themselves, "age & hours; age & sex" or [["age", "hours"], ..].
-    InputError where it is none of these, or names what is no feature."""
+    """Read `pairs`: "auto", a number, or the pairs themselves, "age & hours; age & sex" or [["age", "hours"], ..].
+    InputError where it is none of these, or names what is no feature.
+    """
     if isinstance(value, str) and value.strip().startswith("["):
         try:
             value = json.loads(value)
@@ -52,13 +53,13 @@ def asked_pairs(value: object, features: Sequence[Feature]) -> Asked:
             raise InputError(f"pairs={value}: must be from 0 to {MOST_PAIRS}")
         return Asked(many=min(value, len(features) * (len(features) - 1) // 2))
     places = {feature.name: at for at, feature in enumerate(features)}
-    found = [_places(each, places) for each in _listed(value, places)]
+    found = [_places(each, places) for each in _list_pairs(value, places)]
     if len(set(found)) < len(found) or len(found) > MOST_PAIRS:
         raise InputError(f"pairs: each pair once, and at most {MOST_PAIRS}")
     return Asked(len(found), tuple(found))
 
 
-def _listed(value: object, places: dict[str, int]) -> list[Any]:
+def _list_pairs(value: object, places: dict[str, int]) -> list[Any]:
     if isinstance(value, str):
         return [_halves(each.strip(), places) for each in value.split(";")]
     if isinstance(value, list | tuple) and value:
@@ -67,7 +68,7 @@ def _listed(value: object, places: dict[str, int]) -> list[Any]:
 
 
 def _halves(text: str, places: dict[str, int]) -> list[str]:
-    """A text cut where a feature's name stands on either side: names may hold an & themselves."""
+    """Return a text cut where a feature's name stands on either side: names may hold an & themselves."""
     parts = text.split("&")
     for at in range(1, len(parts)):
         names = ["&".join(parts[:at]).strip(), "&".join(parts[at:]).strip()]
@@ -89,20 +90,21 @@ def _places(names: Any, places: dict[str, int]) -> Places:
 
 
 def pairs_among(sizes: Sequence[float]) -> list[Places]:
-    """The pairs of the features that matter most by themselves, by their released importances."""
+    """Return the pairs of the features that matter most by themselves, by their released importances."""
     among = sorted(sorted(range(len(sizes)), key=lambda at: (-sizes[at], at))[:AMONG])
     return list(combinations(among, 2))
 
 
 def joint_of(features: Sequence[Feature], counts: Sequence[Floats], places: Places, most: int = GROUPS) -> Joint:
-    """The cells of a pair, in at most `most` groups of the values of either, by the released counts."""
+    """Return the cells of a pair, in at most `most` groups of the values of either, by the released counts."""
     first, second = (groups_of(features[at], counts[at], most) for at in places)
     return Joint(places, (first, second))
 
 
 def groups_of(feature: Feature, counts: Floats, most: int) -> tuple[int, ...]:
-    """The group of each code: of a number neighbouring bins with about as many rows, and the missing value by itself;
-    else the values that have most rows, each by itself, and the others together."""
+    """Return the group of each code: of a number neighbouring bins with about as many rows, and the missing value by
+    itself; else the values that have most rows, each by itself, and the others together.
+    """
     inner = feature.bins - 1
     rows = np.maximum(counts, 0)
     if isinstance(feature, NumericFeature):
@@ -123,8 +125,9 @@ def groups_of(feature: Feature, counts: Floats, most: int) -> tuple[int, ...]:
 def cells_partition(
     features: Sequence[Feature], joint: Joint, rows: Floats, leaves: int, mass: float, at: Places
 ) -> Integers:
-    """The leaf of each cell, (cells,), of a public random partition of either feature's groups, `leaves` of a number's.
-    `rows`: noisy rows per cell; `mass` as in `partition`; `at`: place of the pair among the pairs, and epoch."""
+    """Return the leaf of each cell, (cells,), of a public random partition of either feature's groups, `leaves` of a
+    number's. `rows`: noisy rows per cell; `mass` as in `partition`; `at`: place of the pair among the pairs, and epoch.
+    """
     grid, (place, epoch) = np.maximum(rows, 0).reshape(joint.shape), at
     sides = []
     for side, feature in enumerate(joint.features):

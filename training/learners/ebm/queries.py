@@ -46,13 +46,13 @@ class Residuals(Protocol):
         """One grid step of a sum, in logits or half ranges."""
 
     def extremes(self) -> tuple[int, int]:
-        """What a row may add at most: (up, down), in grid steps."""
+        """Return what a row may add at most: (up, down), in grid steps."""
 
     def sums(self, rows: AdditiveRows, feature: int, leaves: Integers) -> Integers:
         """Sum of residuals per leaf of one feature: (leaves,), in grid steps."""
 
     def cells(self, rows: AdditiveRows, pairs: Sequence[Joint]) -> Integers:
-        """The same per cell of each pair: (pairs, most cells)."""
+        """Return the same per cell of each pair: (pairs, most cells)."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class ClassResiduals:
         return _table(*self.span, self.clip, *self.weights, self.worth)
 
     def extremes(self) -> tuple[int, int]:
-        """What a row may add at most: (up, down), in grid steps. No row of the table rises anywhere."""
+        """Return what a row may add at most: (up, down), in grid steps. No row of the table rises anywhere."""
         return int(self.table[1, 0]), -int(self.table[0, -1])
 
     def sums(self, rows: AdditiveRows, feature: int, leaves: Integers) -> Integers:
@@ -110,7 +110,7 @@ class ClassResiduals:
         return rows.class_sums(feature, leaves, self.table, self.span[0] - self.constant)
 
     def cells(self, rows: AdditiveRows, pairs: Sequence[Joint]) -> Integers:
-        """The same per cell of each pair: (pairs, most cells)."""
+        """Return the same per cell of each pair: (pairs, most cells)."""
         return rows.class_cells(pairs, self.table, self.span[0] - self.constant)
 
 
@@ -122,7 +122,9 @@ def _table(low: int, high: int, clip: float, first: float, last: float, worth: f
 
 @lru_cache(maxsize=1)
 def _residuals() -> NDArray[np.float64]:
-    """y - p by class and score + CLIP, which never rises with the score, whatever rounding does: (2, 2 CLIP + 1)."""
+    """Return y - p by class and score + CLIP, which never rises with the score, whatever rounding does: (2, 2 CLIP +
+    1).
+    """
     chances = 1 / (1 + np.exp(-np.arange(-CLIP, CLIP + 1) / SCORES))
     return np.minimum.accumulate([-chances, 1 - chances], axis=1)
 
@@ -154,7 +156,7 @@ class NumberResiduals:
         return (1 << FRACTION) / self.factor / TARGET_GRID
 
     def extremes(self) -> tuple[int, int]:
-        """What a row may add at most: (up, down), in grid steps."""
+        """Return what a row may add at most: (up, down), in grid steps."""
         most = self.clip * self.factor >> FRACTION
         return most, most
 
@@ -163,7 +165,7 @@ class NumberResiduals:
         return rows.number_sums(feature, leaves, self.constant, self.clip, self.factor)
 
     def cells(self, rows: AdditiveRows, pairs: Sequence[Joint]) -> Integers:
-        """The same per cell of each pair: (pairs, most cells)."""
+        """Return the same per cell of each pair: (pairs, most cells)."""
         return rows.number_cells(pairs, self.constant, self.clip, self.factor)
 
 
@@ -177,7 +179,7 @@ class BinCounts:
     purpose: ClassVar[str] = "count rows per bin"
 
     def sensitivity(self, relation: Relation) -> int:
-        """How far one row moves all counts, in its norm and grid steps."""
+        """Return how far one row moves all counts, in its norm and grid steps."""
         return reach(GRID, 0, relation, self.norm)
 
     def __call__(self, rows: Rows) -> Integers:
@@ -197,7 +199,7 @@ class BandCounts:
     size: ClassVar[int] = ScoreCounts.size
 
     def sensitivity(self, relation: Relation) -> int:
-        """How far one row moves all counts, in its norm and grid steps."""
+        """Return how far one row moves all counts, in its norm and grid steps."""
         return reach(GRID, 0, relation, self.norm)
 
     def __call__(self, rows: Rows) -> Integers:
@@ -219,7 +221,7 @@ class JointCounts:
         return self.joint.cells
 
     def sensitivity(self, relation: Relation) -> int:
-        """How far one row moves all counts, in its norm and grid steps."""
+        """Return how far one row moves all counts, in its norm and grid steps."""
         return reach(GRID, 0, relation, self.norm)
 
     def __call__(self, rows: Rows) -> Integers:
@@ -258,7 +260,7 @@ class PairScores:
         return 2 * (reach(GRID, 0, self.relation, "l2") if self.norm == "l2" else GRID)
 
     def sensitivity(self, relation: Relation) -> int:
-        """How far one row moves all scores, in their norm and grid steps, rounded up."""
+        """Return how far one row moves all scores, in their norm and grid steps, rounded up."""
         if relation is not self.relation:
             raise PlanMismatch(f"relation={relation}: the residuals were scaled for {self.relation}")
         if self.norm == "l1":
@@ -266,7 +268,7 @@ class PairScores:
         return isqrt(self.most**2 * self.size - 1) + 1
 
     def __call__(self, rows: Rows) -> Integers:
-        """The bound is decided in whole numbers, before a row is looked at."""
+        """Answer; the bound is decided in whole numbers, before a row is looked at."""
         moved = max(self.residuals.extremes()) * (2 if self.relation is Relation.ADD_REMOVE else 4)
         if moved > self.most:
             raise PlanMismatch(f"sensitivity={self.most}: a row could move a score by {moved}")
@@ -292,7 +294,7 @@ class SquareSum:
     size: ClassVar[int] = 1
 
     def sensitivity(self, relation: Relation) -> int:
-        """How far one row moves the sum."""
+        """Return how far one row moves the sum."""
         return TARGET_GRID
 
     def __call__(self, rows: Rows) -> Integers:
@@ -331,7 +333,7 @@ class LeafSums:
         return GRID
 
     def __call__(self, rows: Rows) -> Integers:
-        """The bound is decided in whole numbers, before a row is looked at."""
+        """Answer; the bound is decided in whole numbers, before a row is looked at."""
         moved = reach(*self.residuals.extremes(), self.relation, self.norm)
         if moved > GRID:
             raise PlanMismatch(f"sensitivity={GRID}: a row could move these sums by {moved}")

@@ -18,7 +18,7 @@ Floats = NDArray[np.float64]
 
 
 def partition(feature: Feature, leaves: int, mass: float, rows: Floats, at: tuple[int, int]) -> Integers:
-    """The leaf of each bin, (bins,), leaves counted from 0 without gaps. `at`: place of the feature, and epoch.
+    """Return the leaf of each bin, (bins,), leaves counted from 0 without gaps. `at`: place of the feature, and epoch.
 
     Of a number: at most `leaves` by random cuts, and the missing value's, which is its own. A cut falls on a share
     `mass` of the noisy `rows` per bin, else on the bins evenly. Else, or with `leaves` 0: every bin is its own leaf.
@@ -29,7 +29,7 @@ def partition(feature: Feature, leaves: int, mass: float, rows: Floats, at: tupl
 def axis_partition(
     feature: Feature, bins: int, leaves: int, mass: float, rows: Floats, at: tuple[int, int]
 ) -> Integers:
-    """The same of so many groups of a feature's bins, of a number the missing value's last."""
+    """Return the same of so many groups of a feature's bins, of a number the missing value's last."""
     ordered = bins - 1
     if leaves == 0 or ordered <= leaves or not isinstance(feature, NumericFeature):
         return np.arange(bins, dtype=np.int64)
@@ -41,7 +41,7 @@ def axis_partition(
 
 @lru_cache(maxsize=8192)
 def _evenly(ordered: int, leaves: int, at: tuple[int, int]) -> Integers:
-    """Before a histogram is there, as in every rehearsal; for all of them at once."""
+    """Draw cuts evenly before a histogram is there, as in every rehearsal; for all of them at once."""
     found = _cut(np.full(ordered, 1 / ordered), leaves, at)
     found.setflags(write=False)
     return found

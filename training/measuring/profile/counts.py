@@ -54,7 +54,7 @@ class TableCounts:
         return sum(self.sizes)
 
     def sensitivity(self, relation: Relation) -> int:
-        """Of one row, in the norm, in GRID parts, rounded up."""
+        """Return how far one row moves all counts, in the norm, in GRID parts, rounded up."""
         moved = len(self.sizes) * (2 if relation is Relation.REPLACE_ONE else 1)  # counts, by one each
         if self.norm == "l1":
             return GRID * moved
@@ -65,15 +65,15 @@ class TableCounts:
         return GRID * rows.ask(self.count)
 
     def count(self, rows: Partition) -> NDArray[np.int64]:
-        """Rows of a partition per bin, of all columns and pairs one after the other."""
-        found = [np.zeros(size, np.int64) for size in self.sizes]
+        """Return rows of a partition per bin, of all columns and pairs one after the other."""
+        all_counts = [np.zeros(size, np.int64) for size in self.sizes]
         for start in range(0, rows.size, AT_ONCE):
             part = [rows.codes(at)[start : start + AT_ONCE].astype(np.intp) for at in range(len(rows.widths))]
-            for counts, codes in zip(found, part, strict=False):  # the rest are of pairs
+            for counts, codes in zip(all_counts, part, strict=False):  # the rest are of pairs
                 counts += np.bincount(codes, minlength=len(counts))
-            for counts, (a, b) in zip(found[len(self.widths) :], self.pairs, strict=True):
+            for counts, (a, b) in zip(all_counts[len(self.widths) :], self.pairs, strict=True):
                 counts += np.bincount(part[a] * self.widths[b] + part[b], minlength=len(counts))
-        return np.concatenate(found)
+        return np.concatenate(all_counts)
 
 
 class Profiler:
@@ -83,7 +83,7 @@ class Profiler:
         self.query = query
 
     def learn(self, session: Releaser | Rehearsal) -> NDArray[np.int64]:
-        """The noisy counts, in GRID parts. The unit is the noise's epsilon, or one over its multiplier."""
+        """Return the noisy counts, in GRID parts. The unit is the noise's epsilon, or one over its multiplier."""
         if self.query.norm == "l1":
             return np.asarray(session.release(self.query, DiscreteLaplace(session.unit)), np.int64)
         multiplier = min(MAX_NOISE, from_nano(ceil(NANO / Fraction(session.unit))))
@@ -94,4 +94,4 @@ class Profiler:
         return calibrate(self, public, public.budget)
 
     def guess(self, public: Public) -> None:
-        """None is needed: a release is cheap to rehearse."""
+        """Return None: a release is cheap to rehearse."""

@@ -50,10 +50,10 @@ class PlannedProfile(Planned):
     columns: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """The price, how far off a count will be, and what would be left."""
+        """Return the price, how far off a count will be, and what would be left."""
         claimed, costs = self.recipe.claim, self.dataset.costs(self.recipe.plan)
         after = self.dataset if self.known is not None else self.dataset.with_job(costs, claimed)
-        noise, asked = noise_of(self.recipe.plan, GRID), self.request.parameters
+        noise, parameters = noise_of(self.recipe.plan, GRID), self.request.parameters
         return {
             "dataset": self.request.dataset,
             "part": part_of(self.dataset),
@@ -63,7 +63,7 @@ class PlannedProfile(Planned):
             "noise": "laplace" if noise.laplace else "gaussian",
             "count_within": f"{noise.z * noise.variance**0.5:.1f}",
             "columns": [*self.columns],
-            "pairs": [[*pair] for pair in pairs_of(asked)],
+            "pairs": [[*pair] for pair in pairs_of(parameters)],
             "known": self.known,
             "left": left(after, claimed.delta).to_json(),
         }
@@ -85,8 +85,8 @@ def plan(home: Home, asked: ProfileRequest, by: str | None = None) -> PlannedPro
         raise InputError(f"delta={budget.delta}: dataset {asked.dataset} has {dataset.delta} in all")
     budget.check_delta(dataset.records)
     schema = schema_of(home, dataset)
-    columns = _chosen(columns_of(schema), asked.columns)
-    pairs = _checked_pairs(columns, asked.pairs)
+    columns = _choose_columns(columns_of(schema), asked.columns)
+    pairs = _check_pairs(columns, asked.pairs)
     public = public_of(dataset, schema.question(schema.target_names[0]), budget)
     norm, recipe = _cheapest(columns, pairs, public)
     parameters = {
@@ -99,11 +99,11 @@ def plan(home: Home, asked: ProfileRequest, by: str | None = None) -> PlannedPro
         window=dataset.window,
     )  # fmt: skip
     _check_room(columns, pairs, noise_of(recipe.plan, GRID))
-    known = evaluations.find_same(home.ledger.log.database, request)
+    earlier = evaluations.find_same(home.ledger.log.database, request)
     costs = dataset.costs(recipe.plan)
-    if known is None and dataset.refusing(costs) is not None and not dataset.can_close(recipe.claim, costs):
+    if earlier is None and dataset.refusing(costs) is not None and not dataset.can_close(recipe.claim, costs):
         raise refusal(dataset, request, costs, _would_fit(columns, pairs, public, dataset))
-    return PlannedProfile(request, recipe, dataset, known, tuple(column.name for column in columns))
+    return PlannedProfile(request, recipe, dataset, earlier, tuple(column.name for column in columns))
 
 
 def _cheapest(columns: Sequence[Column], pairs: Pairs, public: Public) -> tuple[Norm, Recipe]:
@@ -115,11 +115,11 @@ def _cheapest(columns: Sequence[Column], pairs: Pairs, public: Public) -> tuple[
 
 
 def _would_fit(columns: Sequence[Column], pairs: Pairs, public: Public, dataset: Dataset) -> Mapping[str, str] | None:
-    """The largest budget of which it is known that such a profile is admitted now."""
+    """Return the largest budget at which such a profile is surely admitted now; None where none is."""
     delta = public.budget.delta
-    for one in (left(dataset, delta).job, left(dataset, Decimal(0)).job):
-        if one.epsilon:
-            budget = Budget(one.epsilon, delta)
+    for candidate in (left(dataset, delta).job, left(dataset, Decimal(0)).job):
+        if candidate.epsilon:
+            budget = Budget(candidate.epsilon, delta)
             _, recipe = _cheapest(columns, pairs, replace(public, budget=budget))
             costs = dataset.costs(recipe.plan)
             if dataset.refusing(costs) is None or dataset.can_close(recipe.claim, costs):
@@ -128,47 +128,47 @@ def _would_fit(columns: Sequence[Column], pairs: Pairs, public: Public, dataset:
 
 
 def columns_of(schema: Schema) -> list[Column]:
-    """Every column of the schema, features first."""
-    targets, known = set(schema.target_names), {feature.name for feature in schema.features}
-    found = [
-        Column(each, "target" if each.name in targets else "feature", schema.ends.get(each.name, (0.0, 0.0)))
-        for each in schema.features
+    """Return every column of the schema, features first."""
+    targets, features = set(schema.target_names), {feature.name for feature in schema.features}
+    columns = [
+        Column(column, "target" if column.name in targets else "feature", schema.ends.get(column.name, (0.0, 0.0)))
+        for column in schema.features
     ]
-    asked = [each for each in schema.targets if each.name not in known]
-    return found + [Column(answer_feature(each), "target", each.range or (0.0, 0.0)) for each in asked]
+    targets_only = [column for column in schema.targets if column.name not in features]
+    return columns + [Column(answer_feature(column), "target", column.range or (0.0, 0.0)) for column in targets_only]
 
 
 def profiler_of(schema: Schema, parameters: Mapping[str, Any]) -> tuple[Profiler, list[Column]]:
-    """What a reserved request releases, and of which columns."""
+    """Return what a reserved request releases, and of which columns."""
     names = str(parameters["columns"])
-    columns = _chosen(columns_of(schema), tuple(names.split("\n")) if names else ())
+    columns = _choose_columns(columns_of(schema), tuple(names.split("\n")) if names else ())
     norm: Norm = "l1" if parameters["noise"] == "l1" else "l2"
     return Profiler(_query(columns, pairs_of(parameters), norm)), columns
 
 
 def pairs_of(parameters: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The pairs of a request's parameters."""
+    """Return the pairs of a request's parameters."""
     lines = [line.split("\t") for line in str(parameters["pairs"]).split("\n") if line]
     return [(a, b) for a, b in lines]
 
 
-def _chosen(columns: list[Column], names: tuple[str, ...]) -> list[Column]:
-    known = {column.name: column for column in columns}
-    unknown = [name for name in names if name not in known]
+def _choose_columns(columns: list[Column], names: tuple[str, ...]) -> list[Column]:
+    by_name = {column.name: column for column in columns}
+    unknown = [name for name in names if name not in by_name]
     if unknown:
-        raise InputError(f"columns={unknown[:10]}: are not in the dataset's schema, which has {[*known][:20]}")
-    return [known[name] for name in dict.fromkeys(names)] if names else columns
+        raise InputError(f"columns={unknown[:10]}: are not in the dataset's schema, which has {[*by_name][:20]}")
+    return [by_name[name] for name in dict.fromkeys(names)] if names else columns
 
 
-def _checked_pairs(columns: Sequence[Column], pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+def _check_pairs(columns: Sequence[Column], pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     names = {column.name for column in columns}
     for a, b in pairs:
         if a == b or not {a, b} <= names:
             raise InputError(f"pairs={a},{b}: must be two different columns of the profile")
-    found = [*dict.fromkeys(pairs)]
-    if len({frozenset(pair) for pair in found}) < len(found) or len(found) > MOST_PAIRS:
+    distinct = [*dict.fromkeys(pairs)]
+    if len({frozenset(pair) for pair in distinct}) < len(distinct) or len(distinct) > MOST_PAIRS:
         raise InputError(f"pairs: each once, and at most {MOST_PAIRS}")
-    return found
+    return distinct
 
 
 def _query(columns: Sequence[Column], pairs: Pairs, norm: Norm) -> TableCounts:
@@ -179,7 +179,7 @@ def _query(columns: Sequence[Column], pairs: Pairs, norm: Norm) -> TableCounts:
 
 
 def _check_room(columns: Sequence[Column], pairs: Pairs, noise: Noise) -> None:
-    """InputError where the statement could become larger than one may be: before anything is spent."""
+    """Raise InputError where the statement could become larger than its limit: before anything is spent."""
     query, width = _query(columns, pairs, "l1"), noise.variance**0.5
     if width > MOST_NOISE:
         raise InputError(f"epsilon: so small that a count would be off by {width:.0e} rows; ask for more")

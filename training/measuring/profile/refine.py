@@ -45,7 +45,7 @@ class Refined:
 
 
 def refine(raw: bytes, profile: Profile) -> Refined:
-    """Of the schema file `raw`, which must be the one that the profile is about; else InputError."""
+    """Refine the schema file `raw` by a profile. InputError unless it is the file that the profile is about."""
     schema = parse_schema(raw)
     if schema.digest != profile.sha256:
         raise InputError(
@@ -55,20 +55,20 @@ def refine(raw: bytes, profile: Profile) -> Refined:
     plan = plan_of(form.mechanisms)
     noise, body = noise_of(plan, form.grid), yaml.load(raw.decode(), Loader)
     changes: list[dict[str, str]] = []
-    for stated in form.columns:
-        declared = body["features"].get(stated.name)
-        if declared is None or stated.role == "target":
+    for form_column in form.columns:
+        declared = body["features"].get(form_column.name)
+        if declared is None or form_column.role == "target":
             continue
-        column, counts = column_of(stated), np.array(stated.counts, np.float64) / form.grid
-        if stated.type == "numeric":
-            found = _numeric(declared, column, counts[:-1], noise)
-        elif stated.type == "categorical":
-            found = _categorical(declared, stated, counts, noise)
+        column, counts = column_of(form_column), np.array(form_column.counts, np.float64) / form.grid
+        if form_column.type == "numeric":
+            refined = _numeric(declared, column, counts[:-1], noise)
+        elif form_column.type == "categorical":
+            refined = _categorical(declared, form_column, counts, noise)
         else:
             continue
-        if found is not None:
-            body["features"][stated.name], why = found
-            changes.append({"feature": stated.name, **why})
+        if refined is not None:
+            body["features"][form_column.name], why = refined
+            changes.append({"feature": form_column.name, **why})
     body["refined"] = [*(body.get("refined") or ()), named_in_schema(profile)]
     head = HEAD.format(mark=MARK, dataset=profile.form.rows.dataset, entry=profile.entry, epsilon=form.claim.epsilon)
     text = head + yaml.safe_dump(body, sort_keys=False, allow_unicode=True, width=110, default_flow_style=None)
@@ -96,14 +96,14 @@ def _numeric(
     low, high = column.limits
     chance = log(20 * len(counts))  # none of so many empty bins is taken to hold rows, but with a chance of about 5 %
     least = sqrt(noise.variance) * (chance / sqrt(2) if noise.laplace else sqrt(2 * chance))
-    seen = np.flatnonzero(counts > least)
-    if not len(seen):
+    filled = np.flatnonzero(counts > least)
+    if not len(filled):
         return None
-    first, last, (start, end) = int(seen[0]), int(seen[-1]), column.ends
-    own = float(low[first]), float(high[last])
-    margin = MARGIN * (own[1] - own[0])
-    narrow = own[1] - own[0] < WIDE * (end - start)
-    ends = (max(start, own[0] - margin), min(end, own[1] + margin)) if narrow else (start, end)
+    first, last, (start, end) = int(filled[0]), int(filled[-1]), column.ends
+    occupied = float(low[first]), float(high[last])
+    margin = MARGIN * (occupied[1] - occupied[0])
+    narrow = occupied[1] - occupied[0] < WIDE * (end - start)
+    ends = (max(start, occupied[0] - margin), min(end, occupied[1] + margin)) if narrow else (start, end)
     number = int(declared.get("bins", 32)) if "range" in declared else len(declared["edges"])
     edges = _cuts(low, high, counts, ends, number)
     if edges == [*dict.fromkeys(map(_short, map(float, column.feature.edges)))]:  # type: ignore[union-attr]
@@ -115,13 +115,13 @@ def _numeric(
 
 
 def _cuts(low: Floats, high: Floats, counts: Floats, ends: tuple[float, float], number: int) -> list[float]:
-    """`number` cut points within `ends`, from the low end on: half at equal counts, rows taken to lie evenly in each
-    bin; half even.
+    """Return `number` cut points within `ends`, from the low end on: half at equal counts, rows taken to lie evenly in
+    each bin; half even.
     """
     rows = np.maximum(counts, 0.0)
     points = np.concatenate([low[:1], high])
     mass = np.concatenate([[0.0], np.cumsum(rows)]) + 1e-9 * np.arange(len(points))
-    least, most = (float(each) for each in np.interp(np.array(ends), points, mass))
+    least, most = (float(mass_at) for mass_at in np.interp(np.array(ends), points, mass))
     equal = np.interp(np.linspace(least, most, number // 2 + 2)[1:-1], mass, points).tolist()
     even = [ends[0] + (ends[1] - ends[0]) * at / (number - number // 2) for at in range(number - number // 2)]
     return sorted({_short(cut) for cut in equal + even if ends[0] < cut < ends[1]} | {_short(ends[0])})
@@ -132,14 +132,14 @@ def _categorical(
 ) -> tuple[dict[str, Any], dict[str, str]] | None:
     values = stated.values or []
     least = noise.z * sqrt(noise.variance)
-    kept = [value for value, count in zip(declared["values"], counts, strict=False) if count > least]
-    if len(kept) == len(values) or not kept:
+    names = [value for value, count in zip(declared["values"], counts, strict=False) if count > least]
+    if len(names) == len(values) or not names:
         return None
-    gone = [value for value in values if value not in map(str, kept)]
+    gone = [value for value in values if value not in map(str, names)]
     why = f"the noise does not tell {', '.join(gone[:3])}{' ..' if len(gone) > 3 else ''} from none: they are `other`"
-    return {**declared, "values": kept}, {"was": f"{len(values)} values", "now": f"{len(kept)} values", "why": why}
+    return {**declared, "values": names}, {"was": f"{len(values)} values", "now": f"{len(names)} values", "why": why}
 
 
 def _short(number: float) -> float:
-    """To DIGITS significant digits: a cut point is read by people."""
+    """Round to DIGITS significant digits: people read cut points."""
     return float(f"{number:.{DIGITS}g}")

@@ -18,18 +18,20 @@ def profile_of(home: Home, seq: int) -> tuple[bytes, bytes, Profile]:
 
 
 def profiles_of(home: Home, dataset: str) -> list[dict[str, Any]]:
-    """The profiles of a dataset in this home, the newest first, without their figures: for pages and programs."""
-    found = []
+    """Return the profiles of a dataset in this home, the newest first, without their figures: for pages and
+    programs.
+    """
+    heads = []
     for seq in evaluations.profiles_of(home.ledger.log.database, dataset):
         try:
-            found.append(head_of(seq, profile_of(home, seq)[2]))
+            heads.append(head_of(seq, profile_of(home, seq)[2]))
         except UnknownName:  # in another home of the same ledger
             continue
-    return found
+    return heads
 
 
 def head_of(seq: int, found: Profile) -> dict[str, Any]:
-    """What a verified profile is about."""
+    """Return what a verified profile is about."""
     form = found.form
     return {
         "job": seq,
@@ -45,12 +47,15 @@ def head_of(seq: int, found: Profile) -> dict[str, Any]:
 
 
 def profile_to_json(seq: int, found: Profile) -> dict[str, Any]:
-    """A verified profile for programs. Counts are rows, to the third place."""
-    stated, grid = found.statement["predicate"], found.form.grid
+    """Return a verified profile for programs. Counts are rows, to the third place."""
+    predicate, grid = found.statement["predicate"], found.form.grid
     rows = [
-        [{**each, "counts": [round(count / grid, 3) for count in each["counts"]]} for each in stated[part]]
+        [
+            {**part_row, "counts": [round(count / grid, 3) for count in part_row["counts"]]}
+            for part_row in predicate[part]
+        ]
         for part in ("columns", "pairs")
     ]
-    noise = "laplace" if stated["mechanisms"][0]["mechanism"] == "discrete-laplace" else "gaussian"
-    more = {"noise": noise, **{name: stated[name] for name in ("variance", "levels")}}
-    return {**head_of(seq, found), **more, "columns": rows[0], "pairs": rows[1]}
+    noise = "laplace" if predicate["mechanisms"][0]["mechanism"] == "discrete-laplace" else "gaussian"
+    noise_fields = {"noise": noise, **{name: predicate[name] for name in ("variance", "levels")}}
+    return {**head_of(seq, found), **noise_fields, "columns": rows[0], "pairs": rows[1]}

@@ -31,13 +31,13 @@ def _open(folder: Path, started: Started, schema: Schema, columns: Sequence[str]
     bins, *answers = (map_array(folder / name) for name in files)
     if begins is not None:
         used = map_array(folder / since_file(started.request.part)) < begins
-        bins, answers = bins[:, used], [each[used] for each in answers]
-    found = {
+        bins, answers = bins[:, used], [answer[used] for answer in answers]
+    by_name = {
         feature.name: (feature.bins, codes)
         for feature, codes in zip(schema.features, bins[: len(schema.features)], strict=True)
     }
-    for target, own in zip(schema.targets, answers, strict=True):
-        if target.name in columns and target.name not in found:
-            found[target.name] = answer_feature(target).bins, answer_codes(target, own)
-    widths, codes = zip(*(found[name] for name in columns), strict=True)
+    for target, column in zip(schema.targets, answers, strict=True):
+        if target.name in columns and target.name not in by_name:
+            by_name[target.name] = answer_feature(target).bins, answer_codes(target, column)
+    widths, codes = zip(*(by_name[name] for name in columns), strict=True)
     return Rows(np.stack(codes), np.zeros(bins.shape[1], np.uint8), widths)

@@ -61,7 +61,7 @@ class PlannedWorth(Planned):
     """An evaluation."""
 
     def to_json(self) -> dict[str, Any]:
-        """The price and what would be left after it."""
+        """Return the price and what would be left after it."""
         claimed, costs = self.recipe.claim, self.dataset.costs(self.recipe.plan)
         after = self.dataset if self.known is not None else self.dataset.with_job(costs, claimed)
         return {
@@ -82,8 +82,8 @@ class PlannedWorth(Planned):
 def plan(home: Home, asked: EvaluationRequest, by: str | None = None) -> PlannedWorth:
     """Rehearse and price. BudgetRefused where it would not be admitted now, with what would fit. Spends nothing."""
     models = [open_model(home, name) for name in (asked.model, asked.against) if name is not None]
-    certificates = [each.certificate for each in models]
-    if len({each.issued for each in certificates}) < len(models):
+    certificates = [model.certificate for model in models]
+    if len({certificate.issued for certificate in certificates}) < len(models):
         raise InputError(f"against={asked.against}: is the model itself; name another version, or another model")
     part = _part(home.ledger.dataset(asked.dataset), certificates, asked.part)
     dataset = home.ledger.dataset(asked.dataset, by, part, asked.blocks)
@@ -95,14 +95,14 @@ def plan(home: Home, asked: EvaluationRequest, by: str | None = None) -> Planned
         raise InputError(f"delta={budget.delta}: dataset {asked.dataset} has {dataset.delta} in all")
     budget.check_delta(dataset.records)
     schema = schema_of(home, dataset)
-    (target,) = {check_fits(each.ensemble, schema, dataset.registration) for each in models}
+    (target,) = {check_fits(model.ensemble, schema, dataset.registration) for model in models}
     if sum([asked.group is not None, asked.against is not None, asked.scores]) > 1:
         raise InputError("group, against, scores: one at a time; each is an evaluation by itself")
     if asked.scores and len(models[0].ensemble.classes) < 3:
         raise InputError("scores: for three or more classes; leave it out, of two classes or a number all is counted")
     how: dict[str, str | bool] = {} if asked.group is None else {"group": asked.group}
     how |= {"scores": True} if asked.scores else {}
-    evaluator = evaluator_of([each.ensemble for each in models], schema, how)
+    evaluator = evaluator_of([model.ensemble for model in models], schema, how)
     if how and evaluator.query.size > MOST_CELLS:
         raise InputError(f"{next(iter(how))}: {evaluator.query.size} cells, and a statement has room for {MOST_CELLS}")
     request = Request(
@@ -112,16 +112,16 @@ def plan(home: Home, asked: EvaluationRequest, by: str | None = None) -> Planned
         {"cells": evaluator.query.size, **how},
         certificates[0].model,
         target if dataset.registration.targets else None,
-        Evaluation(*(each.issued for each in certificates)),
+        Evaluation(*(certificate.issued for certificate in certificates)),
         part,
         blocks=asked.blocks,
         window=dataset.window,
     )
     recipe = evaluator.recipe(public_of(dataset, schema.question(target), budget))
-    known = evaluations.find_same(home.ledger.log.database, request)
-    if known is None:
+    earlier = evaluations.find_same(home.ledger.log.database, request)
+    if earlier is None:
         _require_room(dataset, request, recipe)
-    return PlannedWorth(request, recipe, dataset, known)
+    return PlannedWorth(request, recipe, dataset, earlier)
 
 
 def _require_room(dataset: Dataset, request: Request, recipe: Recipe) -> None:
@@ -132,8 +132,8 @@ def _require_room(dataset: Dataset, request: Request, recipe: Recipe) -> None:
 
 
 def plan_following(home: Home, training: Request, epsilon: str | float | Decimal, by: str) -> PlannedWorth:
-    """Of the model that a job is going to make, on what its dataset keeps aside: to be reserved together with the job,
-    whose number its kind is given then. Raises as `plan`.
+    """Plan the evaluation of the model that a job will make, on the rows that its dataset keeps aside. It is reserved
+    together with the job and gets the job's number then. Raises as `plan`.
     """
     if home.ledger.dataset(training.dataset).holdout is None:
         raise InputError(
@@ -141,26 +141,27 @@ def plan_following(home: Home, training: Request, epsilon: str | float | Decimal
             "(dataset register --holdout 0.2). Train, then evaluate on a dataset of other people"
         )
     dataset = home.ledger.dataset(training.dataset, by, HOLDOUT, training.blocks)
-    asked = schema_of(home, dataset).question(training.target)
-    layout = Layout(tuple(asked.classes or ()), 1.0, asked.target_range)  # how many cells, whatever the scores mean
+    question = schema_of(home, dataset).question(training.target)
+    # How many cells, whatever the scores mean.
+    layout = Layout(tuple(question.classes or ()), 1.0, question.target_range)
     budget = Budget.of(str(epsilon), "0")
     request = Request(
         training.dataset, NAME, budget, {"cells": layout.size}, training.model, training.target, Evaluation(0), HOLDOUT,
         blocks=training.blocks, window=dataset.window,
     )  # fmt: skip
-    recipe = Evaluator(CellCounts(None, layout)).recipe(public_of(dataset, asked, budget))
+    recipe = Evaluator(CellCounts(None, layout)).recipe(public_of(dataset, question, budget))
     _require_room(dataset, request, recipe)
     return PlannedWorth(request, recipe, dataset, None)
 
 
 def price_following(home: Home, training: Request, epsilon: str | float | Decimal | None, by: str) -> dict[str, Any]:
-    """`evaluation`: the price of what follows a job, where an evaluation is asked for with it; raises as `plan`."""
+    """Return `evaluation`, the price of the evaluation that follows a job, where one is asked for; raises as `plan`."""
     return {} if epsilon is None else {"evaluation": plan_following(home, training, epsilon, by).to_json()}
 
 
 def evaluator_of(ensembles: Sequence[Ensemble], schema: Schema, how: Mapping[str, Any]) -> Evaluator:
-    """What measures a model, or compares it with another one. `how`: a request's parameters, among them the `group` by
-    which it is measured, or whether its `scores` are counted.
+    """Return what measures a model, or compares it with another one. `how`: a request's parameters, among them the
+    `group` by which it is measured, or whether its `scores` are counted.
     """
     if how.get("group") is not None:
         group = schema.group(str(how["group"]))
@@ -169,38 +170,38 @@ def evaluator_of(ensembles: Sequence[Ensemble], schema: Schema, how: Mapping[str
         return Evaluator(CellCounts(ensembles[0], ScoredLayout(layout_of(ensembles[0]))))
     if len(ensembles) == 1:
         return Evaluator(CellCounts(ensembles[0], layout_of(ensembles[0])))
-    own, other = ensembles
-    return Evaluator(PairedCounts((own, other), paired_layout_of(own, other)))
+    first, second = ensembles
+    return Evaluator(PairedCounts((first, second), paired_layout_of(first, second)))
 
 
 def is_early(home: Home, seq: int) -> bool:
-    """Whether a job evaluates a model that is still to be made, by the job that it was reserved with."""
-    named = kind_of(home.ledger.reservation(seq).value).models
+    """Return whether a job evaluates a model that is still to be made, by the job that it was reserved with."""
+    jobs = kind_of(home.ledger.reservation(seq).value).models
     with home.ledger.log.database.reading() as connection:
-        return any(certified_of(connection, each) is None for each in named)
+        return any(certified_of(connection, job) is None for job in jobs)
 
 
-def measured_by(home: Home, request: Request) -> list[VerifiedModel]:
-    """The model that an evaluation measures, and the one that it is compared with, if one is. InputError where one is
-    not in the home any more; raises as `load_of_home`.
+def measured_models(home: Home, request: Request) -> list[VerifiedModel]:
+    """Return the model that an evaluation measures, and the one that it is compared with, if one is. InputError where
+    one is not in the home any more; raises as `load_of_home`.
     """
-    named = request.kind.models
+    jobs = request.kind.models
     with home.ledger.log.database.reading() as connection:
-        made = [certified_of(connection, each) for each in named]
-    if None in made:
-        raise WrongState(f"job {named[0]}: has made no model yet, which is to be evaluated")
-    issued = [each for each in made if each is not None]
-    return [certified(home, home.ledger.log.entry(each).value["name"], each) for each in issued]
+        entries = [certified_of(connection, job) for job in jobs]
+    if None in entries:
+        raise WrongState(f"job {jobs[0]}: has made no model yet, which is to be evaluated")
+    issued = [entry for entry in entries if entry is not None]
+    return [certified_version(home, home.ledger.log.entry(entry).value["name"], entry) for entry in issued]
 
 
 def open_model(home: Home, name: str) -> VerifiedModel:
-    """A model of the home, verified. UnknownName, or VerificationError."""
+    """Return a model of the home, verified. UnknownName, or VerificationError."""
     folder = ModelStore(home.models).resolve(name)
     return load_of_home(home, folder, folder.parent.name)
 
 
-def certified(home: Home, name: str, issued: int) -> VerifiedModel:
-    """The version of a model that this entry certifies. InputError where it is not in the home any more."""
+def certified_version(home: Home, name: str, issued: int) -> VerifiedModel:
+    """Return the version of a model that this entry certifies. InputError where it is not in the home any more."""
     store = ModelStore(home.models)
     for version in reversed(store.versions(name)):
         verified = open_model(home, f"{name}@{version}")
@@ -210,13 +211,15 @@ def certified(home: Home, name: str, issued: int) -> VerifiedModel:
 
 
 def _part(dataset: Dataset, certificates: Sequence[Certificate], asked: str | None) -> str | None:
-    """Which part the request names: HOLDOUT, or None for what learners read. InputError says why it cannot be."""
-    name, kept = dataset.registration.name, dataset.holdout is not None
+    """Return the part to evaluate on: HOLDOUT, or None for the rows that learners read. InputError where it cannot
+    be.
+    """
+    name, has_holdout = dataset.registration.name, dataset.holdout is not None
     if asked == TRAINING:
         return None
-    if kept:
+    if has_holdout:
         return HOLDOUT
-    if asked == HOLDOUT or any(learnt_from(each, dataset) for each in certificates):
+    if asked == HOLDOUT or any(learnt_from(certificate, dataset) for certificate in certificates):
         raise InputError(
             f"dataset={name}: keeps no rows aside, and a model may have learnt from any of them. That is declared when "
             "a family is founded (dataset register --holdout 0.2), never afterwards, for models were trained before. "
@@ -226,52 +229,56 @@ def _part(dataset: Dataset, certificates: Sequence[Certificate], asked: str | No
 
 
 def learnt_from(certificate: Certificate, dataset: Dataset) -> bool:
-    """Whether the model was learnt from rows of one of the dataset's families."""
+    """Return whether the model was learnt from rows of one of the dataset's families."""
     form = certificate.form.dataset
-    own = {form.family, *(each.family for each in form.families or ())}
-    return bool(own & {family.identity for family in dataset.families})
+    identities = {form.family, *(each.family for each in form.families or ())}
+    return bool(identities & {family.identity for family in dataset.families})
 
 
 def seen_by_bins(home: Home, certificate: Certificate, dataset: Dataset, part: str) -> list[int]:
     """List the profiles, by entry, that the model's bins follow from and that counted rows of this part of one of the
     dataset's families.
     """
-    found = []
+    entries = []
     for profile in certificate.form.dataset.refined or ():
         counted = home.ledger.dataset(profile.dataset)
         same = not set(counted.identities).isdisjoint(dataset.identities)
         if same and (profile.part == HOLDOUT) == (part == HOLDOUT):
-            found.append(profile.entry)
-    return found
+            entries.append(profile.entry)
+    return entries
 
 
 def part_of(dataset: Dataset) -> str:
-    """The part whose accounts these are, in the words of a statement."""
+    """Return the part whose accounts these are, in the words of a statement."""
     if dataset.families[0].part is not None:
         return HOLDOUT
     return ALL if dataset.holdout is None else TRAINING
 
 
 def check_fits(ensemble: Ensemble, schema: Schema, about: Registration) -> str:
-    """The model's target, where the dataset asks for it as the model answers it, of features in whose bins its rows
-    stand, as declared or by their fine cells; else InputError says what differs.
+    """Return the model's target, where the dataset asks for it as the model answers it, of features in whose bins its
+    rows stand, as declared or by their fine cells; else InputError says what differs.
     """
     name = about.name
     if ensemble.target not in schema.target_names:
         raise InputError(f"model: predicts {ensemble.target}, and dataset {name} has {list(schema.target_names)}")
-    asked = schema.question(ensemble.target)
-    if tuple(asked.classes or ()) != tuple(ensemble.classes) or asked.target_range != ensemble.target_range:
+    question = schema.question(ensemble.target)
+    if tuple(question.classes or ()) != tuple(ensemble.classes) or question.target_range != ensemble.target_range:
         raise InputError(f"model: {ensemble.target} has other classes, or another range, than in dataset {name}")
+<<<<<<< HEAD
     spans = declared_ranges(asked.features, asked.ends) if about.cells else (None,) * len(asked.features)
+=======
+    spans = spans_of(question.features, question.ends) if about.cells else (None,) * len(question.features)
+>>>>>>> 98e0c95b (Measuring, planning, tuning and learners in plain English: names say what they hold, docstrings begin with verbs)
 
     def stand(*features: Feature) -> bool:
         try:
-            return bool(tables(asked.features, spans, features))
+            return bool(tables(question.features, spans, features))
         except InputError:
             return False
 
     if not stand(*ensemble.features):
-        differ = sorted(each.name for each in ensemble.features if not stand(each))
+        differ = sorted(feature.name for feature in ensemble.features if not stand(feature))
         raise InputError(
             f"model: reads features that dataset {name} has otherwise: {differ or 'in another order'}; a model is "
             "evaluated on rows of the schema that it was trained with"

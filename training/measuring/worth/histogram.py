@@ -49,28 +49,28 @@ class CellCounts:
         return self.layout.size
 
     def sensitivity(self, relation: Relation) -> int:
-        """Of one record, in L1."""
+        """Return how far one record moves all counts, in L1."""
         return self.layout.cells_per_record * (2 if relation is Relation.REPLACE_ONE else 1)
 
     def __call__(self, rows: Rows) -> NDArray[np.int64]:
         return rows.ask(self.count)
 
     def count(self, rows: Partition) -> NDArray[np.int64]:
-        """The same of a partition."""
+        """Return the same of a partition."""
         if self.ensemble is None:
             raise PlanMismatch(f"{self.purpose}: there is no model yet")
         layout, group = self.layout, rows.group
         if isinstance(layout, GroupedLayout) and group is None:
             raise PlanMismatch(f"{self.purpose}: the rows were opened without their groups")
-        own = layout.own if isinstance(layout, GroupedLayout) else layout
+        inner = layout.own if isinstance(layout, GroupedLayout) else layout
         counts, start = np.zeros(self.size, np.int64), 0
         for (scores,), answers in _parts(rows, (self.ensemble,)):
-            if isinstance(own, ScoredLayout):
-                counts += own.count(scores, answers)
+            if isinstance(inner, ScoredLayout):
+                counts += inner.count(scores, answers)
                 continue
-            cells = own.cells(scores, answers)
+            cells = inner.cells(scores, answers)
             if isinstance(layout, GroupedLayout) and group is not None:
-                cells = cells + own.size * group_places(layout.names, group[start : start + len(answers)])
+                cells = cells + inner.size * group_places(layout.names, group[start : start + len(answers)])
             counts += np.bincount(cells.ravel(), minlength=self.size)
             start += len(answers)
         return counts
@@ -93,28 +93,34 @@ class PairedCounts:
         return self.layout.size
 
     def sensitivity(self, relation: Relation) -> int:
-        """Of one record, in L1."""
+        """Return how far one record moves all counts, in L1."""
         return self.layout.cells_per_record * (2 if relation is Relation.REPLACE_ONE else 1)
 
     def __call__(self, rows: Rows) -> NDArray[np.int64]:
         return rows.ask(self.count)
 
     def count(self, rows: Partition) -> NDArray[np.int64]:
-        """The same of a partition."""
+        """Return the same of a partition."""
         counts = np.zeros(self.size, np.int64)
-        for (own, other), answers in _parts(rows, self.ensembles):
-            counts += self.layout.count((own, other), answers)
+        for (first, second), answers in _parts(rows, self.ensembles):
+            counts += self.layout.count((first, second), answers)
         return counts
 
 
 def _parts(rows: Partition, ensembles: Sequence[Ensemble]) -> Iterator[tuple[list[Scores], NDArray[Any]]]:
-    """What each model says, by its own bins, and answers as a layout takes them, of AT_ONCE rows at a time."""
-    binned = [rows.binned(each.features) for each in ensembles]
+    """Yield what each model says, by its own bins, and answers as a layout takes them, of AT_ONCE rows at a time."""
+    binned = [rows.binned(model.features) for model in ensembles]
     for start in range(0, rows.size, AT_ONCE):
         part = slice(start, start + AT_ONCE)
         answers = rows.labels[part] if rows.classes else (rows.targets[part] / TARGET_GRID + 1) / 2
-        said = zip(ensembles, binned, strict=True)
-        yield [each.coded_scores([own.codes(at)[part] for at in range(len(own.widths))]) for each, own in said], answers
+        pairs = zip(ensembles, binned, strict=True)
+        yield (
+            [
+                model.coded_scores([columns.codes(at)[part] for at in range(len(columns.widths))])
+                for model, columns in pairs
+            ],
+            answers,
+        )
 
 
 class Evaluator:
@@ -124,12 +130,12 @@ class Evaluator:
         self.query = query
 
     def learn(self, session: Releaser | Rehearsal) -> NDArray[np.int64]:
-        """The noisy counts."""
+        """Return the noisy counts."""
         return np.asarray(session.release(self.query, DiscreteLaplace(session.unit)), np.int64)
 
     def recipe(self, public: Public) -> Recipe:
-        """Calibrated to the public budget; InputError where that cannot be."""
+        """Calibrate to the public budget; InputError where that cannot be."""
         return calibrate(self, public, public.budget)
 
     def guess(self, public: Public) -> None:
-        """None is needed: a release is cheap to rehearse."""
+        """Return None: a release is cheap to rehearse."""

@@ -41,9 +41,9 @@ def evaluate_rows(
     is_public: bool = False,
     access: Access | None = None,
 ) -> Report:
-    """The figures of scikit-learn on the rows of a file with the model's target; `said`: a schema that says how it is
-    written, where that of the model's dataset does not. `is_public`: `by` says that they are nobody's secret, which few
-    rows need; `access`: what `by` may see, None where they hold the home's keys.
+    """Return the figures of scikit-learn on the rows of a file with the model's target; `said`: a schema that says how
+    it is written, where that of the model's dataset does not. `is_public`: `by` says that they are nobody's secret,
+    which few rows need; `access`: what `by` may see, None where they hold the home's keys.
 
     Raises:
         DataError: the rows do not fit.
@@ -85,7 +85,7 @@ def evaluate_rows(
 
 
 def _digest_of(path: Path) -> str:
-    """sha256 of the file's bytes, in hex. DataError where it cannot be read."""
+    """Return the sha256 of the file's bytes, in hex. DataError where it cannot be read."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -96,7 +96,7 @@ def _digest_of(path: Path) -> str:
 def _read(
     ensemble: Ensemble, path: Path, answer: Feature, schema: Schema | None
 ) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Scores (n, outputs) and true answers (n,): class indices, or numbers clipped to the public range."""
+    """Return scores (n, outputs) and true answers (n,): class indices, or numbers clipped to the public range."""
     texts = tuple(map(str, ensemble.classes))
     scores, answers, start = [], [], 0
     for columns in read_columns(path, [*ensemble.features, answer], schema):

@@ -15,13 +15,13 @@ class HomeSchedules(Schedules):
         """Enter a schedule."""
         home = Home.open()
         require_access(home, "train", dataset=request["dataset"])
-        new = schedule.described(home, name, every, without_defaults(request), this_user(), schedule.moment(start))
+        new = schedule.make_schedule(home, name, every, without_defaults(request), this_user(), schedule.moment(start))
         return schedule.schedule_to_json(home, schedule.add(home, new))
 
     def list_all(self) -> list[Body]:
         """Return the schedules that the user may see."""
         home = Home.open()
-        return [schedule.schedule_to_json(home, row) for row in schedule.seen(home, require_access(home))]
+        return [schedule.schedule_to_json(home, row) for row in schedule.schedules_for(home, require_access(home))]
 
     def remove(self, name: str) -> str:
         """Remove a schedule."""

@@ -31,7 +31,7 @@ from models.features.features import BooleanFeature, encode_columns
 from models.onnx.export import to_onnx
 from training.calibration.calibrate import rehearse
 from training.learners.boosting import bdpe, bdpe_loss
-from training.learners.boosting.bdpe import CalibratedBoostingClassifier, SplitRisks, thinned
+from training.learners.boosting.bdpe import CalibratedBoostingClassifier, SplitRisks, thin_tests
 from training.learners.boosting.bdpe_loss import SCORE_ONE, WEIGHT_ONE
 from training.learners.boosting.noisy_leaves import ClassWeights
 from training.learners.boosting.tree_queries import SplitTests, split_tests
@@ -136,9 +136,9 @@ def test_scores_against_their_definition(alpha):
 
 
 def test_values_thin_the_cut_points_of_numbers_alone():
-    every, few = split_tests(FEATURES), thinned(FEATURES, 2)
-    assert thinned(FEATURES, 0) is every
-    assert thinned(FEATURES, 3).tests == every.tests
+    every, few = split_tests(FEATURES), thin_tests(FEATURES, 2)
+    assert thin_tests(FEATURES, 0) is every
+    assert thin_tests(FEATURES, 3).tests == every.tests
     assert [test for test in few.tests if test[0] == "is"] == [test for test in every.tests if test[0] == "is"]
     assert sum(test[:2] == ("above", 0) for test in few.tests) == 2
     assert few.size == len(few.intervals) == few.first[-1]
@@ -261,7 +261,7 @@ class Noted(Session):
 @RELATIONS
 def test_whole_runs_lose_no_more_than_they_claim(relation, monkeypatch):
     """Trees after trees, whose weights depend on what came before: any transcript's exact log ratio, delta 0."""
-    monkeypatch.setattr(bdpe, "thinned", lambda features, values: candidates(3))
+    monkeypatch.setattr(bdpe, "thin_tests", lambda features, values: candidates(3))
     public = public_of(relation, MANY + (relation is REPLACE), True, FLAGS)
     learner = CalibratedBoostingClassifier(rounds=3, depth=2, alpha=1.0, calibration=0.5)
     plan = rehearse(learner, public, UNIT)

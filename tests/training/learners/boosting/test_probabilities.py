@@ -18,7 +18,7 @@ from training.calibration.calibrate import rehearse
 from training.learners.boosting.lazybb import LazyBB, VoteScores
 from training.learners.boosting.lazybb_tree import LazyBBTree
 from training.learners.boosting.leaf_rules import one_rules
-from training.learners.boosting.probabilities import KNOTS, MIDDLES, ScoreCounts, bent, counting, placed
+from training.learners.boosting.probabilities import KNOTS, MIDDLES, ScoreCounts, counting, fit_bends, fit_link
 from training.learners.boosting.tree_queries import TreeScores, split_tests
 from training.rows.statistics.tree_rows import Grown
 
@@ -129,27 +129,27 @@ def drawn(intercept: float, slope: float, rows: int, noise: float, seed: int = 0
 
 @pytest.mark.parametrize(("intercept", "slope"), [(0.0, 1.0), (-1.5, 0.7), (0.8, 1.4)])
 def test_many_rows_say_where_probabilities_lie(intercept, slope):
-    link, constant = placed(drawn(intercept, slope, 50_000, 30.0), 0.01, 30.0)
+    link, constant = fit_link(drawn(intercept, slope, 50_000, 30.0), 0.01, 30.0)
     assert link / 0.01 == pytest.approx(slope, abs=0.08)
     assert constant * link == pytest.approx(intercept, abs=0.1)
 
 
 def test_where_noise_drowns_the_rows_the_public_rule_stands():
     for seed in range(20):
-        link, constant = placed(drawn(-2.0, 0.5, 50, 3000.0, seed), 0.01, 3000.0)
+        link, constant = fit_link(drawn(-2.0, 0.5, 50, 3000.0, seed), 0.01, 3000.0)
         assert link / 0.01 == pytest.approx(1, abs=0.3)
         assert abs(constant * link) < 0.6
 
 
 def test_of_blank_counts_the_public_rule_is_left():
-    assert placed(np.zeros(ScoreCounts.size, np.int64), 0.01, 1e9) == (0.01, 0)
+    assert fit_link(np.zeros(ScoreCounts.size, np.int64), 0.01, 1e9) == (0.01, 0)
 
 
 def test_whatever_comes_out_stays_within_bounds():
     random = np.random.default_rng(1)
     for _ in range(300):
         scale = 10.0 ** random.uniform(0, 12)
-        link, constant = placed(random.normal(0, scale, ScoreCounts.size).astype(np.int64), 0.01, scale)
+        link, constant = fit_link(random.normal(0, scale, ScoreCounts.size).astype(np.int64), 0.01, scale)
         assert 0.003 <= link <= 0.025
         assert abs(constant) * link <= 3.01
 
@@ -158,7 +158,7 @@ def test_whatever_comes_out_stays_within_bounds():
 
 
 def test_of_blank_counts_nothing_bends():
-    link, constant, bends = bent(np.zeros(ScoreCounts.size, np.int64), 0.01, 1e9)
+    link, constant, bends = fit_bends(np.zeros(ScoreCounts.size, np.int64), 0.01, 1e9)
     assert (link, constant) == (0.01, 0)
     assert {slope for _, slope in bends} == {0.01}
 
@@ -171,11 +171,11 @@ def test_many_rows_say_where_log_odds_bend(offset):
     chance = 1 / (1 + np.exp(-true))
     place = np.clip(np.ceil(odds + 3), 0, MIDDLES.size - 1).astype(int)
     exact = [np.bincount(place, weights=25 * each, minlength=MIDDLES.size) for each in (1 - chance, chance)]
-    link, constant, bends = bent(np.rint(np.concatenate(exact)).astype(np.int64), 0.01, 10.0, offset)
+    link, constant, bends = fit_bends(np.rint(np.concatenate(exact)).astype(np.int64), 0.01, 10.0, offset)
     scores = np.rint(odds / 0.01).astype(np.int64) + constant
     found = probabilities_of(scores[:, None], link, bends)[:, 1]
     assert np.abs(found - chance).mean() < 0.02
-    straight, moved = placed(np.rint(np.concatenate(exact)).astype(np.int64), 0.01, 10.0, offset)
+    straight, moved = fit_link(np.rint(np.concatenate(exact)).astype(np.int64), 0.01, 10.0, offset)
     unbent = probabilities_of(np.rint(odds / 0.01).astype(np.int64)[:, None] + moved, straight)[:, 1]
     assert np.abs(found - chance).mean() < np.abs(unbent - chance).mean() / 2
 
@@ -186,8 +186,8 @@ def test_whatever_bends_rises_and_keeps_labels():
         scale, rule = 10.0 ** random.uniform(0, 12), 10.0 ** random.uniform(-14, 0.5)
         noisy = random.normal(0, scale, ScoreCounts.size).astype(np.int64)
         offset = random.uniform(-5, 5)
-        link, constant, bends = bent(noisy, rule, scale, offset, most=1 << 23)
-        assert max(abs(constant), abs(placed(noisy, rule, scale, offset, most=1 << 23)[1])) <= 1 << 23
+        link, constant, bends = fit_bends(noisy, rule, scale, offset, most=1 << 23)
+        assert max(abs(constant), abs(fit_link(noisy, rule, scale, offset, most=1 << 23)[1])) <= 1 << 23
         check_bends(bends)
         assert len(bends) <= KNOTS.size
         scores = np.unique(np.append(random.integers(-20_000, 20_000, 50), [-1, 0, 1]))
