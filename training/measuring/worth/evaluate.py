@@ -265,11 +265,7 @@ def check_fits(ensemble: Ensemble, schema: Schema, about: Registration) -> str:
     question = schema.question(ensemble.target)
     if tuple(question.classes or ()) != tuple(ensemble.classes) or question.target_range != ensemble.target_range:
         raise InputError(f"model: {ensemble.target} has other classes, or another range, than in dataset {name}")
-<<<<<<< HEAD
-    spans = declared_ranges(asked.features, asked.ends) if about.cells else (None,) * len(asked.features)
-=======
-    spans = spans_of(question.features, question.ends) if about.cells else (None,) * len(question.features)
->>>>>>> 98e0c95b (Measuring, planning, tuning and learners in plain English: names say what they hold, docstrings begin with verbs)
+    spans = declared_ranges(question.features, question.ends) if about.cells else (None,) * len(question.features)
 
     def stand(*features: Feature) -> bool:
         try:
