@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import ledgers
 import owners
 import pyarrow.csv as arrow_csv
 import pyarrow.parquet as pq
@@ -243,8 +244,8 @@ def test_what_changes_something_gives_the_same_keys(ask, server, words):
             (made,) = grants.add(server.home.ledger, [Grant("token:shop", "train", "family", DATASETS[side])], "test")
             text = text.replace("GRANT", str(made.index))
         if "WAITING" in text:
-            body = {"dataset": "adult", "learner": "lazybb", "epsilon": "0.01", "labels": ["nowhere"], "model": side}
-            text = text.replace("WAITING", str(server.post("/v1/jobs", body).json()["job"]))
+            job = ledgers.reserve(server.home.ledger, ledgers.request("adult", "0.02"), ledgers.plan(count=1))
+            text = text.replace("WAITING", str(job.seq))
         code, body = ask(side, text)
         assert code == 0, body
         body.pop("evaluated", None)  # at the home the server's worker may come first

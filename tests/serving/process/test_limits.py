@@ -77,8 +77,8 @@ def test_an_audit_names_limits_that_mean_nothing(home, wrong):
     with home.ledger.log.database.reading() as connection:
         for seq, body in leaves(connection):
             replay.read(seq, body)
-    entry = {"type": "token-created", "time": "2026-01-01T00:00:00Z", "name": "x", "principal": "x", "scopes": ["predict"]}
-    body = canonical.encode({**entry, "hash": "0" * 64, "limits": wrong})
+    entry = {"type": "token-created", "time": "2026-01-01T00:00:00Z", "name": "x", "scopes": ["predict"]}
+    body = canonical.encode({**entry, "principal": "x", "hash": "0" * 64, "limits": wrong})
     with pytest.raises(LedgerInvalid, match="limits"):
         replay.read(home.ledger.log.size(), body)
 

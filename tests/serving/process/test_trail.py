@@ -143,8 +143,9 @@ def test_who_hung_up_has_asked(site):
             raise AssertionError(message)
 
         headers = [(b"host", b"here"), (b"authorization", f"Bearer {site.secret}".encode())]
-        scope = {"type": "http", "http_version": "1.1", "method": "GET", "path": "/v1/gone", "headers": headers, "scheme": "http"}
-        await site.doors({**scope, "query_string": b"", "root_path": ""}, receive, receive)
+        scope = {"type": "http", "method": "GET", "path": "/v1/gone", "headers": headers, "scheme": "http"}
+        more = {"http_version": "1.1", "query_string": b"", "root_path": ""}
+        await site.doors({**scope, **more}, receive, send)
 
     anyio.run(asking)
     assert written(site) == ("auditor", "GET", "/v1/gone", None, None)
