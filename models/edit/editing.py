@@ -109,7 +109,7 @@ def bin_texts(model: AdditiveEnsemble, feature: str) -> list[str]:
 
 
 def set_value(model: AdditiveEnsemble, feature: str, part: Part, value: float, note: EditNote) -> AdditiveEnsemble:
-    """Return every bin of `part` adds `value`."""
+    """Let every bin of `part` add `value`."""
     place, codes = _codes(model, feature, part)
     terms, errors = _copies(model, place)
     terms[codes] = _unit(model, "value", value)
@@ -118,7 +118,7 @@ def set_value(model: AdditiveEnsemble, feature: str, part: Part, value: float, n
 
 
 def zero(model: AdditiveEnsemble, feature: str, note: EditNote, part: Part = ALL) -> AdditiveEnsemble:
-    """Return the bins of `part` add nothing; with "all", the model does not look at the feature any more."""
+    """Let the bins of `part` add nothing; with "all", the model does not look at the feature any more."""
     place, codes = _codes(model, feature, part)
     terms, errors = _copies(model, place)
     terms[codes], errors[codes] = 0, 0
