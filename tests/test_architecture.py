@@ -100,7 +100,8 @@ dpserve_verify/log: dpserve_verify(. formats keys system)
 dpserve_verify/privacy: dpserve_verify(. formats)
 dpserve_verify/system:
 accountant: dpserve_verify(.) accountant(system)
-accountant/access: dpserve_verify(. formats keys log privacy) accountant(. keys ledger ledger/families log store system)
+accountant/access: dpserve_verify(. formats keys log privacy) accountant(. keys ledger ledger/families log store
+    system)
 accountant/audit: dpserve_verify(. audit formats keys log system) accountant(home log store system)
 accountant/certificates: dpserve_verify(. certificates formats keys log privacy) accountant(. keys ledger/families
     privacy)
@@ -133,7 +134,7 @@ training/calibration: dpserve_verify(. certificates privacy) accountant(privacy 
 training/datasets: dpserve_verify(. privacy system) accountant(. home ledger ledger/families system) models(features)
     training(rows/cluster rows/kernels rows/packed rows/partitions rows/people rows/schema rows/sources rows/tables)
 training/datasets/drafts: dpserve_verify(. privacy system) accountant(. access home ledger/families) training(datasets
-    rows/people rows/schema rows/sources rows/tables)
+    requests rows/people rows/schema rows/sources rows/tables)
 training/datasets/growing: dpserve_verify(. system) accountant(. home ledger ledger/families) models(features)
     training(datasets rows/packed rows/schema rows/sources rows/tables)
 training/finish: dpserve_verify(. certificates keys privacy system) accountant(. access certificates home ledger
@@ -145,8 +146,8 @@ training/kinds: dpserve_verify(. certificates keys privacy system) accountant(. 
     measuring/worth planning requests rows/partitions rows/schema session tuning)
 training/learners: dpserve_verify(. formats) accountant(. ledger/families privacy) models(features forms)
     training(learners/base learners/boosting requests rows/statistics session)
-training/learners/base: dpserve_verify(. privacy) accountant(. noise privacy system) models(explain features forms onnx)
-    training(calibration rows/packed rows/partitions rows/schema session)
+training/learners/base: dpserve_verify(. privacy) accountant(. noise privacy system) models(explain features forms
+    onnx) training(calibration rows/packed rows/partitions rows/schema session)
 training/learners/boosting: dpserve_verify(. privacy) accountant(noise) models(features forms parts)
     training(learners/base rows/kernels rows/partitions rows/statistics session)
 training/learners/ebm: dpserve_verify(. privacy) accountant(. noise privacy) models(features forms parts)
@@ -155,13 +156,14 @@ training/measuring:
 training/measuring/profile: dpserve_verify(. certificates formats privacy) accountant(. certificates home ledger
     ledger/families noise system) models(profile) training(calibration datasets learners measuring/worth planning
     requests rows/packed rows/partitions rows/schema rows/tables session)
-training/measuring/worth: dpserve_verify(. certificates formats privacy) accountant(. access home ledger ledger/families
-    noise) models(features forms parts store worth) training(calibration datasets learners planning requests rows/packed
-    rows/partitions rows/schema rows/tables session)
+training/measuring/worth: dpserve_verify(. certificates formats privacy) accountant(. access home ledger
+    ledger/families noise) models(features forms parts store worth) training(calibration datasets learners planning
+    requests rows/packed rows/partitions rows/schema rows/tables session)
 training/notebook: dpserve_verify(. formats privacy) accountant(. ledger/families noise privacy) training(calibration
     datasets/drafts learners/base rows/partitions rows/people rows/schema rows/tables session)
-training/planning: dpserve_verify(. certificates formats privacy) accountant(access home ledger ledger/families privacy
-    system) models(store) training(calibration learners requests rows/partitions rows/schema session tuning)
+training/planning: dpserve_verify(. certificates formats privacy) accountant(access home ledger ledger/families
+    privacy system) models(store) training(calibration learners requests rows/partitions rows/schema session tuning)
+training/requests: dpserve_verify(. privacy) accountant(. ledger/families) models(features)
 training/rows:
 training/rows/cluster: dpserve_verify(.) accountant(. home system) models(. features) training(. rows/partitions
     rows/schema rows/tables)
@@ -174,9 +176,8 @@ training/rows/schema: dpserve_verify(.) accountant(. home ledger ledger/families
 training/rows/sources: dpserve_verify(. system) accountant(.) models(features) training(rows/packed rows/people
     rows/schema)
 training/rows/statistics: dpserve_verify(.) models(parts) training(rows/kernels rows/packed rows/partitions)
-training/rows/tables: dpserve_verify(. privacy system) accountant(. system) models(features parts) training(rows/kernels
-    rows/packed rows/partitions rows/people rows/schema rows/sources)
-training/requests: dpserve_verify(. privacy) accountant(ledger/families) models(features)
+training/rows/tables: dpserve_verify(. privacy system) accountant(. system) models(features parts)
+    training(rows/kernels rows/packed rows/partitions rows/people rows/schema rows/sources)
 training/session: dpserve_verify(. privacy) accountant(. noise privacy) models(features parts) training(rows/packed
     rows/partitions rows/schema)
 training/tuning: dpserve_verify(. formats privacy system) accountant(home noise) models(features forms parts)
@@ -188,15 +189,16 @@ local/campaign: dpserve_verify(. formats keys log privacy system) accountant(. a
 local/federated: dpserve_verify(. formats system) accountant(home) local(campaign owner)
 local/owner: dpserve_verify(. formats log privacy system) accountant(. noise) models(features) local(campaign reports
     turns)
-local/reports: dpserve_verify(. formats keys privacy) accountant(. ledger/families noise privacy) models(features forms)
+local/reports: dpserve_verify(. formats keys privacy) accountant(. ledger/families noise privacy) models(features
+    forms)
 local/turns: dpserve_verify(. formats system) accountant(. home ledger noise) models(features forms parts)
     local(reports)
 serving: accountant(access) training(learners) serving(http pages pages/parts process process/config process/watch
     process/workers rest wire)
-serving/cli: dpserve_verify(. audit certificates formats keys log privacy system) accountant(. access audit certificates
-    home keys ledger ledger/families log store system) models(profile store worth) training(datasets datasets/drafts
-    jobs learners planning requests) serving(cli/backends cli/backends/home cli/backends/server pages/parts process
-    process/config process/watch process/workers)
+serving/cli: dpserve_verify(. audit certificates formats keys log privacy system) accountant(. access audit
+    certificates home keys ledger ledger/families log store system) models(profile store worth)
+    training(datasets/drafts jobs learners planning requests) serving(cli/backends cli/backends/home
+    cli/backends/server pages/parts process process/config process/watch process/workers)
 serving/cli/backends: dpserve_verify(.) accountant(access) models(worth) training(rows/tables)
 serving/cli/backends/home: dpserve_verify(. audit certificates keys log) accountant(. access audit certificates home
     ledger ledger/families log system) models(profile store worth) training(jobs measuring/profile measuring/worth
@@ -204,21 +206,21 @@ serving/cli/backends/home: dpserve_verify(. audit certificates keys log) account
 serving/cli/backends/server: dpserve_verify(. audit certificates keys log privacy system) accountant(. access audit
     certificates system) models(features profile store worth) training(datasets rows/tables) serving(cli/backends)
     dpserve(.)
-serving/cli/data: dpserve_verify(. certificates privacy) accountant(. certificates home ledger/families) models(profile)
-    training(datasets datasets/drafts datasets/growing measuring/profile requests rows/schema rows/tables) serving(cli
-    cli/backends)
+serving/cli/data: dpserve_verify(. certificates privacy) accountant(. certificates home ledger/families)
+    models(profile) training(datasets datasets/drafts datasets/growing measuring/profile requests rows/schema
+    rows/tables) serving(cli cli/backends)
 serving/cli/local: dpserve_verify(. keys system) accountant(home) models(store) local(aggregator campaign owner)
     serving(cli cli/backends)
-serving/cli/released: dpserve_verify(. certificates system) accountant(system) models(edit explain features forms store
-    worth) serving(cli cli/backends)
+serving/cli/released: dpserve_verify(. certificates system) accountant(system) models(edit explain features forms
+    store worth) serving(cli cli/backends)
 serving/http: dpserve_verify(. formats) accountant(. access home ledger/families system) training(planning)
     serving(process process/config process/watch wire)
-serving/pages: dpserve_verify(. certificates formats log privacy) accountant(. access audit home ledger ledger/families
-    log store) models(edit features parts profile store worth) training(datasets/drafts jobs learners measuring/profile
-    planning requests rows/schema) local(campaign) serving(http pages/parts process process/config process/watch rest
-    wire)
-serving/pages/parts: dpserve_verify(. formats log) accountant(. access home ledger ledger/families store) models(explain
-    features forms) serving(http process wire)
+serving/pages: dpserve_verify(. certificates formats log privacy) accountant(. access audit home ledger
+    ledger/families log store) models(edit features parts profile store worth) training(datasets/drafts jobs learners
+    measuring/profile planning requests rows/schema) local(campaign) serving(http pages/parts process process/config
+    process/watch rest wire)
+serving/pages/parts: dpserve_verify(. formats log) accountant(. access home ledger ledger/families store)
+    models(explain features forms) serving(http process wire)
 serving/process: dpserve_verify(. certificates formats keys) accountant(. access home ledger) models(store)
     serving(process/config process/watch process/workers wire)
 serving/process/config: dpserve_verify(. formats privacy system) accountant(access home system) serving(wire)

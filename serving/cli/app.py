@@ -76,7 +76,7 @@ TREE: Nodes = {
     "dataset": Branch(
         "Register datasets, and see what is left of their budgets.",
         {
-            "register": Leaf("datasets:register", instead="Rows are registered by the steward, where they are"),
+            "register": Leaf("data.register:register", instead="Rows are registered by the steward, where they are"),
             "append": Leaf("data.blocks:append", instead="Rows are appended by the steward, where they are"),
             "delete": Leaf("data.blocks:delete", instead="Rows are deleted by the steward, where they are"),
             "guide": Leaf("data.guide:guide", instead="Rows are registered by the steward, where they are"),

@@ -10,7 +10,6 @@ import typer
 from accountant.home import Home
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.left import blocks_words, left_words, windows_words
-from accountant.ledger.families.row_queries import RowQuery
 from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import exact_decimal
 from serving.cli.backend import backend
@@ -21,92 +20,15 @@ from training.planning.job_views import dataset_to_json
 
 LISTED = 12  # blocks in a line of text
 
-Unit = Annotated[
-    str | None, typer.Option(help='The column that names the person, or "record": each row is another person.')
-]
 QueryReason = Annotated[
     str | None,
     typer.Option(help="Why each row that the query answers is about one person alone, where nothing shows it."),
-]
-Family = Annotated[list[str] | None, typer.Option(help="A dataset of the same people, or their family. Repeatable.")]
-FamilyName = Annotated[
-    str | None, typer.Option(help="Name of the family that is founded; the dataset's when left out.")
-]
-Holdout = Annotated[
-    str | None,
-    typer.Option(help="Share of the people kept aside for evaluation, 0.2 for instance; or none, as when left out."),
-]
-
-NewPeopleSaid = Annotated[
-    bool, typer.Option("--new-people", help="These are people without a budget yet, whatever they look like.")
 ]
 OnePerson = Annotated[bool, typer.Option("--one-person", help="An id with many more rows than others is one person.")]
 DistinctIds = Annotated[
     bool,
     typer.Option("--distinct-ids", help="Ids that capitals or leading zeros alone tell apart are different people."),
 ]
-
-
-def register(
-    name: Name,
-    data: Annotated[str, typer.Option(help="A file, a folder, 'x/*.parquet', s3://bucket/x, or a database's URL.")],
-    schema: Annotated[Path | None, typer.Option(help="The public schema, YAML.")] = None,
-    query: Annotated[str | None, typer.Option(help="Of a database: what to read, a select.")] = None,
-    query_reason: QueryReason = None,
-    table: Annotated[str | None, typer.Option(help="Of a database: the whole table.")] = None,
-    epsilon: Annotated[str | None, typer.Option(help="Epsilon in all, permanently.")] = None,
-    delta: Annotated[str | None, typer.Option(help="Delta in all, permanently.")] = None,
-    relation: Annotated[str, typer.Option(help="add-remove or replace-one.")] = "add-remove",
-    unit: Unit = None,
-    contributions: Annotated[int, typer.Option(help="Rows of one person that are used at most.")] = 1,
-    family: Family = None,
-    family_name: FamilyName = None,
-    holdout: Holdout = None,
-    new_people: NewPeopleSaid = False,
-    reason: Annotated[str | None, typer.Option(help="Why. It stays in the ledger permanently.")] = None,
-    person_epsilon: Annotated[str | None, typer.Option(help="Epsilon for one person over all blocks to come.")] = None,
-    person_delta: Annotated[str | None, typer.Option(help="Delta for one person over all blocks to come.")] = None,
-    one_person: OnePerson = False,
-    distinct_ids: DistinctIds = False,
-    tries: Annotated[bool, typer.Option("--made-up", help="The rows are made up, to try things with.")] = False,
-    json: Json = False,
-) -> None:
-    """Register a dataset: with its total budget, or in the family of others whose people it holds too.
-
-    A refreshed, filtered or joined copy is about the same people: it shares their budget and gets none of its own.
-
-    \b
-    dpserve dataset register adult --data adult.parquet --schema adult.yaml --epsilon 3 --delta 1e-5 --holdout 0.2
-    dpserve dataset register taxis --data 's3://rows/taxis/*.parquet' --schema taxis.yaml --epsilon 3 --delta 1e-5
-    dpserve dataset register adult-2027 --data new.parquet --schema adult.yaml --family adult
-    dpserve dataset register visits --data env:URL --table visits --schema visits.yaml --epsilon 3 --delta 1e-5
-    """
-    # What reads rows loads slowly, and lists wait for none of it.
-    from training.datasets.drafts.asked import AskedRegistration, register_asked
-    from training.datasets.opened import RowSource, rows_at
-
-    if schema is None:
-        raise InputError(
-            "schema: --schema FILE says what is public; on a terminal, dpserve dataset guide FILE asks for it; "
-            "dpserve schema draft FILE --data writes one to fill in"
-        )
-    home = Home.open()
-    registration = AskedRegistration(
-        name, epsilon, delta, relation, unit, contributions, tuple(family or ()), family_name, holdout, new_people,
-        reason, tries, person_epsilon, person_delta, one_person, distinct_ids,
-    )  # fmt: skip
-    registration.check()
-    for shared in registration.family:
-        require_access(home, "steward", dataset=home.ledger.member(shared))
-    access = require_access(home) if registration.family else require_access(home, "steward")
-    source = RowSource(data, query, table, query_reason)
-    row_query = None if source.stated is None else RowQuery.of(source.stated, query_reason, this_user())
-    with show_busy(f"packing the rows of {name}"), rows_at(home, source, schema, unit) as (rows, origin):
-        dataset = register_asked(home, registration, rows, schema, this_user(), origin, row_query, access)
-    if dataset.holdout is None and not registration.family and holdout is None:
-        note("All rows are for training. With --holdout 0.2 a fifth of the people would be kept aside, with a budget")
-        note("of their own, so that models can be evaluated on them; that cannot be declared later.")
-    show_as_is(home, dataset, json)
 
 
 def change_budget(

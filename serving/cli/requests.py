@@ -69,6 +69,8 @@ def _option(field: RequestField, argument: str, is_optional: bool) -> inspect.Pa
         declared: Any = typer.Argument(help=words, autocompletion=complete)
     elif field.default is False:
         kind, default, declared = bool, False, typer.Option(f"--{name.replace('_', '-')}", help=words)
+    elif isinstance(field.default, int):
+        kind, default, declared = int, field.default, typer.Option(help=words)
     elif is_repeatable(field):
         kind, declared = list[str] | None, typer.Option(f"--{name}", help=f"{words} Repeatable.")
     else:

@@ -12,16 +12,24 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from dpserve_verify.errors import InputError
-from dpserve_verify.privacy.budget import check_name
 from serving.http.routes import Door, access, in_thread, state
 from serving.process.config.settings import ServerSettings
 from serving.rest import json_schemas
 from serving.wire.errors import json_response
-from serving.wire.request_bodies import check_fields, json_fields, known_query, query_int, read_body, strict_json
-from training.datasets.drafts.asked import AskedRegistration
+from serving.wire.request_bodies import (
+    check_fields,
+    json_body,
+    json_fields,
+    known_query,
+    query_int,
+    read_body,
+    strict_json,
+)
 from training.datasets.drafts.columns import ROLES, ColumnAnswer, ColumnGroup
 from training.datasets.drafts.drafts import AT_WORK, STATES, Draft, Drafts
 from training.datasets.drafts.proposal import SchemaProposal
+from training.requests.base import json_schema
+from training.requests.registration import RegistrationRequest
 from training.rows.schema.schema import MAX_BYTES, parse_schema
 
 PART_BYTES = 4 << 20
@@ -30,12 +38,6 @@ STEWARD = ("steward",)
 PATH = "/v1/drafts"
 ANSWER = {"columns": (list,), "role": (str,)}
 ANSWER_MORE = {"public": (str,), "type": (str,), "written": (str,)}
-REGISTER = {"name": (str,)}
-REGISTER_MORE: Mapping[str, tuple[type, ...]] = {
-    "epsilon": (str,), "delta": (str,), "relation": (str,), "unit": (str,), "contributions": (int,), "family": (list,),
-    "family_name": (str,), "holdout": (str,), "new_people": (bool,), "reason": (str,), "made_up": (bool,),
-    "person_epsilon": (str,), "person_delta": (str,), "one_person": (bool,), "distinct_ids": (bool,),
-}  # fmt: skip
 
 
 async def list_drafts(request: Request) -> Response:
@@ -111,24 +113,19 @@ def start_check(request: Request, store: Drafts, body: Mapping[str, Any]) -> Dra
 async def register_draft(request: Request) -> Response:
     """Register it, permanently: with a total, or in the family of others."""
     known_query(request)
-    body = await json_fields(request, REGISTER, REGISTER_MORE)
+    body = await json_body(request)
     return json_response(draft_to_json(await in_thread(start_registration, request, _store(request), body)), 202)
 
 
-def start_registration(request: Request, store: Drafts, body: Mapping[str, Any]) -> Draft:
+def start_registration(request: Request, store: Drafts, body: Any) -> Draft:
     """Have a draft registered; return it."""
     draft = find_draft(request, store)
-    fields = {name: value for name, value in body.items() if value is not None}
-    family = fields.get("family", [])
-    if not all(isinstance(member, str) for member in family):
-        raise InputError("family: must be a list of names")
-    registration = AskedRegistration(**{**fields, "family": tuple(family)})
-    check_name("dataset", registration.name)
-    registration.require_answers()
-    registration.check()
-    for member in family:
+    asked = RegistrationRequest.of(body)
+    asked.require_answers()
+    asked.check()
+    for member in asked.family:
         access(request).require("steward", dataset=state(request).home.ledger.member(member))
-    return store.register(draft, {**fields, "family": list(family)})
+    return store.register(draft, asked.to_json())
 
 
 async def delete_draft(request: Request) -> Response:
@@ -218,25 +215,7 @@ CHECK = _takes(
         "rows": {"type": "integer", "minimum": 1, "description": "about how many"},
     }
 )  # fmt: skip
-ASK = _takes(
-    {
-        "name": {"type": "string", "minLength": 1, "maxLength": 64},
-        **{name: {"type": "string"} for name, kinds in REGISTER_MORE.items() if kinds == (str,)},
-        **{
-            name: {"type": "string", "description": f"{what} of one person over all blocks that will ever come"}
-            for name, what in (("person_epsilon", "epsilon"), ("person_delta", "delta"))
-        },
-        "unit": {"type": "string", "description": "asked always: the column that names the person, or record"},
-        "holdout": {"type": "string", "description": "asked without a family: a share like 0.2, or none"},
-        "relation": json_schemas.RELATION, "contributions": {"type": "integer", "minimum": 1}, "family": _TEXTS,
-        "new_people": {"type": "boolean"}, "made_up": {"type": "boolean"},
-        "one_person": {"type": "boolean", "description": "an id with many more rows than others is one person"},
-        "distinct_ids": {
-            "type": "boolean", "description": "ids that capitals or leading zeros alone tell apart are different people"
-        },
-    },
-    "name",
-)  # fmt: skip
+ASK = json_schema(RegistrationRequest)
 AT: dict[str, Any] = {"at": {"type": "integer", "minimum": 0, "description": "of which byte the part is the first"}}
 PART = {BYTES.decode(): {"type": "string", "format": "binary", "maxLength": PART_BYTES}}
 ONE = f"{PATH}/{{draft}}"

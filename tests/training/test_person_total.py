@@ -26,13 +26,14 @@ from models.store.bundle import ModelStore
 from models.store.loading import load_of_home
 from serving.cli.app import run
 from training.datasets.datasets import open_rows
-from training.datasets.drafts.asked import AskedRegistration, register_asked
+from training.datasets.drafts.registering import register_requested
 from training.datasets.growing.append import PersonWords, append
 from training.datasets.growing.delete import delete
 from training.jobs import job, schedule
 from training.planning.job_views import dataset_to_json
 from training.planning.plans import plan
 from training.requests import JobRequest
+from training.requests.registration import RegistrationRequest
 from training.rows.packed.persons import PEOPLE, Before
 from training.rows.people.people import unit_ids
 from training.rows.schema.schema import schema_of
@@ -77,8 +78,8 @@ def begun(folder, without: str | None = None, by_growth: bool = False, blocks: i
         pq.write_table(table, file := folder / f"{block}.parquet")
         if block == 1:
             asked = ({} if by_growth else {"person_epsilon": "3", "person_delta": "0.000001"}) | more
-            asked = AskedRegistration("visits", "2", "0.000001", unit="person", contributions=MOST, **asked)
-            register_asked(home, asked, file, folder / "visits.yaml", "steward")
+            asked = RegistrationRequest("visits", "2", "0.000001", unit="person", contributions=MOST, **asked)
+            register_requested(home, asked, file, folder / "visits.yaml", "steward")
         elif block <= blocks:
             person = LATER if by_growth and block == 2 else PersonWords()
             append(home, "visits", file, "steward", new_rows=FEW, person=person)
@@ -229,9 +230,9 @@ def test_what_is_no_total_for_one_person(tmp_path, wrong, told):
     (tmp_path / "visits.yaml").write_text(SCHEMA)
     pq.write_table(tables()[0], tmp_path / "1.parquet")
     given = {"unit": "person", "contributions": MOST, "person_epsilon": "3", "person_delta": "0.000001"} | wrong
-    asked = AskedRegistration("visits", "2", "0.000001", **given)
+    asked = RegistrationRequest("visits", "2", "0.000001", **given)
     with pytest.raises(InputError, match=told):
-        register_asked(home, asked, tmp_path / "1.parquet", tmp_path / "visits.yaml", "steward")
+        register_requested(home, asked, tmp_path / "1.parquet", tmp_path / "visits.yaml", "steward")
     assert home.ledger.datasets() == []
 
 

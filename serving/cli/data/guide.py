@@ -17,8 +17,9 @@ from accountant.home import Home
 from dpserve_verify.certificates.plain_words import meaning
 from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import Budget
-from serving.cli import datasets, train
+from serving.cli import train
 from serving.cli.backends.user import require_access
+from serving.cli.data.register import register
 from serving.cli.terminal import Json, align_columns, show_busy
 from training.datasets.drafts.columns import (
     ColumnAnswer,
@@ -87,7 +88,7 @@ def guide(
     if not ask("Register it now (yes or no)", "no", _yes):
         return
     family = options.pop("family")
-    datasets.register(name, str(data), place, family=[family] if family else None, **options)
+    register(name=name, data=str(data), schema=place, family=[family] if family else None, **options)
     price = f"{(Decimal(home.ledger.dataset(name).budget.epsilon) / 10).normalize():f}"
     first = targets[0] if len(targets) > 1 else None
     option = f" --target {first}" if first else ""

@@ -20,12 +20,14 @@ from serving.app import DOORS
 from serving.rest.openapi import openapi
 from training.requests import EvaluationRequest, JobRequest, ProfileRequest, ScheduleRequest
 from training.requests.base import json_schema, request_fields
+from training.requests.registration import RegistrationRequest
 
 BASES = {
     JobRequest: {"dataset": "adult", "epsilon": "0.5"},
     ScheduleRequest: {"name": "weekly", "dataset": "adult", "epsilon": "0.5"},
     EvaluationRequest: {"model": "adult", "dataset": "adult", "epsilon": "0.5"},
     ProfileRequest: {"dataset": "adult", "epsilon": "0.5"},
+    RegistrationRequest: {"name": "adult"},
 }
 DOOR = {
     "/v1/jobs": JobRequest, "/v1/plans": JobRequest, "/v1/schedules": ScheduleRequest,
@@ -86,10 +88,14 @@ def reads(kind, body) -> bool:
 
 def beyond_a_schema(body) -> bool:
     """What a JSON Schema cannot say: how many decimals a number has, and that blocks end before they begin."""
-    fine = (body.get(name) for name in ("epsilon", "evaluate") if type(body.get(name)) is float)
+    fine = (body.get(name) for name in ("epsilon", "evaluate", "person_epsilon") if type(body.get(name)) is float)
     first, _, last = str(body.get("blocks")).partition("-")
     backwards = first.isdecimal() and last.isdecimal() and int(last) < int(first)
-    return any(round(each, 9) != each for each in fine) or backwards or 0 < _number(body.get("delta")) < 1e-30
+    return (
+        any(round(each, 9) != each for each in fine)
+        or backwards
+        or any(0 < _number(body.get(name)) < 1e-30 for name in ("delta", "person_delta"))
+    )
 
 
 def _number(value) -> float:

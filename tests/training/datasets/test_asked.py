@@ -8,25 +8,25 @@ import pytest
 
 from accountant.errors import AnswerMissing
 from dpserve_verify.errors import InputError
-from training.datasets.drafts.asked import AskedRegistration
+from training.requests.registration import RegistrationRequest
 
 WHOLE = {"unit": "record", "epsilon": "1", "delta": "1e-6", "holdout": "none"}
 
 
 def test_what_is_answered_is_not_asked():
-    asked = AskedRegistration("clinic", **WHOLE)
+    asked = RegistrationRequest("clinic", **WHOLE)
     asked.require_answers()
     asked.check()
     assert asked.share() is None
-    assert AskedRegistration("clinic", **{**WHOLE, "holdout": "0.2"}).share() == Decimal("0.2")
-    AskedRegistration("clinic", unit="pid", family=("other",)).require_answers()
+    assert RegistrationRequest("clinic", **{**WHOLE, "holdout": "0.2"}).share() == Decimal("0.2")
+    RegistrationRequest("clinic", unit="pid", family=("other",)).require_answers()
 
 
 @pytest.mark.parametrize("left_open", WHOLE)
 def test_each_answer_that_is_missing_is_asked_for(left_open):
     said = {name: value for name, value in WHOLE.items() if name != left_open}
     with pytest.raises(AnswerMissing) as caught:
-        AskedRegistration("clinic", **said).require_answers()
+        RegistrationRequest("clinic", **said).require_answers()
     assert caught.value.details["answers"] == [left_open]
     assert caught.value.exit_code == 2
     assert caught.value.code == "answer_missing"
@@ -34,11 +34,11 @@ def test_each_answer_that_is_missing_is_asked_for(left_open):
 
 def test_a_family_shares_its_total_and_not_the_unit():
     with pytest.raises(AnswerMissing) as caught:
-        AskedRegistration("clinic", family=("other",)).require_answers()
+        RegistrationRequest("clinic", family=("other",)).require_answers()
     assert caught.value.details["answers"] == ["unit"]
 
 
 @pytest.mark.parametrize("holdout", ["", "None", "no", "nan", "-"])
 def test_a_share_is_a_decimal_or_none(holdout):
     with pytest.raises(InputError):
-        AskedRegistration("clinic", **{**WHOLE, "holdout": holdout}).check()
+        RegistrationRequest("clinic", **{**WHOLE, "holdout": holdout}).check()

@@ -32,11 +32,12 @@ from accountant.ledger.families.records import NewPeople
 from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import Budget, Relation
 from training.datasets.datasets import open_rows, register, require_rows
-from training.datasets.drafts.asked import AskedRegistration, register_asked
+from training.datasets.drafts.registering import register_requested
 from training.datasets.growing.append import append
 from training.jobs import job
 from training.planning.plans import plan, public_of
 from training.requests import JobRequest
+from training.requests.registration import RegistrationRequest
 from training.rows.cluster import answering, desk, driver, pieces, workers
 from training.rows.cluster.pieces import Piece, check_manifest
 from training.rows.partitions import threads
@@ -142,8 +143,8 @@ def test_a_window_that_bounds_one_person_over_all_its_blocks_is_the_same_by_a_cl
         if block:
             append(grown, "visits", file, "steward", new_rows=NewPeople("few people", "steward"))
         else:
-            asked = AskedRegistration("visits", "2", "1e-6", unit="who", contributions=2, **PERSON)
-            register_asked(grown, asked, file, tmp_path / "schema.yaml", "steward")
+            asked = RegistrationRequest("visits", "2", "1e-6", unit="who", contributions=2, **PERSON)
+            register_requested(grown, asked, file, tmp_path / "schema.yaml", "steward")
 
     def read(window: str) -> list[int]:
         with closing(rows_of(grown, "visits", window)) as rows:

@@ -18,7 +18,6 @@ from accountant.home import Home
 from dpserve_verify.errors import DpserveError, InputError
 from dpserve_verify.system.files import locked
 from training.datasets.datasets import schema_bytes
-from training.datasets.drafts.asked import AskedRegistration, register_asked
 from training.datasets.drafts.drafts import (
     AT_WORK,
     CHECKING,
@@ -32,6 +31,8 @@ from training.datasets.drafts.drafts import (
     Drafts,
 )
 from training.datasets.drafts.proposal import SchemaProposal
+from training.datasets.drafts.registering import register_requested
+from training.requests.registration import RegistrationRequest
 from training.rows.schema.schema import parse_schema
 from training.rows.tables.file_check import check_file
 
@@ -93,10 +94,7 @@ def _done(home: Home, drafts: Drafts, draft: Draft) -> dict[str, Any]:
     if draft.state == CHECKING:
         problems = [problem.to_json() for problem in check_file(parse_schema(schema_bytes(schema)), rows)]
         return {"state": PROBLEMS if problems else READY, "problems": problems[:MOST_PROBLEMS]}
-    fields = dict(draft.asked or {})
-    fields["family"] = tuple(fields.get("family", ()))
     origin = f"{draft.name}, which was uploaded" if draft.path is None else draft.path
-    register_asked(
-        home, AskedRegistration(**fields), rows, schema, draft.by, origin, access=access_of(home.ledger, draft.by)
-    )
+    request = RegistrationRequest.of(draft.asked)
+    register_requested(home, request, rows, schema, draft.by, origin, access=access_of(home.ledger, draft.by))
     return {"state": REGISTERED}
