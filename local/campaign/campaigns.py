@@ -25,7 +25,7 @@ from dpserve_verify.keys import dsse
 from dpserve_verify.privacy.budget import Budget, Relation, check_name
 from dpserve_verify.system.files import PRIVATE, replace_file
 from local.campaign.campaign_kinds import CampaignKind, kind_of
-from local.campaign.defining import Asked, define
+from local.campaign.defining import CampaignRequest, define
 from local.campaign.questions import question_from_payload
 from local.reports.question import Question
 from local.reports.report_store import ReportStore
@@ -64,7 +64,7 @@ def found_population(
     return home.ledger.register(about)
 
 
-def open_campaign(home: Home, asked: Asked, by: str) -> dict[str, Any]:
+def open_campaign(home: Home, asked: CampaignRequest, by: str) -> dict[str, Any]:
     """Price, reserve, start, sign, and enter in the log; from here on owners may answer. What `state` says of it.
 
     BudgetRefused where the owners' budget does not hold it; InputError where schema, public rows and learner do not go

@@ -33,13 +33,16 @@ ROUNDS = {"local-stump": 16, "local-ncc": 8, "local-lr": 4}  # where nobody says
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A campaign in the words of who opens it. `owners`: who may answer; `least`: below so many nothing is learnt.
+class CampaignRequest:
+    """What opens a campaign.
 
-    Of turns: `rounds`, how many base learners at most (None: by the public rule).
-
-    Of shares: `delta`, the public files of the two `aggregators`, and how many `groups` a feature has at most (None: by
-    the public rule). Of reports: `public_rows`.
+    name, model: of the campaign, and of its model (None: the campaign's name).
+    population: whose owners are asked. owners: how many may answer. least: below so many nothing is learnt.
+    learner, epsilon: what is learnt, and what a report costs its owner.
+    public_rows: of reports, rows without labels.
+    rounds: of turns, how many base learners at most; None: by the public rule.
+    delta, aggregators, groups: of shares, what one costs beside epsilon, the public files of the two aggregators, and
+        how many groups a feature has at most; None: by the public rule.
     """
 
     name: str
@@ -56,7 +59,7 @@ class Asked:
     rounds: int | None = None
 
 
-def define(home: Home, dataset: Dataset, asked: Asked) -> Question:
+def define(home: Home, dataset: Dataset, asked: CampaignRequest) -> Question:
     """Define what all owners will be asked. Spends nothing. InputError where learner, population and what was given do
     not go together.
     """
@@ -80,12 +83,12 @@ def define(home: Home, dataset: Dataset, asked: Asked) -> Question:
     return question
 
 
-def _seed(home: Home, asked: Asked, digest: str) -> str:
+def _seed(home: Home, asked: CampaignRequest, digest: str) -> str:
     parts = [b"campaign", asked.name.encode(), digest.encode(), str(home.ledger.log.size()).encode()]
     return home.keys.commitment(parts)
 
 
-def _define_reports(home: Home, schema: Schema, asked: Asked) -> Definition:
+def _define_reports(home: Home, schema: Schema, asked: CampaignRequest) -> Definition:
     if asked.public_rows is None:
         raise InputError(f"public_rows: {asked.learner} needs rows without labels")
     if asked.rounds is not None:
@@ -101,7 +104,7 @@ def _define_reports(home: Home, schema: Schema, asked: Asked) -> Definition:
     )  # fmt: skip
 
 
-def _define_turns(home: Home, schema: Schema, asked: Asked) -> BoostedDefinition:
+def _define_turns(home: Home, schema: Schema, asked: CampaignRequest) -> BoostedDefinition:
     epsilon = Budget.of(asked.epsilon, "0").epsilon
     codes, digest = (None, "") if asked.public_rows is None else public_codes(schema, asked.public_rows)
     rounds = max(1, min(ROUNDS[asked.learner], asked.owners // SEATS)) if asked.rounds is None else asked.rounds
@@ -126,7 +129,7 @@ def basis_for(
     return Lines(coordinates, OWN[learner], radius_for(coordinates, codes))
 
 
-def _define_shares(dataset: Dataset, schema: Schema, asked: Asked) -> SharedDefinition:
+def _define_shares(dataset: Dataset, schema: Schema, asked: CampaignRequest) -> SharedDefinition:
     budget = Budget.of(asked.epsilon, asked.delta)
     if asked.public_rows is not None or asked.rounds is not None:
         raise InputError("public_rows, rounds: shares have neither; the schema alone is public")

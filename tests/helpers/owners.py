@@ -12,7 +12,7 @@ import pyarrow.csv
 
 from accountant.home import Home
 from local.campaign import campaigns
-from local.campaign.defining import Asked
+from local.campaign.defining import CampaignRequest
 from local.owner.own_rows import labels
 from local.reports.definition import Definition
 from local.reports.directions import directions, scores
@@ -67,7 +67,7 @@ def asking(folder: Path, home: Home, owners: int, least: int | None = None, name
     public = {key: value for key, value in people(300, 9).items() if key != "answer"}
     if not any(each.registration.name == population for each in home.ledger.datasets()):
         campaigns.found_population(home, population, folder / "schema.yaml", owners, "10", None)
-    asked = Asked(
+    asked = CampaignRequest(
         name, population, more.get("learner", "local-linear"), more.get("epsilon", "2"), owners,
         write(folder / "public.csv", public), least, rounds=int(more["rounds"]) if "rounds" in more else None,
     )  # fmt: skip

@@ -11,7 +11,7 @@ from accountant.home import Home
 from accountant.noise import shares
 from local.aggregator.settings import PUBLIC, create_folder
 from local.campaign import campaigns, shared_campaigns
-from local.campaign.defining import Asked
+from local.campaign.defining import CampaignRequest
 from local.owner.own_rows import labels
 from local.reports.shared import SharedDefinition
 from models.features.features import encode_columns
@@ -51,7 +51,7 @@ def asking(
     population = more.pop("population", "crowd")
     if not any(each.registration.name == population for each in home.ledger.datasets()):
         campaigns.found_population(home, population, schema, max(count, MOST), "50", None, "0.0001")
-    asked = Asked(
+    asked = CampaignRequest(
         name, population, "shared-additive", more.get("epsilon", "2"), count, None, least, None, "0.00001",
         tuple(each / PUBLIC for each in whom), 8,
     )  # fmt: skip

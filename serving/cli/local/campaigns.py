@@ -11,7 +11,7 @@ from accountant.home import Home
 from dpserve_verify.errors import InputError
 from dpserve_verify.system.files import PRIVATE, write_new
 from local.campaign import campaigns, shared_campaigns
-from local.campaign.defining import Asked
+from local.campaign.defining import CampaignRequest
 from serving.cli.backend import backend
 from serving.cli.backends.user import require_access, this_user
 from serving.cli.terminal import Json, align_columns, note, show
@@ -87,12 +87,12 @@ def open_campaign(
         raise InputError(f"invitations={invitations}: is there already, and is not overwritten")
     home = Home.open()
     require_access(home, "train", dataset=population)
-    body = campaigns.open_campaign(
-        home,
-        Asked(name, population, learner or ("shared-additive" if aggregator else "local-linear"), epsilon, owners,
-              public_rows, least, model, delta, tuple(aggregator or ()), groups, rounds),
-        this_user(),
+    usual = "shared-additive" if aggregator else "local-linear"
+    request = CampaignRequest(
+        name, population, learner or usual, epsilon, owners, public_rows, least, model, delta,
+        tuple(aggregator or ()), groups, rounds,
     )  # fmt: skip
+    body = campaigns.open_campaign(home, request, this_user())
     write_new(invitations, "".join(f"{each}\n" for each in campaigns.invitations(home, name)).encode(), PRIVATE)
     tokens = [shared_campaigns.token_for(home, name, at) for at in range(len(body["aggregators"]))]
     _tell({**body, **({"tokens": tokens} if tokens else {})}, json)

@@ -42,7 +42,7 @@ from local.aggregator.settings import create_folder, read_settings
 from local.aggregator.store import AggregatorStore
 from local.campaign import campaigns, shared_campaigns
 from local.campaign.asking import Refused
-from local.campaign.defining import Asked, read_aggregator
+from local.campaign.defining import CampaignRequest, read_aggregator
 from local.owner import program as owner_program
 from local.owner.own_ledger import OwnLedger
 from local.owner.settings import read_settings as read_owner
@@ -511,7 +511,7 @@ def test_populations_of_reports_and_of_shares_are_apart(place, census, tmp_path)
     with pytest.raises(InputError, match="no aggregators"):
         shared_campaigns.collect(place.home, "none-of-shares", "dpa_1_", 0)
     for learner, population in (("local-linear", "crowd"), ("shared-additive", "folk")):
-        asked = Asked("mixed", population, learner, "1", 4, None, 2, None, "0.00001",
+        asked = CampaignRequest("mixed", population, learner, "1", 4, None, 2, None, "0.00001",
                                 tuple(each / "aggregator.json" for each in place.whom))  # fmt: skip
         with pytest.raises(InputError, match="is asked for"):
             campaigns.open_campaign(place.home, asked, "me")

@@ -29,7 +29,7 @@ from dpserve_verify.errors import CertificateInvalid, InputError, LedgerInvalid
 from dpserve_verify.formats.canonical import decode
 from dpserve_verify.privacy.budget import Budget, Relation
 from local.campaign import campaign_kinds, campaigns
-from local.campaign.defining import Asked
+from local.campaign.defining import CampaignRequest
 from local.campaign.questions import question_from_payload
 from models.store.bundle import ModelStore
 from models.store.loading import load_verified
@@ -161,7 +161,7 @@ def test_owners_rows_are_for_campaigns_alone(home, folder, closed):
     with pytest.raises(InputError, match="campaign"):
         job.submit(home, JobRequest("folk", "lazybb", "1"), by="me")
     labelled = owners.write(folder / "labelled.csv", owners.people(50))
-    asked = Asked("third", "folk", "local-linear", "1", 5, labelled)
+    asked = CampaignRequest("third", "folk", "local-linear", "1", 5, labelled)
     with pytest.raises(InputError, match="without labels"):
         campaigns.open_campaign(home, asked, "me")
     same = {key: value[[0] * 5] for key, value in owners.people(2, 1).items() if key != "answer"}

@@ -191,7 +191,7 @@ def test_silence_tells_no_secret(asked, tmp_path):
         classes, name = [code for at, code in enumerate(codes) if at >> bit & 1], f"halves{bit}"
         (tmp_path / "schema.yaml").write_text(schema.format(classes))
         campaigns.found_population(asked.home, f"p{bit}", tmp_path / "schema.yaml", 64, "10", None)
-        asking = campaigns.Asked(name, f"p{bit}", "local-stump", "0.001", 64, None, 1, rounds=1)
+        asking = campaigns.CampaignRequest(name, f"p{bit}", "local-stump", "0.001", 64, None, 1, rounds=1)
         campaigns.open_campaign(asked.home, asking, "platform")
         offer = campaigns.offer(asked.home, name)
         for secret in range(16):
