@@ -95,7 +95,7 @@ REPLAYED = """    def _remark(self, seq: int, value: Value) -> None:
 
     # Kind -> fields"""
 
-TAKEN = """        "burned": ("reservation reason", _burned),
+TAKEN = """        "burned": ("reservation reason", _judge_burned),
         "remark": ("text by", _remark),
 """
 WORDS = '    "remark": ("run", "remark", lambda value: f"{value[\'by\']}: {value[\'text\']}"),\n    "genesis": ('
@@ -114,10 +114,10 @@ class Count(JobKind):
 TRAINING = Training()
 """
 COUNTED_BY_AUDITOR = """    def _counted(self, seq: int, value: Value) -> None:
-        self._stated(value, JobKind.COUNT).issued = seq
+        self._judge_statement(value, JobKind.COUNT).issued = seq
 
     # Kind -> fields"""
-COUNTED = """        "burned": ("reservation reason", _burned),
+COUNTED = """        "burned": ("reservation reason", _judge_burned),
         "counted": ("reservation statement dataset", _counted),
 """
 COUNT_STATEMENT = (
@@ -243,7 +243,7 @@ WALKS = {
             "serving/pages/parts/entry_text.py",
             (
                 "        case Profile():\n",
-                '        case Count():\n            asked = f"how many rows {rows} has by one column: {claim}."\n'
+                '        case Count():\n            request = f"how many rows {rows} has by one column: {claim}."\n'
                 "        case Profile():\n",
             ),
             ("import Evaluation, Profile, kind_of", "import Count, Evaluation, Profile, kind_of"),
@@ -289,7 +289,7 @@ from accountant.audit.audit import audit_place
 from accountant.errors import InputError
 from accountant.home import Home
 from accountant.ledger.remarks import remark
-from serving.pages.parts.entry_text import told
+from serving.pages.parts.entry_text import describe
 
 environment = {"DPSERVE_HOME": sys.argv[1] + "/home"}
 home = Home.init(environment)
@@ -301,7 +301,7 @@ else:
     raise AssertionError("an empty remark was written")
 assert remark(home.ledger, "all is well", "ann") == 1
 assert audit_place(environment).ok
-assert "ann: all is well" in str(told(home.ledger.log.entries(1, 1)[0]))
+assert "ann: all is well" in str(describe(home.ledger.log.entries(1, 1)[0]))
 with home.ledger.log.writing() as writer:  # past the writer: the auditor looks for itself
     writer.append("remark", text="", by="ann")
 problems = audit_place(environment).problems
@@ -313,7 +313,7 @@ from pathlib import Path
 from ledgers import advance, copy, place, prepared
 from accountant.audit.audit import audit_home
 from accountant.home import Home
-from serving.pages.parts.entry_text import told
+from serving.pages.parts.entry_text import describe
 from training.jobs import job
 from training.kinds.count_steps import AskedCount
 from training.kinds.registry import steps_of
@@ -327,7 +327,7 @@ assert (found["state"], found["count"][:1] != [], found["model"]) == ("issued", 
 (home.path / "counts" / str(found["job"]) / "count.dsse.json").read_bytes()
 bodies = list(home.ledger.log.entries(0, home.ledger.log.size()))
 assert [entry.value["type"] for entry in bodies[-4:]] == ["reserved", "started", "committed", "counted"]
-assert "ann asked how many rows dataset adult has by one column" in told(bodies[-4]).words
+assert "ann asked how many rows dataset adult has by one column" in describe(bodies[-4]).words
 assert audit_home(home, []).problems == ()
 advance(home.ledger, queued.seq, "committed")
 with home.ledger.log.writing() as writer:  # past the writer: a profile's entry does not end a count

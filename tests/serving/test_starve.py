@@ -198,7 +198,7 @@ class Load:
         self._threads = [threading.Thread(target=self._run, args=(each,)) for each in (self._job, self._predict)]
 
     def _job(self):
-        body = {**MANY_ROUNDS, "epsilon": ASKED.epsilon, "parameters": ASKED.parameters}
+        body = {**MANY_ROUNDS, "epsilon": str(ASKED.epsilon), "parameters": ASKED.parameters}
         answer = self.server.ask("POST", "/v1/jobs", "train", json={**body, "idempotency_key": uuid.uuid4().hex})
         if answer.status_code == 202:
             self.jobs.add(answer.json()["job"])

@@ -293,5 +293,5 @@ def test_what_is_not_offered_is_refused_without_a_word_of_the_secret(monkeypatch
     for name, value in given.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(InputError, match="OTEL_"):  # so no server starts, and no worker
-        ServerSettings.given()
+        ServerSettings.with_flags()
     assert "hidden" not in refused.value.message

@@ -85,7 +85,7 @@ def test_a_server_must_continue_what_was_seen_of_it(laptop, capsys):
     for liar in (Service(office, 8), Service(other, 13), Service(other, 20), Service(office, 20, proves=False)):
         with pytest.raises(OtherHistory):
             pins().check(liar)
-    kept = pins().seen().read(office.trust)
+    kept = pins().seen_checkpoints().read(office.trust)
     assert (kept.head.size, kept.note) == (13, office.checkpoint(13))
     pins().check(Service(office, 20))
     assert laptop.stat().st_mode & 0o077 == 0
@@ -106,7 +106,7 @@ def test_witnesses_that_are_named_are_asked_for(laptop, tmp_path, monkeypatch):
     monkeypatch.setenv("DPSERVE_WITNESS_POLICY", str(policies[31]))
     pins().check(Service(office, 13))
     pins().check(Service(office, 9))  # witnesses may be behind what was seen, if it is the same history
-    assert pins().seen().read(office.trust).head.size == 13
+    assert pins().seen_checkpoints().read(office.trust).head.size == 13
     with pytest.raises(OtherHistory):
         pins().check(Service(ledger(20, fork=3), 9))
 
@@ -119,13 +119,15 @@ def test_a_ledger_that_always_grows_is_asked_again_and_not_for_ever(laptop, monk
         def checkpoint(self, witnessed=False):
             self.asked += 1
             self.size += 1
-            pins().seen().advance(office.checkpoint(self.size + 1), office.trust, self.between(self.size + 1))
+            pins().seen_checkpoints().advance(
+                office.checkpoint(self.size + 1), office.trust, self.between(self.size + 1)
+            )
             return office.checkpoint(self.size)
 
         def between(self, later):
             from dpserve_verify.log.seen_checkpoints import read_growth
 
-            return read_growth(self.consistency(pins().seen().read(office.trust).head.size, later))
+            return read_growth(self.consistency(pins().seen_checkpoints().read(office.trust).head.size, later))
 
     racing = Racing(office, 8)
     with pytest.raises(LedgerUnavailable, match="grew at each"):

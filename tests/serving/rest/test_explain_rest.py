@@ -52,7 +52,7 @@ class Known:
         metrics = {"predictions": SimpleNamespace(inc=abs), "seconds": SimpleNamespace(observe=abs)}
         return SimpleNamespace(reference=f"{name}@1", verified=verified, fragment={"entry": 7}, **metrics)
 
-    held = get
+    get_loaded = get
 
 
 class Serving:
@@ -77,7 +77,7 @@ def ask(monkeypatch):
         scope["dpserve.token"] = SimpleNamespace(name="t", scopes=[scopes], limits=None)
         scope["dpserve.access"] = Access("token:t", (Grant("token:t", scopes),), lambda name: frozenset())
 
-    monkeypatch.setattr(doors, "_know", known)
+    monkeypatch.setattr(doors, "_authenticate", known)
 
     def post(body, scope="predict", path="/explain"):
         async def send():
