@@ -6,7 +6,9 @@ import re
 import shutil
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
+from uuid import uuid4
 
 import numba
 import numpy as np
@@ -67,19 +69,20 @@ def test_without_a_place_to_write_nothing_is_kept(sources, tmp_path):
     assert make_folder(sources, tmp_path / "file") is None
 
 
-def test_whoever_compiles_holds_the_folder_against_other_processes():
+def test_whoever_compiles_holds_the_folder_against_other_processes(tmp_path, monkeypatch):
     """From before the index is read until code and index are written; and it is free before and afterwards."""
     seen = []
+    # A module of its own, or an earlier run would have left the code in the cache and nothing would be compiled.
+    name = f"doubling_{uuid4().hex}"
+    (tmp_path / f"{name}.py").write_text("def doubled(x):\n    return 2 * x\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    doubled = numba_cache.njit()(import_module(name).doubled)
 
     class Look(event.Listener):
         def on_start(self, event):
             seen.append(is_free(FOLDER))
 
         on_end = on_start
-
-    @numba_cache.njit()
-    def doubled(x):
-        return 2 * x
 
     assert is_free(FOLDER)
     with event.install_listener("numba:compile", Look()):
