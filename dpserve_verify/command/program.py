@@ -49,7 +49,10 @@ def main(words: Sequence[str] | None = None) -> int:
         text, code = f"NOT VERIFIED: {error.message}", error.exit_code
     except DpserveError as error:
         body, text, code = error.to_json(), f"error: {error.message}", error.exit_code
-    print(printable_json(json.dumps(body)) if asked.json else printable_lines(text))
+    try:
+        print(printable_json(json.dumps(body)) if asked.json else printable_lines(text), flush=True)
+    except BrokenPipeError:  # `dpserve-verify .. | head` reads no further; the exit code is the verdict's all the same
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return code
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from importlib.metadata import distribution
@@ -104,3 +105,17 @@ def test_checkpoints_and_keys_that_are_not_there(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out.startswith("NOT VERIFIED: ")
     assert main([words[0], "--trust", str(tmp_path / "none.json")]) == 2
     assert "cannot be read" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("vector", "code"), [("four-jobs", 0), ("overspent", 4)])
+def test_a_reader_that_hangs_up_changes_no_verdict(vector, code):
+    """As `dpserve-verify FOLDER | head` does: nothing on stderr, and the exit code of the verdict."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    place = FOLDER / vector
+    command = [sys.executable, "-m", "dpserve_verify", str(place / "ledger"), "--trust", str(place / "trust.json")]
+    try:
+        done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, check=False, cwd=ROOT)
+    finally:
+        os.close(writing)
+    assert (done.returncode, done.stderr) == (code, b"")
