@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -130,9 +131,17 @@ def draw(path: Path, panels: Sequence[Spec], columns: int) -> None:
         "concat": list(panels),
         "config": _CONFIG,
     }
-    path.write_text(vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE), encoding="utf-8")
+    path.write_text(to_svg(spec), encoding="utf-8")
 
 
+def to_svg(spec: Spec) -> str:
+    """Draw a specification; the same bytes in every process, though Vega numbers clips on from picture to picture."""
+    svg = vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE)
+    numbers = {name: f"clip{at}" for at, name in enumerate(dict.fromkeys(_CLIP.findall(svg)), 1)}
+    return _CLIP.sub(lambda match: numbers[match[0]], svg)
+
+
+_CLIP = re.compile(r"\bclip\d+\b")
 _CONFIG: Spec = {
     "background": "white",
     "font": "Liberation Sans, Arial, Helvetica, sans-serif",

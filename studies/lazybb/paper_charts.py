@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import vl_convert
+from benchmarks.plots import to_svg
 
 COLOURS = ("#1b6ca8", "#d1495b", "#3c7a3f", "#8d6a9f", "#b8860b", "#444444")
 STYLE = {"font": "sans-serif", "axis": {"grid": True, "gridColor": "#eeeeee"}, "view": {"stroke": None}}
@@ -14,7 +14,7 @@ Points = list[dict[str, Any]]
 
 def save(file: Path, layers: list[dict[str, Any]], width: int = 460, height: int = 260) -> None:
     spec = {"width": width, "height": height, "config": STYLE, "background": "white", "layer": layers}
-    file.write_text(vl_convert.vegalite_to_svg(spec), encoding="utf-8")
+    file.write_text(to_svg(spec), encoding="utf-8")
 
 
 def lines(points: Points, x: dict[str, Any], y: dict[str, Any], kinds: list[str], marks: bool = True) -> dict[str, Any]:

@@ -7,9 +7,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import vl_convert
-
-from benchmarks.plots import OURS, THEIRS, VEGA_LITE
+from benchmarks.plots import OURS, THEIRS, to_svg
 
 Spec = dict[str, Any]
 Records = Mapping[tuple[str, str], dict[str, Any]]
@@ -139,4 +137,4 @@ def _save(file: Path, rows: list[list[Spec]], colours: Mapping[str, str]) -> Non
         },
         "vconcat": [{"hconcat": row} for row in rows],
     }
-    file.write_text(vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE), encoding="utf-8")
+    file.write_text(to_svg(spec), encoding="utf-8")
