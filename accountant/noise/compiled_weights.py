@@ -16,12 +16,10 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
-from numba import types
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from accountant.noise.exact_weights import FINE_ERROR, STEPS, step_weights, weight
-from accountant.system.numba_cache import njit
+from accountant.system.numba_cache import intrinsic, njit, types
 
 Floats = NDArray[np.float64]
 Words = NDArray[np.uint64]

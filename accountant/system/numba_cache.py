@@ -4,6 +4,10 @@ numba's own cache looks at the source of a function, not at those of the functio
 save at one time may name one file for two types. So all that is compiled here is kept in a folder named by every source
 it is made of (numba's setting CACHE_DIR), and whoever compiles or loads holds that folder's lock, by numba's event
 for its compiler lock.
+
+numba unpickles what lies there, so the folder and the one it is in must be ours, and nobody else's to write to. And
+numba takes settings from a file in the current folder, at its import and at each compilation: here it has no such file,
+and all of numba that we need is imported from this module.
 """
 
 from __future__ import annotations
@@ -12,17 +16,51 @@ import fcntl
 import hashlib
 import os
 import shutil
-from collections.abc import Callable
+import stat
+import sys
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from threading import Lock
+from types import CodeType
 from typing import Any, TypeVar
 
-import numba
-from numba import config
-from numba.core import event
+SETTINGS, SETTINGS_FILE = "numba.core.config", ".numba_config.yaml"
+
+
+class _NoFile(SourceFileLoader):
+    """Loads numba's settings without the name of the file that they would be read from."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        code = super().get_code(fullname)
+        if code is None or SETTINGS_FILE not in code.co_consts:
+            raise ImportError(f"numba: {SETTINGS} does not name {SETTINGS_FILE}; install the version of the lock file")
+        return code.replace(co_consts=tuple("" if part == SETTINGS_FILE else part for part in code.co_consts))
+
+
+class _SettingsFinder(MetaPathFinder):
+    """Finds numba's settings, for `_NoFile`."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: Any = None) -> ModuleSpec | None:
+        spec = PathFinder.find_spec(name, path, target) if name == SETTINGS else None
+        if spec is not None and spec.origin is not None:
+            spec.loader = _NoFile(name, spec.origin)
+        return spec
+
+
+sys.meta_path.insert(0, _SettingsFinder())
+
+import numba  # noqa: E402
+from numba import config, types  # noqa: E402
+from numba.core import event  # noqa: E402
+from numba.extending import intrinsic  # noqa: E402
+
+__all__ = ["intrinsic", "njit", "types"]
 
 CONFIG: Any = config  # numba makes its settings as it loads
+CONFIG._config_fname = ""  # where numba was imported before this module
 ROOT = Path(__file__).parents[2]
 Function = TypeVar("Function", bound=Callable[..., Any])
 COMPILED = ("accountant/noise/compiled_weights.py", "training/rows/kernels/*.py")
@@ -38,20 +76,29 @@ def folder_name(root: Path) -> str:
 
 
 def make_folder(root: Path, *bases: Path) -> Path | None:
-    """Make the folder in the first of `bases` that may be written to; what earlier sources left there goes.
+    """Make the folder in the first of `bases` that we may write to, and nobody else; what earlier sources left there
+    goes.
 
     Returns: None where there is no such base, and nothing is kept.
     """
     name = folder_name(root)
     for base in bases:
         with suppress(OSError):
-            (base / name).mkdir(mode=0o700, parents=True, exist_ok=True)
-            if os.access(base / name, os.W_OK):
-                for folder in base.glob(f"{name.rpartition('-')[0]}-*"):
-                    if folder.name != name:
-                        shutil.rmtree(folder, ignore_errors=True)
-                return base / name
+            base.mkdir(mode=0o700, parents=True, exist_ok=True)
+            folder = base.resolve() / name
+            folder.mkdir(mode=0o700, exist_ok=True)
+            if is_ours(folder.parent) and is_ours(folder) and os.access(folder, os.W_OK):
+                for earlier in folder.parent.glob(f"{name.rpartition('-')[0]}-*"):
+                    if earlier.name != name:
+                        shutil.rmtree(earlier, ignore_errors=True)
+                return folder
     return None
+
+
+def is_ours(folder: Path) -> bool:
+    """Return whether a folder is no link, belongs to the user who runs this, and nobody else may write to it."""
+    status = folder.lstat()
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o022
 
 
 class FolderLock(event.Listener):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -67,6 +68,25 @@ def test_without_a_place_to_write_nothing_is_kept(sources, tmp_path):
     (tmp_path / "file").write_text("")
     assert make_folder(sources, tmp_path / "file", tmp_path / "cache").parent == tmp_path / "cache"
     assert make_folder(sources, tmp_path / "file") is None
+
+
+def test_what_others_may_write_to_is_never_unpickled(tmp_path, monkeypatch):
+    """Neither the folder nor the one that it is in: passed over, and left as it is."""
+    base, cache = tmp_path / "open", tmp_path / "cache"
+    for mode in (0o777, 0o720, 0o702):
+        base.mkdir(exist_ok=True)
+        base.chmod(mode)
+        assert make_folder(ROOT, base, cache).parent == cache
+        base.chmod(0o700)
+        folder = make_folder(ROOT, base)
+        folder.chmod(mode)
+        assert make_folder(ROOT, base) is None
+        folder.rmdir()
+        folder.symlink_to(cache)
+        assert make_folder(ROOT, base) is None
+        folder.unlink()
+    monkeypatch.setattr(os, "geteuid", lambda: 4711)
+    assert make_folder(ROOT, base, cache) is None
 
 
 def test_whoever_compiles_holds_the_folder_against_other_processes(tmp_path, monkeypatch):
