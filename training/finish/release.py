@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from accountant.access import key_life
 from accountant.certificates import statement
-from accountant.errors import JobFailed
+from accountant.errors import JobFailed, UnknownName
 from accountant.home import Home
 from accountant.ledger import model_names
 from accountant.ledger.families.records import Job, request_from_entry
@@ -159,11 +159,10 @@ def store(home: Home, name: str, bundle: Bundle) -> Path:
 
 
 def _version_of(store: ModelStore, model: str, envelope: bytes) -> int | None:
-    if model not in store.names():
-        return None
-    for version in reversed(store.versions(model)):
-        if (store.resolve(f"{model}@{version}") / ENVELOPE).read_bytes() == envelope:
-            return version
+    with suppress(UnknownName):  # the first of its name
+        for version in reversed(store.versions(model)):
+            if (store.root / model / str(version) / ENVELOPE).read_bytes() == envelope:
+                return version
     return None
 
 
