@@ -105,7 +105,7 @@ accountant/access: dpserve_verify(. formats keys log privacy) accountant(. keys 
 accountant/audit: dpserve_verify(. audit formats keys log system) accountant(home log store system)
 accountant/certificates: dpserve_verify(. certificates formats keys log privacy) accountant(. keys ledger/families
     privacy)
-accountant/home: dpserve_verify(. keys system) accountant(keys ledger log store system)
+accountant/home: dpserve_verify(. keys log system) accountant(keys ledger log store system)
 accountant/keys: dpserve_verify(. keys system) accountant(store system)
 accountant/ledger: dpserve_verify(. formats keys log privacy) accountant(. keys ledger/families log privacy store
     system)

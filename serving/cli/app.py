@@ -70,6 +70,12 @@ TREE: Nodes = {
         "Audit the ledger now, every so often, and when it was asked for at the server.",
         instead="dpserve ledger audit audits the server from here",
     ),
+    "backup": Leaf(
+        "home:backup",
+        "Copy the home and its ledger, whatever runs on it, for `dpserve restore`.",
+        instead="The operator runs it there",
+    ),
+    "restore": Leaf("home:restore", "Put a backup into a new home, and audit it.", needs=NOTHING),
     "login": Leaf("login:login", "Ask a server from now on.", NOTHING),
     "logout": Leaf("login:logout", "Ask no server any more: the token is removed from this computer.", NOTHING),
     "config": Leaf("server:config", "Print every setting that is in force, and where it came from.", needs=NOTHING),

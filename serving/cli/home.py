@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from accountant.home import Home
+from accountant.home.backup import back_up
+from accountant.home.backup import restore as restore_home
+from dpserve_verify.errors import VerificationError
 from serving.cli.backends.user import require_access, this_user
-from serving.cli.terminal import Json, show
+from serving.cli.terminal import Json, align_columns, note, paint, show, show_busy, show_progress
 
 
 def repair(
@@ -32,3 +38,61 @@ def repair(
     why = Why(this_user(), reason)
     notes = repair_home(home, why.reason, why.by)
     show(json, {"repaired": notes}, "\n".join(notes))
+
+
+def backup(
+    folder: Annotated[Path, typer.Argument(help="A new folder, on another disk.")],
+    json: Json = False,
+) -> None:
+    """Copy the home and its ledger, whatever runs on it. Everything that cannot be made again is in the copy.
+
+    It holds keys and rows: who reads it can do what the home can. Nothing of it is older or newer than its ledger.
+
+    \b
+    dpserve backup /backups/monday
+    """
+    home = Home.open()
+    require_access(home, "admin")
+    with show_busy("copying the home"):
+        done = back_up(home, folder)
+    for path in done.unknown:
+        note(f"{path}: is no part of a home, and is not in the backup")
+    for commitment in done.missing:
+        note(f"datasets/{commitment}: its rows are not in this home, and not in the backup")
+    body = {"out": str(folder), "entries": done.entries, "files": len(done.files)}
+    lines = [(name, str(value)) for name, value in body.items()]
+    show(json, body | {"unknown": done.unknown, "missing": done.missing}, align_columns(lines))
+
+
+def restore(
+    folder: Annotated[Path, typer.Argument(help="What dpserve backup wrote.")],
+    mark: Annotated[
+        Path | None,
+        typer.Option(help="keys/high-water.json of the home that was lost, where it is still there."),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Put a backup into a new home (DPSERVE_HOME) and an empty database (DPSERVE_LEDGER_URL), and audit it.
+
+    Every file is compared with its digest. With --mark, a backup that is older than what the keys signed is refused.
+
+    \b
+    DPSERVE_HOME=/srv/dpserve dpserve restore /backups/monday
+    """
+    from serving.cli.backends.home.ledger import HomeLedger  # loads the audit
+
+    with show_busy("restoring the home"):
+        done = restore_home(folder, os.environ, mark)
+    with show_progress("audit") as progress:
+        report, _, _ = HomeLedger().audit([], None, progress)
+    lines = [
+        ("entries", str(done.entries)),
+        ("files", str(done.files)),
+        ("as of", done.made),
+        ("made again", ", ".join(done.rebuilt)),
+        ("audit", paint("sound", "good") if report.ok else paint("NOT SOUND", "bad")),
+    ]
+    text = "\n".join([align_columns(lines), *(f"  {line}" for line in (*report.problems, *report.notes))])
+    show(json, asdict(done) | {"audit": report.to_json()}, text)
+    if not report.ok:
+        raise typer.Exit(VerificationError.exit_code)

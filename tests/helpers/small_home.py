@@ -20,6 +20,7 @@ import httpx
 import psutil
 import pyarrow.parquet as pq
 import warm
+from homes import unknown_files
 
 from accountant.access.tokens import SCOPES
 from accountant.home import Home
@@ -180,6 +181,7 @@ def running(
             server.stop()
         except subprocess.TimeoutExpired:
             process.kill()
+    assert unknown_files(home) == []
 
 
 def serving(home: Path, workers: int = 2, **more: str) -> contextlib.AbstractContextManager[Server]:
