@@ -9,7 +9,10 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization as pkix
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
+from accountant.keys.encrypted_pem import encrypt_pem
 from dpserve_verify.errors import KeyInvalid
 from dpserve_verify.system.files import open_no_link
 
@@ -17,26 +20,33 @@ PASSPHRASE_VARIABLE = "DPSERVE_KEY_PASSPHRASE"
 _LIMIT = 16_384
 
 
-def passphrase_from_environment() -> bytes | None:
-    """Return the passphrase in DPSERVE_KEY_PASSPHRASE; None where it is not set."""
-    value = os.environ.get(PASSPHRASE_VARIABLE)
+def passphrase_from_environment(variable: str = PASSPHRASE_VARIABLE) -> bytes | None:
+    """Return the passphrase in a variable; None where it is not set."""
+    value = os.environ.get(variable)
     if value == "":
-        raise KeyInvalid(f"{PASSPHRASE_VARIABLE}: must not be empty; unset it for keys without a passphrase")
+        raise KeyInvalid(f"{variable}: must not be empty; unset it for keys without a passphrase")
     return None if value is None else os.fsencode(value)
 
 
-def private_pem(key: Ed25519PrivateKey, secret: bytes | None) -> bytes:
+def private_pem(key: Ed25519PrivateKey | X25519PrivateKey, secret: bytes | None) -> bytes:
     """PKCS8 in PEM, encrypted where there is a passphrase."""
-    encryption = pkix.BestAvailableEncryption(secret) if secret is not None else pkix.NoEncryption()
-    return key.private_bytes(pkix.Encoding.PEM, pkix.PrivateFormat.PKCS8, encryption)
+    form = pkix.PrivateFormat.PKCS8, pkix.NoEncryption()
+    if secret is None:
+        return key.private_bytes(pkix.Encoding.PEM, *form)
+    return encrypt_pem(key.private_bytes(pkix.Encoding.DER, *form), secret)
+
+
+def read_pem(raw: bytes, secret: bytes | None, name: str, variable: str = PASSPHRASE_VARIABLE) -> PrivateKeyTypes:
+    """Read what `private_pem` wrote, of any kind of key. KeyInvalid for anything else, or for the wrong passphrase."""
+    try:
+        return pkix.load_pem_private_key(raw, secret)
+    except (TypeError, ValueError, UnsupportedAlgorithm) as error:  # TypeError: passphrase missing or not needed
+        raise KeyInvalid(f"{name}: must be PKCS8 in PEM, {variable} set iff encrypted: {error}") from error
 
 
 def load_private(raw: bytes, secret: bytes | None, name: str) -> Ed25519PrivateKey | EllipticCurvePrivateKey:
     """Load what `private_pem` wrote; KeyInvalid for anything but an Ed25519 or EC key, or for the wrong passphrase."""
-    try:
-        key = pkix.load_pem_private_key(raw, secret)
-    except (TypeError, ValueError, UnsupportedAlgorithm) as error:  # TypeError: passphrase missing or not needed
-        raise KeyInvalid(f"{name}: must be PKCS8 in PEM, {PASSPHRASE_VARIABLE} set iff encrypted: {error}") from error
+    key = read_pem(raw, secret, name)
     if not isinstance(key, (Ed25519PrivateKey, EllipticCurvePrivateKey)):
         raise KeyInvalid(f"{name}: must be an Ed25519 or ECDSA key")
     return key

@@ -9,6 +9,8 @@ witnesses = "witnesses.policy"       # whose cosignatures the log must show (C2S
 largest_epsilon = "1"                # of one campaign; noise is never less than that asks for
 largest_delta = "0.000001"
 least_owners = 100                   # in a sum
+
+With DPSERVE_AGGREGATOR_PASSPHRASE set, `init` encrypts the private keys, and every later command needs it.
 """
 
 from __future__ import annotations
@@ -19,11 +21,11 @@ from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
 
-from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from accountant.errors import BudgetRefused
+from accountant.keys.key_files import passphrase_from_environment, private_pem, read_pem
 from dpserve_verify.errors import InputError, KeyInvalid
 from dpserve_verify.formats.canonical import encode
 from dpserve_verify.log.seen_checkpoints import SeenCheckpoints
@@ -34,6 +36,7 @@ from local.reports.shared import Aggregator, SharedDefinition
 from local.reports.toml import check_settings
 
 SETTINGS, PUBLIC, SEAL, SIGN, LEDGER = "aggregator.toml", "aggregator.json", "seal.pem", "sign.pem", "aggregator.db"
+PASSPHRASE = "DPSERVE_AGGREGATOR_PASSPHRASE"
 TEMPLATE = """\
 url = "{url}"
 trust = "trust.json"
@@ -105,16 +108,16 @@ class Settings:
 
 def create_folder(folder: Path, name: str, url: str) -> Aggregator:
     """Create a folder with keys and settings; `aggregator.json` is what is public of it. InputError where it is
-    there.
+    there, KeyInvalid where the passphrase is empty.
     """
     if folder.exists() and any(folder.iterdir()):
         raise InputError(f"folder={folder}: has files in it; an aggregator needs one of its own")
+    passphrase = passphrase_from_environment(PASSPHRASE)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     seal, sign = X25519PrivateKey.generate(), Ed25519PrivateKey.generate()
     public = Aggregator(name, *(key.public_key().public_bytes_raw().hex() for key in (seal, sign)))
-    form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    write_new(folder / SEAL, seal.private_bytes(*form), PRIVATE)
-    write_new(folder / SIGN, sign.private_bytes(*form), PRIVATE)
+    for file, key in ((SEAL, seal), (SIGN, sign)):
+        write_new(folder / file, private_pem(key, passphrase), PRIVATE)
     write_new(folder / PUBLIC, encode(public.to_json()) + b"\n", 0o644)
     write_new(folder / SETTINGS, TEMPLATE.format(url=url).encode(), PRIVATE)
     return public
@@ -144,6 +147,7 @@ def _private(path: Path) -> object:
     try:
         if path.stat().st_mode & 0o077:
             raise KeyInvalid(f"{path.name}: may be read by others; it must be yours alone")
-        return serialization.load_pem_private_key(read_beginning(path, 1 << 12), None)
-    except (OSError, ValueError, TypeError):
-        raise KeyInvalid(f"{path.name}: cannot be read as a private key") from None
+        raw = read_beginning(path, 1 << 12)
+    except OSError as error:
+        raise KeyInvalid(f"{path.name}: cannot be read ({error.strerror})") from None
+    return read_pem(raw, passphrase_from_environment(PASSPHRASE), path.name, PASSPHRASE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import shutil
@@ -19,7 +20,7 @@ from securesystemslib.exceptions import UnverifiedSignatureError
 from trusts import public_keys
 
 from accountant.keys import private_keys
-from accountant.keys.key_files import PASSPHRASE_VARIABLE
+from accountant.keys.key_files import PASSPHRASE_VARIABLE, load_private, private_pem
 from accountant.keys.private_keys import KeyStore
 from dpserve_verify.errors import KeyInvalid
 from dpserve_verify.keys.trust import IssuerKey, LogKey, PublicKeys, fingerprint, load_public_pem, public_pem
@@ -236,6 +237,24 @@ def test_passphrase(tmp_path, monkeypatch):
     for wrong in (None, b"wrong horse"):
         with pytest.raises(KeyInvalid, match=r"issuer.pem.*DPSERVE_KEY_PASSPHRASE"):
             KeyStore.open(tmp_path / "keys", lambda wrong=wrong: wrong)
+
+
+def test_a_passphrase_is_worth_600_000_rounds_and_older_files_open(tmp_path):
+    """As openssl reads it; and a file of the 2,048 rounds that were the library's own."""
+    key, form = Ed25519PrivateKey.generate(), (pkix.Encoding.PEM, pkix.PrivateFormat.PKCS8)
+    for number, secret in enumerate((b"correct horse", b"x", "päss \N{SNOWMAN}".encode() * 30)):
+        pem = private_pem(key, secret)
+        rounds = (600_000).to_bytes(3, "big")
+        assert b"\x02\x03" + rounds in base64.b64decode(b"".join(pem.splitlines()[1:-1]))
+        assert load_private(pem, secret, "a").private_bytes_raw() == key.private_bytes_raw()
+        assert pem != private_pem(key, secret)
+        if shutil.which("openssl"):
+            (tmp_path / "secret").write_bytes(secret + b"\n")
+            command = ["openssl", "pkey", "-passin", f"file:{tmp_path / 'secret'}", "-outform", "DER"]
+            done = subprocess.run(command, input=pem, capture_output=True, check=True)
+            assert done.stdout == key.private_bytes(pkix.Encoding.DER, form[1], pkix.NoEncryption()), number
+    older = key.private_bytes(*form, pkix.BestAvailableEncryption(b"x"))
+    assert load_private(older, b"x", "a").private_bytes_raw() == key.private_bytes_raw()
 
 
 def test_a_passphrase_that_protects_nothing_is_refused(home, monkeypatch):

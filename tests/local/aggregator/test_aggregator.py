@@ -35,7 +35,7 @@ from accountant.home import Home
 from accountant.ledger.families.records import request_from_entry
 from dpserve_verify.audit.replay import Replay
 from dpserve_verify.certificates.plain_words import plain, to_text
-from dpserve_verify.errors import CertificateInvalid, InputError, LedgerInvalid, LedgerUnavailable
+from dpserve_verify.errors import CertificateInvalid, InputError, KeyInvalid, LedgerInvalid, LedgerUnavailable
 from dpserve_verify.formats.canonical import decode
 from local.aggregator import program
 from local.aggregator.settings import create_folder, read_settings
@@ -390,6 +390,25 @@ def small(place, request):
 
 
 @pytest.mark.slow
+def test_an_aggregators_keys_take_a_passphrase(tmp_path, monkeypatch):
+    """Every share is sealed to one of them. A folder that has none opens while the variable is not set."""
+    plain = create_folder(tmp_path / "plain", "plain", "https://campaigns.example")
+    monkeypatch.setenv("DPSERVE_AGGREGATOR_PASSPHRASE", "correct horse")
+    public = create_folder(tmp_path / "a", "a", "https://campaigns.example")
+    for name in ("seal.pem", "sign.pem"):
+        assert (tmp_path / "a" / name).read_text().startswith("-----BEGIN ENCRYPTED PRIVATE KEY")
+    assert read_settings(tmp_path / "a").public("a") == public
+    for folder, variable in (("plain", "correct horse"), ("a", None), ("a", "wrong"), ("a", "")):
+        monkeypatch.delenv("DPSERVE_AGGREGATOR_PASSPHRASE")
+        if variable is not None:
+            monkeypatch.setenv("DPSERVE_AGGREGATOR_PASSPHRASE", variable)
+        with pytest.raises(KeyInvalid, match="DPSERVE_AGGREGATOR_PASSPHRASE"):
+            _ = read_settings(tmp_path / folder).seal
+        monkeypatch.setenv("DPSERVE_AGGREGATOR_PASSPHRASE", "")
+    monkeypatch.delenv("DPSERVE_AGGREGATOR_PASSPHRASE")
+    assert read_settings(tmp_path / "plain").public("plain") == plain
+
+
 def test_an_aggregator_that_was_restored_answers_no_second_time(place, small, monkeypatch):
     """From before its answer: the file alone, and the whole folder. Nothing is drawn that anybody sees."""
     name, definition, backup = small
