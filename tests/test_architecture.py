@@ -236,7 +236,7 @@ serving/wire: dpserve_verify(. formats) accountant(. system) models(features)
 dpserve: dpserve_verify(. audit certificates keys log)
 """
 
-# Noise is drawn in one file, an owner's report in another, and shares of numbers in a third. Two more make
+# Noise is drawn in one file, an owner's report in another, and shares of numbers in a third. Three more make
 # keys and tokens, which need the operating system's entropy but no noise.
 RANDOM = ("random", "secrets", "numpy.random", "opendp", "os.urandom", "os.getrandom")
 ENTROPY = {"secrets", "os.urandom"}
@@ -244,6 +244,7 @@ MAY_DRAW = {
     "accountant/noise/mechanisms.py": set(RANDOM),
     "accountant/noise/one_of_k.py": {"os.urandom"},
     "accountant/noise/shares.py": {"os.urandom"},
+    "accountant/keys/encrypted_pem.py": {"secrets"},
     "accountant/keys/private_keys.py": ENTROPY,
     "serving/process/tokens.py": ENTROPY,
 }

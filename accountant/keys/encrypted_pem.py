@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
+import secrets
 import textwrap
 
 from cryptography.hazmat.primitives.ciphers import Cipher
@@ -25,7 +25,7 @@ _HMAC_SHA256, _AES_256_CBC = bytes.fromhex("06082a864886f70d0209"), bytes.fromhe
 
 def encrypt_pem(private: bytes, passphrase: bytes) -> bytes:
     """Return a key's PKCS8 in DER as PEM, under a passphrase."""
-    salt, start = os.urandom(16), os.urandom(16)
+    salt, start = secrets.token_bytes(16), secrets.token_bytes(16)
     padder = PKCS7(AES.block_size).padder()
     padded = padder.update(private) + padder.finalize()
     cipher = Cipher(AES(hashlib.pbkdf2_hmac("sha256", passphrase, salt, ROUNDS, 32)), CBC(start)).encryptor()

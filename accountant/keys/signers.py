@@ -38,6 +38,7 @@ from accountant.keys.key_files import in_keys, load_private, passphrase_from_env
 from accountant.keys.private_keys import SigningKey, crypto_signer
 from dpserve_verify.errors import DpserveError, InputError, KeyInvalid
 from dpserve_verify.keys.trust import PublicKey, fingerprint, load_public_pem, public_pem
+from dpserve_verify.keys.verifier_keys import ed25519_key
 
 PIN_VARIABLE = "DPSERVE_HSM_PIN"
 SCHEMES = ("file", "hsm", "awskms", "gcpkms", "azurekms", "hv")
@@ -90,7 +91,7 @@ def import_key(uri: str) -> SigningKey:
         raise KeyInvalid(f"issuer_key={uri}: must be Ed25519 or ECDSA on P-256")
     raw = key.keyval["public"]
     ed25519 = key.scheme == "ed25519"
-    return open_key(uri, Ed25519PublicKey.from_public_bytes(bytes.fromhex(raw)) if ed25519 else load_public_pem(raw))
+    return open_key(uri, ed25519_key(bytes.fromhex(raw)) if ed25519 else load_public_pem(raw))
 
 
 def open_key(uri: str, public: PublicKey) -> SigningKey:

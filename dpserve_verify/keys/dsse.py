@@ -28,6 +28,7 @@ from dpserve_verify.formats.canonical import (
 )
 from dpserve_verify.keys.signer import Signer
 from dpserve_verify.keys.trust import PublicKey, fingerprint, load_public_pem
+from dpserve_verify.keys.verifier_keys import ed25519_key
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 BUNDLE_TYPE = "application/vnd.dev.sigstore.bundle.v0.3+json"
@@ -160,5 +161,5 @@ def _parse(value: JSON) -> Envelope:
 def _public_key(signer: Signer) -> PublicKey:
     key = signer.public_key
     if key.scheme == "ed25519":
-        return Ed25519PublicKey.from_public_bytes(bytes.fromhex(key.keyval["public"]))
+        return ed25519_key(bytes.fromhex(key.keyval["public"]), "issuer key")
     return load_public_pem(key.keyval["public"], "issuer key")

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from dpserve_verify.errors import InputError, KeyInvalid
 from dpserve_verify.formats import canonical
 from dpserve_verify.formats.canonical import JSON, CanonicalError, exact_integer, exact_object, exact_text
-from dpserve_verify.keys.verifier_keys import check_origin, verifier_key
+from dpserve_verify.keys.verifier_keys import check_origin, ed25519_key, verifier_key
 
 Role: TypeAlias = Literal["issuer", "log"]
 PublicKey: TypeAlias = Ed25519PublicKey | EllipticCurvePublicKey  # on P-256: what cloud key services sign with
@@ -45,7 +45,7 @@ def public_pem(public_key: PublicKey) -> str:
 
 @lru_cache(maxsize=256)
 def load_public_pem(pem: str, what: str = "public key") -> PublicKey:
-    """Read what `public_pem` wrote; KeyInvalid for any other text or kind of key."""
+    """Read what `public_pem` wrote; KeyInvalid for any other text or kind of key, or one that anybody can sign by."""
     try:
         key = pkix.load_pem_public_key(pem.encode("ascii"))
     except (ValueError, UnsupportedAlgorithm) as error:
@@ -54,6 +54,8 @@ def load_public_pem(pem: str, what: str = "public key") -> PublicKey:
         raise KeyInvalid(f"{what}: curve={key.curve.name}: must be P-256")
     if not isinstance(key, (Ed25519PublicKey, EllipticCurvePublicKey)):
         raise KeyInvalid(f"{what}: must be Ed25519 or ECDSA on P-256")
+    if isinstance(key, Ed25519PublicKey):
+        ed25519_key(key.public_bytes_raw(), what)
     if public_pem(key) != pem:
         raise KeyInvalid(f"{what}: must be exactly one PEM block as openssl writes it")
     return key

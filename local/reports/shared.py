@@ -24,6 +24,7 @@ from dpserve_verify.errors import InputError
 from dpserve_verify.formats import canonical
 from dpserve_verify.formats.canonical import JSON, exact_integer, exact_object, exact_text, parse_decimal
 from dpserve_verify.keys.trust import fingerprint
+from dpserve_verify.keys.verifier_keys import ed25519_key
 from dpserve_verify.privacy.budget import Budget
 from dpserve_verify.privacy.events import Gaussian, Plan, Release
 from local.reports.corners import check_classes
@@ -52,6 +53,7 @@ class Aggregator:
             if len(key) != 64 or not set(key) <= set("0123456789abcdef"):
                 raise InputError(f"aggregator={self.name!r:.80}: keys must be 64 hexadecimal digits each")
         shares.check_key(bytes.fromhex(self.seal))
+        ed25519_key(bytes.fromhex(self.sign), f"aggregator={self.name!r:.80}")
         if not self.name.isprintable() or not 1 <= len(self.name) <= 200:
             raise InputError("aggregator: the name must be one line of 1 to 200 characters")
 
@@ -63,7 +65,7 @@ class Aggregator:
     @cached_property
     def signers(self) -> dict[str, Ed25519PublicKey]:
         """Its key by its keyid, as envelopes are verified."""
-        key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(self.sign))
+        key = ed25519_key(bytes.fromhex(self.sign))
         return {fingerprint(key): key}
 
     def to_json(self) -> dict[str, str]:

@@ -134,6 +134,15 @@ const ED25519 = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x2
 const P256 = [0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce,
   0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00];
 
+const PRIME = (1n << 255n) - 19n, SMALL_8 = 0x7a03ac9277fdc74ec6cc392cfa53202a0f67100d760b3cba4fd84d3d706a17c7n;
+const SMALL_ORDER = [0n, 1n, PRIME - 1n, SMALL_8, PRIME - SMALL_8];  // y of the points whose order divides 8
+
+// Whether an Ed25519 key is spelled in the one way, and of no small order: by such a key signatures verify that nobody made.
+function isSigners(raw) {
+  const y = raw.reduceRight((sum, byte) => (sum << 8n) | BigInt(byte), 0n) & ((1n << 255n) - 1n);
+  return y < PRIME && !SMALL_ORDER.includes(y);
+}
+
 // A public key in PEM -> {kind, raw}: 32 bytes of Ed25519, 65 of a point on P-256.
 export function readPem(pem, what) {
   const match = /^-----BEGIN PUBLIC KEY-----\n([A-Za-z0-9+/=\n]+)\n-----END PUBLIC KEY-----\n$/.exec(text(pem, what));
@@ -141,7 +150,10 @@ export function readPem(pem, what) {
   const der = fromBase64(match[1].replaceAll("\n", ""), what);
   for (const [kind, prefix, size] of [["Ed25519", ED25519, 32], ["P-256", P256, 65]]) {
     const starts = prefix.every((byte, at) => der[at] === byte);
-    if (starts && der.length === prefix.length + size) return { kind, raw: der.subarray(prefix.length) };
+    if (!starts || der.length !== prefix.length + size) continue;
+    const raw = der.subarray(prefix.length);
+    need(kind !== "Ed25519" || isSigners(raw), `${what}: must be none that anybody can sign by`);
+    return { kind, raw };
   }
   throw new Refused(`${what}: must be Ed25519, or ECDSA on P-256`);
 }

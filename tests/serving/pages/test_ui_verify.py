@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from expected_verdicts import EXPECTED, concerning
 from expected_verdicts import FOLDER as VECTORS
 from ledgers import hexes, plan
@@ -193,6 +194,20 @@ def test_each_step_fails_by_itself(checker):
     assert checker.bad(trust=replace(OFFICE.trust, origin="example.org/other").to_json()) == ["checkpoint"]
     assert checker.bad(proof=OFFICE.proof(FILED.index - 1).encode()) == ["entry"]
     assert checker.bad(proof=FILED.proof.replace(f"index {FILED.index}", "index 0").encode()) == ["inclusion"]
+
+
+def test_a_key_that_anybody_can_sign_by_is_no_key(checker):
+    """The identity as issuer, in both its spellings, and the largest point of order 8: our own verifier refuses too."""
+    text = OFFICE.trust.to_json().decode()
+    eighth = 0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD84D3D706A17C7
+    for number in (1, 2**255 - 18, 2**255 - 19, 1 << 255, eighth):
+        small = Ed25519PublicKey.from_public_bytes(number.to_bytes(32, "little"))
+        own = OFFICE.trust.issuers[0]
+        changed = text.replace(json.dumps(own.pem)[1:-1], json.dumps(public_pem(small))[1:-1])
+        changed = changed.replace(own.keyid, fingerprint(small))
+        assert changed != text
+        assert "keys" in checker.bad(trust=changed.encode())
+        assert not accepted(trust=changed.encode())
 
 
 def test_a_key_counts_only_where_it_may_speak(checker):
