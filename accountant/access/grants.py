@@ -14,13 +14,13 @@ from functools import cached_property
 
 from sqlalchemy import ColumnElement, Connection, insert, select, update
 
-from accountant.access.tokens import SCOPES, Token, check_principal, sound_tokens
+from accountant.access.tokens import SCOPES, Token, check_principal, living_principal, sound_tokens
 from accountant.errors import Forbidden, UnknownName
 from accountant.ledger import job_rows
 from accountant.ledger.families.family_rows import family_names, load
 from accountant.ledger.families.records import Job, SeenJobs, State, Why
 from accountant.ledger.ledger import Ledger
-from accountant.log.entries import Signed
+from accountant.log.entries import Signed, Writer
 from accountant.log.newest import account_number
 from accountant.store.tables import grant_table, token_table
 from dpserve_verify.errors import InputError, LedgerInvalid
@@ -212,26 +212,32 @@ def time_of(text: str) -> str:
 def add(ledger: Ledger, wanted: Iterable[Grant], by: str) -> list[Grant]:
     """Enter grants, all or none; as they stand then, with their indices. One that holds already is not entered again.
 
-    InputError for a scope, time or principal that is none; UnknownName for a family or dataset that is not registered.
-    A model may be named before there is one.
+    InputError for a scope, time or principal that is none; UnknownName for a family or dataset that is not registered;
+    for principals of tokens as `living_principal`. A model may be named before there is one.
     """
-    added = []
     with ledger.log.writing() as writer:
-        for grant in dict.fromkeys(wanted):
-            check_principal(grant.principal)
-            if grant.scope not in SCOPES:
-                raise InputError(f"scope={grant.scope[:40]!r}: must be one of {list(SCOPES)}")
-            _check_object(writer.connection, grant)
-            holding, _ = sound_grants(writer.signed, grant_table.c.principal == grant.principal)
-            if same := [grant_held for grant_held in holding if replace(grant_held, index=None) == grant]:
-                added.append(same[0])
-                continue
-            fields = {"principal": grant.principal, "scope": grant.scope, "on": grant.on, "expires": grant.expires}
-            index = writer.append("grant-added", **fields, by=by)
-            row = {"seq": index, "principal": grant.principal, "scope": grant.scope, "kind": grant.kind}
-            row |= {"name": grant.name, "expires": grant.expires}
-            writer.connection.execute(insert(grant_table).values(**row))
-            added.append(replace(grant, index=index))
+        named = (replace(each, principal=living_principal(writer.signed, each.principal)) for each in wanted)
+        return enter(writer, named, by)
+
+
+def enter(writer: Writer, wanted: Iterable[Grant], by: str) -> list[Grant]:
+    """Enter grants within a transaction as `add` does, to principals as they are spelled."""
+    added = []
+    for grant in dict.fromkeys(wanted):
+        check_principal(grant.principal)
+        if grant.scope not in SCOPES:
+            raise InputError(f"scope={grant.scope[:40]!r}: must be one of {list(SCOPES)}")
+        _check_object(writer.connection, grant)
+        holding, _ = sound_grants(writer.signed, grant_table.c.principal == grant.principal)
+        if same := [grant_held for grant_held in holding if replace(grant_held, index=None) == grant]:
+            added.append(same[0])
+            continue
+        fields = {"principal": grant.principal, "scope": grant.scope, "on": grant.on, "expires": grant.expires}
+        index = writer.append("grant-added", **fields, by=by)
+        row = {"seq": index, "principal": grant.principal, "scope": grant.scope, "kind": grant.kind}
+        row |= {"name": grant.name, "expires": grant.expires}
+        writer.connection.execute(insert(grant_table).values(**row))
+        added.append(replace(grant, index=index))
     return added
 
 

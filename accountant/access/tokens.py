@@ -1,5 +1,8 @@
 """Access tokens: whom each acts for, and with which scopes. The ledger knows the sha256 of a token and never the token.
 
+A name that is used again names another token: it acts for a principal that its entry is part of, and has nothing of
+what the earlier one was granted.
+
 A token is a random 256-bit secret, so its plain hash, though public, gives nothing to guess from.
 """
 
@@ -7,16 +10,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, insert, select, update
 
-from accountant.errors import NameTaken, UnknownName
+from accountant.errors import NameTaken, UnknownName, WrongState
 from accountant.ledger.ledger import Ledger
-from accountant.log.entries import Signed
+from accountant.log.entries import Signed, Writer
 from accountant.log.newest import account_number
 from accountant.store.tables import entry_table, token_table
 from dpserve_verify.errors import InputError, LedgerInvalid
@@ -26,6 +29,7 @@ from dpserve_verify.privacy.budget import check_name
 SCOPES = ("predict", "train", "evaluate", "promote", "audit", "steward", "admin")
 MAX_REQUESTS = 10**9
 MAX_PRINCIPAL = 200  # characters
+OWN = "token:"  # how principals of tokens begin that act for themselves
 _DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
@@ -66,6 +70,11 @@ class Token:
     limits: Limits = NO_LIMITS
     principal: str = ""
 
+    @property
+    def acts_for_itself(self) -> bool:
+        """Whether its principal is its own, and named after it."""
+        return self.principal in (own_principal(self.name), own_principal(self.name, self.created))
+
     def to_json(self) -> dict[str, object]:
         """Return it as JSON; of the secret, the digest alone."""
         fields = {"name": self.name, "principal": self.principal, "scopes": list(self.scopes), "hash": self.digest}
@@ -83,9 +92,11 @@ def check_principal(principal: str) -> str:
     return principal
 
 
-def own_principal(name: str) -> str:
-    """Whom a token of this name acts for, where nobody else was named."""
-    return f"token:{name}"
+def own_principal(name: str, entry: int | None = None) -> str:
+    """Return whom a token acts for, where nobody else was named: the first of its name `token:NAME`; one of a name that
+    was used before `token:NAME#ENTRY`, of the `entry` that made it.
+    """
+    return f"{OWN}{name}" if entry is None else f"{OWN}{name}#{entry}"
 
 
 def create(
@@ -96,47 +107,107 @@ def create(
     limits: Limits = NO_LIMITS,
     principal: str | None = None,
 ) -> Token:
+    """Admit a token as `enter` does, in a transaction of its own. InputError where it may do nothing."""
+    if not (scopes or principal):
+        raise InputError(f"scope=[]: must be one or more of {list(SCOPES)}, or none with a principal")
+    with ledger.log.writing() as writer:
+        return enter(writer, name, scopes, digest, limits, principal)
+
+
+def enter(
+    writer: Writer,
+    name: str,
+    scopes: Collection[str],
+    digest: str,
+    limits: Limits = NO_LIMITS,
+    principal: str | None = None,
+) -> Token:
     """Admit a token; NameTaken where a token of that name is still good. Its limits stand in its entry alone.
 
     Args:
-        scopes: what it may do to everything; none where a `principal` is named, whose grants then say all.
-        principal: whom it acts for; None: itself (`own_principal`).
+        scopes: what it may do to everything; none where the grants of its principal say all.
+        principal: whom it acts for, and goes on with what that one has; None: itself (`own_principal`), who has nothing
+            yet, also where the name was used before.
     """
     check_name("name", name)
     unknown = set(scopes) - set(SCOPES)
-    if unknown or not (scopes or principal):
-        raise InputError(f"scope={sorted(unknown)}: must be one or more of {list(SCOPES)}, or none with a principal")
-    acts_for = check_principal(principal or own_principal(name))
+    if unknown:
+        raise InputError(f"scope={sorted(unknown)}: must be one or more of {list(SCOPES)}")
     if not _DIGEST.fullmatch(digest):
         raise InputError("hash: must be 64 hexadecimal digits")
+    if _good(writer.connection, name):
+        raise NameTaken(f"name={name}: there is a token of that name; revoke it first", name=name)
+    if principal is None:
+        used = writer.signed.newest.named(own_principal(name))
+        acts_for = own_principal(name, writer.tree.size if used else None)
+    else:
+        acts_for = living_principal(writer.signed, check_principal(principal), ended=True)
     ordered = [scope for scope in SCOPES if scope in scopes]
-    with ledger.log.writing() as writer:
-        if _good(writer.connection, name):
-            raise NameTaken(f"name={name}: there is a token of that name; revoke it first", name=name)
-        limit_fields = {"limits": limits.to_json()} if limits else {}
-        seq = writer.append("token-created", name=name, scopes=ordered, hash=digest, principal=acts_for, **limit_fields)
-        row = {"hash": digest, "seq": seq, "name": name, "scopes": ",".join(ordered), "principal": acts_for}
-        writer.connection.execute(insert(token_table).values(**row))
+    limit_fields = {"limits": limits.to_json()} if limits else {}
+    seq = writer.append("token-created", name=name, scopes=ordered, hash=digest, principal=acts_for, **limit_fields)
+    row = {"hash": digest, "seq": seq, "name": name, "scopes": ",".join(ordered), "principal": acts_for}
+    writer.connection.execute(insert(token_table).values(**row))
     return Token(name, tuple(ordered), digest, seq, None, limits, acts_for)
 
 
-def acting_for(good: Collection[str], text: str) -> str:
-    """Whom `text` names: `shop` is short for `token:shop`, where a token of that name acts for itself, and for nobody's
-    own name. `good`: the principals of the tokens that are good.
+def living_principal(signed: Signed, text: str, *, ended: bool = False) -> str:
+    """Return the principal that `text` names now: `token:shop` is the good token of that name, whichever entry made it.
+    Anything but `token:...` names itself, and so does a token that is still to come.
+
+    WrongState where every token that it names was revoked (unless `ended`: that one is meant), UnknownName where no
+    token was made by the entry that it names.
     """
-    principal = own_principal(text)
-    return principal if principal in good and text not in good else text
+    if not text.startswith(OWN):
+        return text
+    good, _ = sound_tokens(signed, token_table.c.principal == text)
+    if good:
+        return text
+    name, _, entry = text.removeprefix(OWN).partition("#")
+    own = [token for token in _tokens(signed.connection, token_table.c.name == name) if token.acts_for_itself]
+    good, _ = sound_tokens(signed, token_table.c.name == name)
+    living = next((token.principal for token in good if token.acts_for_itself), None)
+    if living is not None and not entry:
+        return living
+    named = [token for token in own if token.principal == text]
+    if entry and not named:
+        raise UnknownName(f"principal={text[:80]}: no token was made by that entry; see dpserve token list")
+    if not own or (ended and named):
+        return text
+    now = f"the good one of that name acts for {living}" if living else f"make one: dpserve token create --name {name}"
+    raise WrongState(
+        f"principal={text}: its token was revoked by entry {own[-1].revoked}, and nobody would have what is given to "
+        f"it now; {now}, or name another (dpserve token list)"
+    )
+
+
+def resolve_principal(ledger: Ledger, text: str) -> str:
+    """Return the principal that `text` names now, as `living_principal` does."""
+    with ledger.log.signed() as signed:
+        return living_principal(signed, text)
+
+
+def acting_for(own: Mapping[str, str], good: Collection[str], text: str) -> str:
+    """Return whom `text` names: `shop` is short for whom the token of that name acts for, where that is itself, and
+    nobody's own name is `shop`. `own`: by name, the principals of good tokens that act for themselves; `good`: of all
+    good tokens.
+    """
+    return text if text in good else own.get(text.removeprefix(OWN), text)
 
 
 def revoke(ledger: Ledger, name: str) -> Token:
-    """End a token, permanently. UnknownName where no good one has that name."""
+    """End a token as `end` does, in a transaction of its own."""
     with ledger.log.writing() as writer:
-        token = _good(writer.connection, name)
-        if token is None:
-            raise UnknownName(f"name={name!r:.80}: no token of that name is good", name=name)
-        index = writer.append("token-revoked", name=name, hash=token.digest, created=token.created)
-        where = token_table.c.hash == token.digest
-        writer.connection.execute(update(token_table).where(where).values(revoked=index))
+        return end(writer, name)
+
+
+def end(writer: Writer, name: str) -> Token:
+    """End a token, permanently. UnknownName where no good one has that name."""
+    token = _good(writer.connection, name)
+    if token is None:
+        raise UnknownName(f"name={name!r:.80}: no token of that name is good", name=name)
+    index = writer.append("token-revoked", name=name, hash=token.digest, created=token.created)
+    where = token_table.c.hash == token.digest
+    writer.connection.execute(update(token_table).where(where).values(revoked=index))
     return replace(token, revoked=index)
 
 

@@ -7,8 +7,8 @@ read then must give the root that was signed.
 
 Families begin with the entry that founds them, and so do the accounts of rows that they keep aside; jobs with their
 reservation, tokens and grants with the entries that make them. What an analyst used of an account begins with no entry
-of its own: `accountant.log.spenders` finds it by name. Either file is a cache: without it, after a start of the
-machine, and beside another ledger, both are made anew.
+of its own, nor does a name that was used: `accountant.log.spenders` finds them by name. Either file is a cache:
+without it, after a start of the machine, and beside another ledger, both are made anew.
 
 Rare entries are chained through it: keys, revocations and quotas are few, and whoever asks reads all of them.
 """
@@ -40,7 +40,7 @@ HEADER = Struct("<8s36s32sq")  # form, start of the machine, root, size
 SLOT = Struct("<q")
 START = 128  # bytes before the first number
 MAX_READ_SLOTS = 1 << 13  # so near each other, slots are read at once
-FORM = b"dpnewst5"
+FORM = b"dpnewst6"
 SPENDERS = "spenders.bin"
 RAREST = 0  # the number of the newest rare entry; the genesis itself begins nothing
 AFTER = b'{"after":['  # how entries begin that say what families had used after them
@@ -77,6 +77,13 @@ def accounts_of(line: Mapping[str, Any]) -> list[int]:
     )
 
 
+def principal_name(principal: str) -> bytes:
+    """Return the name under which the newest entry is kept that made a token which acts for a principal, or is called
+    after it.
+    """
+    return spender(-1, principal)
+
+
 def person_total_name(family: str) -> bytes:
     """Return the name under which the newest entry is kept that says what one person's total is, in a family."""
     return spender(0, family)
@@ -100,6 +107,9 @@ def subjects_of(seq: int, body: bytes, lines: list[dict[str, Any]] | None = None
             names = [spender(number, line["analyst"]["name"]) for line in lines for number in accounts_of(line)]
         elif kind == _PERSON:
             names = [person_total_name(json.loads(body)["family"])]
+        elif kind == "token-created":
+            made = json.loads(body)
+            names = [principal_name(f"token:{made['name']}"), principal_name(made["principal"])]
     except (LookupError, TypeError, ValueError):
         return [], []
     return [number for number in numbers if type(number) is int and 0 <= number < 2 * seq], names
@@ -176,6 +186,14 @@ class Newest:
     def person_total(self, family: str) -> int:
         """Return the newest entry that says what one person's total over all blocks is, in a family; 0: none does."""
         (entry,) = self.spent([0], family)
+        return entry
+
+    def named(self, principal: str) -> int:
+        """Return the newest entry that made a token which acts for a principal, or is called after it; 0: none did."""
+        try:
+            (entry,) = self._spenders.of([principal_name(principal)])
+        except OSError as error:
+            raise LedgerUnavailable(f"{self._spenders.path}: cannot be read ({error.strerror})") from error
         return entry
 
     def catch_up(self, connection: Connection, size: int, root: bytes) -> None:

@@ -111,7 +111,7 @@ class Replay:
 
     def notes(self) -> list[str]:
         """Return what is no problem, and what a reader of the audit should know."""
-        return [*self.books.blocks.notes, *self.repairs.notes]
+        return [*self.books.blocks.notes, *self.repairs.notes, *self.access.notes]
 
     def _judge_form(self, seq: int, kind: str, value: Value) -> None:
         require(kind in self._READERS, f"type={kind!r:.60}: not a type of entry that this reader knows")

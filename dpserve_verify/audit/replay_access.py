@@ -45,11 +45,15 @@ class GrantState:
 
 @dataclass
 class Rights:
-    """`tokens` by their hash, `grants` by the index of their entry."""
+    """`tokens` by their hash, `grants` by the index of their entry. `notes`: what is no problem, and a reader should
+    know.
+    """
 
     tokens: dict[str, TokenState] = field(default_factory=dict)
     grants: dict[int, GrantState] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
     _named: dict[str, int] = field(default_factory=dict)
+    _principals: dict[str, int] = field(default_factory=dict)
 
     def holds(
         self,
@@ -102,7 +106,23 @@ class Rights:
                 require(sound, f"limits: {span} must be in 1..{MOST_REQUESTS}")
         require(name not in self._named, f"name={name}: is in use, see entry {self._named.get(name)}")
         self._named[name] = seq
+        self._judge_principal(seq, name, principal)
         self.tokens[value["hash"]] = TokenState(seq, name, ",".join(scopes), principal)
+
+    def _judge_principal(self, seq: int, name: str, principal: str) -> None:
+        """Judge whom a token acts for: `token:NAME#ENTRY` is the token of that name and entry, or one that goes on with
+        what that one had. That a later token has what an earlier one was granted is noted.
+        """
+        of, _, entry = principal.removeprefix("token:").partition("#")
+        before = self._principals.setdefault(principal, seq)
+        if principal.startswith("token:") and entry:
+            own = (of, entry) == (name, str(seq))
+            require(own or before < seq, f"principal={principal!r:.80}: must be of this entry, or of a token before")
+        if before < seq and of == name:
+            self.notes.append(
+                f"entry {seq}: the token {name} acts for {principal}, as that of entry {before} did, and has what that "
+                "one was granted"
+            )
 
     def judge_token_revoked(self, seq: int, value: Value) -> None:
         """Judge `token-revoked`: a good token is revoked."""

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from accountant.access.tokens import resolve_principal
 from accountant.home import Home
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.left import blocks_words, left_words, windows_words
@@ -75,6 +76,7 @@ def set_quota(
     """
     home = Home.open()
     require_access(home, "steward", dataset=name)
+    analyst = resolve_principal(home.ledger, analyst)
     home.ledger.set_quota(name, analyst, exact_decimal("share", share), reason, this_user())
     quotas = home.ledger.quotas(name)
     rows = [("ANALYST", "QUOTA", "USED"), *((q["analyst"], q["quota"] or "none", q["used"]) for q in quotas)]

@@ -11,14 +11,15 @@ import typer
 
 from accountant.access import grants
 from accountant.access.grants import Grant
-from accountant.access.tokens import SCOPES, Limits, own_principal, revoke
+from accountant.access.token_end import end_token
+from accountant.access.tokens import SCOPES, Limits, own_principal
 from accountant.home import Home
 from dpserve_verify.errors import InputError
 from serving.cli.backend import backend
 from serving.cli.backends.user import require_access, this_user
 from serving.cli.complete import DATASETS
 from serving.cli.terminal import Json, align_columns, note, show
-from serving.process.tokens import new_token
+from serving.process.tokens import new_narrow_token, new_token
 from serving.process.watch.trail_lines import lines
 
 Name = Annotated[str, typer.Option(help="Whose.")]
@@ -52,15 +53,19 @@ def create_token(
     """
     home, scopes, narrow = Home.open(), scope or [], bool(dataset or family or model)
     require_access(home, "admin")
-    acts_for = principal or (own_principal(name) if narrow else None)
-    grants_to_add = _grants(str(acts_for), scopes, dataset, family, model) if narrow else []
-    secret, token = new_token(home, name, [] if narrow else scopes, Limits(per_second, per_day), acts_for)
-    added = grants.add(home.ledger, grants_to_add, this_user())
+    limits, added = Limits(per_second, per_day), list[Grant]()
+    if narrow:
+        wanted = _grants("", scopes, dataset, family, model)
+        secret, token, added = new_narrow_token(home, name, wanted, limits, principal, this_user())
+    else:
+        secret, token = new_token(home, name, scopes, limits, principal)
     body = {"token": secret, **token.to_json(), "grants": [grant.to_json() for grant in added]}
     show(json, body, secret)
-    limits = f", at most {_limits(token.limits.to_json())}" if token.limits else ""
+    most = f", at most {_limits(token.limits.to_json())}" if token.limits else ""
     rights = ", ".join(token.scopes) or f"what {token.principal} is granted"
-    note(f"Token of {name} for {rights}{limits}: printed once, not kept.")
+    note(f"Token of {name} for {rights}{most}: printed once, not kept.")
+    if principal is None and token.principal != own_principal(name):
+        note(f"The name was used before: this one is {token.principal}, and has nothing of what that one had.")
 
 
 def _grants(
@@ -89,15 +94,23 @@ def _limits(limits: Mapping[str, int | None]) -> str:
 
 
 def revoke_token(name: Name, json: Json = False) -> None:
-    """End a token. Running servers refuse it within a second.
+    """End a token, and what it has: its grants, and its name. Running servers refuse it within a second.
 
     \b
     dpserve token revoke --name shop
     """
     home = Home.open()
     require_access(home, "admin")
-    token = revoke(home.ledger, name)
-    show(json, token.to_json(), f"token of {name} revoked, entry {token.revoked}")
+    ended = end_token(home.ledger, name)
+    show(json, ended.to_json(), f"token of {name} revoked, entry {ended.token.revoked}")
+    if ended.grants:
+        numbers = ", ".join(map(str, ended.grants))
+        note(f"Its grants end with it ({numbers}): they were {ended.token.principal}'s, and are nobody's from now on.")
+    elif not ended.token.acts_for_itself:
+        note(f"It acted for {ended.token.principal}, whose grants stay (dpserve grant list).")
+    if ended.jobs:
+        jobs = ", ".join(f"job {job}" for job in ended.jobs)
+        note(f"Asked for before by {ended.token.principal}, and go on: {jobs} (dpserve job cancel).")
 
 
 def list_tokens(json: Json = False) -> None:

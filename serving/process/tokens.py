@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections import defaultdict
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from accountant.access import grants, tokens
-from accountant.access.grants import Access
+from accountant.access.grants import Access, Grant
 from accountant.access.tokens import Limits, Token
 from accountant.home import Home
 
@@ -39,6 +39,19 @@ def new_token(
     """Make a token of 256 random bits and enter its hash in the ledger -> (the token itself, what the ledger knows)."""
     secret = PREFIX + secrets.token_urlsafe(32)
     return secret, tokens.create(home.ledger, name, scopes, digest(secret), limits, principal)
+
+
+def new_narrow_token(
+    home: Home, name: str, wanted: Sequence[Grant], limits: Limits, principal: str | None, by: str
+) -> tuple[str, Token, list[Grant]]:
+    """Make a token as `new_token` does, which may do nothing but what its principal is granted, and grant what is
+    `wanted` to that principal, in one transaction.
+    """
+    secret = PREFIX + secrets.token_urlsafe(32)
+    with home.ledger.log.writing() as writer:
+        token = tokens.enter(writer, name, [], digest(secret), limits, principal)
+        granted = grants.enter(writer, [replace(grant, principal=token.principal) for grant in wanted], by)
+    return secret, token, granted
 
 
 def good_bearers(home: Home) -> tuple[dict[str, Bearer], list[str]]:

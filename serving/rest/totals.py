@@ -7,6 +7,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from accountant.access.tokens import resolve_principal
 from accountant.home import Home
 from accountant.ledger.families.left import describe_budget
 from dpserve_verify.privacy.budget import exact_decimal
@@ -41,6 +42,7 @@ async def set_quota(request: Request) -> Response:
 
 def set_share(home: Home, name: str, analyst: str, share: str, reason: str, by: str) -> dict[str, Any]:
     """Set an analyst's share of the budget; return the dataset's quotas."""
+    analyst = resolve_principal(home.ledger, analyst)
     home.ledger.set_quota(name, analyst, exact_decimal("share", share), reason, by)
     return {"dataset": name, "quotas": home.ledger.quotas(name)}
 

@@ -189,6 +189,8 @@ def _describe_token_created(value: Value) -> str:
     scopes = " and ".join(value["scopes"]) or "what its principal is granted"
     whom = value.get("principal", f"token:{value['name']}")
     acts = "" if whom == f"token:{value['name']}" else f" It acts for {whom}."
+    if whom.startswith(f"token:{value['name']}#"):
+        acts = f" It acts for {whom}: its name was used before, and it has nothing of what that one had."
     return f"A token named {value['name']} was made, for {scopes}{most}.{acts} Only its hash is known here."
 
 

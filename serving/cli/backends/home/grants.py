@@ -19,8 +19,8 @@ class HomeGrants(Grants):
     def list_all(self, principal: str | None) -> list[Body]:
         """Return every grant, or those of one principal."""
         home = Home.open()
-        wanted = None if principal is None else _full_name(home, principal)
-        return [grant.to_json() for grant in grants.grants(home.ledger) if wanted in (None, grant.principal)]
+        wanted = None if principal is None else {principal, _full_name(home, principal)}
+        return [grant.to_json() for grant in grants.grants(home.ledger) if wanted is None or grant.principal in wanted]
 
     def add(self, principal: str, make: Callable[[str], list[Grant]]) -> list[Body]:
         """Enter grants."""
@@ -41,4 +41,6 @@ class HomeGrants(Grants):
 
 
 def _full_name(home: Home, principal: str) -> str:
-    return acting_for({token.principal for token in tokens(home.ledger, good=True)}, principal)
+    good = tokens(home.ledger, good=True)
+    own = {token.name: token.principal for token in good if token.acts_for_itself}
+    return acting_for(own, {token.principal for token in good}, principal)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from accountant.access.grants import Grant
-from accountant.access.tokens import acting_for
+from accountant.access.tokens import acting_for, own_principal
 from dpserve import Client
 from serving.cli.backends.abstract import Body, Grants
 from serving.cli.backends.server.connection import Connection
@@ -20,8 +20,9 @@ class ServerGrants(Grants):
     def list_all(self, principal: str | None) -> list[Body]:
         """Return every grant, or those of one principal."""
         with self.connection.asking() as service:
-            wanted = None if principal is None else _full_name(service, principal)
-            return [dict(grant.raw) for grant in service.grants(wanted)]
+            wanted = [None] if principal is None else dict.fromkeys((principal, _full_name(service, principal)))
+            listed = (grant for each in wanted for grant in service.grants(each))
+            return sorted((dict(grant.raw) for grant in listed), key=lambda body: int(body["grant"]))
 
     def add(self, principal: str, make: Callable[[str], list[Grant]]) -> list[Body]:
         """Enter grants."""
@@ -41,5 +42,10 @@ class ServerGrants(Grants):
 
 
 def _full_name(service: Client, principal: str) -> str:
-    good = {token["principal"] for token in service.tokens() if token["revoked"] is None}
-    return acting_for(good, principal)
+    good = [token for token in service.tokens() if token["revoked"] is None]
+    own = {
+        token["name"]: token["principal"]
+        for token in good
+        if token["principal"] in (own_principal(token["name"]), own_principal(token["name"], token["created"]))
+    }
+    return acting_for(own, {token["principal"] for token in good}, principal)
