@@ -232,7 +232,7 @@ serving/rest: dpserve_verify(. certificates formats log privacy) accountant(. ac
     store) models(edit explain features forms onnx parts store worth) training(datasets datasets/drafts finish jobs
     measuring/profile measuring/worth planning requests rows/schema) local(campaign reports) serving(http process
     process/config process/watch wire)
-serving/wire: dpserve_verify(. formats) accountant(. system) models(features)
+serving/wire: dpserve_verify(. formats system) accountant(. system) models(features)
 dpserve: dpserve_verify(. audit certificates keys log)
 """
 

@@ -11,6 +11,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
@@ -47,6 +48,7 @@ def open_engine(url: str) -> Engine:
     parsed = _parse(url)
     if parsed.drivername == "sqlite":
         engine = create_engine(parsed, connect_args={"timeout": WAIT_SECONDS})
+        event.listen(engine, "do_connect", lambda _dialect, _record, at, _how: _make_private(str(at[0])))
         event.listen(engine, "connect", _configure_sqlite)
         return engine
     try:
@@ -80,6 +82,21 @@ def _parse(url: str) -> URL:
     if not in_file and parsed.drivername != "postgresql+psycopg":
         raise InputError(f"ledger={parsed.drivername}: {FORMS}")
     return parsed
+
+
+def _make_private(path: str) -> None:
+    """Begin the file that is not there yet, and take from others what an older one gave them, in any folder and under
+    any umask: it names tokens, grants and people who asked. SQLite gives what it puts beside it the same mode.
+    """
+    if path.startswith("file:"):  # a URI of SQLite's
+        return
+    with suppress(OSError):  # it is there; or SQLite says what is wrong with the folder
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    for name in (path, f"{path}-wal", f"{path}-shm"):
+        with suppress(OSError):  # another user's, or a disk that is only read
+            mode = os.stat(name).st_mode & 0o7777
+            if mode & 0o077:
+                os.chmod(name, mode & 0o700)
 
 
 def _configure_sqlite(connection: Any, record: Any) -> None:

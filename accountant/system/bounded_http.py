@@ -10,8 +10,10 @@ import io
 import socket
 import ssl
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead
+from ipaddress import ip_address
 from typing import Any
 from urllib.parse import SplitResult
 
@@ -53,6 +55,13 @@ class _Timed(io.RawIOBase):
         """Let go of the socket as well."""
         self._file.close()
         super().close()
+
+
+def is_this_machine(host: str | None) -> bool:
+    """Return whether a URL's host is this machine: localhost, or an address of the loopback."""
+    with suppress(ValueError):
+        return ip_address(host or "").is_loopback
+    return host == "localhost"
 
 
 def exchange(

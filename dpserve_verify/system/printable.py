@@ -1,4 +1,6 @@
-"""Text of others, made fit for a terminal: it can move no cursor, set no title or colour, and turn no line around."""
+"""Text of others, made fit for a terminal and a spreadsheet: in the one it can move no cursor, set no title or colour,
+and turn no line around; in the other it is no formula.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,8 @@ import unicodedata
 
 _ODD = re.compile(r"[^\x20-\x7e\n\t]")  # everything that has to be looked at
 _SPACE = "Zs"
+_COMPUTED = re.compile(r"'*[=+\-@\t\r]")
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?(e[+-]?\d+)?", re.ASCII)
 
 
 def printable(text: str) -> str:
@@ -25,6 +29,14 @@ def printable_lines(text: str) -> str:
 def printable_json(text: str) -> str:
     """Return the same JSON document, with what does not print in its strings spelled as JSON does, `\\u202e`."""
     return _ODD.sub(lambda match: match[0] if _prints(match[0]) else json.dumps(match[0])[1:-1], text)
+
+
+def uncomputed(text: str) -> str:
+    """Return `text` as a cell that no spreadsheet computes: what could be a formula, and is no number, gets an
+    apostrophe in front, also where it has some already. So cells that begin with apostrophes and one of =+-@, tab or
+    return are read back by leaving out the first.
+    """
+    return f"'{text}" if _COMPUTED.match(text) and not _NUMBER.fullmatch(text) else text
 
 
 def _prints(one: str) -> bool:

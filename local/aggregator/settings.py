@@ -31,7 +31,7 @@ from dpserve_verify.formats.canonical import encode
 from dpserve_verify.log.seen_checkpoints import SeenCheckpoints
 from dpserve_verify.privacy.budget import exact_decimal
 from dpserve_verify.system.files import PRIVATE, read_beginning, write_new
-from local.campaign.asking import seen_beside
+from local.campaign.asking import check_url, seen_beside
 from local.reports.shared import Aggregator, SharedDefinition
 from local.reports.toml import check_settings
 
@@ -135,12 +135,10 @@ def read_settings(folder: Path) -> Settings:
     top = check_settings(raw, {"url": str, "trust": str, "policy": dict}, {"ca": str, "witnesses": str})
     limits = check_settings(top["policy"], {"largest_epsilon": str, "largest_delta": str, "least_owners": int}, {})
     epsilon, delta = (exact_decimal(name, limits[name]) for name in ("largest_epsilon", "largest_delta"))
-    if not top["url"].startswith(("https://", "http://127.0.0.1", "http://localhost")):
-        raise InputError(f"url={top['url']:.80}: must be https, or this machine")
     ca = folder / top["ca"] if "ca" in top else None
     policy = Policy(epsilon, delta, limits["least_owners"])
     checkpoints = seen_beside(folder / LEDGER, folder / top["witnesses"] if "witnesses" in top else None)
-    return Settings(folder, top["url"].rstrip("/"), folder / top["trust"], ca, policy, checkpoints)
+    return Settings(folder, check_url(top["url"]), folder / top["trust"], ca, policy, checkpoints)
 
 
 def _private(path: Path) -> object:

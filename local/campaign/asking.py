@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 from accountant.errors import WrongState
-from accountant.system.bounded_http import exchange
+from accountant.system.bounded_http import SCHEMES, exchange, is_this_machine
 from dpserve_verify.errors import (
     CertificateInvalid,
     DpserveError,
@@ -60,6 +60,21 @@ class Place(Protocol):
     @property
     def seen(self) -> SeenCheckpoints:
         """The checkpoints of the platform's ledger that were seen from here, and the witnesses that are asked for."""
+
+
+def check_url(url: str) -> str:
+    """Return a service's address without the slash at its end. InputError unless it is https, or http to this machine,
+    and nothing but host, port and path: an invitation would go to others, or could be read on the way.
+    """
+    try:
+        parts = urlsplit(url)
+        fine = parts.port != 0 and parts.scheme in SCHEMES and bool(parts.hostname)
+    except ValueError:  # a port or an address that is none
+        fine = False
+    fine = fine and url.isprintable() and not ("@" in parts.netloc or parts.query or parts.fragment)
+    if not fine or (parts.scheme == "http" and not is_this_machine(parts.hostname)):
+        raise InputError(f"url={url:.80}: must be https, or this machine (http://127.0.0.1)")
+    return url.rstrip("/")
 
 
 def seen_beside(ledger: Path, witnesses: Path | None) -> SeenCheckpoints:

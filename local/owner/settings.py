@@ -42,7 +42,7 @@ from accountant.errors import BudgetRefused
 from dpserve_verify.errors import InputError
 from dpserve_verify.log.seen_checkpoints import SeenCheckpoints
 from dpserve_verify.privacy.budget import exact_decimal
-from local.campaign.asking import seen_beside
+from local.campaign.asking import check_url, seen_beside
 from local.campaign.questions import LEARNERS
 from local.reports.question import Question
 from local.reports.shared import SharedDefinition
@@ -191,11 +191,9 @@ def read_settings(path: Path) -> Settings:
     values: dict[str, Any] = {name: tuple(it) if isinstance(it, list) else it for name, it in policy.items()}
     paths = {name: path.parent / top[name] for name in ("trust", "rows", "ledger")}
     ca = path.parent / top["ca"] if "ca" in top else None
-    if not top["url"].startswith(("https://", "http://127.0.0.1", "http://localhost")):
-        raise InputError(f"url={top['url']:.80}: must be https, or this machine")
     policies = Policy(total, largest, ranges=ranges, question=pins, **values)
     checkpoints = seen_beside(paths["ledger"], path.parent / top["witnesses"] if "witnesses" in top else None)
-    return Settings(top["url"].rstrip("/"), ca=ca, policy=policies, seen=checkpoints, pace=pace, **paths)
+    return Settings(check_url(top["url"]), ca=ca, policy=policies, seen=checkpoints, pace=pace, **paths)
 
 
 def pinned_from_toml(raw: dict[str, Any]) -> Pinned:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from accountant.errors import RecordError
 from dpserve_verify.errors import InputError
+from dpserve_verify.system.printable import uncomputed
 from models.features.features import BooleanFeature, CalendarFeature, CategoricalFeature, Feature
 from serving.wire.bounds import MAX_CELLS, Room, check_cells
 from serving.wire.errors import TooLarge
@@ -90,13 +91,14 @@ def _numbers(feature: Feature, cells: Sequence[str]) -> NDArray[np.float64]:
 
 
 def csv_of(classes: Sequence[str | int], label: NDArray[Any], probabilities: NDArray[Any]) -> bytes:
-    """Return predictions as CSV: `label` and `p_<class>` for each class, or `value`."""
+    """Return predictions as CSV: `label`, which no spreadsheet computes, and `p_<class>` for each class, or `value`."""
     out = io.StringIO(newline="")
     write = csv.writer(out)
     write.writerow(["label", *(f"p_{name}" for name in classes)] if classes else ["value"])
     if classes:
         shown = probabilities.astype(np.float32).astype(str).tolist()
-        write.writerows([name, *chances] for name, chances in zip(label.tolist(), shown, strict=True))
+        cells = {name: uncomputed(name) if isinstance(name, str) else name for name in classes}
+        write.writerows([cells.get(name, name), *chances] for name, chances in zip(label.tolist(), shown, strict=True))
     else:
         write.writerows([repr(value)] for value in label.tolist())
     return out.getvalue().encode()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
@@ -15,13 +14,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from dpserve_verify.errors import InputError
+from dpserve_verify.system.printable import uncomputed
 from serving.wire.errors import json_response
 
 FORM, FORMS = "form", ("csv", "json")
 MAX_LINES, PART_LINES = 10_000, 500  # lines of a list that pages show in parts, and in how large parts a file is read
 Line: TypeAlias = dict[str, Any]
-_COMPUTED = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet may take for a formula begins so
-_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?(e[+-]?\d+)?", re.ASCII)
 
 
 def form_of(request: Request) -> str | None:
@@ -57,14 +55,10 @@ def as_file(form: str, name: str, columns: Sequence[str], lines: Iterable[Line])
 
 
 def cell(value: Any) -> Any:
-    """Return a value as a cell that no spreadsheet computes: a text that could be a formula, and is no number, gets an
-    apostrophe in front. A list becomes one text.
-    """
+    """Return a value as a cell that no spreadsheet computes (`uncomputed`). A list becomes one text."""
     if isinstance(value, list | tuple):
         value = " ".join(map(str, value))
-    if isinstance(value, str) and value.startswith(_COMPUTED) and not _NUMBER.fullmatch(value):
-        return f"'{value}"
-    return value
+    return uncomputed(value) if isinstance(value, str) else value
 
 
 def attachment_header(name: str) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import sqlite3
 import sys
@@ -46,6 +47,25 @@ def home(environment):
     opened.ledger.register(registration())
     yield opened
     opened.ledger.log.database.close()
+
+
+def test_a_ledger_is_its_owners_alone_in_any_folder_and_under_any_umask(tmp_path):
+    """The file and what SQLite puts beside it; of an older one, others lose what they had."""
+    tmp_path.chmod(0o755)
+    before = os.umask(0)
+    try:
+        for round_ in range(2):
+            opened = Store(f"sqlite:///{tmp_path / 'ledger.db'}")
+            if not round_:
+                opened.create()
+            with opened.reading():
+                files = sorted(tmp_path.glob("ledger.db*"))
+                assert len(files) == 3
+                assert {oct(file.stat().st_mode & 0o7777) for file in files} == {"0o600"}
+            opened.close()
+            (tmp_path / "ledger.db").chmod(0o644)
+    finally:
+        os.umask(before)
 
 
 # Which database.

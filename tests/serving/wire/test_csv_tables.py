@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from accountant.errors import RecordError
@@ -14,7 +16,7 @@ from models.features.features import BooleanFeature, CategoricalFeature, DateFea
 from serving.wire.csv_tables import MISSING, columns_of, csv_of
 from serving.wire.errors import TooLarge
 from training.rows.people.people import NULLS
-from training.rows.tables.row_files import read_columns
+from training.rows.tables.row_files import read_columns, write_predictions
 
 FEATURES = (
     NumericFeature("age", (18.0, 65.0)),
@@ -93,6 +95,23 @@ def test_a_long_text_is_another_one():
     found = read("age,job,employed\n1," + "x" * 5000 + ",true\n")
     assert len(found["job"][0]) < 10
     assert found["job"][0] not in FEATURES[1].values
+
+
+def test_no_label_is_a_formula_and_each_is_read_back(tmp_path):
+    """In a body and in a file alike; Parquet holds them as they are. One apostrophe in front is left out again."""
+    classes = ("=no", "'=no", "''@x", "-1", "+1 or more", "\tx", "it's", "'yes", "=cmd|' /C calc'!A0")
+    label, chances = np.array(classes, object), np.eye(len(classes), dtype=np.float32)
+    files = [tmp_path / "a.csv", tmp_path / "a.parquet"]
+    for file in files:
+        write_predictions(file, classes, [(label, chances)])
+    for raw in (csv_of(classes, label, chances).decode(), files[0].read_bytes().decode()):
+        head, *lines = csv.reader(io.StringIO(raw, newline=""))
+        told = [line[0] for line in lines]
+        assert not any(text.startswith(("=", "@", "\t", "+")) for text in [*head, *told])
+        assert head == ["label", *(f"p_{name}" for name in classes)]
+        assert tuple(text[1:] if re.match("'+[=+@\t\r-]", text) else text for text in told) == classes
+        assert told[3] == "-1"
+    assert tuple(pq.read_table(files[1])["label"].to_pylist()) == classes
 
 
 def test_answers_keep_every_digit():

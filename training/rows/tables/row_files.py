@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from accountant.errors import DataError
 from dpserve_verify.errors import InputError
 from dpserve_verify.system.files import replacing
+from dpserve_verify.system.printable import uncomputed
 from models.features.features import Feature, RawColumns
 from models.parts.answers import ClassLabel
 from training.rows.schema.schema import Schema
@@ -76,7 +77,7 @@ Answer = tuple[NDArray[Any], NDArray[np.float32]]  # labels or values (n,), prob
 
 def write_predictions(path: Path, classes: Sequence[ClassLabel], answers: Iterable[Answer]) -> int:
     """Write `label` and `p_<class>` for each class, in order, or `value` where there are no classes; the file appears
-    whole or not at all. Returns the rows.
+    whole or not at all. In a .csv no label is a formula (`uncomputed`). Returns the rows.
     """
     if path.suffix not in (".parquet", ".csv"):
         raise InputError(f"out={path.name}: must end in .parquet or .csv")
@@ -84,10 +85,13 @@ def write_predictions(path: Path, classes: Sequence[ClassLabel], answers: Iterab
         raise InputError(f"out={path}: its folder does not exist")
     schema = _schema(classes)
     count = 0
-    kind = pyarrow.parquet.ParquetWriter if path.suffix == ".parquet" else pyarrow.csv.CSVWriter
+    in_csv = path.suffix == ".csv"
+    kind = pyarrow.csv.CSVWriter if in_csv else pyarrow.parquet.ParquetWriter
+    cells = {name: uncomputed(name) for name in classes if in_csv and isinstance(name, str)}
     with replacing(path) as partial, kind(partial, schema) as writer:  # unsynced: it can be made again
         for labels, probabilities in answers:
-            columns = [pa.array(labels.tolist(), schema[0].type), *(pa.array(column) for column in probabilities.T)]
+            names = [cells.get(name, name) for name in labels.tolist()] if cells else labels.tolist()
+            columns = [pa.array(names, schema[0].type), *(pa.array(column) for column in probabilities.T)]
             writer.write_table(pa.Table.from_arrays(columns, schema=schema))
             count += len(labels)
     return count

@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 import ssl
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from ipaddress import ip_address
+from contextlib import contextmanager
 from traceback import format_exception
 from urllib.parse import urlsplit
 
 from accountant import errors
 from accountant.errors import Forbidden, JobFailed
+from accountant.system.bounded_http import is_this_machine
 from dpserve import Client, ServiceError
 from dpserve.transport import strip_token
 from dpserve_verify import errors as verify_errors
@@ -114,10 +114,7 @@ def check_address(url: str) -> None:
         raise InputError(f"{URL}={parts.hostname or url[:80]!r}: must be an address like https://dp.example.org")
     if "@" in parts.netloc:
         raise InputError(f"{URL}: must not hold a name or a password; the token comes from {TOKEN} or dpserve login")
-    is_local = parts.hostname == "localhost"
-    with suppress(ValueError):
-        is_local = ip_address(parts.hostname).is_loopback
-    if parts.scheme == "http" and not is_local and os.environ.get(PLAIN) != "1":
+    if parts.scheme == "http" and not is_this_machine(parts.hostname) and os.environ.get(PLAIN) != "1":
         raise InputError(
             f"{URL}={url}: by http anybody on the way could read the token; use https, or set {PLAIN}=1 where the "
             "network is yours alone"
