@@ -19,7 +19,8 @@ DpserveError                 exit 1
 │   └── LedgerInvalid                 tree, checkpoint, entry or state machine
 │       └── LedgerReplaced            its file was deleted or replaced while it was open
 ├── LedgerUnavailable        exit 1   the ledger's database cannot be used for now (locked, full, unreachable)
-│   └── EngineUnavailable             the cluster that DPSERVE_ENGINE names cannot be asked for now
+│   ├── EngineUnavailable             the cluster that DPSERVE_ENGINE names cannot be asked for now
+│   └── VersionBehind                 a newer dpserve wrote what this version does not know
 ├── JobFailed                exit 5   it had started: its budget is spent
 └── PlanMismatch                      a learner asked for what it had not rehearsed; nothing was drawn
 """
@@ -127,6 +128,13 @@ class EngineUnavailable(LedgerUnavailable):
 
     code = "engine_unavailable"
     remedy = "mend the cluster as the message says; a queued job waits until then, and nothing was spent"
+
+
+class VersionBehind(LedgerUnavailable):
+    """A newer dpserve has written to the ledger: its tables, or a kind of entry, are none that this version knows."""
+
+    code = "version_behind"
+    remedy = "run the version that wrote it, or a newer one; this one reads and predicts, and changes nothing any more"
 
 
 class JobFailed(DpserveError):

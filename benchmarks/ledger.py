@@ -128,7 +128,7 @@ def fill(home: Any, entries: int) -> None:
                 connection.execute(f"INSERT INTO job ({names}) VALUES ({marks})", tuple(values.values()))
         root = merkle.root(entries, lambda level, _index: last[level])
         note = notes.sign_checkpoint(home.ledger.log.origin, entries, root, home.keys.signer("log"))
-        connection.execute("INSERT INTO checkpoint VALUES (?, ?)", (entries, note))
+        connection.execute("INSERT INTO checkpoint VALUES (?, ?, 0)", (entries, note))
         connection.execute("COMMIT")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 

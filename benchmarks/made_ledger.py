@@ -237,7 +237,7 @@ class _Filler:
         signature = notes.NoteSignature(self.origin, self.key_id, self.key.sign(signed.encode()))
         self.connection.execute("INSERT INTO entry VALUES (?, ?)", (seq, text))
         self.connection.executemany("INSERT INTO node VALUES (?, ?, ?)", nodes)
-        self.connection.execute("INSERT INTO checkpoint VALUES (?, ?)", (self.size, f"{signed}\n{signature.line()}"))
+        self.connection.execute("INSERT INTO checkpoint VALUES (?, ?, 0)", (self.size, f"{signed}\n{signature.line()}"))
 
     def _file(self, job: Made) -> None:
         own = {name: job.fields[name] for name in ("dataset", "model", "idempotency_key", "request")}

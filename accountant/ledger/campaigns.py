@@ -15,7 +15,7 @@ from accountant.errors import IdempotencyConflict, WrongState
 from accountant.ledger.families.records import State
 from accountant.ledger.job_rows import read_job, require_state
 from accountant.ledger.ledger import Ledger
-from accountant.store.entry_kinds import entry_index
+from accountant.store.entry_index import entry_index
 from accountant.store.store import body_at
 from accountant.store.tables import job_table
 from dpserve_verify.log.entry import read_entry

@@ -15,7 +15,7 @@ import numpy as np
 from sqlalchemy import Connection
 
 from accountant.ledger.ledger import Ledger
-from accountant.store.entry_kinds import entry_index
+from accountant.store.entry_index import entry_index
 from accountant.store.store import Store, body_at
 from dpserve_verify.errors import InputError
 from dpserve_verify.log.entry import Entry, read_entry

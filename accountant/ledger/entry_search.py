@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, Connection, Text, cast, func, select
 
 from accountant.ledger.families.family_rows import load
-from accountant.store.entry_kinds import KINDS, EntryIndex, entry_index
+from accountant.store.entry_index import EntryIndex, entry_index
+from accountant.store.entry_kinds import KINDS
 from accountant.store.store import Store, body_at, size
 from accountant.store.tables import dataset_table, entry_table, job_table, token_table
 from dpserve_verify.errors import InputError

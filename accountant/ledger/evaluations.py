@@ -127,7 +127,7 @@ def by_model(database: Store) -> dict[int, list[int]]:
 
 def _entries_of_kind(database: Store, connection: Connection, kind: str) -> list[tuple[int, int]]:
     """Return entries of this kind, the newest first, each with its job."""
-    from accountant.store.entry_kinds import entry_index  # loads numpy, which most commands do without
+    from accountant.store.entry_index import entry_index  # loads numpy, which most commands do without
 
     index = entry_index(database, connection)
     return [(int(number), int(index.jobs[number])) for number in index.of_kind(kind).nonzero()[0][::-1]]

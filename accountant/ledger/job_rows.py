@@ -230,8 +230,9 @@ def resume(log: TransparencyLog, holding: Holding, owner: str, lease: float) -> 
             )
         lease_values = {"owner": owner, "expires": engines.clock(writer.connection) + lease, "doubted": None}
         writer.connection.execute(update(job_table).where(job_table.c.seq == seq).values(**lease_values))
-        stored = read_entry(seq, writer.signed.body(seq)).value
-        dataset = block_rows.load_charged(writer.connection, stored, None, writer.signed)
+        entry = writer.signed.entry(seq)
+        stored = entry.value
+        dataset = block_rows.load_charged(writer.connection, entry, None, writer.signed)
         blocks = {"window": [*charged_window(stored)]} if dataset.blocks else {}
         writer.append("resumed", reservation=seq, times=times, **blocks)
         plan = plan_from_json(stored["plan"])

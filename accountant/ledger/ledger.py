@@ -121,7 +121,7 @@ class Ledger:
         UnknownName where there is no such job.
         """
         with self.log.database.reading() as connection:
-            dataset = block_rows.load_charged(connection, self.reservation(seq).value, analyst)
+            dataset = block_rows.load_charged(connection, self.reservation(seq), analyst)
             return block_rows.with_queries(connection, dataset)
 
     def datasets(self, analyst: str | None = None) -> list[Dataset]:
@@ -238,9 +238,10 @@ class Ledger:
             job = read_job(writer.connection, seq)
             require_state(job, State.RESERVED, "start")
             job_rows.require_first(writer.signed, job, "start")
-            stored = read_entry(seq, writer.signed.body(seq)).value
+            entry = writer.signed.entry(seq)
+            stored = entry.value
             evaluations.require_made(writer.connection, stored)
-            dataset = block_rows.load_charged(writer.connection, stored, None, writer.signed)
+            dataset = block_rows.load_charged(writer.connection, entry, None, writer.signed)
             costs = dataset.costs_from_json(stored["price"])
             exceeded = dataset.exceeds_lowered_total(costs, parse_decimal(stored["claim"]["epsilon"]))
             if exceeded is None:
@@ -260,7 +261,7 @@ class Ledger:
 
         WrongState where the job has not started, or with `owner` where it is held by another.
         """
-        with self.log.writing() as writer:
+        with self.log.writing(finishes=owner is not None) as writer:
             self._move(writer, seq, State.STARTED, State.COMMITTED, owner, released=released)
 
     def burn(self, seq: int, reason: str, owner: str | None = None, expires: float | None = None) -> None:
@@ -283,9 +284,9 @@ class Ledger:
         connection, job = writer.connection, read_job(writer.connection, seq)
         require_state(job, State.RESERVED, "release")
         job_rows.require_first(writer.signed, job, "release")
-        stored = read_entry(seq, writer.signed.body(seq)).value
-        dataset = block_rows.load_charged(connection, stored, stored["by"], writer.signed)
-        costs = dataset.costs_from_json(stored["price"])
+        entry = writer.signed.entry(seq)
+        dataset = block_rows.load_charged(connection, entry, entry.value["by"], writer.signed)
+        costs = dataset.costs_from_json(entry.value["price"])
         lines = after(dataset.families, costs, -1)
         merged = block_rows.merge_equal_blocks(dataset.families, lines)
         self._move(writer, seq, State.RESERVED, State.RELEASED, owner, expires, after=merged)

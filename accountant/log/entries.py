@@ -22,7 +22,8 @@ from accountant.keys.key_rows import KeyRow
 from accountant.keys.private_keys import KeyStore
 from accountant.log.last_seen import HighWater, LockedMark
 from accountant.log.newest import RAREST, Newest, accounts_of, after_of
-from accountant.store import store
+from accountant.store import store, version_fence
+from accountant.store.entry_kinds import place_of
 from accountant.store.store import Store
 from accountant.store.tables import checkpoint_table, entry_table
 from dpserve_verify.errors import LedgerInvalid
@@ -44,7 +45,8 @@ _NEW_CHECKPOINT = insert(checkpoint_table)  # building a statement costs more th
 @dataclass
 class Writer:
     """What a writing transaction may do: read on its connection, and append. `signed`: reads what was signed before it.
-    `successor`: the key that will sign alone after this transaction, whose checkpoint it signs too.
+    `successor`: the key that will sign alone after this transaction, whose checkpoint it signs too. `kinds`: the place
+    of the newest kind of entry.
     """
 
     connection: Connection
@@ -53,11 +55,13 @@ class Writer:
     appended: list[tuple[int, bytes]] = field(default_factory=list)
     said: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
     successor: Signer | None = None
+    kinds: int = 0
 
     def append(self, kind: str, **fields: Encodable) -> int:
         """Append an entry of this type; `time` is our clock's word and proves nothing."""
         time = f"{datetime.now(UTC).replace(tzinfo=None).isoformat(timespec='seconds')}Z"
         body = canonical.encode({"type": kind, "time": time, **fields})
+        self.kinds = max(self.kinds, place_of(kind))
         seq = self.tree.append(body)
         self.appended.append((seq, body))
         self.said[seq] = fields.get("after", [])  # type: ignore[assignment]
@@ -208,11 +212,14 @@ class Signed:
 
 
 class TransparencyLog:
-    """Entries of one `origin` in one store, signed by the log key of these keys."""
+    """Entries of one `origin` in one store, signed by the log key of these keys. `behind`: why this version may not
+    write, as the last `signed` found it; "" where it may.
+    """
 
     def __init__(self, database: Store, keys: KeyStore, origin: str, mark: HighWater) -> None:
         self.database, self.origin, self._keys, self._mark = database, origin, keys, mark
         self._newest, self._known = Newest(mark.path.with_name(NEWEST)), Known()
+        self.behind = ""
 
     @classmethod
     def open(cls, database: Store, keys: KeyStore, mark: HighWater) -> TransparencyLog:
@@ -229,15 +236,17 @@ class TransparencyLog:
         return log
 
     @contextmanager
-    def writing(self) -> Iterator[Writer]:
+    def writing(self, finishes: bool = False) -> Iterator[Writer]:
         """Lock, compare with the mark, let the caller check and append, sign the new tree, commit, raise the mark.
 
-        An exception in the block leaves the ledger as it was.
+        An exception in the block leaves the ledger as it was. VersionBehind where a newer version has written what this
+        one does not know; `finishes`: as for `version_fence.require`.
         """
         with self._mark.locked() as mark:
             signed: tuple[int, bytes] | None = None
             with self.database.writing() as connection:
                 tree = store.Tree(connection, mark.size)
+                version_fence.require(connection, tree.kinds, finishes)
                 if tree.size and mark.value is None:
                     raise LedgerInvalid(
                         f"ledger: has {tree.size} entries, but the high-water mark beside the keys is gone"
@@ -249,6 +258,7 @@ class TransparencyLog:
                 head = self._head(connection, tree.size, tree.read, mark)
                 self._newest.catch_up(connection, *head)
                 writer = Writer(connection, tree, Signed(connection, tree, *head, self._newest, self._known))
+                writer.kinds = tree.kinds or 0
                 if tree.size:
                     key_rows.check_keys(keys, writer.signed.rare().keys)
                 yield writer
@@ -257,7 +267,7 @@ class TransparencyLog:
                         key_rows.begin(connection, self._keys)
                     signed = tree.size, tree.root()
                     note = self._signed(*signed, writer.successor)
-                    connection.execute(_NEW_CHECKPOINT, {"size": signed[0], "note": note})
+                    connection.execute(_NEW_CHECKPOINT, {"size": signed[0], "note": note, "kinds": writer.kinds})
             if signed:
                 mark.advance(*signed)
                 self._newest.note(writer.appended, writer.said, *signed, writer.signed.rare().newest if head[0] else 0)
@@ -307,6 +317,7 @@ class TransparencyLog:
     def _checked(self, connection: Connection, mark: LockedMark) -> Signed:
         tree = store.Tree(connection, mark.size)
         size, read = tree.size, tree.read
+        self.behind = version_fence.problem(connection, tree.kinds)
         if size and mark.value is None:
             raise LedgerInvalid("ledger: has entries, but the high-water mark beside the keys is gone")
         mark.check(size, read)

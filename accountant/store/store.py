@@ -24,7 +24,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import SQLAlchemyError
 
-from accountant.store import engines, migrations
+from accountant.store import engines, migrations, version_fence
 from accountant.store.tables import checkpoint_table, entry_table, node_table
 from dpserve_verify.errors import LedgerInvalid, LedgerUnavailable
 from dpserve_verify.formats import merkle
@@ -123,6 +123,7 @@ class Tree:
         """
         self._connection = connection
         self._nodes: dict[Place, bytes] = {}
+        self.kinds: int | None = None  # as `version_fence.row` says it
         self.size, last_size = min(likely, _LARGEST), -1
         while last_size != self.size:
             last_size = self.size
@@ -138,8 +139,10 @@ class Tree:
         values = {f"level{at}": level for at, (level, _) in enumerate(places)}
         values |= {f"idx{at}": index for at, (_, index) in enumerate(places)}
         count = 0
-        for level, index, digest in self._connection.execute(_nodes(len(places)), values):
-            if level is not None:
+        for level, index, digest in self._connection.execute(_nodes(len(places)), values | {"head": migrations.HEAD}):
+            if level == version_fence.LEVEL:
+                self.kinds = int(index)
+            elif level is not None:
                 self._nodes[level, index] = bytes(digest)
             elif index is not None:
                 count = int(index) + 1
@@ -176,12 +179,12 @@ class Tree:
 @lru_cache
 def _nodes(count: int) -> CompoundSelect[Any]:
     """Build the query of so many nodes at once, each found by the table's key: SQLite would read the whole table for
-    `(level, idx) IN`. And the last entry's index, in a row that has no level.
+    `(level, idx) IN`. And the last entry's index, in a row that has no level, and how new the ledger is.
     """
     level, idx, digest = node_table.c
     last = select(cast(null(), level.type), func.max(entry_table.c.seq), cast(null(), digest.type))
     places = [and_(level == bindparam(f"level{at}"), idx == bindparam(f"idx{at}")) for at in range(count)]
-    return union_all(last, select(node_table).where(or_(false(), *places)))
+    return union_all(last, version_fence.row(), select(node_table).where(or_(false(), *places)))
 
 
 def node_reader(connection: Connection) -> merkle.NodeReader:

@@ -23,11 +23,13 @@ node_table = Table(
     Column("idx", LONG, primary_key=True, autoincrement=False),
     Column("hash", LargeBinary, nullable=False),
 )
+# `kinds`: the place of the newest kind of entry up to it (`version_fence`); none of before revision 0008.
 checkpoint_table = Table(
     "checkpoint",
     META,
     Column("size", LONG, primary_key=True, autoincrement=False),
     Column("note", Text, nullable=False),
+    Column("kinds", Integer),
 )
 # A dataset's rows belong to one family or, where families were joined, to several. `families`: their ids, JSON. `last`:
 # of one that grew, how many blocks it has; `dropped`: of how many of them, from the first on, the rows are deleted.

@@ -16,7 +16,7 @@ from accountant.home import Home
 from accountant.ledger.entry_search import Found, Wanted, dataset_names, search
 from accountant.log import stored_proofs
 from accountant.log.entries import latest_checkpoint
-from accountant.store.entry_kinds import entry_index
+from accountant.store.entry_index import entry_index
 from accountant.store.store import body_at
 from dpserve_verify.errors import InputError
 from dpserve_verify.formats import merkle

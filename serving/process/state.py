@@ -42,7 +42,7 @@ class ServingState:
         self._home: Home | None = None
         self._bearers: Mapping[str, Bearer] = {}
         self._wrong: frozenset[str] = frozenset()
-        self._problem = "has not looked yet"
+        self._problem = self._why = "has not looked yet"
         self._seen = float("-inf")
 
     def refresh(self) -> None:
@@ -54,7 +54,7 @@ class ServingState:
             self._bearers, wrong = good_bearers(self._home)  # looks at the high-water mark, and at what was signed
             self._alarm(wrong)
             self.registry.refresh(self._home, VERIFY_SECONDS)
-            self._note("")
+            self._note("", self.behind)
             self._seen = time.monotonic()
         except DpserveError as error:
             self._note(f"{error.code}: {error.message}")
@@ -76,10 +76,11 @@ class ServingState:
                 LOG.error("the ledger's index was changed by somebody else: %s", text)
         self._wrong = frozenset(wrong)
 
-    def _note(self, problem: str) -> None:
-        if problem and problem != self._problem:
-            LOG.error("not ready: %s", problem)
-        self._problem = problem
+    def _note(self, problem: str, behind: str = "") -> None:
+        why = problem or behind
+        if why and why != self._why:
+            LOG.error("not ready: %s", why)
+        self._problem, self._why = problem, why
 
     @property
     def problem(self) -> str:
@@ -91,7 +92,18 @@ class ServingState:
     @property
     def unready(self) -> str:
         """Why no more should be sent here; empty where it may. A server that was asked to stop answers to the end."""
-        return self.problem or ("the server was asked to stop" if self.stopping else "")
+        return self.problem or self.behind or ("the server was asked to stop" if self.stopping else "")
+
+    @property
+    def behind(self) -> str:
+        """Why this version may not write to the ledger any more, a newer one having done so; empty where it may."""
+        return "" if self._home is None else self._home.ledger.log.behind
+
+    def require_welcome(self) -> None:
+        """NotReady where no more should be sent here; says why where a newer version is the reason."""
+        if self.unready:
+            why = self.behind if self.behind and not self.problem else "the server's log says why"
+            raise NotReady(f"not ready; {why}")
 
     @property
     def home(self) -> Home:

@@ -18,7 +18,7 @@ from serving.http.routes import TEXT, Door, in_thread, state
 from serving.process.watch import audit_runs
 from serving.process.watch.metrics import AuditGauges, LedgerGauges, ServingGauges, WorthGauges, render
 from serving.rest import json_schemas
-from serving.wire.errors import NotReady, json_response
+from serving.wire.errors import json_response
 from serving.wire.request_bodies import known_query
 
 
@@ -66,10 +66,9 @@ async def alive(request: Request) -> Response:
 
 async def ready(request: Request) -> Response:
     """Answer 200 if the home opens, its ledger continues what its keys signed, tokens are known, the models were looked
-    at, and nobody has asked the server to stop.
+    at, no newer version has written to the ledger, and nobody has asked the server to stop.
     """
-    if state(request).unready:
-        raise NotReady("not ready; the server's log says why")
+    state(request).require_welcome()
     return json_response({"ready": True})
 
 

@@ -26,7 +26,7 @@ from serving.process.registry import Served
 from serving.rest import json_schemas
 from serving.rest.models import PREDICT_BYTES, RECORDS, Find, run_model, run_quickly, served_model
 from serving.rest.openapi import product_version
-from serving.wire.errors import NotReady, json_response
+from serving.wire.errors import json_response
 from serving.wire.quick_json import quick_json
 from serving.wire.request_bodies import JSON, check_fields, known_query, read_body, strict_json
 from serving.wire.tables_in import ANY
@@ -70,8 +70,7 @@ async def live(request: Request) -> Response:
 async def ready(request: Request) -> Response:
     """Answer 200 if the server is ready, 503 else."""
     known_query(request)
-    if state(request).unready:
-        raise NotReady("not ready; the server's log says why")
+    state(request).require_welcome()
     return json_response({"ready": True})
 
 

@@ -223,7 +223,8 @@ def test_a_dataset_grows_at_any_time():
 def test_a_job_that_is_taken_for_one_on_every_block_would_be_caught(monkeypatch):
     """The machine has teeth: the fault of an earlier version, by which an entry without a window was read anew."""
 
-    def load(connection, stored, analyst=None, signed=None):
+    def load(connection, entry, analyst=None, signed=None):
+        stored = entry.value
         window = stored.get("window")
         blocks = None if window is None else (window[0], window[1])
         return block_rows.load(connection, stored["dataset"], analyst, stored.get("part"), signed, blocks)

@@ -82,6 +82,7 @@ TRIGGERS = {
     "unsupported_media_type": f"{ABUSE}::test_other_media_types",
     "usage": f"{CLI}::test_bad_jobs",
     "verification_failed": "",
+    "version_behind": f"{SERVICE}::test_a_door_that_is_behind_predicts_and_writes_nothing",
     "wrong_state": "serving/cli/test_cli_keys.py::test_rotate_with_overlap_then_retire",
 }
 KINDS = {  # of errors that tests know by their class, or by their status

@@ -263,6 +263,6 @@ def rewrite(home: Path, leaves: list[bytes]) -> None:
         for size, leaf in enumerate(leaves, 1):
             store.append(connection, leaf)
             note = notes.sign_checkpoint(log.origin, size, merkle.root(size, read), opened.keys.signer("log"))
-            connection.execute(tables.checkpoint_table.insert().values(size=size, note=note))
+            connection.execute(tables.checkpoint_table.insert().values(size=size, note=note, kinds=0))
         log._mark.advance(len(leaves), merkle.root(len(leaves), read))
     log.database.close()

@@ -329,7 +329,8 @@ def a_repaired_home(home: Home) -> None:
 def of_every_block() -> Iterator[None]:
     """The fault of that version: it read an entry without a window as every block that is there now."""
 
-    def load(connection: Any, stored: Any, analyst: Any = None, signed: Any = None) -> Any:
+    def load(connection: Any, entry: Any, analyst: Any = None, signed: Any = None) -> Any:
+        stored = entry.value
         return block_rows.load(connection, stored["dataset"], analyst, stored.get("part"), signed, stored.get("window"))
 
     def below_zero(price: Any, orders: Any) -> dict[str, Any]:

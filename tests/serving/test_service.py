@@ -31,6 +31,7 @@ from small_home import (
     until,
     write_files,
 )
+from sqlalchemy import text
 from starlette.applications import Starlette
 from starlette.routing import Route
 
@@ -38,6 +39,8 @@ from accountant import errors
 from accountant.access import tokens
 from accountant.home import Home
 from accountant.log.last_seen import HighWater
+from accountant.store.migrations import HEAD
+from accountant.store.store import Store
 from dpserve_verify.certificates.certificate import verify
 from dpserve_verify.errors import CertificateInvalid, KeyInvalid
 from dpserve_verify.formats import merkle
@@ -547,6 +550,28 @@ def test_ledger_behind_its_mark_stops_everything_but_life(server):
         assert server.get("/livez", scope=None).status_code == 200
     finally:
         mark.write_bytes(good)
+    of_every_worker(server.ready, "it is ready again")
+
+
+def test_a_door_that_is_behind_predicts_and_writes_nothing(server):
+    """A newer version brought the tables to a revision of its own while this one serves."""
+    database = Store(f"sqlite:///{server.path / 'ledger.db'}")
+
+    def say(revision: str) -> None:
+        with database.writing() as connection:
+            connection.execute(text(f"UPDATE alembic_version SET version_num = '{revision}'"))
+
+    say("9999")
+    try:
+        of_every_worker(lambda: server.get("/readyz", scope=None).status_code == 503, "it is not ready")
+        why = server.get("/readyz", scope=None).json()["error"]["message"]
+        assert why == f"not ready; its tables are of revision 9999, and this version knows {HEAD}"
+        assert server.predict().status_code == 200
+        assert server.get("/v1/jobs").status_code == 200
+        assert code(server.post("/v1/jobs", JOB)) == (503, "version_behind")
+    finally:
+        say(HEAD)
+        database.close()
     of_every_worker(server.ready, "it is ready again")
 
 

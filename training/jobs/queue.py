@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Collection
 
-from accountant.errors import WrongState
+from accountant.errors import VersionBehind, WrongState
 from accountant.home import Home
 from dpserve_verify.errors import DpserveError, InputError, LedgerUnavailable
 from training.datasets.datasets import require_rows
@@ -24,12 +24,14 @@ RECOVER_SECONDS = 15.0
 
 
 def work_once(home: Home, left: set[int] | None = None, datasets: Collection[str] = ()) -> int | None:
-    """Run the oldest queued job whose rows can be read here to its end; its number, or None where there is none.
+    """Run the oldest queued job whose rows can be read here to its end; its number, or None where there is none, or a
+    newer version has written to the ledger.
 
     A job whose rows cannot is left for another worker, and says so. `left`: those of which the log was told.
     `datasets`: the only ones whose jobs are taken, where any is named.
     """
-    seq = _claimable(home, set() if left is None else left, datasets)
+    left = set() if left is None else left
+    seq = _claimable(home, left, datasets)
     if seq is None:
         return None
     try:
@@ -37,6 +39,11 @@ def work_once(home: Home, left: set[int] | None = None, datasets: Collection[str
         LOG.info("job %d issued", seq)
     except WrongState:  # another worker was faster
         LOG.info("job %d taken by another worker", seq)
+    except VersionBehind as error:
+        if seq not in left:
+            left.add(seq)
+            LOG.error("job %d: left for a newer version; %s", seq, error.message)
+        return None
     except DpserveError as error:
         LOG.error("job %d: %s", seq, error.code)
     except OSError as error:  # a full disk after the commit: nothing is lost, recovery tries again

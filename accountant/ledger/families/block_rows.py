@@ -23,7 +23,7 @@ from accountant.store.store import body_at
 from accountant.store.tables import analyst_table, block_table, dataset_table, entry_table, family_table
 from dpserve_verify.errors import InputError, LedgerInvalid
 from dpserve_verify.formats.canonical import CanonicalError, parse_decimal
-from dpserve_verify.log.entry import read_entry
+from dpserve_verify.log.entry import Entry, read_entry
 from dpserve_verify.privacy.budget import Budget
 from dpserve_verify.privacy.filter import Filter, Price, price_from_json, price_to_json
 
@@ -77,13 +77,20 @@ def load(
 
 
 def load_charged(
-    connection: Connection, stored: Mapping[str, Any], analyst: str | None = None, signed: Signed | None = None
+    connection: Connection, reservation: Entry, analyst: str | None = None, signed: Signed | None = None
 ) -> Dataset:
     """Load the dataset of a job by the accounts that its `reserved` entry is charged to, and by no others: what was
-    appended since is not read, charged or given back.
+    appended since is not read, charged or given back, nor is what the version that wrote it left out.
     """
+    stored = reservation.value
     dataset = family_rows.load(connection, stored["dataset"], analyst, stored.get("part"), signed)
-    return _with_accounts(connection, dataset, charged_window(stored), "window" in stored, analyst, signed)
+    dataset = _with_accounts(connection, dataset, charged_window(stored), "window" in stored, analyst, signed)
+    if dataset.person is None or any("person" in line for line in stored["after"]):
+        return dataset
+    second = connection.execute(_BLOCKS, {"at": stored["dataset"], "low": 2, "high": 2}).first()
+    if dataset.registration.person is None and second is not None and reservation.seq < second.seq:
+        return dataset  # the account was founded with that block, and has taken over what the job holds
+    return replace(dataset, families=dataset.own)
 
 
 def _with_accounts(

@@ -10,7 +10,7 @@ from functools import partial
 
 import anyio
 
-from accountant.store.entry_kinds import entry_index
+from accountant.store.entry_index import entry_index
 from dpserve_verify.errors import DpserveError
 from serving.pages.parts.ui import TEMPLATES
 from serving.process.state import ServingState

@@ -111,8 +111,9 @@ def test_no_sum_is_written_below_zero(home):
 # ---- homes that an earlier version left wrong -----------------------------------------------------------------------
 
 
-def load_by_every_block(connection, stored, analyst=None, signed=None):
+def load_by_every_block(connection, entry, analyst=None, signed=None):
     """As the earlier version read an entry without a window: by every block that is there now."""
+    stored = entry.value
     window = stored.get("window")
     return block_rows.load(
         connection, stored["dataset"], analyst, stored.get("part"), signed, window and (window[0], window[1])

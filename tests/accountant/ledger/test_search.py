@@ -20,7 +20,7 @@ from accountant.ledger import block_appending, entry_search
 from accountant.ledger.block_appending import NewBlock
 from accountant.ledger.entry_search import Wanted
 from accountant.ledger.families.records import Unit, Why
-from accountant.store import entry_kinds
+from accountant.store import entry_index, entry_kinds
 from dpserve_verify.audit.replay import Replay
 from dpserve_verify.errors import InputError, LedgerInvalid
 from dpserve_verify.privacy.budget import Budget
@@ -169,7 +169,7 @@ def test_an_earlier_moment_is_not_shown_later_entries(fresh):
         before.exec_driver_sql("SELECT max(seq) FROM entry")  # from here on it sees this moment
         tokens.create(fresh.ledger, "late", ["audit"], ledgers.hexes("late"))
         assert found(fresh, kind="token-created")[0] == size
-        assert len(entry_kinds.entry_index(fresh.ledger.log.database, before).kinds) == size
+        assert len(entry_index.entry_index(fresh.ledger.log.database, before).kinds) == size
 
 
 def test_dataset_or_kind_that_is_none_is_refused(home):

@@ -140,7 +140,7 @@ def test_a_checkpoint_by_another_key_covers_nothing(home, tmp_path):
         root = store.Tree(connection).root()
         signer = KeyStore.create(tmp_path / "others").signer("log")
         note = notes.sign_checkpoint(home.ledger.log.origin, seq + 1, root, signer)
-        connection.execute(checkpoint_table.insert().values(size=seq + 1, note=note))
+        connection.execute(checkpoint_table.insert().values(size=seq + 1, note=note, kinds=0))
     with pytest.raises(LedgerInvalid):
         home.ledger.log.check_mark()
     with pytest.raises(LedgerInvalid):

@@ -126,7 +126,7 @@ def test_evidence_cannot_be_changed(home, table):
     column = {"entry": "seq", "node": "level", "checkpoint": "size"}[table]
     with database.writing() as connection:  # so that every statement finds a row
         if table == "checkpoint":
-            connection.execute(text("INSERT INTO checkpoint VALUES (0, '')"))
+            connection.execute(text("INSERT INTO checkpoint VALUES (0, '', 0)"))
     before = snapshot(home)
     for change in (*CHANGES, *BEHIND[kind(database)]):
         with pytest.raises(LedgerInvalid, match=f"{table}: append only"), database.writing() as connection:

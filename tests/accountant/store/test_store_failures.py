@@ -192,7 +192,7 @@ def cut_between(ledger, name: str) -> None:
 
 def cut_at_commit(ledger, name: str) -> None:
     with ledger.log.writing() as writer:
-        writer.append("nothing")
+        writer.append("genesis")
         commit = writer.connection.commit
         writer.connection.commit = lambda: (cut(name), commit())
 
@@ -235,7 +235,7 @@ def silent(remote, monkeypatch):
 
 def commit_in_silence(silent) -> None:
     with silent.home.ledger.log.writing() as writer:
-        writer.append("nothing")
+        writer.append("genesis")
         commit = writer.connection.commit
         writer.connection.commit = lambda: (silent.wire.silent.set(), commit())
 

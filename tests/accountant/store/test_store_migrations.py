@@ -69,7 +69,7 @@ def test_a_new_database_has_the_tables_that_the_code_speaks_of(database):
     options = {"compare_type": same_integers if kind(database) == "sqlite" else True}
     with database.reading() as connection:
         assert compare_metadata(MigrationContext.configure(connection, opts=options), META) == []
-    assert len(schema(database)["triggers"]) == len(EVIDENCE) * (2 if kind(database) == "sqlite" else 1)
+    assert len(schema(database)["triggers"]) == len(EVIDENCE) * (2 if kind(database) == "sqlite" else 1) + 1
 
 
 def test_other_tests_have_the_tables_that_alembic_makes(database, monkeypatch, tmp_path):
@@ -115,7 +115,7 @@ def test_evidence_is_protected(database):
     database.create()
     with database.writing() as connection:
         append(connection, b"an entry")
-        connection.execute(insert(checkpoint_table).values(size=1, note="a note"))
+        connection.execute(insert(checkpoint_table).values(size=1, note="a note", kinds=1))
     for table in EVIDENCE:
         with pytest.raises(LedgerInvalid, match="append only"), database.writing() as connection:
             connection.execute(text(f"DELETE FROM {table.name}"))
@@ -130,7 +130,7 @@ def test_another_versions_database_is_refused(database, other, why):
     with database.writing() as connection:
         connection.execute(text(f"UPDATE alembic_version SET version_num = '{other}'"))
     before = rows(database)
-    with pytest.raises(InputError, match=rf"revision {other}, this version knows 0007; {why}"):
+    with pytest.raises(InputError, match=rf"revision {other}, this version knows 0007, 0008; {why}"):
         database.create()
     assert rows(database) == before
 
@@ -139,9 +139,9 @@ def test_an_audit_says_what_another_versions_tables_want_and_not_that_they_are_u
     place = {"DPSERVE_HOME": str(tmp_path / "home")}
     store = Home.init(place).ledger.log.database
     with monkeypatch.context() as patch:  # as a version will see it whose tables come after these
-        patch.setattr(migrations, "HEAD", "0008")
-        patch.setattr(migrations, "KNOWN", ("0007", "0008"))
-        with pytest.raises(InputError, match=r"revision 0007, this version reads 0008; a command that opens it"):
+        patch.setattr(migrations, "HEAD", "0009")
+        patch.setattr(migrations, "KNOWN", ("0008", "0009"))
+        with pytest.raises(InputError, match=r"revision 0008, this version reads 0009; a command that opens it"):
             audit_place(place)
     assert audit_place(place).ok
     with store.writing() as connection:

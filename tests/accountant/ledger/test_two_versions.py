@@ -1,0 +1,195 @@
+"""Two versions on one ledger. The older one goes on in a process of its own, as it was when the newer one writes what
+it does not know: it then writes nothing any more, and what it has left behind is settled by the newer one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from multiprocessing import Process, get_context
+from multiprocessing.connection import Connection
+from typing import Any
+
+import pytest
+from ledgers import begun, hexes, place, plan, registration, request, reserve
+from sqlalchemy import text
+
+from accountant.access import tokens
+from accountant.audit.audit import audit_home
+from accountant.home import Home
+from accountant.ledger import block_appending
+from accountant.ledger.block_appending import NewBlock
+from accountant.ledger.comparisons import REGISTER, Comparison, record_comparison
+from accountant.ledger.families import block_rows
+from accountant.ledger.families.records import Unit
+from accountant.log import entries
+from accountant.store import migrations, version_fence
+from accountant.store.entry_kinds import KINDS
+from dpserve_verify.errors import DpserveError
+from dpserve_verify.privacy.budget import Budget
+from dpserve_verify.privacy.events import PureDp
+
+SMALL = plan(PureDp(Decimal("0.1")), 1)
+OWNER = "host:1:1:older:word"
+BASELINE = """
+genesis dataset-registered person-total dataset-joined dataset-appended blocks-dropped repaired budget-changed quota-set
+reserved started resumed committed burned released issued derived evaluated profiled revoked model-promoted
+model-retired model-restored token-created token-revoked grant-added grant-revoked key-added key-retired key-compromised
+campaign-opened campaign-closed campaign-round rows-compared campaign-answered
+"""
+ACTS: dict[str, Callable[..., Any]] = {
+    "reserve": lambda home: reserve(home.ledger, request("adult", "0.1", "0"), SMALL).seq,
+    "start": lambda home, job: home.ledger.start(job, OWNER, 60.0).seq,
+    "release": lambda home, job: home.ledger.release(job),
+    "burn": lambda home, job: home.ledger.burn(job, "failed", OWNER),
+    "commit": lambda home, job: home.ledger.commit(job, "0" * 64, OWNER),
+    "register": lambda home: home.ledger.register(registration("other")).seq,
+    "token": lambda home: tokens.create(home.ledger, "t", ["predict"], "0" * 64).seq,
+    "renew": lambda home, job: home.ledger.heartbeat(job, OWNER, 60.0, 1),
+    "lists": lambda home: (len(home.ledger.jobs()), [each.registration.name for each in home.ledger.datasets()]),
+}
+WRITES = ("reserve", "start", "release", "burn", "register", "token")
+# How a version is older.
+
+
+def knows_fewer_kinds() -> None:
+    version_fence.KINDS = dict(list(KINDS.items())[: BASELINE.split().index("rows-compared")])
+
+
+def has_older_tables() -> None:
+    migrations.HEAD = "0007"
+
+
+def knows_no_fence() -> None:
+    entries.version_fence.require = lambda *_: None
+    entries._NEW_CHECKPOINT = text("INSERT INTO checkpoint (size, note) VALUES (:size, :note)")
+
+
+@dataclass
+class Older:
+    """A process of the older version, over a home of its own."""
+
+    line: Connection
+    process: Process
+
+    def act(self, name: str, *arguments: Any) -> Any:
+        """What came of it: its answer, or the code and the words of an error."""
+        self.line.send((name, *arguments))
+        return self.line.recv()
+
+
+def live(line: Connection, where: dict[str, str]) -> None:
+    home = Home.open(where)
+    while (asked := line.recv()) is not None:
+        name, *arguments = asked
+        try:
+            if callable(name):
+                name()
+                line.send(None)
+            else:
+                line.send(ACTS[name](home, *arguments))
+        except DpserveError as error:
+            line.send((error.code, error.message))
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def pair(request, tmp_path) -> Iterator[tuple[Home, Older]]:
+    """The newer version's home, and the older version's process on the same ledger."""
+    begun(tmp_path / "home", registration(), request.param).ledger.log.database.close()
+    fork = get_context("fork")
+    ours, theirs = fork.Pipe()
+    where = place(tmp_path / "home")
+    process = fork.Process(target=live, args=(theirs, where))
+    process.start()
+    home = Home.open(where)
+    yield home, Older(ours, process)
+    ours.send(None)
+    process.join(60)
+    assert process.exitcode == 0
+    home.ledger.log.database.close()
+
+
+def compare_rows(home: Home) -> None:
+    """Write an entry of the kind that the older version does not know."""
+    record_comparison(home.ledger, Comparison(REGISTER, "new", "ann"), ["adult"])
+
+
+def test_kinds_keep_their_places():
+    """A place is what older versions are kept from writing by: another kind goes behind the last."""
+    assert list(KINDS)[: len(BASELINE.split())] == BASELINE.split()
+
+
+@pytest.mark.parametrize(
+    ("grow_old", "newer", "words"),
+    [
+        (knows_fewer_kinds, compare_rows, "wrote entries of kind 34, and this version knows 33 kinds"),
+        (has_older_tables, lambda home: None, "its tables are of revision 0008, and this version knows 0007"),
+        (knows_no_fence, lambda home: None, "checkpoint: a newer dpserve has written to this ledger"),
+    ],
+)
+def test_the_older_version_writes_nothing_that_moves_a_sum(pair, grow_old, newer, words):
+    home, older = pair
+    waits, runs, ends = (older.act("reserve") for _ in range(3))
+    for job in (runs, ends):
+        assert older.act("start", job) == job
+    older.act(grow_old)
+    newer(home)
+    before = home.ledger.log.size()
+    arguments = {"start": [waits], "release": [waits], "burn": [runs]}
+    for name in WRITES:
+        code, message = older.act(name, *arguments.get(name, []))
+        assert words in message, name
+        assert (code == "version_behind") == (grow_old is not knows_no_fence), name
+    assert home.ledger.log.size() == before
+    assert older.act("lists") == (3, ["adult"])
+    assert older.act("renew", runs) is True  # or it would lose what it runs
+    ended = older.act("commit", ends)  # what it drew is paid for, and moves no sum
+    assert (ended is None) == (grow_old is knows_fewer_kinds)
+    home.ledger.release(waits)
+    home.ledger.burn(runs, "interrupted", OWNER)
+    assert audit_home(home).problems == ()
+
+
+def test_what_both_know_both_write(pair):
+    """Versions that differ in nothing that the ledger has may run beside each other: a rolling upgrade."""
+    home, older = pair
+    older.act(knows_fewer_kinds)
+    for _ in range(3):
+        assert older.act("release", reserve(home.ledger, request("adult", "0.1", "0"), SMALL).seq) is None
+        home.ledger.release(older.act("reserve"))
+    assert home.ledger.log.behind == ""
+    assert audit_home(home).problems == ()
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("step", ["release", "start"])
+def test_a_job_gives_back_what_its_own_entry_was_charged_to(tmp_path, monkeypatch, kind, step):
+    """A version that knew no total for one person charged a job to its block alone. The job stays a fault that the
+    audit names; but no sum falls below zero, and every list goes on.
+    """
+    one = registration("visits", Budget.of("2"), unit=Unit("person", "who", 1), person=Budget.of("2"))
+    home = begun(tmp_path / "home", one, kind)
+    block_appending.append(home.ledger.log, NewBlock("visits", hexes("visits 2"), 1000, "steward"), 2)
+    asked = replace(request("visits", "0.1", "0"), blocks="2")
+    right = reserve(home.ledger, asked, SMALL)
+    with monkeypatch.context() as patch:
+        patch.setattr(block_rows, "_person", lambda *_: ())
+        older = reserve(home.ledger, asked, SMALL)
+
+    def person() -> list[str]:
+        family = home.ledger.dataset("visits", blocks="2").person
+        return [f"{family.epsilon_of(each):.1f}" for each in (family.used, family.reserved)]
+
+    before = person()
+    assert before == ["0.1", "0.1"]
+    if step == "start":
+        home.ledger.start(older.seq, OWNER, 60.0)
+    else:
+        home.ledger.release(older.seq)
+    assert person() == before
+    home.ledger.release(right.seq)
+    assert person() == ["0.0", "0.0"]
+    assert [each.registration.name for each in home.ledger.datasets()] == ["visits"]
+    assert any(each.startswith(f"entry {older.seq}: ") for each in audit_home(home).problems)
+    home.ledger.log.database.close()
