@@ -9,6 +9,7 @@ another way, for who forges a ledger can forge the file beside it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
@@ -34,22 +35,35 @@ def audit_export(
     seen: Iterable[str] = (),
     progress: Progress | None = None,
 ) -> Report:
-    """Audit an export against `trust`, which must not come from the export itself. Reads it line by line."""
+    """Audit an export against `trust`, which must not come from the export itself. Reads it line by line. A note says
+    where its list of checkpoints ends before the newest one: that vouches for every entry by itself.
+    """
     notes = vouching(directory)
+    newest, last = parse_checkpoint(notes[0]).size, 0
+
+    def filed(signed: IO[bytes]) -> Iterator[Filed]:
+        nonlocal last
+        for number, line in _lines(signed, NOTE_LIMIT):
+            last, note = _read_checkpoint_line(number, line)
+            yield last, note
+
     try:
         with (directory / ENTRIES).open("rb") as entries, (directory / CHECKPOINTS).open("rb") as signed:
-            filed = (_read_checkpoint_line(number, line) for number, line in _lines(signed, NOTE_LIMIT))
-            return audit(
+            report = audit(
                 _lines(entries, ENTRY_LIMIT),
-                filed,
+                filed(signed),
                 trust,
                 bundles=bundles,
                 seen=(*notes, *seen),
                 progress=progress,
-                total=parse_checkpoint(notes[0]).size,
+                total=newest,
             )
     except OSError as error:
         raise InputError(f"{directory}: is not an export ({error})") from error
+    if last == newest:
+        return report
+    note = f"{CHECKPOINTS}: ends at size {last}, and the newest checkpoint is of {newest}: earlier ones were left out"
+    return replace(report, notes=(*report.notes, note))
 
 
 def vouching(directory: Path) -> list[str]:

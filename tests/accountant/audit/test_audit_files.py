@@ -18,6 +18,7 @@ from accountant.home import Home
 from accountant.keys.private_keys import KeyStore
 from dpserve_verify.audit.exports import audit_export
 from dpserve_verify.errors import InputError, LedgerInvalid
+from dpserve_verify.formats.canonical import decode
 from dpserve_verify.keys.trust import PublicKeys, public_pem
 
 pytestmark = pytest.mark.home("filled", folder=True)
@@ -67,6 +68,17 @@ def test_an_export_cut_or_malformed_is_refused(home, exported):
     (exported / "checkpoint").unlink()
     with pytest.raises(InputError, match="cannot be read"):
         audit_export(exported, trust(home))
+
+
+def test_an_export_without_its_checkpoints_is_not_sound_in_silence(home, exported):
+    """The newest one vouches for every entry; that the others are gone is said."""
+    whole, listed = audit_export(exported, trust(home)), (exported / "checkpoints.jsonl").read_bytes()
+    for kept, ends in ((b"", 0), (listed[: listed.index(b"\n") + 1], decode(listed.splitlines()[0])["size"])):
+        (exported / "checkpoints.jsonl").write_bytes(kept)
+        report = audit_export(exported, trust(home))
+        assert (report.ok, report.root) == (True, whole.root)
+        (note,) = set(report.notes) - set(whole.notes)
+        assert note.startswith(f"checkpoints.jsonl: ends at size {ends}, and the newest checkpoint is of {COUNT}")
 
 
 def test_a_damaged_ledger_is_not_exported_as_a_sound_one(home):

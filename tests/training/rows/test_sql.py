@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import closing
 
 import pytest
 from sqlalchemy import create_engine, text
@@ -146,3 +147,37 @@ def test_what_a_database_refuses_quotes_nothing_of_it(database, tmp_path):
         spool_query(f"sqlite:///{path}/empty.db", None, "no", Form(), tmp_path),
     ):
         pass
+
+
+def test_a_sqlite_source_is_read_and_nothing_else(tmp_path):
+    """Neither the file nor its folder has another byte or another file, whatever the query is."""
+    source = tmp_path / "source"
+    source.mkdir()
+    with closing(sqlite3.connect(source / "wards.db")) as made:
+        made.execute("create table visits (word text)")
+        made.execute("insert into visits values ('one')")
+        made.execute("create virtual table found using fts5(word)")
+        made.execute("insert into found values ('two')")
+        made.commit()
+    before = {path.name: path.read_bytes() for path in source.iterdir()}
+    url = f"sqlite:///{source}/wards.db"
+    for query in (
+        f"attach '{source}/other.db' as other", f"attach '{source}/wards.db' as other", "detach main",
+        f"vacuum into '{source}/copy.db'", "vacuum", "pragma journal_mode=wal", "pragma query_only=off",
+        "pragma user_version=7", "create temp table t (a)", "insert into visits values ('x') returning word",
+        "delete from visits returning word", "analyze", "reindex", "begin immediate", "select load_extension('x')",
+    ):  # fmt: skip
+        with pytest.raises(DataError, match="refused"), spool_query(url, query, None, Form(), tmp_path):
+            pass
+        assert {path.name: path.read_bytes() for path in source.iterdir()} == before, query
+    for query, told in (
+        ("select word from visits", "one"),
+        ("with recursive n(i) as (select 1 union all select i + 1 from n where i < 3) select max(i) from n", "3"),
+        ("select word from found where found match 'two' order by rank", "two"),
+    ):
+        with spool_query(url, query, None, Form(), tmp_path) as path:
+            assert path.read_text().splitlines()[1] == told
+    for kind in ("https", "ftp"):  # with a query or without: what may stand there is said first
+        with pytest.raises(InputError, match=f"data={kind}://: no rows.*name that.*sqlite:///file.*s3://") as refused:
+            shown_url(f"{kind}://example.org/rows.csv")
+        assert "driver" not in str(refused.value)

@@ -7,19 +7,23 @@ from __future__ import annotations
 
 import csv
 import os
+import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import date, time
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from sqlalchemy import URL, Connection, Engine, create_engine, make_url, quoted_name, select, table, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.pool import NullPool
 
 from accountant.errors import DataError
 from dpserve_verify.errors import InputError
 from training.rows.packed.working import working_folder
 from training.rows.schema.written import Form
+from training.rows.sources import remote
 from training.rows.sources.catalogs import Check, SqlCatalog, nothing
 
 AT_ONCE = 4096  # rows of the cursor
@@ -61,6 +65,7 @@ def spool_query(
             with engine.connect() as connection, path.open("x", encoding=form.encoding, newline="") as file:
                 connection = _read_only(connection)
                 check(SqlCatalog(connection))
+                _allow_reading_alone(connection)
                 _copy(connection, query, name, csv.writer(file, delimiter=form.delimiter))
         except (SQLAlchemyError, UnicodeEncodeError) as error:
             raise DataError(f"data={shown_url(data, environment)}: {_kind(error)}") from None
@@ -75,6 +80,20 @@ def _read_only(connection: Connection) -> Connection:
     if connection.dialect.name == "sqlite":
         connection.execute(text("pragma query_only = on"))
     return connection
+
+
+def _allow_reading_alone(connection: Connection) -> None:
+    """Let SQLite open no other file, and change no setting, from here on: `attach` and `vacuum into` begin files. The
+    database itself is open for reading alone.
+    """
+    if connection.dialect.name == "sqlite":
+        connection.connection.driver_connection.set_authorizer(_authorize)  # type: ignore[union-attr]
+
+
+def _authorize(action: int, first: str | None, *_: str | None) -> int:
+    opens = action in (sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH)
+    sets = action == sqlite3.SQLITE_PRAGMA and first != "data_version"  # which full-text search looks at
+    return sqlite3.SQLITE_DENY if opens or sets else sqlite3.SQLITE_OK
 
 
 def dialect_of(data: str, environment: Mapping[str, str] = os.environ) -> str:
@@ -109,6 +128,10 @@ def _parse_url(data: str, environment: Mapping[str, str]) -> URL:
     address = environment.get(data.removeprefix("env:"), "") if data.startswith("env:") else data
     try:
         url = make_url(address)
+        url.get_dialect()
+    except NoSuchModuleError:
+        raise InputError(f"data={url.get_backend_name()}://: no rows come from there. Fetch the file and name that; "
+                         f"a database {FORMS}; an object store {remote.FORMS}") from None  # fmt: skip
     except (ArgumentError, ValueError):
         raise InputError(f"data: names no database that can be read; {FORMS}") from None
     if url.drivername in ("postgresql", "postgres"):
@@ -119,12 +142,15 @@ def _parse_url(data: str, environment: Mapping[str, str]) -> URL:
 
 
 def _engine(url: URL) -> Engine:
+    name = url.get_backend_name()
     try:
+        if name == "sqlite":  # never to be written to, not even its journal's mode
+            file = f"file:{quote(str(Path(url.database or '').absolute()))}?mode=ro"
+            return create_engine("sqlite://", creator=lambda: sqlite3.connect(file, uri=True), poolclass=NullPool)
         return create_engine(url)
-    except (ImportError, NoSuchModuleError):
-        raise InputError(
-            f"data={url.get_backend_name()}: its driver is not installed; for PostgreSQL install dpserve[postgres]"
-        ) from None
+    except ImportError:
+        install = "install dpserve[postgres]" if name == "postgresql" else "install it beside dpserve"
+        raise InputError(f"data={name}://: its driver is not installed; {install}") from None
 
 
 def _kind(error: Exception) -> str:
