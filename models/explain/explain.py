@@ -9,7 +9,7 @@ classes[1], or the target's.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import inf
 from typing import Any
@@ -275,6 +275,24 @@ def places(feature: Feature) -> list[tuple[str, float | None, float | None]]:
         return [(feature.label(code), None, None) for code in range(feature.bins)]
     ends = pairwise((-inf, *feature.edges, inf))
     return [*((_interval(feature, low, high), low, high) for low, high in ends), ("missing", None, None)]
+
+
+def share_cuts(feature: Feature, group: Sequence[Shape]) -> list[Shape]:
+    """Return the shapes of one feature, of a number on all the cut points that any of them has."""
+    if not isinstance(feature, NumericFeature) or len(group) == 1:
+        return list(group)
+    ends = sorted({end for shape in group for bin in shape.bins for end in (bin.low, bin.high) if end is not None})
+    pieces = [(_interval(feature, low, high), low, high) for low, high in pairwise(ends)]
+    return [replace(shape, bins=(*_cut(shape.bins, pieces), shape.bins[-1])) for shape in group]
+
+
+def _cut(bins: Sequence[Bin], pieces: Sequence[tuple[str, float, float]]) -> list[Bin]:
+    """Return the value of the bin around each piece (label, low, high)."""
+    inner = [(bin.high, bin) for bin in bins if bin.high is not None]
+    around = [next(bin for end, bin in inner if high <= end) for _, _, high in pieces]
+    return [
+        replace(bin, label=label, low=low, high=high) for bin, (label, low, high) in zip(around, pieces, strict=True)
+    ]
 
 
 def _intervals(feature: NumericFeature, votes: list[float]) -> list[Bin]:

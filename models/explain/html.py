@@ -106,6 +106,12 @@ def page(title: str, body: str) -> str:
     )
 
 
+def panels_page(title: str, notes: Sequence[str], panels: Iterable[Panel], below: str) -> str:
+    """Write a page of drawings, with what they show above them; `below`: HTML, already escaped."""
+    words = [paragraph(note, "quiet") for note in notes]
+    return page(title, "\n".join([*words, KEYS, grid(map(figure, panels)), below]))
+
+
 def figure(panel: Panel, mark: str = "", below: str = "") -> str:
     """Return a drawing that can be pointed at and reached with the keyboard; `mark`: its name for links."""
     name = f' id="{escape(mark)}"' if mark else ""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from models.explain.explain import PairShape, Shape, pair_shapes, shapes, unit, unused_of
-from models.explain.heat import heat_panels, heat_panels_of
+from models.explain.heat import heat_panels_of
 from models.explain.html import KEYS, figure, foldable, grid, page, paragraph, table
 from models.explain.record import record_panels
 from models.explain.shapes import BAND, shape_panels
@@ -31,13 +31,6 @@ TOGETHER = (
 )
 WITHOUT_ERRORS = "This model was released without the standard errors of its noise, so no bands are drawn. "
 EDITED = "Edited after its release, which costs no privacy; the band of an edited value says nothing of the edit."
-
-
-def shapes_svg(ensemble: FeatureSum, claim: str) -> str:
-    """Return what every feature adds, as an SVG file."""
-    unused = unused_of(ensemble)
-    notes = [claim, BAND, *([f"Adds nothing: {', '.join(unused)}."] if unused else [])]
-    return to_svg(gallery(title(ensemble), notes, [*shape_panels(ensemble, LIGHT), *heat_panels(ensemble, LIGHT)]))
 
 
 def record_svg(ensemble: Released, claim: str, record: RawColumns) -> str:

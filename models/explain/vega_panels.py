@@ -8,12 +8,12 @@ words as the mark's description, which becomes its `aria-label`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Any
 
 from models.explain.explain import Bin
-from models.explain.vega_parts import CONFIG, SCHEMA, Spec, amount, ends, tick_words
+from models.explain.vega_parts import CONFIG, Spec, amount, ends, tick_words
 from models.features.features import NumericFeature
 
 WIDTH, GAP, COLUMNS = 340, 30, 3  # pixels: of a panel, between panels; panels of a line
@@ -44,6 +44,8 @@ PAGE = {name: f"var(--{name})" for name in LIGHT}  # colours that the page's sty
 Colours = Mapping[str, str]
 Scale = tuple[float, float]
 PAIR = ("first", "second")  # colours of two models
+CLASSES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8B5A2B", "#F0E442")  # Okabe and Ito
+KEYS = 30  # most names of a key
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,7 @@ class Panel:
     name: str
     height: int
     spec: Spec
+    labels: tuple[str, ...] = ()  # of the places to point at, in the order in which they are drawn
 
 
 def reach(curves: Sequence[Sequence[Bin]]) -> Scale:
@@ -82,9 +85,10 @@ def curve_panel(
     note: str,
     colours: Colours,
     names: Sequence[str] = ("",),
+    palette: Sequence[str] = (),
 ) -> Panel:
-    """Return one curve, or two of two models `names`; missing values as points beside it, the counts of the first
-    below.
+    """Return one curve, or one for each of `names`, in the colours of `palette`; missing values as points beside it,
+    the counts of the first below.
     """
     low, high = ends(feature)
     crowded = low + 0.9 * (high - low)  # from there on a number would stand on the word for missing values
@@ -92,11 +96,12 @@ def curve_panel(
     x = _number("at", (low, high), axis, [0, REACH])
     y = _number("value", scale, {**_axis(colours, 4), "grid": True}, [PLOT, 0])
     layers = [layer([{}], _rule(colours["zero"]), {**_span("x", 0, WIDTH - LEFT), "y": {"datum": 0}})]
-    for bins, colour in zip(curves, PAIR, strict=False):
-        layers += _steps(bins, x, y, colours[colour])
-    for at, (bins, colour) in enumerate(zip(curves, PAIR, strict=False)):
-        shift = SLOT + (0 if len(curves) == 1 else 10 * at - 5)
-        layers += _point(bins[-1], shift, y, colours[colour], colours["ink"])
+    drawn = list(zip(curves, palette or [colours[name] for name in PAIR], strict=False))
+    for bins, colour in drawn:
+        layers += _steps(bins, x, y, colour)
+    for at, (bins, colour) in enumerate(drawn):
+        shift = SLOT + (at - (len(drawn) - 1) / 2) * min(10, 24 / len(drawn))
+        layers += _point(bins[-1], shift, y, colour, colours["ink"])
     if curves[0][0].count is not None:
         layers += _counts_below(curves[0], feature, x, colours["count"])
     layers.append(_text("missing", SLOT, PLOT + STRIP + 15, colours["quiet"], align="center"))
@@ -106,10 +111,11 @@ def curve_panel(
         for bin, says in zip(curves[0], texts, strict=True)
         if bin.low is not None and bin.high is not None
     ]
+    labels = [bin.label for bin in curves[0] if bin.low is not None] + [curves[0][-1].label]
     layers.append(hits(inner, {"x": x, "x2": {"field": "to"}, **_span("y", 0, PLOT + STRIP)}, colours))
     beside_plot = {**_span("x", SLOT - 16, SLOT + 16), **_span("y", 0, PLOT + STRIP)}
     layers.append(hits([{"says": texts[-1]}], beside_plot, colours))
-    return frame_panel(feature.name, note, PLOT + STRIP, layers, colours)
+    return replace(frame_panel(feature.name, note, PLOT + STRIP, layers, colours), labels=tuple(labels))
 
 
 def bar_panel(
@@ -147,22 +153,24 @@ def bar_panel(
     return _lines(name, note, start, [(each.label, words_of(each, unit)) for each in bars], layers, colours)
 
 
-def pair_panel(
+def points_panel(
     name: str,
     note: str,
-    pairs: Sequence[tuple[Bin, Bin]],
+    lines: Sequence[Sequence[Bin]],
     scale: Scale,
     unit: str,
-    names: tuple[str, str],
+    names: Sequence[str],
     colours: Colours,
+    palette: Sequence[str] = (),
 ) -> Panel:
-    """Return one line a value, a point for each of two models `names`, with whiskers of two standard errors."""
-    start = NAMES + 6 - LEFT
+    """Return one line a value, and on it a point for each of `names`, with whiskers of two standard errors."""
+    start, step = NAMES + 6 - LEFT, ROW / (len(names) + 1)
     x = _number("value", scale, {**_axis(colours, 4), "grid": True}, [start, WIDTH - LEFT])
+    drawn = palette or [colours[name] for name in PAIR]
     rows = [
-        {**_whisker(bin), "middle": ROW * at + 7 + 6 * k, "colour": colours[PAIR[k]]}
-        for at, pair in enumerate(pairs)
-        for k, bin in enumerate(pair)
+        {**_whisker(bin), "middle": ROW * at + step * (k + 1), "colour": colour}
+        for at, bins in enumerate(lines)
+        for k, (bin, colour) in enumerate(zip(bins, drawn, strict=False))
     ]
     middle = {"y": pixel("middle")}
     square = mark("point", shape="square", size=36, opacity=1, strokeWidth=0)
@@ -170,14 +178,33 @@ def pair_panel(
         layer(rows, _rule(colours["ink"], 1.2), {"x": {**x, "field": "low"}, "x2": {"field": "high"}, **middle}),
         layer(rows, square, {"x": x, "fill": _colour_field("colour"), **middle}),
     ]
-    return _lines(
-        name, note, start, [(pair[0].label, _words_at_pointer(pair, unit, names)) for pair in pairs], layers, colours
-    )
+    words = [(bins[0].label, _words_at_pointer(bins, unit, names)) for bins in lines]
+    return _lines(name, note, start, words, layers, colours)
+
+
+def key_panel(name: str, names: Sequence[str], palette: Sequence[str], colours: Colours) -> Panel:
+    """Return the colour of each of `names`, the first KEYS of them."""
+    start = NAMES + 6 - LEFT
+    rows = [
+        {"left": start, "right": start + 24, "top": ROW * at + 5, "foot": ROW * (at + 1) - 5, "colour": colour}
+        for at, colour in enumerate(palette[:KEYS])
+    ]
+    across = {"x": pixel("left"), "x2": {"field": "right"}, "y": pixel("top"), "y2": {"field": "foot"}}
+    swatches = layer(rows, mark("rect"), {**across, "fill": _colour_field("colour")})
+    note = f"the first {KEYS} of {len(names)}" if len(names) > KEYS else "the colour of each"
+    return _lines(name, note, start, [(each, each) for each in names[:KEYS]], [swatches], colours, zero=False)
+
+
+def class_palette(count: int) -> list[str]:
+    """Return a colour for each of `count` classes: apart for every kind of sight up to eight, else around the wheel."""
+    if count <= len(CLASSES):
+        return list(CLASSES[:count])
+    return [f"hsl({360 * at // count}, 65%, 45%)" for at in range(count)]
 
 
 def single(panel: Panel) -> Spec:
     """Return a panel for a page, whose style gives the colours."""
-    return {"$schema": SCHEMA, "config": CONFIG, "background": None, "padding": 0, **panel.spec}
+    return {"config": CONFIG, "background": None, "padding": 0, **panel.spec}
 
 
 def gallery(title: str, notes: Sequence[str], panels: Sequence[Panel]) -> Spec:
@@ -190,7 +217,7 @@ def gallery(title: str, notes: Sequence[str], panels: Sequence[Panel]) -> Spec:
         tall[column] += panel.height + GAP
     stacked = [{"vconcat": column_panels, "spacing": GAP} for column_panels in columns if column_panels]
     body: Spec = {"hconcat": stacked, "spacing": GAP} if stacked else {"mark": "point", "data": {"values": []}}
-    return {"$schema": SCHEMA, "title": {"text": title, "subtitle": list(notes)}, **body, "config": CONFIG}
+    return {"title": {"text": title, "subtitle": list(notes)}, **body, "config": CONFIG}
 
 
 def _number(field: str, scale: Scale, axis: Spec, pixels: list[int]) -> Spec:
@@ -316,7 +343,13 @@ def hits(rows: Sequence[Spec], where: Spec, colours: Colours) -> Spec:
 
 
 def _lines(
-    name: str, note: str, start: int, lines: Sequence[tuple[str, str]], layers: list[Spec], colours: Colours
+    name: str,
+    note: str,
+    start: int,
+    lines: Sequence[tuple[str, str]],
+    layers: list[Spec],
+    colours: Colours,
+    zero: bool = True,
 ) -> Panel:
     """Return one line per value, its name to the left of `start`, with its words to point at; and the zero."""
     tall = ROW * len(lines)
@@ -326,11 +359,11 @@ def _lines(
         for at, (words, says) in enumerate(lines)
     ]
     name_marks = {"x": {"value": start - 6}, "y": pixel("middle"), "text": {"field": "name"}}
-    zero = layer([{}], _rule(colours["zero"]), {"x": {"datum": 0}, **_span("y", 0, tall)})
+    if zero:
+        layers = [*layers, layer([{}], _rule(colours["zero"]), {"x": {"datum": 0}, **_span("y", 0, tall)})]
     across = {**_span("x", -LEFT, WIDTH - LEFT), "y": pixel("top"), "y2": {"field": "foot"}}
-    return frame_panel(
-        name, note, tall, [layer(rows, names, name_marks), *layers, zero, hits(rows, across, colours)], colours
-    )
+    drawn = [layer(rows, names, name_marks), *layers, hits(rows, across, colours)]
+    return replace(frame_panel(name, note, tall, drawn, colours), labels=tuple(words for words, _ in lines))
 
 
 def frame_panel(name: str, note: str, tall: int, layers: list[Spec], colours: Colours, foot: int = FOOT) -> Panel:

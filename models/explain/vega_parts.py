@@ -7,11 +7,8 @@ from typing import Any
 from models.features.features import CalendarFeature, NumericFeature
 
 LINE, QUIET = "#333333", "#666666"
-WIDTH, HEIGHT, BAR = 290, 130, 19  # pixels: of a panel, of a panel over numbers, of one bar
-SHOWN = 14  # bars of one panel
 
 Spec = dict[str, Any]
-SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"  # a name; nothing is fetched
 
 CONFIG: Spec = {
     "background": "white",
@@ -40,12 +37,6 @@ CONFIG: Spec = {
 }
 
 
-def heading(name: str, note: str) -> Spec:
-    """Return the title of a panel, and a line below it."""
-    title = {"text": name, "fontSize": 14, "offset": 6, "frame": "group", "subtitle": note, "subtitleFontSize": 11}
-    return {**title, "subtitlePadding": 2}
-
-
 def ends(feature: NumericFeature) -> tuple[float, float]:
     """Return what the axis shows: all cut points, and a little beyond."""
     if not feature.edges:
@@ -62,11 +53,6 @@ def tick_words(feature: NumericFeature) -> str:
     if feature.kind == "date":
         return "utcFormat(datum.value * 86400000, '%Y-%m-%d')"
     return f"utcFormat(datum.value * 1000, '{'%H:%M' if feature.kind == 'time' else '%Y-%m-%d %H:%M'}')"
-
-
-def axis() -> Spec:
-    """Return an axis without a title."""
-    return {"title": None, "tickCount": 5}
 
 
 def amount(number: float, sign: str = "+") -> str:

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from dpserve_verify.errors import InputError, ModelInvalid
 from models.explain.markdown import plain
-from models.explain.page import shape_sections, shapes_page, shapes_svg
+from models.explain.page import shape_sections, shapes_page, title
+from models.explain.shapes import BAND
 from models.features.features import Feature, RawColumns, number_text
 from models.forms.ensemble import SumEnsemble
 from models.onnx.contributions import contributions_of, great_scores
@@ -210,9 +211,9 @@ class AdditiveEnsemble(SumEnsemble):
         centre = number_text(middle(self.target_range))
         return CARD_OF_A_NUMBER.format(**words, middle=centre, low=low, high=high, target=plain(self.target))
 
-    def svg(self, claim: str) -> str:
-        """Return every shape with the error of its noise."""
-        return shapes_svg(self, claim)
+    def drawing_words(self) -> tuple[str, str]:
+        """Return what adds up to what, and what the bands are."""
+        return title(self), BAND
 
     def page(self, claim: str) -> str:
         """Return every shape with its numbers, to be pointed at."""

@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 from dpserve_verify.errors import ModelInvalid
 from models.explain.html import table
 from models.explain.markdown import plain
-from models.explain.vega import Poster
-from models.explain.vega_classes import class_panels
 from models.features.features import Feature
 from models.forms.ensemble import SumEnsemble
 from models.onnx.nodes import EXACT
@@ -125,10 +123,10 @@ class ClassesEnsemble(SumEnsemble):
         votes = "\n".join(f"| {size:.4g} | {plain(name)} |" for name, size in self.importances().items())
         return CARD.format(link=f"{self.link:g}", votes=votes)
 
-    def poster(self) -> Poster:
-        """Return a panel per feature: one curve, or one point a value, per class."""
+    def drawing_words(self) -> tuple[str, str]:
+        """Return what speaks for which class."""
         legend = "A curve above zero speaks for its class, one below against it. Same scale in every panel."
-        return Poster(f"What speaks for which {self.target}", legend, class_panels(self))
+        return f"What speaks for which {self.target}", legend
 
     def account(self) -> str:
         """Return the constants, and what people changed, in HTML."""

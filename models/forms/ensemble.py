@@ -15,9 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpserve_verify.errors import InputError
-from models.explain.explain import Bin, PairShape, Row, Shape, pair_shapes, shapes, unit, unused_of
-from models.explain.vega import Poster, bar_chart, poster_spec, still_page, to_svg
-from models.explain.vega_parts import SHOWN, WIDTH, Spec, heading
+from models.explain.explain import PairShape, Row, Shape, pair_shapes, shapes, unit, unused_of
+from models.explain.heat import heat_panels
+from models.explain.html import panels_page
+from models.explain.shapes import importance_panel, shape_panels
+from models.explain.vega import to_svg
+from models.explain.vega_panels import LIGHT, PAGE, Colours, Panel, gallery
 from models.features.features import Feature, RawColumns, encode_columns
 from models.onnx.nodes import Graph, Inputs, Namer
 from models.onnx.sums import sum_scores, used_by_sums
@@ -162,27 +165,27 @@ class Ensemble(ABC):
 
     # ---- drawn
 
-    def poster(self) -> Poster:
-        """Return the drawing of the whole model: one panel of importances, where a form has no better."""
-        bars = [Bin(name, size) for name, size in self.importances().items()]
-        hidden = len(bars) - SHOWN
-        chart = bar_chart(bars[:SHOWN], 1.4 * max((bar.votes for bar in bars), default=1.0), "{:.3g}".format)
-        note = f"{hidden} more found no room" if hidden > 0 else " "
-        panels = [{"title": heading(f"all {self.parts.lower()}", note), "width": WIDTH, **chart}] if bars else []
-        return Poster(f"What {self.target} rests on", "How far a feature can move the score.", panels)
+    def drawing_words(self) -> tuple[str, str]:
+        """Return the title of a drawing of the whole model, and what its panels show."""
+        return f"What {self.target} rests on", "How far a feature can move the score."
 
-    def drawing(self, claim: str) -> Spec:
-        """Return the whole model as a Vega-Lite specification."""
+    def panels(self, colours: Colours) -> list[Panel]:
+        """Return the panels of a drawing of the whole model: importances, where a form has no better."""
+        sizes = self.importances()
+        return [importance_panel(f"all {self.parts.lower()}", sizes, "score", colours)] if sizes else []
+
+    def notes(self, claim: str) -> list[str]:
+        """Return what stands below the title: `claim`, what the panels show, and which features move nothing."""
         unused = unused_of(self)
-        return poster_spec(self.poster(), claim, self.nothing, unused)
+        return [claim, self.drawing_words()[1], *([f"{self.nothing}: {', '.join(unused)}."] if unused else [])]
 
     def svg(self, claim: str) -> str:
         """Return the whole model as one drawing."""
-        return to_svg(self.drawing(claim))
+        return to_svg(gallery(self.drawing_words()[0], self.notes(claim), self.panels(LIGHT)))
 
     def page(self, claim: str) -> str:
         """Return the whole model as one page, which asks for nothing outside."""
-        return still_page(self.poster().title, self.svg(claim), self.account())
+        return panels_page(self.drawing_words()[0], self.notes(claim), self.panels(PAGE), self.account())
 
     def sections(self) -> list[str]:
         """HTML of its own below the account of one record."""
@@ -232,6 +235,10 @@ class SumEnsemble(Ensemble):
     def as_sum(self) -> FeatureSum:
         """Itself."""
         return self
+
+    def panels(self, colours: Colours) -> list[Panel]:
+        """Return a panel for each feature that moves a score, and for each pair."""
+        return [*shape_panels(self, colours, "votes" if self.in_votes else ""), *heat_panels(self, colours)]
 
     def sizes(self) -> dict[str, float]:
         """Of several classes, the most that the feature does to one (`Shape.importance`)."""

@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from accountant.system.lazy_import import later
 from dpserve_verify.errors import ModelInvalid
 from models.explain.markdown import plain
-from models.explain.vega import Poster
 from models.features.features import Feature
 from models.forms.ensemble import Ensemble
 from models.onnx.nodes import ML, Branch, Graph, Inputs, Namer, Walk, check_exact, regressor, tensor
@@ -222,13 +221,13 @@ class LineEnsemble(Ensemble):
         first, second = map(plain, self.classes)
         return CARD.format(**words, first=first, second=second)
 
-    def poster(self) -> Poster:
-        """Return one panel of importances."""
+    def drawing_words(self) -> tuple[str, str]:
+        """Return what lines tell, and how importances are counted."""
         if self.outputs > 1:
             legend = "How far a feature can move the sums that are voted by, in shares, times the votes."
-            return replace(super().poster(), title=f"What tells which {self.target}", legend=legend)
+            return f"What tells which {self.target}", legend
         legend = "How far a feature moves the score, if all values of all features were equally likely."
-        return replace(super().poster(), title=f"What tells {self.target} “{self.classes[1]}”", legend=legend)
+        return f"What tells {self.target} “{self.classes[1]}”", legend
 
     def account(self) -> str:
         """Return the lines as text."""

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from dpserve_verify.errors import ModelInvalid
 from models.explain.markdown import plain
-from models.explain.vega import Poster
 from models.features.features import Feature
 from models.forms.ensemble import Ensemble
 from models.onnx.nodes import Graph, Inputs, Namer
@@ -169,11 +168,10 @@ class TreeEnsemble(Ensemble):
         words["bends"] = bend_words(self.bends)
         return CARD.format(**words, first=first, second=second, votes="\n".join(lines))
 
-    def poster(self) -> Poster:
-        """Return one panel of importances."""
+    def drawing_words(self) -> tuple[str, str]:
+        """Return what trees ask, and how importances are counted."""
         title = f"What the trees for {self.target} “{self.classes[1]}” ask"
-        legend = "How far a feature's splits move the score, if every other answer were a fair coin."
-        return replace(super().poster(), title=title, legend=legend)
+        return title, "How far a feature's splits move the score, if every other answer were a fair coin."
 
     def account(self) -> str:
         """Return the trees as text."""

@@ -17,10 +17,8 @@ from typing import Any, Self
 import numpy as np
 
 from dpserve_verify.errors import ModelInvalid
-from models.explain.explain import Row, shapes, spoken_for
+from models.explain.explain import Row, spoken_for
 from models.explain.markdown import plain
-from models.explain.vega import Poster, votes_panel
-from models.explain.vega_classes import class_panels
 from models.explain.vega_parts import signed_text
 from models.features.features import Feature
 from models.forms.ensemble import SumEnsemble, Summary
@@ -168,21 +166,14 @@ class VotingEnsemble(SumEnsemble):
         rows = [(f"{row.votes:+d}", *([str(row.label)] if several else []), row.test) for row in table]
         return {"votes": votes, "features": features}, [head, *rows]
 
-    def poster(self) -> Poster:
-        """Return a panel per feature: its bars or stairs, or one curve per class."""
+    def drawing_words(self) -> tuple[str, str]:
+        """Return what votes for what."""
         if self.outputs > 1:
             legend = "A curve above zero votes for its class, one below against it. Same scale in every panel."
-            return Poster(f"What votes for which {self.target}", legend, class_panels(self))
+            return f"What votes for which {self.target}", legend
         against, second = self.classes
-        legend = (
-            f"Blue, above zero: votes for “{second}”. Orange, below zero: votes for “{against}”. "
-            "Same scale in every panel."
-        )
-        drawn = shapes(self)
-        most = 1.25 * max((shape.importance for shape in drawn), default=1.0)
-        owners = {feature.name: feature for feature in self.features}
-        panels = [votes_panel(owners[shape.feature], shape, most) for shape in drawn]
-        return Poster(f"What votes for {self.target} “{second}”", legend, panels)
+        legend = f"Above zero: votes for “{second}”. Below zero: votes for “{against}”. Same scale in every panel."
+        return f"What votes for {self.target} “{second}”", legend
 
     def account(self) -> str:
         """Return the vote table in HTML."""

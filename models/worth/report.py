@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from dpserve_verify.errors import InputError
 from models.explain.html import ADDRESSES, page, paragraph, table
-from models.explain.vega import FOR, to_svg
+from models.explain.vega import to_svg
+from models.explain.vega_panels import LIGHT
 from models.explain.vega_parts import CONFIG
 from models.worth import thresholds
 from models.worth.layout import BINS
@@ -24,6 +25,7 @@ from models.worth.metrics import name_of_figure
 
 Floats = NDArray[np.float64]
 SIDE = 300  # of a picture, in pixels
+BLUE = LIGHT["first"]
 HEAD = ("figure", "class", "value", "low", "high")
 KEYS = ("metric", "class", "value", "low", "high")
 
@@ -129,7 +131,7 @@ def _intervals(name: str, found: Sequence[dict[str, Any]]) -> str:
             else f'<circle cx="{SIDE * float(metric["value"]) / top:.1f}" cy="{y}" r="4"/>'
         )
         lines.append(
-            f'<g fill="{FOR}"><title>{escape(words)}</title><rect x="{low:.1f}" y="{y - 3}" height="6" opacity=".35" '
+            f'<g fill="{BLUE}"><title>{escape(words)}</title><rect x="{low:.1f}" y="{y - 3}" height="6" opacity=".35" '
             f'width="{max(high - low, 1):.1f}"/>{dot}</g><text x="0" y="{y + 15}" font-size="10" '
             f'fill="currentColor">{escape(words)}</text>'
         )
@@ -151,10 +153,9 @@ def _picture(curve: Curve) -> str:
         "data": {"values": [{"x": 0, "y": 0}, {"x": 1, "y": 1}]},
         "mark": {"type": "line", "strokeDash": [4, 4]},
     }
-    line = {"data": {"values": points}, "mark": {"type": "line", "point": len(points) <= BINS, "color": FOR}}
+    line = {"data": {"values": points}, "mark": {"type": "line", "point": len(points) <= BINS, "color": BLUE}}
     layers = [{**part, "encoding": axes} for part in (diagonal, line)]
-    schema = "https://vega.github.io/schema/vega-lite/v5.json"  # a name; nothing is fetched
-    spec = {"$schema": schema, "title": curve.title, "width": SIDE, "height": SIDE, "layer": layers, "config": CONFIG}
+    spec = {"title": curve.title, "width": SIDE, "height": SIDE, "layer": layers, "config": CONFIG}
     drawn = to_svg(spec).replace("<svg ", f'<svg role="img" aria-label="{curve.title}" ', 1)
     for address in ADDRESSES:
         drawn = drawn.replace(address, "", 1)

@@ -305,10 +305,10 @@ async def bundle(request: Request) -> Response:
 
 async def shapes(request: Request) -> Response:
     """Return the data of the page's pictures, as JSON."""
-    known_query(request, "after")
-    after = query_int(request, "after", 0)
+    known_query(request, "after", "own")
+    after, own = query_int(request, "after", 0), query_int(request, "own", 0) > 0
     served = await _requested_model(request)
-    picture = await in_thread(ui_shapes.picture, served.verified.ensemble, after)
+    picture = await in_thread(ui_shapes.picture, served.verified.ensemble, after, own)
     return json_response({"model": served.reference, **picture})
 
 

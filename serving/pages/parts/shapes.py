@@ -4,59 +4,75 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from math import isfinite, log10
 from typing import Any
 
-from models.explain.explain import Bin, PairShape, Shape, pair_shapes, shapes, spoken_for, unit
+from models.explain.explain import Bin, PairShape, Shape, pair_shapes, spoken_for, unit
+from models.explain.heat import heat_panels_of
+from models.explain.shapes import class_key, feature_groups, group_panels, importance_panel
+from models.explain.vega_panels import PAGE, Panel, bar_panel, reach, single
 from models.features.features import CALENDAR, CalendarFeature, CategoricalFeature, Feature, NumericFeature
 from models.forms.ensemble import Ensemble
 
 FEATURES = 24  # drawn at a time
-VOTES = 200
+VOTES, HEAVIEST = 200, 12  # of the table, of the drawing
+IMPORTANCES = 12  # bars
+LONG_NAMES = 190  # pixels for what a vote asks
 TREES = 12
 PAIRS = 24  # maps of what two features add together
 STEPS = 200  # of a slider from end to end
 
 
-def picture(ensemble: Ensemble, after: int = 0) -> dict[str, Any]:
-    """Return what FEATURES features from `after` on add, the most important first, in `unit`; `next`: where the rest
-    begins. A model that is no sum over features has importances and texts alone.
+def picture(ensemble: Ensemble, after: int = 0, own: bool = False) -> dict[str, Any]:
+    """Return what FEATURES features from `after` on add, the most important first: of each its drawing and its numbers,
+    in `unit`; `next`: where the rest begins. A model that is no sum over features has importances and texts alone.
+    `own`: each feature on a scale of its own.
     """
-    scale = ensemble.link if ensemble.in_votes else 1.0  # of others they are in it already
+    factor = ensemble.link if ensemble.in_votes else 1.0  # of others they are in it already
+    of = ensemble.score_unit or unit(ensemble)
+    sizes = {name: size * factor for name, size in ensemble.importances().items()}
     common = {
         "form": ensemble.word,
-        "unit": ensemble.score_unit or unit(ensemble),
+        "unit": of,
         "labels": [str(label) for label in spoken_for(ensemble)],
-        "importances": [{"feature": name, "size": size * scale} for name, size in ensemble.importances().items()],
+        "importances": [{"feature": name, "size": size} for name, size in sizes.items()],
+        "matters": _drawing(importance_panel("What matters most", sizes, of, PAGE, IMPORTANCES)) if sizes else None,
     }
     if not ensemble.adds_up:
         texts = ensemble.texts()
-        return {
-            **common,
-            "features": [],
-            "next": None,
-            "trees": texts[:TREES],
-            "parts": ensemble.parts,
-            "of": len(texts),
-        }
-    groups = [list(group) for _, group in groupby(shapes(ensemble), key=lambda shape: shape.feature)]
-    shown = [_feature(group, scale) for group in groups[after : after + FEATURES]]
-    next_after = after + FEATURES if len(groups) > after + FEATURES else None
-    votes = _votes(ensemble) if ensemble.in_votes and not after else None
-    pairs = [] if after else [_pair(shape) for shape in pair_shapes(ensemble)[:PAIRS]]
-    return {**common, "features": shown, "next": next_after, "of": len(groups), "votes": votes, "pairs": pairs}
+        trees = {"trees": texts[:TREES], "parts": ensemble.parts, "of": len(texts)}
+        return {**common, "features": [], "next": None, **trees}
+    summed = ensemble.as_sum()
+    groups = feature_groups(summed, factor)
+    every_scale = reach([shape.bins for group in groups for shape in group])
+    shown = groups[after : after + FEATURES]
+    scales = [reach([shape.bins for shape in group]) if own else every_scale for group in shown]
+    panels = group_panels(summed, shown, scales, of, PAGE)
+    rest = {
+        "features": [_feature(group, panel) for group, panel in zip(shown, panels, strict=True)],
+        "next": after + FEATURES if len(groups) > after + FEATURES else None,
+        "of": len(groups),
+    }
+    if after:
+        return {**common, **rest}
+    pairs = pair_shapes(summed)[:PAIRS]
+    maps = [_pair(shape, panel) for shape, panel in zip(pairs, heat_panels_of(pairs, of, PAGE), strict=True)]
+    keys = [_drawing(panel) for panel in class_key(summed, PAGE)]
+    return {**common, **rest, "votes": _votes(ensemble) if ensemble.in_votes else None, "pairs": maps, "keys": keys}
 
 
-def _pair(shape: PairShape) -> dict[str, Any]:
+def _drawing(panel: Panel) -> dict[str, Any]:
+    """Return a panel for a page: its Vega-Lite specification, and the label of each place to point at, in order."""
+    return {"spec": single(panel), "places": panel.labels}
+
+
+def _pair(shape: PairShape, panel: Panel) -> dict[str, Any]:
     """Return a map of what two features add together: a row for each group of the first."""
     places = [(row, column) for row in shape.rows for column in shape.columns]
     return {
         "feature": shape.feature,
         "features": shape.features,
-        "importance": shape.importance,
-        "rows": shape.rows,
-        "columns": shape.columns,
+        "drawing": _drawing(panel),
         "cells": [
             {"row": row, "column": column, "adds": bin_.votes, "error": bin_.error, "count": bin_.count}
             for (row, column), bin_ in zip(places, shape.bins, strict=True)
@@ -64,18 +80,18 @@ def _pair(shape: PairShape) -> dict[str, Any]:
     }
 
 
-def _feature(group: Sequence[Shape], scale: float) -> dict[str, Any]:
+def _feature(group: Sequence[Shape], panel: Panel) -> dict[str, Any]:
     first = group[0]
     return {
         "feature": first.feature,
         "kind": "numeric" if first.kind in CALENDAR else first.kind,
         "calendar": first.kind if first.kind in CALENDAR else None,
-        "importance": scale * max(shape.importance for shape in group),
-        "shapes": [{"label": str(shape.label), "bins": [_bin(bin_, scale) for bin_ in shape.bins]} for shape in group],
+        "drawing": _drawing(panel),
+        "shapes": [{"label": str(shape.label), "bins": [_bin(bin_) for bin_ in shape.bins]} for shape in group],
     }
 
 
-def _bin(found: Bin, scale: float) -> dict[str, Any]:
+def _bin(found: Bin) -> dict[str, Any]:
     """Return a bin's JSON; an open end of an interval is null."""
     low, high = (end if end is not None and isfinite(end) else None for end in (found.low, found.high))
     return {
@@ -83,17 +99,21 @@ def _bin(found: Bin, scale: float) -> dict[str, Any]:
         "interval": found.low is not None,
         "low": low,
         "high": high,
-        "adds": found.votes * scale,
+        "adds": found.votes,
         "error": found.error,
         "count": found.count,
     }
 
 
-def _votes(ensemble: Ensemble) -> list[dict[str, Any]]:
-    return [
-        {"votes": row.votes, "test": row.test, "feature": row.feature, "label": str(row.label)}
-        for row in ensemble.vote_table()[:VOTES]
-    ]
+def _votes(ensemble: Ensemble) -> dict[str, Any]:
+    """Return the heaviest votes, and a drawing of the first of them."""
+    table = ensemble.vote_table()
+    rows = [{"votes": row.votes, "test": row.test, "label": str(row.label)} for row in table[:VOTES]]
+    several = ensemble.outputs > 1
+    bars = [Bin(f"{row.test} ({row.label})" if several else row.test, float(row.votes)) for row in table[:HEAVIEST]]
+    name = f"The {HEAVIEST} heaviest votes" if len(table) > HEAVIEST else "The votes"
+    drawn = _drawing(bar_panel(name, "(votes)", bars, reach([bars]), "votes", PAGE, LONG_NAMES)) if bars else None
+    return {"name": name, "rows": rows, "drawing": drawn}
 
 
 @dataclass(frozen=True)

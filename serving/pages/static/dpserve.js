@@ -3,14 +3,6 @@
 const dpserve = {
   /** Say it to screen readers. */
   say(words) { document.getElementById("said").textContent = words; },
-  /** A colour of the theme in force, as rgb(): `dpserve.colour("--accent")`. For what is drawn on a canvas. */
-  colour(name) {
-    const probe = document.body.appendChild(document.createElement("span"));
-    probe.style.color = `var(${name})`;
-    const found = getComputedStyle(probe).color;
-    probe.remove();
-    return found;
-  },
   /** Call `draw` now, and again whenever light turns into dark or back. */
   themed(draw) {
     draw();

@@ -1,16 +1,17 @@
-// The pictures of a model: fetched, and drawn with Vega-Lite, once they come near the screen. Under each a table of the same
-// figures, for whoever does not see it.
-
-import { amount, dateOf, featureSpec, heatSpec, hereRows, importanceSpec, plain, reach, shownBars, votesSpec } from "./plot_specs.js";
+// The pictures of a model: fetched as Vega-Lite specifications, and drawn, once they come near the screen. Under each a
+// table of the same figures, for whoever does not see it. Their colours are the page's own, by name.
 
 const model = document.getElementById("model").dataset;
 const room = document.getElementById("plots");
-const HEAVIEST = "few" in room.dataset ? 10 : 15; // votes drawn; the table has more
 // Features drawn before more are asked for: one row of them, where there are many; else a few more rather than a button.
 const FIRST = "few" in room.dataset ? 3 : matchMedia("(max-width: 46rem)").matches ? 4 : 12;
 const SPARE = "few" in room.dataset ? 0 : 3;
-const drawn = new Map(); // frame -> its Vega view
+const DAY = 86_400_000; // milliseconds
+const tip = document.createElement("div");
 let [own, features, record, found] = [false, [], null, null];
+
+const amount = (value) => (Math.abs(value) < 5e-7 ? "0" : `${value > 0 ? "+" : "−"}${plain(Math.abs(value))}`);
+const plain = (value) => Number(value.toPrecision(3)).toLocaleString("en", { maximumFractionDigits: 6 });
 
 function element(tag, attributes = {}, ...children) {
   const made = document.createElement(tag);
@@ -29,25 +30,33 @@ function script(address) {
 }
 
 async function fetched(after) {
-  const answer = await fetch(`${model.at}/shapes?after=${after}`, { headers: { Accept: "application/json" } });
+  const answer = await fetch(`${model.at}/shapes?after=${after}${own ? "&own=1" : ""}`, { headers: { Accept: "application/json" } });
   if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
   return answer.json();
 }
 
-function palette() {
-  const names = { ink: "--ink", quiet: "--quiet", line: "--line", strong: "--line-strong", accent: "--accent", second: "--second", card: "--card" };
-  return Object.fromEntries(Object.entries(names).map(([key, name]) => [key, dpserve.colour(name)]));
+// `chosen`: what a click on a place does, given its label.
+async function draw(frame, { spec, places }, chosen) {
+  const options = { mode: "vega-lite", actions: false, renderer: "svg", ast: true, defaultStyle: false, tooltip: false };
+  const inside = element("div", { "aria-hidden": "true" }); // the frame is named, and the table has the figures
+  frame.replaceChildren(inside);
+  await vegaEmbed(inside, spec, options);
+  inside.querySelectorAll("path[aria-label]").forEach((hit, at) => {
+    hit.dataset.place = places[at] ?? "";
+    hit.addEventListener("pointerenter", () => point(hit));
+    hit.addEventListener("pointerleave", () => point(null));
+    if (chosen) hit.addEventListener("click", () => chosen(hit.dataset.place));
+  });
 }
 
-async function draw(frame, spec) {
-  drawn.get(frame)?.finalize();
-  const options = {
-    mode: "vega-lite", actions: false, renderer: "svg", ast: true, defaultStyle: false, tooltip: { disableDefaultStyle: true, theme: "ours" },
-  };
-  frame.replaceChildren(element("div", { "aria-hidden": "true" })); // the frame is named, and the table has the figures
-  const { view } = await vegaEmbed(frame.firstChild, spec, options);
-  drawn.set(frame, view);
-  return view;
+// What lies under the pointer, in words.
+function point(hit) {
+  tip.hidden = !hit;
+  if (!hit) return;
+  tip.textContent = hit.getAttribute("aria-label");
+  const box = hit.getBoundingClientRect();
+  tip.style.left = `${Math.min(Math.max(8, box.x + box.width / 2 - tip.offsetWidth / 2), innerWidth - tip.offsetWidth - 8) + scrollX}px`;
+  tip.style.top = `${(box.y > tip.offsetHeight + 12 ? box.y - tip.offsetHeight - 8 : box.bottom + 8) + scrollY}px`;
 }
 
 // A table that is made when it is first opened.
@@ -71,8 +80,7 @@ function tableOf(title, head, rows) {
 
 function card(feature) {
   const frame = element("div", { class: "frame", role: "img", "aria-label": described(feature) });
-  const heading = element("div", { class: "between" }, element("h3", {}, feature.feature),
-    element("span", { class: "quiet small" }, aside(feature)), ...editing(feature.feature));
+  const heading = element("div", { class: "between" }, element("h3", { class: "away" }, feature.feature), ...editing(feature.feature));
   return { feature, frame, node: element("figure", { class: "card plot" }, heading, frame, featureTable(feature)) };
 }
 
@@ -80,15 +88,6 @@ function card(feature) {
 function editing(name) {
   if (!("edits" in model)) return [];
   return [element("a", { class: "small", href: `${model.at}/edit?feature=${encodeURIComponent(name)}`, "aria-label": `Edit ${name}` }, "Edit")];
-}
-
-// What the picture leaves out.
-function aside({ kind, shapes }) {
-  const [{ bins }] = shapes;
-  if (kind === "numeric" && found.labels.length === 1) return `not known: ${amount(bins.at(-1).adds)}`;
-  if (shapes.length === 1 && found.labels.length > 1) return `for “${shapes[0].label}”`;
-  const shown = shownBars(bins).length;
-  return shown < bins.length && kind !== "numeric" ? `the ${shown} strongest of ${bins.length}` : "";
 }
 
 function described(feature) {
@@ -108,17 +107,15 @@ function featureTable(feature) {
 }
 
 async function drawFeature({ feature, frame }) {
-  const most = reach(own ? [feature] : features.map((each) => each.feature));
-  const view = await draw(frame, featureSpec(feature, found, most, palette()));
-  view.addEventListener("click", (_, item) => clicked(feature, item?.datum));
+  await draw(frame, feature.drawing, (label) => put(feature, label));
   if (record) mark({ feature, frame });
 }
 
 // A click on a place puts the what-if form there.
-function clicked(feature, row) {
-  if (!row?.label) return;
+function put(feature, label) {
   const bins = feature.shapes[0].bins;
-  const at = bins.findIndex((bin) => bin.label === row.label);
+  const at = bins.findIndex((bin) => bin.label === label);
+  if (at < 0) return;
   document.dispatchEvent(new CustomEvent("dpserve:put", { detail: { feature: feature.feature, value: valueAt(feature, bins, at) } }));
 }
 
@@ -131,39 +128,67 @@ function valueAt(feature, bins, at) {
   return String(Number((low === null || high === null ? high ?? low + 1 : (low + high) / 2).toPrecision(4)));
 }
 
+// A date or a time as its number, and back: days or seconds since 1970, seconds since midnight.
+function numberOf({ calendar }, value) {
+  if (!calendar) return value;
+  const moment = Date.parse(`${calendar === "time" ? "1970-01-01T" : ""}${value}${calendar === "date" ? "" : "Z"}`);
+  return moment / (calendar === "date" ? DAY : 1000);
+}
+
+function dateOf(calendar, number) {
+  const iso = new Date(Math.floor(number) * (calendar === "date" ? DAY : 1000)).toISOString();
+  return { date: iso.slice(0, 10), datetime: iso.slice(0, 19), time: iso.slice(11, 19) }[calendar];
+}
+
+// The bin that a value falls into; missing is the last, of categories "other" the one before it.
+function binOf(feature, bins, value) {
+  if (value === null || value === undefined) return bins.at(-1);
+  if (feature.kind === "numeric") {
+    value = numberOf(feature, value);
+    return bins.find((bin) => bin.interval && (bin.low === null || value > bin.low) && (bin.high === null || value <= bin.high));
+  }
+  if (feature.kind === "boolean") return bins[value ? 1 : 0];
+  return bins.slice(0, -2).find((bin) => bin.label === String(value)) ?? bins.at(-2);
+}
+
+// The place where the what-if form stands.
 function mark({ feature, frame }) {
-  drawn.get(frame)?.data("here", hereRows(feature, record[feature.feature])).resize().run();
+  const label = binOf(feature, feature.shapes[0].bins, record[feature.feature])?.label;
+  for (const hit of frame.querySelectorAll("[data-place]")) hit.classList.toggle("here", hit.dataset.place === label);
 }
 
 // ---- the section
 
 function importances() {
-  const rows = found.importances.slice(0, "few" in room.dataset ? 8 : 30);
-  const frame = element("div", { class: "frame", role: "img", "aria-label": `How much each feature matters; most: ${rows.slice(0, 3).map((row) => row.feature).join(", ")}. The table below has all of it.` });
+  const most = found.importances.slice(0, 3).map((row) => row.feature).join(", ");
+  const frame = element("div", { class: "frame", role: "img", "aria-label": `How much each feature matters; most: ${most}. The table below has all of it.` });
   const all = figures("Figures", ["Feature", found.unit], () => found.importances.map((row) => [row.feature, plain(row.size)]));
-  return { spec: (colours) => importanceSpec(rows, found.unit, colours), frame, node: element("figure", { class: "card plot wide" }, element("h3", {}, "What matters most"), frame, all) };
+  return { drawing: found.matters, frame, node: element("figure", { class: "card plot" }, element("h3", { class: "away" }, "What matters most"), frame, all) };
 }
 
 function votes() {
-  const rows = found.votes.slice(0, HEAVIEST);
-  const several = found.labels.length > 1;
-  const frame = element("div", { class: "frame", role: "img", "aria-label": "The heaviest votes. The table below has them all." });
-  const words = several ? "Each adds its votes to its class where its test holds, and takes as many away where not." : `Each votes so much for “${found.labels[0]}” where its test holds, and as much against it where not.`;
-  const all = figures("Figures", ["Where", "Votes", "For"], () => found.votes.map((row) => [row.test, row.votes, row.label]));
-  const heading = element("h3", {}, found.votes.length > HEAVIEST ? `The ${HEAVIEST} heaviest votes` : "The votes");
-  return { spec: (colours) => votesSpec(rows, found.labels, colours), frame, node: element("figure", { class: "card plot wide" }, heading, element("p", { class: "quiet small" }, words), frame, all) };
+  const { name, rows, drawing } = found.votes;
+  const frame = element("div", { class: "frame", role: "img", "aria-label": `${name}. The table below has them all.` });
+  const words = found.labels.length > 1 ? "Each adds its votes to its class where its test holds, and takes as many away where not." : `Each votes so much for “${found.labels[0]}” where its test holds, and as much against it where not.`;
+  const all = figures("Figures", ["Where", "Votes", "For"], () => rows.map((row) => [row.test, row.votes, row.label]));
+  return { drawing, frame, node: element("figure", { class: "card plot" }, element("h3", { class: "away" }, name), frame, element("p", { class: "quiet small" }, words), all) };
+}
+
+// The colour of each class.
+function key(drawing) {
+  const frame = element("div", { class: "frame", role: "img", "aria-label": `The colours of ${found.labels.join(", ")}` });
+  return { drawing, frame, node: element("figure", { class: "card plot" }, frame) };
 }
 
 // What two features add together: a map of each pair, all on one scale.
 function pairMap(pair) {
-  const most = Math.max(1e-9, ...found.pairs.flatMap(({ cells }) => cells.map(({ adds }) => Math.abs(adds))));
   const strongest = pair.cells.reduce((a, b) => (Math.abs(b.adds) > Math.abs(a.adds) ? b : a));
   const label = `What ${pair.feature} add together to the ${found.unit}; most: ${amount(strongest.adds)} at ${strongest.row} and ${strongest.column}. The table below has all of it.`;
   const frame = element("div", { class: "frame", role: "img", "aria-label": label });
   const table = figures(`Figures of ${pair.feature}`, [...pair.features, "Adds", "Standard error", "Records (noisy)"], () => pair.cells.map(
     (cell) => [cell.row, cell.column, amount(cell.adds), cell.error === null ? "" : plain(cell.error), cell.count ?? ""]));
-  const node = element("figure", { class: "card plot" }, element("div", { class: "between" }, element("h3", {}, pair.feature), ...editing(pair.feature)), frame, table);
-  return { spec: (colours) => heatSpec(pair, found.unit, most, colours), frame, node };
+  const heading = element("div", { class: "between" }, element("h3", { class: "away" }, pair.feature), ...editing(pair.feature));
+  return { drawing: pair.drawing, frame, node: element("figure", { class: "card plot" }, heading, frame, table) };
 }
 
 function together(maps) {
@@ -185,13 +210,10 @@ function trees() {
 
 function controls() {
   const box = element("input", { type: "checkbox", id: "own-scale" });
-  box.addEventListener("change", () => {
-    own = box.checked;
-    features.forEach(drawFeature);
-  });
+  box.addEventListener("change", () => rescale(box.checked).catch(failed));
   const label = element("label", { class: "check small" }, box, element("span", {}, "Each on a scale of its own"));
   const bands = found.features.some(({ shapes }) => shapes[0].bins.some((bin) => bin.error !== null));
-  const words = `In ${found.unit}. ${bands ? "Bands: one and two standard errors of the privacy noise alone. " : ""}The dot is where the form below stands; a click on a place moves it there.`;
+  const words = `In ${found.unit}. ${bands ? "Bands: one and two standard errors of the privacy noise alone. " : ""}Shaded is where the form below stands; a click on a place moves it there.`;
   return element("div", { class: "between" }, element("p", { class: "quiet small" }, words), label);
 }
 
@@ -213,12 +235,29 @@ async function add(count) {
   const left = found.of - features.length;
   more.hidden = left === 0;
   more.textContent = `Show ${Math.min(left, 24)} more of ${found.of} features`;
-  await Promise.all(features.map(drawFeature)); // all of them: they share a scale
+  await Promise.all(cards.map(drawFeature));
+}
+
+// The features that are drawn already, on another scale.
+async function rescale(chosen) {
+  own = chosen;
+  const byName = new Map(features.map((each) => [each.feature.feature, each]));
+  waiting = [];
+  for (let after = 0; after !== null && after < features.length; ) {
+    const part = await fetched(after);
+    after = next = part.next;
+    for (const feature of part.features) {
+      const card = byName.get(feature.feature);
+      if (card) card.feature = feature;
+      else waiting.push(feature);
+    }
+  }
+  await Promise.all(features.map(drawFeature));
 }
 
 more.addEventListener("click", () => add(24));
 
-const drawWide = (wide) => Promise.all(wide.map(({ frame, spec }) => draw(frame, spec(palette()))));
+const drawWide = (wide) => Promise.all(wide.map(({ frame, drawing }) => draw(frame, drawing)));
 
 async function start() {
   found = await fetched(0);
@@ -226,15 +265,22 @@ async function start() {
   await script(model.vegalite);
   await script(model.embed);
   document.getElementById("plots-wait").remove();
-  const wide = [...(found.importances.length ? [importances()] : []), ...(found.votes?.length ? [votes()] : [])];
+  tip.className = "plot-tip";
+  tip.hidden = true;
+  document.body.append(tip);
+  const wide = [...(found.matters ? [importances()] : []), ...(found.votes?.drawing ? [votes()] : []), ...(found.keys ?? []).map(key)];
   const pair = element("div", { class: wide.length > 1 ? "plot-pair" : "" }, ...wide.map((each) => each.node));
   const maps = (found.pairs ?? []).map(pairMap);
   room.append(pair, ...(found.trees ? [trees()] : [controls(), grid, more, ...(maps.length ? [together(maps)] : [])]));
   [waiting, next] = [found.features, found.next];
   if (!("few" in room.dataset)) wide.push(...maps);
   await Promise.all([drawWide(wide), add(found.of <= FIRST + SPARE ? found.of : FIRST)]);
-  document.addEventListener("dpserve:theme", () => Promise.all([drawWide([...wide, ...maps.filter((each) => drawn.has(each.frame))]), ...features.map(drawFeature)]));
   room.setAttribute("aria-busy", "false");
+}
+
+function failed(error) {
+  room.setAttribute("aria-busy", "false");
+  room.replaceChildren(element("p", { class: "notice bad" }, `The pictures could not be drawn: ${error.message}.`));
 }
 
 document.addEventListener("dpserve:record", ({ detail }) => {
@@ -244,9 +290,6 @@ document.addEventListener("dpserve:record", ({ detail }) => {
 const near = new IntersectionObserver((entries) => {
   if (!entries.some((entry) => entry.isIntersecting)) return;
   near.disconnect();
-  start().catch((error) => {
-    room.setAttribute("aria-busy", "false");
-    room.replaceChildren(element("p", { class: "notice bad" }, `The pictures could not be drawn: ${error.message}.`));
-  });
+  start().catch(failed);
 }, { rootMargin: "400px" });
 near.observe(room);

@@ -13,6 +13,7 @@ from dpserve_verify.errors import InputError
 from models.explain.card import model_card
 from models.explain.explain import Row, contributions, shapes
 from models.explain.picture import picture
+from models.explain.vega_panels import LIGHT
 from models.features.features import BooleanFeature, CategoricalFeature, NumericFeature
 from models.forms.voting import VotingEnsemble
 from models.parts.votes import Vote
@@ -103,30 +104,45 @@ def test_an_ensemble_without_votes_has_nothing_to_show(tmp_path):
     assert (tmp_path / "empty.png").read_bytes().startswith(b"\x89PNG")
 
 
+def texts_of(panel):
+    """The heading of a panel, and the line below it."""
+    marks = [layer["mark"].get("text") for layer in panel.spec["layer"]]
+    return [text for text in marks if text][:2]
+
+
+def values_of(panel, *fields):
+    """The rows of the first layer that has these fields."""
+    rows = next(
+        layer["data"]["values"] for layer in panel.spec["layer"] if set(fields) <= layer["data"]["values"][0].keys()
+    )
+    return [tuple(row[field] for field in fields) for row in rows]
+
+
 def test_drawing_has_one_panel_per_feature_in_order():
-    panels = ENSEMBLE.drawing("claim")["concat"]
-    assert [panel["title"]["text"] for panel in panels] == ["work", "age"]
-    assert [(row["value"], row["votes"]) for row in panels[0]["data"]["values"]] == [
-        ("Private", 3),
-        ("missing", -1),
-        ("all others", -3),
+    panels = ENSEMBLE.panels(LIGHT)
+    assert [panel.name for panel in panels] == ["work", "age"]
+    assert panels[0].labels == ("Private", "missing", "State", "Self|emp", "other")
+    assert [value for (value,) in values_of(panels[0], "value")] == [3, -1, -3, -3, -3]
+    assert values_of(panels[1], "at", "value") == [
+        (18 - 47 / 16, -2),
+        (27.5, -2),
+        (27.5, 2),
+        (65, 2),
+        (65, 0),
+        (65 + 47 / 16, 0),
     ]
-    assert [(row["low"], row["high"], row["votes"]) for row in panels[1]["data"]["values"]] == [
-        (18 - 47 / 16, 27.5, -2),
-        (27.5, 65, 2),
-        (65, 65 + 47 / 16, 0),
-    ]
-    assert ENSEMBLE.drawing("claim")["title"]["subtitle"][0] == "claim"
-    assert "owner, race" in ENSEMBLE.drawing("claim")["title"]["subtitle"][2]
+    notes = ENSEMBLE.notes("claim")
+    assert notes[0] == "claim"
+    assert notes[2] == "Without a vote: owner, race."
 
 
 def test_drawing_says_what_found_no_room():
     values = tuple(f"value {i}" for i in range(30))
-    votes = tuple(Vote("is", 0, i, 1 + i % 2) for i in range(14, 30))
+    votes = tuple(Vote("is", 0, i, 1 + i % 2) for i in range(12, 30))
     ensemble = VotingEnsemble((CategoricalFeature("x", values),), "t", (0, 1), votes, 1.0)
-    [panel] = ensemble.drawing("claim")["concat"]
-    assert len(panel["data"]["values"]) == 15
-    assert panel["title"]["subtitle"] == "2 more found no room"
+    [panel] = ensemble.panels(LIGHT)
+    assert len(panel.labels) == 16
+    assert texts_of(panel)[1].endswith("; 16 not shown")
 
 
 # ---- K classes ----------------------------------------------------------------------------------------------------
@@ -169,20 +185,23 @@ def test_shapes_of_three_classes_one_per_class_that_moves():
 
 
 def test_drawing_of_three_classes_has_a_curve_each():
-    drawn = THREE.drawing("claim")
-    assert drawn["title"]["subtitle"][2] == "Without a vote: owner, race."
-    age, work = drawn["concat"]
-    assert (age["title"]["text"], age["title"]["subtitle"]) == ("age", "missing: <a> −3, c|d −1")
-    curves = age["layer"][1]["data"]["values"]
-    assert [(row["at"], row["votes"]) for row in curves if row["class"] == "<a>"] == [
-        (18 - 47 / 16, -3),
-        (27.5, -3),
-        (27.5, 3),
-        (65 + 47 / 16, 3),
-    ]
-    points = {(row["value"], row["class"], row["votes"]) for row in work["layer"][1]["data"]["values"]}
-    assert points == {("Private", "<a>", -2), ("Private", "b", 2), ("all others", "<a>", 2), ("all others", "b", -2)}
-    assert age["layer"][1]["encoding"]["color"]["scale"]["domain"] == ["<a>", "b", "c|d"]
+    key, age, work = THREE.panels(LIGHT)
+    assert key.labels == ("<a>", "b", "c|d")
+    colours = dict(zip(key.labels, [colour for (colour,) in values_of(key, "colour")], strict=True))
+    assert len(set(colours.values())) == 3
+    assert texts_of(age) == ["age", "missing: <a> −3, c|d −1"]
+    curves = {
+        layer["mark"]["color"]: [(row["at"], row["value"]) for row in layer["data"]["values"]]
+        for layer in age.spec["layer"]
+        if layer["mark"]["type"] == "line"
+    }
+    ends = [18 - 47 / 16, 18, 18, 27.5, 27.5, 65 + 47 / 16]  # the cut points that either class has
+    assert curves.keys() == {colours["<a>"], colours["c|d"]}  # b is not moved
+    assert curves[colours["<a>"]] == list(zip(ends, [-3, -3, -3, -3, 3, 3], strict=True))
+    assert curves[colours["c|d"]] == list(zip(ends, [-1, -1, 1, 1, 1, 1], strict=True))
+    a, b = colours["<a>"], colours["b"]
+    assert work.labels == ("Private", "State", "Self|emp", "other", "missing")
+    assert values_of(work, "colour", "value") == [(a, -2), (b, 2), *[(a, 2), (b, -2)] * 4]
 
 
 def test_page_and_picture_of_three_classes(tmp_path):
@@ -191,7 +210,7 @@ def test_page_and_picture_of_three_classes(tmp_path):
     assert (tmp_path / "three.png").read_bytes().startswith(b"\x89PNG")
     page = (tmp_path / "three.html").read_text("utf-8")
     assert "<td>−2</td><td>&lt;a&gt;</td><td>work is Private</td>" in page
-    assert not re.search(r"<(script|img|a)\b", page)
+    assert not re.search(r"<(img|a)\b", page)
 
 
 def test_many_classes_are_drawn(tmp_path):
@@ -231,7 +250,8 @@ def test_html_is_complete_and_asks_for_nothing(tmp_path):
     page = (tmp_path / "shapes.html").read_text("utf-8")
     assert page.startswith("<!doctype html>")
     assert "<svg" in page
-    assert not re.search(r"<(script|img|image|iframe|link|object|embed|i|b)\b", page)
+    assert page.count("<script>") == 1
+    assert not re.search(r"<(img|image|iframe|link|object|embed|i|b)\b", page)
     assert not re.search(r"(src|href)\s*=|url\(\s*['\"]?[a-z]+:|@import", page)
     addresses = set(re.findall(r"https?://[^\"' <>]+", page))
     assert addresses <= {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}  # names of XML, not fetched

@@ -72,6 +72,7 @@ class Opaque(Constant):
 
     word = "opaque"
     adds_up = False
+    panels = Ensemble.panels
     score_unit = "score"
     as_sum = Ensemble.as_sum
     summary = Ensemble.summary

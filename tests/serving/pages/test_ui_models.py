@@ -396,6 +396,11 @@ def test_pictures_have_tables_with_the_same_figures(page, server):
     card.get_by_text(f"Figures of {first['feature']}").click()
     expect(card.get_by_role("row")).to_have_count(1 + len(first["shapes"][0]["bins"]))
     assert first["shapes"][0]["bins"][0]["error"] is not None
+    own = server.get("/ui/models/terms/shapes?own=1").json()
+    assert [each["shapes"] for each in own["features"]] == [each["shapes"] for each in found["features"]]
+    assert own["features"][-1]["drawing"] != found["features"][-1]["drawing"]
+    page.get_by_label("Each on a scale of its own").check()
+    expect(drawn).to_have_count(found["of"])
     expect(card.get_by_role("columnheader")).to_have_text(["Value", "Adds", "Standard error", "Records (noisy)"])
     no_serious_findings(page)
 
