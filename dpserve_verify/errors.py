@@ -2,6 +2,7 @@
 
 DpserveError                 exit 1
 ├── InputError               exit 2   the request is wrong; nothing was changed
+│   └── TooMuch                       it takes more memory or time to read than it may
 ├── VerificationError        exit 4
 │   ├── LedgerInvalid                 tree, checkpoint, entry or state machine
 │   │   └── OtherHistory              a ledger does not continue the checkpoint that was kept of it
@@ -44,6 +45,13 @@ class InputError(DpserveError):
     code = "bad_input"
     remedy = "the message names what was wrong, where, and what would be right; ask again with that"
     exit_code = 2
+
+
+class TooMuch(InputError):
+    """What came takes more memory or time to read than anything honest of its size."""
+
+    code = "takes_too_much"
+    remedy = "send less at once; what is honest takes a fraction of what it may"
 
 
 class VerificationError(DpserveError):

@@ -28,6 +28,16 @@ def token_for(home: Home, name: str, aggregator: int) -> str:
     return f"{PREFIX}_{aggregator + 1}_{mac[:40]}"
 
 
+def owner_of(home: Home, name: str, invited: str) -> str:
+    """Return the name of the owner whose invitation it is, among all who ask. Raises as `invited_owner`."""
+    return f"{name}:owner:{invited_owner(home, name, invited)[1]}"
+
+
+def aggregator_of(home: Home, name: str, shown: str) -> str:
+    """Return the name of the aggregator whose token it is, among all who ask. NotInvited for a stranger."""
+    return f"{name}:aggregator:{_aggregator(home, name, shown)[1] + 1}"
+
+
 def receive_shares(home: Home, name: str, body: bytes) -> dict[str, Any]:
     """Take in an owner's two sealed shares: the invitation, a line's end, the first's, the second's. The same again
     changes nothing and is answered alike.

@@ -33,6 +33,8 @@ KINDS = {  # kind -> what it must say, what it may say
 }
 SHORT = {"zero": "bins", "smooth": "bins", "monotone": "direction"}  # what a bare text stands for
 MOST_BYTES = 1 << 20
+MAX_EDITS = 1000  # of one request, and what they cost together:
+MAX_CELLS = 1 << 24  # edits times what the model adds, for each edit makes and checks the model anew
 
 
 def read_edits(path: Path) -> list[Any]:
@@ -40,20 +42,30 @@ def read_edits(path: Path) -> list[Any]:
     try:
         with path.open("rb") as file:
             raw = file.read(MOST_BYTES + 1)
-        edits = yaml.safe_load(raw) if len(raw) <= MOST_BYTES else None  # YAML holds JSON
+        edits = yaml.safe_load(raw) if len(raw) <= MOST_BYTES and not _repeats(raw) else None  # YAML holds JSON
     except OSError as error:
         raise InputError(f"file={path}: cannot be read ({error.strerror})") from None
     except (yaml.YAMLError, RecursionError, ValueError):
         raise InputError(f"file={path}: must be YAML or JSON") from None
     if not isinstance(edits, list):
-        raise InputError(f"file={path}: must be a list of edits, of at most {MOST_BYTES} bytes")
+        raise InputError(f"file={path}: must be a list of edits, of at most {MOST_BYTES} bytes, without aliases")
     return edits
+
+
+def _repeats(raw: bytes) -> bool:
+    """Return whether a part of YAML is repeated by an alias: a few bytes would stand for any number."""
+    return b"*" in raw and any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(raw, yaml.SafeLoader))
 
 
 def edit_all(model: Curves, edits: Sequence[Any], note: EditNote) -> Curves:
     """Make one edit after the other: all of them, or InputError that names the first wrong one."""
     if not edits:
         raise InputError("edits: say at least one")
+    pairs = model.pairs if isinstance(model, AdditiveEnsemble) else ()
+    cells = sum(map(len, model.terms)) * model.outputs + sum(pair.table.size for pair in pairs)
+    most = min(MAX_EDITS, max(1, MAX_CELLS // max(1, cells)))
+    if len(edits) > most:
+        raise InputError(f"edits: {len(edits)} of a model of {cells} values; at most {most} at once", limit=most)
     for number, edit in enumerate(edits, 1):
         try:
             kind, feature, options = _read_edit(edit)

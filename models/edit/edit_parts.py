@@ -70,8 +70,10 @@ def bin_text(feature: Feature, code: int) -> str:
     """Return a bin as `part_of` reads it, its cut points to six digits."""
     if not isinstance(feature, NumericFeature) or code == feature.missing:
         return feature.label(code)
-    ends = ["", *map(feature.text, feature.edges), ""]
-    return f"{ends[code]}..{ends[code + 1]}" if feature.edges else ALL
+    if not feature.edges:
+        return ALL
+    low, high = feature.edges[code - 1 : code], feature.edges[code : code + 1]  # none below the first, above the last
+    return "..".join("".join(map(feature.text, ends)) for ends in (low if code else (), high))
 
 
 def ordered_codes(feature: Feature) -> range:

@@ -196,7 +196,7 @@ class CategoricalFeature:
 
     def label(self, code: int) -> str:
         """Return a code in words."""
-        return (*self.values, "other", "missing")[code]
+        return self.values[code] if code < len(self.values) else ("other", "missing")[code - len(self.values)]
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON. Inverse: `feature_from_json`."""

@@ -6,9 +6,12 @@ an aggregator says counts by the signature of its pinned key.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from starlette.requests import Request
 from starlette.responses import Response
 
+from accountant.home import Home
 from local.campaign import shared_campaigns
 from local.reports.sums import DIGEST, HELD, SUM
 from serving.http.routes import Door, in_thread, state
@@ -23,7 +26,7 @@ BYTES = "application/octet-stream"
 async def take_shares(request: Request) -> Response:
     """Receive an owner's two sealed shares. The same shares again get the same answer."""
     known_query(request)
-    body = await read_body(request, CONTROL_BYTES, BYTES.encode())
+    body = await _read_framed(request, shared_campaigns.owner_of)
     answer = await in_thread(shared_campaigns.receive_shares, state(request).home, request.path_params["name"], body)
     return json_response(answer)
 
@@ -55,9 +58,18 @@ async def take_sum(request: Request) -> Response:
 
 async def _receive_word(request: Request, kind: str) -> Response:
     known_query(request)
-    body = await read_body(request, CONTROL_BYTES, BYTES.encode())
+    body = await _read_framed(request, shared_campaigns.aggregator_of)
     answer = await in_thread(shared_campaigns.say, state(request).home, request.path_params["name"], kind, body)
     return json_response(answer)
+
+
+async def _read_framed(request: Request, who: Callable[[Home, str, str], str]) -> bytes:
+    """Read an invitation or token, a line's end, and the bytes; no more than the first line of whom `who` refuses."""
+
+    async def welcome(shown: bytes) -> str:
+        return await in_thread(who, state(request).home, request.path_params["name"], shown.decode("ascii", "replace"))
+
+    return await read_body(request, CONTROL_BYTES, BYTES.encode(), welcome=welcome)
 
 
 SEALED = json_schemas.record({"owner": json_schemas.COUNT, "sealed": json_schemas.BASE64})

@@ -1,13 +1,18 @@
-"""Request bodies: read with a cap on size and time, parsed strictly. Nothing of a body is ever logged."""
+"""Request bodies: read with a cap on size and time, parsed strictly. Nothing of a body is ever logged.
+
+The bytes that a process holds of all bodies are shared out: a caller may hold as much as is still free, so that there
+is room for one more, however many hold theirs; all strangers together are one caller with a small share and small
+bodies. A stranger whose body begins with an invitation is a caller from there on.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from decimal import Decimal
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import orjson
 from starlette.requests import Request
@@ -18,15 +23,23 @@ from dpserve_verify.formats.canonical import whole_number
 from serving.wire.bounds import check_depth
 from serving.wire.errors import ClientGone, SlowBody, TooLarge, TooManyRequests, WrongMediaType
 
+if TYPE_CHECKING:
+    from accountant.access.grants import Access
+
 CONTROL_BYTES = 1 << 20
-BODY_SECONDS = 4.0
+BODY_SECONDS, FIRST_SECONDS = 4.0, 2.0  # for a whole body, and for the first of its bytes
+BYTES_PER_SECOND = 1 << 16  # that keep a body from being given up after FIRST_SECONDS
 TEXT_LENGTH = 1000
-MAX_HELD_BYTES = 128 << 20  # bytes of bodies that a process holds at a time: eight of the largest
-HELD = "dpserve.held"
+MAX_HELD_BYTES = 128 << 20  # of bodies that a process holds at a time: eight of the largest
+STRANGERS_BYTES, STRANGER_BYTES = 8 << 20, 4 << 10  # of all bodies of strangers together, and of one of them
+SHOWN_BYTES = 80  # of an invitation
+STRANGER = ""
+HELD, CALLER = "dpserve.held", "dpserve.caller"  # of the scope: bytes that are held, and for whom
 ARRIVAL = "dpserve.arrival"  # of the scope's state: the `Arrival` of the request
 JSON = b"application/json"
 
 Fields = Mapping[str, tuple[type, ...]]
+Welcome = Callable[[bytes], Awaitable[str]]  # of the first line of a body; returns for whom the rest is held
 WORDS = {
     str: "a text",
     int: "a number",
@@ -46,30 +59,38 @@ class Arrival:
         self.is_whole = False
 
 
-async def read_body(request: Request, limit: int, *kinds: bytes) -> bytes:
-    """Read a body of at most `limit` bytes, within BODY_SECONDS, of one of these media types (none named: JSON). Raises
-    TooLarge, SlowBody, ClientGone, WrongMediaType.
+async def read_body(request: Request, limit: int, *kinds: bytes, welcome: Welcome | None = None) -> bytes:
+    """Read a body of at most `limit` bytes, within BODY_SECONDS, of one of these media types (none named: JSON). Of a
+    stranger: of STRANGER_BYTES, unless `welcome` takes its first line for an invitation. Raises TooLarge, SlowBody,
+    ClientGone, TooManyRequests, WrongMediaType, and what `welcome` does.
     """
     headers = dict(request.scope["headers"])
     kind = headers.get(b"content-type", JSON).partition(b";")[0].strip().lower()
     if kind not in (kinds or (JSON,)):
         raise WrongMediaType(f"Content-Type: must be {' or '.join(media.decode() for media in kinds or (JSON,))}")
+    if welcome is None and _caller(request.scope) == STRANGER:
+        limit = min(limit, STRANGER_BYTES)
     declared = headers.get(b"content-length", b"0").decode("latin-1")
     if whole_number(declared, limit) is None:  # the parser has seen that it is a number
         raise TooLarge(f"body: {declared[:20]} bytes; at most {limit}", limit=limit)
     arrival: Arrival | None = request.scope.get("state", {}).get(ARRIVAL)
-    if arrival is not None and arrival.is_whole:  # a timer would take a fifth of a prediction
-        return await _chunks(request, limit)
+    if welcome is None and arrival is not None and arrival.is_whole:  # a timer would take a fifth of a prediction
+        return await _chunks(request, limit, None)
     try:
-        async with asyncio.timeout(BODY_SECONDS):
-            return await _chunks(request, limit)
+        async with asyncio.timeout(FIRST_SECONDS) as deadline:
+            return await _chunks(request, limit, deadline, welcome)
     except TimeoutError:
-        raise SlowBody(f"body: did not arrive within {BODY_SECONDS:g} seconds") from None
+        raise SlowBody(
+            f"body: did not arrive at {BYTES_PER_SECOND} bytes a second, within {BODY_SECONDS:g} seconds"
+        ) from None
 
 
-async def _chunks(request: Request, limit: int) -> bytes:
+async def _chunks(
+    request: Request, limit: int, deadline: asyncio.Timeout | None, welcome: Welcome | None = None
+) -> bytes:
     chunks: list[bytes] = []
-    size, more = 0, True
+    clock = asyncio.get_running_loop().time
+    size, more, begun = 0, True, clock()
     while more:
         message = await request.receive()
         if message["type"] == "http.disconnect":
@@ -80,23 +101,52 @@ async def _chunks(request: Request, limit: int) -> bytes:
             raise TooLarge(f"body: more than {limit} bytes", limit=limit)
         hold(request.scope, len(chunk))
         chunks.append(chunk)
+        if welcome is not None and deadline is not None and (size > SHOWN_BYTES or not more):
+            arrived = clock()
+            deadline.reschedule(None)  # it waits for us
+            caller = await welcome(b"".join(chunks).partition(b"\n")[0][:SHOWN_BYTES])
+            let_go(request.scope)
+            request.scope[CALLER], welcome = caller, None
+            hold(request.scope, size)
+            begun += clock() - arrived
+        if deadline is not None:
+            deadline.reschedule(begun + min(BODY_SECONDS, FIRST_SECONDS + size / BYTES_PER_SECOND))
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
-_HOLDING = [0]  # bytes, of all requests of this process
+_HOLDING = Counter[str]()  # bytes of all requests of this process, by caller
+
+
+def _caller(scope: Scope) -> str:
+    """Return for whom a body is held: a principal, who was welcome, or STRANGER."""
+    access: Access | None = scope.get("dpserve.access")
+    caller: str = scope.get(CALLER, STRANGER) if access is None else access.principal
+    return caller
 
 
 def hold(scope: Scope, size: int) -> None:
-    """Count so many bytes more as held for a request, until `let_go`. TooManyRequests beyond MAX_HELD_BYTES."""
-    if _HOLDING[0] + size > MAX_HELD_BYTES:
-        raise TooManyRequests("bodies: as many are being read as there is room for; ask again in 1 s", retry_after=1)
-    _HOLDING[0] += size
+    """Count so many bytes more as held for a request, until `let_go`. TooManyRequests where its caller would hold more
+    than is free of MAX_HELD_BYTES; all strangers: more than STRANGERS_BYTES.
+    """
+    caller = _caller(scope)
+    free = MAX_HELD_BYTES - _HOLDING.total()
+    most = min(free, STRANGERS_BYTES) if caller == STRANGER else free
+    if _HOLDING[caller] + size > most:
+        whose = "of strangers" if caller == STRANGER else "of yours"
+        raise TooManyRequests(f"bodies: as many {whose} are being read as there is room for; ask again in 1 s",
+                              retry_after=1)  # fmt: skip
+    _HOLDING[caller] += size
     scope[HELD] = scope.get(HELD, 0) + size
 
 
 def let_go(scope: Scope) -> None:
     """Give back the room of a request's body."""
-    _HOLDING[0] -= scope.pop(HELD, 0)
+    held = scope.pop(HELD, 0)
+    if held:
+        caller = _caller(scope)
+        _HOLDING[caller] -= held
+        if not _HOLDING[caller]:
+            del _HOLDING[caller]
 
 
 async def json_body(request: Request) -> Any:

@@ -74,6 +74,7 @@ TRIGGERS = {
     "refused": "local/aggregator/test_aggregator.py",
     "request_timeout": "serving/test_service.py",
     "schema_invalid": f"{CLI}::test_draft_is_not_accepted_as_it_is",
+    "takes_too_much": "accountant/test_confined.py",
     "timeout": "serving/test_starve.py::test_a_price_that_nobody_waits_for_ends",
     "too_large": f"{ABUSE}::test_too_many_records",
     "too_many_requests": "serving/process/test_limits.py::test_too_many_requests_are_told_when_to_come_back",
@@ -97,6 +98,7 @@ KINDS = {  # of errors that tests know by their class, or by their status
     "plan_mismatch": r"pytest\.raises\(PlanMismatch",
     "refused": r"pytest\.raises\(Refused",
     "request_timeout": "HTTP/1.1 408",
+    "takes_too_much": r"pytest\.raises\(TooMuch",
 }
 
 

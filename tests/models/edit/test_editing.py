@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from accountant.system.confined import Bounds, run_confined
 from dpserve_verify.errors import InputError
-from models.edit.edit_list import edit_all, read_edits
+from models.edit import edit_list
+from models.edit.edit_list import MAX_EDITS, edit_all, read_edits
 from models.edit.edit_parts import bin_text, part_of, ranges
 from models.edit.editing import EditNote, clip, errors_of, monotone, set_value, smooth, to_additive, values_of, zero
 from models.features.features import BooleanFeature, CategoricalFeature, NumericFeature
@@ -317,12 +319,33 @@ def test_a_file_of_edits(tmp_path):
         "[{feature: age, clip: {low: [], high: 1}}]",
         "[{feature: age, monotone: {direction: 1}}]",
         "!!python/object:os.system [x]",
+        "- &a {feature: age, zero: all}\n- *a\n",
+        "a: &a [x]\nb: [*a, *a]",
+        "[{feature: age, zero: all}" + ", {feature: age, zero: all}" * MAX_EDITS + "]",
     ],
 )
 def test_a_file_that_is_wrong(tmp_path, text):
     (tmp_path / "edits.yaml").write_text(text)
     with pytest.raises(InputError):
         edit_all(MODEL, read_edits(tmp_path / "edits.yaml"), NOTE)
+
+
+def test_edits_are_counted_with_what_they_cost(monkeypatch):
+    """Each makes the whole model anew, and checks it: of a large one fewer are made at once."""
+    cells = sum(map(len, MODEL.terms)) + sum(pair.table.size for pair in MODEL.pairs)
+    edits = [{"feature": "age", "set": {"bins": "missing", "to": number}} for number in (1, 2, 3)]
+    monkeypatch.setattr(edit_list, "MAX_CELLS", 3 * cells)
+    assert len(edit_all(MODEL, edits, NOTE).edits) == len(MODEL.edits) + 3
+    monkeypatch.setattr(edit_list, "MAX_CELLS", 3 * cells - 1)
+    with pytest.raises(InputError, match="at most 2 at once"):
+        edit_all(MODEL, edits, NOTE)
+
+
+@pytest.mark.parametrize("feature", [NumericFeature("n", tuple(map(float, range(60_000)))),
+                                     CategoricalFeature("c", tuple(map(str, range(59_000))))])  # fmt: skip
+def test_the_bins_of_the_widest_feature_are_written_in_time(feature):
+    """Each by itself: all of them for each took minutes."""
+    assert run_confined(Bounds(300 << 20, 5), 120.0, lambda: [bin_text(feature, code) for code in range(feature.bins)])
 
 
 def test_a_file_that_is_not_there(tmp_path):

@@ -26,11 +26,12 @@ from small_home import DATA, ROOT, environment, serving, write_files
 from accountant.access import grants
 from accountant.home import Home
 from dpserve import Client
-from dpserve_verify.errors import InputError
+from dpserve_verify.errors import InputError, ModelInvalid
 from local.campaign import campaigns
 from serving.cli.app import TREE, run
 from serving.cli.backends import choice
 from serving.cli.backends.server import connection
+from serving.cli.backends.server.bundles import bundle_of
 from serving.cli.tree import Branch
 from serving.process.tokens import new_token
 
@@ -385,6 +386,26 @@ def in_bundle(raw, name, change):
             content = old.read(each)
             new.writestr(each, change(content) if each.endswith(name) else content)
     return changed.getvalue()
+
+
+def test_a_zip_file_that_cannot_be_read_is_no_model():
+    """Encrypted, of an unknown method, cut within, or with a broken file: words, never another error."""
+    whole = io.BytesIO()
+    with zipfile.ZipFile(whole, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a/card.md", "words " * 1000)
+    raw = whole.getvalue()
+    data, entry = raw.index(b"card.md") + len(b"card.md"), raw.index(b"PK\1\2")
+    changes = {6: b"\1", entry + 8: b"\1", 8: b"\x63", entry + 10: b"\x63", data: b"\xff\xff\xff", data + 9: b"\0\0\0"}
+    changes |= {
+        14: b"\0\0\0\0",
+        entry + 16: b"\0\0\0\0",
+        entry + 42: b"\xff\xff\xff\x7f",
+        entry + 20: b"\xff\xff\xff\x7f",
+    }
+    broken = [raw[:at] + change + raw[at + len(change) :] for at, change in changes.items()]
+    for spoilt in (*broken, raw[: len(raw) // 2], raw[:data] + raw[data + 20 :], b"", raw):
+        with pytest.raises(ModelInvalid, match="not the files"):
+            bundle_of(spoilt)
 
 
 def test_a_server_that_lies_is_found_out(server, laptop, said, monkeypatch, tmp_path_factory):

@@ -8,13 +8,16 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import hostile_bodies
 import numpy as np
 import pyarrow as pa
 import pytest
 from small_home import ROOT, adult_home, environment
+from starlette.requests import Request
 
+from accountant.errors import NotInvited
 from accountant.home import Home
 from dpserve_verify.errors import InputError
 from models.features.features import CategoricalFeature
@@ -172,16 +175,71 @@ def test_one_at_a_time():
     assert most == [0, 1]
 
 
-def test_bodies_that_are_held_are_counted_and_let_go(monkeypatch):
-    monkeypatch.setattr(request_bodies, "MAX_HELD_BYTES", request_bodies._HOLDING[0] + 10)
-    first, second = {}, {}
-    request_bodies.hold(first, 7)
-    with pytest.raises(TooManyRequests) as caught:
-        request_bodies.hold(second, 4)
-    assert caught.value.details["retry_after"] == 1
-    request_bodies.let_go(first)
-    request_bodies.hold(second, 4)
-    request_bodies.hold(second, 6)
-    request_bodies.let_go(second)
-    request_bodies.let_go(second)  # nothing is given back twice
-    assert request_bodies._HOLDING[0] + 10 == request_bodies.MAX_HELD_BYTES
+def of(principal):
+    """The scope of a request: of a token's principal, or (None) of a stranger."""
+    return {} if principal is None else {"dpserve.access": SimpleNamespace(principal=principal)}
+
+
+def test_bodies_are_held_for_callers_by_shares():
+    """A caller holds as much as is still free, so whoever comes next has room; strangers are one caller with little."""
+    most, part, scopes = request_bodies.MAX_HELD_BYTES, 1 << 20, []
+
+    def take_all(principal):
+        for count in range(most):
+            scopes.append(of(principal))
+            try:
+                request_bodies.hold(scopes[-1], part)
+            except TooManyRequests:
+                return count * part
+        return most
+
+    assert take_all(None) == request_bodies.STRANGERS_BYTES
+    greedy = [take_all(f"token:{number}") for number in range(5)]
+    assert greedy[0] == (most - request_bodies.STRANGERS_BYTES) // 2
+    assert most - sum(greedy) - request_bodies.STRANGERS_BYTES >= part
+    request_bodies.hold(last := of("token:last"), part)
+    for scope in (*scopes, last, last):  # nothing is given back twice
+        request_bodies.let_go(scope)
+    assert take_all("token:0") == most // 2
+    for scope in scopes:
+        request_bodies.let_go(scope)
+
+
+def test_a_stranger_says_who_it_is_before_the_rest_is_read(monkeypatch):
+    monkeypatch.setattr(request_bodies, "STRANGERS_BYTES", 8000)
+    first, rest = b"invitation\n" + bytes(2000), bytes(50_000)
+    read, shown = [], []
+
+    async def ask(welcome, *parts, **head):
+        queue = list(parts)
+
+        async def receive():
+            read.append(len(queue[0]))
+            return {"type": "http.request", "body": queue.pop(0), "more_body": bool(queue)}
+
+        headers = [(b"content-type", b"text/plain"), *((name.encode(), value) for name, value in head.items())]
+        scope = {"type": "http", "headers": headers}
+        try:
+            return await request_bodies.read_body(Request(scope, receive), 1 << 20, b"text/plain", welcome=welcome)
+        finally:
+            request_bodies.let_go(scope)
+
+    async def welcome(line):
+        shown.append(line)
+        if line != b"invitation":
+            raise NotInvited("no")
+        return "owner"
+
+    assert asyncio.run(ask(welcome, first, rest)) == first + rest
+    assert asyncio.run(ask(welcome, b"invitation")) == b"invitation"
+    assert shown == [b"invitation"] * 2
+    read.clear()
+    with pytest.raises(NotInvited):
+        asyncio.run(ask(welcome, bytes(100), rest))
+    assert read == [100]
+    with pytest.raises(TooManyRequests):
+        asyncio.run(ask(welcome, first + rest))
+    for parts, head in (((first, rest), {}), ((first,), {"content-length": b"4097"})):
+        with pytest.raises(TooLarge) as caught:
+            asyncio.run(ask(None, *parts, **head))
+        assert caught.value.details["limit"] == request_bodies.STRANGER_BYTES

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accountant.errors import SchemaError
+from accountant.system.confined import Bounds, run_confined
 from dpserve_verify.errors import InputError
 from models.features.features import BooleanFeature, CategoricalFeature, NumericFeature
 from training.rows.schema.schema import MAX_BYTES, MAX_FEATURES, MAX_LABEL, parse_schema, schema_from
@@ -211,6 +212,46 @@ def test_words_that_yaml_reads_as_booleans_are_refused_with_the_remedy(place, wo
 def test_hostile_bytes_are_refused(raw):
     with pytest.raises(SchemaError):
         parse_schema(raw)
+
+
+MANY = ", ".join(f"v{number}" for number in range(20_000))
+TOO_MUCH = {  # a few seconds of a processor and some hundred MB are more than any of them takes; they took minutes
+    "unknown keys": GOOD + "".join(f"{number:x}: 1\n" for number in range(110_000)),
+    "equal keys": GOOD + "a: 1\n" * 200_000,
+    "a list repeated": GOOD + f"z: &z [{MANY}]\n" + "".join(f"g{number}: *z\n" for number in range(20_000)),
+    "a list of lists of lists": "a0: &a0 [x]\n"
+    + "".join(f"a{n + 1}: &a{n + 1} [{', '.join([f'*a{n}'] * 9)}]\n" for n in range(9)),
+    "a mapping merged": GOOD + "m: &m {a: 1}\nn: {<<: [" + ", ".join(["*m"] * 150_000) + "]}\n",
+    "numbers": GOOD + "z: [" + "1," * 490_000 + "]",
+    "blanks": "a: [" + "FILL-IN, " * 110_000 + "]",
+    "bins": with_features(
+        "".join(f"  n{number}: {{type: numeric, range: [0,1], bins: 4096}}\n" for number in range(16_000))
+    ),
+    "classes": GOOD.replace("a, b", "{a: b}, " * 80_000),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TOO_MUCH)
+def test_no_schema_takes_more_than_its_bytes_are_worth(name, tmp_path):
+    raw, place = TOO_MUCH[name].encode(), tmp_path / "refusal"
+    assert len(raw) <= MAX_BYTES
+
+    def parse_it():
+        try:
+            parse_schema(raw)
+        except SchemaError as error:
+            place.write_text(error.message)
+
+    assert run_confined(Bounds(400 << 20, 6), 120.0, parse_it)
+    assert 0 < len(place.read_text()) < 20_000
+
+
+def test_a_part_may_be_repeated():
+    """As long as what it stands for is counted: files of before have aliases."""
+    parts = "x: {type: categorical, values: &words [a, b]}, y2: {type: categorical, values: *words}"
+    found = parse(TARGET + f"records: 9\nfeatures: {{{parts}}}\n")
+    assert [feature.values for feature in found.features] == [("a", "b")] * 2
 
 
 @given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))

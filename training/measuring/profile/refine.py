@@ -23,7 +23,7 @@ from models.profile.columns import Column, column_of
 from models.profile.figures import Noise
 from models.profile.stated import noise_of
 from training.rows.schema.schema import MARK, MAX_BYTES, parse_schema
-from training.rows.schema.schema_text import Loader
+from training.rows.schema.schema_text import load_yaml
 
 WIDE = 0.5  # a range is kept unless rows are seen in less than this share of it
 MARGIN = 0.1  # of the new range's width, on either side
@@ -53,7 +53,7 @@ def refine(raw: bytes, profile: Profile) -> Refined:
         )
     form = profile.form
     plan = plan_of(form.mechanisms)
-    noise, body = noise_of(plan, form.grid), yaml.load(raw.decode(), Loader)
+    noise, body = noise_of(plan, form.grid), load_yaml(raw.decode())
     changes: list[dict[str, str]] = []
     for form_column in form.columns:
         declared = body["features"].get(form_column.name)

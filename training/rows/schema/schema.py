@@ -5,12 +5,11 @@ from rows.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
-import yaml
 from pydantic import (
     BeforeValidator,
     Field,
@@ -37,7 +36,7 @@ from training.rows.schema.declared import (
     Numeric,
     Strict,
 )
-from training.rows.schema.schema_text import FILL_IN, Loader, blanks
+from training.rows.schema.schema_text import FILL_IN, MAX_SHOWN, blanks, load_yaml
 from training.rows.schema.written import PLAIN, USUAL, Decimal, Form, Written
 
 if TYPE_CHECKING:
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
 MAX_BYTES = 1 << 20
 MARK = "# Refined from a profile of dataset "  # the first words of a file that was refined
 MAX_FEATURES = 16_384  # as many inputs as an exported model may have: known before any budget is spent
+MAX_ALL_BINS = 1 << 21  # of all features and groups together
 MAX_LABEL = 200  # characters of a class, for a certificate names them all
 MAX_TARGETS = 64
 MAX_GROUPS, MAX_GROUP_BINS = 16, 64
@@ -160,6 +160,9 @@ class _File(Strict):
         if self.target is not None:
             return (self.target.target(self.target.name),)
         return tuple(declared.target(name, declared.also_feature) for name, declared in (self.targets or {}).items())
+
+    def kinds_of_groups(self) -> dict[str, _Kind]:
+        return {name: kind or self.features[name] for name, kind in self.groups.items()}
 
     def written(self) -> dict[str, Written]:
         """Return how each column is written that is not written as usual."""
@@ -295,10 +298,10 @@ def parse_schema(raw: bytes) -> Schema:
     if len(raw) > MAX_BYTES:
         raise SchemaError(f"schema: {len(raw)} bytes; at most {MAX_BYTES}")
     try:
-        body = yaml.load(raw.decode(), Loader)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # PyYAML lets Python's own ValueError through
-        raise SchemaError(f"schema: not YAML: {error}") from error
-    return schema_from(body, raw)
+        text = raw.decode()
+    except UnicodeDecodeError as error:
+        raise SchemaError(f"schema: not YAML: {error}") from None
+    return schema_from(load_yaml(text), raw)
 
 
 def schema_from(body: Any, raw: bytes) -> Schema:
@@ -311,11 +314,10 @@ def schema_from(body: Any, raw: bytes) -> Schema:
     try:
         file = _File.model_validate(body)
     except ValidationError as error:
-        raise SchemaError("schema: " + "; ".join(_say(problem) for problem in error.errors())) from None
+        raise SchemaError("schema: " + "; ".join(_say(problem) for problem in error.errors()[:MAX_SHOWN])) from None
     _check_names(file)
     try:
-        features = tuple(kind.feature(name) for name, kind in file.features.items())
-        groups = tuple((kind or file.features[name]).feature(name) for name, kind in file.groups.items())
+        features, groups = tuple(_features(file.features)), tuple(_features(file.kinds_of_groups()))
     except ModelInvalid as error:  # names and values that a released model could not carry
         raise SchemaError(f"schema: {error.message}") from None
     columns = {**file.groups, **file.features}.items()
@@ -336,6 +338,17 @@ def schema_from(body: Any, raw: bytes) -> Schema:
         frozenset(name for name, kind in file.features.items() if isinstance(kind, Numeric) and kind.measure),
         tuple(SchemaProfile(**profile.model_dump()) for profile in file.refined or ()),
     )  # fmt: skip
+
+
+def _features(kinds: Mapping[str, _Kind]) -> Iterator[Feature]:
+    """Make the features, as long as they have at most MAX_ALL_BINS: a few words ask for thousands of bins."""
+    bins = 0
+    for name, kind in kinds.items():
+        feature = kind.feature(name)
+        bins += feature.bins
+        if bins > MAX_ALL_BINS:
+            raise SchemaError(f"schema: {name}: more than {MAX_ALL_BINS} bins, all columns together; say fewer `bins`")
+        yield feature
 
 
 def _check_names(file: _File) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -86,5 +87,5 @@ def bundle_of(raw: bytes) -> Bundle:
                 if len(files[field]) > cap:
                     raise ModelInvalid(f"{entry.filename[:80]}: more than {cap} bytes")
         return Bundle(**files)
-    except (KeyError, TypeError, zipfile.BadZipFile, EOFError, NotImplementedError) as error:
+    except (KeyError, TypeError, zipfile.BadZipFile, EOFError, OSError, ValueError, RuntimeError, zlib.error) as error:
         raise ModelInvalid(f"model: what came is not the files of one ({type(error).__name__})") from None

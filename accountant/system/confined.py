@@ -1,0 +1,99 @@
+"""Work on what strangers sent, whose bytes decide what they stand for: by a process to which the operating system gives
+no more memory and processor time than it may take, whatever its decoders are made to do.
+
+The one place that says how a process is bounded. `confine` bounds this process for good; `run_confined` has a fork do
+some work. Programs of their own import it too, so it imports little.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NoReturn
+
+from dpserve_verify.errors import TooMuch
+
+TICK_SECONDS = 0.01
+PARENT_DEATH_SIGNAL = 1  # of Linux's prctl
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What a process may take beside what it has taken so far.
+
+    Attributes:
+        memory: Bytes of address space.
+        seconds: Of a processor.
+        writes: Whether it may write files.
+    """
+
+    memory: int
+    seconds: int
+    writes: bool = True
+
+
+def confine(bounds: Bounds) -> None:
+    """Bound this process from here on. Its memory ends in MemoryError, its time in TooMuch or, where a decoder goes on,
+    in its end a second later. No core file is written, for rows would lie in it.
+    """
+    with open("/proc/self/statm") as status:
+        size = int(status.read().split()[0]) * resource.getpagesize()
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    seconds = int(used.ru_utime + used.ru_stime) + 1 + bounds.seconds
+    signal.signal(signal.SIGXCPU, _refuse)
+    _limit(resource.RLIMIT_AS, size + bounds.memory)
+    _limit(resource.RLIMIT_CPU, seconds, seconds + 1)
+    _limit(resource.RLIMIT_CORE, 0)
+    if not bounds.writes:
+        _limit(resource.RLIMIT_FSIZE, 0)
+
+
+def _limit(kind: int, soft: int, hard: int | None = None) -> None:
+    """Set a limit, below what this process was given: nobody may raise that."""
+    given = resource.getrlimit(kind)[1]
+    most = soft if hard is None else hard
+    most = most if given == resource.RLIM_INFINITY else min(most, given)
+    resource.setrlimit(kind, (min(soft, most), most))
+
+
+def _refuse(number: int, frame: object) -> NoReturn:
+    raise TooMuch("it takes more time to read than it may")
+
+
+def run_confined(bounds: Bounds, deadline: float, work: Callable[[], object]) -> bool:
+    """Have a fork do `work`; return whether it came to its end within its bounds and `deadline` seconds. It ends with
+    this process, which must have one thread of Python and hold no connection.
+    """
+    parent, end = os.getpid(), time.monotonic() + deadline
+    process = os.fork()
+    if not process:
+        _do(parent, bounds, work)
+    ended, status = 0, 0
+    while not ended:
+        ended, status = os.waitpid(process, os.WNOHANG)
+        if not ended and time.monotonic() > end:
+            os.kill(process, signal.SIGKILL)
+            ended, status = os.waitpid(process, 0)
+        elif not ended:
+            time.sleep(TICK_SECONDS)
+    return status == 0
+
+
+def _do(parent: int, bounds: Bounds, work: Callable[[], object]) -> NoReturn:
+    status = 1
+    try:
+        if hasattr(library := ctypes.CDLL(None), "prctl"):
+            library.prctl(PARENT_DEATH_SIGNAL, signal.SIGKILL)
+        confine(bounds)
+        if os.getppid() == parent:
+            work()
+            status = 0
+    except (MemoryError, TooMuch):
+        pass
+    finally:
+        os._exit(status)
