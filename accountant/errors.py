@@ -137,6 +137,18 @@ class VersionBehind(LedgerUnavailable):
     remedy = "run the version that wrote it, or a newer one; this one reads and predicts, and changes nothing any more"
 
 
+def words_of(error: DpserveError) -> str:
+    """Return an error as the `problem` of one line of a list, which keeps no other line from being told."""
+    return f"{error.code}: {error.message}"
+
+
+class RowsUnavailable(LedgerUnavailable):
+    """A dataset's folder is not in this home, or not as it was registered; the ledger and all others are as ever."""
+
+    code = "rows_unavailable"
+    remedy = "bring the folder back, from a backup or from the disk that has it; `problem` names it in lists"
+
+
 class JobFailed(DpserveError):
     """The job came to nothing after it had started, for instance as its process was killed: its budget is spent."""
 

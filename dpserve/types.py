@@ -145,6 +145,7 @@ class Dataset:
         unit: Whom the promise protects: `record`, or a column of people.
         budget: Its budget.
         families: The names of the families whose budgets it shares.
+        problem: Why it cannot be trained on at the server now: its folder is not there; None where it is.
     """
 
     name: str
@@ -153,18 +154,18 @@ class Dataset:
     budget: Budget
     raw: Json = field(repr=False, compare=False)
     families: Sequence[str] = ()
+    problem: str | None = None
 
     @property
     def targets(self) -> Sequence[str]:
         """What a job may be asked to predict, where there are several to choose from."""
-        targets: Sequence[str] = self.raw.get("targets", ())
-        return targets
+        return tuple(self.raw.get("targets", ()))
 
     @classmethod
     def of(cls, body: Json) -> Dataset:
         """Read the service's JSON."""
-        families = body.get("family_names", ())
-        return cls(body["name"], body["relation"], body["unit"], Budget.of(body["budget"]), body, families)
+        more = body.get("family_names", ()), body.get("problem")
+        return cls(body["name"], body["relation"], body["unit"], Budget.of(body["budget"]), body, *more)
 
 
 @dataclass(frozen=True)

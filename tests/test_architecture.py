@@ -161,8 +161,9 @@ training/measuring/worth: dpserve_verify(. certificates formats privacy) account
     requests rows/packed rows/partitions rows/schema rows/tables session)
 training/notebook: dpserve_verify(. formats privacy) accountant(. ledger/families noise privacy) training(calibration
     datasets/drafts learners/base rows/partitions rows/people rows/schema rows/tables session)
-training/planning: dpserve_verify(. certificates formats privacy) accountant(access home ledger ledger/families
-    privacy system) models(store) training(calibration learners requests rows/partitions rows/schema session tuning)
+training/planning: dpserve_verify(. certificates formats privacy) accountant(. access home ledger ledger/families
+    privacy system) models(store) training(calibration learners requests rows/packed rows/partitions rows/schema
+    session tuning)
 training/requests: dpserve_verify(. privacy) accountant(. ledger/families) models(features)
 training/rows:
 training/rows/cluster: dpserve_verify(.) accountant(. home system) models(. features) training(. rows/partitions
@@ -173,6 +174,7 @@ training/rows/partitions: dpserve_verify(.) accountant(. ledger/families system)
     training(rows/kernels rows/packed)
 training/rows/people: dpserve_verify(.) accountant(.) training(rows/kernels rows/packed)
 training/rows/schema: dpserve_verify(.) accountant(. home ledger ledger/families) models(features parts)
+    training(rows/packed)
 training/rows/sources: dpserve_verify(. system) accountant(.) models(features) training(rows/packed rows/people
     rows/schema)
 training/rows/statistics: dpserve_verify(.) models(parts) training(rows/kernels rows/packed rows/partitions)

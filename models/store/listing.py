@@ -16,6 +16,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from accountant.errors import words_of
 from accountant.home import Home
 from dpserve_verify.certificates.bundle import read_bundle
 from dpserve_verify.errors import CertificateInvalid, CertificateRevoked, ModelInvalid, VerificationError
@@ -64,7 +65,7 @@ def line(name: str, version: int, state: Standing, found: Looked | None) -> dict
         "verified": None if found is None else found.error is None,
         **(found.subject if found else NOT_KNOWN),
         "certificate": found.certificate if found else None,
-        "problem": f"{found.error.code}: {found.error.message}" if found and found.error else None,
+        "problem": words_of(found.error) if found and found.error else None,
     }
 
 

@@ -92,12 +92,13 @@ def list_datasets(json: Json = False) -> None:
     datasets = backend().datasets
     if json:
         return show(True, {"datasets": datasets.list_all()}, "")
-    rows = [("FAMILY", "DATASETS", "RELATION", "TOTAL", "LEFT")]
+    rows, problems = [("FAMILY", "DATASETS", "RELATION", "TOTAL", "LEFT")], list[str]()
     for body in datasets.list_families():
         total = f"epsilon {body['epsilon']}, delta {body['delta']}"
         members = ", ".join(body["datasets"])
         rows.append((body["name"], members, body["relation"], total, left_words(body["budget"]["left"])))
-    return show(False, {}, align_columns(rows))
+        problems += [body["problem"]] if body["problem"] else []
+    return show(False, {}, "\n".join([align_columns(rows), *problems]))
 
 
 def show_dataset(name: Name, json: Json = False) -> None:
@@ -132,6 +133,7 @@ def dataset_text(body: dict[str, Any]) -> str:
     most = f", of block {block}, of which most is used" if block is not None else ""
     lines = [
         ("dataset", body["name"]),
+        *(("problem", problem) for problem in [body["problem"]] if problem),
         ("family", ", ".join(body["family_names"])),
         ("relation", f"{body['relation']}, unit of privacy: {body['unit']}"),
         *(("targets", f"{', '.join(names)}; a job says --target") for names in [body.get("targets")] if names),

@@ -23,6 +23,7 @@ BY_CODE = {
     "model_invalid": "trust nothing of it; dpserve ledger audit looks at all of this home",
     "ledger_invalid": "dpserve ledger audit says where; restore the newest copy",
     "ledger_unavailable": "mend the database and try again: nothing was changed unless it says so",
+    "rows_unavailable": "the ledger and all other datasets are as ever",
     "engine_unavailable": "nothing was spent; DPSERVE_ENGINE=local asks the rows here",
     "job_failed": "dpserve dataset show says what is left",
 }

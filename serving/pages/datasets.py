@@ -32,13 +32,16 @@ from serving.wire import lists
 from serving.wire.errors import status_of
 from serving.wire.request_bodies import known_query, query_int
 from training.measuring.profile.release import profiles_of
-from training.planning.job_views import family_to_json, jobs_to_json
+from training.planning.job_views import family_to_json, jobs_to_json, problems_of
 from training.planning.plans import jobs_left
 
 HTML = "text/html"
 NEWEST_JOBS = 8
 FIGURES = {"spent": "epsilon", "reserved": "epsilon", "left": "share"}
-COLUMNS = ("family", "datasets", "relation", "unit", "epsilon", "delta", *FIGURES, "one_job", "bound_by", "protects")
+COLUMNS = (
+    *("family", "datasets", "relation", "unit", "epsilon", "delta", *FIGURES, "one_job", "bound_by", "protects"),
+    "problem",
+)
 RELATIONS = {
     "add-remove": "whether a {unit} is in it or not",
     "replace-one": "what any one {unit} in it says; how many there are is public",
@@ -73,9 +76,11 @@ def tightest_first(home: Home, rights: Access) -> list[dict[str, Any]]:
     """Return every family that the caller may see, with its budget and its datasets, the one with the least left
     first.
     """
+    datasets = every_dataset(home)
+    problems = problems_of(home, datasets)
     families = [
-        family_to_json(row) | {"protects": _protects(row.family.relation, row.family.unit)}
-        for row in seen_families(rights, every_dataset(home))
+        family_to_json(row, problems) | {"protects": _protects(row.family.relation, row.family.unit)}
+        for row in seen_families(rights, datasets)
     ]
     return sorted(families, key=lambda each: float(each["budget"]["left"]["share"]))
 
@@ -151,6 +156,7 @@ def _dataset(home: Home, name: str, rights: Access, before: int) -> dict[str, An
     first = datetime.fromisoformat(points[1].time) if len(points) > 1 else now  # a rate of hours says nothing of days
     return {
         **line(dataset),
+        "lost": problems_of(home, [dataset]).get(name),
         "contributions": registration.unit.contributions,
         "column": registration.unit.column,
         "records": registration.records if registration.relation == "replace-one" else None,
@@ -159,7 +165,7 @@ def _dataset(home: Home, name: str, rights: Access, before: int) -> dict[str, An
         "entry": dataset.seq,
         "version": dataset.version,
         "families": [
-            {**family_to_json(row), "id": row.family.identity}
+            {**family_to_json(row, {}), "id": row.family.identity}
             for row in seen_families(rights, every_dataset(home))
             if name in row.names
         ],
@@ -201,8 +207,9 @@ async def fits(request: Request) -> Response:
 
 def _fits(home: Home, name: str) -> dict[str, Any]:
     dataset = home.ledger.dataset(name)
-    left = jobs_left(home, dataset)
-    return {"name": name, "left": left, "epsilon": dataset.budget.epsilon / 10}
+    problem = problems_of(home, [dataset]).get(name)
+    left = {} if problem else jobs_left(home, dataset)
+    return {"name": name, "left": left, "epsilon": dataset.budget.epsilon / 10, "problem": problem}
 
 
 STEWARD = ("steward",)

@@ -167,7 +167,9 @@ async def list_families(request: Request) -> Response:
     home, rights = state(request).home, access(request)
 
     def look() -> list[dict[str, Any]]:
-        return [job_views.family_to_json(row) for row in seen_families(rights, home.ledger.datasets())]
+        datasets = home.ledger.datasets()
+        problems = job_views.problems_of(home, datasets)
+        return [job_views.family_to_json(row, problems) for row in seen_families(rights, datasets)]
 
     return json_response({"families": await in_thread(look)})
 

@@ -108,6 +108,7 @@ STANDING = record(
     {"priced": {**TRUTH, "description": "in a list, false: nobody has asked for these prices yet; GET the dataset"}},
 )
 QUOTA = record({"analyst": TEXT, "quota": maybe(TEXT), "used": SHARE})
+PROBLEM = {**maybe(TEXT), "description": "what keeps this line alone from being whole: code and words; or null"}
 FORECAST = record(
     {"share_per_day": SHARE, "days_left": maybe(COUNT), "used_up_on": maybe(DATE)}, says="a straight line, no promise"
 )
@@ -115,6 +116,7 @@ _DATASET = {
     "name": TEXT, "uuid": TEXT, "family": TEXT, "families": array(TEXT), "family_names": array(TEXT),
     "version": COUNT, "relation": RELATION,
     "unit": TEXT, "contributions": COUNT, "epsilon": DECIMAL, "delta": DECIMAL, "schema": SHA256, "budget": STANDING,
+    "problem": PROBLEM,
 }  # fmt: skip
 WINDOW = {**array(COUNT), "description": "of a dataset that grows, the first and the last block that are read"}
 BLOCK = record(
@@ -157,7 +159,7 @@ FAMILIES = record(
                 {
                     "name": TEXT, "family": TEXT, "datasets": array(TEXT), "relation": RELATION, "unit": TEXT,
                     "epsilon": DECIMAL, "delta": DECIMAL,
-                    "budget": record(_STANDING),
+                    "budget": record(_STANDING), "problem": PROBLEM,
                 },
                 says="people who share one budget, and the datasets that hold them",
             )

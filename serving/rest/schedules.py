@@ -67,7 +67,7 @@ SCHEDULE = json_schemas.record(
         "last": json_schemas.maybe(json_schemas.record({"period": json_schemas.COUNT, "job": json_schemas.COUNT})),
         "stopped": json_schemas.maybe(json_schemas.TEXT), "alone": json_schemas.COUNT,
         "fed": json_schemas.maybe(json_schemas.COUNT), "until": json_schemas.DATE,
-        "fed_until": json_schemas.maybe(json_schemas.DATE),
+        "fed_until": json_schemas.maybe(json_schemas.DATE), "problem": json_schemas.PROBLEM,
     },
     {
         "delta": json_schemas.DECIMAL, "model": json_schemas.TEXT, "target": json_schemas.TEXT,

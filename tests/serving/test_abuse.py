@@ -475,10 +475,10 @@ def test_ledger_that_is_taken_away_while_it_serves(server):
             ledger.with_name(ledger.name + end).unlink(missing_ok=True)
         path.replace(ledger)
 
-    older, empty = copied(ledger, server.path / "older.db"), server.path / "empty.db"
+    older, empty = copied(ledger, server.path.with_name("older.db")), server.path.with_name("empty.db")
     empty.touch()
     new_token(server.home, "later", ["audit"])
-    newest = copied(ledger, server.path / "newest.db")
+    newest = copied(ledger, server.path.with_name("newest.db"))
     size = server.home.ledger.log.size()
     for harm in (ledger.unlink, lambda: put(empty), lambda: put(older)):
         harm()
@@ -488,7 +488,7 @@ def test_ledger_that_is_taken_away_while_it_serves(server):
         with pytest.raises(LedgerInvalid, match="gone|rolled back"):
             _ = server.home
         assert not ledger.exists() or harm is not ledger.unlink  # nobody has begun another
-        put(Path(shutil.copy(newest, server.path / "again.db")))
+        put(Path(shutil.copy(newest, server.path.with_name("again.db"))))
         until(server.ready, "it is ready again, with what it was given back")
         assert server.home.ledger.log.size() == size
         assert server.predict().status_code == 200

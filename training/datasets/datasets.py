@@ -20,14 +20,14 @@ from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
-from accountant.errors import DataError, JobFailed, NameTaken, SchemaError, WrongState
+from accountant.errors import DataError, JobFailed, NameTaken, RowsUnavailable, SchemaError, WrongState
 from accountant.home import Home
 from accountant.ledger.comparisons import REGISTER
 from accountant.ledger.families.families import Dataset, Started
 from accountant.ledger.families.records import HOLDOUT, RECORD, NewPeople, Registration, Unit
 from accountant.ledger.families.row_queries import RowQuery
 from accountant.system.numpy_files import map_array
-from dpserve_verify.errors import InputError, LedgerUnavailable
+from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import Budget, Relation, check_name
 from dpserve_verify.system.files import PRIVATE, locked, replace_unsynced, replacing, sync_directory, sync_file
 from training.datasets.copy_guard import LOCK, Asker, Guard, find_copies
@@ -157,7 +157,7 @@ def parting_of(home: Home, about: Registration, relatives: Sequence[Dataset]) ->
 
 
 def require_rows(home: Home, dataset: Dataset) -> None:
-    """Raise LedgerUnavailable where the packed rows cannot be read here, or are not those that were registered, or are
+    """Raise RowsUnavailable where the packed rows cannot be read here, or are not those that were registered, or are
     more than their public bound: no job on them may start in this home, and each would fail there after its charge.
     Which of these it is, is not said. A file is hashed once, and again where it was touched.
     """
@@ -179,7 +179,7 @@ def require_rows(home: Home, dataset: Dataset) -> None:
     except (OSError, ValueError):
         sound = False
     if not sound:
-        raise LedgerUnavailable(
+        raise RowsUnavailable(
             f"dataset={dataset.registration.name}: its rows are not in this home as they were registered, or cannot be "
             "read, or are more than can be learnt from at once; restore datasets/ from a backup, or run the job where "
             "they are"

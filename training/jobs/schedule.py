@@ -9,6 +9,7 @@ for, and a job that burned is not tried again in its period.
 from __future__ import annotations
 
 import json
+import logging
 import time
 import uuid
 from collections.abc import Callable
@@ -18,7 +19,16 @@ from pathlib import Path
 from typing import Any
 
 from accountant.access.grants import Access, access_of
-from accountant.errors import BudgetRefused, Forbidden, IdempotencyConflict, NameTaken, UnknownName, WrongState
+from accountant.errors import (
+    BudgetRefused,
+    Forbidden,
+    IdempotencyConflict,
+    NameTaken,
+    RowsUnavailable,
+    UnknownName,
+    WrongState,
+    words_of,
+)
 from accountant.home import Home
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.windows import ALL
@@ -29,6 +39,7 @@ from training.jobs import job
 from training.planning.plans import Planned, plan
 from training.requests import JobRequest
 
+LOG = logging.getLogger("dpserve.training")
 FILE, LOCK = "schedules.json", "schedules.lock"
 MAX_OF_ONE = 20  # rules of one principal
 LAST_DAY = 253_402_214_400  # 9999-12-31
@@ -163,7 +174,8 @@ def schedules(home: Home) -> list[Schedule]:
 
 def submit_due(home: Home, clock: Clock = time.time) -> list[int]:
     """Submit the job of each rule whose period has come and whose job was not submitted yet; their numbers. A rule that
-    is refused, by the budget, a grant, or because what it asks for cannot be any more, is stopped and says why.
+    is refused, by the budget, a grant, or because what it asks for cannot be any more, is stopped and says why; one
+    whose dataset is not in this home now waits.
     """
     submitted = []
     for rule in schedules(home):
@@ -177,6 +189,9 @@ def submit_due(home: Home, clock: Clock = time.time) -> list[int]:
             changed = replace(rule, last=(period, reserved.seq))
         except IdempotencyConflict as known_job:  # of this period: what is public has changed since
             changed = replace(rule, last=(period, known_job.details["job"]))
+        except RowsUnavailable as error:  # its folder may come back: the others are not kept waiting
+            LOG.warning("schedule %s: submits nothing now; %s", rule.name, error.message)
+            continue
         except (BudgetRefused, Forbidden, InputError) as error:
             changed = replace(rule, stopped=error.message)
         with locked(home.path / LOCK):
@@ -195,14 +210,23 @@ def _promotes(home: Home, schedule: Schedule) -> bool:
 
 def schedule_to_json(home: Home, schedule: Schedule, clock: Clock = time.time) -> dict[str, Any]:
     """Return a rule as JSON, with the runs that the budget still admits and the day on which the next is refused."""
+    runs, problem = _known_runs(home, schedule)
     return {
         "name": schedule.name, "every": schedule.every, "since": schedule.since, "by": schedule.by,
         **{name: value for name, value in schedule.asked.items() if value is not None},
         "last": None if schedule.last is None else {"period": schedule.last[0], "job": schedule.last[1]},
-        "stopped": schedule.stopped, **(runs := runs_left(home, schedule)),
+        "stopped": schedule.stopped, **runs, "problem": problem,
         "until": _until(schedule, int(runs["alone"] or 0), clock()), "fed_until":
         None if runs["fed"] is None else _until(schedule, runs["fed"], clock()),
     }  # fmt: skip
+
+
+def _known_runs(home: Home, schedule: Schedule) -> tuple[dict[str, int | None], str | None]:
+    """Return how many more runs are admitted, and the problem where its dataset's folder is not here to tell."""
+    try:
+        return runs_left(home, schedule), None
+    except RowsUnavailable as error:
+        return {"alone": 0, "fed": 0}, words_of(error)
 
 
 def _until(schedule: Schedule, runs: int, now: float) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from accountant.access.grants import ASKING, Access
+from accountant.errors import RowsUnavailable, SchemaError, words_of
 from accountant.home import Home
 from accountant.ledger import evaluations
 from accountant.ledger.families.families import Dataset
@@ -20,6 +21,7 @@ from dpserve_verify.formats.canonical import decimal_string
 from models.store.standing import Standing
 from models.store.versions import champion_of, versions_by_entry
 from training.learners.job_words import TUNING, chosen_to_json
+from training.rows.packed.names import schema_file
 
 if TYPE_CHECKING:
     from training.planning import plans
@@ -36,8 +38,7 @@ def dataset_to_json(home: Home, dataset: Dataset, detail: bool = True, works_out
     takes a second; else `priced` says where nobody has asked for that yet.
     """
     registration, budget = dataset.registration, describe_budget(dataset)
-    jobs = plans.jobs_left(home, dataset) if works_out else plans.known_jobs_left(home, dataset)
-    fits = {"jobs_left": jobs or {}, **({"priced": False} if jobs is None else {})}
+    fits, problem = _what_fits(home, dataset, works_out)
     details: dict[str, Any] = {}
     if detail:
         details = {"quotas": home.ledger.quotas(registration.name), "forecast": forecast(home.ledger, dataset)}
@@ -62,7 +63,32 @@ def dataset_to_json(home: Home, dataset: Dataset, detail: bool = True, works_out
         **_blocks(dataset),
         **({} if dataset.person is None else {"person": describe_accounts([dataset.person])}),
         "budget": {**budget, **fits},
+        "problem": problem,
     } | details
+
+
+def _what_fits(home: Home, dataset: Dataset, works_out: bool) -> tuple[dict[str, Any], str | None]:
+    """Return how many jobs of each learner still fit, and the problem where the schema is not here to tell: it is of
+    this dataset alone.
+    """
+    try:
+        jobs = plans.jobs_left(home, dataset) if works_out else plans.known_jobs_left(home, dataset)
+    except (RowsUnavailable, SchemaError) as error:
+        return {"jobs_left": {}}, words_of(error)
+    return {"jobs_left": jobs or {}, **({"priced": False} if jobs is None else {})}, None
+
+
+def problems_of(home: Home, datasets: Iterable[Dataset]) -> dict[str, str]:
+    """Return the problem of each dataset whose folder is not in this home, by name; of no file more than its place is
+    looked at.
+    """
+    problems = {}
+    for dataset in datasets:
+        try:
+            schema_file(home, dataset)
+        except RowsUnavailable as error:
+            problems[dataset.registration.name] = words_of(error)
+    return problems
 
 
 def _blocks(dataset: Dataset) -> dict[str, Any]:
@@ -92,8 +118,10 @@ def _holdout(home: Home, dataset: Dataset) -> dict[str, Any]:
     return {"holdout": {"share": decimal_string(dataset.holdout), "budget": budget}}
 
 
-def family_to_json(row: FamilyRow) -> dict[str, Any]:
-    """Describe people who share a budget, and the datasets that hold them: GET /v1/families."""
+def family_to_json(row: FamilyRow, problems: Mapping[str, str]) -> dict[str, Any]:
+    """Describe people who share a budget, and the datasets that hold them: GET /v1/families. `problems`: as of
+    `problems_of`.
+    """
     family, budget = row.family, describe_budget(row.dataset)
     return {
         "name": family.name,
@@ -103,6 +131,7 @@ def family_to_json(row: FamilyRow) -> dict[str, Any]:
         "unit": family.unit.name,
         **budget["total"],
         "budget": budget,
+        "problem": "; ".join(problems[name] for name in row.names if name in problems) or None,
     }
 
 

@@ -67,6 +67,8 @@ def _lasting_text(body: dict[str, Any]) -> str:
     """Say for how long a schedule can be kept."""
     if body["stopped"] is not None:
         return f"stopped: {body['stopped']}"
+    if body.get("problem"):
+        return str(body["problem"])
     fed = "for good" if body["fed"] is None else f"{body['fed']} times, until {body['fed_until']},"
     without_new_blocks = f"{body['alone']} times on these blocks, until {body['until']}"
     return f"{without_new_blocks}; {fed} with a new block each {body['every']}"

@@ -323,7 +323,7 @@ def test_rows_that_are_not_what_was_registered_are_refused_before_a_job_costs(ho
     labels.write_bytes(labels.read_bytes()[:-1] + b"\x07")
     before = Home.open({"DPSERVE_HOME": str(home)}).ledger.log.size()
     code, body, _ = said(*TRAIN, "--epsilon", "0.1")
-    assert (code, body["error"]["code"]) == (1, "ledger_unavailable")
+    assert (code, body["error"]["code"]) == (1, "rows_unavailable")
     assert Home.open({"DPSERVE_HOME": str(home)}).ledger.log.size() == before
 
 

@@ -82,12 +82,12 @@ def test_unknown_name(registry, name):
 
 def test_what_came_since_the_last_look_is_found_when_it_is_asked_for(home):
     """Whoever was told by the worker that a model is there may ask before the next look."""
-    shutil.move(home.models, home.models.with_name("later"))
+    shutil.move(home.models, home.path.with_name("later"))
     registry = Registry()
     registry.refresh(home)
     with pytest.raises(UnknownName):
         registry.get("adult")
-    shutil.copytree(home.models.with_name("later"), home.models)
+    shutil.copytree(home.path.with_name("later"), home.models)
     for ask in (registry.get, registry.get_loaded):
         assert ask("adult").reference == "adult@2"
     assert registry.versions("other") == [1]

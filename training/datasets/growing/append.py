@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from accountant.errors import DataError, NameTaken, WrongState
+from accountant.errors import DataError, NameTaken, RowsUnavailable, WrongState
 from accountant.home import Home
 from accountant.ledger import block_appending
 from accountant.ledger.block_appending import NewBlock
@@ -26,7 +26,7 @@ from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.records import NewPeople, Why
 from accountant.ledger.families.row_queries import RowQuery
 from accountant.ledger.families.windows import Period
-from dpserve_verify.errors import InputError, LedgerUnavailable
+from dpserve_verify.errors import InputError
 from dpserve_verify.system.files import locked
 from models.features.features import DateFeature, MomentFeature
 from training.datasets.copy_guard import LOCK, Asker, Guard
@@ -183,7 +183,7 @@ def schema_text(home: Home, dataset: Dataset) -> bytes:
 
 
 def _people_before(home: Home, dataset: Dataset) -> Before | None:
-    """Return who has rows in the blocks there are; None where no column names people. LedgerUnavailable where that is
+    """Return who has rows in the blocks there are; None where no column names people. RowsUnavailable where that is
     not in this home, as of a dataset that was registered before it was written down.
     """
     before = before_of(home, dataset.registration, dataset)
@@ -192,7 +192,7 @@ def _people_before(home: Home, dataset: Dataset) -> Before | None:
     for number, folder in before.earlier:
         if dataset.person is None and not (folder / PEOPLE).exists():
             name = dataset.registration.name
-            raise LedgerUnavailable(
+            raise RowsUnavailable(
                 f"dataset={name}: who has rows in block {number} was not written down when it was registered, so that "
                 "nobody can be bounded over all blocks; register the rows anew, all of them, as a dataset of the same "
                 f"people (--family {name}), or say why the same people get a budget of their own in each block by "

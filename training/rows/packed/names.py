@@ -2,6 +2,28 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from accountant.errors import RowsUnavailable
+
+if TYPE_CHECKING:
+    from accountant.home import Home
+    from accountant.ledger.families.families import Dataset
+
+SCHEMA = "schema.yaml"
+
+
+def schema_file(home: Home, dataset: Dataset) -> Path:
+    """Return the file of the schema as registered. RowsUnavailable where it is not in this home."""
+    path = home.datasets / dataset.registration.commitment / SCHEMA
+    if not path.exists():
+        raise RowsUnavailable(
+            f"dataset={dataset.registration.name}: its folder, datasets/{path.parent.name[:8]}..., is not in this "
+            "home; bring it back from a backup, or from the disk that has it"
+        )
+    return path
+
 
 def row_files(targets: int, part: str | None = None) -> list[str]:
     """Return the file of the bins, and of each target that of its answers; what is kept aside lies in files of its

@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from accountant.errors import RowsUnavailable
 from accountant.system.numpy_files import PARSING
-from dpserve_verify.errors import LedgerUnavailable
 
 PEOPLE = "people.bin"
 DIGEST = 32  # bytes: two people have one as seldom as two entries of the ledger have one hash
@@ -71,7 +71,7 @@ class Before:
         return placed
 
     def read(self, folder: Path, number: int) -> tuple[NDArray[np.bytes_], NDArray[np.uint32]]:
-        """Return who has rows in the block of this number, sorted, and how many. LedgerUnavailable where that is not
+        """Return who has rows in the block of this number, sorted, and how many. RowsUnavailable where that is not
         there as it was written.
         """
         try:
@@ -79,7 +79,7 @@ class Before:
         except OSError:
             raw = b""
         if not hmac.compare_digest(raw[:DIGEST], self._seal(number, raw[DIGEST:])):
-            raise LedgerUnavailable(
+            raise RowsUnavailable(
                 f"block {number}: who has rows in it is not in this home as it was written, and nobody can be bounded "
                 "over all blocks without it; restore datasets/ from a backup. Nothing was appended"
             )

@@ -22,10 +22,11 @@ from pydantic import (
 
 from accountant.errors import SchemaError
 from accountant.ledger.families.schema_profiles import MAX_PROFILES, SchemaProfile
-from dpserve_verify.errors import InputError, LedgerUnavailable, ModelInvalid
+from dpserve_verify.errors import InputError, ModelInvalid
 from models.features.features import CALENDAR, Feature
 from models.features.reading import LONGEST, READING, choose_features
 from models.parts.answers import ClassLabel
+from training.rows.packed.names import schema_file
 from training.rows.schema.declared import (
     PUBLIC_ONLY,
     Boolean,
@@ -402,12 +403,8 @@ def _say(problem: Any) -> str:
 
 
 def schema_of(home: Home, dataset: Dataset) -> Schema:
-    """Return the public schema as registered, reading no rows. LedgerUnavailable where the home has lost the file."""
-    path = home.datasets / dataset.registration.commitment / "schema.yaml"
-    if not path.exists():
-        name = dataset.registration.name
-        raise LedgerUnavailable(f"dataset={name}: its files are not in the home; restore datasets/ from a backup")
-    schema = parse_schema(path.read_bytes())
+    """Return the public schema as registered, reading no rows. Raises as `schema_file`."""
+    schema = parse_schema(schema_file(home, dataset).read_bytes())
     if schema.digest != dataset.registration.schema:
         raise SchemaError(f"dataset={dataset.registration.name}: its schema file is not the registered one")
     return schema

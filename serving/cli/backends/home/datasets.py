@@ -5,7 +5,7 @@ from __future__ import annotations
 from accountant.home import Home
 from accountant.ledger.families.left import families_of
 from serving.cli.backends.abstract import Body, Datasets
-from training.planning.job_views import dataset_to_json, family_to_json
+from training.planning.job_views import dataset_to_json, family_to_json, problems_of
 
 
 class HomeDatasets(Datasets):
@@ -18,7 +18,10 @@ class HomeDatasets(Datasets):
 
     def list_families(self) -> list[Body]:
         """Return every family."""
-        return [family_to_json(family) for family in families_of(Home.open().ledger.datasets())]
+        home = Home.open()
+        datasets = home.ledger.datasets()
+        problems = problems_of(home, datasets)
+        return [family_to_json(family, problems) for family in families_of(datasets)]
 
     def get(self, name: str) -> Body:
         """Return one dataset."""
