@@ -331,7 +331,7 @@ def sound_grants(signed: Signed, *where: ColumnElement[bool]) -> tuple[list[Gran
     in_force = [grant for grant in _read(signed.connection, *where) if grant.is_good(time)]
     indices = [grant.index or 0 for grant in in_force]
     for grant, index, newest in zip(
-        in_force, indices, signed.newest.of([account_number(index) for index in indices]), strict=True
+        in_force, indices, signed.latest([account_number(index) for index in indices]), strict=True
     ):
         try:
             value = read_entry(index, signed.body(index)).value

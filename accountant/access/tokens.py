@@ -234,7 +234,7 @@ def sound_tokens(signed: Signed, *where: ColumnElement[bool]) -> tuple[list[Toke
     """
     sound_rows, wrong = [], []
     rows = signed.connection.execute(_TOKENS.where(_NOT_REVOKED, *where)).all()
-    for row, newest in zip(rows, signed.newest.of([account_number(row.seq) for row in rows]), strict=True):
+    for row, newest in zip(rows, signed.latest([account_number(row.seq) for row in rows]), strict=True):
         try:
             body = signed.body(row.seq) if row.body is None else bytes(row.body)
             signed.check(row.seq, body)

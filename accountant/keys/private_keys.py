@@ -176,7 +176,8 @@ class KeyStore:
         KeyInvalid where the log's is not to be had. Without the issuer's, `key` refuses: a ledger needs it for
         certificates alone."""
         for role in roles:
-            if role not in self._keys or self._keys[role].keyid not in good[role]:
+            key = self._keys.get(role)  # other threads keep up, too
+            if key is None or key.keyid not in good[role]:
                 renewed = self._load_renewed(role, good[role])
                 if renewed is None:
                     self._keys.pop(role, None)

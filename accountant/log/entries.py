@@ -1,13 +1,18 @@
 """The transparency log over a store: entries in, signed checkpoints and proofs out (RFC 6962, C2SP tlog-checkpoint).
 
-Check, append and checkpoint are one transaction under one lock. The signer compares with a high-water mark kept outside
-the database, so a database that was rolled back or rewritten is found before anything new is signed.
+Check, append and checkpoint are one transaction under the database's lock. The signer compares with a high-water mark
+kept outside the database, so a database that was rolled back or rewritten is found before anything new is signed.
+
+No lock of this host is held while the database is asked, so a connection that hangs, or a process that stands still,
+keeps no other from its own. The mark is read before a snapshot is taken, again before a tree is signed, and raised
+after it is committed: a writer whose tree is not of one history with the mark by then, because it wrote to a copy of
+the database, gets LedgerInvalid and not what it asked for.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -20,13 +25,13 @@ from sqlalchemy import Connection, insert, select
 from accountant.keys import key_rows
 from accountant.keys.key_rows import KeyRow
 from accountant.keys.private_keys import KeyStore
-from accountant.log.last_seen import HighWater, LockedMark
-from accountant.log.newest import RAREST, Newest, accounts_of, after_of
+from accountant.log.last_seen import RAISE_SECONDS, HighWater, Mark
+from accountant.log.newest import Newest, accounts_of, after_of
 from accountant.store import store, version_fence
 from accountant.store.entry_kinds import place_of
 from accountant.store.store import Store
 from accountant.store.tables import checkpoint_table, entry_table
-from dpserve_verify.errors import LedgerInvalid
+from dpserve_verify.errors import LedgerInvalid, LedgerUnavailable
 from dpserve_verify.formats import canonical, merkle
 from dpserve_verify.formats.canonical import Encodable
 from dpserve_verify.keys.trust import PublicKeys
@@ -157,8 +162,8 @@ class Signed:
             self.check(seq, body)
         if len(self.known.read) >= MAX_ENTRIES:
             self.known.read.clear()
-        self.known.read[seq] = read_entry(seq, body)
-        return self.known.read[seq]
+        entry = self.known.read[seq] = read_entry(seq, body)
+        return entry
 
     def check(self, seq: int, body: bytes) -> None:
         """Raise LedgerInvalid unless these are the bytes of the entry `seq` that was signed."""
@@ -172,13 +177,17 @@ class Signed:
         """Return the latest entry about the subject of this slot number (`newest.account_number`); 0 where none was
         written since.
         """
-        return self.newest.of([number])[0]
+        return self.latest([number])[0]
+
+    def latest(self, numbers: Sequence[int]) -> list[int]:
+        """Return `after` of each. What was written after this tree is not of it."""
+        return [seq if seq < self.size else 0 for seq in self.newest.of(numbers)]
 
     def rare(self) -> Rare:
         """Return what the entries about keys, revocations and quotas say."""
         if self._rare is not None:
             return self._rare
-        cached, now = self.known.rare, self.after(RAREST)
+        cached, now = self.known.rare, self.newest.newest_rare(self.size)
         if cached.newest != now:
             cached = cached if cached.newest < now else Rare()
             new = [self.entry(seq) for seq in self.newest.rare(now, cached.newest)]
@@ -237,44 +246,70 @@ class TransparencyLog:
 
     @contextmanager
     def writing(self, finishes: bool = False) -> Iterator[Writer]:
-        """Lock, compare with the mark, let the caller check and append, sign the new tree, commit, raise the mark.
+        """Lock the database, compare with the mark, let the caller check and append, sign the new tree, commit, raise
+        the mark.
 
         An exception in the block leaves the ledger as it was. VersionBehind where a newer version has written what this
         one does not know; `finishes`: as for `version_fence.require`.
         """
-        with self._mark.locked() as mark:
-            signed: tuple[int, bytes] | None = None
-            with self.database.writing() as connection:
-                tree = store.Tree(connection, mark.size)
-                version_fence.require(connection, tree.kinds, finishes)
-                if tree.size and mark.value is None:
-                    raise LedgerInvalid(
-                        f"ledger: has {tree.size} entries, but the high-water mark beside the keys is gone"
-                    )
-                mark.check(tree.size, tree.read)
-                keys = key_rows.rows(connection) if tree.size else []
-                if tree.size:
-                    self._keys.keep_up(key_rows.good_of(keys))
-                head = self._head(connection, tree.size, tree.read, mark)
-                self._newest.catch_up(connection, *head)
-                writer = Writer(connection, tree, Signed(connection, tree, *head, self._newest, self._known))
-                writer.kinds = tree.kinds or 0
-                if tree.size:
-                    key_rows.check_keys(keys, writer.signed.rare().keys)
-                yield writer
-                if writer.appended:
-                    if len(writer.appended) == tree.size:
-                        key_rows.begin(connection, self._keys)
-                    signed = tree.size, tree.root()
-                    note = self._signed(*signed, writer.successor)
-                    connection.execute(_NEW_CHECKPOINT, {"size": signed[0], "note": note, "kinds": writer.kinds})
-            if signed:
-                mark.advance(*signed)
-                self._newest.note(writer.appended, writer.said, *signed, writer.signed.rare().newest if head[0] else 0)
-                for seq in writer.said:
-                    self._known.take(seq, tree.read(0, seq), writer.said[seq])
+        with self._mark.locked():  # what keeps the mark from being raised is found before anything is written
+            mark = self._mark.look()
+        signed: tuple[int, bytes] | None = None
+        with self.database.writing() as connection:
+            tree = store.Tree(connection, mark.size)
+            version_fence.require(connection, tree.kinds, finishes)
+            mark = self._mark.look()
+            if tree.size and mark.value is None:
+                raise LedgerInvalid(f"ledger: has {tree.size} entries, but the high-water mark beside the keys is gone")
+            mark.check(tree.size, tree.read)
+            keys = key_rows.rows(connection) if tree.size else []
+            if tree.size:
+                self._keys.keep_up(key_rows.good_of(keys))
+            head = self._head(connection, tree.size, tree.read, mark)
+            self._newest.catch_up(connection, *head, self._mark.locked, writes=True)
+            writer = Writer(connection, tree, Signed(connection, tree, *head, self._newest, self._known))
+            writer.kinds = tree.kinds or 0
+            if tree.size:
+                key_rows.check_keys(keys, writer.signed.rare().keys)
+            yield writer
+            if writer.appended:
+                if len(writer.appended) == tree.size:
+                    key_rows.begin(connection, self._keys)
+                signed = tree.size, tree.root()
+                if (now := self._mark.look()).value not in (mark.value, head):
+                    now.check(head[0], tree.read)
+                note = self._signed(*signed, writer.successor)
+                connection.execute(_NEW_CHECKPOINT, {"size": signed[0], "note": note, "kinds": writer.kinds})
+        if signed:
+            self._raise(mark, head, writer, *signed)
 
-    def _head(self, connection: Connection, size: int, read: merkle.NodeReader, mark: LockedMark) -> tuple[int, bytes]:
+    def _raise(self, mark: Mark, head: tuple[int, bytes], writer: Writer, size: int, root: bytes) -> None:
+        """Raise the mark to the tree (size, root) that was committed, and note what is newest. `mark` and `head`: what
+        that tree was shown to continue.
+        """
+        continued = {mark.value, head, (size, root)}
+        rare = writer.signed.rare().newest if head[0] else 0
+        try:
+            while True:
+                with self._mark.locked(RAISE_SECONDS) as now:
+                    if now.value in continued:
+                        if now.size <= size:
+                            now.advance(size, root)
+                        self._newest.note(head, writer.appended, writer.said, size, root, rare)
+                        break
+                with self.database.reading() as connection:  # another was faster: are both trees of one history?
+                    tree = store.Tree(connection, now.size)
+                    for each in (now, Mark((size, root))):
+                        each.check(tree.size, tree.read)
+                continued.add(now.value)
+        except LedgerUnavailable as error:
+            raise LedgerUnavailable(
+                f"{error.message}; what the mark is raised for is written: look before asking again"
+            ) from error
+        for seq in writer.said:
+            self._known.take(seq, writer.tree.read(0, seq), writer.said[seq])
+
+    def _head(self, connection: Connection, size: int, read: merkle.NodeReader, mark: Mark) -> tuple[int, bytes]:
         """Return (size, root) of the tree of all entries, signed by our key: LedgerInvalid where the last of them were
         written by somebody else. What is no continuation of the mark was refused before.
         """
@@ -297,7 +332,8 @@ class TransparencyLog:
     @contextmanager
     def signed(self) -> Iterator[Signed]:
         """Open a snapshot of what was signed. LedgerInvalid as `check_mark`."""
-        with self._mark.locked() as mark, self.database.reading() as connection:
+        mark = self._mark.look()  # before the snapshot, or others may have raised it above that
+        with self.database.reading() as connection:
             yield self._checked(connection, mark)
 
     def _signed(self, size: int, root: bytes, successor: Signer | None) -> str:
@@ -314,7 +350,7 @@ class TransparencyLog:
         with self.signed():
             pass
 
-    def _checked(self, connection: Connection, mark: LockedMark) -> Signed:
+    def _checked(self, connection: Connection, mark: Mark) -> Signed:
         tree = store.Tree(connection, mark.size)
         size, read = tree.size, tree.read
         self.behind = version_fence.problem(connection, tree.kinds)
@@ -324,7 +360,7 @@ class TransparencyLog:
         if mark.value is None or mark.value[0] != size:
             self._keys.keep_up(key_rows.good(connection), ("log",))
         head = self._head(connection, size, read, mark)
-        self._newest.catch_up(connection, *head)
+        self._newest.catch_up(connection, *head, self._mark.locked)
         signed = Signed(connection, tree, *head, self._newest, self._known)
         if size:
             signed.keys()

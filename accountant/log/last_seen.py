@@ -1,15 +1,18 @@
 """The high-water mark: the largest tree that was ever signed, kept beside the keys and outside the database.
 
 A file of two slots, written in turn and in place: a crash in the middle of a write can tear the slot that was being
-written, which the digest in it shows, and then the other one, the mark before, is the mark.
+written, which the digest in it shows, and then the other one, the mark before, is the mark. So readers need no lock;
+writers hold it to compare and to raise, for as long as files of this host take, and never while a database is asked.
 """
 
 from __future__ import annotations
 
 import base64
+import fcntl
 import hashlib
 import os
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,10 +20,13 @@ from pathlib import Path
 
 from dpserve_verify.errors import LedgerInvalid, LedgerUnavailable
 from dpserve_verify.formats import canonical, merkle
-from dpserve_verify.system.files import PRIVATE, holding, replace_file
+from dpserve_verify.system.files import PRIVATE, replace_file
 
 SLOT = 4096  # no block of a disk holds a part of both
 BLANK = b" " * (SLOT - 1) + b"\n"
+WAIT_SECONDS = 3.0  # for another process that holds the lock, before anything was written
+RAISE_SECONDS = 20.0  # to raise the mark: what it is raised for is written
+TRY_SECONDS = 0.002  # between two tries
 _LINE = re.compile(rb'\{"root":"(?P<root>[A-Za-z0-9+/]{43}=)","sha256":"[0-9a-f]{64}","size":(?P<size>[0-9]{1,19})\}')
 
 
@@ -35,21 +41,32 @@ class HighWater:
 
     def read(self) -> tuple[int, bytes] | None:
         """Return the mark, or None where there is none yet."""
+        return self.look().value
+
+    def look(self) -> Mark:
+        """Return the mark as it is at this moment, without the lock: never one that was not, though it may be the one
+        before.
+        """
         try:
-            return _find(self.path)[0]
+            return Mark(_find(self.path)[0])
         except LedgerInvalid:  # two marks may have been written while we read
             with self.locked() as mark:
-                return mark.value
+                return Mark(mark.value)
 
     @contextmanager
-    def locked(self) -> Iterator[LockedMark]:
-        """Lock the mark against every other thread and process of this host, across check, commit and advance.
+    def locked(self, seconds: float | None = None) -> Iterator[LockedMark]:
+        """Lock the mark against every other thread and process of this host. LedgerUnavailable where another holds it
+        for longer than `seconds` (None: WAIT_SECONDS): it stands still, for nobody asks a database meanwhile.
 
         Not re-entrant: inside, use the `LockedMark`, never `HighWater.advance`.
         """
         fd = _open(self.path.with_name(self.path.name + ".lock"), os.O_RDWR | os.O_CREAT)
-        with holding(fd):
-            yield LockedMark(self.path, *_find(self.path))
+        try:
+            _lock(fd, self.path, WAIT_SECONDS if seconds is None else seconds)
+            value, slot = _find(self.path)
+            yield LockedMark(value, self.path, slot)
+        finally:
+            os.close(fd)
 
     def advance(self, size: int, root: bytes) -> None:
         """Raise the mark. LedgerInvalid below it, or for another root at its size; the same (size, root) is fine."""
@@ -58,12 +75,10 @@ class HighWater:
 
 
 @dataclass
-class LockedMark:
-    """The high-water mark while its lock is held. `slot`: where it stands; None where there is no file yet."""
+class Mark:
+    """A high-water mark: `value` is (size, root), or None where there is none yet."""
 
-    path: Path
     value: tuple[int, bytes] | None
-    slot: int | None
 
     @property
     def size(self) -> int:
@@ -74,6 +89,21 @@ class LockedMark:
         """Raise LedgerInvalid unless the ledger of `size` entries still begins with the tree at the mark."""
         if self.value is not None:
             self._compare(size, merkle.root(self.value[0], read) if size >= self.value[0] else b"")
+
+    def _compare(self, size: int, root_at_mark: bytes) -> None:
+        marked, marked_root = self.value or (0, b"")
+        if size < marked:
+            raise LedgerInvalid(f"size={size}: a tree of size {marked} was signed before: the ledger was rolled back")
+        if root_at_mark != marked_root:
+            raise LedgerInvalid(f"size={marked}: another root was signed at this size: the ledger was rewritten")
+
+
+@dataclass
+class LockedMark(Mark):
+    """The high-water mark while its lock is held. `slot`: where it stands; None where there is no file yet."""
+
+    path: Path
+    slot: int | None
 
     def advance(self, size: int, root: bytes) -> None:
         """Advance as `HighWater.advance` does. `check` must have shown before that (size, root) continues the tree at
@@ -87,10 +117,7 @@ class LockedMark:
         try:
             self._write(_slot(size, root))
         except OSError as error:
-            raise LedgerUnavailable(
-                f"{self.path}: the high-water mark cannot be raised ({error.strerror}); what it was raised for is "
-                "written: look before asking again"
-            ) from error
+            raise LedgerUnavailable(f"{self.path}: the high-water mark cannot be raised ({error.strerror})") from error
         self.value = size, root
 
     def _write(self, content: bytes) -> None:
@@ -100,13 +127,6 @@ class LockedMark:
         else:
             _overwrite(self.path, (1 - self.slot) * SLOT, content)
             self.slot = 1 - self.slot
-
-    def _compare(self, size: int, root_at_mark: bytes) -> None:
-        marked, marked_root = self.value or (0, b"")
-        if size < marked:
-            raise LedgerInvalid(f"size={size}: a tree of size {marked} was signed before: the ledger was rolled back")
-        if root_at_mark != marked_root:
-            raise LedgerInvalid(f"size={marked}: another root was signed at this size: the ledger was rewritten")
 
 
 def _find(path: Path) -> tuple[tuple[int, bytes] | None, int | None]:
@@ -165,6 +185,21 @@ def _overwrite(path: Path, offset: int, content: bytes) -> None:
         os.fdatasync(fd)
     finally:
         os.close(fd)
+
+
+def _lock(fd: int, path: Path, seconds: float) -> None:
+    """Lock an open file. The system frees the lock of a killed process."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            return fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > end:
+                raise LedgerUnavailable(
+                    f"{path}: another process holds the lock of the high-water mark for more than {seconds:g} seconds; "
+                    "it stands still: let it go on, or end it"
+                ) from None
+        time.sleep(TRY_SECONDS)
 
 
 def _open(path: Path, flags: int) -> int:

@@ -1,9 +1,12 @@
 """Index: the latest log entry per subject, in a file beside the keys, outside the database.
 
 A row of the index that is set back says what an older entry said, and every signature still verifies. That it is old is
-told by this file alone: a number for each entry, written under the lock of the high-water mark when an entry is, and
+told by this file alone: a number for each entry, written under the lock of the high-water mark after an entry is, and
 brought up to date from the entries where another host, or a process that was cut off, has written meanwhile. What is
 read then must give the root that was signed.
+
+Whoever writes to the ledger holds its database, so to them the file is exactly what was signed. It may be ahead of a
+reader, who takes no notice of what came after the tree that it reads.
 
 Families begin with the entry that founds them, and so do the accounts of rows that they keep aside; jobs with their
 reservation, tokens and grants with the entries that make them. What an analyst used of an account begins with no entry
@@ -18,7 +21,8 @@ from __future__ import annotations
 import json
 import os
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -168,7 +172,7 @@ def after_of(body: bytes) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Newest:
-    """The file at `path`. Only under the lock of the mark is it written, and only there is it surely up to date."""
+    """The file at `path`. It is written under the lock of the mark alone."""
 
     path: Path
 
@@ -196,36 +200,55 @@ class Newest:
             raise LedgerUnavailable(f"{self._spenders.path}: cannot be read ({error.strerror})") from error
         return entry
 
-    def catch_up(self, connection: Connection, size: int, root: bytes) -> None:
+    def catch_up(
+        self,
+        connection: Connection,
+        size: int,
+        root: bytes,
+        lock: Callable[[], AbstractContextManager[object]],
+        writes: bool = False,
+    ) -> None:
         """Read the entries not yet in the file, up to the signed tree (size, root). LedgerInvalid where they do not
-        give that root.
+        give that root. `lock`: of the mark; it is held to write the file, not while entries are read. `writes`: the
+        caller keeps others from appending; else the file may be ahead, and stays so.
         """
-        covered, covered_root = self._head()
-        if (covered, covered_root) == (size, root):
-            return
-        if not 0 < covered < size or merkle.root(covered, node_reader(connection)) != covered_root:
-            covered = 0
-        rare = self.of([RAREST])[0] if covered else 0
-        while rare >= max(covered, 1):  # of a process that was cut off before the head
-            (rare,) = self.of([rare_number(rare)])
-        slots = _slots(signed_entries(connection, covered, size, root), rare)
-        if not covered:
-            self.path.unlink(missing_ok=True)
-            self._spenders.begin()
-        self._write(*slots, size, root)
+        while (head := self._head()) != (size, root):
+            covered, covered_root = head
+            if covered > size and not writes:
+                return
+            if not 0 < covered < size or merkle.root(covered, node_reader(connection)) != covered_root:
+                covered = 0
+            rare = self.newest_rare(covered) if covered else 0
+            slots = _slots(signed_entries(connection, covered, size, root), rare)
+            with lock():
+                if self._head() == head:  # else another was faster
+                    if not covered:
+                        self.path.unlink(missing_ok=True)
+                        self._spenders.begin()
+                    self._write(*slots, size, root)
 
     def note(
         self,
+        before: tuple[int, bytes],
         entries: Iterable[tuple[int, bytes]],
         balances: Mapping[int, list[dict[str, Any]]],
         size: int,
         root: bytes,
         rare: int,
     ) -> None:
-        """Take in entries that were just written, which bring the tree to (size, root). `said`: what they say of
-        accounts after them; `rare`: the newest rare entry before them.
+        """Take in entries that were just written, which bring the tree from `before` to (size, root), under the lock of
+        the mark. Nothing where another has read them meanwhile. `balances`: what they say of accounts after them;
+        `rare`: the newest rare entry before them.
         """
-        self._write(*_slots(entries, rare, balances), size, root)
+        if self._head() == before:
+            self._write(*_slots(entries, rare, balances), size, root)
+
+    def newest_rare(self, size: int) -> int:
+        """Return the newest rare entry of the tree of `size` entries."""
+        (newest,) = self.of([RAREST])
+        while newest >= max(size, 1):  # written after it, or by a process that was cut off before the head
+            (newest,) = self.of([rare_number(newest)])
+        return newest
 
     def rare(self, newest: int, known: int = 0) -> list[int]:
         """Return the rare entries behind `known` up to `newest`, the oldest first."""

@@ -1,0 +1,149 @@
+"""No lock of this host is held while a database is asked: who stands still keeps no other from the ledger.
+
+The mark catches what it caught before: a writer on another history than the mark's gets no answer that it could act on.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+
+import pytest
+from ledgers import place, registration, reserve
+from postgres import server
+from sqlalchemy import make_url
+from stores import at, snapshot
+
+from accountant.access import tokens
+from accountant.audit.audit import audit_home
+from accountant.home import Home
+from accountant.log import last_seen
+from accountant.log.last_seen import HighWater
+from dpserve_verify.errors import LedgerInvalid, LedgerUnavailable
+from serving.process.tokens import good_bearers
+
+
+@pytest.fixture
+def home(begun):
+    opened = begun(registration())
+    tokens.create(opened.ledger, "shop", ["predict"], "ab" * 32)
+    yield opened
+    opened.ledger.log.database.close()
+
+
+def mark_of(home: Home) -> HighWater:
+    return HighWater(home.path / "keys" / "high-water.json")
+
+
+def other(home: Home) -> Home:
+    """The same home, as another process has it open."""
+    return Home.open(place(home.path))
+
+
+def after_commit(writer, then) -> None:
+    """Let `then` happen between the commit of this transaction and what follows it."""
+    commit = writer.connection.commit
+    writer.connection.commit = lambda: (commit(), then())
+
+
+def test_who_holds_the_mark_keeps_no_reader_waiting_and_a_writer_for_a_stated_time(home, monkeypatch):
+    monkeypatch.setattr(last_seen, "WAIT_SECONDS", 0.1)
+    before = snapshot(home)
+    with mark_of(home).locked():
+        assert [each.token.name for each in good_bearers(home)[0].values()] == ["shop"]
+        home.ledger.log.check_mark()
+        assert other(home).trust == home.trust
+        with pytest.raises(LedgerUnavailable, match="it stands still: let it go on, or end it"):
+            reserve(home.ledger)
+    assert snapshot(home) == before
+    assert reserve(home.ledger).seq == len(before[0]["entry"])
+
+
+def test_a_writer_that_stands_still_keeps_no_reader_waiting(home):
+    with home.ledger.log.writing() as writer:
+        writer.append("model-retired")
+        reader = other(home)
+        assert [each.token.name for each in good_bearers(reader)[0].values()] == ["shop"]
+        assert reader.ledger.log.size() == writer.tree.size - 1
+    assert reader.ledger.log.size() == writer.tree.size
+
+
+def test_who_commits_first_may_raise_the_mark_last(home):
+    with home.ledger.log.writing() as writer:
+        writer.append("model-retired")
+        after_commit(writer, lambda: reserve(other(home).ledger))
+    assert mark_of(home).read() == (home.ledger.log.size(), mark_of(home).read()[1])
+    assert home.ledger.log.size() == writer.tree.size + 1
+    reserve(home.ledger)
+    home.ledger.log.check_mark()
+    assert [each.token.name for each in good_bearers(home)[0].values()] == ["shop"]
+
+
+def test_a_reader_takes_no_notice_of_what_was_written_after_its_snapshot(home):
+    """The token is ended while a snapshot of before is read: it was good then, and nothing is wrong with its row."""
+    with home.ledger.log.signed() as signed:
+        tokens.revoke(other(home).ledger, "shop")
+        good, wrong = tokens.sound_tokens(signed)
+        assert ([each.name for each in good], wrong) == (["shop"], [])
+        assert signed.keys()
+    assert good_bearers(home) == ({}, [])
+
+
+@pytest.fixture
+def forked(home, tmp_path):
+    """The same keys and mark on a copy of the database: what was swapped under a home."""
+    url = make_url(home.ledger.log.database.url)
+    home.ledger.log.database.close()
+    if url.drivername == "sqlite":
+        with sqlite3.connect(url.database) as source:
+            source.execute("VACUUM INTO ?", (str(tmp_path / "copy.db"),))
+        source.close()
+        copied = f"sqlite:///{tmp_path / 'copy.db'}"
+    else:
+        copied = server().copy(url.database)
+    return Home.open(at(home.path, copied))
+
+
+@pytest.mark.parametrize("committed", [False, True])
+def test_of_two_histories_one_is_refused(home, forked, committed):
+    """A copy is written to while a transaction runs: before its commit nothing is written; after it, nobody is told
+    that it was, and the database is refused from then on."""
+    before = snapshot(home)
+
+    def write() -> None:
+        with home.ledger.log.writing() as writer:
+            writer.append("model-retired")
+            if committed:
+                after_commit(writer, lambda: reserve(forked.ledger))
+            else:
+                reserve(forked.ledger)
+
+    with pytest.raises(LedgerInvalid, match="rolled back|rewritten"):
+        write()
+    assert (snapshot(home)[0] == before[0]) is not committed
+    with pytest.raises(LedgerInvalid):
+        reserve(home.ledger)
+    reserve(forked.ledger)
+    assert audit_home(forked).problems == ()
+
+
+def test_writers_of_one_process_take_turns(home):
+    """Eight threads, each with a token of its own: none is lost, and the caches that they share mix nothing up."""
+    failures = []
+
+    def write(number: int) -> None:
+        try:
+            for each in range(4):
+                tokens.create(home.ledger, f"t{number}-{each}", ["predict"], f"{number:x}{each:x}" * 32)
+                assert good_bearers(home)[1] == []
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert len(good_bearers(home)[0]) == 33
+    assert audit_home(home).problems == ()
