@@ -8,9 +8,10 @@ from contextlib import suppress
 from itertools import zip_longest
 from typing import Any, TypeAlias
 
-from sqlalchemy import Connection, Table, select
+from sqlalchemy import Connection, Row, Table, select
 
 from accountant.log.entries import dumps
+from accountant.store.engines import clock
 from accountant.store.store import stream
 from accountant.store.tables import (
     analyst_table,
@@ -26,7 +27,8 @@ from accountant.store.tables import (
 from dpserve_verify.audit.replay import Replay
 from dpserve_verify.formats.canonical import decimal_string
 
-Row: TypeAlias = tuple[Any, ...]
+Values: TypeAlias = tuple[Any, ...]
+LONGEST_LEASE = 86_400.0  # seconds; a holder renews in a minute
 
 
 def compare_index(connection: Connection, replay: Replay) -> Iterator[str]:
@@ -44,7 +46,7 @@ def compare_index(connection: Connection, replay: Replay) -> Iterator[str]:
         for name, state in block_states.items()
         for number, each in enumerate(state.blocks, 2)
     }
-    rows: dict[Any, Row] = {
+    rows: dict[Any, Values] = {
         (name, str(number)): row for (name, number), row in _rows(connection, block_table, "dataset", "number").items()
     }
     yield from _compare("block", rows, blocks)
@@ -58,7 +60,7 @@ def compare_index(connection: Connection, replay: Replay) -> Iterator[str]:
         for identity, each in books.families.items()
     }
     yield from _compare("family", _rows(connection, family_table, "id"), families)
-    analysts: dict[Any, Row] = {}
+    analysts: dict[Any, Values] = {}
     for identity, family in books.families.items():
         for name, used in family.analysts.items():
             share = family.quotas.get(name) if family.family is None else None  # of the whole family
@@ -83,7 +85,7 @@ def compare_index(connection: Connection, replay: Replay) -> Iterator[str]:
     yield from _compare("revocation", rows, revoked)
 
 
-def _rows(connection: Connection, table: Table, *key: str) -> dict[Any, Row]:
+def _rows(connection: Connection, table: Table, *key: str) -> dict[Any, Values]:
     """Return rows by their key; columns of JSON as values, so that their spelling does not matter."""
     rows = {}
     for row in connection.execute(select(table)).mappings():
@@ -95,7 +97,7 @@ def _rows(connection: Connection, table: Table, *key: str) -> dict[Any, Row]:
     return rows
 
 
-def _compare(what: str, rows: Mapping[Any, Row], expected: Mapping[Any, Row]) -> Iterator[str]:
+def _compare(what: str, rows: Mapping[Any, Values], expected: Mapping[Any, Values]) -> Iterator[str]:
     for key in sorted(rows.keys() | expected.keys()):
         if rows.get(key) != expected.get(key):
             name = " ".join(key) if isinstance(key, tuple) else key
@@ -105,8 +107,9 @@ def _compare(what: str, rows: Mapping[Any, Row], expected: Mapping[Any, Row]) ->
 def _jobs(connection: Connection, replay: Replay) -> Iterator[str]:
     table = job_table.c
     columns = (table.seq, table.dataset, table.state, table.model, table.idempotency_key, table.request, table.analyst)
-    query = select(*columns, table.total, table.committed, table.issued, table.labels).order_by(table.seq)
-    rows = stream(connection, query)
+    held = (table.queued, table.owner, table.expires, table.done)
+    query = select(*columns, table.total, table.committed, table.issued, table.labels, *held).order_by(table.seq)
+    rows, latest = stream(connection, query), clock(connection) + LONGEST_LEASE
     expected = (
         (
             seq,
@@ -124,6 +127,27 @@ def _jobs(connection: Connection, replay: Replay) -> Iterator[str]:
         for seq, job in replay.jobs.items()
     )
     for row, wanted in zip_longest(rows, expected):
-        if row is None or tuple(row) != wanted:
-            yield f"index: job {(wanted or row)[0]}: has {row and tuple(row)}, the entries give {wanted}"
+        if row is None or tuple(row[: -len(held)]) != wanted:
+            yield f"index: job {(wanted or row)[0]}: has {row and tuple(row[: -len(held)])}, the entries give {wanted}"
             return  # one row too many or too few shifts all that follow
+        asks_owners = row.seq in replay.campaigns.states  # it waits for owners, and for no process
+        problem = _holding_problem(row, asks_owners, latest)
+        if problem:
+            yield f"index: job {row.seq}: {problem}"
+
+
+def _holding_problem(row: Row[Any], asks_owners: bool, latest: float) -> str | None:
+    """Return what is wrong with the columns of a job that no entry gives: a job that waits is in the queue, or a
+    process holds it; one that runs is held; one that is over is not. None where nothing is.
+    """
+    state, queued, owner, expires, done = row.state, row.queued, row.owner, row.expires, row.done
+    waits = state == "reserved"
+    if queued not in (0, 1) or (waits and (queued == 1) is not (owner is None)):
+        return f"waits, and its row says queued={queued!r:.40}, owner={owner!r:.80}: no worker would run it"
+    if (state == "started" and owner is None and not asks_owners) or (
+        not waits and state != "started" and owner is not None
+    ):
+        return f"is {state}, and its row says owner={owner!r:.80}"
+    if (expires is None) is not (owner is None) or (expires is not None and not 0 <= expires <= latest):
+        return f"its row says owner={owner!r:.80}, expires={expires!r:.40}: no lease is that long"
+    return None if type(done) is int and 0 <= done <= row.total else f"its row says done={done!r:.40} of {row.total}"
