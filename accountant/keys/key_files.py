@@ -52,16 +52,23 @@ def load_private(raw: bytes, secret: bytes | None, name: str) -> Ed25519PrivateK
     return key
 
 
-def check_owner(status: os.stat_result, name: str, forbidden: int) -> None:
-    """Raise KeyInvalid unless the file is ours and has none of these mode bits."""
-    if status.st_uid != os.geteuid():
+def check_owner(status: os.stat_result, name: str, forbidden: int, mounted: bool = False) -> None:
+    """Raise KeyInvalid unless the file is ours and has none of these mode bits. `mounted`: it may also be root's, and
+    readable by a group of ours, as clusters mount secrets.
+    """
+    if mounted and status.st_uid == 0 != os.geteuid():
+        if status.st_gid in (os.getegid(), *os.getgroups()):
+            forbidden &= ~stat.S_IRGRP
+    elif status.st_uid != os.geteuid():
         raise KeyInvalid(f"{name}: must belong to the user who runs this (uid {os.geteuid()}, is {status.st_uid})")
     if status.st_mode & forbidden:
         raise KeyInvalid(f"{name}: mode={status.st_mode & 0o7777:04o}: must have none of the bits {forbidden:04o}")
 
 
-def read_file(directory_fd: int | None, name: str, forbidden: int) -> bytes:
-    """Read a small regular file of ours, never through a link; `forbidden` are the mode bits it must not have."""
+def read_file(directory_fd: int | None, name: str, forbidden: int, mounted: bool = False) -> bytes:
+    """Read a small regular file of ours, never through a link; `forbidden` are the mode bits it must not have;
+    `mounted` as for `check_owner`.
+    """
     try:
         fd = open_no_link(name, directory_fd)
     except OSError as error:
@@ -70,8 +77,13 @@ def read_file(directory_fd: int | None, name: str, forbidden: int) -> bytes:
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode) or status.st_size > _LIMIT:
             raise KeyInvalid(f"{name}: must be a regular file of at most {_LIMIT} bytes")
-        check_owner(status, name, forbidden)
+        check_owner(status, name, forbidden, mounted)
         return file.read(_LIMIT)
+
+
+def is_absent(uri: str) -> bool:
+    """Return whether this URI means that the process has no issuer's key: what needs one is done elsewhere."""
+    return uri == "none"
 
 
 def in_keys(uri: str) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from accountant.keys import key_exchange, key_rows
-from accountant.keys.key_files import in_keys
+from accountant.keys.key_files import in_keys, is_absent
 from accountant.keys.key_files import passphrase_from_environment as passphrase
 from accountant.keys.key_rows import KeyRow
 from accountant.keys.private_keys import KeyStore, SigningKey
@@ -23,13 +24,18 @@ else:
 
 def open_keys(directory: Path, database: Store, issuer_key: str) -> KeyStore:
     """Open the keys in use, brought to what the ledger says. `issuer_key`: the issuer's URI
-    (`accountant.keys.signers`).
+    (`accountant.keys.signers`); "none": its public half alone is opened, and what asks
+    for its signature is refused.
     """
     with key_exchange.alone(directory):
         with database.reading() as connection:
             rows = [row for row in key_rows.rows(connection) if row.until is None]
         for role in ROLES if rows else ():
             key_exchange.settle(directory, role, passphrase, {row.keyid for row in rows if row.role == role})
+        if is_absent(issuer_key):
+            public = load_public_pem(key_exchange.public_half(directory, "issuer"), "issuer.pub.pem")
+            keys = KeyStore.open(directory, issuer=SigningKey(public, _refuse, elsewhere=True))
+            return replace(keys, issues=False)
         if in_keys(issuer_key):
             if not (directory / "issuer.pem").exists() and (directory / "issuer.pub.pem").exists():
                 raise KeyInvalid("issuer.pem: is gone; restore it, or say in DPSERVE_ISSUER_KEY where that key is kept")
@@ -38,6 +44,13 @@ def open_keys(directory: Path, database: Store, issuer_key: str) -> KeyStore:
         issuer = _first(issuer_key, pems or [key_exchange.public_half(directory, "issuer")])
         key_exchange.settle_elsewhere(directory, issuer)
         return KeyStore.open(directory, issuer=issuer)
+
+
+def _refuse() -> NoReturn:
+    raise KeyInvalid(
+        "issuer: this process has no key to sign certificates with (DPSERVE_ISSUER_KEY=none); do this where it is, for "
+        "instance by `dpserve` beside a worker"
+    )
 
 
 def _first(uri: str, pems: list[str]) -> SigningKey:

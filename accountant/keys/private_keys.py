@@ -81,12 +81,15 @@ class SigningKey:
 
 @dataclass(frozen=True)
 class KeyStore:
-    """The private keys in use. Made by `create` once, by `open` ever after."""
+    """The private keys in use. Made by `create` once, by `open` ever after. `issues`: whether the issuer's is one of
+    them; a process without it holds no rows either.
+    """
 
     directory: Path
     _keys: dict[Role, SigningKey] = field(repr=False)  # the one thing that changes: see `take` and `keep_up`
     _commitment_key: bytes = field(repr=False)
     passphrase: Passphrase = field(repr=False)
+    issues: bool = True
 
     @classmethod
     def create(

@@ -1,6 +1,7 @@
 """Where the issuer's key may be kept, named by the signer URIs of securesystemslib (docs/keys.md).
 
     (empty), file:                 issuer.pem among our own keys (Ed25519)
+    none                           not here: this process issues nothing (`accountant.keys.opening`)
     file:/run/keys/issuer.pem      a file of its own (Ed25519 or ECDSA on P-256)
     hsm:2?label=dpserve            PKCS#11, library in PYKCS11LIB, PIN in DPSERVE_HSM_PIN (ECDSA on P-256)
     awskms:, gcpkms:, azurekms:    cloud key services (ECDSA on P-256; none of them signs Ed25519)
@@ -34,7 +35,7 @@ from securesystemslib.signer import (
     VaultSigner,
 )
 
-from accountant.keys.key_files import in_keys, load_private, passphrase_from_environment, read_file
+from accountant.keys.key_files import in_keys, is_absent, load_private, passphrase_from_environment, read_file
 from accountant.keys.private_keys import SigningKey, crypto_signer
 from dpserve_verify.errors import DpserveError, InputError, KeyInvalid
 from dpserve_verify.keys.trust import PublicKey, fingerprint, load_public_pem, public_pem
@@ -75,6 +76,8 @@ class Elsewhere(Signer):
 
 def check_uri(uri: str) -> None:
     """Raise InputError unless dpserve knows what to do with the URI."""
+    if is_absent(uri):
+        raise InputError("issuer_key=none: a home is made, and its issuer's key changed, where that key is")
     if uri and uri.partition(":")[0] not in SCHEMES:
         raise InputError(f"issuer_key={uri!r:.80}: must be a URI of one of {', '.join(SCHEMES)}")
     if uri.startswith("file:") and not in_keys(uri) and not Path(uri.removeprefix("file:")).is_absolute():
@@ -108,7 +111,7 @@ def open_key(uri: str, public: PublicKey) -> SigningKey:
 
 def _from_file(uri: str) -> SigningKey:
     name = uri.removeprefix("file:")
-    private = load_private(read_file(None, name, 0o077), passphrase_from_environment(), name)
+    private = load_private(read_file(None, name, 0o077, mounted=True), passphrase_from_environment(), name)
     public = load_public_pem(public_pem(private.public_key()), name)
     return SigningKey(public, lambda: crypto_signer(private, public), elsewhere=True)
 

@@ -75,6 +75,7 @@ def open_campaign(home: Home, asked: CampaignRequest, by: str) -> dict[str, Any]
     if not dataset.registration.unit.remote:
         raise InputError(f"population={asked.population}: is a dataset; owners are asked in a population of their own")
     definition = define(home, dataset, asked)
+    home.keys.signer("issuer")  # KeyInvalid where this process has none, before anything is charged
     folder = home.path / "campaigns" / asked.name
     with lock_job(home, f"campaign-{asked.name}"):
         if folder.exists():

@@ -33,7 +33,7 @@ KEYS = "Keys stay where the home is: whoever runs it changes them there"
 TREE: Nodes = {
     "init": Leaf(
         "server:init",
-        "Make a home: keys, a ledger, and one admin token, printed once on stderr.",
+        "Make a home: keys, a ledger, and one admin token, in a file of the home.",
         instead="A laptop needs no home",
     ),
     "plan": Leaf("train:plan", "Price a job: what it would cost and what would be left.", needs=EITHER),

@@ -103,7 +103,7 @@ def next_steps(home: Standing) -> list[Step]:
     url = f"{scheme}://{os.environ.get('DPSERVE_HOST') or HOST}:{os.environ.get('DPSERVE_PORT') or PORT}"
     steps: Mapping[str, list[Step]] = {
         "none": [
-            ("dpserve init", "make a home: keys, a ledger, and one admin token, printed once"),
+            ("dpserve init", "make a home: keys, a ledger, and one admin token, in a file of it"),
             ("dpserve serve", f"or make it and serve at once, with the dashboard at {url}/ui"),
             ("DPSERVE_HOME=FOLDER dpserve init", "in another place"),
         ],

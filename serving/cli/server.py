@@ -15,7 +15,9 @@ from typing import Annotated
 import typer
 
 from accountant.home import Home, place
-from dpserve_verify.errors import DpserveError, VerificationError
+from accountant.keys.key_files import is_absent
+from dpserve_verify.errors import DpserveError, InputError, VerificationError
+from dpserve_verify.system.files import PRIVATE, holding, open_directory, replace_file
 from serving.cli.complete import DATASETS
 from serving.cli.terminal import Json, align_columns, note, require_end, show
 from serving.pages.parts import static_files
@@ -38,6 +40,7 @@ from serving.process.workers.forks import WORKER_PARENT
 from serving.process.workers.launch import launch
 
 LOG = logging.getLogger("dpserve.auditor")
+FIRST_TOKEN = "first-token"  # the file in the home
 AuditSeconds = Annotated[
     str, typer.Option(help="Seconds between audits of the ledger; 0: only when asked.", envvar="DPSERVE_AUDIT_SECONDS")
 ]
@@ -50,25 +53,37 @@ def init(
             help="Where the issuer's key is kept: a signer URI, see docs/keys.md.", envvar="DPSERVE_ISSUER_KEY"
         ),
     ] = "",
+    if_absent: Annotated[
+        bool, typer.Option("--if-absent", help="Leave a home that is there as it is, once it opens.")
+    ] = False,
     json: Json = False,
 ) -> None:
-    """Make a home: keys, a ledger, and one admin token, printed once on stderr.
+    """Make a home: keys, a ledger, and one admin token, in a file that nobody else may read.
 
     \b
     dpserve init
     dpserve init --issuer-key "hsm:2?label=dpserve"
     """
-    home = new_home({**os.environ, "DPSERVE_ISSUER_KEY": issuer_key})
+    environment = {**os.environ, "DPSERVE_ISSUER_KEY": issuer_key}
+    path, _ = place(environment)
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with holding(open_directory(path)):  # of several that start at once the others find what the first has made
+        is_there = if_absent and (path / "keys").exists()
+        home = Home.open(environment) if is_there else new_home(environment)
     body = {"home": str(home.path), "origin": home.ledger.log.origin, "trust": str(home.path / "trust.json")}
     text = align_columns([("home", body["home"]), ("ledger", body["origin"]), ("keys to pin", body["trust"])])
     show(json, body, text)
 
 
 def new_home(environment: Mapping[str, str] = os.environ) -> Home:
-    """Make a home with its first token."""
+    """Make a home with its first token, which goes into a file of the home and nowhere else: what is printed here may
+    be kept by a store of logs.
+    """
     home = Home.init(environment)
     secret, _ = new_token(home, "admin", ["admin"])
-    note(f"Admin token, printed once and not kept: {secret}")
+    file = home.path.absolute() / FIRST_TOKEN
+    replace_file(file, f"{secret}\n".encode(), PRIVATE)
+    note(f"The admin token is in {file}; take it from there and remove the file")
     return home
 
 
@@ -118,7 +133,13 @@ def serve(
     static_files.files()  # of the pages: those of others must be the pinned ones
     path, _ = place(os.environ)
     check_place(path)
-    if not (path / "keys").exists():
+    has_key = not is_absent(os.environ.get("DPSERVE_ISSUER_KEY", ""))
+    if settings.job_workers and not has_key:
+        raise InputError(
+            f"job_workers={settings.job_workers}: must be 0 where DPSERVE_ISSUER_KEY=none; jobs are run where the "
+            "issuer's key is, by dpserve worker"
+        )
+    if has_key and not (path / "keys").exists():
         new_home()
     home = Home.open()  # keys, ledger, high-water mark
     check_home(home)

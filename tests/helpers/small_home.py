@@ -115,10 +115,11 @@ class Server:
     process: Process
     log: Path
     tokens: dict[str, str] = field(default_factory=dict)
+    given: dict[str, str] = field(default_factory=dict)  # in its environment
 
     @property
     def home(self) -> Home:
-        return Home.open({"DPSERVE_HOME": str(self.path)})
+        return Home.open({**self.given, "DPSERVE_HOME": str(self.path)})
 
     def ask(self, method: str, path: str, scope: str | None = "admin", **more: Any) -> httpx.Response:
         headers = {"Authorization": f"Bearer {self.tokens[scope]}"} if scope else {}
@@ -170,7 +171,7 @@ def running(
     log = home / "server.log"
     with log.open("wb") as out:
         process = start(command, cwd=cwd, env=environment(home, **more), stdout=out, stderr=out)
-    server = Server(home, port, process, log)
+    server = Server(home, port, process, log, given=more)
     try:
         for scope in SCOPES:
             server.tokens[scope] = new_token(server.home, f"{scope}-{port}", [scope])[0]

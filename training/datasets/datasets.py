@@ -34,6 +34,7 @@ from training.datasets.copy_guard import LOCK, Asker, Guard, find_copies
 from training.datasets.known_rows import sketches
 from training.datasets.overlap import SKETCH, Scan, Sketch
 from training.datasets.packing import pack
+from training.datasets.schema_copies import copy_schema
 from training.datasets.unit_question import ask, columns_to_watch, naming_people, read_unit, require_no_ids
 from training.rows.cluster.driver import check_engine, engine_address, open_cluster
 from training.rows.packed.cells import declared_ranges
@@ -404,6 +405,7 @@ def check_new_people(guard: Guard, others: Sequence[Dataset], scan: Scan, own: S
 def write_packed(home: Home, folder: Path, files: Sequence[str], raw: bytes, sketch: Sketch) -> str:
     """Write everything down to the disk, with the schema and the sketch; return the commitment over `files`."""
     (folder / "schema.yaml").write_bytes(raw)
+    copy_schema(home, raw)
     with ThreadPoolExecutor(1, thread_name_prefix="rows") as pool:
         hashed = pool.submit(home.keys.commitment, content_of(folder, files))
         for file in folder.iterdir():

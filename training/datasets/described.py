@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from accountant.errors import RowsUnavailable
 from accountant.home import Home
 from dpserve_verify.errors import InputError
 from training.datasets.datasets import schema_bytes
@@ -33,9 +34,10 @@ def written_as(home: Home, dataset: str, digest: str, said: Path | None) -> Sche
     record = next((candidate for candidate in home.ledger.datasets() if candidate.registration.name == dataset), None)
     if record is None or record.registration.schema != digest or record.registration.unit.remote:
         return None
-    return (
-        schema_of(home, record) if (home.datasets / record.registration.commitment / "schema.yaml").exists() else None
-    )
+    try:
+        return schema_of(home, record)
+    except RowsUnavailable:
+        return None
 
 
 def read_schema(path: Path) -> Schema:

@@ -43,6 +43,7 @@ def derive(home: Home, base: VerifiedModel, edited: Curves, promote: bool = Fals
     `base`: as it was verified against this home. InputError where the edits do not go on from its own; WrongState where
     a version made from it by the same person has these very edits already."""
     _check_follows(base, edited)
+    home.keys.signer("issuer")  # KeyInvalid where this process has none
     issued = base.certificate
     # One folder for the same edits of the same model, whenever they are made.
     change = json.dumps([issued.issued, certificate.digest(ensemble_bytes(_timeless(edited)))])

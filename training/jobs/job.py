@@ -22,6 +22,7 @@ from dpserve_verify.privacy.budget import check_key
 from models.store.decisions import finish_decisions
 from models.store.versions import champion_of
 from training.datasets.datasets import require_rows
+from training.datasets.schema_copies import copy_schemas
 from training.finish.lease import Lease, is_dead, lives, this_process
 from training.finish.release import forget
 from training.jobs import draw_journal, job_traces
@@ -208,6 +209,7 @@ def recover(home: Home) -> dict[str, list[int]]:
     A job that cannot be finished now (a full disk, a damaged file) is "stuck": it keeps no other from being settled.
     """
     settled: dict[str, list[int]] = {"burned": [], "released": [], "finished": [], "stuck": []}
+    copy_schemas(home)
     for holding in home.ledger.leases():
         if is_dead(home.ledger, holding):
             _settle(home, holding, settled)

@@ -30,7 +30,7 @@ HOST, PORT, AUDIT_SECONDS, DRAIN_SECONDS, JOB_WORKERS = (
     2,
     1,
 )  # of `dpserve serve`; its flags show them
-SHARED, OWN = ("models", "datasets", "jobs"), ("logs", "run")
+SHARED, OWN = ("models", "jobs"), ("logs", "run")
 
 
 @dataclass(frozen=True)
@@ -75,11 +75,12 @@ def check_place(path: Path) -> None:
 
 def check_home(home: Home) -> None:
     """Check that the home's folders, and this machine's own, can be read and written, whatever the keys and the ledger
-    say. Makes those that are absent.
+    say. Makes those that are absent, but for `datasets/`: rows may be kept where jobs run.
     """
     machine_folder = local(home.path)
     machine_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for place, name in [*((home.path, name) for name in SHARED), *((machine_folder, name) for name in OWN)]:
+    shared = (*SHARED, home.datasets.name) if home.datasets.exists() else SHARED
+    for place, name in [*((home.path, name) for name in shared), *((machine_folder, name) for name in OWN)]:
         (place / name).mkdir(mode=0o700, exist_ok=True)
         if not os.access(place / name, os.R_OK | os.W_OK | os.X_OK):
             raise InputError(f"home={place}: {name}/ must be readable and writable for the user that serves")

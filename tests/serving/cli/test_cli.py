@@ -25,6 +25,7 @@ from models.store.loading import load_verified
 from serving.cli import terminal
 from serving.cli.app import app, run
 from serving.cli.requests import key_values
+from serving.process.tokens import digest, good_bearers
 from training.jobs.job import submit
 from training.kinds import job_steps
 from training.planning.price_engine import ENGINE
@@ -84,17 +85,25 @@ def size(home):
 # The home
 
 
-def test_init_prints_one_admin_token_on_stderr(tmp_path, monkeypatch, said):
+def test_init_puts_one_admin_token_into_a_file_and_prints_none(tmp_path, monkeypatch, said):
     monkeypatch.setenv("DPSERVE_HOME", str(tmp_path / "home"))
     code, body, err = said("init")
     assert code == 0
-    assert len(re.findall(r"dps_[\w-]{43}", err)) == 1
-    assert "dps_" not in json.dumps(body)
+    file = tmp_path / "home" / "first-token"
+    secret = file.read_text().strip()
+    assert re.fullmatch(r"dps_[\w-]{43}", secret)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert str(file) in err
+    assert "dps_" not in json.dumps(body) + err
+    assert good_bearers(Home.open())[0].keys() == {digest(secret)}
     assert stat.S_IMODE((tmp_path / "home").stat().st_mode) == 0o700
     code, tokens, _ = said("token", "list")
     assert [(t["name"], t["scopes"]) for t in tokens["tokens"]] == [("admin", ["admin"])]
     code, body, _ = said("init")
     assert (code, body["error"]["code"]) == (4, "key_invalid")
+    before = size(tmp_path / "home")
+    assert said("init", "--if-absent")[0] == 0
+    assert size(tmp_path / "home") == before
 
 
 def test_without_a_home_the_next_step_is_named(tmp_path, monkeypatch, said):

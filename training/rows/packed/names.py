@@ -12,11 +12,21 @@ if TYPE_CHECKING:
     from accountant.ledger.families.families import Dataset
 
 SCHEMA = "schema.yaml"
+COPIES = "schemas"  # the folder of a home with copies of schemas, each by its digest
 
 
 def schema_file(home: Home, dataset: Dataset) -> Path:
-    """Return the file of the schema as registered. RowsUnavailable where it is not in this home."""
+    """Return the file of the schema as registered; its copy, where this process is one that holds no rows.
+    RowsUnavailable where it is not in this home.
+    """
     path = home.datasets / dataset.registration.commitment / SCHEMA
+    if not home.keys.issues and not path.exists():
+        path = home.path / COPIES / f"{dataset.registration.schema}.yaml"
+        if not path.exists():
+            raise RowsUnavailable(
+                f"dataset={dataset.registration.name}: its schema is not in {COPIES}/; start a worker where its rows "
+                "are, which copies it"
+            )
     if not path.exists():
         raise RowsUnavailable(
             f"dataset={dataset.registration.name}: its folder, datasets/{path.parent.name[:8]}..., is not in this "

@@ -6,12 +6,13 @@ import re
 from collections.abc import Collection
 from dataclasses import replace
 
-from accountant.errors import SchemaError, UnknownName
+from accountant.errors import RowsUnavailable, SchemaError, UnknownName
 from accountant.home import Home
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.schema_profiles import SchemaProfile
 from accountant.ledger.refined import profile_of_entry, require_profiles
 from dpserve_verify.errors import InputError
+from training.rows.packed.names import schema_file
 from training.rows.schema.schema import MARK, Schema
 
 COMMENT = re.compile(rf"{re.escape(MARK)}\S+, entry (?P<entry>[0-9]{{1,15}}) of the ledger".encode())
@@ -39,8 +40,11 @@ def with_profiles(home: Home, dataset: Dataset) -> Dataset:
     if dataset.registration.refined:
         return dataset
     try:
-        raw = (home.datasets / dataset.registration.commitment / "schema.yaml").read_bytes()
-    except OSError:  # on another host: the digest of its text stands in the entry, and nothing else is known here
+        raw = schema_file(home, dataset).read_bytes()
+    except (
+        OSError,
+        RowsUnavailable,
+    ):  # on another host: the digest of its text stands in the entry, and nothing else is known here
         return dataset
     profiles = _profiles_before(home, raw, dataset.identities)
     return replace(dataset, registration=replace(dataset.registration, refined=profiles)) if profiles else dataset
