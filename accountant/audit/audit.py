@@ -1,5 +1,5 @@
 """The audit of a home (`dpserve_verify.audit.audit`): its entries, and beside them its database's index and subtrees,
-its high-water mark, its keys and its models.
+its high-water mark, its keys and its models; and which files that were paid for are not there any more.
 """
 
 from __future__ import annotations
@@ -65,15 +65,16 @@ def _audit_store(
     problems, mark = _beside(path, trust)  # the mark first: it may only lag behind the snapshot
     try:
         with database.auditing() as connection:
+            stored = StoredLedger(connection, path)
             report = audit(
                 leaves(connection),
                 checkpoints(connection),
-                trust, bundles=bundles, seen=seen, mark=mark, stored=StoredLedger(connection),
+                trust, bundles=bundles, seen=seen, mark=mark, stored=stored,
                 progress=progress, total=size(connection), champions=champions,
             )  # fmt: skip
     except TypeError as error:  # the database itself checks no types
         raise LedgerInvalid(f"ledger database: a column holds something of another type ({error})") from error
-    return replace(report, problems=(*report.problems, *problems))
+    return replace(report, problems=(*report.problems, *problems), lost=stored.lost)
 
 
 def _beside(path: Path, trust: PublicKeys) -> tuple[list[str], tuple[int, bytes] | None]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import islice, zip_longest
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, select
 
 from accountant.audit.index_check import compare_index
+from accountant.audit.lost import find_lost
 from accountant.store.store import stream
 from accountant.store.tables import node_table
 from dpserve_verify.audit.replay import Replay
@@ -19,10 +21,12 @@ BATCH = 1000  # rows
 
 
 class StoredLedger:
-    """Its `node` rows, level by level, each read once in the order in which a tree completes them, and its index."""
+    """Its `node` rows, level by level, each read once in the order in which a tree completes them, and its index; and
+    `lost`, what the entries know of and the home has no files of.
+    """
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    def __init__(self, connection: Connection, home: Path) -> None:
+        self._connection, self._home, self.lost = connection, home, tuple[str, ...]()
         self._waiting: defaultdict[int, list[tuple[int, bytes]]] = defaultdict(list)
         self._levels: dict[int, Iterator[Any]] = {}
         self._broken: tuple[int, int, int] | None = None
@@ -52,6 +56,7 @@ class StoredLedger:
 
     def compare_index(self, replay: Replay) -> Iterable[str]:
         """Find where the derived index is not what the entries give."""
+        self.lost = find_lost(self._home, replay)
         return compare_index(self._connection, replay)
 
     def _compare(self, level: int, expected: list[tuple[int, bytes]]) -> None:

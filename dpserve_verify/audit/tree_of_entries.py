@@ -15,7 +15,8 @@ MOST_PROBLEMS = 100
 @dataclass(frozen=True)
 class Report:
     """`root`: of the tree of all entries, as a checkpoint spells it. `first`: the first wrong entry, where one is.
-    `notes`: what is no problem, and what a reader should know.
+    `notes`: what is no problem, and what a reader should know. `lost`: of a home, what was paid for and has no files
+    there any more: a loss, but none of the ledger's.
     """
 
     entries: int
@@ -23,6 +24,7 @@ class Report:
     problems: tuple[str, ...]
     first: int | None = None
     notes: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -30,9 +32,17 @@ class Report:
         return not self.problems
 
     def to_json(self) -> dict[str, Any]:
-        """Return the report as the command line prints it: {"entries", "root", "ok", "problems", "first", "notes"}."""
+        """Return the report as the command line prints it: {"entries", "root", "ok", "problems", "first", "notes",
+        "lost"}.
+        """
         report = {"entries": self.entries, "root": self.root, "ok": self.ok, "problems": list(self.problems)}
-        return {**report, "first": self.first, "notes": list(self.notes)}
+        return {**report, "first": self.first, "notes": list(self.notes), "lost": list(self.lost)}
+
+    @property
+    def verdict(self) -> str:
+        """The result in words: sound or not, and how much is lost."""
+        lost = f", but {len(self.lost)} of what was paid for {'is' if len(self.lost) == 1 else 'are'} lost"
+        return ("sound" if self.ok else "NOT SOUND") + (lost if self.lost else "")
 
 
 class Head(NamedTuple):

@@ -80,6 +80,7 @@ def restore(
     DPSERVE_HOME=/srv/dpserve dpserve restore /backups/monday
     """
     from serving.cli.backends.home.ledger import HomeLedger  # loads the audit
+    from serving.cli.ledger import report_lines
 
     with show_busy("restoring the home"):
         done = restore_home(folder, os.environ, mark)
@@ -90,9 +91,9 @@ def restore(
         ("files", str(done.files)),
         ("as of", done.made),
         ("made again", ", ".join(done.rebuilt)),
-        ("audit", paint("sound", "good") if report.ok else paint("NOT SOUND", "bad")),
+        ("audit", paint(report.verdict, "good" if report.ok and not report.lost else "bad")),
     ]
-    text = "\n".join([align_columns(lines), *(f"  {line}" for line in (*report.problems, *report.notes))])
+    text = "\n".join([align_columns(lines), *report_lines(report)])
     show(json, asdict(done) | {"audit": report.to_json()}, text)
     if not report.ok:
         raise typer.Exit(VerificationError.exit_code)

@@ -192,6 +192,9 @@ def audit_ledger(
 ) -> None:
     """Audit the ledger: every entry, hash, signature and budget, and the certificates. Problems are exit code 4.
 
+    What was paid for and has no files in the home any more is listed as lost: statements, models, open campaigns. The
+    ledger is sound all the same, and the exit code 0.
+
     A server's ledger is fetched and judged here, by the keys that were pinned; its own word counts for nothing.
 
     \b
@@ -204,11 +207,16 @@ def audit_ledger(
         report = Report(0, "", (error.message,))
     lines: list[tuple[str, Any]] = [("entries", report.entries), ("root", report.root)]
     lines += [] if witnesses is None else [("witnessed", size or 0)]
-    lines += [("result", paint("sound", "good") if report.ok else paint("NOT SOUND", "bad"))]
+    lines += [("result", paint(report.verdict, "good" if report.ok and not report.lost else "bad"))]
     body = report.to_json() | ({} if witnesses is None else {"witnessed": size or 0})
-    show(json, body, "\n".join([align_columns(lines), *(f"  {line}" for line in (*report.problems, *report.notes))]))
+    show(json, body, "\n".join([align_columns(lines), *report_lines(report)]))
     if not report.ok:
         raise typer.Exit(VerificationError.exit_code)
+
+
+def report_lines(report: Report) -> list[str]:
+    """Return an audit's problems, notes and what is lost, a line each."""
+    return [f"  {line}" for line in (*report.problems, *report.notes, *(f"lost: {line}" for line in report.lost))]
 
 
 def _audit(

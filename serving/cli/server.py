@@ -188,6 +188,8 @@ def _audit(path: Path, url: str) -> bool:
         return False
     if audit["ok"]:
         LOG.info("audit: %d entries, sound", audit["entries"])
+        for line in audit["lost"]:
+            LOG.warning("audit: lost: %s", line)
     else:
         LOG.error("audit: %d entries, NOT SOUND: %s", audit["entries"], audit["problems"][0])
     return bool(audit["ok"])

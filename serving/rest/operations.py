@@ -81,7 +81,7 @@ ASKED = {
 AUDIT = {
     "type": "object",
     "additionalProperties": False,
-    "required": sorted(audit_runs.KEYS),
+    "required": sorted([*audit_runs.KEYS, audit_runs.LOST]),
     "properties": {
         "at": {"type": "string", "format": "date-time", "description": "when it began"},
         "entries": {"type": "integer", "minimum": 0},
@@ -91,6 +91,7 @@ AUDIT = {
         },
         "ok": {"type": "boolean"},
         "problems": {"type": "array", "items": TEXT},
+        "lost": {"type": "array", "items": TEXT, "description": "paid for, and not in the home any more; no problem"},
         "seconds": {"type": "number", "minimum": 0},
     },
 }

@@ -27,10 +27,13 @@ if TYPE_CHECKING:
 
 MAX_PROBLEMS = 200
 KEYS = {"at", "entries", "root", "ok", "problems", "seconds"}
+LOST = "lost"  # which results of earlier versions do not say
 
 
 def run_audit(home: Home) -> dict[str, Any]:
-    """Audit the whole home and keep the result: {"at", "entries", "root", "ok", "problems", "seconds"}."""
+    """Audit the whole home and keep the result: {"at", "entries", "root", "ok", "problems", "seconds",
+    "lost"}.
+    """
     return audit_at(home.path, home.ledger.log.database.url)
 
 
@@ -54,6 +57,7 @@ def audit_at(path: Path, url: str) -> dict[str, Any]:
             "ok": report.ok,
             "problems": _shorten(report.problems),
             "seconds": round(time.monotonic() - start, 3),
+            LOST: _shorten(report.lost),
         }
         _write(_result(path), json.dumps(body).encode())
         return body
@@ -99,9 +103,9 @@ def read_last(path: Path) -> dict[str, Any] | None:
         return None
     except ValueError:
         body = None
-    if not isinstance(body, dict) or body.keys() != KEYS:
+    if not isinstance(body, dict) or body.keys() - {LOST} != KEYS:
         raise LedgerInvalid(f"{_result(path).name}: is no audit's result; remove it")
-    return body
+    return {LOST: [], **body}
 
 
 def ask(home: Home) -> str:

@@ -64,7 +64,9 @@ def test_a_limit_is_a_whole_number_above_0(wrong):
 def test_a_ledger_with_limits_is_sound(home):
     new_token(home, "partner", ["predict"], Limits(5, 100))
     with home.ledger.log.database.reading() as connection:
-        found = audit(leaves(connection), checkpoints(connection), home.trust, stored=StoredLedger(connection))
+        found = audit(
+            leaves(connection), checkpoints(connection), home.trust, stored=StoredLedger(connection, home.path)
+        )
     assert found.problems == ()
 
 
