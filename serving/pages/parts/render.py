@@ -117,6 +117,8 @@ def page(name: str) -> Page:
             if token.tag == "h2":
                 sections.append((slug(heading), heading))
             title = heading if token.tag == "h1" else title
+        if token.attrs.pop("style", None) == "text-align:right":  # of a table's cell; our pages take no styles inline
+            token.attrSet("class", "number")
         for child in token.children or ():
             _point_link(child, name)
     html = reader.renderer.render(tokens, reader.options, {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -28,6 +29,17 @@ def test_every_link_leads_somewhere():
             if target not in found.pages or (anchor and anchor not in anchors(target)):
                 broken.append((name, link))
     assert not broken
+
+
+@pytest.mark.slow
+def test_no_page_has_a_style_of_its_own_and_the_schemas_are_served():
+    """The pages' policy takes no styles inline: columns of figures stand right by a class. What pages link is there."""
+    found = render.manual()
+    assert [name for name in found.pages if re.search(r"<[^>]*\sstyle=", render.page(name).html)] == []
+    assert render.page("results/speed").html.count('<td class="number">') > 5
+    for name in ("certificate.schema.json", "profile.schema.json", "worth.schema.json"):
+        assert json.loads(found.files[name].read_bytes())["$schema"]
+        assert render.FILES[".json"] == "application/json"
 
 
 def test_help_of_pages_is_there():
