@@ -8,11 +8,11 @@ import socket
 import threading
 from collections.abc import Callable
 from contextlib import closing
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from serving.process.watch.access_log import ASKING
+from serving.process.workers.desk_wire import Wire, name_of
 from serving.process.workers.price_desk import BUSY, FAILED, SOCKET, socket_address
 from serving.wire.errors import ClientGone, NotReady, TooManyRequests
 
@@ -56,7 +56,7 @@ class PriceRequest:
         wire = _connect(self._caller)
         if wire is None:
             return self._run_here(function, arguments)
-        with closing(Connection(wire.detach())) as connection:
+        with closing(Wire(wire)) as connection:
             try:
                 kind, result = self._next(connection)
             except (EOFError, OSError):  # the desk was ended before it was our turn
@@ -64,7 +64,7 @@ class PriceRequest:
             if kind == BUSY:
                 raise _busy(result)
             try:
-                connection.send((function, arguments))
+                connection.send((name_of(function), arguments))
                 kind, result = self._next(connection)
             except (EOFError, OSError):
                 raise NotReady("the price could not be worked out; ask again") from None
@@ -72,10 +72,10 @@ class PriceRequest:
             raise result
         return result
 
-    def _next(self, connection: Connection) -> tuple[str, Any]:
-        while not connection.poll(LOOK_SECONDS):
+    def _next(self, connection: Wire) -> tuple[str, Any]:
+        while not connection.is_ready(LOOK_SECONDS):
             self._check()
-        message: tuple[str, Any] = connection.recv()
+        message: tuple[str, Any] = connection.receive()
         return message
 
     def _check(self) -> None:

@@ -19,21 +19,22 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NoReturn
 
 from accountant.system.processors import processors
-from dpserve_verify.errors import InputError
+from dpserve_verify.errors import DpserveError, InputError
 from serving.process.watch import logs
+from serving.process.workers.desk_wire import Wire, function_of
 from serving.process.workers.loading import loading
 
 LOG = logging.getLogger("dpserve.prices")
 SOCKET = "DPSERVE_PRICES"
+ENGINE = "training.planning.price_engine"
 MAX_OF_CALLER = 8  # requests of one caller, running and waiting
 MAX_REQUESTS = 64  # of all
 MAX_FORKS = max(2, processors() // 2)  # forks; a single caller has one, so a second one is there for the others
@@ -74,7 +75,8 @@ class QueuedRequest:
 class Desk:
     """Queue of price requests: callers take turns. One thread, which forks."""
 
-    def __init__(self, listener: socket.socket) -> None:
+    def __init__(self, listener: socket.socket, modules: Sequence[str]) -> None:
+        self._modules = modules
         self._listener, self._selector = listener, selectors.DefaultSelector()
         self._waiting: list[QueuedRequest] = []
         self._running: list[QueuedRequest] = []
@@ -107,8 +109,8 @@ class Desk:
         if len(caller) < CALLER_BYTES:
             wire.close()
         elif of_caller >= MAX_OF_CALLER or len(requests) >= MAX_REQUESTS:
-            with contextlib.suppress(OSError), Connection(wire.detach()) as refused:
-                refused.send((BUSY, MAX_OF_CALLER if of_caller >= MAX_OF_CALLER else MAX_REQUESTS))
+            with contextlib.suppress(OSError), wire:
+                Wire(wire).send((BUSY, MAX_OF_CALLER if of_caller >= MAX_OF_CALLER else MAX_REQUESTS))
         else:
             new = QueuedRequest(caller, wire)
             self._waiting.append(new)
@@ -134,7 +136,7 @@ class Desk:
                 self._listener.close()
                 for request in self._waiting:
                     request.wire.close()
-                answer_request(chosen.wire)
+                answer_request(chosen.wire, self._modules)
             os.close(ends)
             chosen.wire.close()
             self._running.append(chosen)
@@ -155,9 +157,9 @@ class Desk:
             asked.wire.close()
 
 
-def answer_request(wire: socket.socket) -> NoReturn:
-    """Read a price request, work it out and send the answer. Runs in a fork and never returns; ends where the other
-    side does.
+def answer_request(wire: socket.socket, modules: Sequence[str]) -> NoReturn:
+    """Read a price request, work it out by a function of these modules and send the answer. Runs in a fork and never
+    returns; ends where the other side does.
     """
     status = 1
     peer = wire.dup()
@@ -170,28 +172,34 @@ def answer_request(wire: socket.socket) -> NoReturn:
     try:
         size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY_BYTES,) * 2)
-        connection = Connection(wire.detach())
+        connection = Wire(wire)
         connection.send((GO, None))
-        function, arguments = connection.recv()
+        name, arguments = connection.receive()
+        function = function_of(name, modules)
         threading.Thread(target=end_with_it, daemon=True).start()
         result: tuple[str, Any]
         try:
             result = (DONE, function(*arguments))
         except MemoryError:
             result = (FAILED, InputError("plan: working out its price takes more memory than it may"))
-        except Exception as error:  # for whoever asked, where it is one of ours; else for the log, which they have too
+        except DpserveError as error:
             result = (FAILED, error)
+        except Exception as error:
+            LOG.exception("a price cannot be worked out")
+            result = (FAILED, DpserveError(f"the price could not be worked out ({type(error).__name__})"))
         connection.send(result)
         status = 0
     except (EOFError, OSError):  # nobody waits for it any more
         pass
+    except ValueError:
+        LOG.exception("a message of the price desk is none")
     finally:
         os._exit(status)
 
 
-def main(place: Path, parent: int) -> None:
+def main(place: Path, parent: int, modules: Sequence[str] = (ENGINE,)) -> None:
     """Listen at `place` as long as process `parent` lives, once everything is loaded. Until then nobody answers, and
-    callers work prices out themselves.
+    callers work prices out themselves. `modules`: whose functions may be asked for.
     """
     os.nice(5)
     logs.set_up()
@@ -200,15 +208,15 @@ def main(place: Path, parent: int) -> None:
     place.unlink(missing_ok=True)
     began = time.monotonic()
     with loading():
-        import_module("training.planning.price_engine").warm()
+        import_module(ENGINE).warm()
     with socket.socket(socket.AF_UNIX) as listener:
         with socket_address(place) as path:
             listener.bind(path)
         os.chmod(place, 0o600)
         listener.listen(16 * MAX_REQUESTS)  # a full queue refuses at once, and the server works the price out
         LOG.debug("prices are worked out here, after %.1f s", time.monotonic() - began)
-        Desk(listener).work(parent)
+        Desk(listener, modules).work(parent)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    main(Path(sys.argv[1]), int(sys.argv[2]), (ENGINE, *sys.argv[3:]))

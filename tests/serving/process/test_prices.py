@@ -51,6 +51,7 @@ def desk(tmp_path_factory):
     place.mkdir()
     path = f"{ROOT}:{ROOT / 'tests' / 'helpers'}"
     command = [sys.executable, "-m", "serving.process.workers.price_desk", str(place / "prices"), str(os.getpid())]
+    command.append("desk_tasks")
     process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}, cwd=ROOT)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(SOCKET, str(place / "prices"))
