@@ -2,7 +2,7 @@
 
 The format can name other files, call unknown operators, loop, and ask for any amount of memory (a 172-byte
 ConstantOfShape asks for 64 GiB). Nothing in the allow-list loops, branches, reads a file, or makes a tensor larger than
-its inputs and constants joined or broadcast.
+its inputs and constants joined or broadcast; how large that is, `models.onnx.sizes` tells before it is computed.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from google.protobuf.message import DecodeError
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
 from dpserve_verify.errors import ModelInvalid
+from models.onnx.sizes import check_sizes
 
 MAX_BYTES = 64 << 20
 MAX_NODES = 4096
@@ -82,6 +83,7 @@ def check_graph(model_bytes: bytes) -> None:
         onnx.checker.check_model(model)
     except (onnx.checker.ValidationError, UnicodeDecodeError) as error:
         raise ModelInvalid(f"model.onnx: {error}") from error
+    check_sizes(model.graph)
 
 
 def _refuse(problem: str) -> NoReturn:

@@ -16,7 +16,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from onnx import TensorProto, ValueInfoProto, helper
+from google.protobuf.message import DecodeError
+from onnx import ModelProto, TensorProto, ValueInfoProto, helper
 
 from dpserve_verify.errors import ModelInvalid
 from models.features.features import CategoricalFeature
@@ -83,6 +84,22 @@ def to_onnx(ensemble: Exportable, metadata: Mapping[str, str]) -> bytes:
     raw: bytes = model.SerializeToString(deterministic=True)
     check_graph(raw)
     return raw
+
+
+def metadata_of(dataset: str, model: str, reservation: int, target: str | None) -> dict[str, str]:
+    """Return the metadata of an exported model. `target`: only where its dataset has several."""
+    target_field = {} if target is None else {"target": target}
+    return {"dataset": dataset, "model": model, "reservation": str(reservation), **target_field}
+
+
+def same_graph(one: bytes, other: bytes) -> bool:
+    """Return whether two files say the same, field by field: another library may spell one graph in other bytes."""
+    if one == other:
+        return True
+    try:
+        return bool(ModelProto.FromString(one) == ModelProto.FromString(other))
+    except DecodeError:
+        return False
 
 
 def input_name(feature: str) -> str:

@@ -30,8 +30,10 @@ from models.forms.registry import ensemble_from_bytes
 from models.store.lineage import check_edits, check_released
 
 if TYPE_CHECKING:
+    from models.onnx import export as exports
     from models.onnx import runtime as graphs
 else:
+    exports = later("models.onnx.export")
     graphs = later("models.onnx.runtime")  # who looks at the released numbers runs no graph
 
 STRICT = Policy()
@@ -48,8 +50,17 @@ class VerifiedModel:
 
     @cached_property
     def runtime(self) -> graphs.OnnxModel:
-        """Its graph, checked and in a session: there already, unless the model was loaded to be looked at."""
-        return graphs.OnnxModel(self.bundle.onnx)
+        """Its graph, checked and in a session: there already, unless the model was loaded to be looked at.
+
+        It is made from the released numbers here, and must be the certified one: whoever can have a file signed cannot
+        have it opened. ModelInvalid where it is another.
+        """
+        about, reservation = self.certificate.form, self.certificate.reservation
+        metadata = exports.metadata_of(about.dataset.name, self.certificate.model, reservation, about.public.target)
+        made = exports.to_onnx(self.ensemble, metadata)
+        if not exports.same_graph(made, self.bundle.onnx):
+            raise ModelInvalid("model.onnx: is not the graph that ensemble.json comes to")
+        return graphs.OnnxModel(made)
 
     @property
     def travelling(self) -> Bundle:

@@ -25,13 +25,13 @@ from dpserve_verify.keys import dsse
 from dpserve_verify.system.files import PRIVATE, replace_file
 from models.edit.curves import Curves, same_but_for_terms, to_curves
 from models.forms.registry import ensemble_bytes, ensemble_from_bytes
-from models.onnx.export import to_onnx
+from models.onnx.export import metadata_of, to_onnx
 from models.store import placing
 from models.store.bundle import ModelStore
 from models.store.lineage import ancestors
 from models.store.loading import VerifiedModel
 from models.store.standing import entry_of
-from training.finish.release import ENSEMBLE, ENVELOPE, bundle_of, discard, lock_job, metadata_of, sign, store
+from training.finish.release import ENSEMBLE, ENVELOPE, bundle_of, discard, lock_job, sign, store
 
 SINCE = "since"  # the file that holds the ledger's size before the entry was made
 

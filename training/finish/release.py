@@ -26,7 +26,7 @@ from dpserve_verify.privacy.events import plan_from_json
 from dpserve_verify.system.files import PRIVATE, locked, replace_file, sync_directory
 from models.forms.ensemble import Ensemble
 from models.forms.registry import ensemble_bytes, ensemble_from_bytes
-from models.onnx.export import to_onnx
+from models.onnx.export import metadata_of, to_onnx
 from models.store import placing
 from models.store.bundle import ModelStore
 from models.store.loading import card_of, domains, stated_range
@@ -76,12 +76,6 @@ def _place(home: Home, job: Job, issued: int, version: int) -> None:
         placing.promote_first(home, job.model, version)
     elif "promote" in entry:
         placing.promote_once(home, job.model, version, issued, f"asked for with job {job.seq}", entry["by"])
-
-
-def metadata_of(dataset: str, model: str, reservation: int, target: str | None) -> dict[str, str]:
-    """Return the metadata of an exported model. `target`: only where its dataset has several."""
-    target_field = {} if target is None else {"target": target}
-    return {"dataset": dataset, "model": model, "reservation": str(reservation), **target_field}
 
 
 def forget(home: Home, seq: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import traceback
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from onnx import AttributeProto, SparseTensorProto, TensorProto, helper, numpy_h
 from dpserve_verify.errors import ModelInvalid
 from models.features.features import CategoricalFeature, NumericFeature
 from models.forms.trees import TreeEnsemble
-from models.onnx import check
+from models.onnx import check, sizes
 from models.onnx.check import MAX_BYTES, MAX_CONSTANT, MAX_ELEMENTS, MAX_INTEGER, MAX_NODES, MAX_VALUES, check_graph
 from models.onnx.export import to_onnx
 from models.onnx.runtime import OnnxModel
@@ -207,3 +208,59 @@ def test_every_rule_refuses_a_file_of_its_own():
     reached = {refusing(hostile(name)) for name in (*RAW, *HOSTILE)}
     assert lines <= reached, f"no file is refused by lines {sorted(lines - reached)} of check.py"
     assert len(reached - lines) == 2  # what is no ONNX, and what ONNX's own checker finds
+
+
+def graph(nodes, constants=()):
+    """A graph of these nodes over a record's one number, small in bytes."""
+    ends = [value("x", TensorProto.DOUBLE, ("N", 1))], [value("y", TensorProto.DOUBLE, ())]
+    body = helper.make_graph(nodes, "g", *ends, [
+        numpy_helper.from_array(array, name) for name, array in constants
+    ])  # fmt: skip
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
+    return helper.make_model(body, opset_imports=opsets, ir_version=8).SerializeToString()
+
+
+def chain(operator, count, **attributes):
+    """Each twice the one before it, and the last one times the record."""
+    names = ["a", *(f"t{number}" for number in range(count))]
+    nodes = [helper.make_node(operator, [name, name], [made], **attributes) for name, made in pairwise(names)]
+    return [*nodes, helper.make_node("Mul", ["x", names[-1]], ["y"])]
+
+
+COLUMN, ROW = np.ones((8192, 1)), np.ones((1, 8192))
+GROWING = {  # a few kB each, within the list of operators; the largest asked for 25 GB
+    "constants multiplied": ([helper.make_node("Mul", ["a", "b"], ["c"]), helper.make_node("Mul", ["x", "c"], ["y"])],
+                             [("a", COLUMN), ("b", ROW)]),
+    "a constant joined with itself": (chain("Concat", 10, axis=1), [("a", ROW)]),
+    "a record joined with itself": (
+        [helper.make_node("Identity", ["x"], ["a"]), *chain("Concat", 25, axis=1)], []),
+    "many of one record": (
+        [helper.make_node("Mul", ["x", "a"], [f"w{n}" if n else "y"]) for n in range(300)], [("a", ROW)]),
+    "records by records": (
+        [helper.make_node("Squeeze", ["x", "i"], ["s"]), helper.make_node("Mul", ["x", "s"], ["y"])],
+        [("i", np.array([1]))]),
+    "records by a column": ([helper.make_node("Mul", ["x", "a"], ["y"])], [("a", COLUMN)]),
+    "records joined": ([helper.make_node("Concat", ["x", "x"], ["y"], axis=0)], []),
+    "records joined, without an axis": (
+        [helper.make_node("Squeeze", ["x", "i"], ["s"]), helper.make_node("Concat", ["s", "s"], ["y"], axis=0)],
+        [("i", np.array([1]))]),
+    "picked": (
+        [helper.make_node("ArrayFeatureExtractor", ["x", f"i{n}"], [f"w{n}" if n else "y"], domain="ai.onnx.ml")
+         for n in range(40)], [(f"i{n}", np.zeros(60_000, np.int64)) for n in range(40)]),
+    "of all records": ([helper.make_node("ArgMax", ["x"], ["y"], axis=0)], []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", GROWING)
+def test_what_grows_is_refused_before_it_is_computed(name):
+    nodes, constants = GROWING[name]
+    with pytest.raises(ModelInvalid):
+        sizes.check_sizes(onnx.load_from_string(graph(nodes, constants)).graph)
+    with pytest.raises(ModelInvalid):
+        OnnxModel(graph(nodes, constants))
+
+
+def test_what_stays_small_is_not():
+    nodes = [helper.make_node("Identity", ["x"], ["a"]), *chain("Concat", 10, axis=1)]
+    check_graph(graph(nodes))
+    check_graph(graph([helper.make_node("Mul", ["x", "a"], ["y"])], [("a", ROW)]))

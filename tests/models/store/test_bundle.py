@@ -7,20 +7,29 @@ import subprocess
 import threading
 from dataclasses import fields, replace
 
+import ledgers
 import pytest
 import warm
+from onnx import ModelProto, helper
 
 from accountant.errors import NameTaken, NothingServed, UnknownName
+from accountant.home import Home
 from dpserve_verify.certificates.bundle import FILES, Bundle, read_bundle
 from dpserve_verify.errors import InputError, ModelInvalid
 from models.features.features import CategoricalFeature, NumericFeature
 from models.forms.registry import ensemble_bytes, ensemble_from_bytes
 from models.forms.trees import TreeEnsemble
 from models.forms.voting import VotingEnsemble
+from models.onnx.export import to_onnx
+from models.onnx.runtime import OnnxModel
 from models.parts.trees import Leaf, Split
 from models.parts.votes import Vote
 from models.store import bundle as module
 from models.store.bundle import ModelStore, write_bundle
+from models.store.loading import load_verified
+from training.finish import release
+from training.jobs import job
+from training.requests import JobRequest
 
 ENSEMBLE = VotingEnsemble(
     (NumericFeature("age", (18.0, 0.1 + 20.2)), CategoricalFeature("work", ("é", "b"))),
@@ -303,3 +312,54 @@ def test_a_crash_at_any_step_leaves_whole_bundles_only(store):
             break
     assert finished
     assert step > 10
+
+
+# ---- the graph that is certified ----------------------------------------------------------------------------------
+
+
+def otherwise(raw):
+    """The same graph in other bytes: its parts in another order."""
+    graph, rest = ModelProto(), ModelProto.FromString(raw)
+    graph.graph.CopyFrom(rest.graph)
+    rest.ClearField("graph")
+    return graph.SerializeToString() + rest.SerializeToString()
+
+
+def with_a_node(raw):
+    """A graph that gives the same answers, and does something more."""
+    model = ModelProto.FromString(raw)
+    model.graph.node.append(helper.make_node("Identity", [model.graph.input[0].name], ["more"]))
+    return model.SerializeToString(deterministic=True)
+
+
+def about_others(raw):
+    model = ModelProto.FromString(raw)
+    next(each for each in model.metadata_props if each.key == "dataset").value = "others"
+    return model.SerializeToString(deterministic=True)
+
+
+@pytest.mark.slow
+def test_no_graph_is_opened_but_the_one_that_the_numbers_come_to(tmp_path, monkeypatch):
+    """Though its issuer has signed it, and the ledger has it: by bytes of an export here, never by those that came."""
+    home = Home.open(ledgers.place(ledgers.copy(ledgers.prepared(), tmp_path / "home")))
+    request, opened, open_graph = JobRequest("adult", "lazybb", "0.1", parameters={"rounds": 3}), [], OnnxModel.__init__
+    monkeypatch.setattr(OnnxModel, "__init__", lambda self, raw: (opened.append(raw), open_graph(self, raw))[1])
+    for change in (bytes, otherwise, with_a_node, about_others):
+        made = []
+
+        def export(*about, change=change, made=made):
+            made.append(to_onnx(*about))
+            return change(made[0])
+
+        monkeypatch.setattr(release, "to_onnx", export)
+        job.train(home, replace(request, model=change.__name__), by="test")
+        opened.clear()
+        folder = home.models / change.__name__ / "1"
+        assert (folder / "model.onnx").read_bytes() == change(made[0])
+        if change in (with_a_node, about_others):
+            with pytest.raises(ModelInvalid, match="is not the graph that ensemble.json comes to"):
+                load_verified(folder, home.trust)
+            assert opened == []
+        else:
+            load_verified(folder, home.trust)
+            assert opened == made
