@@ -14,13 +14,14 @@ from typing import Annotated
 
 import typer
 
-from accountant.home import Home, place
+from accountant.home import Home, local, place
 from accountant.keys.key_files import is_absent
 from dpserve_verify.errors import DpserveError, InputError, VerificationError
 from dpserve_verify.system.files import PRIVATE, holding, open_directory, replace_file
 from serving.cli.complete import DATASETS
 from serving.cli.terminal import Json, align_columns, note, require_end, show
 from serving.pages.parts import static_files
+from serving.process.config.healthy import WORKER, Heartbeat
 from serving.process.config.settings import ServerSettings, all_settings
 from serving.process.config.startup import (
     AUDIT_SECONDS,
@@ -223,6 +224,8 @@ def worker(
         state = None if seq is None else home.ledger.job(seq).state.value
         note("no job was queued" if seq is None else f"job {seq}: {state}")
         return show(True, {"job": seq, "state": state}, "") if json else None
+    if WORKER_PARENT not in os.environ:  # else who started it looks after it
+        Heartbeat(local(home.path) / WORKER).beat_in_a_thread()
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: stop.set())

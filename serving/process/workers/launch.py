@@ -26,12 +26,14 @@ from types import FrameType
 
 from accountant.home import local
 from accountant.system.processors import processors
+from serving.process.config.healthy import BEAT_SECONDS, Heartbeat
 from serving.process.config.startup import Listening, bind_socket, log_when_ready
 from serving.process.watch.audit_runs import is_asked
 from serving.process.watch.logs import set_up
 from serving.process.workers import price_desk
 from serving.process.workers.forks import WORKER_PARENT, command, fork
 from serving.process.workers.loading import loading
+from serving.process.workers.restarted import RESTART_SECONDS, TICK_SECONDS, RestartedProcess
 
 LOG = logging.getLogger("dpserve.launch")
 ROOT = Path(__file__).resolve().parents[3]
@@ -49,8 +51,7 @@ IMPORTED = (
 )
 STOPPING = "DPSERVE_STOPPING"
 COUNTS = "PROMETHEUS_MULTIPROC_DIR"
-TICK_SECONDS = 0.2
-RESTART_SECONDS = 2.0  # one that ends is not started again more often
+STILL_TRAINING_SECONDS = 60.0  # as a lease lasts: a job that is ended is burned
 ANSWER_SECONDS = 10  # for requests that are being answered when the server is told to stop
 SERVER_STOP_SECONDS = ANSWER_SECONDS + 5.0
 FIRST_AUDIT_SECONDS = 3.0  # the server starts first
@@ -70,15 +71,15 @@ def launch(home: Path, listening: Listening, audit_seconds: int, drain_seconds: 
     load()
     listener.listen(BACKLOG)
     serving = [
-        _RestartedProcess("serving worker", "dpserve-serving", partial(_serve, listener, listening))
+        RestartedProcess("serving worker", "dpserve-serving", partial(_serve, listener, listening))
         for _ in range(listening.workers or processors())
     ]
     helpers = [
-        _RestartedProcess("training worker", "dpserve-train", partial(_run_without_port, listener, command, "worker"))
+        RestartedProcess("training worker", "dpserve-train", partial(_train, listener), STILL_TRAINING_SECONDS)
         for _ in range(job_workers)
     ]
     desk = partial(_run_without_port, listener, price_desk.main, prices, os.getpid())
-    helpers.append(_RestartedProcess("price desk", "dpserve-prices", desk))
+    helpers.append(RestartedProcess("price desk", "dpserve-prices", desk))
     audits = _OnDemand(
         "audit", "dpserve-audit", partial(_run_without_port, listener, command, "auditor", "--once"),
         partial(is_asked, home), every=audit_seconds, hint="; dpserve ledger audit says more",
@@ -127,41 +128,35 @@ def server_environment(base: Mapping[str, str], home: Path, port: int, workers: 
     return {**base, **variables, "PYTHONPATH": os.pathsep.join(paths)}
 
 
-def _serve(listener: socket.socket, listening: Listening) -> None:
-    """Answer requests until told to stop (SIGTERM)."""
+def _serve(listener: socket.socket, listening: Listening, heartbeat: Heartbeat) -> None:
+    """Answer requests until told to stop (SIGTERM). The loop that answers beats."""
     import uvicorn  # which `dpserve --help` does without
 
     set_up()
     tls = listening.tls
+
+    async def beat() -> None:
+        heartbeat.beat()
+
     config = uvicorn.Config(
         SERVER_APP, factory=True, http=CONNECTION, ws="none", log_config=None, access_log=False, server_header=False,
         backlog=BACKLOG, timeout_graceful_shutdown=ANSWER_SECONDS, ssl_ciphers=CIPHERS,
+        callback_notify=beat, timeout_notify=round(BEAT_SECONDS),
         ssl_certfile=None if tls is None else tls.certificate, ssl_keyfile=None if tls is None else tls.key,
     )  # fmt: skip
     uvicorn.Server(config).run(sockets=[listener])
+
+
+def _train(listener: socket.socket, heartbeat: Heartbeat) -> None:
+    """Run queued jobs, while a thread beats."""
+    heartbeat.beat_in_a_thread()
+    _run_without_port(listener, command, "worker")
 
 
 def _run_without_port(listener: socket.socket, work: Callable[..., object], *arguments: object) -> None:
     """Do `work` in a fork that does not serve, after closing the port: it must not hold it when all others are gone."""
     listener.close()
     work(*arguments)
-
-
-class _RestartedProcess:
-    """A process that is started again where it ends."""
-
-    def __init__(self, what: str, name: str, work: Callable[[], None]) -> None:
-        self._what, self._name, self._work = what, name, work
-        self._start()
-
-    def _start(self) -> None:
-        self.process, self._began = fork(self._name, self._work), time.monotonic()
-
-    def look(self) -> None:
-        code = self.process.exitcode
-        if code is not None and time.monotonic() >= self._began + RESTART_SECONDS:
-            LOG.error("the %s ended with %s; starting another", self._what, code)
-            self._start()
 
 
 def _drafts(home: Path, listener: socket.socket) -> _OnDemand:

@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -28,6 +28,7 @@ from typing import Any, NoReturn
 
 from accountant.system.processors import processors
 from dpserve_verify.errors import DpserveError, InputError
+from serving.process.config.healthy import Heartbeat
 from serving.process.watch import logs
 from serving.process.workers.desk_wire import Wire, function_of
 from serving.process.workers.loading import loading
@@ -84,9 +85,10 @@ class Desk:
         self._clock = 0
         self._selector.register(listener, selectors.EVENT_READ)
 
-    def work(self, parent: int) -> None:
-        """Work until the process that started this one is gone."""
+    def work(self, parent: int, beat: Callable[[], None]) -> None:
+        """Work until the process that started this one is gone. `beat` is called again and again."""
         while os.getppid() == parent:
+            beat()
             for key, _ in self._selector.select(LOOK_SECONDS):
                 if key.fileobj is self._listener:
                     self._accept()
@@ -197,9 +199,10 @@ def answer_request(wire: socket.socket, modules: Sequence[str]) -> NoReturn:
         os._exit(status)
 
 
-def main(place: Path, parent: int, modules: Sequence[str] = (ENGINE,)) -> None:
+def main(place: Path, parent: int, heartbeat: Heartbeat, modules: Sequence[str] = (ENGINE,)) -> None:
     """Listen at `place` as long as process `parent` lives, once everything is loaded. Until then nobody answers, and
-    callers work prices out themselves. `modules`: whose functions may be asked for.
+    callers work prices out themselves. `heartbeat` shows that it does not stand still; `modules`: whose functions may
+    be asked for.
     """
     os.nice(5)
     logs.set_up()
@@ -215,8 +218,8 @@ def main(place: Path, parent: int, modules: Sequence[str] = (ENGINE,)) -> None:
         os.chmod(place, 0o600)
         listener.listen(16 * MAX_REQUESTS)  # a full queue refuses at once, and the server works the price out
         LOG.debug("prices are worked out here, after %.1f s", time.monotonic() - began)
-        Desk(listener, modules).work(parent)
+        Desk(listener, modules).work(parent, heartbeat.beat)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), (ENGINE, *sys.argv[3:]))
+    main(Path(sys.argv[1]), int(sys.argv[2]), Heartbeat(), (ENGINE, *sys.argv[3:]))

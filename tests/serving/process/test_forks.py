@@ -37,6 +37,36 @@ try:
 except RuntimeError as error:
     print(error)
 """
+STILL = """
+from serving.process.workers.restarted import RestartedProcess, TICK_SECONDS
+begun, began = os.pipe()
+def beats(heartbeat):
+    heartbeat.beat()
+    heartbeat.beat_in_a_thread()
+    os.write(began, b".")
+    time.sleep(60)
+def hangs(heartbeat):
+    heartbeat.beat()
+    time.sleep(60)
+def look(kept, holds):
+    end = time.monotonic() + 50
+    while not holds() and time.monotonic() < end:
+        time.sleep(TICK_SECONDS)
+        for each in kept:
+            each.look()
+    return holds()
+kept = [RestartedProcess(each.__name__, "dpserve-one", each, 2.0) for each in (beats, beats, hangs)]
+well, stopped, hung = kept
+pids = [each.process.pid for each in kept]
+for _ in range(2):
+    os.read(begun, 1)
+os.kill(pids[1], signal.SIGSTOP)
+replaced = look(kept, lambda: stopped.process.pid != pids[1] and hung.process.pid != pids[2])
+look(kept, lambda: stopped.process.is_alive() and hung.process.is_alive())
+print(json.dumps([replaced, stopped.process.is_alive(), well.process.pid == pids[0]]))
+for each in kept:
+    each.process.kill()
+"""
 ORPHANS = """
 def wait():
     time.sleep(60)
@@ -96,3 +126,11 @@ def test_no_fork_draws_what_another_drew():
     assert len(found) == 3
     for name in found[0]:
         assert len({tuple(each[name]) for each in found}) == 3, name
+
+
+@pytest.mark.slow
+def test_what_stands_still_is_ended_and_started_again():
+    """Stopped by a signal, or hung where it beats; what beats is left alone."""
+    found = run(STILL, subprocess.PIPE)
+    assert json.loads(found.stdout) == [True, True, True], found.stderr
+    assert found.stderr.count("has stood still for 2 s") >= 2, found.stderr
