@@ -21,6 +21,7 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("accountant", "models", "training", "local", "serving", "dpserve")  # the four rooms, and the client
 LOCKS = ("requirements/run.txt", "requirements/dev.txt", "serving/requirements.txt", "requirements/dask.txt")
+IMAGES = {"image": [], "image-dask": ["dask"], "image-duckdb": ["duckdb"], "image-hsm": ["hsm"]}
 PYTHONS = ("3.11", "3.12", "3.13")
 
 # Spelled in pieces, so that this file passes its own check.
@@ -258,23 +259,37 @@ def test_locks_agree(python):
     assert run.keys() - serve.keys() == {"setuptools", "wheel"}
 
 
-RUN = ["train", "serve", "postgres"]
+RUN = ["train", "serve", "doors", "postgres"]
 
 
 @pytest.mark.parametrize("python", PYTHONS)
 @pytest.mark.parametrize(
     ("lock", "extras"),
-    [(LOCKS[0], RUN), (LOCKS[1], [*RUN, "duckdb", "hsm", "dask", "dev"]), (LOCKS[3], [*RUN, "dask"])],
+    [(LOCKS[0], RUN), (LOCKS[1], [*RUN, "duckdb", "hsm", "dask", "sklearn", "dev"]), (LOCKS[3], [*RUN, "dask"])],
 )
 def test_lock_satisfies_the_project(lock, extras, python):
     """The lock is no older than pyproject.toml; `make lock` mends it."""
     chosen = versions((ROOT / lock).read_text("utf-8"), python)
     asked = PROJECT["dependencies"] + [line for extra in extras for line in PROJECT["optional-dependencies"][extra]]
-    asked = [line for line in asked if not line.startswith("dpserve-verify")]  # of this repository
+    asked = [line for line in asked if not line.startswith("dpserve")]  # of this repository
     there = environment_of(python)
     lines = [line for line in map(Requirement, asked) if not line.marker or line.marker.evaluate(there)]
     wrong = [line for line in lines if chosen.get(canonicalize_name(line.name)) not in line.specifier]
     assert wrong == []
+
+
+@pytest.mark.parametrize("lock", IMAGES)
+def test_an_image_holds_what_the_doors_need_and_no_more(lock):
+    text = (ROOT / f"requirements/{lock}.txt").read_text("utf-8")
+    assert unlocked(text) == []
+    chosen, dev = versions(text, "3.13"), versions((ROOT / LOCKS[1]).read_text("utf-8"), "3.13")
+    assert chosen.items() <= dev.items()
+    extras = ["train", "doors", "client", "postgres", *IMAGES[lock]]
+    asked = PROJECT["dependencies"] + [line for extra in extras for line in PROJECT["optional-dependencies"][extra]]
+    names = {canonicalize_name(Requirement(line).name) for line in asked} - {"dpserve-verify"}
+    assert names <= chosen.keys()
+    useless = {"uv", "bentoml", "nvidia-ml-py", "watchfiles", "skl2onnx", "pip", "setuptools", "wheel"}
+    assert useless & chosen.keys() == set()
 
 
 def test_no_accelerator_packages_are_locked():
@@ -286,8 +301,8 @@ def test_no_accelerator_packages_are_locked():
 
 def test_bento_takes_the_rooms_and_the_lock():
     bento = yaml.safe_load((ROOT / "bentofile.yaml").read_text("utf-8"))
-    rooms = {f"{room}/" for room in (*ROOMS, "dpserve_verify") if room != "dpserve"}  # a server needs no client
-    assert rooms <= set(bento["include"])
+    assert {f"/{room}/" for room in (*ROOMS, "dpserve_verify")} <= set(bento["include"])
+    assert [pattern for pattern in bento["include"] if not pattern.startswith("/")] == []  # or tests come along
     assert bento["python"] == {"requirements_txt": LOCKS[2], "lock_packages": False}
     module, name = bento["service"].split(":")
     assert re.search(rf"^(class )?{name}\b", (ROOT / f"{module.replace('.', '/')}.py").read_text("utf-8"), re.M)

@@ -14,14 +14,18 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from onnx import NodeProto, TensorProto, helper
-from skl2onnx import update_registered_converter
-from skl2onnx.common.data_types import DoubleTensorType, FloatTensorType, Int64TensorType, StringTensorType
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
 from dpserve_verify.errors import InputError, ModelInvalid
 from models.features.features import CategoricalFeature, RawColumns
 from models.onnx.export import Exportable, ensemble_graph
 from models.onnx.nodes import ML, Inputs
+
+try:
+    from skl2onnx import update_registered_converter
+    from skl2onnx.common.data_types import DoubleTensorType, FloatTensorType, Int64TensorType, StringTensorType
+except ImportError:
+    raise ImportError("a Pipeline as ONNX needs the extra sklearn: pip install 'dpserve[sklearn]'") from None
 
 
 class _Frozen(BaseEstimator):  # type: ignore[misc]

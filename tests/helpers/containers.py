@@ -127,7 +127,7 @@ class Images:
 
 
 def wheels(folder: Path) -> Path:
-    """What requirements/run.txt names, as the files that this machine's pip takes."""
+    """What requirements/image.txt and build.txt name, as the files that this machine's pip takes."""
     python = folder / "python"
     run("/usr/bin/python3", "-m", "venv", str(python))
     download = [
@@ -139,7 +139,8 @@ def wheels(folder: Path) -> Path:
         "-qq",
         "--no-deps",
     ]
-    run(*download, "--require-hashes", "-r", "requirements/run.txt", "-d", str(folder / "wheels"), cwd=ROOT)
+    for lock in ("image", "build"):  # of some packages each has a version of its own
+        run(*download, "--require-hashes", "-r", f"requirements/{lock}.txt", "-d", str(folder / "wheels"), cwd=ROOT)
     return folder / "wheels"
 
 

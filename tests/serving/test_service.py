@@ -729,6 +729,8 @@ def test_built_bento_serves_from_another_folder(tmp_path):
     built = subprocess.run(build, cwd=ROOT, env=where, capture_output=True, text=True)
     assert built.returncode == 0, built.stdout + built.stderr
     tag = built.stdout.strip().splitlines()[-1].removeprefix("__tag__:")
+    (source,) = (tmp_path / "bentoml" / "bentos" / "dpserve").glob("*/src")
+    assert not (source / "tests").exists()
     out.mkdir()
     port = free_port()
     command = [*bentoml_command, "serve", tag, "--port", str(port), "--host", "127.0.0.1"]
@@ -738,4 +740,6 @@ def test_built_bento_serves_from_another_folder(tmp_path):
         with bentoml.SyncHTTPClient(f"http://127.0.0.1:{port}", token=bento.tokens["predict"]) as client:
             assert client.predict(model="adult@1", records=records(5)) == answer
         assert answer["certificate"]["entry"] == released["certificate"]["entry"]
+        assert "Your own messy table" in bento.get("/docs").text
+        assert "dpserve train" in bento.get("/docs/reference/commands").text
         assert "src" in json.dumps([child.cwd() for child in psutil.Process(bento.process.pid).children()])
