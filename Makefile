@@ -65,7 +65,7 @@ lint: $(VENV)/dev.stamp ## Check style and types
 lint-deploy: $(DEPLOY)/made.stamp ## Judge the Containerfile, the compose file and the manifests (needs kubectl and npm)
 	$(DEPLOY)/bin/hadolint deploy/Containerfile
 	$(DEPLOY)/bin/yamllint --strict -c deploy/lint/yamllint.yaml deploy serving/grafana/kustomization.yaml serving/grafana/prometheus.yml
-	for overlay in deploy/kubernetes/overlays/*; do \
+	for overlay in deploy/kubernetes/overlays/* deploy/lint/components; do \
 		kubectl kustomize $$overlay | $(DEPLOY)/bin/kubernetes-validate --quiet --strict --kubernetes-version $(KUBERNETES) -; \
 	done
 	cd deploy/lint && npm exec -- dclint --quiet ../compose.yaml

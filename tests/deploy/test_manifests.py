@@ -39,7 +39,7 @@ def test_pods_have_no_power(name):
     assert spec["automountServiceAccountToken"] is False
     user = re.search(r"^USER (\d+):(\d+)$", CONTAINERFILE, re.M)
     assert [spec["securityContext"][key] for key in ("runAsUser", "fsGroup")] == [int(user[1]), int(user[2])]
-    for container in spec["containers"]:
+    for container in (*spec.get("initContainers", ()), *spec["containers"]):
         assert container["securityContext"] == {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,
@@ -47,16 +47,37 @@ def test_pods_have_no_power(name):
         }
 
 
-def test_doors_are_probed_and_workers_are_not():
+def test_doors_are_asked_over_http_and_workers_hearts_are_looked_at():
     (door,), (worker,) = PODS["dpserve"]["spec"]["containers"], PODS["dpserve-worker"]["spec"]["containers"]
     asked = {kind: door[kind]["httpGet"]["path"] for kind in ("startupProbe", "livenessProbe", "readinessProbe")}
     assert asked == {"startupProbe": "/livez", "livenessProbe": "/livez", "readinessProbe": "/readyz"}
-    assert not {"readinessProbe", "livenessProbe", "ports"} & set(worker)
+    assert not {"readinessProbe", "ports"} & set(worker)
+    beats = ["python3", "-m", "serving.process.config.healthy", "worker"]
+    assert {tuple(worker[kind]["exec"]["command"]) for kind in ("startupProbe", "livenessProbe")} == {tuple(beats)}
+    assert COMPOSE["services"]["worker"]["healthcheck"]["test"] == ["CMD", *beats]
+
+
+def test_rows_and_the_issuers_key_are_where_jobs_run_and_nowhere_else():
+    """Also not in the container that makes the home, as to the rows: their place must be its own folder."""
+    works, door = PODS["dpserve-worker"]["spec"], PODS["dpserve"]["spec"]
+    (worker,), (first,), (service,) = works["containers"], works["initContainers"], door["containers"]
+    where = [{mount["name"]: mount["mountPath"] for mount in part["volumeMounts"]} for part in (worker, first, service)]
+    assert where[0]["rows"] == "/var/lib/dpserve/home/datasets"
+    assert ["rows" in each for each in where] == [True, False, False]
+    assert ["issuer" in each for each in where] == [True, True, False]
+    assert first["args"] == ["init", "--if-absent"]
+    for name, mounted, has_key in (("service", False, False), ("worker", True, True)):
+        assert ("/var/lib/dpserve/home/datasets" in mounts(name)) is mounted
+        assert ("issuer" in COMPOSE["services"][name].get("secrets", [])) is has_key
+    doors = [COMPOSE["services"]["service"]["environment"]]
+    doors += [each["data"] for each in objects() if "DPSERVE_UPLOAD_BYTES" in each.get("data", ())]
+    for given in doors:
+        assert [given[f"DPSERVE_{key}"] for key in ("ISSUER_KEY", "JOB_WORKERS", "UPLOAD_BYTES")] == ["none", "0", "0"]
 
 
 def test_secrets_are_referred_to():
     for pod in PODS.values():
-        for container in pod["spec"]["containers"]:
+        for container in (*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"]):
             assert [each for each in container["env"] if "value" in each] == []
             assert container["env"][0]["valueFrom"]["secretKeyRef"] == {"name": "dpserve-database", "key": "password"}
     assert [each for each in objects() if each["kind"] == "Secret"] == []
@@ -104,7 +125,8 @@ def test_compose_gives_what_the_image_asks_for():
     volumes = set(re.findall(r'"(/[^"]+)"', re.search(r"^VOLUME (.*)$", CONTAINERFILE, re.M)[1]))
     for name in OURS:
         service = COMPOSE["services"][name]
-        assert {*mounts(name), *(each.split(":")[0] for each in service["tmpfs"])} == volumes
+        inside = {"/var/lib/dpserve/home/datasets"} & {*mounts(name)}
+        assert {*mounts(name), *(each.split(":")[0] for each in service["tmpfs"])} == volumes | inside
         assert service["read_only"] is True
         assert service["cap_drop"] == ["ALL"]
         assert service["security_opt"] == ["no-new-privileges:true"]

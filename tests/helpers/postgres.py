@@ -34,10 +34,12 @@ UNTIL_WE_END = ("sh", "-c", '"$@" & read -r _; kill -QUIT $!; wait; rm -rf "$3"'
 NUMBERS = count()
 
 
-def programs() -> Path | None:
-    """The folder that has bin/postgres and its libraries beside it."""
+def programs(installed_alone: bool = False) -> Path | None:
+    """The folder that has bin/postgres and its libraries beside it. `installed_alone`: of the operating system, for
+    pgserver's was made without TLS.
+    """
     package = importlib.util.find_spec("pgserver")
-    if package and package.origin:
+    if package and package.origin and not installed_alone:
         return Path(package.origin).parent / "pginstall"
     installed = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=lambda path: int(path.parts[-3]))
     return installed[-1].parents[1] if installed else None
@@ -46,8 +48,10 @@ def programs() -> Path | None:
 class Server:
     """Listens on a socket in a folder of its own and nowhere else."""
 
-    def __init__(self, settings: tuple[str, ...] = UNSAFE_BUT_FAST) -> None:
-        source = programs()
+    port = 5432  # which names the socket
+
+    def __init__(self, settings: tuple[str, ...] = UNSAFE_BUT_FAST, source: Path | None = None) -> None:
+        source = source or programs()
         assert source is not None
         self.folder = Path(tempfile.mkdtemp(prefix="dpserve-pg-"))
         self.owner, self.process = os.getpid(), None
@@ -55,12 +59,16 @@ class Server:
         self.user = pwd.getpwnam("nobody") if os.geteuid() == 0 else None
         self.bin = self._reachable(source) / "bin"
         self._run("initdb", "-D", self.data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "-N")
-        options = [f"unix_socket_directories={self.folder}", *SETTINGS, *settings]
+        options = [f"unix_socket_directories={self.folder}", *SETTINGS, *settings, *self.prepare()]
         command = [self.bin / "postgres", "-D", self.data, *(part for each in options for part in ("-c", each))]
         pipes = {"stdin": subprocess.PIPE, "stderr": subprocess.STDOUT, "start_new_session": True}
         with (self.folder / "log").open("wb") as log:
             self.process = subprocess.Popen([*UNTIL_WE_END, *command], stdout=log, **pipes, **self._as_user())
         self._wait()
+
+    def prepare(self) -> tuple[str, ...]:
+        """What is done before the first start; further settings."""
+        return ()
 
     @property
     def data(self) -> Path:
@@ -105,7 +113,8 @@ class Server:
         """One statement, as the superuser."""
         import psycopg
 
-        with psycopg.connect(host=str(self.folder), user="postgres", dbname=database, autocommit=True) as connection:
+        where = {"host": str(self.folder), "port": self.port, "user": "postgres"}
+        with psycopg.connect(**where, dbname=database, autocommit=True) as connection:
             connection.execute(statement)
 
     def url(self, database: str) -> str:
