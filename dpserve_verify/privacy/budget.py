@@ -16,7 +16,7 @@ MAX_EPSILON = Decimal(100)
 MAX_DIGITS = 40
 NAME_PATTERN = r"(?!.*\.\.)[a-z0-9][a-z0-9._-]{0,63}"
 _NAME = re.compile(NAME_PATTERN, re.ASCII)
-_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|nan|-?inf(?:inity)?", re.ASCII | re.I)
+_NUMBER = re.compile(r"(?:[+-]?[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|nan|-?inf(?:inity)?", re.ASCII | re.I)
 MAX_KEY = 200
 
 
@@ -36,8 +36,8 @@ def parse_relation(text: str) -> Relation:
 
 
 def exact_decimal(name: str, value: str | int | float | Decimal) -> Decimal:
-    """Return the decimal a person wrote, in ASCII and without blanks: a float stands for its shortest decimal form. NaN
-    and infinities raise.
+    """Return the decimal a person wrote, in ASCII, without blanks, and with a digit behind its sign: a float stands for
+    its shortest decimal form. NaN and infinities raise.
     """
     text = str(value)
     if isinstance(value, str) and not _NUMBER.fullmatch(text):
@@ -145,7 +145,9 @@ def check_name(what: str, name: str) -> str:
 
 
 def check_key(key: str | None) -> str | None:
-    """Return an idempotency key; InputError unless it, where there is one, has 1 to MAX_KEY characters."""
-    if key is not None and not 1 <= len(key) <= MAX_KEY:
-        raise InputError(f"idempotency_key: must have 1 to {MAX_KEY} characters")
+    """Return an idempotency key; InputError unless it, where there is one, has 1 to MAX_KEY characters, none of them
+    NUL, which no database holds in a text.
+    """
+    if key is not None and (not 1 <= len(key) <= MAX_KEY or "\0" in key):
+        raise InputError(f"idempotency_key: must have 1 to {MAX_KEY} characters, none of them NUL")
     return key

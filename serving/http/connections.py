@@ -32,7 +32,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     _timer: asyncio.TimerHandle
     _arrival: Arrival
-    _is_answering = _is_seen_idle = _is_in_head = False
+    _is_answering = _is_seen_idle = _is_in_head = _is_coded = False
     _head_bytes = 0
 
     def __init__(
@@ -85,14 +85,19 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         """Begin a head."""
-        self._is_in_head, self._head_bytes = True, 0
+        self._is_in_head, self._head_bytes, self._is_coded = True, 0, False
         self._arrival = self._state[ARRIVAL] = Arrival()
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a field of a head."""
-        if self._is_in_head:
-            super().on_header(name, value)
+        """Take a field of a head. ValueError, which is answered by 400, for a coding of the body that is not undone."""
+        if not self._is_in_head:
+            return
+        if name.lower() == b"transfer-encoding":
+            if value.strip(b" \t").lower() != b"chunked" or self._is_coded:
+                raise ValueError("Transfer-Encoding: must be chunked, and nothing else")
+            self._is_coded = True
+        super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         """End a head."""

@@ -83,7 +83,8 @@ def _numbers(feature: Feature, cells: Sequence[str]) -> NDArray[np.float64]:
             if isinstance(feature, BooleanFeature):
                 numbers[index] = TRUTHS[text.lower()]
             else:
-                numbers[index] = np.nan if text in MISSING else float(text if "_" not in text else "no number")
+                fine = text.isascii() and "_" not in text  # or Python would read other scripts' digits too
+                numbers[index] = np.nan if text in MISSING else float(text if fine else "no number")
         except (KeyError, ValueError):
             wanted = "must be true, false or missing" if isinstance(feature, BooleanFeature) else "must be a number"
             raise RecordError(f"records[{index}].{feature.name}: {wanted}", record=index, field=feature.name) from None

@@ -70,7 +70,7 @@ async def read_body(request: Request, limit: int, *kinds: bytes, welcome: Welcom
         raise WrongMediaType(f"Content-Type: must be {' or '.join(media.decode() for media in kinds or (JSON,))}")
     if welcome is None and _caller(request.scope) == STRANGER:
         limit = min(limit, STRANGER_BYTES)
-    declared = headers.get(b"content-length", b"0").decode("latin-1")
+    declared = headers.get(b"content-length", b"0").decode("latin-1").strip(" \t")  # RFC 9110, 5.5: not of the value
     if whole_number(declared, limit) is None:  # the parser has seen that it is a number
         raise TooLarge(f"body: {declared[:20]} bytes; at most {limit}", limit=limit)
     arrival: Arrival | None = request.scope.get("state", {}).get(ARRIVAL)

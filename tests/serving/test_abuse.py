@@ -283,6 +283,13 @@ def test_what_is_no_request(server, unharmed, sent):
     assert said == b"" or said[:12] in (b"HTTP/1.1 400", b"HTTP/1.1 401", b"HTTP/1.1 403", b"HTTP/1.1 405")
 
 
+def test_a_blank_behind_a_length_is_none_of_it(server, unharmed):
+    with connect(server) as connection:
+        asked = head(server, "POST /v1/plans", "admin", Content_Length="2 \t", Connection="close")
+        connection.sendall(asked.encode() + b"{}")
+        assert spoken(connection)[:12] == b"HTTP/1.1 400"  # no dataset is named
+
+
 def test_one_request_cannot_hide_in_another(server, unharmed):
     """Two lengths, or a length and chunks, would be read otherwise by a proxy in front."""
     hidden = head(server, "DELETE /v1/jobs/1", "admin")

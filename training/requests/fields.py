@@ -30,7 +30,7 @@ Number: TypeAlias = str | int | float | Decimal
 
 # Decimals
 
-_PLUS = r"\+?0*"
+_PLUS, _SIGNED = r"\+?0*", r"(?![+-]\.)"
 
 
 def _epsilon_pattern() -> str:
@@ -41,12 +41,12 @@ def _epsilon_pattern() -> str:
     powers = {power: rf"[eE]\+?0*{power}" if power > 0 else rf"[eE]-0*{-power}" for power in (*range(-9, 0), 1)}
     powers[0] = "[eE][+-]?0+"
     short = "|".join(rf"[1-9](?:\.[0-9]{{0,{9 + power}}}0*)?{end}" for power, end in sorted(powers.items()))
-    return rf"^{_PLUS}(?!0*\.?0*$)(?:{plain}|{short}|1(?:\.0*)?[eE]\+?0*2)$"
+    return rf"^{_SIGNED}{_PLUS}(?!0*\.?0*$)(?:{plain}|{short}|1(?:\.0*)?[eE]\+?0*2)$"
 
 
 EPSILON_PATTERN = _epsilon_pattern()
 DELTA_PATTERN = (  # 0, and decimals from 1e-30 to below 1
-    r"^(?:[+-]?(?:0+\.?0*|\.0+)(?:[eE][+-]?[0-9]{1,3})?"
+    rf"^{_SIGNED}(?:[+-]?(?:0+\.?0*|\.0+)(?:[eE][+-]?[0-9]{1, 3})?"
     rf"|{_PLUS}(?:\.0{{0,29}}[1-9][0-9]*|[1-9](?:\.[0-9]*)?[eE]-0*(?:[1-9]|[12][0-9]|30)))$"
 )
 RUNS_PATTERN = r"^(?:(?:[1-9]|[1-5][0-9]|6[0-3])(?:\.[0-9]{1,20})?|64(?:\.0{1,20})?)$"
@@ -125,7 +125,7 @@ Blocks = Annotated[
 Key = Annotated[
     StrictStr | None,
     AfterValidator(check_key),
-    WithJsonSchema({"type": "string", "minLength": 1, "maxLength": MAX_KEY}),
+    WithJsonSchema({"type": "string", "minLength": 1, "maxLength": MAX_KEY, "pattern": r"^[^\0]*$"}),
     Field(description="the same key with the same request is the same job, and spends once"),
 ]
 

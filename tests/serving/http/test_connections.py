@@ -69,6 +69,16 @@ def test_a_field_behind_a_body_is_dropped():
     assert [name for name, _ in headers] == [b"host", b"transfer-encoding"]
 
 
+def test_a_body_in_a_coding_that_nobody_undoes_is_refused():
+    """As what it says, it would be read otherwise by a proxy in front. A blank behind a length is none of it."""
+    for fields in (b"gzip, chunked", b"gzip,chunked", b"identity, chunked", b"gzip\r\nTransfer-Encoding: chunked"):
+        seen, said = answers(HEAD + b"Transfer-Encoding: " + fields + b"\r\n\r\n2\r\n{}\r\n0\r\n\r\n", wait=True)
+        assert (seen, said[:12]) == ([], b"HTTP/1.1 400"), fields
+    for fields in (b"chunked", b"Chunked ", b"\tchunked"):
+        _, said = answers(HEAD + b"Transfer-Encoding: " + fields + b"\r\n\r\n2\r\n{}\r\n0\r\n\r\n")
+        assert said[:12] == b"HTTP/1.1 200"
+
+
 def test_a_head_that_is_too_long_is_given_up():
     field = b"X: " + b"a" * 1000 + b"\r\n"
     seen, said = answers(HEAD, *[field * (HEAD_BYTES // 4 // len(field))] * 5, wait=True)

@@ -63,6 +63,7 @@ def test_a_body_is_read_as_a_file_is(tmp_path, text):
         ("age,job,employed\n1,clerk\n", RecordError, r"records\[0\]: has 2 cells"),
         ("age,job,employed\n1,clerk,true\nx,clerk,true\n", RecordError, r"records\[1\].age: must be a number"),
         ("age,job,employed\n1_0,clerk,true\n", RecordError, "must be a number"),
+        ("age,job,employed\n\N{ARABIC-INDIC DIGIT ONE},clerk,true\n", RecordError, "must be a number"),
         ("age,job,employed\ninf,clerk,true\n", RecordError, "must be finite"),
         ("age,job,employed\n1,clerk,maybe\n", RecordError, "must be true, false or missing"),
         ('age,job,employed\n1,"clerk,true\n', InputError, "not CSV"),
