@@ -22,7 +22,7 @@ DpserveError                 exit 1
 │   ├── EngineUnavailable             the cluster that DPSERVE_ENGINE names cannot be asked for now
 │   └── VersionBehind                 a newer dpserve wrote what this version does not know
 ├── JobFailed                exit 5   it had started: its budget is spent
-└── PlanMismatch                      a learner asked for what it had not rehearsed; nothing was drawn
+└── PlanMismatch                      a learner asks for what was not reserved; nothing was drawn
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class JobFailed(DpserveError):
 
 
 class PlanMismatch(DpserveError):
-    """A learner asked for a release that it had not rehearsed; nothing was drawn."""
+    """A learner asks for other releases than were reserved, for instance after an upgrade; nothing was drawn."""
 
     code = "plan_mismatch"
-    remedy = "a fault of the learner: report it; nothing was drawn"
+    remedy = "ask for the job again; where the same comes of it, it is a fault of the learner: report it"

@@ -137,7 +137,8 @@ def test_its_tables_are_those_of_a_new_ledger_and_nothing_in_them_is_lost(folder
     home, new = Home.open(place), Store(fresh)
     new.create()
     assert kind(old) == database
-    assert rows(old) == before
+    fenced = [(*row, None) for row in before["checkpoint"]]  # no version says a kind there before 0008
+    assert rows(old) == before | {"checkpoint": fenced}
     assert {*schema(old)} == {*META.tables, "alembic_version"}
     assert schema(old) == schema(new)
     with old.reading() as connection:

@@ -20,7 +20,7 @@ from accountant.ledger.families.records import (
     charged_window,
     request_from_entry,
 )
-from accountant.log.entries import Signed, TransparencyLog
+from accountant.log.entries import Signed, TransparencyLog, Writer
 from accountant.log.newest import account_number
 from accountant.store import engines
 from accountant.store.store import Store
@@ -201,6 +201,26 @@ def require_holder(connection: Connection, job: Job, verb: str, owner: str, expi
         raise WrongState(f"job {job.seq}: cannot {verb} it, it is held by another", job=job.seq, state=job.state.value)
 
 
+def find_started(log: TransparencyLog, seq: int, owner: str) -> Started | None:
+    """Return what `Ledger.start` gave to `owner`, where its answer was lost; None where it was not written. Nobody else
+    writes meanwhile, so a transaction whose answer was lost is over.
+    """
+    with log.writing() as writer:
+        job = read_job(writer.connection, seq)
+        if job.state is not State.STARTED:
+            return None
+        require_holder(writer.connection, job, "start", owner, None)
+        return _started(writer, seq)
+
+
+def _started(writer: Writer, seq: int) -> Started:
+    """Return the right to read rows for a job that has started."""
+    entry = writer.signed.entry(seq)
+    stored = entry.value
+    dataset = block_rows.load_charged(writer.connection, entry, None, writer.signed)
+    return Started(seq, dataset, request_from_entry(stored), Decimal(stored["unit"]), plan_from_json(stored["plan"]))
+
+
 def resume(log: TransparencyLog, holding: Holding, owner: str, lease: float) -> Started:
     """STARTED -> STARTED: held by `owner` from now on, who goes on with it and draws nothing that was drawn. In one
     transaction, to one caller alone.
@@ -230,10 +250,8 @@ def resume(log: TransparencyLog, holding: Holding, owner: str, lease: float) -> 
             )
         lease_values = {"owner": owner, "expires": engines.clock(writer.connection) + lease, "doubted": None}
         writer.connection.execute(update(job_table).where(job_table.c.seq == seq).values(**lease_values))
-        entry = writer.signed.entry(seq)
-        stored = entry.value
-        dataset = block_rows.load_charged(writer.connection, entry, None, writer.signed)
-        blocks = {"window": [*charged_window(stored)]} if dataset.blocks else {}
+        started = _started(writer, seq)
+        window = [*charged_window(writer.signed.entry(seq).value)]
+        blocks = {"window": window} if started.dataset.blocks else {}
         writer.append("resumed", reservation=seq, times=times, **blocks)
-        plan = plan_from_json(stored["plan"])
-        return Started(seq, dataset, request_from_entry(stored), Decimal(stored["unit"]), plan)
+        return started

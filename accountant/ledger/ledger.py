@@ -273,12 +273,14 @@ class Ledger:
             self._move(writer, seq, State.STARTED, State.BURNED, owner, expires, reason=reason)
             self._give_back_following(writer, seq)
 
-    def release(self, seq: int, owner: str | None = None, expires: float | None = None) -> None:
+    def release(self, seq: int, owner: str | None = None, expires: float | None = None, why: str | None = None) -> None:
         """RESERVED -> RELEASED: no row was read, the price is given back. WrongState where it has started, or is not
-        held by `owner` until `expires` (a `Holding`'s).
+        held by `owner` until `expires` (a `Holding`'s). `why`: one of `records.GIVEN_BACK`; no part of the entry.
         """
         with self.log.writing() as writer:
             self._give_back(writer, seq, owner, expires)
+            if why is not None:
+                writer.connection.execute(_SET_JOB, {"at": seq, "waiting": why})
 
     def _give_back(self, writer: Writer, seq: int, owner: str | None = None, expires: float | None = None) -> None:
         connection, job = writer.connection, read_job(writer.connection, seq)

@@ -102,7 +102,7 @@ def _commit(connection: Connection) -> None:
         if not connection.invalidated or not isinstance(problem, LedgerUnavailable):
             raise
         raise LedgerUnavailable(
-            f"{problem.message}; whether it was written is not known: look before asking again"
+            f"{problem.message}; whether it was written is not known: look before asking again", written="unknown"
         ) from error
 
 

@@ -40,6 +40,7 @@ from training.planning.job_views import dataset_to_json, job_to_json
 from training.requests import JobRequest
 from training.rows.schema.schema import schema_of
 from training.rows.tables.data import columns_of
+from training.session.session import Session
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "data"
 ROWS = 3000
@@ -193,8 +194,12 @@ def test_the_queue_runs_what_was_submitted(adult):
 
 
 def test_a_failure_after_the_start_burns_and_says_nothing_of_the_rows(adult, monkeypatch):
-    def broken(*_):
-        raise ValueError("secret 4711")
+    learn = LEARNERS["lazybb"].learn
+
+    def broken(self, session):
+        if isinstance(session, Session):
+            raise ValueError("secret 4711")
+        return learn(self, session)
 
     queued = job.submit(adult, asked(), by="test", queued=False)
     monkeypatch.setattr(LEARNERS["lazybb"], "learn", broken)

@@ -106,6 +106,11 @@ class DrawJournal:
         return _decode(text)
 
     @property
+    def is_blank(self) -> bool:
+        """Whether nothing was drawn before it was opened."""
+        return not self._stored
+
+    @property
     def is_kept(self) -> bool:
         """Whether the next release has an answer, so that no row need be read for it."""
         return self._next < len(self._stored)

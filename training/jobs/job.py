@@ -7,18 +7,21 @@ committed, so from there on nothing can be lost: exporting and signing are post-
 from __future__ import annotations
 
 import logging
+import shutil
 from collections.abc import Callable
 from contextlib import closing, suppress
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 from accountant.errors import JobFailed, PlanMismatch, WrongState
 from accountant.home import Home
-from accountant.ledger.families.families import Started
-from accountant.ledger.families.records import Holding, Job, State
-from accountant.ledger.job_rows import resume
+from accountant.ledger.families.families import Dataset, Started
+from accountant.ledger.families.records import GIVEN_BACK, Holding, Job, State
+from accountant.ledger.job_rows import find_started, resume
 from dpserve_verify.errors import DpserveError, LedgerUnavailable
 from dpserve_verify.privacy.budget import check_key
+from dpserve_verify.privacy.events import plan_from_json
 from models.store.decisions import finish_decisions
 from models.store.versions import champion_of
 from training.datasets.datasets import require_rows
@@ -32,11 +35,13 @@ from training.kinds.registry import steps_for, steps_of
 from training.planning.job_views import following, job_to_json
 from training.planning.plans import public_of
 from training.requests import JobRequest
-from training.rows.schema.schema import schema_of
-from training.session.session import Session
+from training.rows.schema.schema import Schema, schema_of
+from training.session.session import Rehearsal, Session
 
 LOG = logging.getLogger("dpserve.jobs")
 Progress = Callable[[int, int], None]
+ROOM_BYTES = 1 << 20  # that must be free, for what is released and for its entries
+_UNDRAWN = set[tuple[str, int]]()  # ledgers and jobs that this process has started, and stopped before it drew
 
 
 def submit(
@@ -54,19 +59,20 @@ def submit(
 def run(home: Home, seq: int, progress: Progress = lambda done, total: None) -> Path:
     """Start a reserved job, play its plan, commit, export, sign, issue. Returns the model's bundle.
 
-    JobFailed after the start means that the budget is spent. Its message holds no word of the data. LedgerUnavailable,
-    before it, where the rows cannot be read here.
+    JobFailed after the start means that the budget is spent. Its message holds no word of the data. Before it:
+    LedgerUnavailable where it cannot run here now; any other error where it cannot run at all, and was given back.
     """
-    owner = this_process()
-    require_rows(home, home.ledger.dataset_of(seq))
-    steps = steps_of(home, seq)
+    owner, steps = this_process(), steps_of(home, seq)
     try:
-        steps.check()
-    except DpserveError:  # no row is read, and nothing is spent
-        home.ledger.release(seq)
+        _require_ready(steps)
+    except LedgerUnavailable:
+        raise
+    except DpserveError as error:  # no row is read, and nothing is spent
+        home.ledger.release(seq, why="plan" if isinstance(error, PlanMismatch) else None)
+        job_traces.tell(home, seq)
         raise
     keeps = draw_journal.is_on() and steps.is_resumable
-    started = home.ledger.start(seq, owner, Lease.SECONDS)
+    started = _start(home, seq, owner)
     try:
         with DrawJournal(home, seq, keeps) as journal:
             return _run_started(steps, started, owner, progress, journal)
@@ -75,9 +81,71 @@ def run(home: Home, seq: int, progress: Progress = lambda done, total: None) -> 
         raise
 
 
+def _require_ready(steps: JobSteps) -> None:
+    """Raise what can be known before a job starts, when it costs nothing yet.
+
+    Raises:
+        LedgerUnavailable: rows, schema, engine or room are missing here and now.
+        PlanMismatch: this version would ask for other releases than were reserved.
+        DpserveError: what else makes it impossible, for instance that a model was revoked.
+    """
+    home = steps.home
+    dataset = home.ledger.dataset_of(steps.seq)
+    require_rows(home, dataset)
+    if shutil.disk_usage(home.path).free < ROOM_BYTES:
+        raise LedgerUnavailable(f"home: less than {ROOM_BYTES >> 20} MiB are free where it lies; make room")
+    steps.check()
+    if not _is_as_reserved(steps, dataset, schema_of(home, dataset)):
+        raise PlanMismatch(f"job {steps.seq}: {GIVEN_BACK['plan']}", job=steps.seq)
+
+
+def _is_as_reserved(steps: JobSteps, dataset: Dataset, schema: Schema) -> bool:
+    """Rehearse the job by this version: whether its plan is the one that was reserved."""
+    stored = steps.home.ledger.reservation(steps.seq).value
+    try:
+        public = public_of(dataset, steps.question(schema), steps.request.budget)
+        rehearsal = Rehearsal(public, Decimal(stored["unit"]))
+        steps.learner(schema)(rehearsal)
+    except (LedgerUnavailable, OSError):
+        raise
+    except Exception as error:  # what was asked of the earlier version means nothing to this one
+        LOG.warning("job %d: cannot be rehearsed (%s)", steps.seq, type(error).__name__)
+        return False
+    return rehearsal.plan == plan_from_json(stored["plan"])
+
+
+def _start(home: Home, seq: int, owner: str) -> Started:
+    """Start a job. Where the answer was lost, look whether it has started: this process knows that it drew nothing, and
+    goes on, now or as soon as the ledger can be asked again (`recover`).
+    """
+    try:
+        return home.ledger.start(seq, owner, Lease.SECONDS)
+    except LedgerUnavailable as error:
+        if error.details.get("written") != "unknown":
+            raise
+        _leave_undrawn(home, seq)
+        with suppress(LedgerUnavailable):
+            started = find_started(home.ledger.log, seq, owner)
+            if started is not None:
+                return started
+            _UNDRAWN.discard(_place_of(home, seq))
+        raise
+
+
+def _place_of(home: Home, seq: int) -> tuple[str, int]:
+    return home.ledger.log.database.url, seq
+
+
+def _leave_undrawn(home: Home, seq: int) -> None:
+    """Note that this process does not run a job any more that it has started, and drew nothing of."""
+    _UNDRAWN.add(_place_of(home, seq))
+    Lease.over.add(_place_of(home, seq))
+
+
 def _run_started(steps: JobSteps, started: Started, owner: str, progress: Progress, journal: DrawJournal) -> Path:
     """Run a job that has started to its end. What it draws is `kept` until it is committed."""
     home, seq = steps.home, started.seq
+    _UNDRAWN.discard(_place_of(home, seq))
     with Lease(home.ledger, seq) as lease:
 
         def tell(done: int, total: int) -> None:
@@ -113,7 +181,7 @@ def _play(
 ) -> str:
     """Play the plan and put what it released on disk. Return its sha256."""
     home, seq = steps.home, steps.seq
-    journal = journal or DrawJournal(home, seq, keeps=False)
+    journal, session = journal or DrawJournal(home, seq, keeps=False), None
     try:
         journal.begin()
         schema = schema_of(home, started.dataset)
@@ -126,6 +194,10 @@ def _play(
             raise PlanMismatch("what was played is not what was reserved")
         return steps.keep(released)
     except Exception as error:
+        has_drawn = not journal.is_blank or (session is not None and session.has_drawn)
+        if isinstance(error, OSError | LedgerUnavailable) and not has_drawn:
+            _leave_undrawn(home, seq)
+            raise LedgerUnavailable(f"job {seq}: stopped before it drew anything ({_word_of(error)})") from None
         try:
             home.ledger.burn(seq, "failed", owner)
         except WrongState:
@@ -133,8 +205,14 @@ def _play(
         job_traces.tell(home, seq)
         journal.end()
         steps.forget()
-        reason = error.message if isinstance(error, JobFailed) else type(error).__name__
-        raise JobFailed(f"job {seq}: failed after it had started ({reason}); its budget is spent", job=seq) from None
+        raise JobFailed(
+            f"job {seq}: failed after it had started ({_word_of(error)}); its budget is spent", job=seq
+        ) from None
+
+
+def _word_of(error: Exception) -> str:
+    """Say what stopped a job, without a word of the data."""
+    return error.message if isinstance(error, JobFailed) else type(error).__name__
 
 
 def _forget_lost(steps: JobSteps) -> JobFailed:
@@ -245,11 +323,11 @@ def _resume(home: Home, holding: Holding) -> str | None:
     process is at it, None where it is not resumed. Raises as `Ledger.burn`.
     """
     seq = holding.seq
+    undrawn = holding.owner == this_process() and _place_of(home, seq) in _UNDRAWN
     try:
-        with DrawJournal.reopen(home, seq, home.ledger.job(seq).done) as journal:
+        with _reopen(home, seq, undrawn) as journal:
             steps = steps_of(home, seq)
-            require_rows(home, home.ledger.dataset_of(seq))
-            steps.check()
+            _require_ready(steps)
             started = resume(home.ledger.log, holding, this_process(), Lease.SECONDS)
             LOG.info("job %d: goes on after the end of who ran it", seq)
             try:
@@ -265,8 +343,18 @@ def _resume(home: Home, holding: Holding) -> str | None:
     except CannotResume as error:
         LOG.warning("job %d: is not resumed: its answers are %s", seq, error)
     except (DpserveError, OSError) as error:
+        if undrawn and isinstance(error, LedgerUnavailable | OSError):
+            return "stuck"
         LOG.warning("job %d: is not resumed (%s)", seq, type(error).__name__)
     return None
+
+
+def _reopen(home: Home, seq: int, undrawn: bool) -> DrawJournal:
+    """Open the answers of a job whose owner is gone. `undrawn`: it is this process, which drew nothing: it begins."""
+    if not undrawn:
+        return DrawJournal.reopen(home, seq, home.ledger.job(seq).done)
+    DrawJournal(home, seq).end()
+    return DrawJournal(home, seq, draw_journal.is_on() and steps_of(home, seq).is_resumable)
 
 
 def _clean_up(home: Home, seq: int, settled: dict[str, list[int]]) -> None:

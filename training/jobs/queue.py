@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Collection
 
-from accountant.errors import VersionBehind, WrongState
+from accountant.errors import PlanMismatch, WrongState
 from accountant.home import Home
 from dpserve_verify.errors import DpserveError, InputError, LedgerUnavailable
 from training.datasets.datasets import require_rows
@@ -24,8 +24,8 @@ RECOVER_SECONDS = 15.0
 
 
 def work_once(home: Home, left: set[int] | None = None, datasets: Collection[str] = ()) -> int | None:
-    """Run the oldest queued job whose rows can be read here to its end; its number, or None where there is none, or a
-    newer version has written to the ledger.
+    """Run the oldest queued job whose rows can be read here to its end; its number, or None where there is none that
+    can run now: the disk is full, say, or a newer version has written to the ledger.
 
     A job whose rows cannot is left for another worker, and says so. `left`: those of which the log was told.
     `datasets`: the only ones whose jobs are taken, where any is named.
@@ -39,10 +39,15 @@ def work_once(home: Home, left: set[int] | None = None, datasets: Collection[str
         LOG.info("job %d issued", seq)
     except WrongState:  # another worker was faster
         LOG.info("job %d taken by another worker", seq)
-    except VersionBehind as error:
+    except PlanMismatch as error:
+        LOG.error(error.message)
+    except LedgerUnavailable as error:
+        if "started" in error.details:
+            LOG.error("job %d: %s", seq, error.message)
+            return seq
         if seq not in left:
             left.add(seq)
-            LOG.error("job %d: left for a newer version; %s", seq, error.message)
+            LOG.error("job %d: waits; %s", seq, error.message)
         return None
     except DpserveError as error:
         LOG.error("job %d: %s", seq, error.code)

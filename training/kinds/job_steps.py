@@ -14,9 +14,8 @@ from accountant.ledger.families.records import Job, Request
 from training.datasets.datasets import open_rows
 from training.rows.partitions.rows import Rows
 from training.rows.schema.schema import Schema
-from training.session.session import Session
 
-Learn = Callable[[Session], Any]  # plays the plan; what it released
+Learn = Callable[[Any], Any]  # of a session or a rehearsal: plays the plan; what it released
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ class JobSteps(ABC):
 
     @abstractmethod
     def learner(self, schema: Schema) -> Learn:
-        """Return what plays its plan. `schema`: the whole one."""
+        """Return what plays its plan, and rehearses it: it writes nothing. `schema`: the whole one."""
 
     def open_rows(self, started: Started, schema: Schema) -> Rows:
         """Open the rows that it reads."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 
@@ -15,14 +14,13 @@ from models.forms.ensemble import Ensemble
 from training.datasets.datasets import require_rows
 from training.finish.lease import Lease, this_process
 from training.finish.release import finish, keep
-from training.kinds.job_steps import JobSteps
+from training.kinds.job_steps import JobSteps, Learn
 from training.learners.job_words import TUNING
 from training.measuring.worth.evaluate import plan_following
 from training.planning.job_views import following
 from training.planning.plans import plan, request_of
 from training.requests import JobRequest
 from training.rows.schema.schema import Schema
-from training.session.session import Session
 from training.tuning.selecting import Outcome
 from training.tuning.tune import fits_of, forget_choice, keep_choice
 
@@ -72,19 +70,15 @@ class TrainingSteps(JobSteps):
         """Not where it is tuned: its runs are one release."""
         return TUNING not in self.request.parameters
 
-    def learner(self, schema: Schema) -> Callable[[Session], Ensemble]:
-        """Return what learns, and keeps which setting was chosen."""
-        return self._learn
+    def learner(self, schema: Schema) -> Learn:
+        """Return what learns."""
+        return fits_of(self.request.learner, self.request.parameters).learn
 
-    def _learn(self, session: Session) -> Ensemble:
-        outcome = fits_of(self.request.learner, self.request.parameters).learn(session)
-        if not isinstance(outcome, Outcome):
-            return outcome
-        keep_choice(self.home, self.seq, self.request.parameters, outcome)
-        return outcome.ensemble
-
-    def keep(self, released: Ensemble) -> str:
-        """Keep the ensemble."""
+    def keep(self, released: Ensemble | Outcome) -> str:
+        """Keep the ensemble, and which setting was chosen."""
+        if isinstance(released, Outcome):
+            keep_choice(self.home, self.seq, self.request.parameters, released)
+            released = released.ensemble
         return keep(self.home, self.seq, released)
 
     def forget(self) -> None:

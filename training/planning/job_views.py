@@ -13,7 +13,7 @@ from accountant.ledger import evaluations
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.job_kinds import kind_of
 from accountant.ledger.families.left import FamilyRow, describe_accounts, describe_budget, left
-from accountant.ledger.families.records import HOLDOUT, ISSUED, PUBLIC_STATES, WAITING, Job, State
+from accountant.ledger.families.records import GIVEN_BACK, HOLDOUT, ISSUED, PUBLIC_STATES, WAITING, Job, State
 from accountant.ledger.forecast import forecast
 from accountant.system.lazy_import import later
 from dpserve_verify.errors import InputError
@@ -194,8 +194,15 @@ def job_to_json(
         **chosen,
         "certificate": certificate,
         "waiting": WAITING.get(job.waiting or "") if job.state is State.RESERVED else None,
-        "error": "the job failed after it had started; its budget is spent" if job.state == "burned" else None,
+        "error": _error_of(job),
     }
+
+
+def _error_of(job: Job) -> str | None:
+    """Say why nothing came of a job, where that was nobody's wish."""
+    if job.state is State.BURNED:
+        return "the job failed after it had started; its budget is spent"
+    return GIVEN_BACK.get(job.waiting or "") if job.state is State.RELEASED else None
 
 
 def _left_for(home: Home, seq: int, entry: Mapping[str, Any], stands: dict[Any, Any]) -> dict[str, Any]:

@@ -204,7 +204,8 @@ class Rehearsal:
 class Session:
     """Holds the rows and plays a reserved plan. `progress(done, total)` counts rounds of the plan, or a selection's
     public number of runs: data-independent. `held()`, before every draw, raises where the job is another's by now.
-    `answers`: keep what is drawn, and have it where an earlier process drew it; None: nothing is kept.
+    `answers`: keep what is drawn, and have it where an earlier process drew it; None: nothing is kept. `has_drawn`:
+    whether this process has begun to draw.
     """
 
     def __init__(
@@ -220,6 +221,7 @@ class Session:
         self.public, self.unit, self.plan = public, unit, plan
         self._rows, self._progress, self._held = rows, progress, held
         self._answers = answers
+        self.has_drawn = False  # or is about to
         self._next = [release for release, count in reversed(plan.runs) for _ in range(count)]
         self._planned = len(self._next)
         self._played: list[Release] = []
@@ -235,6 +237,7 @@ class Session:
         self._held()
 
         def draw() -> Any:
+            self.has_drawn = True
             return mechanism.draw(exact, asked.sensitivity)
 
         answer = draw() if kept is None else kept.next(draw)
@@ -245,6 +248,7 @@ class Session:
         """Select as `release` does: one line of the plan, whose runs are played on the rows held here."""
         self._pop(selection.charge)
         self._held()
+        self.has_drawn = True
         return selection.play(self._rows, self._progress, self._held)
 
     def _pop(self, asked: Release) -> None:

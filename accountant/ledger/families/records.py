@@ -81,6 +81,11 @@ WAITING = {
     "rows": "a worker cannot read the dataset's rows where it runs; the job waits for one that can",
 }
 
+# Why a worker gave a job back that was not cancelled.
+GIVEN_BACK = {
+    "plan": "was reserved by another version, whose plan was another; it was given back and costs nothing: ask again",
+}
+
 
 @dataclass(frozen=True)
 class Unit:
@@ -245,7 +250,7 @@ ENTERED: Mapping[str, Any] = {
 @dataclass(frozen=True)
 class Job:
     """A reservation and what became of it. `seq` is the index of its `reserved` entry: the job's number. `waiting`:
-    why a worker left it for another, one of WAITING; `by`: the principal who asked.
+    why a worker left it for another, one of WAITING, or gave it back, one of GIVEN_BACK; `by`: the principal who asked.
     """
 
     seq: int

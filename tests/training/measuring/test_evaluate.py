@@ -279,7 +279,7 @@ def test_a_model_is_trained_and_evaluated_by_one_command_charged_before_it_start
     assert queue.work_once(home) == queued.seq + 1
     assert statement_of(home, queued.seq + 1)[2].epsilon == Decimal("0.25")
     with monkeypatch.context() as patched:
-        patched.setattr(TrainingSteps, "_learn", lambda *_: 1 / 0)
+        patched.setattr(TrainingSteps, "open_rows", lambda *_: 1 / 0)
         with pytest.raises(JobFailed):
             job.train(home, one, by="test")
     assert spent(home, part=HOLDOUT) == "0.75"
