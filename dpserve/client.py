@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import TracebackType
 from typing import Any, Unpack, overload
 
 from dpserve.curves import Curves, curves_of
@@ -60,13 +59,7 @@ class Client:
     """
 
     def __init__(
-        self,
-        url: str | None = None,
-        token: str | None = None,
-        *,
-        timeout: float = 30.0,
-        retries: int = 6,
-        **options: Any,
+        self, url: str | None = None, token: str | None = None, *, timeout: float = 30, retries: int = 6, **options: Any
     ) -> None:
         where = url or os.environ.get("DPSERVE_URL") or URL
         self._transport = Transport(where, token or os.environ.get("DPSERVE_TOKEN"), timeout, retries, **options)
@@ -74,9 +67,7 @@ class Client:
     def __enter__(self) -> Client:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -86,6 +77,12 @@ class Client:
     def ready(self, seconds: float = 0.0) -> bool:
         """Return whether the service answers; waits for it up to `seconds`. Never raises."""
         return self._transport.ready(seconds)
+
+    def part(self, kind: str, **query: Any) -> Json:
+        """Return a part of a list (datasets, families, models, schedules, tokens or grants) as it came: its lines, and
+        `next`. `query`: `q`, what a name holds; `limit`, and `after`, the `next` of the part before.
+        """
+        return self._get(f"/v1/{segment('list', kind)}", **query)
 
     # Datasets and jobs: scope train; reading also audit
 

@@ -200,17 +200,17 @@ serving: accountant(access) training(learners) serving(http pages pages/parts pr
 serving/cli: dpserve_verify(. audit certificates formats keys log privacy system) accountant(. access audit
     certificates home keys ledger ledger/families log store system) models(profile store worth)
     training(datasets/drafts jobs learners planning requests) serving(cli/backends cli/backends/home
-    cli/backends/server pages/parts process process/config process/watch process/workers)
+    cli/backends/server pages/parts process process/config process/watch process/workers wire)
 serving/cli/backends: dpserve_verify(.) accountant(access) models(worth) training(rows/tables)
 serving/cli/backends/home: dpserve_verify(. audit certificates keys log) accountant(. access audit certificates home
     ledger ledger/families log system) models(profile store worth) training(jobs measuring/profile measuring/worth
-    planning requests) local(campaign) serving(cli/backends process/watch)
+    planning requests) local(campaign) serving(cli/backends process/watch wire)
 serving/cli/backends/server: dpserve_verify(. audit certificates keys log privacy system) accountant(. access audit
-    certificates system) models(features profile store worth) training(datasets rows/tables) serving(cli/backends)
+    certificates system) models(features profile store worth) training(datasets rows/tables) serving(cli/backends wire)
     dpserve(.)
 serving/cli/data: dpserve_verify(. certificates privacy) accountant(. certificates home ledger/families)
     models(profile) training(datasets datasets/drafts datasets/growing measuring/profile requests rows/schema
-    rows/tables) serving(cli cli/backends)
+    rows/tables) serving(cli cli/backends wire)
 serving/cli/local: dpserve_verify(. keys system) accountant(home) models(store) local(aggregator campaign owner)
     serving(cli cli/backends)
 serving/cli/released: dpserve_verify(. certificates system) accountant(system) models(edit explain features forms

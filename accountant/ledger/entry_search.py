@@ -6,7 +6,7 @@ is looked for in the entries themselves, by the database, a bounded number of th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -23,6 +23,7 @@ from dpserve_verify.errors import InputError
 from dpserve_verify.formats.canonical import spell
 from dpserve_verify.log.entry import Entry, read_entry
 
+AT_ONCE = 500  # entries that are read together
 MAX_ENTRIES_READ = 250_000  # entries that one question for a text reads: a longer ledger is searched in several
 
 
@@ -58,8 +59,7 @@ def search(database: Store, wanted: Wanted, before: int | None = None, limit: in
     """Return at most `limit` entries with an index below `before` (None: the newest). UnknownName for a dataset that is
     none, InputError for a kind that is none.
     """
-    if wanted.kind and wanted.kind not in KINDS:
-        raise InputError(f"kind={wanted.kind!r:.80}: must be one of {list(KINDS)}")
+    _checked(wanted)
     with database.reading() as connection:
         count = size(connection)
         top = count if before is None else min(count, max(0, before))
@@ -71,11 +71,46 @@ def search(database: Store, wanted: Wanted, before: int | None = None, limit: in
     return Found(entries, count, floor, floor or None)
 
 
-def about_dataset(database: Store, name: str) -> Iterator[Entry]:
-    """Yield every entry that concerns the dataset, the oldest first. UnknownName where there is none of that name."""
-    with database.reading() as connection:
-        numbers = np.flatnonzero(_of_dataset(connection, entry_index(database, connection), name))
-        yield from (read_entry(int(number), body_at(connection, int(number))) for number in numbers)
+def _checked(wanted: Wanted) -> Wanted:
+    if wanted.kind and wanted.kind not in KINDS:
+        raise InputError(f"kind={wanted.kind!r:.80}: must be one of {list(KINDS)}")
+    return wanted
+
+
+@dataclass
+class Walk:
+    """Entries of a ledger, whatever text they hold, read a few at a time, however many: from behind `after` on, the
+    oldest first; else from below `before` on (None: the newest), the newest first. At most `limit`; `following`, once
+    all were read: the `after` or `before` that gives more, None where there are none. Iterating raises as `search`.
+    """
+
+    database: Store
+    wanted: Wanted
+    after: int | None
+    before: int | None
+    limit: int
+    following: int | None = None
+
+    def __iter__(self) -> Iterator[Entry]:
+        with self.database.reading() as connection:
+            numbers = self._numbers(connection)
+            if len(numbers) > self.limit:
+                numbers = numbers[: self.limit]
+                self.following = int(numbers[-1])
+            for first in range(0, len(numbers), AT_ONCE):
+                part = [int(number) for number in numbers[first : first + AT_ONCE]]
+                rows = connection.execute(select(entry_table).where(entry_table.c.seq.in_(part)))
+                bodies = {row[0]: bytes(row[1]) for row in rows}
+                yield from (read_entry(number, bodies[number]) for number in part)
+
+    def _numbers(self, connection: Connection) -> Sequence[int]:
+        top = size(connection) if self.before is None else min(size(connection), max(0, self.before))
+        among: Sequence[int] = range(0 if self.after is None else min(self.after + 1, top), top)
+        chosen = [*_parts(connection, self.database, _checked(self.wanted))]
+        if chosen:
+            found = np.flatnonzero(np.logical_and.reduce(chosen)[:top])
+            among = found[found > (-1 if self.after is None else self.after)].tolist()
+        return among if self.after is not None else among[::-1]
 
 
 def dataset_names(database: Store) -> list[str]:

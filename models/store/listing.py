@@ -9,7 +9,7 @@ as a list of a hundred.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from hashlib import sha256
@@ -42,15 +42,23 @@ class Looked:
     error: VerificationError | None = None
 
 
-def lines(home: Home) -> Iterator[dict[str, Any]]:
-    """Of every version; of one that is retired no file is read."""
-    trust = home.trust
-    for name, shelf in look(ModelStore(home.models), {}).items():
-        for version in shelf.versions:
-            retired = version in shelf.retired
-            found = None if retired else looked_at(home, home.models / name / str(version), name, trust)
-            revoked = found is not None and isinstance(found.error, CertificateRevoked)
-            yield line(name, version, standing(version, shelf.champion, retired, revoked), found)
+def versions_in(home: Home) -> list[tuple[str, int]]:
+    """Return the name and number of every version, by name; no file of them is read."""
+    shelves = look(ModelStore(home.models), {})
+    return [(name, version) for name, shelf in shelves.items() for version in shelf.versions]
+
+
+def lines(home: Home, versions: Iterable[tuple[str, int]]) -> Iterator[dict[str, Any]]:
+    """Yield the line of each of these versions; of one that is retired no file is read."""
+    trust, shelves = home.trust, look(ModelStore(home.models), {})
+    for name, version in versions:
+        shelf = shelves.get(name)
+        if shelf is None or version not in shelf.versions:  # removed this moment
+            continue
+        retired = version in shelf.retired
+        found = None if retired else looked_at(home, home.models / name / str(version), name, trust)
+        revoked = found is not None and isinstance(found.error, CertificateRevoked)
+        yield line(name, version, standing(version, shelf.champion, retired, revoked), found)
 
 
 def line(name: str, version: int, state: Standing, found: Looked | None) -> dict[str, Any]:

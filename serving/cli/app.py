@@ -72,10 +72,10 @@ TREE: Nodes = {
     ),
     "backup": Leaf(
         "home:backup",
-        "Copy the home and its ledger, whatever runs on it, for `dpserve restore`.",
+        "Copy the home and its ledger, whatever runs on it.",
         instead="The operator runs it there",
     ),
-    "restore": Leaf("home:restore", "Put a backup into a new home, and audit it.", needs=NOTHING),
+    "restore": Leaf("home:restore", "Put a backup into a new home and an empty database, and audit it.", needs=NOTHING),
     "login": Leaf("login:login", "Ask a server from now on.", NOTHING),
     "logout": Leaf("login:logout", "Ask no server any more: the token is removed from this computer.", NOTHING),
     "config": Leaf("server:config", "Print every setting that is in force, and where it came from.", needs=NOTHING),

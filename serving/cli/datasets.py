@@ -16,7 +16,8 @@ from dpserve_verify.privacy.budget import exact_decimal
 from serving.cli.backend import backend
 from serving.cli.backends.user import require_access, this_user
 from serving.cli.complete import Name
-from serving.cli.terminal import Json, align_columns, note, show, show_busy
+from serving.cli.terminal import After, Contains, Json, Limit, align_columns, note, note_more, show, show_busy
+from serving.wire.list_parts import Part
 from training.planning.job_views import dataset_to_json
 
 LISTED = 12  # blocks in a line of text
@@ -83,22 +84,24 @@ def set_quota(
     show(json, {"dataset": name, "quotas": quotas}, align_columns(rows))
 
 
-def list_datasets(json: Json = False) -> None:
-    """List the families, each with its datasets and the one budget that they share.
+def list_datasets(contains: Contains = "", limit: Limit = None, after: After = None, json: Json = False) -> None:
+    """List the families, each with its datasets and the one budget that they share; with --json, the datasets.
 
     \b
     dpserve dataset list
     """
-    datasets = backend().datasets
+    datasets, part = backend().datasets, Part(contains, after, limit)
     if json:
-        return show(True, {"datasets": datasets.list_all()}, "")
+        return show(True, datasets.list_part(part), "")
     rows, problems = [("FAMILY", "DATASETS", "RELATION", "TOTAL", "LEFT")], list[str]()
-    for body in datasets.list_families():
+    families = datasets.list_families(part)
+    for body in families["families"]:
         total = f"epsilon {body['epsilon']}, delta {body['delta']}"
         members = ", ".join(body["datasets"])
         rows.append((body["name"], members, body["relation"], total, left_words(body["budget"]["left"])))
         problems += [body["problem"]] if body["problem"] else []
-    return show(False, {}, "\n".join([align_columns(rows), *problems]))
+    show(False, {}, "\n".join([align_columns(rows), *problems]))
+    return note_more(families["next"])
 
 
 def show_dataset(name: Name, json: Json = False) -> None:

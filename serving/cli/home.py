@@ -44,9 +44,10 @@ def backup(
     folder: Annotated[Path, typer.Argument(help="A new folder, on another disk.")],
     json: Json = False,
 ) -> None:
-    """Copy the home and its ledger, whatever runs on it. Everything that cannot be made again is in the copy.
+    """Copy the home and its ledger, whatever runs on it.
 
-    It holds keys and rows: who reads it can do what the home can. Nothing of it is older or newer than its ledger.
+    Everything that cannot be made again is in the copy, as of one moment. It holds keys and rows: who reads it can do
+    what the home can.
 
     \b
     dpserve backup /backups/monday
@@ -72,9 +73,10 @@ def restore(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Put a backup into a new home (DPSERVE_HOME) and an empty database (DPSERVE_LEDGER_URL), and audit it.
+    """Put a backup into a new home and an empty database, and audit it.
 
-    Every file is compared with its digest. With --mark, a backup that is older than what the keys signed is refused.
+    DPSERVE_HOME and DPSERVE_LEDGER_URL say which. Every file is compared with its digest. With --mark, a backup that is
+    older than what the keys signed is refused.
 
     \b
     DPSERVE_HOME=/srv/dpserve dpserve restore /backups/monday

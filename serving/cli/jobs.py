@@ -10,7 +10,7 @@ from accountant.errors import JobFailed
 from accountant.ledger.families.left import left_words
 from serving.cli.backend import backend
 from serving.cli.complete import DATASETS
-from serving.cli.terminal import Json, align_columns, note, show, show_progress
+from serving.cli.terminal import Json, align_columns, note_more, show, show_progress
 from training.learners.job_words import closing
 
 Number = Annotated[int, typer.Argument(help="The job's number.", min=0)]
@@ -32,8 +32,7 @@ def list_jobs(
     body = backend().jobs.list_page(dataset, state, after, limit)
     rows = [tuple(line[name] for name in COLUMNS) for line in body["jobs"]]
     show(json, body, align_columns([tuple(name.upper() for name in COLUMNS), *rows]))
-    if body["next"] is not None:
-        note(f"There are more: --after {body['next']}")
+    note_more(body["next"])
 
 
 def show_job(number: Number, json: Json = False) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from json import dumps as as_text
 from pathlib import Path
@@ -20,46 +19,48 @@ from dpserve_verify.audit.tree_of_entries import Report
 from dpserve_verify.errors import InputError, VerificationError
 from dpserve_verify.formats.canonical import encode_base64
 from dpserve_verify.keys.trust import PublicKeys
-from dpserve_verify.log.entry import Entry
 from dpserve_verify.log.notes import parse_checkpoint
 from dpserve_verify.log.seen_checkpoints import read_note
 from dpserve_verify.log.witness_policy import WitnessPolicy, read_witness_policy
 from dpserve_verify.log.witnessed import judge, read_witnessed
 from serving.cli.backend import backend
-from serving.cli.terminal import Json, align_columns, paint, show, show_busy, show_progress
+from serving.cli.terminal import Json, align_columns, note_more, paint, show, show_busy, show_progress, show_stream
 
 Policy = Annotated[Path | None, typer.Option(help="Whose cosignatures count; DPSERVE_WITNESS_POLICY when left out.")]
 
-PAGE = 1000
 QUIET = {"type", "time", "plan", "price", "claim", "filter", "schema", "parameters", "commitment", "request", "pem"}
 
 
 def show_ledger(
     dataset: Annotated[str | None, typer.Option(help="Only what concerns this dataset.")] = None,
+    kind: Annotated[str | None, typer.Option("--type", help="Only entries of this type.")] = None,
+    limit: Annotated[int, typer.Option(help="At most so many entries.", min=1)] = 50,
+    before: Annotated[int | None, typer.Option(help="Go on below this entry.", min=0)] = None,
+    after: Annotated[
+        int | None, typer.Option(help="Only behind this entry, the oldest first; -1: from the beginning.", min=-1)
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Show the ledger's entries.
+    """Show the ledger's entries, the newest first.
 
     \b
     dpserve ledger show --dataset adult
+    dpserve ledger show --type issued --limit 10
+    dpserve ledger show --after -1 --limit 1000000 --json
     """
-    from accountant.ledger.entry_search import about_dataset  # loads numpy
+    from accountant.ledger.entry_search import Walk, Wanted  # loads numpy
 
-    home = Home.open()
-    entries = [*(_all_entries(home) if dataset is None else about_dataset(home.ledger.log.database, dataset))]
+    walk = Walk(Home.open().ledger.log.database, Wanted(dataset, kind), after, before, limit)
+    if json:
+        bodies = ({"index": entry.seq, **entry.value} for entry in walk)
+        return show_stream("entries", bodies, lambda: {"next": walk.following})
     rows: list[tuple[Any, ...]] = [("INDEX", "TIME", "TYPE", "WHAT")]
-    for entry in entries:
+    for entry in walk:
         fields = {key: value for key, value in entry.value.items() if key not in QUIET and isinstance(value, str | int)}
         text = " ".join(f"{key}={str(value)[:40]!s}" for key, value in fields.items())
         rows.append((entry.seq, entry.value.get("time", ""), entry.value["type"], text))
-    show(json, {"entries": [{"index": entry.seq, **entry.value} for entry in entries]}, align_columns(rows))
-
-
-def _all_entries(home: Home) -> Iterator[Entry]:
-    after = 0
-    while page := home.ledger.log.entries(after, PAGE):
-        yield from page
-        after = page[-1].seq + 1
+    show(False, {}, align_columns(rows))
+    return note_more(walk.following, "--before" if after is None else "--after")
 
 
 def checkpoint(json: Json = False) -> None:

@@ -15,7 +15,20 @@ from models.worth.words import short_figure, short_worth
 from serving.cli.backend import backend
 from serving.cli.complete import Model
 from serving.cli.requests import takes_request
-from serving.cli.terminal import Json, align_columns, check_out, note, show, show_busy, show_progress
+from serving.cli.terminal import (
+    After,
+    Contains,
+    Json,
+    Limit,
+    align_columns,
+    check_out,
+    note,
+    note_more,
+    show,
+    show_busy,
+    show_progress,
+)
+from serving.wire.list_parts import Part
 from training.requests import EvaluationRequest
 
 if TYPE_CHECKING:
@@ -29,16 +42,18 @@ Described = Annotated[
 ]
 
 
-def list_models(json: Json = False) -> None:
+def list_models(contains: Contains = "", limit: Limit = None, after: After = None, json: Json = False) -> None:
     """List the models of this home, each held against the ledger that issued it; `verify` asks for all.
 
     \b
     dpserve model list
+    dpserve model list --contains adult --limit 20
     """
     with show_busy("looking at the models"):
-        versions = backend().models.list_all()
-    rows = [("MODEL", "STATE", "EPSILON", "DELTA", "RELATION", "WORTH"), *map(_row, versions)]
-    show(json, {"models": versions}, align_columns(rows))
+        body = backend().models.list_part(Part(contains, after, limit))
+    rows = [("MODEL", "STATE", "EPSILON", "DELTA", "RELATION", "WORTH"), *map(_row, body["models"])]
+    show(json, body, align_columns(rows))
+    note_more(body["next"])
 
 
 def _row(line: dict[str, Any]) -> tuple[str, ...]:

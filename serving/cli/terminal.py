@@ -11,7 +11,7 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal, TextIO
@@ -23,6 +23,9 @@ from dpserve_verify.system.printable import printable_json, printable_lines
 
 PATIENCE = 0.5  # seconds that a person waits without asking whether anything happens
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
+Contains = Annotated[str, typer.Option(help="Only lines whose name holds this text.")]
+Limit = Annotated[int | None, typer.Option(help="At most so many lines; all when left out.", min=1)]
+After = Annotated[str | None, typer.Option(help="Go on behind the line of this name.")]
 Style = Literal["bold", "good", "bad", "dim"]
 CODES: Mapping[Style, str] = {"bold": "1", "good": "32", "bad": "1;31", "dim": "2"}
 _PAINT = re.compile(rf"(\x1b\[(?:0|{'|'.join(CODES.values())})m)")
@@ -33,9 +36,31 @@ def show(as_json: bool, body: Any, text: str) -> None:
     print(printable_json(json.dumps(body, indent=2, ensure_ascii=False)) if as_json else _printable(text))
 
 
+def show_stream(name: str, lines: Iterable[Any], rest: Callable[[], Mapping[str, Any]]) -> None:
+    """Print one JSON document, `lines` under `name` and what `rest` returns after the last of them, as it comes: no
+    more than one line is held. Nothing is printed where the first line cannot be had.
+    """
+    empty = True
+    for line in lines:
+        text = printable_json(json.dumps(line, indent=2, ensure_ascii=False)).replace("\n", "\n    ")
+        print(f'{{\n  "{name}": [' if empty else ",", end="\n    ")
+        print(text, end="")
+        empty = False
+    print(f'{{\n  "{name}": []' if empty else "\n  ]", end="")
+    for key, value in rest().items():
+        print(f",\n  {json.dumps(key)}: {printable_json(json.dumps(value, ensure_ascii=False))}", end="")
+    print("\n}")
+
+
 def note(text: str) -> None:
     """Lines for people, on stderr, as `show` writes them."""
     print(_printable(text), file=sys.stderr)
+
+
+def note_more(following: str | int | None, option: str = "--after") -> None:
+    """Say how a list goes on, where there is more of it."""
+    if following is not None:
+        note(f"There are more: {option} {following}")
 
 
 def _printable(text: str) -> str:

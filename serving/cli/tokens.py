@@ -18,9 +18,10 @@ from dpserve_verify.errors import InputError
 from serving.cli.backend import backend
 from serving.cli.backends.user import require_access, this_user
 from serving.cli.complete import DATASETS
-from serving.cli.terminal import Json, align_columns, note, show
+from serving.cli.terminal import After, Contains, Json, Limit, align_columns, note, note_more, show
 from serving.process.tokens import new_narrow_token, new_token
 from serving.process.watch.trail_lines import lines
+from serving.wire.list_parts import Part
 
 Name = Annotated[str, typer.Option(help="Whose.")]
 Scopes = Annotated[list[str] | None, typer.Option(help=f"One of {', '.join(SCOPES)}. Repeatable.")]
@@ -113,19 +114,20 @@ def revoke_token(name: Name, json: Json = False) -> None:
         note(f"Asked for before by {ended.token.principal}, and go on: {jobs} (dpserve job cancel).")
 
 
-def list_tokens(json: Json = False) -> None:
+def list_tokens(contains: Contains = "", limit: Limit = None, after: After = None, json: Json = False) -> None:
     """List the tokens there ever were.
 
     \b
     dpserve token list
     """
-    issued = backend().grants.list_tokens()
+    body = backend().grants.list_tokens(Part(contains, after, limit))
     rows = [("NAME", "PRINCIPAL", "SCOPES", "LIMITS", "STATE")]
-    for token in issued:
+    for token in body["tokens"]:
         state = "good" if token["revoked"] is None else "revoked"
         limits = _limits(token["limits"])
         rows.append((token["name"], token["principal"], ",".join(token["scopes"]) or "-", limits, state))
-    show(json, {"tokens": issued}, align_columns(rows))
+    show(json, body, align_columns(rows))
+    note_more(body["next"])
 
 
 def add_grant(
@@ -178,21 +180,26 @@ def revoke_grant(
 
 
 def list_grants(
-    principal: Annotated[str | None, typer.Option(help="Only of this principal.")] = None, json: Json = False
+    principal: Annotated[str | None, typer.Option(help="Only of this principal.")] = None,
+    contains: Contains = "",
+    limit: Limit = None,
+    after: After = None,
+    json: Json = False,
 ) -> None:
     """List the grants there ever were. What tokens were given themselves stands in `dpserve token list`.
 
     \b
     dpserve grant list
     """
-    bodies, time = backend().grants.list_all(principal), grants.now()
+    body, time = backend().grants.list_part(Part(contains, after, limit), principal), grants.now()
     rows = [("GRANT", "PRINCIPAL", "SCOPE", "ON", "STATE")]
-    for grant in bodies:
+    for grant in body["grants"]:
         ended = grant["revoked"] is not None or (grant["expires"] is not None and grant["expires"] <= time)
         over = "expired" if grant["revoked"] is None else f"revoked, entry {grant['revoked']}"
         good = "good" if grant["expires"] is None else f"until {grant['expires']}"
         rows.append((str(grant["grant"]), grant["principal"], grant["scope"], _on(grant), over if ended else good))
-    show(json, {"grants": bodies}, align_columns(rows))
+    show(json, body, align_columns(rows))
+    note_more(body["next"])
 
 
 def show_trail(

@@ -52,13 +52,15 @@ async def datasets(request: Request) -> Response:
     """Return the page of the families where a name holds `q`, with their datasets; the one with the least left
     first.
     """
-    known_query(request, "q", lists.FORM)
-    form, query = lists.form_of(request), request.query_params.get("q", "").strip()
+    form, part = lists.form_of(request), lists.page_part(request)
     families = await in_thread(tightest_first, state(request).home, access(request))
-    shown = [line for line in families if any(query.lower() in name for name in (line["name"], *line["datasets"]))]
+    shown, following = part.cut(families, lambda line: line["name"], lambda line: [line["name"], *line["datasets"]])
     if form is not None:
         return lists.as_file(form, "families", COLUMNS, map(_row, shown))
-    return page(request, "datasets.html", families=shown, asked=query, total=len(families))
+    return page(
+        request, "datasets.html", families=shown, asked=part.q, total=len(families),
+        pager=lists.pager("/ui/datasets", part, following),
+    )  # fmt: skip
 
 
 def _row(family: dict[str, Any]) -> dict[str, Any]:

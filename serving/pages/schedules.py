@@ -19,7 +19,7 @@ from serving.pages.parts.ui import form_fields, page, see_other
 from serving.rest.schedules import add_schedule, visible_schedules
 from serving.wire import lists
 from serving.wire.errors import status_of
-from serving.wire.request_bodies import known_query
+from serving.wire.list_parts import Part
 from training.jobs.schedule import PERIODS, remove_as
 from training.requests import ScheduleRequest
 from training.requests.base import request_fields
@@ -36,17 +36,21 @@ async def list_schedules(request: Request) -> Response:
     """Return the page of the schedules that the caller may see, and the form; with a name in the query, how long that
     schedule could be kept.
     """
-    known_query(request, *FIELDS, lists.FORM)
-    form = lists.form_of(request)
+    form, part = lists.form_of(request), lists.page_part(request, *FIELDS)
     if form is not None:
-        schedules = await with_prices(request, visible_schedules, state(request).home, access(request))
+        schedules, _ = await with_prices(request, visible_schedules, state(request).home, access(request), part)
         return lists.as_file(form, "schedules", COLUMNS, schedules)
     typed = {name: request.query_params.get(name, "").strip() for name in FIELDS}
-    return await _page(request, typed, preview=bool(typed["name"] and typed["dataset"] and typed["epsilon"]))
+    wants_preview = bool(typed["name"] and typed["dataset"] and typed["epsilon"])
+    return await _page(request, typed, part, preview=wants_preview)
 
 
 async def _page(
-    request: Request, typed: dict[str, str], preview: bool = False, problem: DpserveError | None = None
+    request: Request,
+    typed: dict[str, str],
+    part: Part,
+    preview: bool = False,
+    problem: DpserveError | None = None,
 ) -> Response:
     home, rights, previewed = state(request).home, access(request), None
     if preview:
@@ -55,7 +59,7 @@ async def _page(
             previewed = await with_prices(request, add_schedule, home, _request(typed, dry_run=True), rights)
         except DpserveError as error:
             problem = error
-    context = await with_prices(request, _context, home, rights)
+    context = await with_prices(request, _context, home, rights, part)
     status = 200 if problem is None else status_of(problem)
     message = "" if problem is None else problem.message
     return page(
@@ -64,12 +68,17 @@ async def _page(
     )  # fmt: skip
 
 
-def _context(home: Home, rights: Access) -> dict[str, Any]:
-    lines = visible_schedules(home, rights)
+def _context(home: Home, rights: Access, part: Part) -> dict[str, Any]:
+    lines, following = visible_schedules(home, rights, part)
     for line in lines:
         line["removable"] = rights.owns(line["by"]) or rights.may("steward", dataset=line["dataset"])
     names = [dataset.registration.name for dataset in every_dataset(home)]
-    return {"schedules": lines, "datasets": [name for name in names if rights.may("train", dataset=name)]}
+    return {
+        "schedules": lines,
+        "datasets": [name for name in names if rights.may("train", dataset=name)],
+        "asked": part.q,
+        "pager": lists.pager("/ui/schedules", part, following),
+    }
 
 
 def _request(typed: dict[str, str], dry_run: bool = False) -> ScheduleRequest:
@@ -83,7 +92,7 @@ async def begin(request: Request) -> Response:
     try:
         await with_prices(request, add_schedule, state(request).home, _request(typed), rights)
     except DpserveError as error:
-        return await _page(request, typed, problem=error)
+        return await _page(request, typed, Part(limit=lists.ON_A_PAGE), problem=error)
     return see_other("/ui/schedules")
 
 

@@ -26,6 +26,7 @@ from serving.pages.parts.ui import form_fields, page, see_other
 from serving.process.tokens import new_token
 from serving.wire import lists
 from serving.wire.errors import status_of
+from serving.wire.list_parts import Part, cut_tokens
 from serving.wire.request_bodies import known_query
 
 HTML = "text/html"
@@ -41,18 +42,17 @@ MAY = {
 }
 LIMITS = ("per_second", "per_day")
 Typed = dict[str, str]
+FIRST = Part(limit=lists.ON_A_PAGE)
 
 
 async def list_tokens(request: Request) -> Response:
     """Return the page of all tokens."""
-    known_query(request, lists.FORM)
-    form = lists.form_of(request)
-    if form is not None:
-        all_tokens = await in_thread(tokens.tokens, state(request).home.ledger)
-        return lists.as_file(
-            form, "tokens", TOKEN_COLUMNS, ({**asdict(token), **asdict(token.limits)} for token in all_tokens[::-1])
-        )
-    return await _page(request)
+    form, part = lists.form_of(request), lists.page_part(request)
+    if form is None:
+        return await _page(request, part)
+    all_tokens = await in_thread(tokens.tokens, state(request).home.ledger)
+    wanted, _ = cut_tokens(part, all_tokens[::-1])
+    return lists.as_file(form, "tokens", TOKEN_COLUMNS, ({**asdict(each), **asdict(each.limits)} for each in wanted))
 
 
 async def create(request: Request) -> Response:
@@ -61,7 +61,7 @@ async def create(request: Request) -> Response:
     try:
         new = await in_thread(_make, state(request).home, typed)
     except (InputError, NameTaken) as error:
-        return await _page(request, typed=typed, problem=error)
+        return await _page(request, FIRST, typed=typed, problem=error)
     return page(request, "token_made.html", secret=new[0], made=new[1], may=MAY, base=str(request.base_url))
 
 
@@ -89,15 +89,22 @@ async def revoke(request: Request) -> Response:
     try:
         await in_thread(tokens.revoke, state(request).home.ledger, name)
     except UnknownName as error:
-        return await _page(request, problem=error)
+        return await _page(request, FIRST, problem=error)
     return see_other("/ui/tokens")
 
 
-async def _page(request: Request, typed: Typed | None = None, problem: DpserveError | None = None) -> Response:
+async def _page(
+    request: Request, part: Part, typed: Typed | None = None, problem: DpserveError | None = None
+) -> Response:
     all_tokens = await in_thread(tokens.tokens, state(request).home.ledger)
     good, ended = ([token for token in all_tokens[::-1] if (token.revoked is None) is good] for good in (True, False))
+    shown, following = cut_tokens(part, good)
+    ended, _ = cut_tokens(Part(part.q), ended)
     context: dict[str, Any] = {
-        "good": good,
+        "good": shown,
+        "good_in_all": len(good),
+        "asked": part.q,
+        "pager": lists.pager("/ui/tokens", part, following),
         "ended": ended[:MAX_ENDED],
         "ended_in_all": len(ended),
         "mine": caller(request).name,

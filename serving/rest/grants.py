@@ -15,23 +15,27 @@ from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import check_name
 from serving.http.routes import Door, access, in_thread, path_number, state
 from serving.rest import json_schemas
+from serving.wire import lists
 from serving.wire.errors import json_response
+from serving.wire.list_parts import cut_grants, cut_tokens
 from serving.wire.request_bodies import json_fields, known_query, query_text
 
 
 async def list_grants(request: Request) -> Response:
     """Return all grants, ended ones too, the oldest first; or those of one principal."""
-    known_query(request, "principal")
-    whom = query_text(request, "principal")
+    part, whom = lists.part_of(request, "principal"), query_text(request, "principal")
     all_grants = await in_thread(grants.grants, state(request).home.ledger)
-    return json_response({"grants": [grant.to_json() for grant in all_grants if whom in (None, grant.principal)]})
+    visible = [grant for grant in all_grants if whom in (None, grant.principal)]
+    wanted, following = cut_grants(part, visible)
+    return json_response({"grants": [grant.to_json() for grant in wanted], "next": following})
 
 
 async def list_tokens(request: Request) -> Response:
     """Return all tokens, revoked ones too, the oldest first."""
-    known_query(request)
+    part = lists.part_of(request)
     all_tokens = await in_thread(tokens.tokens, state(request).home.ledger)
-    return json_response({"tokens": [token.to_json() for token in all_tokens]})
+    wanted, following = cut_tokens(part, all_tokens)
+    return json_response({"tokens": [token.to_json() for token in wanted], "next": following})
 
 
 async def add_grant(request: Request) -> Response:
@@ -121,11 +125,11 @@ TOKEN = json_schemas.record(
 )  # fmt: skip
 ADMIN = ("admin",)
 PATH = "/v1/grants"
-PRINCIPAL = {"principal": {"type": "string", "description": "only of this principal"}}
+PRINCIPAL = {**lists.PART, "principal": {"type": "string", "description": "only of this principal"}}
 DOORS = (
     Door(
         "GET", PATH, ADMIN, list_grants, "Grants: who may do what",
-        gives=json_schemas.record({"grants": json_schemas.array(GRANT)}), query=PRINCIPAL,
+        gives=json_schemas.record({"grants": json_schemas.array(GRANT), "next": json_schemas.NEXT}), query=PRINCIPAL,
     ),
     Door("POST", PATH, ADMIN, add_grant, "Grant a scope", takes=ADD, gives=GRANT, errors=(404,)),
     Door(
@@ -135,6 +139,6 @@ DOORS = (
     Door("POST", f"{PATH}/{{grant}}/revoke", ADMIN, revoke_grant, "End a grant", takes=REVOKE, gives=GRANT),
     Door(
         "GET", "/v1/tokens", ADMIN, list_tokens, "Tokens there ever were",
-        gives=json_schemas.record({"tokens": json_schemas.array(TOKEN)}),
+        gives=json_schemas.record({"tokens": json_schemas.array(TOKEN), "next": json_schemas.NEXT}), query=lists.PART,
     ),
 )  # fmt: skip

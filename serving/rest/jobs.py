@@ -33,7 +33,9 @@ from serving.process.watch.access_log import note_subject
 from serving.process.watch.metrics import REFUSALS
 from serving.rest import json_schemas
 from serving.rest.event_stream import Event, events
+from serving.wire import lists
 from serving.wire.errors import json_response
+from serving.wire.list_parts import cut_datasets, cut_families
 from serving.wire.request_bodies import json_body, known_query, query_int, query_text
 from training.jobs import job
 from training.measuring.worth.evaluate import price_following
@@ -146,32 +148,33 @@ def cancel_reservation(home: Home, seq: int) -> dict[str, Any]:
 
 
 async def list_datasets(request: Request) -> Response:
-    """Return every dataset that the caller may see, with its budget, and how many jobs still fit where that is known
+    """Return the datasets that the caller may see, with their budgets, and how many jobs still fit where that is known
     within PRICES_SECONDS.
     """
-    known_query(request)
-    home, rights = state(request).home, access(request)
+    part, home, rights = lists.part_of(request), state(request).home, access(request)
 
-    def look() -> list[dict[str, Any]]:
+    def look() -> dict[str, Any]:
         visible, end = seen_datasets(rights, home.ledger.datasets()), monotonic() + PRICES_SECONDS
-        return [
-            job_views.dataset_to_json(home, dataset, detail=False, works_out=monotonic() < end) for dataset in visible
+        wanted, following = cut_datasets(part, visible)
+        described = [
+            job_views.dataset_to_json(home, dataset, detail=False, works_out=monotonic() < end) for dataset in wanted
         ]
+        return {"datasets": described, "next": following}
 
-    return json_response({"datasets": await with_prices(request, look)})
+    return json_response(await with_prices(request, look))
 
 
 async def list_families(request: Request) -> Response:
-    """Return every family of which the caller may see a dataset, with these datasets and the budget that they share."""
-    known_query(request)
-    home, rights = state(request).home, access(request)
+    """Return the families of which the caller may see a dataset, with these datasets and the budget that they share."""
+    part, home, rights = lists.part_of(request), state(request).home, access(request)
 
-    def look() -> list[dict[str, Any]]:
+    def look() -> dict[str, Any]:
         datasets = home.ledger.datasets()
+        rows, following = cut_families(part, seen_families(rights, datasets))
         problems = job_views.problems_of(home, datasets)
-        return [job_views.family_to_json(row, problems) for row in seen_families(rights, datasets)]
+        return {"families": [job_views.family_to_json(row, problems) for row in rows], "next": following}
 
-    return json_response({"families": await in_thread(look)})
+    return json_response(await in_thread(look))
 
 
 async def show_dataset(request: Request) -> Response:
@@ -239,6 +242,7 @@ DOORS = (
         list_datasets,
         "Datasets and their budgets",
         gives=json_schemas.DATASETS,
+        query=lists.PART,
         on=LISTED,
     ),
     Door(
@@ -248,6 +252,7 @@ DOORS = (
         list_families,
         "Families, their datasets and the budget that each family shares",
         gives=json_schemas.FAMILIES,
+        query=lists.PART,
         on=LISTED,
     ),
     Door(

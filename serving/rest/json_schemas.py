@@ -151,7 +151,8 @@ _RECORDS = {
     ),
     "holdout": record({"share": DECIMAL, "budget": record(_STANDING)}, says="what is kept aside for evaluation"),
 }
-DATASETS = record({"datasets": array(record(_DATASET, _RECORDS))})
+NEXT = {**maybe(TEXT), "description": "the `after` of the next part; null on the last"}
+DATASETS = record({"datasets": array(record(_DATASET, _RECORDS)), "next": NEXT})
 FAMILIES = record(
     {
         "families": array(
@@ -163,7 +164,8 @@ FAMILIES = record(
                 },
                 says="people who share one budget, and the datasets that hold them",
             )
-        )
+        ),
+        "next": NEXT,
     }
 )  # fmt: skip
 DATASET = record({**_DATASET, "quotas": array(QUOTA), "forecast": FORECAST}, _RECORDS)
@@ -272,7 +274,7 @@ MODEL_LINE = record(
         "better": {**maybe(TRUTH), "description": "than a constant answer, as shown; null: nobody evaluated it"},
     }
 )  # fmt: skip
-MODELS = record({"models": array(MODEL_LINE)})
+MODELS = record({"models": array(MODEL_LINE), "next": NEXT})
 ENVELOPE = record(
     {"payload": BASE64, "payloadType": TEXT, "signatures": array(record({"sig": BASE64}, {"keyid": TEXT}))},
     says="DSSE, the exact bytes as signed",

@@ -24,7 +24,7 @@ from serving.http.rights import LISTED, NAMED, restrict_to_allowed, seen_models
 from serving.http.routes import PREDICTING, Door, access, in_thread, state
 from serving.process.registry import NotHeld, Registry, Served
 from serving.rest import json_schemas
-from serving.wire import csv_tables, parquet_tables, tables_in
+from serving.wire import csv_tables, lists, parquet_tables, tables_in
 from serving.wire.bounds import check_answer
 from serving.wire.errors import JsonBytes, TooLarge, json_response
 from serving.wire.quick_json import quick_json
@@ -180,12 +180,12 @@ def answer_json(served: Served, label: NDArray[Any], probabilities: NDArray[np.f
 
 
 async def list_models(request: Request) -> Response:
-    """Return every version that the caller may see, served or not."""
-    known_query(request)
-    serving = state(request)
+    """Return the versions that the caller may see, served or not."""
+    part, serving = lists.part_of(request), state(request)
     serving.require_ready()
     lines = seen_models(access(request), serving.registry.to_json(), serving.registry)
-    return json_response({"models": await in_thread(mark, serving.home, lines)})
+    wanted, following = part.cut(lines, lambda line: str(line["model"]))
+    return json_response({"models": await in_thread(mark, serving.home, wanted), "next": following})
 
 
 async def show_model(request: Request) -> Response:
@@ -275,7 +275,16 @@ DOORS = (
         also={kind.decode(): TABLE for kind in TABLES},
         on=NAMED,
     ),
-    Door("GET", "/v1/models", SCOPES, list_models, "Models, served or not", gives=json_schemas.MODELS, on=LISTED),
+    Door(
+        "GET",
+        "/v1/models",
+        SCOPES,
+        list_models,
+        "Models, served or not",
+        gives=json_schemas.MODELS,
+        query=lists.PART,
+        on=LISTED,
+    ),
     Door(
         "GET",
         "/v1/models/{name}",

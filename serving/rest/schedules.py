@@ -12,7 +12,9 @@ from accountant.home import Home
 from serving.http.rights import LISTED, NAMED
 from serving.http.routes import Door, access, require_dataset, state, with_prices
 from serving.rest import json_schemas
+from serving.wire import lists
 from serving.wire.errors import json_response
+from serving.wire.list_parts import Part, cut_schedules
 from serving.wire.request_bodies import json_body, known_query
 from training.jobs.schedule import PERIODS, add, make_schedule, moment, remove_as, schedule_to_json, schedules_for
 from training.requests import ScheduleRequest
@@ -21,15 +23,15 @@ from training.requests.base import json_schema
 
 async def list_schedules(request: Request) -> Response:
     """Return the caller's schedules, and those on datasets that they audit or are steward of."""
-    known_query(request)
-    return json_response(
-        {"schedules": await with_prices(request, visible_schedules, state(request).home, access(request))}
-    )
+    part = lists.part_of(request)
+    schedules, following = await with_prices(request, visible_schedules, state(request).home, access(request), part)
+    return json_response({"schedules": schedules, "next": following})
 
 
-def visible_schedules(home: Home, rights: Access) -> list[dict[str, Any]]:
-    """Return the JSON of the schedules that the caller may see."""
-    return [schedule_to_json(home, schedule) for schedule in schedules_for(home, rights)]
+def visible_schedules(home: Home, rights: Access, part: Part) -> tuple[list[dict[str, Any]], str | None]:
+    """Return the JSON of the schedules that the caller may see, and the `after` of the next part."""
+    wanted, following = cut_schedules(part, schedules_for(home, rights))
+    return [schedule_to_json(home, schedule) for schedule in wanted], following
 
 
 async def begin_schedule(request: Request) -> Response:
@@ -82,7 +84,8 @@ BEGIN = json_schema(ScheduleRequest)
 PATH = "/v1/schedules"
 DOORS = (
     Door("GET", PATH, ("train", "audit", "steward"), list_schedules, "Schedules: jobs that are asked once a period",
-         gives=json_schemas.record({"schedules": json_schemas.array(SCHEDULE)}), on=LISTED),
+         gives=json_schemas.record({"schedules": json_schemas.array(SCHEDULE), "next": json_schemas.NEXT}),
+         query=lists.PART, on=LISTED),
     Door("POST", PATH, ("train",), begin_schedule, "Begin a schedule; spends nothing", 201, takes=BEGIN, gives=SCHEDULE,
          on=NAMED),
     Door("DELETE", f"{PATH}/{{schedule}}", ("train", "steward"), remove_schedule, "Remove a schedule", on=LISTED,

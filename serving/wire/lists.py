@@ -1,4 +1,4 @@
-"""Lists as files: what a page lists, filtered and sorted in the same way, as CSV or JSON.
+"""Lists at the doors: which part of one a query asks for, and a page's list as a file, CSV or JSON.
 
 The page itself answers, to `form` in its query: so a file holds what whoever asks may see on the page.
 """
@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
+from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -16,10 +18,50 @@ from starlette.responses import Response
 from dpserve_verify.errors import InputError
 from dpserve_verify.system.printable import uncomputed
 from serving.wire.errors import json_response
+from serving.wire.list_parts import MAX_LIMIT, Part
+from serving.wire.request_bodies import known_query, query_int, query_text
 
 FORM, FORMS = "form", ("csv", "json")
 MAX_LINES, PART_LINES = 10_000, 500  # lines of a list that pages show in parts, and in how large parts a file is read
 Line: TypeAlias = dict[str, Any]
+
+
+PART: Mapping[str, Any] = {
+    "q": {"type": "string", "maxLength": 200, "description": "only lines whose name holds this text"},
+    "after": {"type": "string", "maxLength": 200, "description": "the `next` of the part before"},
+    "limit": {
+        "type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "description": "lines of a part; all if left out",
+    },
+}  # fmt: skip
+ON_A_PAGE = 50  # lines of a list that a page shows
+
+
+def part_of(request: Request, *others: str) -> Part:
+    """Return the part of a list that the query asks for. InputError where it has a name that is none of `PART` and
+    `others`, or a value that is none.
+    """
+    known_query(request, *PART, *others)
+    limit = query_int(request, "limit", 0, 1, MAX_LIMIT)
+    return Part((query_text(request, "q") or "").strip()[:200], query_text(request, "after"), limit or None)
+
+
+def page_part(request: Request, *others: str) -> Part:
+    """Return the same for a page, of ON_A_PAGE lines; all of them where it is asked for as a file."""
+    part = part_of(request, *others, FORM)
+    return replace(part, limit=None if FORM in request.query_params else part.limit or ON_A_PAGE)
+
+
+def pager(path: str, part: Part, following: str | None) -> tuple[str | None, str | None]:
+    """Return the addresses of the first page of this list and of the next one; None where this is it, or there is
+    none.
+    """
+    asked = {"q": part.q} if part.q else {}
+    first = None if part.after is None else _address(path, asked)
+    return first, None if following is None else _address(path, asked | {"after": following})
+
+
+def _address(path: str, query: Mapping[str, str]) -> str:
+    return f"{path}?{urlencode(query)}" if query else path
 
 
 def form_of(request: Request) -> str | None:

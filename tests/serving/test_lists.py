@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import baseline
 import ledgers
@@ -13,7 +14,9 @@ from pages_in_process import Pages, words
 from accountant.home import Home
 from dpserve.types import Dataset
 from serving.cli.app import run
-from serving.rest import jobs, schedules
+from serving.cli.terminal import show_stream
+from serving.rest import grants, jobs, models, schedules
+from serving.wire import lists
 from training.jobs.schedule import add, make_schedule, submit_due
 
 LOST = "visits"  # a dataset that grows, of three blocks, with a schedule
@@ -76,3 +79,142 @@ def test_one_dataset_without_its_folder_fails_no_list(path, tmp_path, capsys):
     assert "database" not in text
     assert len(submit_due(home, lambda: 86_400.0)) == 1  # of the sound one; `weekly` waits
     home.ledger.log.database.close()
+
+
+def paged(ask, kind: str, name) -> list:
+    """All lines, two at a time, and what names each."""
+    lines, after = [], None
+    while True:
+        body = ask(kind, limit=2, **({} if after is None else {"after": after}))
+        assert len(body[kind]) <= 2
+        lines += body[kind]
+        if (after := body["next"]) is None:
+            return lines
+        assert after == str(name(body[kind][-1]))
+
+
+NAMES = {
+    "datasets": lambda line: line["name"],
+    "families": lambda line: line["name"],
+    "models": lambda line: line["model"],
+    "schedules": lambda line: line["name"],
+    "tokens": lambda line: line["created"],
+    "grants": lambda line: line["grant"],
+}
+# Of each list, what a part of one line's name is, and how many lines it leaves of the home's and of those made here.
+HELD = {
+    "datasets": "eopl",
+    "families": "AGAI",
+    "models": "lazybb@",
+    "schedules": "day",
+    "tokens": "e1",
+    "grants": "am-a",
+}
+
+
+def test_every_list_comes_in_parts_and_by_name(path, capsys):
+    home = Home.open({"DPSERVE_HOME": str(path)})
+    for number in range(3):
+        add(home, make_schedule(home, f"day-{number}", "day", {"dataset": "people", **ASKED}, "cli:ana", 0))
+    site = Site(home, [*jobs.DOORS, *schedules.DOORS, *grants.DOORS, *models.DOORS])
+    secret = site.token("reader", "admin")
+    [site.token(f"one{number}", "audit") for number in range(3)]
+
+    def over_rest(kind, **query):
+        answer = site.bear(secret, "GET", f"/v1/{kind}", params=query)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def by_command(kind, **options):
+        words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+        code, text = said(capsys, kind.removesuffix("s"), "list", "--json", *words)
+        assert code == 0
+        return json.loads(text)
+
+    for kind, name in NAMES.items():
+        whole = over_rest(kind)
+        assert (whole["next"], len(whole[kind]) > 2) == (None, True), kind
+        assert paged(over_rest, kind, name) == whole[kind]
+        held = over_rest(kind, q=HELD[kind])[kind]
+        assert 0 < len(held) < len(whole[kind]), kind
+        assert over_rest(kind, q=HELD[kind], limit=1)[kind] == held[:1]
+        assert over_rest(kind, q="no such name")[kind] == []
+        for query in ({"after": "no such line"}, {"limit": 0}, {"limit": 1001}, {"least": 1}):
+            assert site.bear(secret, "GET", f"/v1/{kind}", params=query).status_code == 400
+        if kind != "families":
+            assert [name(line) for line in by_command(kind)[kind]] == [name(line) for line in whole[kind]]
+            assert paged(by_command, kind, name) == by_command(kind)[kind]
+            assert len(by_command(kind, contains=HELD[kind])[kind]) == len(held)
+    code, text = said(capsys, "dataset", "list", "--limit", "1", "--contains", "agai")
+    assert (code, text.splitlines()[1].split()[0]) == (0, lines_of(over_rest("families", q="agai"))[0])
+    home.ledger.log.database.close()
+
+
+def lines_of(body) -> list[str]:
+    return [line["name"] for line in body["families"]]
+
+
+def test_pages_of_lists_come_in_parts(path, monkeypatch):
+    home = Home.open({"DPSERVE_HOME": str(path)})
+    monkeypatch.setattr(lists, "ON_A_PAGE", 2)
+    for number in range(3):
+        add(home, make_schedule(home, f"day-{number}", "day", {"dataset": "people", **ASKED}, "cli:ana", 0))
+    pages = Pages(home)
+    for place, row in (("/ui/datasets", "<tr>"), ("/ui/tokens", "/revoke"), ("/ui/schedules", "/remove")):
+        pages_seen, address = [], place
+        while address:
+            text = pages.page(address).text
+            pages_seen.append(text)
+            (address, *_) = [*re.findall(r'href="([^"]+)" rel="next"', text), ""]
+            address = address.replace("&amp;", "&")
+        rows = [text.count(row) - (row == "<tr>") for text in pages_seen]
+        assert len(rows) > 1
+        assert all(count == 2 for count in rows[:-1])
+        assert pages_seen[1].count('rel="first"') == 1
+        assert json.loads(pages.page(f"{place}?form=json").text)  # a file has all of them
+    assert "No schedule of that name" in words(pages.page("/ui/schedules?q=nope"))
+    home.ledger.log.database.close()
+
+
+def test_the_ledger_is_shown_newest_first_and_in_parts(path, capsys):
+    home = Home.open({"DPSERVE_HOME": str(path)})
+    values = [entry.value for entry in home.ledger.log.entries(0, 1000)]
+
+    def shown(*options: str) -> tuple[list[int], int | None]:
+        code, text = said(capsys, "ledger", "show", "--json", *options)
+        assert code == 0
+        body = json.loads(text)
+        assert all({"index": each["index"], **values[each["index"]]} == each for each in body["entries"])
+        return [each["index"] for each in body["entries"]], body["next"]
+
+    last = len(values) - 1
+    assert shown() == ([*range(last, last - 50, -1)], last - 49)
+    assert shown("--before", str(last - 49), "--limit", "1000") == ([*range(last - 50, -1, -1)], None)
+    assert shown("--after", "-1", "--limit", "1000") == ([*range(last + 1)], None)
+    assert shown("--after", "10", "--limit", "3") == ([11, 12, 13], 13)
+    assert shown("--after", str(last)) == ([], None)
+    issued = [number for number, value in enumerate(values) if value["type"] == "issued"]
+    assert shown("--type", "issued", "--limit", "2") == (issued[:-3:-1], issued[-2])
+    assert shown("--type", "issued", "--after", str(issued[0]), "--limit", "99") == (issued[1:], None)
+    about = [number for number, value in enumerate(values) if "fixed" in str(value.get("dataset"))]
+    assert set(about) <= set(shown("--dataset", "fixed")[0]) < set(range(last))
+    assert run(["ledger", "show", "--type", "nope"]) == 2
+    text = said(capsys, "ledger", "show", "--limit", "2")[1]
+    assert [line.split()[0] for line in text.splitlines()] == ["INDEX", str(last), str(last - 1)]
+    home.ledger.log.database.close()
+
+
+def test_a_list_is_printed_as_it_comes(capsys):
+    def lines():
+        for number in range(3):
+            yield {"number": number, "text": "a\x1b[31m"}
+            parts.append(capsys.readouterr().out)
+            assert f'"number": {number}' in parts[-1]
+
+    parts: list[str] = []
+    show_stream("lines", lines(), lambda: {"next": None})
+    text = "".join(parts) + capsys.readouterr().out
+    assert json.loads(text) == {"lines": [{"number": n, "text": "a\x1b[31m"} for n in range(3)], "next": None}
+    assert "\x1b" not in text
+    show_stream("lines", [], lambda: {"next": 4})
+    assert json.loads(capsys.readouterr().out) == {"lines": [], "next": 4}

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dpserve_verify.log.seen_checkpoints import Growth
     from models.store.loading import VerifiedModel
     from models.worth.report import Report
+    from serving.wire.list_parts import Part
 
 Body: TypeAlias = dict[str, Any]  # one JSON object, with the keys of the REST answer
 Request: TypeAlias = Mapping[str, Any]  # a request with the keys of its REST body
@@ -74,12 +75,12 @@ class Datasets(ABC):
     """Datasets and their budgets."""
 
     @abstractmethod
-    def list_all(self) -> list[Body]:
-        """Return every dataset with what is left of its budget."""
+    def list_part(self, part: Part) -> Body:
+        """Return `datasets`, each with what is left of its budget, and `next`."""
 
     @abstractmethod
-    def list_families(self) -> list[Body]:
-        """Return every family: its datasets, and the one budget that they share."""
+    def list_families(self, part: Part) -> Body:
+        """Return `families`, each with its datasets and the one budget that they share, and `next`."""
 
     @abstractmethod
     def get(self, name: str) -> Body:
@@ -90,8 +91,8 @@ class Grants(ABC):
     """Grants and tokens."""
 
     @abstractmethod
-    def list_all(self, principal: str | None) -> list[Body]:
-        """Return every grant there ever was, or those of one principal."""
+    def list_part(self, part: Part, principal: str | None) -> Body:
+        """Return `grants`, of those that there ever were, or of one principal, and `next`."""
 
     @abstractmethod
     def add(self, principal: str, make: Callable[[str], list[Grant]]) -> list[Body]:
@@ -107,8 +108,8 @@ class Grants(ABC):
         """End a grant. Returns it as it was, with what stops with it, and as it is now."""
 
     @abstractmethod
-    def list_tokens(self) -> list[Body]:
-        """Return every token there ever was, without its secret."""
+    def list_tokens(self, part: Part) -> Body:
+        """Return `tokens`, of those that there ever were, without their secrets, and `next`."""
 
 
 class Jobs(ABC):
@@ -222,8 +223,8 @@ class Models(ABC):
     """The list of released models, predictions, and which version answers to a name."""
 
     @abstractmethod
-    def list_all(self) -> list[Body]:
-        """Return every version, with the statements of `worth` that it is judged by: one or none."""
+    def list_part(self, part: Part) -> Body:
+        """Return `models`, versions with the statements of `worth` that each is judged by, one or none, and `next`."""
 
     @abstractmethod
     def champion(self, name: str) -> int | None:
@@ -309,8 +310,10 @@ class Schedules(ABC):
         """
 
     @abstractmethod
-    def list_all(self) -> list[Body]:
-        """Return the user's own schedules, and those on datasets of which the user is auditor or steward."""
+    def list_part(self, part: Part) -> Body:
+        """Return `schedules`, the user's own and those on datasets of which the user is auditor or steward, and
+        `next`.
+        """
 
     @abstractmethod
     def remove(self, name: str) -> str:

@@ -8,7 +8,8 @@ import typer
 
 from serving.cli.backend import backend
 from serving.cli.requests import takes_request
-from serving.cli.terminal import Json, align_columns, show, show_busy
+from serving.cli.terminal import After, Contains, Json, Limit, align_columns, note_more, show, show_busy
+from serving.wire.list_parts import Part
 from training.requests import ScheduleRequest
 
 Name = Annotated[str, typer.Argument(help="The schedule's name.")]
@@ -33,19 +34,20 @@ def add(asked: ScheduleRequest, json: Json = False) -> None:
     )
 
 
-def list_schedules(json: Json = False) -> None:
+def list_schedules(contains: Contains = "", limit: Limit = None, after: After = None, json: Json = False) -> None:
     """List schedules, and for how long each can be kept: your own, and those on datasets of which you are steward.
 
     \b
     dpserve schedule list
     """
-    bodies = backend().schedules.list_all()
+    page = backend().schedules.list_part(Part(contains, after, limit))
     rows = [("SCHEDULE", "ASKS", "LAST JOB", "LASTS")]
     rows += [
         (body["name"], _request_text(body), str((body["last"] or {}).get("job", "none")), _lasting_text(body))
-        for body in bodies
+        for body in page["schedules"]
     ]
-    show(json, {"schedules": bodies}, align_columns(rows))
+    show(json, page, align_columns(rows))
+    note_more(page["next"])
 
 
 def remove(name: Name, json: Json = False) -> None:

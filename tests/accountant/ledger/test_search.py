@@ -203,7 +203,7 @@ def test_missing_entry_is_an_error_and_no_silence(fresh):
 
 
 def test_what_concerns_a_dataset_that_grew(tmp_path):
-    """Its blocks, quotas and totals: by the search and by `about_dataset` alike, and nothing of another dataset."""
+    """Its blocks, quotas and totals: by the search and by `Walk` alike, and nothing of another dataset."""
     home = Home.init(ledgers.place(tmp_path / "home"))
     ledger = home.ledger
     for name in ("grown", "other"):
@@ -218,7 +218,9 @@ def test_what_concerns_a_dataset_that_grew(tmp_path):
     more = ["dataset-appended", "quota-set", "budget-changed", "blocks-dropped"]
     assert kinds == ["dataset-registered", "person-total", *more]
     assert found(home, dataset="grown") == expected[::-1]
-    assert [each.seq for each in entry_search.about_dataset(ledger.log.database, "grown")] == expected
+    assert [
+        each.seq for each in entry_search.Walk(ledger.log.database, Wanted(dataset="grown"), -1, None, 1000)
+    ] == expected
 
 
 def about(value, name, family):

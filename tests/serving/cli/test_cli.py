@@ -167,9 +167,9 @@ def test_dataset_show_has_the_keys_programs_rely_on(home, said):
     assert body["budget"]["jobs_left"]["lazybb"] > 0
     assert {line["quota"] for line in body.pop("quotas")} <= {None}
     assert body.pop("forecast").keys() == {"share_per_day", "days_left", "used_up_on"}
-    assert said("dataset", "list")[1] == {"datasets": [body]}
+    assert said("dataset", "list")[1] == {"datasets": [body], "next": None}
     ENGINE.forget()
-    assert said("dataset", "list")[1] == {"datasets": [body]}  # worked out again, for programs
+    assert said("dataset", "list")[1] == {"datasets": [body], "next": None}  # worked out again, for programs
 
 
 @pytest.mark.parametrize(
@@ -490,8 +490,8 @@ def test_predict_names_what_is_wrong_and_writes_nothing(home, tmp_path, said):
 
 def test_ledger_show_and_checkpoint(home, said, capsys):
     _, body, _ = said("ledger", "show", "--dataset", "adult")
-    kinds = [entry["type"] for entry in body["entries"]]
-    assert kinds == ["dataset-registered", "reserved", "started", "committed", "issued"]
+    kinds = [entry["type"] for entry in body["entries"]]  # the newest first
+    assert kinds == ["issued", "committed", "started", "reserved", "dataset-registered"]
     _, everything, _ = said("ledger", "show")
     assert len(everything["entries"]) == size(home)
     assert said("ledger", "show", "--dataset", "nope")[0] == 2

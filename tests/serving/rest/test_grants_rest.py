@@ -30,7 +30,7 @@ def test_made_looked_at_and_ended_once_each(site):
     assert made == {**TRAIN, "grant": size - 1, "expires": "2099-01-31T00:00:00Z", "revoked": None}
     assert site.bear(site.admin, "POST", "/v1/grants", json={**TRAIN, "expires": "2099-01-31"}).json() == made
     assert site.bear(site.admin, "GET", "/v1/grants?principal=team-a").json()["grants"][-1] == made
-    assert site.bear(site.admin, "GET", "/v1/grants?principal=nobody").json() == {"grants": []}
+    assert site.bear(site.admin, "GET", "/v1/grants?principal=nobody").json() == {"grants": [], "next": None}
     site.look()
     assert site.bear(site.night, "GET", "/v1/jobs").status_code == 200
     path = f"/v1/grants/{made['grant']}"

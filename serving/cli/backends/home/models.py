@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from accountant.home import Home
 from accountant.system.lazy_import import later
 from models.store.bundle import ModelStore
-from models.store.listing import lines
+from models.store.listing import lines, versions_in
 from serving.cli.backends.abstract import Body, Models, Progress
 from serving.cli.backends.user import require_access, this_user
+from serving.wire.list_parts import Part
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,13 +33,15 @@ Answer: TypeAlias = "tuple[NDArray[Any], NDArray[Any]]"  # labels (n,) and proba
 class HomeModels(Models):
     """As `Models` says, with the files of the home."""
 
-    def list_all(self) -> list[Body]:
-        """Return every version, held against the ledger."""
+    def list_part(self, part: Part) -> Body:
+        """Return versions, held against the ledger; the files of no others are read."""
         home = Home.open()
-        return [
+        versions, following = part.cut(versions_in(home), lambda each: f"{each[0]}@{each[1]}")
+        listed = [
             {**line, "better": worth and worth["better"], "worth": [worth] if worth else []}
-            for line, worth in statements.judgements(home, lines(home))
+            for line, worth in statements.judgements(home, lines(home, versions))
         ]
+        return {"models": listed, "next": following}
 
     def champion(self, name: str) -> int | None:
         """Return the version that answers to a name."""

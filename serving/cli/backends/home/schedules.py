@@ -5,6 +5,7 @@ from __future__ import annotations
 from accountant.home import Home
 from serving.cli.backends.abstract import Body, Request, Schedules, without_defaults
 from serving.cli.backends.user import require_access, this_user
+from serving.wire.list_parts import Part, cut_schedules
 from training.jobs import schedule
 
 
@@ -18,10 +19,11 @@ class HomeSchedules(Schedules):
         new = schedule.make_schedule(home, name, every, without_defaults(request), this_user(), schedule.moment(start))
         return schedule.schedule_to_json(home, schedule.add(home, new))
 
-    def list_all(self) -> list[Body]:
-        """Return the schedules that the user may see."""
+    def list_part(self, part: Part) -> Body:
+        """Return schedules that the user may see."""
         home = Home.open()
-        return [schedule.schedule_to_json(home, row) for row in schedule.schedules_for(home, require_access(home))]
+        rows, following = cut_schedules(part, schedule.schedules_for(home, require_access(home)))
+        return {"schedules": [schedule.schedule_to_json(home, row) for row in rows], "next": following}
 
     def remove(self, name: str) -> str:
         """Remove a schedule."""

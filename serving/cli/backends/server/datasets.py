@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from serving.cli.backends.abstract import Body, Datasets
 from serving.cli.backends.server.connection import Connection
+from serving.wire.list_parts import Part
 
 
 class ServerDatasets(Datasets):
@@ -12,15 +15,15 @@ class ServerDatasets(Datasets):
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
 
-    def list_all(self) -> list[Body]:
-        """Return every dataset."""
+    def list_part(self, part: Part) -> Body:
+        """Return datasets."""
         with self.connection.asking() as service:
-            return [dict(dataset.raw) for dataset in service.datasets()]
+            return dict(service.part("datasets", **asdict(part)))
 
-    def list_families(self) -> list[Body]:
-        """Return every family."""
+    def list_families(self, part: Part) -> Body:
+        """Return families."""
         with self.connection.asking() as service:
-            return [dict(family.raw) for family in service.families()]
+            return dict(service.part("families", **asdict(part)))
 
     def get(self, name: str) -> Body:
         """Return one dataset."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 
 from accountant.access.grants import Grant
 from accountant.access.tokens import acting_for, own_principal
 from dpserve import Client
 from serving.cli.backends.abstract import Body, Grants
 from serving.cli.backends.server.connection import Connection
+from serving.wire.list_parts import Part
 
 
 class ServerGrants(Grants):
@@ -17,12 +19,16 @@ class ServerGrants(Grants):
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
 
-    def list_all(self, principal: str | None) -> list[Body]:
-        """Return every grant, or those of one principal."""
+    def list_part(self, part: Part, principal: str | None) -> Body:
+        """Return grants, or those of one principal, who may have two names."""
         with self.connection.asking() as service:
             wanted = [None] if principal is None else dict.fromkeys((principal, _full_name(service, principal)))
-            listed = (grant for each in wanted for grant in service.grants(each))
-            return sorted((dict(grant.raw) for grant in listed), key=lambda body: int(body["grant"]))
+            if len(wanted) == 1:
+                return dict(service.part("grants", principal=next(iter(wanted)), **asdict(part)))
+            found = (dict(grant.raw) for each in wanted for grant in service.grants(each))
+            listed = sorted(found, key=lambda body: int(body["grant"]))
+            page, following = part.cut(listed, lambda body: str(body["grant"]), lambda body: [body["principal"]])
+            return {"grants": page, "next": following}
 
     def add(self, principal: str, make: Callable[[str], list[Grant]]) -> list[Body]:
         """Enter grants."""
@@ -35,10 +41,10 @@ class ServerGrants(Grants):
         with self.connection.asking() as service:
             return dict(service.grant(number).raw), dict(service.revoke_grant(number, reason).raw)
 
-    def list_tokens(self) -> list[Body]:
-        """Return every token without its secret."""
+    def list_tokens(self, part: Part) -> Body:
+        """Return tokens without their secrets."""
         with self.connection.asking() as service:
-            return [dict(token) for token in service.tokens()]
+            return dict(service.part("tokens", **asdict(part)))
 
 
 def _full_name(service: Client, principal: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from models.worth.statements import pick_judgement
 from serving.cli.backends.abstract import Body, Models, Progress
 from serving.cli.backends.server.connection import Connection, refuse_by
 from serving.cli.backends.server.jobs import champion_of
+from serving.wire.list_parts import Part
 from training.datasets.described import format_from_json, read_schema
 from training.rows.tables.row_files import read_columns, write_predictions
 
@@ -32,15 +34,15 @@ class ServerModels(Models):
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
 
-    def list_all(self) -> list[Body]:
-        """Return every version, with the statement of worth that it is judged by, as the server says."""
+    def list_part(self, part: Part) -> Body:
+        """Return versions, with the statement of worth that each is judged by, as the server says."""
         with self.connection.asking() as service:
-            versions = [dict(model.raw) for model in service.models()]
-            for line in versions:
+            body = dict(service.part("models", **asdict(part)))
+            for line in body["models"]:
                 measured = line["better"] is not None and line["verified"]
                 worth = pick_judgement(service.model(line["model"])["worth"]) if measured else None
                 line["worth"] = [] if worth is None else [worth]
-            return versions
+            return body
 
     def champion(self, name: str) -> int | None:
         """Return the version that answers to a name."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from serving.cli.backends.abstract import Body, Request, Schedules, without_defaults
 from serving.cli.backends.server.connection import Connection
+from serving.wire.list_parts import Part
 
 
 class ServerSchedules(Schedules):
@@ -17,10 +20,10 @@ class ServerSchedules(Schedules):
         with self.connection.asking() as service:
             return dict(service.add_schedule(name, every=every, start=start, **without_defaults(request)))
 
-    def list_all(self) -> list[Body]:
-        """Return the schedules that the user may see."""
+    def list_part(self, part: Part) -> Body:
+        """Return schedules that the user may see."""
         with self.connection.asking() as service:
-            return [dict(body) for body in service.schedules()]
+            return dict(service.part("schedules", **asdict(part)))
 
     def remove(self, name: str) -> str:
         """Remove a schedule."""
