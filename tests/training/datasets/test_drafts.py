@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 
 import pytest
 import yaml
@@ -135,6 +136,89 @@ def test_every_step_leads_on(home, drafts):
     assert drafts.get(draft.id, "ana").state == REGISTERED
     assert not drafts.rows(draft).exists()
     assert home.ledger.dataset("people").registration.unit.column == "person_id"
+
+
+@pytest.fixture
+def ward(tmp_path):
+    """A folder that the operator allowed, with the rows in a partition; and rows elsewhere that nobody may ask for."""
+    folder = tmp_path / "incoming" / "ward"
+    (folder / "city=Bonn").mkdir(parents=True)
+    (folder / "city=Bonn" / "a.csv").write_bytes(b"age,ill\n34,yes\n51,no\n")
+    (folder / "_SUCCESS").touch()
+    (tmp_path / "elsewhere" / "city=Bonn").mkdir(parents=True)
+    for place in ("elsewhere/other.csv", "elsewhere/city=Bonn/a.csv"):
+        (tmp_path / place).write_bytes(b"age,ill\n1,SECRET\n")
+    return folder
+
+
+NAMED = "target: {name: ill, classes: ['no', 'yes']}\nrecords: 2\nignore: [city]\n"
+NAMED += "features: {age: {type: numeric, range: [0, 120]}}\n"
+
+
+def test_rows_that_are_named_are_those_that_were_allowed(home, drafts, ward, tmp_path):
+    """At every step, whatever is put into the folder or in its way meanwhile; and none of it is told."""
+    allowed, elsewhere = [tmp_path / "incoming"], tmp_path / "elsewhere"
+
+    def link(place, to):
+        def act():
+            kept = place.with_name("kept")
+            if place.exists():
+                place.rename(kept)
+            place.symlink_to(to)
+            return lambda: (place.unlink(), kept.exists() and kept.rename(place))
+
+        return act
+
+    def fifo():
+        os.mkfifo(ward / "b.csv")
+        return (ward / "b.csv").unlink
+
+    acts = [
+        link(ward / "b.csv", elsewhere / "other.csv"), link(ward / "city=Bonn" / "a.csv", elsewhere / "other.csv"),
+        link(ward / "city=Bonn", elsewhere / "city=Bonn"), link(ward, elsewhere), link(ward.parent, elsewhere),
+        link(ward / "b.csv", ward / "city=Bonn" / "a.csv"), link(ward / "b.csv", "/dev/zero"), fifo,
+    ]  # fmt: skip
+    draft = drafts.begin_at("ana", str(ward), allowed)
+    for state, check in ((LOOKING, None), (CHECKING, NAMED)):
+        if check is not None:
+            draft = drafts.check(drafts.get(draft.id, "ana"), check, [])
+        for act in acts:
+            undo = act()
+            steps.step(home, drafts, drafts.get(draft.id, "ana"))
+            stopped = drafts.get(draft.id, "ana")
+            undo()
+            assert stopped.refusal["message"].startswith("path: "), stopped
+            assert "SECRET" not in str(stopped)
+            drafts.change(stopped, state=state, refusal=None)
+        steps.step(home, drafts, drafts.get(draft.id, "ana"))
+        draft = drafts.get(draft.id, "ana")
+        assert (draft.refusal, draft.problems) == (None, [])
+    assert draft.state == READY
+    assert not (drafts.folder / draft.id / "named").exists()
+    with drafts.opened_rows(draft) as rows:  # a file that is changed for a link while it is read
+        link(ward / "city=Bonn" / "a.csv", elsewhere / "other.csv")()
+        assert [path.name for path in rows.iterdir()] == ["city=Bonn"]
+        assert b"34,yes" in (rows / "city=Bonn" / "a.csv").read_bytes()
+
+
+def test_what_cannot_be_named(drafts, ward, tmp_path):
+    allowed, elsewhere = [tmp_path / "incoming"], tmp_path / "elsewhere" / "other.csv"
+    (ward / ".hidden").symlink_to(elsewhere)  # no rows are looked for in it
+    (tmp_path / "incoming" / "nothing").mkdir()
+    (tmp_path / "incoming" / "to").symlink_to(ward)
+    first = [drafts.begin_at("ana", str(tmp_path / "incoming" / name), allowed) for name in ("nothing", "to")]
+    assert [draft.path for draft in first] == [str(tmp_path / "incoming" / "nothing"), str(ward)]
+    (ward / "b.csv").symlink_to(elsewhere)
+    (tmp_path / "incoming" / "out").symlink_to(elsewhere)
+    for path, problem in (
+        (ward, "there is a link in it"), (ward / "b.csv", "must lie"), (tmp_path / "incoming" / "out", "must lie"),
+        (ward / "none.csv", "no such file"), (ward / ".." / ".." / "elsewhere", "must lie below"), ("ward", "must lie"),
+        ("/dev/zero", "must lie below"), (f"{ward}/a\0b", "must lie below"), ("/", "must lie below"),
+    ):  # fmt: skip
+        with pytest.raises(InputError, match=problem):
+            drafts.begin_at("ana", str(path), allowed)
+    with pytest.raises(InputError, match="must be a file"):
+        drafts.begin_at("ana", "/dev/null", [Path("/dev")])
 
 
 def test_a_step_that_was_cut_is_told(home, drafts):

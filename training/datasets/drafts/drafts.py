@@ -17,13 +17,13 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from accountant.errors import UnknownName, WrongState
 from dpserve_verify.errors import InputError
 from dpserve_verify.system.files import PRIVATE, locked, replace_unsynced
+from training.datasets.drafts.named_rows import check_rows, hold_rows
 from training.rows.sources.files import SAID, ending
 
 RECEIVING, LOOKING, COLUMNS, CHECKING, PROBLEMS, READY, REGISTERING, REGISTERED, UNREADABLE = (
@@ -33,7 +33,6 @@ AT_WORK = (LOOKING, CHECKING, REGISTERING)  # of a process
 STATES = (RECEIVING, LOOKING, COLUMNS, CHECKING, PROBLEMS, READY, REGISTERING, REGISTERED, UNREADABLE)
 KEPT_SECONDS = 24 * 3600.0
 MOST_OF_ONE = 5  # drafts of one principal
-MOST_FILES = 10_000  # of a folder that is named
 SPARE_BYTES = 1 << 28  # of the disk, which an upload leaves
 FILE, SCHEMA = "draft.json", "schema.yaml"
 _ID = re.compile(r"[0-9a-f]{32}")
@@ -83,18 +82,17 @@ class Drafts:
         return self._add(Draft(uuid.uuid4().hex, by, name, RECEIVING, size))
 
     def begin_at(self, by: str, path: str, allowed: Sequence[Path]) -> Draft:
-        """Begin a draft for a file or folder on the server, below one of the folders that its operator `allowed`."""
-        place = Path(path)
-        real = place.resolve()
-        roots = [folder.resolve() for folder in allowed if real.is_relative_to(folder.resolve())]
-        fine = place.is_absolute() and bool(roots)
-        if fine and real.is_dir():  # a link in it may lead out of it
-            inside = [folder.resolve() for folder in islice(real.rglob("*"), MOST_FILES + 1)]
-            fine = len(inside) <= MOST_FILES and all(folder.is_relative_to(roots[0]) for folder in inside)
+        """Begin a draft for a file or folder on the server, below one of the folders that its operator `allowed`. Each
+        step opens it anew, without following a link: `named_rows.hold_rows`.
+        """
+        try:
+            real = Path(path).resolve()
+            fine = Path(path).is_absolute() and any(real.is_relative_to(folder.resolve()) for folder in allowed)
+        except (OSError, ValueError, RuntimeError):  # a name that none can be, or links in a circle
+            fine = False
         if not fine:
             raise InputError("path: must lie below a folder that the operator allowed (DPSERVE_DATA_FOLDERS)")
-        if not real.exists():
-            raise InputError("path: there is no such file")
+        check_rows(real)
         self.folder.mkdir(mode=0o700, exist_ok=True)
         draft = self._add(Draft(uuid.uuid4().hex, by, real.name, LOOKING, path=str(real)))
         self.ask()
@@ -203,6 +201,17 @@ class Drafts:
     def rows(self, draft: Draft) -> Path:
         """Return where its rows lie."""
         return self.folder / draft.id / "file" / draft.name if draft.path is None else Path(draft.path)
+
+    @contextmanager
+    def opened_rows(self, draft: Draft) -> Iterator[Path]:
+        """Yield where its rows are read, while the body runs: those of a path are held open. InputError where a link
+        has come into it, or it is gone.
+        """
+        if draft.path is None:
+            yield self.rows(draft)
+        else:
+            with hold_rows(Path(draft.path), self.folder / draft.id) as rows:
+                yield rows
 
     def schema(self, draft: Draft) -> Path:
         """Return where its schema lies."""

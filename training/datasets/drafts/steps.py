@@ -85,9 +85,11 @@ def step(home: Home, drafts: Drafts, draft: Draft) -> None:
 
 
 def _done(home: Home, drafts: Drafts, draft: Draft) -> dict[str, Any]:
-    rows = drafts.rows(draft)
-    if draft.path is not None and rows.resolve() != rows:
-        raise InputError("path: leads elsewhere since it was named")
+    with drafts.opened_rows(draft) as rows:
+        return _changes(home, drafts, draft, rows)
+
+
+def _changes(home: Home, drafts: Drafts, draft: Draft, rows: Path) -> dict[str, Any]:
     if draft.state == LOOKING:
         return {"state": COLUMNS, "proposal": SchemaProposal.of_file(rows).to_json()}
     schema = drafts.schema(draft)
