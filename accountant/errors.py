@@ -22,6 +22,7 @@ DpserveError                 exit 1
 │   ├── EngineUnavailable             the cluster that DPSERVE_ENGINE names cannot be asked for now
 │   └── VersionBehind                 a newer dpserve wrote what this version does not know
 ├── JobFailed                exit 5   it had started: its budget is spent
+│   └── EngineLost                    the cluster that answers for its rows; where its answers are kept it goes on
 └── PlanMismatch                      a learner asks for what was not reserved; nothing was drawn
 """
 
@@ -155,6 +156,10 @@ class JobFailed(DpserveError):
     code = "job_failed"
     remedy = "look into the log of the worker; a new job costs its epsilon again"
     exit_code = 5
+
+
+class EngineLost(JobFailed):
+    """The cluster that a job asks was lost: a job whose answers are kept, or that has none yet, goes on later."""
 
 
 class PlanMismatch(DpserveError):

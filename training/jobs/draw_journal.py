@@ -115,6 +115,15 @@ class DrawJournal:
         """Whether the next release has an answer, so that no row need be read for it."""
         return self._next < len(self._stored)
 
+    def leave(self) -> bool:
+        """Leave a job that its session draws for to whoever goes on with it. Return whether that can be: its answers
+        are kept, or nothing was drawn yet.
+        """
+        if not self._keeps and not self._next and boot():
+            self._keeps = True
+            self.begin()
+        return self._keeps
+
     def end(self) -> None:
         """Remove the file: the job is over."""
         if self._keeps:

@@ -14,7 +14,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from accountant.errors import JobFailed, PlanMismatch, WrongState
+from accountant.errors import EngineLost, EngineUnavailable, JobFailed, PlanMismatch, WrongState
 from accountant.home import Home
 from accountant.ledger.families.families import Dataset, Started
 from accountant.ledger.families.records import GIVEN_BACK, Holding, Job, State
@@ -194,8 +194,11 @@ def _play(
             raise PlanMismatch("what was played is not what was reserved")
         return steps.keep(released)
     except Exception as error:
+        if isinstance(error, EngineLost) and steps.is_resumable and journal.leave():
+            message = f"job {seq}: {error.message}; it goes on, charged once, when a worker finds an engine"
+            raise JobFailed(message, job=seq) from None
         has_drawn = not journal.is_blank or (session is not None and session.has_drawn)
-        if isinstance(error, OSError | LedgerUnavailable) and not has_drawn:
+        if isinstance(error, OSError | LedgerUnavailable | EngineLost) and not has_drawn:
             _leave_undrawn(home, seq)
             raise LedgerUnavailable(f"job {seq}: stopped before it drew anything ({_word_of(error)})") from None
         try:
@@ -320,7 +323,7 @@ def _settle(home: Home, holding: Holding, settled: dict[str, list[int]]) -> None
 
 def _resume(home: Home, holding: Holding) -> str | None:
     """Go on with a job whose answers were kept. Return what came of it: finished, burned or stuck; "" where another
-    process is at it, None where it is not resumed. Raises as `Ledger.burn`.
+    process is at it, or no engine is there, None where it is not resumed. Raises as `Ledger.burn`.
     """
     seq = holding.seq
     undrawn = holding.owner == this_process() and _place_of(home, seq) in _UNDRAWN
@@ -340,6 +343,8 @@ def _resume(home: Home, holding: Holding) -> str | None:
         return None
     except BlockingIOError:
         return "" if lives(holding.owner) is False else None
+    except EngineUnavailable:  # which may come back: what was answered stays good
+        return ""
     except CannotResume as error:
         LOG.warning("job %d: is not resumed: its answers are %s", seq, error)
     except (DpserveError, OSError) as error:

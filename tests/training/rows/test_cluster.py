@@ -5,6 +5,7 @@ cluster is killed, stopped or starved, or a file is not what it was.
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import signal
 import subprocess
@@ -34,7 +35,7 @@ from dpserve_verify.privacy.budget import Budget, Relation
 from training.datasets.datasets import open_rows, register, require_rows
 from training.datasets.drafts.registering import register_requested
 from training.datasets.growing.append import append
-from training.jobs import job
+from training.jobs import draw_journal, job
 from training.planning.plans import plan, public_of
 from training.requests import JobRequest
 from training.requests.registration import RegistrationRequest
@@ -196,7 +197,7 @@ def test_a_training_worker_of_the_server_asks_a_cluster(engine, home):
     played = f"""from serving.process.workers import launch
 launch.load()
 from accountant.home import Home
-from training.jobs import job
+from training.jobs import draw_journal, job
 job.run(Home.open(), {seq})"""
     done = subprocess.run(
         [sys.executable, "-c", played], env=os.environ | {"DPSERVE_HOME": str(home.path), "PYTHONPATH": str(warm.ROOT)},
@@ -443,20 +444,54 @@ def test_over_tls_whoever_has_no_certificate_is_nobody(home, tmp_path, monkeypat
             assert rows.ask(answering.CountRows()) == 150
 
 
-@pytest.mark.server
-@pytest.mark.last
-def test_a_job_whose_scheduler_is_killed_ends_and_is_burned(engine, home, monkeypatch):
-    plain = desk.Desk.ask
-    asked = []
+def lose_scheduler(engine: DaskCluster, monkeypatch, at: int) -> None:
+    """Kill the scheduler as the question of this number is asked: 1 counts rows, the next is the first of a release."""
+    plain, asked = desk.Desk.ask, []
 
     def ask(own, run, question):
         asked.append(run)
-        if len(asked) == 4:
+        if len(asked) == at:
             engine.scheduler.kill()
             monkeypatch.setattr(workers, "CONNECT_SECONDS", 5.0)
         return plain(own, run, question)
 
     monkeypatch.setattr(desk.Desk, "ask", ask)
+
+
+@pytest.mark.server
+@pytest.mark.parametrize(("resume", "at"), [("1", 5), ("0", 2)], ids=["answers are kept", "nothing was drawn"])
+def test_a_job_whose_scheduler_is_killed_goes_on_with_another_engine(tmp_path, home, monkeypatch, resume, at):
+    """Each release of its plan is drawn once, by whichever engine."""
+    draws, plain = [], draw_journal.DrawJournal.next
+    monkeypatch.setenv("DPSERVE_RESUME", resume)
+
+    def noted(own, draw):
+        return plain(own, lambda: draws.append(draw()) or draws[-1])
+
+    monkeypatch.setattr(draw_journal.DrawJournal, "next", noted)
+    asked = JobRequest("classes", "lazybb", "0.5", parameters={"rounds": 20 + at})
+    with DaskCluster(tmp_path, 1) as lost:
+        monkeypatch.setenv("DPSERVE_ENGINE", lost.address)
+        lose_scheduler(lost, monkeypatch, at)
+        held = job.submit(home, asked, by="test")
+        with pytest.raises(JobFailed, match=r"engine: .*; it goes on, charged once, when a worker finds an engine"):
+            job.run(home, held.seq)
+    assert (home.ledger.job(held.seq).state.value, bool(draws)) == ("started", resume == "1")
+    assert job.recover(home)["burned"] == []
+    assert home.ledger.job(held.seq).state.value == "started"
+    monkeypatch.setenv("DPSERVE_ENGINE", "local")
+    assert job.recover(home)["finished"] == [held.seq]
+    assert home.ledger.job(held.seq).public_state == "issued"
+    assert len(draws) == len(plan(home, asked, "test").recipe.plan)
+    assert audit_home(home).ok
+
+
+@pytest.mark.server
+@pytest.mark.last
+def test_a_job_whose_scheduler_is_killed_after_draws_that_are_not_kept_is_burned(engine, home, monkeypatch, caplog):
+    lose_scheduler(engine, monkeypatch, 4)
+    for name in ("distributed", "distributed.client"):  # whose own handlers would print them
+        monkeypatch.setattr(logging.getLogger(name), "handlers", [caplog.handler])
     held = job.submit(home, JobRequest("classes", "lazybb", "0.5", parameters={"rounds": 30}), by="test")
     with pytest.raises(JobFailed, match="engine: .*; its budget is spent"):
         job.run(home, held.seq)
@@ -465,3 +500,4 @@ def test_a_job_whose_scheduler_is_killed_ends_and_is_burned(engine, home, monkey
     with pytest.raises(EngineUnavailable):
         job.run(home, later.seq)
     assert home.ledger.job(later.seq).state.value == "reserved"
+    assert [record for record in caplog.records if record.exc_info] == []

@@ -17,7 +17,7 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
-from accountant.errors import JobFailed
+from accountant.errors import EngineLost, JobFailed
 from training.rows.cluster import answering
 from training.rows.cluster.pieces import Piece, Seen, check_manifest
 from training.rows.cluster.workers import (
@@ -57,7 +57,7 @@ class Desk:
         except JobFailed:
             raise
         except Exception as error:  # the scheduler is gone, or somebody cancelled what was asked
-            raise JobFailed(f"engine: the cluster was lost ({type(error).__name__})") from None
+            raise EngineLost(f"engine: the cluster was lost ({type(error).__name__})") from None
         first, *later_answers = (answers[piece.name] for piece in self.pieces)
         rows: Counter[str] = Counter()
         for piece in self.pieces:
@@ -126,7 +126,7 @@ class Desk:
                 if there.threads:
                     patience = time.monotonic() + PATIENCE_SECONDS
                 elif time.monotonic() > patience:
-                    raise JobFailed(f"engine: for {PATIENCE_SECONDS:.0f} s no worker was there that could answer")
+                    raise EngineLost(f"engine: for {PATIENCE_SECONDS:.0f} s no worker was there that could answer")
                 submit()
             return answers
         finally:

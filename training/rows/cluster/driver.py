@@ -12,7 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from accountant.errors import EngineUnavailable, JobFailed
+from accountant.errors import EngineLost, EngineUnavailable
 from accountant.home import settings
 from dpserve_verify.errors import InputError
 from models.features.features import Feature
@@ -65,7 +65,7 @@ def open_cluster(address: str, sources: Sequence[Source], schema: Path, bounds: 
     try:
         client = connect(address)
     except EngineUnavailable as error:
-        raise JobFailed(f"rows: {error.message}") from None
+        raise EngineLost(f"engine: {error.message}") from None
     try:
         workers, since = Workers(client, _sizes([*files, schema])), time.monotonic()
         while not workers.threads:  # it is charged: what comes back soon is waited for
@@ -73,7 +73,7 @@ def open_cluster(address: str, sources: Sequence[Source], schema: Path, bounds: 
                 client.sync(workers.found)
             except EngineUnavailable as error:
                 if time.monotonic() - since > PATIENCE_SECONDS:
-                    raise JobFailed(f"rows: {error.message}") from None
+                    raise EngineLost(f"engine: {error.message}") from None
                 time.sleep(LOOK_SECONDS)
         pieces = manifest(sources, schema, bounds, sum(workers.threads.values()), check)
         return Cluster(Desk(client, workers, pieces), sources[0].partition(0, 0, sources[0].folder))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import logging
 import time
 import uuid
 from collections.abc import Awaitable, Callable
@@ -16,12 +17,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from accountant.errors import EngineUnavailable, JobFailed
+from accountant.errors import EngineLost, EngineUnavailable
 from accountant.system.lazy_import import later
 from training.rows.cluster import answering
 
 distributed = later("distributed")
 
+LOUD = ("distributed.client", "distributed.core", "distributed.utils", "distributed.comm")  # have levels of their own
 CONNECT_SECONDS = 10.0
 LOOK_SECONDS = 0.25  # without an answer: then the scheduler is asked who is there; up to LOOK_MOST
 LOOK_MOST = 2.0
@@ -37,6 +39,8 @@ def connect(address: str) -> Any:
     try:
         if address.startswith("tls://"):
             how["security"] = distributed.Security(require_encryption=True)  # certificates: Dask's own configuration
+        for name in ("distributed", *LOUD):  # what becomes of the cluster is told by our errors
+            logging.getLogger(name).setLevel(logging.CRITICAL)
         return distributed.Client(address, **how)
     except ImportError:
         raise EngineUnavailable("DPSERVE_ENGINE: a cluster needs the extra dask: pip install 'dpserve[dask]'") from None
@@ -186,7 +190,7 @@ def let_go(task: asyncio.Task[Any], future: Any) -> None:
 
 
 async def result(future: Any) -> Any:
-    """Return what a task came to; None where its worker ended with it, or with what it came to. JobFailed where it was
+    """Return what a task came to; None where its worker ended with it, or with what it came to. EngineLost where it was
     cancelled, as what is asked of a scheduler that ends is.
     """
     try:
@@ -195,5 +199,5 @@ async def result(future: Any) -> Any:
         return None
     except asyncio.CancelledError:
         if future.cancelled():
-            raise JobFailed("engine: the scheduler was lost, or what was asked of it was cancelled") from None
+            raise EngineLost("engine: the scheduler was lost, or what was asked of it was cancelled") from None
         raise
