@@ -55,7 +55,7 @@ TRIGGERS = {
     "interrupted": "",
     "job_failed": f"{CLI}::test_job_that_fails_after_its_start_is_exit_code_5",
     "json_invalid": "accountant/test_canonical.py::test_error_is_the_users_and_has_its_code",
-    "key_invalid": f"{CLI}::test_init_prints_one_admin_token_on_stderr",
+    "key_invalid": f"{CLI}::test_init_puts_one_admin_token_into_a_file_and_prints_none",
     "ledger_invalid": "training/measuring/test_profile.py",
     "ledger_unavailable": "accountant/store/test_store.py",
     "method_not_allowed": f"{SERVICE}::test_bad_input",
