@@ -133,8 +133,8 @@ training/calibration: dpserve_verify(. certificates privacy) accountant(privacy 
     training(session)
 training/datasets: dpserve_verify(. privacy system) accountant(. home ledger ledger/families system) models(features)
     training(rows/cluster rows/kernels rows/packed rows/partitions rows/people rows/schema rows/sources rows/tables)
-training/datasets/drafts: dpserve_verify(. privacy system) accountant(. access home ledger/families) training(datasets
-    requests rows/people rows/schema rows/sources rows/tables)
+training/datasets/drafts: dpserve_verify(. privacy system) accountant(. access home ledger/families system)
+    training(datasets requests rows/people rows/schema rows/sources rows/tables)
 training/datasets/growing: dpserve_verify(. system) accountant(. home ledger ledger/families) models(features)
     training(datasets rows/packed rows/schema rows/sources rows/tables)
 training/finish: dpserve_verify(. certificates keys privacy system) accountant(. access certificates home ledger

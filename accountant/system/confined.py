@@ -1,8 +1,8 @@
 """Work on what strangers sent, whose bytes decide what they stand for: by a process to which the operating system gives
 no more memory and processor time than it may take, whatever its decoders are made to do.
 
-The one place that says how a process is bounded. `confine` bounds this process for good; `run_confined` has a fork do
-some work. Programs of their own import it too, so it imports little.
+The one place that says how a process is bounded. `confine` bounds this process for good; a `ConfinedFork` does some
+work. Programs of their own import it too, so it imports little.
 """
 
 from __future__ import annotations
@@ -27,14 +27,16 @@ class Bounds:
     """What a process may take beside what it has taken so far.
 
     Attributes:
-        memory: Bytes of address space.
+        memory: Bytes.
         seconds: Of a processor.
         writes: Whether it may write files.
+        maps: Whether it may map files besides, whose pages are the system's to give and take.
     """
 
     memory: int
     seconds: int
     writes: bool = True
+    maps: bool = False
 
 
 def confine(bounds: Bounds) -> None:
@@ -42,11 +44,11 @@ def confine(bounds: Bounds) -> None:
     in its end a second later. No core file is written, for rows would lie in it.
     """
     with open("/proc/self/statm") as status:
-        size = int(status.read().split()[0]) * resource.getpagesize()
+        size = int(status.read().split()[5 if bounds.maps else 0]) * resource.getpagesize()
     used = resource.getrusage(resource.RUSAGE_SELF)
     seconds = int(used.ru_utime + used.ru_stime) + 1 + bounds.seconds
     signal.signal(signal.SIGXCPU, _refuse)
-    _limit(resource.RLIMIT_AS, size + bounds.memory)
+    _limit(resource.RLIMIT_DATA if bounds.maps else resource.RLIMIT_AS, size + bounds.memory)
     _limit(resource.RLIMIT_CPU, seconds, seconds + 1)
     _limit(resource.RLIMIT_CORE, 0)
     if not bounds.writes:
@@ -65,23 +67,40 @@ def _refuse(number: int, frame: object) -> NoReturn:
     raise TooMuch("it takes more time to read than it may")
 
 
-def run_confined(bounds: Bounds, deadline: float, work: Callable[[], object]) -> bool:
-    """Have a fork do `work`; return whether it came to its end within its bounds and `deadline` seconds. It ends with
-    this process, which must have one thread of Python and hold no connection.
+class ConfinedFork:
+    """A fork that does some work within its bounds. It ends with this process, which must have one thread of Python,
+    and whose connections it must not use.
     """
-    parent, end = os.getpid(), time.monotonic() + deadline
-    process = os.fork()
-    if not process:
-        _do(parent, bounds, work)
-    ended, status = 0, 0
-    while not ended:
-        ended, status = os.waitpid(process, os.WNOHANG)
-        if not ended and time.monotonic() > end:
-            os.kill(process, signal.SIGKILL)
-            ended, status = os.waitpid(process, 0)
-        elif not ended:
-            time.sleep(TICK_SECONDS)
-    return status == 0
+
+    def __init__(self, bounds: Bounds, deadline: float, work: Callable[[], object]) -> None:
+        """Begin. `deadline`: after so many seconds it is killed, whatever it waits for."""
+        parent, self._end, self._status = os.getpid(), time.monotonic() + deadline, -1
+        self.process = os.fork()
+        if not self.process:
+            _do(parent, bounds, work)
+
+    def has_ended(self) -> bool:
+        """Return whether it has ended; kill it after its deadline."""
+        if self._status < 0 and time.monotonic() > self._end:
+            os.kill(self.process, signal.SIGKILL)
+            self._status = os.waitpid(self.process, 0)[1]
+        elif self._status < 0:
+            ended, status = os.waitpid(self.process, os.WNOHANG)
+            self._status = status if ended else -1
+        return self._status >= 0
+
+    @property
+    def is_done(self) -> bool:
+        """Return whether it has come to its own end, within its bounds."""
+        return self._status == 0
+
+
+def run_confined(bounds: Bounds, deadline: float, work: Callable[[], object]) -> bool:
+    """Wait for a `ConfinedFork`; return whether it is done."""
+    fork = ConfinedFork(bounds, deadline, work)
+    while not fork.has_ended():
+        time.sleep(TICK_SECONDS)
+    return fork.is_done
 
 
 def _do(parent: int, bounds: Bounds, work: Callable[[], object]) -> NoReturn:

@@ -20,7 +20,7 @@ import typer
 from typer.exceptions import Abort, TyperException
 from typer.main import get_command
 
-from dpserve_verify.errors import DpserveError
+from dpserve_verify.errors import DpserveError, TooMuch
 from serving.cli.backends.choice import Needs
 from serving.cli.hints import with_next_step
 from serving.cli.terminal import Json, note, paint
@@ -259,6 +259,9 @@ def run(arguments: Sequence[str]) -> int:
         return _report_failure(as_json, _shape("usage", message), f"{message} (--help says more)", 2)
     except (Abort, KeyboardInterrupt):
         return _report_failure(as_json, _shape("interrupted", "interrupted"), "interrupted", 1)
+    except MemoryError:
+        too_much = TooMuch("memory: what was named takes more of it than there is")
+        return _report_failure(as_json, too_much.to_json(), too_much.message, too_much.exit_code)
     except Exception as error:
         if os.environ.get("DPSERVE_DEBUG"):
             raise

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import logging
-import math
 import os
 import shutil
 import signal
@@ -165,38 +164,35 @@ def _drafts(home: Path, listener: socket.socket) -> _OnDemand:
 
     return _OnDemand(
         "work on drafts", "dpserve-drafts", partial(_run_without_port, listener, steps.work, home),
-        Drafts(home).is_asked, every=SWEEP_SECONDS, most=steps.STEP_SECONDS, rest=TICK_SECONDS,
+        Drafts(home).is_asked, every=SWEEP_SECONDS, rest=TICK_SECONDS,
     )  # fmt: skip
 
 
 class _OnDemand:
     """Starts what it says at the start, every `every` seconds (0: never by itself), and when it is `asked` for; one at
-    a time, which is ended after `most` seconds.
+    a time.
     """
 
     def __init__(
         self, what: str, name: str, work: Callable[[], None], asked: Callable[[], bool], every: float,
-        most: float = math.inf, hint: str = "", rest: float = RESTART_SECONDS,
+        hint: str = "", rest: float = RESTART_SECONDS,
     ) -> None:  # fmt: skip
         self._what, self._name, self._work, self._asked, self._every = what, name, work, asked, every
-        self._most, self._hint, self._pause = most, hint, rest
+        self._hint, self._pause = hint, rest
         self._process: ForkProcess | None = None
         self._due = time.monotonic() + FIRST_AUDIT_SECONDS
         self._rest = self._due  # until then not even when asked: one that cannot start is not tried without end
-        self._began = 0.0
 
     def look(self) -> None:
         now = time.monotonic()
         if self.running:
-            if now > self._began + self._most:
-                self.running[0].kill()
             return
         if self._process is not None:
             if self._process.exitcode:
                 LOG.error("the %s ended with %s%s", self._what, self._process.exitcode, self._hint)
             self._process = None
         if (self._every and now >= self._due) or (now >= self._rest and self._asked()):
-            self._process, self._began = fork(self._name, self._work), now
+            self._process = fork(self._name, self._work)
             self._due, self._rest = now + self._every, now + self._pause
 
     @property

@@ -6,11 +6,18 @@ import os
 import time
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.feather as feather
+import pyarrow.parquet as pq
 import pytest
 import yaml
 
 from accountant.errors import UnknownName, WrongState
+from accountant.ledger.families.records import Unit
+from accountant.system.confined import Bounds, ConfinedFork, run_confined
 from dpserve_verify.errors import InputError
+from training.datasets.datasets import pack
 from training.datasets.drafts import steps
 from training.datasets.drafts.columns import ColumnAnswer, parse_target, unit_of
 from training.datasets.drafts.drafts import (
@@ -27,6 +34,8 @@ from training.datasets.drafts.drafts import (
 )
 from training.datasets.drafts.proposal import SchemaProposal
 from training.rows.schema.schema import parse_schema
+from training.rows.tables.file_check import check_file
+from training.rows.tables.row_files import read_columns
 
 ROWS = b"person_id,age,city,born,ill\n1,34,Bonn,03/04/1990,yes\n2,51,Kiel,05/06/1973,no\n3,7,Bonn,01/02/2019,no\n"
 ANSWERS = [
@@ -243,6 +252,70 @@ def test_a_registration_that_was_entered_before_the_cut_is_known(home, drafts):
     cut = {"code": "bad_input", "message": steps.CUT, "details": {}}
     steps.step(home, drafts, drafts.change(waiting, state=REGISTERING, refusal=cut))
     assert drafts.get(draft.id, "ana").state == REGISTERED
+
+
+class Harmful(SchemaProposal):
+    """What looks at a file, as a decoder that its bytes have taken over."""
+
+    @classmethod
+    def of_file(cls, path, look=True):
+        kept = []
+        while path.name == "memory.csv":
+            kept.append(bytearray(1 << 20))
+        while path.name == "time.csv":
+            sum(range(10_000))
+        while path.name == "sleep.csv":
+            time.sleep(1)
+        return SchemaProposal.of_file(path, look)
+
+
+def test_what_harms_its_reader_is_ended_and_nobody_waits_for_it(home, drafts, monkeypatch):
+    """Each step within its bounds, and callers in turns: who brought what is honest is not behind who did not."""
+    monkeypatch.setattr(steps, "SchemaProposal", Harmful)
+    monkeypatch.setattr(steps, "FIRST_SECONDS", 0)
+    monkeypatch.setattr(steps, "STEP_SECONDS", 6.0)
+    monkeypatch.setattr(steps, "STEP_BYTES", 300 << 20)
+    bad = [drafts.begin("eve", f"{name}.csv", len(ROWS), 1000) for name in ("memory", "time", "sleep")]
+    good = drafts.begin("ana", "people.csv", len(ROWS), 1000)
+    for draft in (*bad, good):
+        drafts.append(draft, 0, ROWS)
+    order = []
+    monkeypatch.setattr(steps, "ConfinedFork", lambda *about: (order.append(len(order)), ConfinedFork(*about))[1])
+    steps.work(home.path)
+    found = [drafts.get(draft.id, draft.by) for draft in (*bad, good)]
+    assert [draft.state for draft in found] == [UNREADABLE] * 3 + [COLUMNS]
+    assert {draft.refusal["message"].partition(" ")[0] for draft in found[:3]} == {"it"}  # was not done, takes more
+    assert 4 < len(order) <= 7  # one for each, and one more where it was cut and could not say so
+    assert not drafts.is_asked()
+
+
+def test_long_texts_that_repeat_are_read_once_each(tmp_path):
+    """Of 3 kB that stood for 2 GB, whether or not the file says that its texts are of a dictionary."""
+    count = 600
+    texts = pa.DictionaryArray.from_arrays(pa.array([0] * count, pa.int32()), pa.array(["z" * 3_000_000]))
+    table = {"x": [at / count for at in range(count)], "c": texts, "y": ["a", "b"] * (count // 2), "d": ["7"] * count}
+    pq.write_table(pa.table(table), tmp_path / "said.parquet", compression="zstd")
+    plain = pa.table({**table, "c": texts.cast(pa.large_string())})
+    pq.write_table(plain, tmp_path / "unsaid.parquet", compression="zstd", store_schema=False, data_page_size=1 << 30)
+    feather.write_feather(pa.table(table), tmp_path / "said.feather", compression="zstd")
+    schema = parse_schema(
+        b"target: {name: y, classes: [a, b]}\nrecords: 600\nfeatures:\n  x: {type: numeric, range: [0, 1]}\n"
+        b"  c: {type: categorical, values: [p, q]}\n  d: {type: numeric, range: [0, 9], decimal: ','}\n"
+    )
+
+    def read():
+        for path in sorted(tmp_path.glob("*.*")):
+            assert path.suffix == ".feather" or path.stat().st_size < 10_000
+            assert SchemaProposal.of_file(path).features.keys() == {"x", "c", "y", "d"}
+            assert check_file(schema, path) == []
+            folder = tmp_path / f"of-{path.stem}{path.suffix[1:]}"
+            folder.mkdir()
+            packed = pack(path, schema, Unit(), folder=folder)
+            assert np.array_equal(packed.bins[1], [2] * count)
+            for columns in read_columns(path, schema.features, schema):
+                assert set(map(len, columns["c"])) == {3_000_000}
+
+    assert run_confined(Bounds(300 << 20, 20, maps=True), 120.0, read)
 
 
 def test_drafts_are_bounded_and_swept(home, drafts, monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from datetime import date, datetime, time
 
 import numpy as np
@@ -246,3 +247,12 @@ def test_made_up_rows_are_written_as_the_schema_declares(tmp_path, encoding):
     odd = parse_schema((SCHEMA.replace("[é, b]", "[é, č]") + "format: {encoding: cp1252}\n").encode())
     with pytest.raises(InputError, match="cannot be written in cp1252"):
         write_made_up(odd, 200, tmp_path / "c.made-up.csv")
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "rows.parquet", "rows.arrow"])
+def test_a_pipe_is_not_waited_for(tmp_path, name):
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(DataError, match="must be a file"):
+        check_file(parse_schema(SCHEMA.encode()), tmp_path / name)
+    with pytest.raises(DataError, match="must be a file"):
+        SchemaProposal.of_file(tmp_path / name)

@@ -1,5 +1,6 @@
 """What is done with a draft's rows, in a process of its own that `dpserve serve` starts where there is something to do:
-look how cells are written, check every row, register. The result stands in the draft, for its steward alone.
+look how cells are written, check every row, register. Each step is a fork that the operating system bounds, two at a
+time and one of a caller. The result stands in the draft, for its steward alone.
 
 A step that was cut (memory, time, a stop) is found at the next look, and said to be: nothing goes on in silence.
 """
@@ -7,7 +8,9 @@ A step that was cut (memory, time, a stop) is found at the next look, and said t
 from __future__ import annotations
 
 import logging
-import resource
+import os
+import time
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,6 +18,7 @@ from typing import Any
 from accountant.access.grants import access_of
 from accountant.errors import UnknownName
 from accountant.home import Home
+from accountant.system.confined import Bounds, ConfinedFork
 from dpserve_verify.errors import DpserveError, InputError
 from dpserve_verify.system.files import locked
 from training.datasets.datasets import schema_bytes
@@ -37,7 +41,15 @@ from training.rows.schema.schema import parse_schema
 from training.rows.tables.file_check import check_file
 
 LOG = logging.getLogger("dpserve.registering")
-STEP_SECONDS = 1800.0  # the process is ended after so long
+STEP_SECONDS = 1800.0  # a step is ended after so long
+FIRST_SECONDS, BYTES_PER_SECOND = (
+    60,
+    50_000,
+)  # of a processor, for a step: for any file, and how much more for its bytes
+STEP_BYTES = 2 << 30  # of memory
+MAX_FORKS = 2  # steps at a time, of as many callers
+MAX_TRIES = 2  # of one step: the second finds that the first was cut
+TICK_SECONDS = 0.02
 MOST_PROBLEMS = 500  # that are shown
 CUT = (
     "it was not done: it took too much memory or time on this server, or the server was stopped; try again, or use "
@@ -46,19 +58,40 @@ CUT = (
 
 
 def work(path: Path) -> None:
-    """Do all there is to do, one draft after the other."""
+    """Do all there is to do: each step in a fork that the system bounds, callers in turns, none with two at a time."""
     drafts = Drafts(path)
     if not drafts.folder.exists():
         return
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # rows would lie in it
     with locked(drafts.folder / "work.lock"):
-        drafts.begun()
         drafts.sweep()
-        home = Home.open()
-        for draft in drafts.all():
-            if draft.state in AT_WORK:
-                with suppress(UnknownName):  # it was deleted meanwhile
-                    step(home, drafts, draft)
+        running, turns, tries = dict[str, ConfinedFork](), Counter[str](), Counter[tuple[str, str]]()
+        while True:
+            drafts.begun()
+            waiting = [draft for draft in drafts.all() if draft.state in AT_WORK]
+            tries = Counter({step: tries[step] for step in ((draft.id, draft.state) for draft in waiting)})
+            for draft in sorted(waiting, key=lambda each: turns[each.by]):  # the oldest of who had the fewest turns
+                if len(running) < MAX_FORKS and draft.by not in running and tries[draft.id, draft.state] < MAX_TRIES:
+                    running[draft.by] = _begin(path, drafts, draft)
+                    turns[draft.by] += 1
+                    tries[draft.id, draft.state] += 1
+            if not running:
+                return
+            while not drafts.is_asked() and not any(fork.has_ended() for fork in running.values()):
+                time.sleep(TICK_SECONDS)
+            running = {by: fork for by, fork in running.items() if not fork.has_ended()}
+
+
+def _begin(path: Path, drafts: Drafts, draft: Draft) -> ConfinedFork:
+    """Take a step in a fork. Its time is what a file of this size may take, whatever it unpacks to; a folder that the
+    operator allowed has all there is.
+    """
+    seconds = STEP_SECONDS if draft.path else min(STEP_SECONDS, FIRST_SECONDS + draft.size // BYTES_PER_SECOND)
+
+    def take() -> None:
+        with suppress(UnknownName):  # it was deleted meanwhile
+            step(Home.open({**os.environ, "DPSERVE_HOME": str(path)}), drafts, draft)
+
+    return ConfinedFork(Bounds(STEP_BYTES, int(seconds), maps=True), STEP_SECONDS, take)
 
 
 def step(home: Home, drafts: Drafts, draft: Draft) -> None:

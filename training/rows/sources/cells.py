@@ -31,11 +31,15 @@ def read_as_written(feature: Feature, column: pa.Array, written: Written, start:
     """
     if isinstance(feature, CategoricalFeature) or (written == USUAL and not isinstance(feature, CalendarFeature)):
         return column
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
-        return column
-    words = column.cast(pa.large_string()).dictionary_encode()
+    coded = pa.types.is_dictionary(column.type)
+    kind = column.type.value_type if coded else column.type
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+        return column.dictionary_decode() if coded else column
+    words = (
+        column.cast(pa.dictionary(column.type.index_type, pa.large_string()))
+        if coded
+        else (column.cast(pa.large_string()).dictionary_encode())
+    )
     texts = pc.utf8_trim_whitespace(words.dictionary)
     missing = np.asarray(pc.or_kleene(pc.is_null(texts), pc.is_in(texts, _NULLS)))
     if isinstance(feature, CalendarFeature):

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 from pyarrow import ipc
@@ -64,6 +65,8 @@ def open_file(path: Path, form: Form = PLAIN) -> Table:
     suffix = ending(path)
     if not suffix:
         raise DataError(f"data={path.name}: must end in .parquet or .csv (or {SAID})")
+    if path.exists() and not path.is_file():  # a pipe: it would be waited for, and can be read once
+        raise DataError(f"data={path.name}: must be a file; write what comes out of a pipe to one first")
     if suffix == ".parquet":
         return ParquetTable(path)
     return ArrowTable(path) if suffix in ARROW else CsvTable(path, form)
@@ -82,33 +85,46 @@ class ParquetTable:
 
     def types(self) -> dict[str, pa.DataType | None]:
         """Read names and types from the footer."""
-        schema = pyarrow.parquet.read_schema(self.path)
+        schema = self._footer.schema.to_arrow_schema()
         _check_once(self.name, schema.names)
         return dict(zip(schema.names, schema.types, strict=True))
 
     def batches(self, columns: Sequence[str], kinds: Kinds) -> Iterator[pa.RecordBatch]:
-        """Yield as many rows at once as come to BATCH_BYTES."""
-        file = pyarrow.parquet.ParquetFile(self.path, pre_buffer=False, buffer_size=READ_BYTES)
-        yield from file.iter_batches(self._rows_at_once(file, columns), columns=list(columns))
+        """Yield as many rows at once as come to BATCH_BYTES; where texts are long, each once, as words and codes."""
+        names = [name for name, kind in self.types().items() if name in columns and kind is not None and _is_text(kind)]
+        file = self._open(names)
+        rows = self._rows_at_once(file, columns)
+        if names and rows >= FIRST_ROWS:
+            file = self._open()
+        yield from file.iter_batches(max(FIRST_ROWS, rows), columns=list(columns))
+
+    @cached_property
+    def _footer(self) -> pyarrow.parquet.FileMetaData:
+        return pyarrow.parquet.read_metadata(self.path)
+
+    def _open(self, coded: Sequence[str] = ()) -> pyarrow.parquet.ParquetFile:
+        return pyarrow.parquet.ParquetFile(
+            self.path, metadata=self._footer, pre_buffer=False, buffer_size=READ_BYTES, read_dictionary=list(coded)
+        )
 
     def _rows_at_once(self, file: pyarrow.parquet.ParquetFile, columns: Sequence[str]) -> int:
         """Return as many rows as come to BATCH_BYTES, at most BATCH_ROWS: few where texts are long. By what the file
         says of its parts, and by its first rows: texts that repeat take more room in memory than in the file.
         """
-        about, chosen = file.metadata, set(columns)
+        about, chosen = self._footer, set(columns)
         first = next(file.iter_batches(FIRST_ROWS, columns=list(columns)), None)
-        widths = [first.nbytes / max(1, len(first))] if first is not None else []
+        widths = [sum(map(_size, first.columns)) / max(1, len(first))] if first is not None else []
         for part in map(about.row_group, range(about.num_row_groups)):
             chunks = map(part.column, range(part.num_columns))
             size = sum(
                 chunk.total_uncompressed_size for chunk in chunks if chunk.path_in_schema.split(".")[0] in chosen
             )
             widths.append(size / max(1, part.num_rows))
-        return min(BATCH_ROWS, max(FIRST_ROWS, int(BATCH_BYTES / max([1, *widths]))))
+        return min(BATCH_ROWS, int(BATCH_BYTES / max([1, *widths])))
 
     def most_rows(self) -> int:
         """Read the number of rows from the footer."""
-        return int(pyarrow.parquet.read_metadata(self.path).num_rows)
+        return int(self._footer.num_rows)
 
 
 @dataclass
@@ -220,6 +236,27 @@ class CsvTable:
     def most_rows(self) -> int:
         """Count the ends of its lines."""
         return self._scanned[0]
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _size(column: pa.Array) -> float:
+    """Return the bytes of a column, of words and codes as many as they stand for."""
+    if not pa.types.is_dictionary(column.type) or not _is_text(column.type.value_type):
+        return float(column.nbytes)
+    return float(
+        column.indices.nbytes + (pc.sum(pc.binary_length(column.dictionary).take(column.indices)).as_py() or 0)
+    )
+
+
+def cells_of(column: pa.Array) -> list[Any]:
+    """Return the cells as Python has them, each word of words and codes once, however often it stands there."""
+    if not pa.types.is_dictionary(column.type):
+        return list(column.to_pylist())
+    words = [*column.dictionary.to_pylist(), None]
+    return [words[-1 if code is None else code] for code in column.indices.to_pylist()]
 
 
 def _check_once(name: str, columns: Sequence[str]) -> None:

@@ -21,6 +21,7 @@ _DAYS = {each: re.compile(pattern_of("date", each), re.ASCII) for each in DATES}
 _MOMENTS = {each: re.compile(pattern_of("datetime", each), re.ASCII) for each in DATES}
 _CLOCK = re.compile(pattern_of("time", None), re.ASCII)
 LIKE_IDS_AMONG = 2_000  # cells
+LONGEST = 1_000  # characters of a number, a date or a word
 _NUMBER = re.compile(r"[+-]?(\d+(?P<mark>[.,])?\d*|(?P<bare>[.,])\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
@@ -67,6 +68,10 @@ class Column:
 
     def __call__(self, cell: str) -> None:
         """Take in one more cell."""
+        if len(cell) > LONGEST:  # nothing but a text, and not looked through: there may be any number of them
+            self.cells, self.long = self.cells + 1, self.long + 1
+            self._numbers = self._days = self._clocks = self._truths = False
+            return
         text = cell.strip()
         if text in NULLS:
             return

@@ -129,7 +129,7 @@ def check_left_out(schema: Schema, relation: Relation) -> None:
 def encode_column(feature: Feature, column: pa.Array, start: int = 0) -> Codes:
     """Return the codes of an Arrow column, by the feature's own law. Texts are looked up once per distinct value."""
     if isinstance(feature, CategoricalFeature):
-        words = _texts(feature.name, column).dictionary_encode()
+        words = _words(feature.name, column)
         codes = np.append(
             feature.encode(np.asarray(words.dictionary.to_pylist(), dtype=object)), np.uint16(feature.missing)
         )
@@ -159,12 +159,13 @@ def encode_labels(schema: Schema, column: pa.Array, start: int = 0) -> NDArray[n
     """
     target = schema.only
     assert target.classes is not None
-    texts = _texts(target.name, column)
-    index = pc.index_in(texts, value_set=pa.array([str(label) for label in target.classes], type=texts.type))
+    words = _words(target.name, column)
+    texts = words.dictionary
+    labels = pa.array([str(label) for label in target.classes], type=texts.type)
+    index = pc.index_in(texts, value_set=labels).take(words.indices)
     if target.leave_out:
-        index = pc.if_else(
-            pc.and_(pc.is_null(index), missing_texts(texts)), pa.scalar(int(NO_CLASS), pa.int32()), index
-        )
+        missing = missing_texts(texts).take(words.indices).fill_null(True)
+        index = pc.if_else(pc.and_(pc.is_null(index), missing), pa.scalar(int(NO_CLASS), pa.int32()), index)
     if index.null_count:
         row = start + int(pc.index(pc.is_null(index), True).as_py())
         raise DataError(
@@ -228,11 +229,15 @@ def answer_codes(target: Target, answers: NDArray[Any]) -> NDArray[Any]:
     return np.where(has_answer(answers), codes, np.uint16(feature.missing)).astype(bin_dtype([feature]))
 
 
+def _words(name: str, column: pa.Array) -> pa.DictionaryArray:
+    """Return a column as words, large texts, and codes: as it came, where it came so, however long a word is."""
+    if pa.types.is_dictionary(column.type):
+        return pa.DictionaryArray.from_arrays(column.indices, _texts(name, column.dictionary))
+    return _texts(name, column).dictionary_encode()
+
+
 def _texts(name: str, column: pa.Array) -> Any:
     kind = column.type
-    if pa.types.is_dictionary(kind):
-        column = column.dictionary_decode()
-        kind = column.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_integer(kind):
         return column.cast(pa.large_string())
     if pa.types.is_null(kind):
@@ -316,6 +321,11 @@ def raw_values(feature: Feature, column: pa.Array) -> NDArray[Any]:
     neither.
     """
     if isinstance(feature, CategoricalFeature):
+        if pa.types.is_dictionary(column.type):  # else as many copies as there are rows
+            words = _words(feature.name, column)
+            places = words.indices.fill_null(len(words.dictionary)).to_numpy(zero_copy_only=False)
+            found: NDArray[Any] = np.array([*words.dictionary.to_pylist(), None], dtype=object)[places]
+            return found
         return np.asarray(_texts(feature.name, column).to_numpy(zero_copy_only=False), dtype=object)
     if isinstance(feature, CalendarFeature):
         return calendar_numbers(feature, column)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -24,7 +25,7 @@ from training.rows.people.people import NULLS
 from training.rows.schema.schema import Schema
 from training.rows.schema.written import Written
 from training.rows.sources.cells import fitting
-from training.rows.sources.files import CsvTable, Table
+from training.rows.sources.files import CsvTable, Table, cells_of
 from training.rows.sources.folders import FolderTable, open_table
 from training.rows.sources.sniff import DATES, NO, YES, form_of
 
@@ -243,7 +244,7 @@ def _csv(table: Table, schema: Schema, note: Callable[..., None]) -> tuple[list[
     text = io.TextIOWrapper(table.raw(), "utf-8-sig" if form.encoding == "utf-8" else form.encoding, "replace", "")
     lines = csv.reader(text, delimiter=form.delimiter)
     names = [name.strip() for name in next(lines, [])]
-    for name in sorted({name for name in names if names.count(name) > 1 or not name}):
+    for name in sorted(name for name, count in Counter(names).items() if count > 1 or not name):
         note(name, "a name that is empty or stands twice in the first row", "name each column once")
 
     def rows() -> Rows:
@@ -272,9 +273,7 @@ def _typed(table: Table, schema: Schema, note: Callable[..., None]) -> tuple[lis
         row = 2
         for batch in table.batches(names, {}):
             columns = [
-                [""] * len(batch)
-                if name in fine
-                else ["" if v is None or v != v else str(v) for v in column.to_pylist()]
+                [""] * len(batch) if name in fine else ["" if v is None or v != v else str(v) for v in cells_of(column)]
                 for name, column in zip(names, batch.columns, strict=True)
             ]
             for cells in zip(*columns, strict=True):
