@@ -299,6 +299,7 @@ SETTINGS = {  # variable -> default as a person would say it ("": as `dpserve co
     "DPSERVE_DRAIN_SECONDS": ("", "Seconds for which a server that is told to stop says not ready first."),
     "DPSERVE_JOB_WORKERS": ("", "How many processes beside the server run queued jobs; `0`: none."),
     "DPSERVE_MODELS_IN_MEMORY": ("", "How many models each serving process keeps open."),
+    "DPSERVE_METRICS_VERSIONS": ("", "Which versions have metrics of their own: `champions`, or `all`."),
     "DPSERVE_TRAIL_BYTES": ("", "Size at which the trail begins a new file."),
     "DPSERVE_TRAIL_FILES": ("", "How many full files of the trail are kept."),
     "DPSERVE_UPLOAD_BYTES": ("", "The largest file that a steward may bring in a browser; `0`: none."),

@@ -159,7 +159,7 @@ class Dataset:
     @property
     def targets(self) -> Sequence[str]:
         """What a job may be asked to predict, where there are several to choose from."""
-        return tuple(self.raw.get("targets", ()))
+        return self.raw.get("targets", ())  # type: ignore[no-any-return]
 
     @classmethod
     def of(cls, body: Json) -> Dataset:

@@ -78,7 +78,12 @@ def back_up(home: Home, to: Path) -> Backup:
     HighWater(to / MARK).advance(done.entries, root)
     for path in (LEDGER, MARK):
         done.files[path] = _digest(to / path)
-    body = {"form": FORM, "made": _now(), "origin": home.ledger.log.origin, "entries": done.entries}
+    body = {
+        "form": FORM,
+        "made": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+        "origin": home.ledger.log.origin,
+        "entries": done.entries,
+    }
     os.sync()  # before the manifest, which says that all is there
     manifest = json.dumps({**body, "files": done.files}, indent=1)
     replace_file(to / MANIFEST, manifest.encode(), PRIVATE)
@@ -283,7 +288,3 @@ def _make_empty(what: str, folder: Path) -> None:
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

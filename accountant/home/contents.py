@@ -73,12 +73,11 @@ PLACES = (
 _FORMS = {"**": ".*", "*": "[^/]*"}
 
 
-def _pattern(place: Place) -> re.Pattern[str]:
-    parts = re.split(r"(\*\*?)", place.pattern)
-    return re.compile("".join(_FORMS.get(part) or re.escape(part) for part in parts))
-
-
-_PATTERNS = tuple((_pattern(place), place) for place in PLACES)
+_PARTS = {place: re.split(r"(\*\*?)", place.pattern) for place in PLACES}
+_PATTERNS = tuple(
+    (re.compile("".join(_FORMS.get(part) or re.escape(part) for part in parts)), place)
+    for place, parts in _PARTS.items()
+)
 
 
 def place_of(path: str) -> Place | None:

@@ -12,9 +12,9 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +33,9 @@ from models.store.index import Shelf, Stamp, look, look_at, stamp_of
 from models.store.listing import Looked, line
 from models.store.loading import VerifiedModel, load_of_home
 from models.store.standing import Standing, entry_of, standing, way_out
-from serving.process.config.settings import ServerSettings
+from serving.process.config.settings import CHAMPIONS, ServerSettings
 from serving.process.watch.access_log import note_subject
-from serving.process.watch.metrics import FAILURES, PREDICTIONS, SECONDS
+from serving.process.watch.metrics import FAILURES, OTHER, count_predictions
 
 LOG = logging.getLogger("dpserve.registry")
 AT_A_LOOK = 200  # versions outside memory whose files are looked at each time, in turn
@@ -46,11 +46,14 @@ Stamps = tuple[Stamp, ...]
 
 @dataclass(frozen=True)
 class Served:
-    """A verified version of a model, with what every answer repeats made once."""
+    """A verified version of a model, with what every answer repeats made once. `counts_alone`: whether its predictions
+    are a series of their own now.
+    """
 
     name: str
     version: int
     verified: VerifiedModel
+    counts_alone: Callable[[], bool] = lambda: True
 
     @cached_property
     def reference(self) -> str:
@@ -82,15 +85,9 @@ class Served:
         """The same, encoded once."""
         return orjson.Fragment(orjson.dumps(self.certificate))
 
-    @cached_property
-    def predictions(self) -> Any:
-        """The counter of records predicted."""
-        return PREDICTIONS.labels(self.reference)
-
-    @cached_property
-    def seconds(self) -> Any:
-        """The histogram of seconds to answer."""
-        return SECONDS.labels(self.reference)
+    def count(self, records: int, seconds: float) -> None:
+        """Count an answer: so many records predicted, in so many seconds."""
+        count_predictions(self.reference if self.counts_alone() else OTHER, records, seconds)
 
 
 class NotHeld(Exception):
@@ -110,10 +107,14 @@ class Slot(Looked):
 
 
 class Registry:
-    """Looked at by `refresh` alone, in one thread at a time; read from any. `most`: models kept in memory."""
+    """Looked at by `refresh` alone, in one thread at a time; read from any. `most`: models kept in memory; `series`:
+    which versions have metrics of their own, "champions" or "all".
+    """
 
-    def __init__(self, most: int = ServerSettings.model_fields["models_in_memory"].default) -> None:
-        self._most = most
+    def __init__(
+        self, most: int = ServerSettings.model_fields["models_in_memory"].default, series: str = CHAMPIONS
+    ) -> None:
+        self._most, self._series = most, series
         self._shelves: dict[str, Shelf] = {}
         self._slots: dict[Key, Slot] = {}
         self._held: dict[Key, Served] = {}
@@ -179,7 +180,8 @@ class Registry:
                 return None
             try:
                 folder = self._home.models / name / str(version)
-                served = Served(name, version, load_of_home(self._home, folder, name, self._trust))
+                verified = load_of_home(self._home, folder, name, self._trust)
+                served = Served(name, version, verified, partial(self.counts_alone, name, version))
             except VerificationError as error:
                 self._note_failure(key, stamps, error)
                 return None
@@ -248,6 +250,11 @@ class Registry:
         """Return the dataset of the newest version of this name that verified."""
         datasets = [(version, slot.dataset) for (model, version), slot in list(self._slots.items()) if model == name]
         return max((pair for pair in datasets if pair[1]), default=(0, None))[1]
+
+    def counts_alone(self, name: str, version: int) -> bool:
+        """Return whether a version's predictions are a series of their own now."""
+        shelf = self._shelves.get(name)
+        return self._series != CHAMPIONS or (shelf is not None and shelf.champion == version)
 
     def _refusal(self, reference: str, key: Key) -> VerificationError:
         """Return the error of a version that is not served; where the name alone was asked for, with what could answer

@@ -35,7 +35,8 @@ class ServingState:
     """One per worker. `refresh` blocks and runs in a thread; everything else only reads."""
 
     def __init__(self) -> None:
-        self.registry = Registry(ServerSettings().models_in_memory)
+        settings = ServerSettings()
+        self.registry = Registry(settings.models_in_memory, settings.metrics_versions)
         self.figures = JobFigures()
         self.stopping = False
         self._stopping = os.environ.get("DPSERVE_STOPPING", "")

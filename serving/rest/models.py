@@ -130,8 +130,7 @@ def answer(find: Find, posted: Posted) -> Response:
     else:
         source = Source(served.reference, served.certificate, served.verified.ensemble.classes)
         response = table_answer(form, source, label, probabilities)
-    served.predictions.inc(len(label))
-    served.seconds.observe(perf_counter() - start)
+    served.count(len(label), perf_counter() - start)
     return response
 
 

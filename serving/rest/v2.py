@@ -165,8 +165,7 @@ def answer(find: Find, sent: Sent) -> Response:
     model_fields = {"model_name": served.name, "model_version": str(served.version)}
     echo = {} if body.get("id") is None else {"id": body["id"]}
     response = _response({**model_fields, **echo, "parameters": served.certificate}, values, wanted, sent.accepted)
-    served.predictions.inc(len(label))
-    served.seconds.observe(perf_counter() - start)
+    served.count(len(label), perf_counter() - start)
     return response
 
 

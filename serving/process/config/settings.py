@@ -24,6 +24,7 @@ from dpserve_verify.privacy.budget import exact_decimal
 from serving.process.config.startup import AUDIT_SECONDS, DRAIN_SECONDS, HOST, JOB_WORKERS, PORT
 
 FORMATS = ("text", "json")
+CHAMPIONS, ALL = "champions", "all"  # whose predictions are series of their own
 
 
 def variable_of(field: str) -> str:
@@ -47,6 +48,12 @@ def _within(least: int, most: int, says: str) -> BeforeValidator:
 def _log_format(value: Any, info: ValidationInfo) -> str:
     if value not in FORMATS:
         raise InputError(f"{variable_of(str(info.field_name))}={str(value)[:20]}: must be text or json")
+    return str(value)
+
+
+def _metrics_versions(value: Any, info: ValidationInfo) -> str:
+    if value not in (CHAMPIONS, ALL):
+        raise InputError(f"{variable_of(str(info.field_name))}={str(value)[:20]}: must be {CHAMPIONS} or {ALL}")
     return str(value)
 
 
@@ -92,6 +99,7 @@ class ServerSettings(BaseSettings):
     drain_seconds: Annotated[float, BeforeValidator(_drain_seconds)] = DRAIN_SECONDS
     job_workers: Annotated[int, _within(0, 1000, "a whole number of processes, at most 1000")] = JOB_WORKERS
     models_in_memory: Above0 = 100
+    metrics_versions: Annotated[str, BeforeValidator(_metrics_versions)] = CHAMPIONS
     trail_bytes: Above0 = 100_000_000
     trail_files: Above0 = 20
     upload_bytes: Annotated[int, _within(0, 1 << 40, "a whole number of bytes, at most 2^40; 0: no uploads")] = 2 << 30

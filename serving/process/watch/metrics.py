@@ -31,6 +31,7 @@ from models.worth.statements import judgements
 from serving.process.watch.audit_runs import read_last
 
 BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
+OTHER = "other"  # the label of all versions that have no series of their own
 METHODS = frozenset({"GET", "HEAD", "POST", "DELETE", "PUT", "PATCH", "OPTIONS"})
 
 PREDICTIONS = Counter("dpserve_predictions", "Records predicted.", ["model"], registry=None)
@@ -49,6 +50,18 @@ MISMATCHES = Counter(
     registry=None,
 )
 COUNTED = (PREDICTIONS, SECONDS, REFUSALS, FAILURES, REQUESTS, MISMATCHES)
+
+
+@lru_cache(maxsize=4096)
+def _predictions(model: str) -> tuple[Any, Any]:
+    return PREDICTIONS.labels(model), SECONDS.labels(model)
+
+
+def count_predictions(model: str, records: int, seconds: float) -> None:
+    """Count an answer of a model: `adult@2`, or OTHER for versions that have no series of their own."""
+    predicted, took = _predictions(model)
+    predicted.inc(records)
+    took.observe(seconds)
 
 
 @lru_cache(maxsize=4096)

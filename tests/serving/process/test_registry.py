@@ -21,7 +21,7 @@ from models.store import index
 from models.store.bundle import ModelStore
 from serving.process import registry as registry_of_models
 from serving.process.registry import NotHeld, Registry
-from serving.process.watch.metrics import FAILURES
+from serving.process.watch.metrics import FAILURES, PREDICTIONS
 from serving.rest.models import answer_records
 from training.datasets.datasets import register
 from training.jobs import job
@@ -70,6 +70,30 @@ def test_names_versions_and_champion(home, registry):
     registry.refresh(home)
     assert registry.get("adult").reference == "adult@1"
     assert [line["model"] for line in registry.to_json() if line["champion"]] == ["adult@1", "other@1"]
+
+
+def counted() -> dict[str, float]:
+    """Records predicted, by series."""
+    samples = [each for metric in PREDICTIONS.collect() for each in metric.samples if each.name.endswith("_total")]
+    return {each.labels["model"]: each.value for each in samples}
+
+
+def test_champions_have_series_of_their_own_and_all_others_one(home, registry):
+    """Of a home with thousands of versions the metrics grow with the names that answer."""
+
+    def count(found, *references):
+        before = counted()
+        for reference in references:
+            found.get(reference).count(3, 0.01)
+        return {name: value - before.get(name, 0) for name, value in counted().items() if value != before.get(name, 0)}
+
+    assert count(registry, "adult", "adult@2", "adult@1", "other") == {"adult@2": 6, "other": 3, "other@1": 3}
+    ModelStore(home.models).promote("adult", 1)
+    registry.refresh(home)
+    assert count(registry, "adult", "adult@2") == {"adult@1": 3, "other": 3}  # held in memory since before
+    every = Registry(series="all")
+    every.refresh(home)
+    assert count(every, "adult", "adult@2") == {"adult@1": 3, "adult@2": 3}
 
 
 @pytest.mark.parametrize(
