@@ -23,6 +23,7 @@ from accountant.ledger.families.records import (
 from accountant.log.entries import Signed, TransparencyLog, Writer
 from accountant.log.newest import account_number
 from accountant.store import engines
+from accountant.store.queries import LATER, Queries
 from accountant.store.store import Store
 from accountant.store.tables import job_table
 from accountant.system.traces import CURRENT
@@ -35,7 +36,7 @@ _JOB = select(job_table).where(job_table.c.seq == bindparam("at"))
 _BY_KEY = select(job_table).where(
     job_table.c.analyst == bindparam("by"), job_table.c.idempotency_key == bindparam("at")
 )
-_NEW_JOB = insert(job_table)
+_NEW_JOB = insert(job_table).execution_options(**LATER)
 MAX_RESUMES = 5  # times: a job that ends whoever runs it comes to its end
 _QUEUED = (job_table.c.state == State.RESERVED) & (job_table.c.queued == 1)
 
@@ -64,6 +65,16 @@ def add_job(
     connection.execute(_NEW_JOB, row)
     if owner is None:
         engines.announce(connection)
+
+
+def question_of_key(by: str, key: str | None) -> Queries:
+    """List what `find_job` will ask."""
+    return [] if key is None else [(_BY_KEY, {"by": by, "at": key})]
+
+
+def question_of(seq: int) -> Queries:
+    """List what `read_job` will ask."""
+    return [(_JOB, {"at": seq})]
 
 
 def find_job(connection: Connection, by: str, key: str, request: Request) -> Job | None:

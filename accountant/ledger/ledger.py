@@ -7,8 +7,8 @@ is given back.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from contextlib import suppress
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -19,7 +19,7 @@ from sqlalchemy import bindparam, select, update
 from accountant.errors import UnknownName, WrongState
 from accountant.keys import key_rows
 from accountant.keys.private_keys import KeyStore
-from accountant.ledger import derived_entries, evaluations, family_changes, job_rows
+from accountant.ledger import derived_entries, evaluations, family_changes, job_rows, questions
 from accountant.ledger.admission import price_job, reserve
 from accountant.ledger.families import block_rows
 from accountant.ledger.families.families import Dataset, Started
@@ -45,6 +45,7 @@ from accountant.ledger.wide_jobs import require_charged_blocks
 from accountant.log.entries import TransparencyLog, Writer
 from accountant.log.last_seen import HighWater
 from accountant.store import engines
+from accountant.store.queries import LATER, Queries, remembering
 from accountant.store.store import Store, body_at
 from accountant.store.tables import dataset_table, job_table
 from dpserve_verify.errors import LedgerInvalid
@@ -58,7 +59,7 @@ from dpserve_verify.privacy.events import Plan, plan_from_json
 FORMAT = "dpserve-ledger/v1"
 
 # Built once: building a statement costs more than running it. A parameter that is a column's name is a value to set.
-_SET_JOB = update(job_table).where(job_table.c.seq == bindparam("at"))
+_SET_JOB = update(job_table).where(job_table.c.seq == bindparam("at")).execution_options(**LATER)
 
 
 class Ledger:
@@ -171,6 +172,13 @@ class Ledger:
         change_person_total(self.log, name, epsilon, Why(by, reason))
         return self.dataset(name)
 
+    @contextmanager
+    def remembering(self, queries: Queries) -> Iterator[None]:
+        """Ask at once what is asked within the block, and nothing twice there, but in a transaction that writes."""
+        with remembering():
+            self.log.database.ask(queries)
+            yield
+
     def find(self, by: str, key: str, request: Request) -> Job | None:
         """Return the job this idempotency key of `by` stands for; IdempotencyConflict where it came with another
         body.
@@ -216,7 +224,8 @@ class Ledger:
         check_key(key)
         priced = price_job(request, unit, plan)
         following = None if evaluation is None else price_job(*evaluation)
-        with self.log.writing() as writer:
+        asked = questions.about_request(request.dataset, by, key, request.model)
+        with self.log.writing(first=asked) as writer:
             job_of_key = find_job(writer.connection, by, key, request) if key is not None else None
             if job_of_key:
                 return job_of_key
@@ -234,7 +243,7 @@ class Ledger:
         BudgetRefused where a total was lowered so far since that the job does not fit beside those that have started:
         it is given back instead.
         """
-        with self.log.writing() as writer:
+        with self.log.writing(first=questions.about_step(seq)) as writer:
             job = read_job(writer.connection, seq)
             require_state(job, State.RESERVED, "start")
             job_rows.require_first(writer.signed, job, "start")
@@ -261,7 +270,7 @@ class Ledger:
 
         WrongState where the job has not started, or with `owner` where it is held by another.
         """
-        with self.log.writing(finishes=owner is not None) as writer:
+        with self.log.writing(finishes=owner is not None, first=questions.about_step(seq)) as writer:
             self._move(writer, seq, State.STARTED, State.COMMITTED, owner, released=released)
 
     def burn(self, seq: int, reason: str, owner: str | None = None, expires: float | None = None) -> None:
@@ -269,7 +278,7 @@ class Ledger:
 
         WrongState where the job has not started, or is not held by `owner` until `expires` (a `Holding`'s).
         """
-        with self.log.writing() as writer:
+        with self.log.writing(first=questions.about_step(seq)) as writer:
             self._move(writer, seq, State.STARTED, State.BURNED, owner, expires, reason=reason)
             self._give_back_following(writer, seq)
 
@@ -277,7 +286,7 @@ class Ledger:
         """RESERVED -> RELEASED: no row was read, the price is given back. WrongState where it has started, or is not
         held by `owner` until `expires` (a `Holding`'s). `why`: one of `records.GIVEN_BACK`; no part of the entry.
         """
-        with self.log.writing() as writer:
+        with self.log.writing(first=questions.about_step(seq)) as writer:
             self._give_back(writer, seq, owner, expires)
             if why is not None:
                 writer.connection.execute(_SET_JOB, {"at": seq, "waiting": why})
@@ -306,7 +315,7 @@ class Ledger:
         entry. WrongState where the job is not committed, or has a certificate. `signed_by`: the keyid that signed the
         certificate; KeyInvalid where it may not any more.
         """
-        with self.log.writing() as writer:
+        with self.log.writing(first=questions.about_step(seq)) as writer:
             if signed_by is not None:
                 key_rows.require_issuer(writer.connection, signed_by)
             job = read_job(writer.connection, seq)
@@ -337,7 +346,7 @@ class Ledger:
 
     def job(self, seq: int) -> Job:
         """Return the job of this number as it stands; UnknownName where there is none."""
-        with self.log.database.reading() as connection:
+        with self.log.database.reading(job_rows.question_of(seq)) as connection:
             return read_job(connection, seq)
 
     def jobs(self, state: State | None = None) -> list[Job]:

@@ -21,6 +21,7 @@ from sqlalchemy import Connection, bindparam, func, select
 from accountant.errors import Forbidden, WrongState
 from accountant.ledger.families.records import Job, Request, State, request_from_entry
 from accountant.log.entries import Signed, Writer
+from accountant.store.queries import Queries
 from accountant.store.store import body_at, size
 from accountant.store.tables import grant_table, job_table, token_table
 from dpserve_verify.errors import InputError, LedgerInvalid
@@ -39,6 +40,11 @@ _FIRST_ISSUED = select(func.min(job_table.c.issued)).where(job_table.c.model == 
 MAX_NAMES_TRIED = 99
 PROMOTED, RETIRED, RESTORED = "model-promoted", "model-retired", "model-restored"
 REASON = 1000  # most characters
+
+
+def questions(name: str) -> Queries:
+    """List what `allow` and `check` will ask about a name."""
+    return [(_OWNER, {"name": name}), (_FIRST_ISSUED, {"name": name})]
 
 
 def owner(connection: Connection, name: str) -> int | None:

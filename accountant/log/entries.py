@@ -29,6 +29,7 @@ from accountant.log.last_seen import RAISE_SECONDS, HighWater, Mark
 from accountant.log.newest import Newest, accounts_of, after_of
 from accountant.store import store, version_fence
 from accountant.store.entry_kinds import place_of
+from accountant.store.queries import LATER, Queries
 from accountant.store.store import Store
 from accountant.store.tables import checkpoint_table, entry_table
 from dpserve_verify.errors import LedgerInvalid, LedgerUnavailable
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 NEWEST = "newest.bin"  # beside the mark
 MAX_LEAVES, MAX_ENTRIES = 65_536, 4096
 _COLUMN = json.JSONEncoder(sort_keys=True)
-_NEW_CHECKPOINT = insert(checkpoint_table)  # building a statement costs more than running it
+_NEW_CHECKPOINT = insert(checkpoint_table).execution_options(**LATER)  # building costs more than running it
 
 
 @dataclass
@@ -245,17 +246,17 @@ class TransparencyLog:
         return log
 
     @contextmanager
-    def writing(self, finishes: bool = False) -> Iterator[Writer]:
+    def writing(self, finishes: bool = False, first: Queries = ()) -> Iterator[Writer]:
         """Lock the database, compare with the mark, let the caller check and append, sign the new tree, commit, raise
         the mark.
 
         An exception in the block leaves the ledger as it was. VersionBehind where a newer version has written what this
-        one does not know; `finishes`: as for `version_fence.require`.
+        one does not know; `finishes`: as for `version_fence.require`; `first`: as for `Store.reading`.
         """
         with self._mark.locked():  # what keeps the mark from being raised is found before anything is written
             mark = self._mark.look()
         signed: tuple[int, bytes] | None = None
-        with self.database.writing() as connection:
+        with self.database.writing([store.edge(mark.size), *key_rows.QUESTIONS, *first]) as connection:
             tree = store.Tree(connection, mark.size)
             version_fence.require(connection, tree.kinds, finishes)
             mark = self._mark.look()
@@ -281,9 +282,9 @@ class TransparencyLog:
                 note = self._signed(*signed, writer.successor)
                 connection.execute(_NEW_CHECKPOINT, {"size": signed[0], "note": note, "kinds": writer.kinds})
         if signed:
-            self._raise(mark, head, writer, *signed)
+            self.raise_mark(mark, head, writer, *signed)
 
-    def _raise(self, mark: Mark, head: tuple[int, bytes], writer: Writer, size: int, root: bytes) -> None:
+    def raise_mark(self, mark: Mark, head: tuple[int, bytes], writer: Writer, size: int, root: bytes) -> None:
         """Raise the mark to the tree (size, root) that was committed, and note what is newest. `mark` and `head`: what
         that tree was shown to continue.
         """
@@ -330,11 +331,25 @@ class TransparencyLog:
         return size, root
 
     @contextmanager
-    def signed(self) -> Iterator[Signed]:
-        """Open a snapshot of what was signed. LedgerInvalid as `check_mark`."""
+    def signed(self, first: Queries = ()) -> Iterator[Signed]:
+        """Open a snapshot of what was signed. LedgerInvalid as `check_mark`; `first`: as for `Store.reading`."""
         mark = self._mark.look()  # before the snapshot, or others may have raised it above that
-        with self.database.reading() as connection:
-            yield self._checked(connection, mark)
+        with self.database.reading([store.edge(mark.size), *key_rows.QUESTIONS, *first]) as connection:
+            tree = store.Tree(connection, mark.size)
+            size, read = tree.size, tree.read
+            self.behind = version_fence.problem(connection, tree.kinds)
+            if size and mark.value is None:
+                raise LedgerInvalid("ledger: has entries, but the high-water mark beside the keys is gone")
+            mark.check(size, read)
+            if mark.value is None or mark.value[0] != size:
+                self._keys.keep_up(key_rows.good(connection), ("log",))
+            head = self._head(connection, size, read, mark)
+            self._newest.catch_up(connection, *head, self._mark.locked)
+            signed = Signed(connection, tree, *head, self._newest, self._known)
+            if size:
+                signed.keys()
+                signed.revoked()
+            yield signed
 
     def _signed(self, size: int, root: bytes, successor: Signer | None) -> str:
         """Return the checkpoint's note. Old and new key both sign, so that a reader who pinned the old one can
@@ -350,23 +365,6 @@ class TransparencyLog:
         with self.signed():
             pass
 
-    def _checked(self, connection: Connection, mark: Mark) -> Signed:
-        tree = store.Tree(connection, mark.size)
-        size, read = tree.size, tree.read
-        self.behind = version_fence.problem(connection, tree.kinds)
-        if size and mark.value is None:
-            raise LedgerInvalid("ledger: has entries, but the high-water mark beside the keys is gone")
-        mark.check(size, read)
-        if mark.value is None or mark.value[0] != size:
-            self._keys.keep_up(key_rows.good(connection), ("log",))
-        head = self._head(connection, size, read, mark)
-        self._newest.catch_up(connection, *head, self._mark.locked)
-        signed = Signed(connection, tree, *head, self._newest, self._known)
-        if size:
-            signed.keys()
-            signed.revoked()
-        return signed
-
     def size(self) -> int:
         """Return how many entries there are now."""
         with self.database.reading() as connection:
@@ -380,7 +378,7 @@ class TransparencyLog:
 
     def entry(self, seq: int) -> Entry:
         """Return the entry at an index. LedgerInvalid where there is none or it is not canonical."""
-        with self.database.reading() as connection:
+        with self.database.reading([store.question_of_body(seq)]) as connection:
             return read_entry(seq, store.body_at(connection, seq))
 
     def checkpoint(self) -> str:

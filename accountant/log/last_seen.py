@@ -61,8 +61,20 @@ class HighWater:
         Not re-entrant: inside, use the `LockedMark`, never `HighWater.advance`.
         """
         fd = _open(self.path.with_name(self.path.name + ".lock"), os.O_RDWR | os.O_CREAT)
+        wait = WAIT_SECONDS if seconds is None else seconds
+        end = time.monotonic() + wait
         try:
-            _lock(fd, self.path, WAIT_SECONDS if seconds is None else seconds)
+            while True:
+                try:
+                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the system frees the lock of a killed process
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > end:
+                        raise LedgerUnavailable(
+                            f"{self.path}: another process holds the lock of the high-water mark for more than "
+                            f"{wait:g} seconds; it stands still: let it go on, or end it"
+                        ) from None
+                time.sleep(TRY_SECONDS)
             value, slot = _find(self.path)
             yield LockedMark(value, self.path, slot)
         finally:
@@ -185,21 +197,6 @@ def _overwrite(path: Path, offset: int, content: bytes) -> None:
         os.fdatasync(fd)
     finally:
         os.close(fd)
-
-
-def _lock(fd: int, path: Path, seconds: float) -> None:
-    """Lock an open file. The system frees the lock of a killed process."""
-    end = time.monotonic() + seconds
-    while True:
-        try:
-            return fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > end:
-                raise LedgerUnavailable(
-                    f"{path}: another process holds the lock of the high-water mark for more than {seconds:g} seconds; "
-                    "it stands still: let it go on, or end it"
-                ) from None
-        time.sleep(TRY_SECONDS)
 
 
 def _open(path: Path, flags: int) -> int:

@@ -14,15 +14,17 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeAlias
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
 
 from accountant.errors import LedgerReplaced
+from accountant.store.queries import AHEAD, LATER, MEMORY, Queries
 from dpserve_verify.errors import DpserveError, InputError, LedgerInvalid, LedgerUnavailable
 
 FORMS = "must be sqlite:///<file> or postgresql+psycopg://<user>:<password>@<host>/<database>"
 LOCK = int.from_bytes(b"dpserve\0")
 WAIT_SECONDS = 30.0  # for another writer
+IDLE_SECONDS = 3.0  # between two statements of a writer, until PostgreSQL ends its session and lets the next one write
 CHANNEL = "dpserve_queue"
 _UNUSABLE_SQLITE = {
     sqlite3.SQLITE_BUSY,
@@ -36,7 +38,9 @@ _UNUSABLE_SQLITE = {
 }
 # Connection, authorisation, read-only server, catalogue name, rollback, resources, locks, intervention, system.
 _UNUSABLE_SQLSTATE = ("08", "28", "25006", "3D", "40", "53", "55", "57", "58")
-Begin: TypeAlias = Callable[[Connection], None]
+Begin: TypeAlias = Callable[[Connection, Queries], None]
+_ANNOUNCE = text(f"SELECT pg_notify('{CHANNEL}', '')").execution_options(**LATER)
+_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 HIDDEN = "***"
 
@@ -52,14 +56,17 @@ def open_engine(url: str) -> Engine:
         event.listen(engine, "connect", _configure_sqlite)
         return engine
     try:
-        from accountant.store.postgres_timeout import REACHED, TimeoutConnection  # the driver, which few have
+        from accountant.store.postgres_batches import BatchConnection, postpone  # the driver, which few have
+        from accountant.store.postgres_timeout import REACHED
 
         reached = {name: value for name, value in REACHED.items() if name not in parsed.query}
         # As for SQLite: we say when a transaction begins.
         engine = create_engine(parsed, isolation_level="AUTOCOMMIT", connect_args=reached)
     except ImportError:
         raise InputError("ledger=postgresql+psycopg: needs its driver; install dpserve[postgres]") from None
-    event.listen(engine, "do_connect", lambda _dialect, _record, at, how: TimeoutConnection.connect(*at, **how))
+    event.listen(engine, "do_connect", lambda _dialect, _record, at, how: BatchConnection.connect(*at, **how))
+    for name in ("do_execute", "do_executemany"):
+        event.listen(engine, name, postpone)
     event.listen(engine, "connect", _configure_postgres)
     return engine
 
@@ -161,24 +168,57 @@ def _configure_postgres(connection: Any, _record: Any) -> None:
     ).close()
 
 
-def begin_writing(connection: Connection) -> None:
-    """Begin a transaction, and hold the write lock from here to its end."""
+def begin_writing(connection: Connection, first: Queries = ()) -> None:
+    """Begin a transaction, and hold the write lock from here to its end. `first`: as for `begin_reading`."""
     if connection.dialect.name == "sqlite":
         connection.exec_driver_sql("BEGIN IMMEDIATE")
     else:  # a writer that stands still would keep everybody waiting: the server ends its session, and so its lock
-        connection.exec_driver_sql(
-            "BEGIN ISOLATION LEVEL READ COMMITTED; "
-            f"SELECT set_config('idle_in_transaction_session_timeout', '{WAIT_SECONDS * 2000:.0f}ms', true), "
-            f"pg_advisory_xact_lock({LOCK})"
-        )
+        idle = f"set_config('idle_in_transaction_session_timeout', '{IDLE_SECONDS * 1000:.0f}ms', true)"
+        driver = _driver(connection)
+        driver.waiting.append("BEGIN ISOLATION LEVEL READ COMMITTED")
+        driver.writes = True
+        ask_ahead(connection, first)
+        connection.exec_driver_sql(f"SELECT {idle}, pg_advisory_xact_lock({LOCK})")
 
 
-def begin_reading(connection: Connection) -> None:
-    """Begin a transaction that sees one state of the database from its first statement on."""
+def begin_reading(connection: Connection, first: Queries = ()) -> None:
+    """Begin a transaction that sees one state of the database from its first statement on. `first`: what will be asked
+    in it, and comes with the beginning from a server that is far. Within `remembering` it begins where something is
+    asked that is not remembered.
+    """
     if connection.dialect.name == "sqlite":
         connection.exec_driver_sql("BEGIN")
+        return
+    if MEMORY.get() is None:
+        ask_ahead(connection, first)
+        connection.exec_driver_sql(_READING)
     else:
-        connection.exec_driver_sql("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        _begin_lazily(connection)
+
+
+def _begin_lazily(connection: Connection) -> None:
+    driver, memory = _driver(connection), MEMORY.get()
+    driver.memory, driver.remembers = {} if memory is None else memory, True
+    driver.waiting.append(_READING)
+
+
+def ask_at_once(connection: Connection, first: Queries = ()) -> None:
+    """Ask all of `first` in a transaction that is over then. Within `remembering`, and of PostgreSQL alone."""
+    if connection.dialect.name == "postgresql":
+        _begin_lazily(connection)
+        ask_ahead(connection, first)
+        connection.exec_driver_sql("COMMIT")
+
+
+def ask_ahead(connection: Connection, queries: Queries) -> None:
+    """Ask with the next statement what will be asked soon: the answers are remembered until something is written."""
+    if connection.dialect.name == "postgresql":
+        for statement, values in queries:
+            connection.execute(statement, values, execution_options=AHEAD)
+
+
+def _driver(connection: Connection) -> Any:
+    return connection.connection.driver_connection
 
 
 def disable_timeout(connection: Connection) -> None:
@@ -200,7 +240,7 @@ def clock(connection: Connection) -> float:
 def announce(connection: Connection) -> None:
     """Tell who listens that a job was queued, as soon as this transaction is committed; only PostgreSQL can."""
     if connection.dialect.name == "postgresql":
-        connection.exec_driver_sql(f"SELECT pg_notify('{CHANNEL}', '')")
+        connection.execute(_ANNOUNCE)
 
 
 def listen(engine: Engine) -> Any:
@@ -218,18 +258,18 @@ def listen(engine: Engine) -> Any:
     return line
 
 
-def open_transaction(engine: Engine, begin: Begin, again: bool = True) -> Connection:
+def open_transaction(engine: Engine, begin: Begin, first: Queries = (), again: bool = True) -> Connection:
     """Open a connection and begin its transaction. A connection that died in the pool is replaced once: nothing was
     done on it.
     """
     connection = engine.connect()
     try:
-        begin(connection)
+        begin(connection, first)
         check_file(connection)
     except BaseException as error:
         connection.close()
         if again and isinstance(error, DBAPIError) and error.connection_invalidated:
-            return open_transaction(engine, begin, again=False)
+            return open_transaction(engine, begin, first, again=False)
         raise
     return connection
 

@@ -25,6 +25,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import SQLAlchemyError
 
 from accountant.store import engines, migrations, version_fence
+from accountant.store.queries import LATER, MEMORY, Queries
 from accountant.store.tables import checkpoint_table, entry_table, node_table
 from dpserve_verify.errors import LedgerInvalid, LedgerUnavailable
 from dpserve_verify.formats import merkle
@@ -34,7 +35,7 @@ _SIZE = select(func.max(entry_table.c.seq))
 _LARGEST = 1 << 62  # of which both databases can be asked
 _BODY = select(entry_table.c.body).where(entry_table.c.seq == bindparam("at"))
 _NODE = select(node_table.c.hash).where(node_table.c.level == bindparam("level"), node_table.c.idx == bindparam("idx"))
-_NEW_ENTRY, _NEW_NODE = insert(entry_table), insert(node_table)
+_NEW_ENTRY, _NEW_NODE = (insert(each).execution_options(**LATER) for each in (entry_table, node_table))
 
 
 Place: TypeAlias = tuple[int, int]  # (level, index)
@@ -57,20 +58,28 @@ class Store:
             migrations.upgrade(connection)
 
     @contextmanager
-    def writing(self) -> Iterator[Connection]:
+    def writing(self, first: Queries = ()) -> Iterator[Connection]:
         """Open a transaction that holds the write lock from its first statement on: nobody else checks or appends
-        meanwhile. It commits at the end of the block, or not at all.
+        meanwhile. It commits at the end of the block, or not at all. `first`: as for `reading`.
         """
-        with self._connection(engines.begin_writing) as connection:
+        with self._connection(engines.begin_writing, first) as connection:
             yield connection
             engines.check_file(connection)
             _commit(connection)
 
     @contextmanager
-    def reading(self) -> Iterator[Connection]:
-        """Open one consistent snapshot."""
-        with self._connection(engines.begin_reading) as connection:
+    def reading(self, first: Queries = ()) -> Iterator[Connection]:
+        """Open one consistent snapshot. `first`: what will be asked in it; a server that is far answers all of that
+        with the beginning.
+        """
+        with self._connection(engines.begin_reading, first) as connection:
             yield connection
+
+    def ask(self, queries: Queries) -> None:
+        """Ask what will be asked within `remembering`, at once; nothing of a database that is not far."""
+        if MEMORY.get() is not None:
+            with self._connection(engines.ask_at_once, queries):
+                pass
 
     @contextmanager
     def auditing(self) -> Iterator[Connection]:
@@ -82,9 +91,9 @@ class Store:
             yield connection
 
     @contextmanager
-    def _connection(self, begin: engines.Begin) -> Iterator[Connection]:
+    def _connection(self, begin: engines.Begin, first: Queries) -> Iterator[Connection]:
         try:
-            with engines.open_transaction(self.engine, begin) as connection:
+            with engines.open_transaction(self.engine, begin, first) as connection:
                 yield connection
         except SQLAlchemyError as error:
             raise engines.meaning(error) from error
@@ -108,7 +117,7 @@ def _commit(connection: Connection) -> None:
 
 def size(connection: Connection) -> int:
     """Return the number of entries."""
-    last = connection.execute(_SIZE).scalar()
+    last = connection.execute(_SIZE, {}).scalar()
     return 0 if last is None else int(last) + 1
 
 
@@ -127,19 +136,12 @@ class Tree:
         self.size, last_size = min(likely, _LARGEST), -1
         while last_size != self.size:
             last_size = self.size
-            # The complete subtrees that a tree of that size is joined from: one for every bit of it.
-            edge = [(level, (last_size >> level) - 1) for level in self._levels() if last_size >> level & 1]
-            self.size = self._fetch(edge)
-
-    def _levels(self) -> range:
-        return range(self.size.bit_length())
+            self.size = self._fetch(_edge(last_size))
 
     def _fetch(self, places: Sequence[Place]) -> int:
         """Read these subtrees, as far as they are there, and the number of entries."""
-        values = {f"level{at}": level for at, (level, _) in enumerate(places)}
-        values |= {f"idx{at}": index for at, (_, index) in enumerate(places)}
         count = 0
-        for level, index, digest in self._connection.execute(_nodes(len(places)), values | {"head": migrations.HEAD}):
+        for level, index, digest in self._connection.execute(*_nodes_at(places)):
             if level == version_fence.LEVEL:
                 self.kinds = int(index)
             elif level is not None:
@@ -150,7 +152,7 @@ class Tree:
 
     def siblings_reader(self, index: int) -> merkle.NodeReader:
         """Return `read`, after reading all siblings on the path from leaf `index` to the root at once."""
-        places = [(level, index >> level ^ 1) for level in self._levels()]
+        places = [(level, index >> level ^ 1) for level in range(self.size.bit_length())]
         self._fetch([(level, sibling) for level, sibling in places if sibling + 1 <= self.size >> level])
         return self.read
 
@@ -174,6 +176,22 @@ class Tree:
     def root(self) -> bytes:
         """Return the root hash, 32 bytes."""
         return merkle.root(self.size, self.read)
+
+
+def _edge(size: int) -> list[Place]:
+    """List the complete subtrees that a tree of this size is joined from: one for every bit of it."""
+    return [(level, (size >> level) - 1) for level in range(size.bit_length()) if size >> level & 1]
+
+
+def edge(likely: int) -> tuple[CompoundSelect[Any], dict[str, Any]]:
+    """Return the query of `Tree`, and its values."""
+    return _nodes_at(_edge(min(likely, _LARGEST)))
+
+
+def _nodes_at(places: Sequence[Place]) -> tuple[CompoundSelect[Any], dict[str, Any]]:
+    values: dict[str, Any] = {f"level{at}": level for at, (level, _) in enumerate(places)}
+    values |= {f"idx{at}": index for at, (_, index) in enumerate(places)}
+    return _nodes(len(places)), values | {"head": migrations.HEAD}
 
 
 @lru_cache
@@ -225,6 +243,16 @@ def checkpoints(connection: Connection, after: int | None = None, most: int | No
         wanted = wanted.where(checkpoint_table.c.size >= after)
     for row in stream(connection, wanted):
         yield row[0], str(row[1])
+
+
+def question_of_body(seq: int) -> tuple[Select[Any], dict[str, Any]]:
+    """Return the query of `body_at`, and its values."""
+    return _BODY, {"at": seq}
+
+
+def question_of_size() -> tuple[Select[Any], dict[str, Any]]:
+    """Return the query of `size`, and its values."""
+    return _SIZE, {}
 
 
 def body_at(connection: Connection, seq: int) -> bytes:

@@ -16,6 +16,7 @@ from accountant.access.grants import ASKING, Access
 from accountant.errors import BudgetRefused
 from accountant.home import Home
 from accountant.ledger.families.records import PUBLIC_STATES
+from accountant.ledger.questions import about_job
 from serving.http.rights import JOBS, LISTED, NAMED, READS, seen_datasets, seen_families
 from serving.http.routes import (
     TEXT,
@@ -62,7 +63,8 @@ def reserve_job(home: Home, job_request: JobRequest, rights: Access) -> dict[str
     with counting_refusals(job_request.dataset):
         key, promotes = job_request.idempotency_key, _promotes(rights, job_request)
         reserved = job.submit(home, job_request, by=rights.principal, key=key, promotes=promotes)
-        return _job(home, reserved.seq)
+        with home.ledger.remembering(about_job(reserved.seq, reserved.dataset, rights.principal)):
+            return _job(home, reserved.seq)
 
 
 async def plan_job(request: Request) -> Response:

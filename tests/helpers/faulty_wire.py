@@ -21,10 +21,16 @@ MOST_SECONDS = 0.5
 class SilentWire:
     """Listens on a port for what listens in `server`, a folder of sockets. While `silent` is set, all that is asked
     goes through and nothing that is answered; connections stand, and new ones are taken.
+
+    Attributes:
+        messages: how often a client has sent something: round trips, as nobody sends without waiting for the answer.
+        delay: seconds that each of these takes.
+        hangs: what is swallowed, once, with all that its connection says after it.
     """
 
     def __init__(self, server: Path) -> None:
         self.silent, self._server = threading.Event(), server
+        self.messages, self.delay, self.hangs = 0, 0.0, b""
         self._listener = socket.create_server(("127.0.0.1", 0))
         threading.Thread(target=self._serve, daemon=True).start()
 
@@ -38,6 +44,7 @@ class SilentWire:
         with contextlib.suppress(OSError):
             while True:
                 near, _ = self._listener.accept()
+                near.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 far = socket.socket(socket.AF_UNIX)
                 far.connect(str(self._server / NAME))
                 for one, other, answers in ((near, far, False), (far, near, True)):
@@ -46,6 +53,14 @@ class SilentWire:
     def _pass(self, one: socket.socket, other: socket.socket, answers: bool) -> None:
         with contextlib.suppress(OSError):
             while data := one.recv(1 << 16):
+                if not answers:
+                    self.messages += 1
+                    time.sleep(self.delay)
+                    if self.hangs and self.hangs in data:
+                        self.hangs = b""
+                        while one.recv(1 << 16):
+                            pass
+                        break
                 if not (answers and self.silent.is_set()):
                     other.sendall(data)
             other.shutdown(socket.SHUT_WR)

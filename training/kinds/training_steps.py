@@ -8,6 +8,7 @@ from pathlib import Path
 from accountant.errors import BudgetRefused, IdempotencyConflict
 from accountant.home import Home
 from accountant.ledger.families.records import Job
+from accountant.ledger.questions import about_request
 from accountant.system.traces import span
 from dpserve_verify.privacy.budget import Budget
 from models.forms.ensemble import Ensemble
@@ -33,22 +34,23 @@ class TrainingSteps(JobSteps):
     @classmethod
     def submit(cls, home: Home, asked: JobRequest, *, by: str, key: str | None, queued: bool, promotes: bool) -> Job:
         """Reserve also the evaluation of what it makes, where one is asked for."""
-        if key is not None:
-            request, _ = request_of(home, home.ledger.dataset(asked.dataset, blocks=asked.blocks), asked)
-            earlier = home.ledger.find(by, key, request)
-            if earlier:
-                _check_following(home, earlier, asked)
-                return earlier
-        if not queued:
-            require_rows(home, home.ledger.dataset(asked.dataset, blocks=asked.blocks))
-        with span("rehearse"):
-            planned = plan(home, asked, by, promotes)
+        with home.ledger.remembering(about_request(asked.dataset, by, key, asked.model)):
+            if key is not None:
+                request, _ = request_of(home, home.ledger.dataset(asked.dataset, by, blocks=asked.blocks), asked)
+                earlier = home.ledger.find(by, key, request)
+                if earlier:
+                    _check_following(home, earlier, asked)
+                    return earlier
+            if not queued:
+                require_rows(home, home.ledger.dataset(asked.dataset, by, blocks=asked.blocks))
+            with span("rehearse"):
+                planned = plan(home, asked, by, promotes)
+            follows = None
+            if asked.evaluate is not None:
+                then = plan_following(home, planned.request, asked.evaluate, by)
+                follows = then.request, then.recipe.unit, then.recipe.plan
         recipe = planned.recipe
         owner = None if queued else this_process()
-        follows = None
-        if asked.evaluate is not None:
-            then = plan_following(home, planned.request, asked.evaluate, by)
-            follows = then.request, then.recipe.unit, then.recipe.plan
         try:
             job = (planned.request, recipe.unit, recipe.plan)
             with span("reserve"):

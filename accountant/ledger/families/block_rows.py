@@ -19,6 +19,7 @@ from accountant.ledger.families.row_queries import RowQuery
 from accountant.ledger.families.windows import SAY_BLOCKS, Block, Period, Window, window_of
 from accountant.log.entries import Signed
 from accountant.log.newest import account_number
+from accountant.store.queries import LATER
 from accountant.store.store import body_at
 from accountant.store.tables import analyst_table, block_table, dataset_table, entry_table, family_table
 from dpserve_verify.errors import InputError, LedgerInvalid
@@ -46,11 +47,13 @@ _ACCOUNTS = (
     .where(family_table.c.id.in_(bindparam("ids", expanding=True)))
 )
 _FOUNDED = select(family_table.c.seq).where(family_table.c.id == bindparam("at"))
-_PUT = update(family_table).where(family_table.c.id == bindparam("at"))
-_PUT_ANALYST = update(analyst_table).where(
-    analyst_table.c.family == bindparam("at"), analyst_table.c.name == bindparam("who")
+_PUT = update(family_table).where(family_table.c.id == bindparam("at")).execution_options(**LATER)
+_PUT_ANALYST = (
+    update(analyst_table)
+    .where(analyst_table.c.family == bindparam("at"), analyst_table.c.name == bindparam("who"))
+    .execution_options(**LATER)
 )
-_NEW_ANALYST = insert(analyst_table)
+_NEW_ANALYST = insert(analyst_table).execution_options(**LATER)
 
 
 _Sums: TypeAlias = tuple[dict[str, Any], Price]  # as a row says them, and what that is

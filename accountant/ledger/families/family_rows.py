@@ -17,6 +17,7 @@ from accountant.ledger.families.row_queries import RowQuery
 from accountant.ledger.families.schema_profiles import profiles_from_entry
 from accountant.log.entries import Signed, dumps
 from accountant.log.newest import account_number
+from accountant.store.queries import Queries
 from accountant.store.store import body_at
 from accountant.store.tables import analyst_table, block_table, dataset_table, entry_table, family_table
 from dpserve_verify.errors import InputError, LedgerInvalid
@@ -26,6 +27,8 @@ from dpserve_verify.privacy.budget import Budget, Relation
 from dpserve_verify.privacy.filter import Filter, Price, price_from_json, price_to_json
 
 PERSON = "person-total"  # the kind of the entry that founds the account of one person over all blocks
+MAX_LOADED = 4096
+_LOADED: dict[str, tuple[int, tuple[str, ...]]] = {}  # entry and families of datasets: what to ask ahead, and no more
 WHOLE = "whole"  # beside the sums of a family's row: the job that took the whole total
 
 # Built once: building a statement costs more than running it. A parameter that is a column's name is a value to set.
@@ -73,6 +76,9 @@ def load(
         raise UnknownName(f"dataset={name}: no such dataset", dataset=name)
     entry = _entry(connection, signed, row.seq, row.body)
     identities, read = json.loads(row.families), {row.seq: entry}
+    if len(_LOADED) >= MAX_LOADED:
+        _LOADED.clear()
+    _LOADED[name] = row.seq, tuple(identities)
     if signed and (entry.get("dataset"), entry.get("families", [entry.get("family")])) != (name, identities):
         raise mismatch(f"dataset {name}", row.seq)
     families = tuple(load_family(connection, identity, analyst, read, part, signed) for identity in identities)
@@ -96,6 +102,15 @@ def load(
     )
     version = _version(connection, signed, row.seq, identities[0])
     return Dataset(registration, entry["uuid"], row.seq, version, families, row.last, row.dropped or 0)
+
+
+def questions(name: str, analyst: str | None) -> Queries:
+    """List what `load` will ask, as far as it is known before: of a dataset that was loaded before, all."""
+    seq, identities = _LOADED.get(name, (0, ()))
+    accounts = [account_of(identity, None) for identity in identities]
+    beside = [(_FAMILY, {"at": at}) if analyst is None else (_BESIDE, {"at": at, "who": analyst}) for at in accounts]
+    versions = [(_VERSION, {"upto": seq, "family": identity}) for identity in identities[:1]]
+    return [(_DATASET, {"at": name}), *beside, *versions]
 
 
 def _version(connection: Connection, signed: Signed | None, seq: int, family: str) -> int:

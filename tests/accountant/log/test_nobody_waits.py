@@ -19,6 +19,7 @@ from accountant.audit.audit import audit_home
 from accountant.home import Home
 from accountant.log import last_seen
 from accountant.log.last_seen import HighWater
+from accountant.store import engines
 from dpserve_verify.errors import LedgerInvalid, LedgerUnavailable
 from serving.process.tokens import good_bearers
 
@@ -66,6 +67,24 @@ def test_a_writer_that_stands_still_keeps_no_reader_waiting(home):
         assert [each.token.name for each in good_bearers(reader)[0].values()] == ["shop"]
         assert reader.ledger.log.size() == writer.tree.size - 1
     assert reader.ledger.log.size() == writer.tree.size
+
+
+def test_a_writer_that_stands_still_is_ended_by_the_server(home, monkeypatch):
+    """On PostgreSQL, whose server knows: the next writer's turn comes, and what the first was about to write is not."""
+    if make_url(home.ledger.log.database.url).drivername == "sqlite":
+        pytest.skip("SQLite has no server")
+    monkeypatch.setattr(engines, "IDLE_SECONDS", 0.5)
+    second, size = other(home), home.ledger.log.size()
+
+    def stand_still() -> None:
+        with home.ledger.log.writing() as writer:
+            monkeypatch.undo()
+            writer.append("model-retired")
+            assert reserve(second.ledger).seq == size  # it waits, and no longer than that
+
+    with pytest.raises(LedgerUnavailable):
+        stand_still()
+    assert home.ledger.log.entry(size).value["type"] == "reserved"
 
 
 def test_who_commits_first_may_raise_the_mark_last(home):

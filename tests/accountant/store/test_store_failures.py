@@ -298,7 +298,7 @@ def test_a_relaxed_server_is_tightened(remote):
     with database.writing() as connection:
         assert connection.exec_driver_sql("SHOW synchronous_commit").scalar() == "on"
         assert connection.exec_driver_sql("SHOW transaction_isolation").scalar() == "read committed"
-        assert connection.exec_driver_sql("SHOW idle_in_transaction_session_timeout").scalar() == "1min"
+        assert connection.exec_driver_sql("SHOW idle_in_transaction_session_timeout").scalar() == "3s"
     server().execute(f"ALTER DATABASE {remote.name} SET synchronous_commit = remote_apply")
     database.close()
     with database.reading() as connection:

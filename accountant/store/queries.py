@@ -1,0 +1,24 @@
+"""What is asked of a database together, and when: at once, later, or not twice (`postgres_batches`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, TypeAlias
+
+from sqlalchemy import Executable
+
+Queries: TypeAlias = Sequence[tuple[Executable, Mapping[str, Any]]]  # statements and their values
+LATER, AHEAD = {"dpserve_later": True}, {"dpserve_ahead": True}  # options: send it with the next; remember its answer
+MEMORY: ContextVar[dict[str, Any] | None] = ContextVar("MEMORY", default=None)  # answers, by their questions
+
+
+@contextmanager
+def remembering() -> Iterator[None]:
+    """Within the block, this thread asks a distant server for nothing twice but in a transaction that writes."""
+    token = MEMORY.set({})
+    try:
+        yield
+    finally:
+        MEMORY.reset(token)

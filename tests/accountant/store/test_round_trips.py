@@ -1,0 +1,83 @@
+"""How often a request asks a distant PostgreSQL, as upper bounds: each time costs what the way there takes."""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+
+import ledgers
+import pytest
+from faulty_wire import SilentWire
+from ledgers import place
+from postgres import server
+from sqlalchemy import make_url
+
+from accountant.access.grants import access_of
+from accountant.audit.audit import audit_home
+from accountant.errors import IdempotencyConflict
+from accountant.home import Home
+from serving.rest.jobs import reserve_job
+from training.jobs import job
+from training.requests import JobRequest
+
+SUBMIT, RUN, SHOW, SECONDS_AT_50_MS = 12, 70, 2, 1.5
+
+
+@pytest.fixture(scope="module")
+def far(tmp_path_factory):
+    """A home whose ledger is at the other end of a wire, and whose dataset was asked about before."""
+    path = ledgers.copy_on_postgresql(ledgers.prepared_on_postgresql(), tmp_path_factory.mktemp("far") / "home")
+    wire = SilentWire(server().folder)
+    (path / "database.url").write_text(wire.url(make_url((path / "database.url").read_text()).database))
+    home = Home.open(place(path))
+    yield SimpleNamespace(home=home, wire=wire, rights=access_of(home.ledger, "cli:test", operator=True))
+    home.ledger.log.database.close()
+    wire.close()
+
+
+def asked(key: str, epsilon: str = "0.02") -> JobRequest:
+    return JobRequest("adult", "lazybb", epsilon, parameters={"rounds": 8}, idempotency_key=key)
+
+
+def messages(far, work, most: int):
+    """What the work gives; it may send so many messages."""
+    before = far.wire.messages
+    found = work()
+    assert far.wire.messages - before <= most
+    return found
+
+
+def test_a_job_is_admitted_in_few_messages(far):
+    """The first of a process may learn what to ask; the second, for a name that is bound, asks no more."""
+    for key in ("first", "second"):
+        made = messages(far, lambda key=key: reserve_job(far.home, asked(key), far.rights), SUBMIT)
+        assert (made["state"], made["by"]) == ("reserved", "cli:test")
+    far.wire.delay = 0.05
+    before = time.monotonic()
+    reserve_job(far.home, asked("third"), far.rights)
+    spent, far.wire.delay = time.monotonic() - before, 0.0
+    print({"seconds at 50 ms": spent})
+    again = messages(far, lambda: reserve_job(far.home, asked("third"), far.rights), SUBMIT)
+    assert again["job"] == made["job"] + 1
+    with pytest.raises(IdempotencyConflict):
+        reserve_job(far.home, asked("third", "0.03"), far.rights)
+    assert audit_home(far.home).problems == ()
+
+
+def test_a_job_runs_in_few_messages(far):
+    seq = reserve_job(far.home, asked("run"), far.rights)["job"]
+    messages(far, lambda: job.run(far.home, seq), RUN)
+    assert messages(far, lambda: far.home.ledger.job(seq), SHOW).issued is not None
+    assert audit_home(far.home, ledgers.bundles(far.home.path)).problems == ()
+
+
+def test_what_was_remembered_is_forgotten_by_the_next_request(far):
+    """Two requests one after the other, and what a transaction wrote, are seen as they are."""
+    before = far.home.ledger.dataset("adult")
+    first = reserve_job(far.home, asked("one"), far.rights)
+    second = reserve_job(far.home, asked("two"), far.rights)
+    assert first["left"] != second["left"]
+    after = far.home.ledger.dataset("adult")
+    assert after.families[0].used != before.families[0].used
+    far.home.ledger.release(second["job"])
+    assert far.home.ledger.job(second["job"]).state == "released"
