@@ -51,7 +51,8 @@ class Client:
     Args:
         url: Where it is; DPSERVE_URL when left out, and http://127.0.0.1:3000 without that.
         token: `dps_...`, of a scope that the method needs; DPSERVE_TOKEN when left out.
-        timeout: Seconds that a connection, or a silence of the service, may last.
+        timeout: Seconds that a connection, or a silence of the service, may last; a request and its whole answer may
+            last as long, and a second more for each 10,000 bytes.
         retries: How often a request is asked again that failed for a while (429, 502, 503, 504, no answer), where
             asking twice does no more than asking once: reading, predicting, pricing, and submitting, which has an
             idempotency key.

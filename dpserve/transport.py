@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import httpx
 
+from dpserve.deadlines import guard, whole_answer
 from dpserve.errors import ServiceError, Unavailable, UnknownName, error_of
 from dpserve.types import Json
 
@@ -29,6 +30,7 @@ class Transport:
         bearer = {} if token is None else {"Authorization": f"Bearer {strip_token(token)}"}
         headers = {"User-Agent": "dpserve-client", **bearer}
         self.http = httpx.Client(base_url=url, headers=headers, timeout=timeout, **options)
+        guard((self.http._transport, *self.http._mounts.values()))
         self.retries = retries
 
     def ask(self, method: str, path: str, *, again: bool, body: Any = None, query: Json | None = None) -> Any:
@@ -55,7 +57,8 @@ class Transport:
         for attempt in range(self.retries + 1):
             last = attempt == self.retries or not again
             try:
-                answer = self.http.request(method, path, content=content, params=parameters, headers=headers)
+                with whole_answer(self.http.timeout.read):
+                    answer = self.http.request(method, path, content=content, params=parameters, headers=headers)
             except httpx.TransportError as error:
                 if last:
                     raise error_without_answer(error) from error
@@ -104,8 +107,9 @@ class Transport:
         end = time.monotonic() + seconds
         while True:
             try:
-                if self.http.get("/readyz").status_code == 200:
-                    return True
+                with whole_answer(self.http.timeout.read):
+                    if self.http.get("/readyz").status_code == 200:
+                        return True
             except httpx.TransportError:
                 pass
             if time.monotonic() >= end:
