@@ -68,6 +68,7 @@ lint-deploy: $(DEPLOY)/made.stamp ## Judge the Containerfile, the compose file a
 	for overlay in deploy/kubernetes/overlays/* deploy/lint/components; do \
 		kubectl kustomize $$overlay | $(DEPLOY)/bin/kubernetes-validate --quiet --strict --kubernetes-version $(KUBERNETES) -; \
 	done
+	$(DEPLOY)/bin/kubernetes-validate --quiet --strict --kubernetes-version $(KUBERNETES) deploy/kubernetes/migrate.yaml
 	cd deploy/lint && npm exec -- dclint --quiet ../compose.yaml
 
 format: $(VENV)/dev.stamp ## Rewrite the code in the house style

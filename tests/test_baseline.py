@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import baseline
 import pytest
 from postgres import server
-from sqlalchemy import inspect
+from sqlalchemy import inspect, text
 from stores import kind, rows
 
 from accountant.audit.audit import audit_home
@@ -147,4 +149,43 @@ def test_its_tables_are_those_of_a_new_ledger_and_nothing_in_them_is_lost(folder
     job.run(home, baseline.QUEUED)
     assert audit_home(home).problems == ()
     for each in (old, new, home.ledger.log.database):
+        each.close()
+
+
+def say_running(url: str, until: float) -> None:
+    """As a worker of the baseline that has started the job, whose lease runs out then."""
+    old = Store(url)
+    with old.writing() as connection:
+        connection.execute(
+            text("UPDATE job SET state = 'started', owner = 'host:1:1:older:word', expires = :until WHERE seq = :at"),
+            {"until": until, "at": baseline.QUEUED},
+        )
+    old.close()
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+def test_tables_are_brought_forward_once_and_not_under_a_job_that_runs(folder, monkeypatch, capsys, database):
+    url = f"sqlite:///{folder / 'home' / 'ledger.db'}"
+    if database == "postgresql":
+        url = server().fresh()
+        baseline.copy_into(url, folder / "home")
+    monkeypatch.setenv("DPSERVE_HOME", str(folder / "home"))
+    monkeypatch.setenv("DPSERVE_LEDGER_URL", url)
+    say_running(url, time.time() + 60)
+    assert run(["migrate"]) == 1
+    assert f"job {baseline.QUEUED} runs by a version whose tables are of revision 0007" in capsys.readouterr().err
+    say_running(url, time.time() - 1)
+    old, others = Store(url), [Store(url) for _ in range(4)]
+    with old.reading() as connection:
+        assert migrations.revision(connection) == "0007"
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(Store.create, others))
+    assert "0007" in {each.revision for each in others} <= {"0007", "0008"}
+    assert run(["migrate", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"from": "0008", "to": "0008"}
+    with old.writing() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '0009'"))
+    assert run(["migrate"]) == 2
+    assert "revision 0009, this version knows 0007, 0008; use a newer dpserve" in capsys.readouterr().err
+    for each in (old, *others):
         each.close()

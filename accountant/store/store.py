@@ -26,7 +26,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from accountant.store import engines, migrations, version_fence
 from accountant.store.queries import LATER, MEMORY, Queries
-from accountant.store.tables import checkpoint_table, entry_table, node_table
+from accountant.store.tables import checkpoint_table, entry_table, job_table, node_table
 from dpserve_verify.errors import LedgerInvalid, LedgerUnavailable
 from dpserve_verify.formats import merkle
 
@@ -42,19 +42,33 @@ Place: TypeAlias = tuple[int, int]  # (level, index)
 
 
 class Store:
-    """A database URL, opened: `sqlite:///...` or `postgresql+psycopg://...` (see `engines`)."""
+    """A database URL, opened: `sqlite:///...` or `postgresql+psycopg://...` (see `engines`). `revision`: what its
+    tables were of before `create` brought them to `newest_revision`; None where there were none.
+    """
 
     def __init__(self, url: str) -> None:
         self.url = url
         self.engine = engines.open_engine(url)
+        self.revision: str | None = None
+
+    @property
+    def newest_revision(self) -> str:
+        """What this version makes of the tables."""
+        return migrations.HEAD
 
     def create(self) -> None:
-        """Create the tables and triggers, or bring them to the newest revision."""
+        """Create the tables and triggers, or bring them to the newest revision: one process at a time, in one
+        transaction. LedgerUnavailable while a job runs that an earlier version has started: it could not end it.
+        """
         with self.reading() as connection:
-            if migrations.revision(connection) == migrations.HEAD:
+            self.revision = migrations.revision(connection)
+            if self.revision == migrations.HEAD:
                 return
         with self.writing() as connection:
+            self.revision = migrations.revision(connection)
             engines.disable_timeout(connection)
+            if self.revision in migrations.KNOWN[:-1]:
+                _require_idle(connection, self.revision)
             migrations.upgrade(connection)
 
     @contextmanager
@@ -101,6 +115,18 @@ class Store:
     def close(self) -> None:
         """Give all connections back."""
         self.engine.dispose()
+
+
+def _require_idle(connection: Connection, revision: str) -> None:
+    """Raise LedgerUnavailable while somebody holds a job that has started and lives, by its lease."""
+    running = (job_table.c.state == "started") & (job_table.c.expires > engines.clock(connection))
+    seqs = connection.execute(select(job_table.c.seq).where(running).order_by(job_table.c.seq)).scalars().all()
+    if seqs:
+        raise LedgerUnavailable(
+            f"ledger: job {', '.join(map(str, seqs))} runs by a version whose tables are of revision {revision}, and "
+            f"could not be ended in tables of {migrations.HEAD}: stop the workers, which end their jobs, and ask again "
+            "(a minute later, where one was killed); nothing was changed"
+        )
 
 
 def _commit(connection: Connection) -> None:

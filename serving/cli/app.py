@@ -70,6 +70,11 @@ TREE: Nodes = {
         "Audit the ledger now, every so often, and when it was asked for at the server.",
         instead="dpserve ledger audit audits the server from here",
     ),
+    "migrate": Leaf(
+        "home:migrate",
+        "Bring the ledger's tables to this version, and say from which revision to which.",
+        instead="The operator runs it there",
+    ),
     "backup": Leaf(
         "home:backup",
         "Copy the home and its ledger, whatever runs on it.",

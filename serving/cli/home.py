@@ -40,6 +40,23 @@ def repair(
     show(json, {"repaired": notes}, "\n".join(notes))
 
 
+def migrate(json: Json = False) -> None:
+    """Bring the ledger's tables to this version, and say from which revision to which. Entries are never touched.
+
+    Every command that opens the home does the same; this one does nothing else, for a step of an upgrade. It is one
+    transaction, of one process at a time; while a job runs that an earlier version has started, it refuses.
+
+    \b
+    dpserve migrate
+    """
+    home = Home.open()
+    require_access(home, "admin")
+    database = home.ledger.log.database
+    before, now = database.revision, database.newest_revision
+    was = "as they were" if before == now else f"they were of {before}"
+    show(json, {"from": before, "to": now}, f"tables of revision {now}: {was}")
+
+
 def backup(
     folder: Annotated[Path, typer.Argument(help="A new folder, on another disk.")],
     json: Json = False,

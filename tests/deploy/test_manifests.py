@@ -9,6 +9,7 @@ import pytest
 import yaml
 from small_home import ROOT
 
+from serving.cli.app import TREE
 from serving.process.config.settings import all_settings
 
 DEPLOY, GRAFANA = ROOT / "deploy", ROOT / "serving" / "grafana"
@@ -25,6 +26,8 @@ def objects() -> list[dict]:
 
 
 PODS = {each["metadata"]["name"]: each["spec"]["template"] for each in objects() if "template" in each.get("spec", {})}
+MIGRATE = yaml.safe_load((DEPLOY / "kubernetes" / "migrate.yaml").read_text())
+PODS["dpserve-migrate"] = MIGRATE["spec"]["template"]
 
 
 def mounts(service: str) -> dict[str, str]:
@@ -75,6 +78,17 @@ def test_rows_and_the_issuers_key_are_where_jobs_run_and_nowhere_else():
         assert [given[f"DPSERVE_{key}"] for key in ("ISSUER_KEY", "JOB_WORKERS", "UPLOAD_BYTES")] == ["none", "0", "0"]
 
 
+def test_the_step_before_an_upgrade_uses_what_the_base_has():
+    pod = PODS["dpserve-migrate"]["spec"]
+    (container,) = pod["containers"]
+    assert container["args"] == ["migrate"]
+    assert "migrate" in TREE
+    named = [each["configMapRef"]["name"] for each in container["envFrom"]]
+    named += [each["persistentVolumeClaim"]["claimName"] for each in pod["volumes"] if "persistentVolumeClaim" in each]
+    assert set(named) <= {each["metadata"]["name"] for each in objects()}
+    assert {each["name"] for each in container["volumeMounts"]} == {each["name"] for each in pod["volumes"]}
+
+
 def test_secrets_are_referred_to():
     for pod in PODS.values():
         for container in (*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"]):
@@ -101,7 +115,7 @@ def test_policies_and_budgets_choose_the_pods_that_there_are():
         ("Service", "dpserve-pods"): 1,
         ("PodDisruptionBudget", "dpserve"): 1,
         ("PodDisruptionBudget", "dpserve-worker"): 1,
-        ("NetworkPolicy", "dpserve"): 2,
+        ("NetworkPolicy", "dpserve"): 3,
         ("NetworkPolicy", "dpserve-doors"): 1,
     }
 
