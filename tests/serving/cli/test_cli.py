@@ -337,10 +337,10 @@ def test_rows_that_are_not_what_was_registered_are_refused_before_a_job_costs(ho
 
 
 def test_job_that_fails_after_its_start_is_exit_code_5(home, said, monkeypatch):
-    """The disk goes between the look at the rows and their reading."""
+    """The rows turn out to be others between the look at them and their reading."""
 
     def gone(*_arguments):
-        raise OSError(5, "Input/output error")
+        raise ValueError("others")
 
     monkeypatch.setattr(job_steps, "open_rows", gone)
     code, body, err = said(*TRAIN, "--epsilon", "0.1")
