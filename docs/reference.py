@@ -318,6 +318,7 @@ OTHERS = {  # that no server has, and `dpserve config` does not list
     "DPSERVE_NEW_KEY_PASSPHRASE": "The new passphrase, for `dpserve key passphrase`.",
     "DPSERVE_HSM_PIN": "The PIN of the token that holds the issuer's key.",
     "DPSERVE_INVITATION": "An owner's invitation, for `dpserve owner answer`.",
+    "DPSERVE_AGGREGATOR_PASSPHRASE": "The passphrase of an aggregator's private keys, which `init` then encrypts.",
     "DPSERVE_AGGREGATOR_TOKEN": "An aggregator's token, for `dpserve aggregator answer`.",
     "NO_COLOR": "Set: no colours. `FORCE_COLOR` puts them anywhere.",
     "XDG_CONFIG_HOME": "Where `dpserve login` keeps the address and the token; `~/.config` when not set.",

@@ -36,11 +36,12 @@ def feature_groups(ensemble: FeatureSum, factor: float = 1.0) -> list[list[Shape
     features = {feature.name: feature for feature in ensemble.features}
     by_feature = groupby(shapes(ensemble), key=lambda shape: shape.feature)
     groups = [share_cuts(features[name], list(group)) for name, group in by_feature]
-    return groups if factor == 1 else [[_scaled(shape, factor) for shape in group] for group in groups]
-
-
-def _scaled(shape: Shape, factor: float) -> Shape:
-    return replace(shape, bins=tuple(replace(bin, votes=bin.votes * factor) for bin in shape.bins))
+    if factor == 1:
+        return groups
+    return [
+        [replace(shape, bins=tuple(replace(bin, votes=bin.votes * factor) for bin in shape.bins)) for shape in group]
+        for group in groups
+    ]
 
 
 def shape_panels(ensemble: FeatureSum, colours: Colours, of: str = "") -> list[Panel]:
@@ -99,7 +100,8 @@ def _classes_panel(
     names = [str(shape.label) for shape in group]
     inks = [palette[name] for name in names]
     if isinstance(feature, NumericFeature):
-        missing = sorted(((shape.bins[-1].votes, name) for shape, name in zip(group, names, strict=True)), key=_size)
+        votes_of = ((shape.bins[-1].votes, name) for shape, name in zip(group, names, strict=True))
+        missing = sorted(votes_of, key=lambda item: -abs(item[0]))
         listed = ", ".join(f"{name} {amount(votes)}" for votes, name in missing[:NAMED])
         note = f"missing: {listed}{', …' if len(missing) > NAMED else ''}"
         return curve_panel(feature, [shape.bins for shape in group], scale, of, note, colours, names, inks)
@@ -109,10 +111,6 @@ def _classes_panel(
     hidden = len(lines[SHOWN:])
     note = f"({of})" + (f"; {hidden} not shown" if hidden else "")
     return points_panel(feature.name, note, lines[:SHOWN], scale, of, names, colours, inks)
-
-
-def _size(item: tuple[float, str]) -> float:
-    return -abs(item[0])
 
 
 def compared_panel(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from math import isfinite
 from typing import Literal
 
@@ -40,7 +40,7 @@ def number_of(kind: CalendarKind, text: str) -> float:
         since = datetime.fromisoformat(f"1970-01-01T{text}") - _START
     else:
         moment = datetime.fromisoformat(text)
-        since = (moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)) - _START
+        since = moment.replace(tzinfo=None) - _START - (moment.utcoffset() or timedelta())  # UTC may be in no calendar
     return since.total_seconds()
 
 

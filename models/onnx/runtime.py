@@ -15,7 +15,6 @@ from onnx import ModelProto, TensorProto
 
 from accountant.errors import RecordError
 from dpserve_verify.errors import InputError, ModelInvalid
-from models.features.calendar import EXAMPLES
 from models.features.features import MISSING_TEXT, CalendarFeature, CategoricalFeature, Feature, RawColumns, encodable
 from models.features.text_numbers import NO_TEXTS, Numbers
 from models.onnx.check import check_graph
@@ -32,6 +31,7 @@ TYPES = {  # of inputs, as ONNX Runtime spells them
     getattr(TensorProto, name.upper()): f"tensor({name})" for name in ("double", "float", "string", "int64", "bool")
 }
 FLOAT = np.dtype(np.float32)
+_LARGEST = int(np.finfo(np.float64).max)
 FATAL = 4  # ONNX Runtime's own log stays silent: what goes wrong is raised
 
 
@@ -149,9 +149,9 @@ def columns_from_records(
     """JSON records -> columns (n,) for `OnnxModel.infer`, the ensemble and explanations alike; those of `texts`, which
     are a model's own, as the numbers that this model makes of them.
 
-    Every record has exactly the features as keys; null is missing. Numeric: a finite number that is not a boolean;
-    boolean: true or false; categorical: a text; a date or time: an ISO text. Raises RecordError naming the first record
-    and field that do not fit, and with more than `limit` records.
+    Every record has exactly the features as keys; null is missing. A cell is read as the law of columns reads one of
+    its type (`models.features.column_law`): of a number a finite one, of a category the text. Raises RecordError naming
+    the first record and field that do not fit, and with more than `limit` records.
     """
     if len(records) > limit:
         raise RecordError(f"records: {len(records)} are too many; at most {limit}", records=len(records), limit=limit)
@@ -159,12 +159,11 @@ def columns_from_records(
         if len(records) == 1 and len(records[0]) == len(features):
             return _columns_of_one(features, records[0], texts)
         cells = {feature.name: [record[feature.name] for record in records] for feature in features}
-        fits = set(map(len, records)) <= {len(features)}
-        if not fits:
-            return _blame(features, records)
-        return {f.name: _column(f, cells[f.name], texts.get(f.name)) for f in features}
+        if set(map(len, records)) <= {len(features)}:
+            return {f.name: _column(f, cells[f.name], texts.get(f.name)) for f in features}
     except (KeyError, TypeError, ValueError, OverflowError):
-        return _blame(features, records)
+        pass
+    return _by_law(features, records, texts)
 
 
 _TYPES: dict[str, set[type]] = {
@@ -174,12 +173,6 @@ _TYPES: dict[str, set[type]] = {
     "date": {str, type(None)},
     "datetime": {str, type(None)},
     "time": {str, type(None)},
-}
-_WANTED: dict[str, str] = {
-    "numeric": "must be a finite number or null",
-    "boolean": "must be true, false or null",
-    "categorical": "must be a text or null",
-    **{kind: f'must be a text like "{example}", or null' for kind, example in EXAMPLES.items()},
 }
 
 
@@ -231,40 +224,83 @@ def _column(feature: Feature, cells: list[Any], known: Numbers | None) -> NDArra
     return numbers
 
 
-def _blame(features: Sequence[Feature], records: Sequence[Record]) -> dict[str, NDArray[Any]]:
-    """Raises RecordError for the first record and field that do not fit."""
-    known = {feature.name for feature in features}
-    for index, record in enumerate(records):
-        if not isinstance(record, Mapping):
-            raise RecordError(f"records[{index}]={short(record)}: must be an object", record=index)
-        for feature in features:
-            if feature.name not in record:
-                raise _error(index, feature.name, "", "is missing (null says that a value is not known)")
-            if not _fits(feature, record[feature.name]):
-                raise _error(index, feature.name, f"={short(record[feature.name])}", _WANTED[feature.kind])
-        for name in record.keys() - known:
-            raise _error(index, name, "", "is not a field of this model")
-    raise ModelInvalid("records: refused as a whole but not one by one")
-
-
-def _fits(feature: Feature, value: Any) -> bool:
-    if type(value) not in _TYPES[feature.kind]:
-        return False
-    if isinstance(feature, CalendarFeature):
+def _by_law(
+    features: Sequence[Feature], records: Sequence[Record], texts: Mapping[str, Numbers]
+) -> dict[str, NDArray[Any]]:
+    """Return the columns of records with cells of other types than usual, as the law of columns reads them. Raises
+    RecordError for the first record and field that do not fit.
+    """
+    odd = next((at for at, record in enumerate(records) if _odd_keys(features, record)), len(records))
+    problems, columns = [], {}
+    for feature in features:
         try:
-            feature.numbers([value])
-        except ValueError:
-            return False
-        return True
-    if isinstance(value, str):
-        return value == MISSING_TEXT or encodable(value)
-    try:
-        return value is None or isfinite(value)
-    except OverflowError:  # an integer beyond every float
-        return False
+            column = _read_cells(feature, [record[feature.name] for record in records[:odd]])
+        except RecordError as error:
+            problems.append(error)
+            continue
+        numbers = texts.get(feature.name)
+        columns[feature.name] = column if numbers is None else numbers.of(column)
+    if problems:
+        raise min(problems, key=lambda error: int(error.details["record"]))
+    if odd < len(records):
+        raise _error(odd, *_odd_keys(features, records[odd]))
+    return columns
+
+
+def _odd_keys(features: Sequence[Feature], record: Any) -> tuple[str, ...]:
+    """Return what is wrong with a record's keys: field, value and words; () where nothing is."""
+    if not isinstance(record, Mapping):
+        return "", f"={short(record)}", "must be an object"
+    known = {feature.name for feature in features}
+    for name in sorted(known - record.keys()):
+        return name, "", "is missing (null says that a value is not known)"
+    for name in record.keys() - known:
+        return name, "", "is not a field of this model"
+    return ()
+
+
+def _read_cells(feature: Feature, cells: list[Any]) -> NDArray[Any]:
+    """Return one column, of JSON cells of any types: those of each type are read at once. RecordError names the first
+    cell that does not fit.
+    """
+    from models.features.column_law import Misfit, read_column  # here alone: records of the usual types need none of it
+
+    is_text = isinstance(feature, CategoricalFeature)
+    column: NDArray[Any] = np.full(len(cells), MISSING_TEXT, object) if is_text else np.full(len(cells), np.nan)
+    misfits: dict[int, str] = {}
+    for kind in dict.fromkeys(map(type, cells)):
+        places = [at for at, cell in enumerate(cells) if type(cell) is kind and cell is not None]
+        try:
+            column[places] = read_column(feature, _cells_of_one_type(kind, [cells[at] for at in places]))
+        except Misfit as misfit:
+            misfits[places[misfit.row or 0]] = misfit.problem
+    if misfits:
+        at = min(misfits)
+        raise _error(at, feature.name, f"={short(cells[at])}", misfits[at])
+    return column
+
+
+def _cells_of_one_type(kind: type, cells: list[Any]) -> Any:
+    """Return JSON cells as an Arrow column. Raises Misfit for what no column holds."""
+    import pyarrow as pa
+
+    from models.features.column_law import Misfit
+
+    for at, cell in enumerate(cells):
+        if kind not in (str, int, float, bool):
+            raise Misfit("must be a text, a number, true, false or null", at)
+        if kind is str and not (cell == MISSING_TEXT or encodable(cell)):
+            raise Misfit("must be Unicode", at)
+        if (kind is float and not isfinite(cell)) or (kind is int and abs(cell) > _LARGEST):
+            raise Misfit("must be finite", at)
+    if kind is int and any(abs(cell) >= 1 << 63 for cell in cells):
+        cells = [float(cell) for cell in cells]
+    return pa.array(cells)
 
 
 def _error(index: int, field: str, value: str, problem: str) -> RecordError:
+    if not field:
+        return RecordError(f"records[{index}]{value}: {problem}", record=index)
     return RecordError(f"records[{index}].{field}{value}: {problem}", record=index, field=field)
 
 

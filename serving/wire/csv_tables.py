@@ -12,20 +12,20 @@ from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from accountant.errors import RecordError
 from dpserve_verify.errors import InputError
 from dpserve_verify.system.printable import uncomputed
-from models.features.features import BooleanFeature, CalendarFeature, CategoricalFeature, Feature
+from models.features.column_law import read_column
+from models.features.features import CategoricalFeature, Feature
 from serving.wire.bounds import MAX_CELLS, Room, check_cells
 from serving.wire.errors import TooLarge
-from serving.wire.tables_in import Feed, check_names, finite, iso_texts, stand_in
+from serving.wire.tables_in import Feed, check_names, columns_by_law, stand_in
 from serving.wire.work_time import check_time
 
 CSV = b"text/csv"
-MISSING = frozenset(["", "NA", "N/A", "NaN", "nan", "null", "NULL"])  # in a column of numbers
-TRUTHS = {"true": 1.0, "1": 1.0, "yes": 1.0, "false": 0.0, "0": 0.0, "no": 0.0, "": float("nan")}
 
 
 def columns_of(raw: bytes, features: Sequence[Feature], reads: Container[str], limit: int) -> Feed:
@@ -50,10 +50,9 @@ def columns_of(raw: bytes, features: Sequence[Feature], reads: Container[str], l
     for feature in features:
         check_time()
         column = columns.get(feature.name, ())
-        if isinstance(feature, CalendarFeature):
-            feed[feature.name] = iso_texts(feature, ["" if text in MISSING else text for text in column])
-        elif not isinstance(feature, CategoricalFeature):
-            feed[feature.name] = _numbers(feature, column)
+        if not isinstance(feature, CategoricalFeature):
+            with columns_by_law(feature):
+                feed[feature.name] = read_column(feature, pa.array(column, pa.string()))
         elif feature.name in reads:
             widest, stand_in_text = stand_in(feature)
             texts = [text if len(text.encode()) <= widest else stand_in_text for text in column]
@@ -74,21 +73,6 @@ def _lines(raw: bytes, limit: int) -> Iterator[list[str]]:
         raise InputError(f"body: must be UTF-8, byte {error.start} is not") from None
     except csv.Error as error:
         raise InputError(f"body: not CSV ({error})") from None
-
-
-def _numbers(feature: Feature, cells: Sequence[str]) -> NDArray[np.float64]:
-    numbers = np.empty(len(cells))
-    for index, text in enumerate(cells):
-        try:
-            if isinstance(feature, BooleanFeature):
-                numbers[index] = TRUTHS[text.lower()]
-            else:
-                fine = text.isascii() and "_" not in text  # or Python would read other scripts' digits too
-                numbers[index] = np.nan if text in MISSING else float(text if fine else "no number")
-        except (KeyError, ValueError):
-            wanted = "must be true, false or missing" if isinstance(feature, BooleanFeature) else "must be a number"
-            raise RecordError(f"records[{index}].{feature.name}: {wanted}", record=index, field=feature.name) from None
-    return finite(feature, numbers)
 
 
 def csv_of(classes: Sequence[str | int], label: NDArray[Any], probabilities: NDArray[Any]) -> bytes:

@@ -5,10 +5,11 @@ nothing is unpacked, and no size that a body claims is believed before its bytes
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from itertools import count
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +20,8 @@ from pyarrow import ipc
 from accountant.errors import RecordError
 from accountant.system.numpy_files import literal
 from dpserve_verify.errors import InputError
-from models.features.features import MISSING_TEXT, BooleanFeature, CalendarFeature, CategoricalFeature, Feature
+from models.features.column_law import Misfit, read_column, read_texts
+from models.features.features import MISSING_TEXT, CalendarFeature, CategoricalFeature, Feature
 from models.features.text_numbers import NO_TEXTS, Numbers
 from serving.wire.arrow_messages import check_messages
 from serving.wire.bounds import Room, check_cells
@@ -70,7 +72,8 @@ def _table(raw: bytes, features: Sequence[Feature], limit: int) -> pa.Table:
         with ipc.open_stream(check_messages(raw)) as reader:
             check_names(reader.schema.names, features)
             for feature in features:
-                _check_type(feature, reader.schema.field(feature.name).type)
+                with columns_by_law(feature):  # a type that no column may have is refused before any is read
+                    read_column(feature, pa.array([], reader.schema.field(feature.name).type))
             batches, records = [], 0
             for batch in reader:
                 records += batch.num_rows
@@ -97,89 +100,36 @@ def check_names(names: Sequence[str], features: Sequence[Feature]) -> None:
         raise RecordError("columns: a name stands there twice")
 
 
-def _check_type(feature: Feature, kind: pa.DataType) -> None:
-    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
-    if pa.types.is_null(kind):
-        return
-    if isinstance(feature, CategoricalFeature):
-        if not (pa.types.is_string(plain) or pa.types.is_large_string(plain)):
-            _misfit(feature, str(kind), "must be text")
-    elif isinstance(feature, BooleanFeature):
-        if not pa.types.is_boolean(kind):
-            _misfit(feature, str(kind), "must be boolean")
-    elif isinstance(feature, CalendarFeature) and _calendar_type(feature, kind) is not None:
-        return
-    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-        _misfit(feature, str(kind), "must be numbers")
-
-
-def _misfit(feature: Feature, kind: str, wanted: str) -> NoReturn:
-    raise RecordError(f"{feature.name}: is a column of {kind[:60]}; {wanted}", field=feature.name)
+@contextmanager
+def columns_by_law(feature: Feature) -> Iterator[None]:
+    """Turn a Misfit within into the RecordError of this field."""
+    try:
+        yield
+    except Misfit as misfit:
+        if misfit.row is None:
+            raise RecordError(f"{feature.name}: {misfit.problem}", field=feature.name) from None
+        where = f"records[{misfit.row}].{feature.name}"
+        raise RecordError(f"{where}: {misfit.problem}", record=misfit.row, field=feature.name) from None
 
 
 def _arrow_column(
     feature: Feature, column: pa.ChunkedArray, room: Room, numbers: Numbers | None = None
 ) -> NDArray[Any]:
     check_time()
-    if numbers is not None:
-        return np.concatenate([np.empty(0, np.float32), *(_arrow_numbers(numbers, each) for each in column.chunks)])
-    if isinstance(feature, CategoricalFeature) and pa.types.is_dictionary(column.type):
-        parts = [_dictionary_texts(feature, chunk, room) for chunk in column.chunks]  # each may have its own dictionary
-        return np.concatenate(parts) if parts else np.empty(0, object)
-    values = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-    if isinstance(feature, CategoricalFeature):
-        return _arrow_texts(feature, values, room)
-    if pa.types.is_null(values.type):
-        return np.full(len(values), np.nan)
-    if isinstance(feature, CalendarFeature) and not (
-        pa.types.is_integer(values.type) or pa.types.is_floating(values.type)
-    ):
-        return _arrow_dates(feature, values)
-    if values.null_count or pa.types.is_boolean(values.type):
-        values = pc.cast(values, pa.float64(), safe=False)
-    return finite(feature, values.to_numpy(zero_copy_only=False))
-
-
-def _calendar_type(feature: CalendarFeature, kind: pa.DataType) -> pa.DataType | None:
-    """Return the type that a column of dates or times is cast to; a text stays one. None where it holds neither."""
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return kind
-    if feature.kind == "time":
-        return pa.time64("us") if pa.types.is_time(kind) else None
-    if feature.kind == "date":
-        return pa.date32() if pa.types.is_date(kind) else None
-    return pa.timestamp("us") if pa.types.is_timestamp(kind) or pa.types.is_date(kind) else None
-
-
-def _arrow_dates(feature: CalendarFeature, values: pa.Array) -> NDArray[np.float64]:
-    """Return dates, times, or ISO texts of them as the numbers that the model compares. A timestamp with a zone is in
-    UTC.
-    """
-    wanted = _calendar_type(feature, values.type)
-    if wanted == values.type and not pa.types.is_temporal(wanted):
-        return iso_texts(feature, values.to_pylist())
-    try:
-        integers = pc.cast(values, wanted, safe=False).cast(pa.int32() if wanted == pa.date32() else pa.int64())
-    except pa.ArrowInvalid:
-        _misfit(feature, str(values.type), "holds what no calendar has")
-    return np.asarray(pc.cast(integers, pa.float64(), safe=False).to_numpy(zero_copy_only=False)) / (
-        1 if wanted == pa.date32() else 1_000_000
-    )
-
-
-def iso_texts(feature: CalendarFeature, texts: Sequence[str | None]) -> NDArray[np.float64]:
-    """Return ISO texts as the numbers that the model compares; RecordError names the first that is none."""
-    try:
-        return feature.numbers(texts)
-    except ValueError:
-        for index, text in enumerate(texts):
-            try:
-                feature.numbers([text])
-            except ValueError as error:
-                raise RecordError(
-                    f"records[{index}].{feature.name}: {error}", record=index, field=feature.name
-                ) from None
-        raise
+    if not isinstance(feature, CategoricalFeature):
+        with columns_by_law(feature):
+            return read_column(feature, column.combine_chunks())
+    parts: list[NDArray[Any]] = []
+    for chunk in column.chunks:  # each may have its own dictionary
+        with columns_by_law(feature):
+            texts = read_texts(feature.values, chunk)
+        if numbers is not None:
+            parts.append(_arrow_numbers(numbers, texts))
+        elif pa.types.is_dictionary(texts.type):
+            parts.append(_dictionary_texts(feature, texts, room))
+        else:
+            parts.append(_arrow_texts(feature, texts, room))
+    return np.concatenate(parts) if parts else np.empty(0, object if numbers is None else np.float32)
 
 
 def _arrow_numbers(numbers: Numbers, values: pa.Array) -> NDArray[np.float32]:
@@ -242,21 +192,6 @@ def stand_in(feature: CategoricalFeature) -> tuple[int, str]:
     return widest, next(text for text in map(str, count()) if text not in feature.values)
 
 
-def finite(feature: Feature, numbers: NDArray[Any]) -> NDArray[np.float64]:
-    """Return the numbers as float64; NaN is missing. RecordError for the first that is infinite, or of a boolean is
-    neither 0 nor 1.
-    """
-    numbers = np.ascontiguousarray(numbers, np.float64)
-    wrong = np.isinf(numbers)
-    if isinstance(feature, BooleanFeature):
-        wrong |= ~(np.isnan(numbers) | (numbers == 0) | (numbers == 1))
-    if wrong.any():
-        index = int(np.argmax(wrong))
-        wanted = "must be true, false or missing" if isinstance(feature, BooleanFeature) else "must be finite"
-        raise RecordError(f"records[{index}].{feature.name}: {wanted}", record=index, field=feature.name)
-    return numbers
-
-
 # .npy
 
 
@@ -311,16 +246,22 @@ def _from_array(array: NDArray[Any], features: Sequence[Feature], limit: int) ->
 def _array_column(feature: Feature, cells: NDArray[Any]) -> NDArray[Any]:
     check_time()
     if cells.ndim != 1:
-        _misfit(feature, "arrays", "must be one value a record")
-    if isinstance(feature, CategoricalFeature):
-        if cells.dtype.kind != "U":
-            _misfit(feature, str(cells.dtype), "must be text (numpy's U)")
-        return _array_texts(feature, cells)
-    if isinstance(feature, CalendarFeature) and cells.dtype.kind == "U":
-        return iso_texts(feature, _array_texts(feature, cells).tolist())
-    if cells.dtype.kind not in ("iufb" if isinstance(feature, BooleanFeature) else "iuf"):
-        _misfit(feature, str(cells.dtype), "must be numbers")
-    return finite(feature, cells)
+        raise RecordError(f"{feature.name}: holds arrays; must be one value a record", field=feature.name)
+    if isinstance(feature, CalendarFeature) and cells.dtype.kind in "iuf":
+        return cells.astype(np.float64)  # an array of numbers has what the model compares
+    if cells.dtype.kind == "U":
+        cells = _array_texts(feature, cells)
+    elif cells.dtype.kind not in "biufM":
+        wanted = "must be numbers, truth values, dates or texts (numpy's U)"
+        raise RecordError(f"{feature.name}: holds {str(cells.dtype)[:60]}; {wanted}", field=feature.name)
+    with columns_by_law(feature):
+        values = read_column(feature, pa.array(np.ascontiguousarray(cells, cells.dtype.newbyteorder("="))))
+    return as_texts(values) if isinstance(feature, CategoricalFeature) else values
+
+
+def as_texts(values: NDArray[Any]) -> NDArray[Any]:
+    """Return texts (n,), what is missing being the empty one."""
+    return np.array([MISSING_TEXT if text is None else text for text in values.tolist()], object)
 
 
 def _array_texts(feature: Feature, cells: NDArray[Any]) -> NDArray[Any]:

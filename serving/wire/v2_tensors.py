@@ -1,9 +1,9 @@
 """Tensors of the Open Inference Protocol (V2), in JSON and binary, from and to the columns of a model.
 
-A request has one tensor for each feature, of shape [n] or [n, 1]: numbers as FP32, FP64 or any integer, booleans as
-BOOL or 0 and 1, texts as BYTES, dates and times as BYTES (ISO 8601) or the numbers that the exported model takes.
-Missing is NaN, null, or the empty text. Binary data follow the JSON in the order of the inputs, little-endian; a text
-is four bytes of length and UTF-8.
+A request has one tensor for each feature, of shape [n] or [n, 1], of any datatype that the law of columns reads
+(`models.features.column_law`): numbers as FP32, FP64 or any integer, booleans as BOOL or 0 and 1, texts as BYTES, dates
+and times as BYTES (ISO 8601) or the numbers that the exported model takes. Missing is NaN, null, or the empty text.
+Binary data follow the JSON in the order of the inputs, little-endian; a text is four bytes of length and UTF-8.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from itertools import chain
 from typing import Any, NoReturn
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from accountant.errors import RecordError
 from dpserve_verify.errors import InputError
+from models.features.column_law import read_column
 from models.features.features import (
     MISSING_TEXT,
-    BooleanFeature,
     CalendarFeature,
     CategoricalFeature,
     Feature,
@@ -28,7 +29,7 @@ from models.features.features import (
 from serving.wire.bounds import check_cells
 from serving.wire.errors import TooLarge
 from serving.wire.request_bodies import check_fields
-from serving.wire.tables_in import Feed, iso_texts
+from serving.wire.tables_in import Feed, as_texts, columns_by_law
 from serving.wire.work_time import check_time
 
 FLOATS = {"FP16": "<f2", "FP32": "<f4", "FP64": "<f8"}
@@ -100,21 +101,38 @@ def _count(fields: Mapping[str, Any], before: int | None, limit: int) -> int:
 
 def _column(feature: Feature, fields: Mapping[str, Any], raw: bytes, count: int) -> NDArray[Any]:
     kind, data = fields["datatype"], fields.get("data")
-    dates = isinstance(feature, CalendarFeature) and kind == "BYTES"
-    texts = isinstance(feature, CategoricalFeature) or dates
-    fits = kind == "BYTES" if texts else kind in NUMBERS or (kind == "BOOL" and isinstance(feature, BooleanFeature))
-    if not fits:
-        _misfit(feature, f"datatype {kind[:20]!r} does not fit; {datatype_of(feature)} does")
+    if kind != "BYTES" and kind not in NUMBERS and kind != "BOOL":
+        _misfit(feature, f"datatype {kind[:20]!r} is not known; {datatype_of(feature)} fits")
     cells = _flat(data, count) if data is not None else None
-    if texts:
-        values = _read_texts(feature, raw, count) if cells is None else _given_texts(feature, cells)
-        return iso_texts(feature, values) if isinstance(feature, CalendarFeature) else np.array(values, object)
-    if cells is not None:
-        return _check_numbers(feature, _given_numbers(feature, kind, cells))
+    if kind == "BYTES":
+        column = pa.array(_read_texts(feature, raw, count) if cells is None else _given_texts(feature, cells))
+    else:
+        column = _raw_numbers(kind, raw, count) if cells is None else _given_numbers(feature, kind, cells)
+        if isinstance(feature, CalendarFeature) and kind != "BOOL":
+            return _compared(feature, column)
+    with columns_by_law(feature):
+        values = read_column(feature, column)
+    return as_texts(values) if isinstance(feature, CategoricalFeature) else values
+
+
+def _raw_numbers(kind: str, raw: bytes, count: int) -> pa.Array:
     number = np.dtype(NUMBERS.get(kind, "u1"))
     if len(raw) != count * number.itemsize:
         raise InputError(f"{BINARY_SIZE}={len(raw)}: {count} values of {kind} have {count * number.itemsize} bytes")
-    return _check_numbers(feature, np.frombuffer(raw, number).astype(np.float64))
+    numbers = np.frombuffer(raw, number)
+    if kind != "BOOL":
+        return pa.array(numbers)
+    if (numbers > 1).any():
+        raise InputError("BOOL: a byte that is neither 0 nor 1")
+    return pa.array(numbers == 1)
+
+
+def _compared(feature: CalendarFeature, column: pa.Array) -> NDArray[np.float64]:
+    """Return the numbers that the model compares, as they came."""
+    numbers = column.cast(pa.float64(), safe=False).fill_null(float("nan")).to_numpy(zero_copy_only=False)
+    if np.isinf(numbers).any():
+        _misfit(feature, "must be finite", int(np.argmax(np.isinf(numbers))))
+    return np.asarray(numbers, np.float64)
 
 
 def _flat(data: list[Any], count: int) -> list[Any]:
@@ -126,24 +144,17 @@ def _flat(data: list[Any], count: int) -> list[Any]:
     return data
 
 
-def _given_numbers(feature: Feature, kind: str, cells: list[Any]) -> NDArray[np.float64]:
+def _given_numbers(feature: Feature, kind: str, cells: list[Any]) -> pa.Array:
     allowed = {bool} if kind == "BOOL" else {int} if kind in INTEGERS else {int, float}
     if not set(map(type, cells)) <= {*allowed, type(None)}:
         index = next(i for i, cell in enumerate(cells) if type(cell) not in {*allowed, type(None)})
         _misfit(feature, f"must be {kind}, or null", index)
     try:
-        return np.array(cells, np.float64)
-    except OverflowError:
-        _misfit(feature, "a number beyond every float")
-
-
-def _check_numbers(feature: Feature, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
-    wrong = np.isinf(numbers)
-    if isinstance(feature, BooleanFeature):
-        wrong |= ~(np.isnan(numbers) | (numbers == 0) | (numbers == 1))
-    if wrong.any():
-        _misfit(feature, "must be finite, or of a boolean 0 or 1", int(np.argmax(wrong)))
-    return numbers
+        if kind in FLOATS:
+            return pa.array([None if cell is None else float(cell) for cell in cells], pa.float64())
+        return pa.array(cells, pa.bool_() if kind == "BOOL" else pa.from_numpy_dtype(np.dtype(INTEGERS[kind])))
+    except (OverflowError, pa.ArrowInvalid):
+        _misfit(feature, f"a number beyond every {kind}")
 
 
 def _given_texts(feature: Feature, cells: list[Any]) -> list[str]:

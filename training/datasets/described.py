@@ -12,9 +12,9 @@ from pydantic import TypeAdapter, ValidationError
 from accountant.errors import RowsUnavailable
 from accountant.home import Home
 from dpserve_verify.errors import InputError
+from models.features.written import PLAIN, Form, Written
 from training.datasets.datasets import schema_bytes
 from training.rows.schema.schema import Schema, parse_schema, schema_of
-from training.rows.schema.written import PLAIN, Form, Written
 
 
 @dataclass(frozen=True)

@@ -194,7 +194,7 @@ class _Files:
         fine, schema = iter(range(self._numbers)), self._schema
         for at, (feature, span) in enumerate(zip(schema.stored, self._spans, strict=True)):
             if span is not None and isinstance(feature, NumericFeature):
-                coarse, inside = encode_finely(feature, span, batch[feature.name])
+                coarse, inside = encode_finely(feature, span, batch[feature.name], start)
                 self.bins.write(at, used, coarse[own])
                 self.cells.write(next(fine), used, inside[own])
             else:

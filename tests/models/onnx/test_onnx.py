@@ -309,9 +309,9 @@ def test_no_records():
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("age", bad) for bad in ("x", "39", "NaN", nan, inf, -inf, True, [1], {}, 10**400, -(10**400))]
+    [("age", bad) for bad in ("x", "1,5", nan, inf, -inf, True, [1], {}, 10**400, -(10**400))]
     + [("work", bad) for bad in (1, 1.5, True, ["Private"], {}, "\ud800")]
-    + [("owner", bad) for bad in (0, 1, 1.0, "true", nan, [])],
+    + [("owner", bad) for bad in (2, 0.5, "maybe", nan, [])],
 )
 @pytest.mark.parametrize("others", [[], [None] * 3])
 def test_record_errors_name_record_and_field(field, value, others):

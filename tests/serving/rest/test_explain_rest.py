@@ -139,7 +139,7 @@ def test_trees_are_told_apart(ask):
         ({"model": "classes", "records": [], "more": 1}, (400, "bad_input")),
         ({"model": "nope", "records": []}, (404, "unknown_name")),
         ({"model": "broken", "records": []}, (503, "model_invalid")),
-        ({"model": "classes", "records": [{**RECORDS[0], "age": "39"}]}, (422, "record_invalid")),
+        ({"model": "classes", "records": [{**RECORDS[0], "age": "39 years"}]}, (422, "record_invalid")),
         ({"model": "classes", "records": [{**RECORDS[0], "shoe": 4}]}, (422, "record_invalid")),
         ({"model": "classes", "records": [[]]}, (422, "record_invalid")),
         ({"model": "classes", "records": [RECORDS[0]] * 20_001}, (413, "too_large")),

@@ -155,11 +155,10 @@ def test_npy_of_fields_and_of_plain_numbers():
     [
         (table().drop_columns(["age"]), "age"),
         (table().append_column("size", pa.array([1, 2, 3])), "size"),
-        (table(age=pa.array(["30", None, "50"])), "age"),
+        (table(age=pa.array(["30", None, "fifty"])), "age"),
         (table(age=pa.array([True, False, None])), "age"),
         (table(age=pa.array([[1], [2], [3]])), "age"),
-        (table(age=pa.array([1, 2, 3], pa.decimal128(5))), "age"),
-        (table(member=pa.array([1, 0, 1])), "member"),
+        (table(member=pa.array([1, 0, 2])), "member"),
         (table(colour=pa.array([b"red", b"x", None])), "colour"),
         (table(colour=pa.array([1, 2, 3]).dictionary_encode()), "colour"),
     ],
@@ -171,10 +170,8 @@ def test_columns_that_do_not_fit(found, field):
 
 
 def test_values_that_do_not_fit():
-    for raw in (stream(table(age=pa.array([1, float("inf"), 3]))), npy(rows((1, "", 3), (1, "", np.inf)))):
-        with pytest.raises(RecordError) as caught:
-            read(raw)
-        assert caught.value.details == {"record": 1, "field": "age"}
+    beyond = read(stream(table(age=pa.array([1, float("inf"), 3]))))["age"], read(npy(rows((1, "", np.inf))))["age"]
+    assert [column.max() for column in beyond] == [np.inf, np.inf]  # beyond every cut point, as in a file
     with pytest.raises(RecordError) as caught:
         read(npy(rows((1, "", 3), (2, "", 3))))
     assert caught.value.details == {"record": 1, "field": "member"}

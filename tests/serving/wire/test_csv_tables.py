@@ -13,9 +13,8 @@ import pytest
 from accountant.errors import RecordError
 from dpserve_verify.errors import DpserveError, InputError
 from models.features.features import BooleanFeature, CategoricalFeature, DateFeature, NumericFeature, TimeFeature
-from serving.wire.csv_tables import MISSING, columns_of, csv_of
+from serving.wire.csv_tables import columns_of, csv_of
 from serving.wire.errors import TooLarge
-from training.rows.people.people import NULLS
 from training.rows.tables.row_files import read_columns, write_predictions
 
 FEATURES = (
@@ -50,7 +49,6 @@ def test_a_body_is_read_as_a_file_is(tmp_path, text):
     assert [each.replace("\r", "") for each in found["job"]] == [each.replace("\r", "") for each in filed["job"]]
     assert list(found["employed"][:3]) == [1, 0, 1]
     assert np.isnan(found["age"][2:4]).all()
-    assert frozenset(NULLS) == MISSING
 
 
 @pytest.mark.parametrize(
@@ -61,11 +59,10 @@ def test_a_body_is_read_as_a_file_is(tmp_path, text):
         ("age,job,employed,ssn\n", RecordError, "'ssn': is not a field"),
         ("age,age,job,employed\n", RecordError, "twice"),
         ("age,job,employed\n1,clerk\n", RecordError, r"records\[0\]: has 2 cells"),
-        ("age,job,employed\n1,clerk,true\nx,clerk,true\n", RecordError, r"records\[1\].age: must be a number"),
-        ("age,job,employed\n1_0,clerk,true\n", RecordError, "must be a number"),
-        ("age,job,employed\n\N{ARABIC-INDIC DIGIT ONE},clerk,true\n", RecordError, "must be a number"),
-        ("age,job,employed\ninf,clerk,true\n", RecordError, "must be finite"),
-        ("age,job,employed\n1,clerk,maybe\n", RecordError, "must be true, false or missing"),
+        ("age,job,employed\n1,clerk,true\nx,clerk,true\n", RecordError, r"records\[1\].age: not a number"),
+        ("age,job,employed\n1_0,clerk,true\n", RecordError, "not a number"),
+        ("age,job,employed\n\N{ARABIC-INDIC DIGIT ONE},clerk,true\n", RecordError, "not a number"),
+        ("age,job,employed\n1,clerk,maybe\n", RecordError, "neither true nor false"),
         ('age,job,employed\n1,"clerk,true\n', InputError, "not CSV"),
         ("age,job,employed\n" + "1,clerk,true\n" * 11, TooLarge, "more than 10"),
         ("," * (1 << 24), TooLarge, "cells"),
@@ -83,7 +80,7 @@ def test_dates_are_iso():
     found = columns_of(b"at,born\n00:01:00,1970-01-02\n,NA\n", features, {"born", "at"}, 10)
     np.testing.assert_array_equal(found["born"], [1, np.nan])
     np.testing.assert_array_equal(found["at"], [60, np.nan])
-    with pytest.raises(RecordError, match=r"records\[0\].born: must be written like 2024-03-01"):
+    with pytest.raises(RecordError, match=r"records\[0\].born: not a date written YYYY-MM-DD"):
         columns_of(b"at,born\n00:01:00,1.2.1970\n", features, {"born", "at"}, 10)
 
 

@@ -63,7 +63,6 @@ def test_every_door_reads_the_same_number():
     texts = {name: [record[name] for record in RECORDS] for name in NUMBERS}
     same(columns_from_records(FEATURES, RECORDS, 10))
     same(arrow(texts))
-    same(arrow({name: pa.array(numbers, from_pandas=True) for name, numbers in NUMBERS.items()}))
     zoned = pa.array([datetime(2020, 1, 1, 0, 0, 30), None, datetime(2020, 1, 1, 0, 1, 30)], pa.timestamp("ms", "UTC"))
     typed = {"came": [date(2020, 1, 3), None, date(2020, 1, 11)], "at": [time(6, 30), None, time(23, 0, 1)]}
     same(arrow({**typed, "logged": zoned}))
@@ -78,15 +77,19 @@ def test_every_door_reads_the_same_number():
     same(npy(np.array([NUMBERS[name] for name in NUMBERS]).T))
 
 
-@pytest.mark.parametrize("came", ["2020-02-30", "01.02.2020", "2020-01-03T10:00:00", "today", 18264, True, "\ud800"])
+@pytest.mark.parametrize("came", ["2020-02-30", "01.02.2020", "today", 18264, True, "\ud800"])
 def test_what_is_no_date_is_refused_by_record_and_field(came):
-    with pytest.raises(RecordError, match=r"records\[1\]\.came.*2024-03-01"):
+    with pytest.raises(
+        RecordError, match=r"records\[1\]\.came=.*(not a date written YYYY-MM-DD|must be dates|must be Unicode)"
+    ):
         columns_from_records(FEATURES, [RECORDS[0], {**RECORDS[0], "came": came}], 10)
     if isinstance(came, str) and came.isascii():
-        with pytest.raises(RecordError, match=r"records\[1\]\.came: (must be written like|day is out)"):
+        with pytest.raises(RecordError, match=r"records\[1\]\.came: not a date written YYYY-MM-DD"):
             v2({**{name: [r[name] for r in RECORDS] for name in NUMBERS}, "came": ["2020-01-03", came, ""]}, "BYTES")
         with pytest.raises(RecordError, match=r"records\[0\]\.came"):
             arrow({"came": [came], "logged": [None], "at": [None]})
+    with pytest.raises(RecordError, match="came: holds double; must be dates"):
+        arrow({"came": pa.array([18264.0]), "logged": [None], "at": [None]})
     with pytest.raises(RecordError, match="time"):
         arrow({"came": pa.array([time(1)]), "logged": [None], "at": [None]})
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import date
 from decimal import Decimal
 
 import numpy as np
@@ -187,7 +188,7 @@ BAD_TABLES = {
     "a column is missing": ({key: GOOD[key] for key in ("age", "colour", "y")}, "member"),
     "the target is missing": ({key: GOOD[key] for key in ("age", "colour", "member")}, "'y'"),
     "a column is unknown": (replaced(extra=[1, 2, 3, 4]), "extra"),
-    "texts for numbers": (replaced(age=["1", "2", SECRET, "4"]), "age"),
+    "texts for numbers": (replaced(age=["1", "2", SECRET, "4"]), "age, data row 2"),
     "flags for numbers": (replaced(age=[True, False, True, None]), "age"),
     "fractions for categories": (replaced(colour=[1.5, 2.5, 3.5, 4.5]), "colour"),
     "flags for categories": (replaced(colour=[True, False, True, None]), "colour"),
@@ -198,7 +199,7 @@ BAD_TABLES = {
     "a label is missing": (replaced(y=["no", None, "no", "yes"]), "y, data row 1"),
     "an empty label": (replaced(y=["no", "", "no", "yes"]), "y, data row 1"),
     "labels of another type": (replaced(y=[0.5, 1.5, 1.5, 1.5]), "y"),
-    "flags for labels": (replaced(y=[True, False, True, True]), "y"),
+    "dates for labels": (replaced(y=[date(2024, 3, 1)] * 4), "y, data row 0"),
 }
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from accountant.errors import DataError
 from dpserve_verify.errors import InputError
+from models.features.written import PLAIN, Form
 from serving.cli.app import run
-from training.rows.schema.written import PLAIN, Form
 from training.rows.sources.files import ArrowTable
 from training.rows.tables.duck import run_query
 

@@ -115,7 +115,7 @@ def test_a_source_that_changes_meanwhile_is_refused(drive, home, tmp_path, monke
     error = capsys.readouterr().err
     assert any(each in error for each in told.split("|")), error
     assert run(["dataset", "list", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"datasets": []}
+    assert json.loads(capsys.readouterr().out) == {"datasets": [], "next": None}
 
 
 def test_a_full_disk_is_told_and_what_was_fetched_is_kept(drive, tmp_path):

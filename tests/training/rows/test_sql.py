@@ -11,9 +11,9 @@ from sqlalchemy import create_engine, text
 
 from accountant.errors import DataError
 from dpserve_verify.errors import InputError
+from models.features.written import Form
 from serving.cli.app import run
 from training.rows.packed.working import working_folder
-from training.rows.schema.written import Form
 from training.rows.sources.sql import shown_url, spool_query
 
 SCHEMA = """

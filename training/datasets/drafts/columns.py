@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass
 from typing import Any, get_args
 
 from dpserve_verify.errors import InputError
+from models.features.written import DatePattern
 from training.rows.people.id_words import words_of
 from training.rows.schema.schema import KINDS
 from training.rows.schema.schema_text import FILL_IN
-from training.rows.schema.written import DatePattern
 
 ROLES = ("feature", "target", "group", "feature and group", "unit", "ignore")
 CALENDAR = ("date", "datetime", "time")

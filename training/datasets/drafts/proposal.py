@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from accountant.errors import DataError
 from dpserve_verify.errors import InputError
+from models.features.written import ISO_DATE, PLAIN, Form
 from training.datasets.drafts.columns import (
     ROLES,
     ColumnAnswer,
@@ -26,7 +27,6 @@ from training.datasets.drafts.columns import (
 )
 from training.rows.people.id_words import names_people, words_of
 from training.rows.schema.schema_text import FILL_IN
-from training.rows.schema.written import ISO_DATE, PLAIN, Form
 from training.rows.sources.files import CsvTable
 from training.rows.sources.folders import FolderTable, open_table
 from training.rows.sources.sniff import NO, NO_NAME, YES, Column, form_of

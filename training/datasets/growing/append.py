@@ -48,7 +48,7 @@ from training.datasets.unit_question import columns_to_watch, naming_people
 from training.rows.packed.persons import PEOPLE, Before
 from training.rows.packed.working import working_folder
 from training.rows.schema.schema import Schema, schema_of
-from training.rows.sources.cells import calendar_numbers
+from training.rows.tables.data import raw_values
 from training.rows.tables.file_check import explaining
 from training.rows.tables.row_files import column_types
 
@@ -94,7 +94,7 @@ class Within:
 
     def __call__(self, batch: pa.RecordBatch, start: int) -> None:
         """DataError names the first row that is dated outside, or not at all."""
-        numbers = calendar_numbers(self.feature, batch[self.feature.name])
+        numbers = raw_values(self.feature, batch[self.feature.name], start)
         days = numbers if isinstance(self.feature, DateFeature) else np.floor(numbers / DAY)
         first, last = self.period.days
         outside = ~((first <= days) & (days <= last))  # a missing date, too

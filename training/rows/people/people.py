@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from accountant.errors import DataError, JobFailed
 from dpserve_verify.errors import InputError, LedgerUnavailable
+from models.features.column_law import NULLS
 from training.rows import kernels
 from training.rows.packed.scratch import scratch_array
 
-NULLS = ["", "NA", "N/A", "NaN", "nan", "null", "NULL"]
 # Besides, what Python, pandas, spreadsheets and databases write of a missing value where a column is turned into texts.
 _WRITTEN = {"none", "nil", "<na>", "nat", "-nan", "#na", "#n/a", r"\n", "<null>", "(null)", "?", "-", "."}
 NOBODY = sorted({word.lower() for word in NULLS} | _WRITTEN)

@@ -21,7 +21,7 @@ from pydantic import (
 
 from models.features.calendar import number_of
 from models.features.features import CALENDAR, BooleanFeature, CategoricalFeature, NumericFeature
-from training.rows.schema.written import ISO_DATE, DatePattern, Decimal, Delimiter, Encoding
+from models.features.written import ISO_DATE, DatePattern, Decimal, Delimiter, Encoding
 
 MAX_BINS = 60_000
 LOG_SHARE = 4

@@ -25,6 +25,7 @@ from accountant.ledger.families.schema_profiles import MAX_PROFILES, SchemaProfi
 from dpserve_verify.errors import InputError, ModelInvalid
 from models.features.features import CALENDAR, Feature
 from models.features.reading import LONGEST, READING, choose_features
+from models.features.written import PLAIN, USUAL, Decimal, Form, Written
 from models.parts.answers import ClassLabel
 from training.rows.packed.names import schema_file
 from training.rows.schema.declared import (
@@ -38,7 +39,6 @@ from training.rows.schema.declared import (
     Strict,
 )
 from training.rows.schema.schema_text import FILL_IN, MAX_SHOWN, blanks, load_yaml
-from training.rows.schema.written import PLAIN, USUAL, Decimal, Form, Written
 
 if TYPE_CHECKING:
     from accountant.home import Home

@@ -21,8 +21,8 @@ import pyarrow.parquet
 from pyarrow import ipc
 
 from accountant.errors import DataError
-from training.rows.people.people import NULLS
-from training.rows.schema.written import PLAIN, Form
+from models.features.column_law import NULLS
+from models.features.written import PLAIN, Form
 
 BATCH_ROWS = READ_BYTES = 1 << 16
 BATCH_BYTES, FIRST_ROWS = 1 << 24, 256

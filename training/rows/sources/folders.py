@@ -16,7 +16,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from accountant.errors import DataError
-from training.rows.schema.written import PLAIN, Form
+from models.features.written import PLAIN, Form
 from training.rows.sources.files import SAID, Kinds, Table, ending, open_file
 
 HIVE_MISSING = "__HIVE_DEFAULT_PARTITION__"

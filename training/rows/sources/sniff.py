@@ -7,9 +7,8 @@ import re
 from collections.abc import Sequence
 from typing import cast, get_args
 
-from training.rows.people.people import NULLS
-from training.rows.schema.written import FALSE, TRUE, DatePattern, Decimal, Delimiter, Encoding, Form
-from training.rows.sources.cells import pattern_of
+from models.features.column_law import NULLS, pattern_of
+from models.features.written import FALSE, TRUE, DatePattern, Decimal, Delimiter, Encoding, Form
 from training.rows.sources.files import CsvTable
 
 YES = {"ja", "j", "oui", "si", "sí", "y", "t", "on", "wahr", "x", "vrai", "verdadero"}

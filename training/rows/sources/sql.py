@@ -21,8 +21,8 @@ from sqlalchemy.pool import NullPool
 
 from accountant.errors import DataError
 from dpserve_verify.errors import InputError
+from models.features.written import Form
 from training.rows.packed.working import working_folder
-from training.rows.schema.written import Form
 from training.rows.sources import remote
 from training.rows.sources.catalogs import Check, SqlCatalog, nothing
 

@@ -23,8 +23,9 @@ SECONDS = 5  # of a processor
 MARK = b"PAR1"
 FOOTER, GROUPS, COLUMNS = 4 << 20, 1000, 10_000
 BATCH = 1000  # rows at a time
-PLAIN = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_string, pa.types.is_large_string,
-         pa.types.is_date, pa.types.is_timestamp, pa.types.is_time, pa.types.is_null)  # fmt: skip
+PLAIN = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean, pa.types.is_string,
+         pa.types.is_large_string, pa.types.is_string_view, pa.types.is_date, pa.types.is_timestamp, pa.types.is_time,
+         pa.types.is_null)  # fmt: skip
 
 
 def refuse(kind: str, problem: str) -> NoReturn:
@@ -109,6 +110,7 @@ def unpack(file: pq.ParquetFile, names: list[str], size: int) -> pa.Buffer:
         refuse("bad", f"says that it has {file.metadata.num_rows} records, and holds {count}")
     schema = batches[0].schema if batches else pa.schema([file.schema_arrow.field(name) for name in names])
     kinds = [field.type.value_type if pa.types.is_dictionary(field.type) else field.type for field in schema]
+    kinds = [pa.string() if pa.types.is_string_view(kind) else kind for kind in kinds]
     plain = pa.schema(list(zip(schema.names, kinds, strict=True)))
     sink = pa.BufferOutputStream()
     with ipc.new_stream(sink, plain) as writer:

@@ -20,15 +20,16 @@ from numpy.typing import NDArray
 
 from accountant.errors import DataError
 from dpserve_verify.privacy.budget import Relation
+from models.features.column_law import Misfit, places_in, read_column, read_numbers, read_texts
 from models.features.features import CalendarFeature, CategoricalFeature, Codes, Feature, NumericFeature, RawColumns
+from models.features.written import PLAIN, USUAL, Form
 from training.rows import kernels
 from training.rows.packed.cells import Cells, Span, declared_ranges, grid_of
 from training.rows.partitions.partition import TARGET_GRID
 from training.rows.partitions.rows import Rows
 from training.rows.people.people import missing_texts
 from training.rows.schema.schema import Schema, Target
-from training.rows.schema.written import PLAIN, USUAL, Form
-from training.rows.sources.cells import calendar_numbers, read_as_written
+from training.rows.sources.cells import misfit_error, read_as_written
 from training.rows.sources.files import BATCH_ROWS, Kinds, Table, ending
 from training.rows.sources.folders import open_table
 
@@ -129,25 +130,30 @@ def check_left_out(schema: Schema, relation: Relation) -> None:
 def encode_column(feature: Feature, column: pa.Array, start: int = 0) -> Codes:
     """Return the codes of an Arrow column, by the feature's own law. Texts are looked up once per distinct value."""
     if isinstance(feature, CategoricalFeature):
-        words = _words(feature.name, column)
-        codes = np.append(
-            feature.encode(np.asarray(words.dictionary.to_pylist(), dtype=object)), np.uint16(feature.missing)
-        )
-        return np.asarray(
-            codes[words.indices.fill_null(len(words.dictionary)).to_numpy(zero_copy_only=False)], np.uint16
-        )
-    if isinstance(feature, NumericFeature):
-        numbers = raw_values(feature, column)
-        if len(feature.edges) > kernels.votes.FEW_EDGES:
-            return feature.encode(numbers)
-        return kernels.votes.encode_numbers(numbers, np.array(feature.edges, float), feature.missing)
-    return feature.encode(_flags(feature.name, column, start))
+        with _columns_of(feature.name, start):
+            words = read_texts(feature.values, column)
+        words = words if pa.types.is_dictionary(words.type) else words.dictionary_encode()
+        listed = feature.encode(np.asarray(words.dictionary.to_pylist(), dtype=object))
+        return np.append(listed, np.uint16(feature.missing))[places_in(words)]
+    numbers = raw_values(feature, column, start)
+    if not isinstance(feature, NumericFeature) or len(feature.edges) > kernels.votes.FEW_EDGES:
+        return feature.encode(numbers)
+    return kernels.votes.encode_numbers(numbers, np.array(feature.edges, float), feature.missing)
 
 
-def encode_finely(feature: NumericFeature, span: Span, column: pa.Array) -> tuple[Codes, Codes]:
+@contextmanager
+def _columns_of(name: str, start: int) -> Iterator[None]:
+    """Turn a Misfit within into the DataError of this column, whose first row is the data row `start`."""
+    try:
+        yield
+    except Misfit as misfit:
+        raise misfit_error(name, misfit, start) from None
+
+
+def encode_finely(feature: NumericFeature, span: Span, column: pa.Array, start: int = 0) -> tuple[Codes, Codes]:
     """Return the codes of a column of numbers as `encode_column` gives them, and those of its fine cells."""
     grid = grid_of(feature, span)
-    fine, table = grid.encode(_numbers(feature.name, column)), grid.declared.astype(bin_dtype([feature]))
+    fine, table = grid.encode(raw_values(feature, column, start)), grid.declared.astype(bin_dtype([feature]))
     codes = np.empty(len(fine), table.dtype)
     kernels.cells.merge(fine, table, codes)
     return codes, fine
@@ -159,12 +165,13 @@ def encode_labels(schema: Schema, column: pa.Array, start: int = 0) -> NDArray[n
     """
     target = schema.only
     assert target.classes is not None
-    words = _words(target.name, column)
-    texts = words.dictionary
-    labels = pa.array([str(label) for label in target.classes], type=texts.type)
-    index = pc.index_in(texts, value_set=labels).take(words.indices)
+    with _columns_of(target.name, start):
+        words = read_texts([str(label) for label in target.classes], column)
+    words = words if pa.types.is_dictionary(words.type) else words.dictionary_encode()
+    labels = pa.array([str(label) for label in target.classes], pa.large_string())
+    index = pc.index_in(words.dictionary, value_set=labels).take(words.indices)
     if target.leave_out:
-        missing = missing_texts(texts).take(words.indices).fill_null(True)
+        missing = missing_texts(words.dictionary).take(words.indices).fill_null(True)
         index = pc.if_else(pc.and_(pc.is_null(index), missing), pa.scalar(int(NO_CLASS), pa.int32()), index)
     if index.null_count:
         row = start + int(pc.index(pc.is_null(index), True).as_py())
@@ -182,7 +189,8 @@ def encode_targets(schema: Schema, column: pa.Array, start: int = 0) -> NDArray[
     """
     target = schema.only
     assert target.range is not None
-    numbers, (low, high) = _numbers(target.name, column), target.range
+    with _columns_of(target.name, start):
+        numbers, (low, high) = read_numbers(column), target.range
     missing = np.isnan(numbers)
     if missing.any() and not target.leave_out:
         row = start + int(missing.argmax())
@@ -229,56 +237,6 @@ def answer_codes(target: Target, answers: NDArray[Any]) -> NDArray[Any]:
     return np.where(has_answer(answers), codes, np.uint16(feature.missing)).astype(bin_dtype([feature]))
 
 
-def _words(name: str, column: pa.Array) -> pa.DictionaryArray:
-    """Return a column as words, large texts, and codes: as it came, where it came so, however long a word is."""
-    if pa.types.is_dictionary(column.type):
-        return pa.DictionaryArray.from_arrays(column.indices, _texts(name, column.dictionary))
-    return _texts(name, column).dictionary_encode()
-
-
-def _texts(name: str, column: pa.Array) -> Any:
-    kind = column.type
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_integer(kind):
-        return column.cast(pa.large_string())
-    if pa.types.is_null(kind):
-        return column.cast(pa.large_string())
-    raise DataError(f"column {name!r}: holds {kind}; the schema wants texts or whole numbers")
-
-
-def _numbers(name: str, column: pa.Array) -> NDArray[np.float64]:
-    kind = column.type
-    if not (
-        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind)
-    ):
-        raise DataError(f"column {name!r}: holds {kind}; the schema wants numbers")
-    if kind != pa.float64() or column.null_count:
-        column = column.cast(pa.float64(), safe=False).fill_null(float("nan"))
-    return np.asarray(column.to_numpy(zero_copy_only=False), np.float64)
-
-
-def _flags(name: str, column: pa.Array, start: int) -> NDArray[np.float64]:
-    kind = column.type
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        lower = pc.utf8_lower(column)
-        table = {"true": 1.0, "1": 1.0, "yes": 1.0, "false": 0.0, "0": 0.0, "no": 0.0, "": float("nan")}
-        index = pc.index_in(lower, value_set=pa.array(list(table), type=lower.type))
-        bad = pc.and_(pc.is_null(index), pc.is_valid(column))
-        numbers = np.append(np.array(list(table.values())), np.nan)[
-            index.fill_null(len(table)).to_numpy(zero_copy_only=False)
-        ]
-    elif pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_null(kind):
-        numbers = np.asarray(
-            column.cast(pa.float64(), safe=False).fill_null(float("nan")).to_numpy(zero_copy_only=False), np.float64
-        )
-        bad = pa.array(~np.isnan(numbers) & (numbers != 0) & (numbers != 1))
-    else:
-        raise DataError(f"column {name!r}: holds {kind}; the schema wants booleans")
-    if pc.any(bad).as_py():
-        row = start + int(pc.index(bad, True).as_py())
-        raise DataError(f"{name}, data row {row}: neither true nor false", row=row)
-    return np.asarray(numbers, np.float64)
-
-
 def public_part(error: Exception) -> str:
     """Return the kind of an Arrow error and its first words: Arrow quotes values of the file after them."""
     if isinstance(error, UnicodeDecodeError):
@@ -316,20 +274,12 @@ def columns_of(schema: Schema, X: Any) -> RawColumns:
     return {feature.name: raw_values(feature, table[feature.name].combine_chunks()) for feature in schema.features}
 
 
-def raw_values(feature: Feature, column: pa.Array) -> NDArray[Any]:
+def raw_values(feature: Feature, column: pa.Array, start: int = 0) -> NDArray[Any]:
     """Return a column as the released ensemble's encoder takes it: texts or floats (n,); DataError where it is
-    neither.
+    neither, counting rows from `start`.
     """
-    if isinstance(feature, CategoricalFeature):
-        if pa.types.is_dictionary(column.type):  # else as many copies as there are rows
-            words = _words(feature.name, column)
-            places = words.indices.fill_null(len(words.dictionary)).to_numpy(zero_copy_only=False)
-            found: NDArray[Any] = np.array([*words.dictionary.to_pylist(), None], dtype=object)[places]
-            return found
-        return np.asarray(_texts(feature.name, column).to_numpy(zero_copy_only=False), dtype=object)
-    if isinstance(feature, CalendarFeature):
-        return calendar_numbers(feature, column)
-    return _numbers(feature.name, column) if isinstance(feature, NumericFeature) else _flags(feature.name, column, 0)
+    with _columns_of(feature.name, start):
+        return read_column(feature, column)
 
 
 def rows_of(schema: Schema, X: Any, y: Any, relation: Relation) -> Rows:

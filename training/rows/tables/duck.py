@@ -18,9 +18,9 @@ from pyarrow import csv, dataset, ipc
 from accountant.errors import DataError
 from accountant.system.processors import processors
 from dpserve_verify.errors import InputError, LedgerUnavailable
+from models.features.column_law import NULLS
+from models.features.written import Form
 from training.rows.packed.working import working_folder
-from training.rows.people.people import NULLS
-from training.rows.schema.written import Form
 from training.rows.sources import remote
 from training.rows.sources.catalogs import Check, DuckCatalog, nothing
 from training.rows.sources.files import ARROW, BATCH_ROWS, ending

@@ -20,11 +20,10 @@ from typing import Any
 import pyarrow as pa
 
 from accountant.errors import DataError
+from models.features.column_law import NULLS, patterns_of
 from models.features.features import BooleanFeature, CalendarFeature, NumericFeature
-from training.rows.people.people import NULLS
+from models.features.written import Written
 from training.rows.schema.schema import Schema
-from training.rows.schema.written import Written
-from training.rows.sources.cells import fitting
 from training.rows.sources.files import CsvTable, Table, cells_of
 from training.rows.sources.folders import FolderTable, open_table
 from training.rows.sources.sniff import DATES, NO, YES, form_of
@@ -184,7 +183,7 @@ def _dates(feature: CalendarFeature, written: Written) -> Test:
     verdicts: dict[str, str | None] = {}
 
     def fits(cell: str, as_written: Written) -> bool:
-        matches = (re.fullmatch(pattern, cell.strip(), re.ASCII) for pattern in fitting(feature, as_written))
+        matches = (re.fullmatch(pattern, cell.strip(), re.ASCII) for pattern in patterns_of(feature, as_written))
         return any(match is not None and _real(match.groupdict()) for match in matches)
 
     def test(cell: str) -> str | None:

@@ -20,9 +20,9 @@ from dpserve_verify.errors import InputError
 from dpserve_verify.system.files import replacing
 from dpserve_verify.system.printable import uncomputed
 from models.features.features import Feature, RawColumns
+from models.features.written import PLAIN, Form
 from models.parts.answers import ClassLabel
 from training.rows.schema.schema import Schema
-from training.rows.schema.written import PLAIN, Form
 from training.rows.sources.files import Table
 from training.rows.sources.folders import open_table
 from training.rows.tables.data import raw_values, reading, written_batches
@@ -40,17 +40,8 @@ def read_columns(path: Path, features: Sequence[Feature], schema: Schema | None 
     other_names = tuple(name for name in column_types(path, form) if name not in names)
     with explaining(Schema((), 1, tuple(features), other_names, "", form=form, written=written), path):
         for batch in file_batches(path, features, schema):
-            yield {feature.name: _column(feature, batch[feature.name], start) for feature in features}
+            yield {feature.name: raw_values(feature, batch[feature.name], start) for feature in features}
             start += batch.num_rows
-
-
-def _column(feature: Feature, column: pa.Array, start: int) -> NDArray[Any]:
-    try:
-        return raw_values(feature, column)
-    except DataError as error:
-        row = error.details.get("row")
-        where = "" if row is None else f" (counted from data row {start})"
-        raise DataError(f"{error.message}{where}", **error.details) from None
 
 
 def file_batches(path: Path, features: Sequence[Feature], schema: Schema | None = None) -> Iterator[pa.RecordBatch]:

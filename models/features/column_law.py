@@ -1,0 +1,313 @@
+"""The law of a column: what a feature reads from an Arrow column, through whatever door the column came.
+
+A file, a request and a notebook make an Arrow column of what they hold, and nothing else; this module says which
+values, which missing ones and which refusals it has. By feature and type of the column (`written`: how its texts are
+written):
+
+- a number: of numbers and decimals the value, of texts the number; null and NaN are missing, and what is infinite lies
+  beyond every cut point; a truth value is no number;
+- a truth value: of booleans, of the numbers 0 and 1, of texts the words for yes and no;
+- a date, a moment, a time of day: of dates, timestamps (in UTC) and times, of texts by their patterns; no number is
+  one;
+- a category, and a class: of texts the text as it stands; of numbers and truth values, where any are listed, the listed
+  text that means the same (`010` is listed, the column holds 10); of dates the ISO text.
+
+Dictionaries, views and large texts are as their values. Everything else is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from models.features.features import CalendarFeature, CategoricalFeature, Feature, NumericFeature
+from models.features.written import USUAL, DatePattern, Written
+
+NULLS = ["", "NA", "N/A", "NaN", "nan", "null", "NULL"]  # a missing value, in texts that stand for another type
+_TIME = r"(?P<hour>[0-9]{1,2}):(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2})(?:[.,](?P<part>[0-9]{1,6}))?)?"
+_ZONE = r"(?P<zone>Z|[+-][0-9]{2}:?[0-9]{2})?"
+_DAY_US = 86_400_000_000
+_NULLS = pa.array(NULLS, pa.large_string())
+_EXACT = 2.0**53  # below it every whole number is a float of its own
+_NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?", re.ASCII)
+
+
+class Misfit(Exception):
+    """A column, or a cell of it, does not fit the feature. `problem` never quotes a cell; `row` is counted from the
+    column's first, None where the whole column does not fit.
+    """
+
+    def __init__(self, problem: str, row: int | None = None) -> None:
+        super().__init__(problem)
+        self.problem, self.row = problem, row
+
+
+def read_column(feature: Feature, column: pa.Array, written: Written = USUAL) -> NDArray[Any]:
+    """Return what the feature reads: float64 (n,), NaN where missing; of a category texts (n,), None where missing.
+    Raises Misfit.
+    """
+    if isinstance(feature, CategoricalFeature):
+        texts = read_texts(feature.values, column)
+        if not pa.types.is_dictionary(texts.type):
+            return np.asarray(texts.to_numpy(zero_copy_only=False), dtype=object)
+        repeated: NDArray[Any] = np.array([*texts.dictionary.to_pylist(), None], dtype=object)[places_in(texts)]
+        return repeated  # one object for each that differs, however long it is
+    if isinstance(feature, CalendarFeature):
+        return read_dates(feature, column, written)
+    return read_numbers(column, written) if isinstance(feature, NumericFeature) else read_truths(column, written)
+
+
+def plain_column(column: pa.Array) -> pa.Array:
+    """Return the same values as one array, without views and extension types."""
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    if isinstance(column, pa.ExtensionArray):
+        column = column.storage
+    return column.cast(pa.large_string()) if pa.types.is_string_view(column.type) else column
+
+
+def places_in(words: pa.DictionaryArray) -> NDArray[np.int64]:
+    """Return the place of each value in the dictionary, which is one beyond its end where there is none."""
+    places = words.indices.cast(pa.int64()).fill_null(len(words.dictionary))  # its own integers may end before that
+    return np.asarray(places.to_numpy(zero_copy_only=False), np.int64)
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Return whether a column of this type holds texts, dictionaries of them included."""
+    if pa.types.is_dictionary(kind):
+        return is_text(kind.value_type)
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def _floats(column: pa.Array) -> NDArray[np.float64]:
+    if column.type != pa.float64() or column.null_count:
+        column = column.cast(pa.float64(), safe=False).fill_null(float("nan"))
+    return np.asarray(column.to_numpy(zero_copy_only=False), np.float64)
+
+
+# ---- numbers and truth values
+
+
+def read_numbers(column: pa.Array, written: Written = USUAL) -> NDArray[np.float64]:
+    """Return a column of numbers, NaN where missing. Raises Misfit."""
+    column = plain_column(column)
+    if is_text(column.type):
+        return _each_text(column, lambda texts: _numbers_of(texts, written))
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    kind = column.type
+    if not (_is_number(kind) or pa.types.is_null(kind)):
+        raise Misfit(f"holds {str(kind)[:60]}; must be numbers")
+    return _floats(column)
+
+
+def read_truths(column: pa.Array, written: Written = USUAL) -> NDArray[np.float64]:
+    """Return a column of truth values as 0, 1 and NaN where missing. Raises Misfit."""
+    column = plain_column(column)
+    if is_text(column.type):
+        return _each_text(column, lambda texts: _truths_of(texts, written))
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    kind = column.type
+    if not (_is_number(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind)):
+        raise Misfit(f"holds {str(kind)[:60]}; must be true or false")
+    numbers = _floats(column)
+    wrong = ~(np.isnan(numbers) | (numbers == 0) | (numbers == 1))
+    if wrong.any():
+        raise Misfit("neither true nor false: of numbers, 0 and 1 are", int(wrong.argmax()))
+    return numbers
+
+
+class _Meant(NamedTuple):
+    """What distinct texts mean: numbers, which of them are not understood, and what would have been."""
+
+    values: NDArray[np.float64]
+    wrong: NDArray[np.bool_]
+    wanted: str
+
+
+def _each_text(column: pa.Array, understand: Callable[[pa.Array], _Meant]) -> NDArray[np.float64]:
+    """Return the number of each text, by looking at each distinct one once; blanks about it do not count, and NULLS
+    are missing.
+    """
+    words = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    texts = pc.utf8_trim_whitespace(words.dictionary.cast(pa.large_string()))
+    missing = np.asarray(pc.or_kleene(pc.is_null(texts), pc.is_in(texts, _NULLS)).fill_null(True), bool)
+    values, wrong, wanted = understand(texts.fill_null(""))
+    wrong = np.append(wrong & ~missing, False)
+    numbers = np.append(np.where(missing, np.nan, values), np.nan)
+    codes = places_in(words)
+    if wrong.any() and (bad := wrong[codes]).any():
+        raise Misfit(wanted, int(bad.argmax()))
+    result: NDArray[np.float64] = numbers[codes]
+    return result
+
+
+def _numbers_of(texts: pa.Array, written: Written) -> _Meant:
+    mark = {".": r"\.", ",": ",", "either": "[.,]"}[written.decimal]
+    pattern = rf"^[+-]?(([0-9]+({mark}[0-9]*)?|{mark}[0-9]+)([eE][+-]?[0-9]+)?|[iI][nN][fF]([iI][nN][iI][tT][yY])?)$"
+    fits = pc.match_substring_regex(texts, pattern)
+    plain = pc.replace_substring_regex(pc.replace_substring(texts, ",", "."), r"^\+", "")
+    values = pc.if_else(fits, plain, pa.scalar("nan", plain.type)).cast(pa.float64())
+    marks = {".": "", ",": " written with ',' before its fraction", "either": " written with a point or a comma"}
+    return _Meant(np.asarray(values), ~np.asarray(fits, bool), f"not a number{marks[written.decimal]}")
+
+
+def _truths_of(texts: pa.Array, written: Written) -> _Meant:
+    meant = written.truths()
+    index = pc.index_in(pc.utf8_lower(texts), value_set=pa.array(list(meant), pa.large_string()))
+    values = np.append(np.array([*meant.values()], float), np.nan)[np.asarray(index.fill_null(len(meant)))]
+    return _Meant(values, np.isnan(values), f"neither true nor false; these words are read: {', '.join(sorted(meant))}")
+
+
+# ---- dates
+
+
+def read_dates(feature: CalendarFeature, column: pa.Array, written: Written = USUAL) -> NDArray[np.float64]:
+    """Return a column of dates or times as the numbers that models compare, NaN where missing. Raises Misfit."""
+    column = plain_column(column)
+    if is_text(column.type):
+        return _each_text(column, lambda texts: _dates_of(feature, texts, written))
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    kind = column.type
+    if pa.types.is_null(kind):
+        return np.full(len(column), np.nan)
+    is_day = pa.types.is_date(kind) or pa.types.is_timestamp(kind)
+    if not (pa.types.is_time(kind) if feature.kind == "time" else is_day):
+        raise Misfit(f"holds {str(kind)[:60]}; must be {feature.noun}s")
+    if pa.types.is_timestamp(kind):
+        column = column.cast(pa.timestamp("us", kind.tz), safe=False)
+        column = column.cast(pa.int64()).cast(pa.timestamp("us"))
+    micros = column.cast(pa.time64("us") if feature.kind == "time" else pa.timestamp("us"), safe=False).cast(pa.int64())
+    return _as_compared(feature, _floats(micros))
+
+
+def _as_compared(feature: CalendarFeature, micros: NDArray[Any]) -> NDArray[np.float64]:
+    return np.floor(micros / _DAY_US) if feature.kind == "date" else micros / 1_000_000
+
+
+@lru_cache(maxsize=64)
+def pattern_of(kind: str, dates: DatePattern | None) -> str:
+    """Return what a text of this kind looks like: `dates` is the pattern of its day, None of a time of day."""
+    if dates is None:
+        return f"^{_TIME}$"
+    digits = "2" if dates == "YYYYMMDD" else "1,2"
+    day = re.escape(dates).replace("YYYY", "(?P<year>[0-9]{4})")
+    day = day.replace("MM", f"(?P<month>[0-9]{{{digits}}})").replace("DD", f"(?P<day>[0-9]{{{digits}}})")
+    return f"^{day}(?:[T ]{_TIME})?$" if kind == "date" else f"^{day}[T ]{_TIME}{_ZONE}$"
+
+
+def patterns_of(feature: CalendarFeature, written: Written) -> Sequence[str]:
+    """Return the patterns that a column may be written in."""
+    return [pattern_of(feature.kind, pattern) for pattern in ((None,) if feature.kind == "time" else written.dates)]
+
+
+def _dates_of(feature: CalendarFeature, texts: pa.Array, written: Written) -> _Meant:
+    micros, is_real = np.zeros(len(texts), np.int64), np.zeros(len(texts), np.bool_)
+    for pattern in patterns_of(feature, written):
+        match = pc.extract_regex(texts, pattern)
+        fits = np.asarray(pc.is_valid(match))
+        if fits.any():
+            micros[fits], is_real[fits] = _micros(match.filter(pa.array(fits)))
+    listed = " or ".join(written.dates)
+    wanted = {
+        "time": "not a time of day like 14:30",
+        "date": f"not a date written {listed}",
+        "datetime": f"not a date {listed} and a time after it",
+    }
+    return _Meant(_as_compared(feature, micros), ~is_real, wanted[feature.kind])
+
+
+def _micros(match: pa.StructArray) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Microseconds since 1970 of matched texts, and which of them the calendar has. A zone is taken off: UTC."""
+    parts: Mapping[str, Any] = {field.name: match.field(field.name) for field in match.type}
+
+    def whole(name: str, default: int) -> NDArray[np.int64]:
+        if name not in parts:
+            return np.full(len(match), default, np.int64)
+        texts = pc.if_else(pc.equal(parts[name], ""), str(default), parts[name])
+        return np.asarray(texts.cast(pa.int64()))
+
+    year, month, day = whole("year", 1970), whole("month", 1), whole("day", 1)
+    hour, minute, second = whole("hour", 0), whole("minute", 0), whole("second", 0)
+    real = (year >= 1) & (month >= 1) & (month <= 12) & (hour < 24) & (minute < 60) & (second < 60)
+    months = ((np.where(real, year, 1970) - 1970) * 12 + np.where(real, month, 1) - 1).astype("M8[M]")
+    days = months.astype("M8[D]") + (day - 1)
+    real &= (day >= 1) & (days.astype("M8[M]") == months)
+    micros = days.astype(np.int64) * _DAY_US + ((hour * 60 + minute) * 60 + second) * 1_000_000
+    if "part" in parts:
+        micros += np.asarray(pc.utf8_rpad(parts["part"], 6, "0").cast(pa.int64()))
+    if "zone" in parts:
+        zones = [zone if zone not in ("", "Z") else "+0000" for zone in parts["zone"].to_pylist()]
+        clocks = np.array([(int(f"{zone[0]}1"), int(zone[1:3]), int(zone[-2:])) for zone in zones], np.int64)
+        real &= (clocks[:, 1] < 24) & (clocks[:, 2] < 60)
+        micros -= clocks[:, 0] * (clocks[:, 1] * 60 + clocks[:, 2]) * 60_000_000
+    return micros, real
+
+
+# ---- categories and classes
+
+
+def read_texts(listed: Sequence[str], column: pa.Array) -> pa.Array:
+    """Return a column of texts, large ones or a dictionary of them, null where missing; what is no text as the text
+    among `listed` that means the same, else in its plainest form. Raises Misfit.
+    """
+    column = plain_column(column)
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        words = read_texts(listed, column.dictionary)
+        words = words.dictionary_decode() if pa.types.is_dictionary(words.type) else words
+        return pa.DictionaryArray.from_arrays(column.indices, words)
+    if is_text(kind) or pa.types.is_null(kind):
+        return column.cast(pa.large_string())
+    if pa.types.is_boolean(kind):
+        truths = USUAL.truths()
+        words_of = {truths[text.strip().lower()]: text for text in reversed(listed) if text.strip().lower() in truths}
+        if len(words_of) < 2:
+            raise Misfit("holds truth values; the listed values have no words for both")
+        return pc.if_else(column, *(pa.scalar(words_of[means], pa.large_string()) for means in (True, False)))
+    if _is_number(kind):
+        by_number = {float(text): text for text in reversed(listed) if _NUMBER.fullmatch(text)}
+        if not by_number:
+            raise Misfit(f"holds {str(kind)[:60]}; no listed value is a number")
+        return _listed_numbers(column, listed, by_number)
+    if pa.types.is_date(kind) or pa.types.is_time(kind) or pa.types.is_timestamp(kind):
+        return pc.replace_substring_regex(column.cast(pa.large_string()), r" 00:00:00(\.0+)?Z?$", "")
+    raise Misfit(f"holds {str(kind)[:60]}; must be texts, numbers or truth values")
+
+
+def _listed_numbers(column: pa.Array, listed: Sequence[str], by_number: Mapping[float, str]) -> pa.Array:
+    """Return numbers as texts, whole ones without a point; where that is not listed and the number is, as it is listed.
+    NaN is missing. Raises Misfit for a fraction where none is listed, and for what is infinite.
+    """
+    numbers = column.cast(pa.float64(), safe=False)
+    if pa.types.is_integer(column.type):
+        texts = column.cast(pa.large_string())
+    else:
+        nothing = pa.scalar(None, pa.float64())
+        numbers = pc.if_else(pc.is_nan(numbers), nothing, numbers)
+        is_whole = pc.and_(pc.equal(pc.floor(numbers), numbers), pc.less(pc.abs(numbers), _EXACT)).fill_null(True)
+        wrong = pc.is_inf(numbers).fill_null(False)
+        if all(number.is_integer() for number in by_number):
+            wrong = pc.or_(wrong, pc.invert(is_whole))
+        if pc.any(wrong).as_py():
+            raise Misfit("a number that no listed value is like", int(pc.index(wrong, True).as_py()))
+        whole = pc.if_else(is_whole, numbers, nothing).cast(pa.int64()).cast(pa.large_string())
+        texts = pc.coalesce(whole, numbers.cast(pa.large_string()))
+    same = pc.index_in(numbers, value_set=pa.array(list(by_number), pa.float64()))
+    as_listed = pc.take(pa.array(list(by_number.values()), pa.large_string()), same)
+    is_listed = pc.is_in(texts, value_set=pa.array(listed, pa.large_string()))
+    is_unlike = pc.or_(pc.is_null(as_listed), pc.greater_equal(pc.abs(numbers), _EXACT).fill_null(True))
+    return pc.if_else(pc.or_(is_listed, is_unlike), texts, as_listed)
