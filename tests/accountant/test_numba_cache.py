@@ -128,6 +128,8 @@ def test_everything_that_is_compiled_is_kept_so():
     """A compiled function in another file, or one that takes numbers from another, is found here."""
     files = [path for room in ("accountant", "training", "models", "serving") for path in (ROOT / room).rglob("*.py")]
     compiled = {path for path in files if re.search("^@njit|^@numba", path.read_text("utf-8"), re.M)}
+    numba_itself = [path.name for path in files if re.search(r"^\s*(import|from) numba", path.read_text("utf-8"), re.M)]
+    assert numba_itself == ["numba_cache.py"]  # or its settings would be those of a file in the current folder
     assert compiled == {path for pattern in COMPILED for path in ROOT.glob(pattern)} - {Path(kernels.__file__)}
     asked = {
         name
