@@ -19,10 +19,12 @@ import yaml
 
 from dpserve_verify.errors import InputError
 from models.edit import editing
-from models.edit.curves import Curves, class_of, curves_of, put_back
+from models.edit.changes import changes
+from models.edit.curves import Curves, class_of, curves_of, put_back, to_curves
 from models.edit.edit_parts import ALL
 from models.edit.editing import EditNote
 from models.forms.additive import AdditiveEnsemble
+from models.forms.registry import ensemble_bytes, ensemble_from_bytes
 
 KINDS = {  # kind -> what it must say, what it may say
     "set": (("bins", "to"), ()),
@@ -33,6 +35,7 @@ KINDS = {  # kind -> what it must say, what it may say
 }
 SHORT = {"zero": "bins", "smooth": "bins", "monotone": "direction"}  # what a bare text stands for
 MOST_BYTES = 1 << 20
+Changes = list[dict[str, Any]]
 MAX_EDITS = 1000  # of one request, and what they cost together:
 MAX_CELLS = 1 << 24  # edits times what the model adds, for each edit makes and checks the model anew
 
@@ -75,6 +78,16 @@ def edit_all(model: Curves, edits: Sequence[Any], note: EditNote) -> Curves:
         except InputError as error:
             raise InputError(f"edit {number}: {error.message}") from error
     return model
+
+
+def edit_text(ensemble: str, edits: Sequence[Any], note: EditNote) -> tuple[str, list[dict[str, str]], Changes]:
+    """Edit the model of an ensemble.json; return that of the edited one, its new edits, and every bin that adds
+    something else.
+    """
+    before = to_curves(ensemble_from_bytes(ensemble.encode()))
+    after = edit_all(before, edits, note)
+    made = [edit.to_json() for edit in after.edits[len(before.edits) :]]
+    return ensemble_bytes(after).decode(), made, list(changes(before, after))
 
 
 def _edit(

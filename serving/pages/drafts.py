@@ -14,7 +14,7 @@ from starlette.responses import Response
 from dpserve_verify.certificates.plain_words import meaning
 from dpserve_verify.errors import DpserveError, InputError
 from dpserve_verify.privacy.budget import Budget, Relation, parse_relation
-from serving.http.routes import Door, access, in_thread, state
+from serving.http.routes import Door, access, in_thread, state, with_prices
 from serving.pages.datasets import every_dataset
 from serving.pages.parts.ui import FORM, form_fields, page, parse_form, see_other
 from serving.process.config.settings import ServerSettings
@@ -171,7 +171,7 @@ async def schema(request: Request) -> Response:
 
 async def _check(request: Request, draft: Draft, body: dict[str, Any]) -> Response:
     try:
-        await in_thread(start_check, request, _store(request), body)
+        await with_prices(request, start_check, request, _store(request), body)
     except InputError as error:
         shown = Draft(**{**vars(draft), "answers": body.get("answers", draft.answers)})
         return await _page(request, shown, error, {"records": str(body.get("rows") or "")})

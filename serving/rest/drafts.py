@@ -7,13 +7,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import yaml
 from starlette.requests import Request
 from starlette.responses import Response
 
 from dpserve_verify.errors import InputError
-from serving.http.routes import Door, access, in_thread, state
+from serving.http.routes import Door, access, in_thread, state, with_prices
 from serving.process.config.settings import ServerSettings
+from serving.process.prices import run_for_request
 from serving.rest import json_schemas
 from serving.wire.errors import json_response
 from serving.wire.request_bodies import (
@@ -25,12 +25,12 @@ from serving.wire.request_bodies import (
     read_body,
     strict_json,
 )
-from training.datasets.drafts.columns import ROLES, ColumnAnswer, ColumnGroup
+from training.datasets.drafts.columns import ROLES, ColumnGroup
 from training.datasets.drafts.drafts import AT_WORK, STATES, Draft, Drafts
-from training.datasets.drafts.proposal import SchemaProposal
+from training.datasets.drafts.proposal import SchemaProposal, checked_text, text_of_answers
 from training.requests.base import json_schema
 from training.requests.registration import RegistrationRequest
-from training.rows.schema.schema import MAX_BYTES, parse_schema
+from training.rows.schema.schema import MAX_BYTES
 
 PART_BYTES = 4 << 20
 BYTES = b"application/octet-stream"
@@ -88,25 +88,19 @@ async def check_draft(request: Request) -> Response:
     known_query(request)
     body = strict_json(await read_body(request, 2 * MAX_BYTES))
     body = check_fields(body, {}, {"schema": (str,), "answers": (list,), "rows": (int,)}, MAX_BYTES)
-    return json_response(draft_to_json(await in_thread(start_check, request, _store(request), body)), 202)
+    return json_response(draft_to_json(await with_prices(request, start_check, request, _store(request), body)), 202)
 
 
 def start_check(request: Request, store: Drafts, body: Mapping[str, Any]) -> Draft:
-    """Have a draft checked by `schema`, or by `answers` and `rows`; return it."""
+    """Have a draft checked by `schema`, or by `answers` and `rows`, which are read beside; return it."""
     draft = find_draft(request, store)
     if body.get("schema") is not None:
-        text, answers = str(body["schema"]), []
-    elif draft.proposal is None:
+        return store.check(draft, run_for_request(checked_text, str(body["schema"])), [])
+    if draft.proposal is None:
         raise InputError(f"draft: is {draft.state}; its columns are not known yet")
-    else:
-        answers = [check_fields(answer, ANSWER, ANSWER_MORE, MAX_BYTES) for answer in body.get("answers") or ()]
-        filled = [{name: value for name, value in answer.items() if value is not None} for answer in answers]
-        column_answers = [
-            ColumnAnswer(**{**answer, "columns": tuple(map(str, answer["columns"]))}) for answer in filled
-        ]
-        schema = SchemaProposal.from_json(draft.proposal).to_schema(column_answers, body.get("rows") or 0)
-        text = yaml.safe_dump(schema, sort_keys=False, allow_unicode=True, width=120)
-    parse_schema(text.encode())
+    answers = [check_fields(answer, ANSWER, ANSWER_MORE, MAX_BYTES) for answer in body.get("answers") or ()]
+    said = [{name: value for name, value in answer.items() if value is not None} for answer in answers]
+    text = run_for_request(text_of_answers, draft.proposal, said, body.get("rows") or 0)
     return store.check(draft, text, answers)
 
 

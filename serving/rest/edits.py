@@ -13,15 +13,17 @@ from accountant.access.tokens import SCOPES
 from accountant.errors import WrongState
 from accountant.ledger.model_names import require_edit
 from dpserve_verify.errors import InputError
-from models.edit.changes import bins_of, changes
+from models.edit.changes import bins_of
 from models.edit.curves import class_of, curves_of, to_curves
-from models.edit.edit_list import edit_all
+from models.edit.edit_list import edit_text
 from models.edit.editing import EditNote
 from models.explain.explain import unit
 from models.features.features import NumericFeature
 from models.forms.additive import AdditiveEnsemble
+from models.forms.registry import ensemble_from_bytes
 from models.parts.pairs import term_names
-from serving.http.routes import Door, access, in_thread, state
+from serving.http.routes import Door, access, in_thread, state, with_prices
+from serving.process.prices import run_for_request
 from serving.process.registry import Served
 from serving.process.state import ServingState
 from serving.rest import json_schemas
@@ -82,7 +84,8 @@ async def edit_model(request: Request) -> Response:
     body = check_fields(strict_json(await read_body(request, EDIT_BYTES)), {"edits": (list,)}, MAY)
     serving = state(request)
     serving.require_ready()
-    return json_response(await in_thread(apply_edits, serving, access(request), request.path_params["name"], body))
+    arguments = serving, access(request), request.path_params["name"], body
+    return json_response(await with_prices(request, apply_edits, *arguments))
 
 
 def apply_edits(serving: ServingState, rights: Access, reference: str, fields: dict[str, Any]) -> dict[str, Any]:
@@ -102,13 +105,13 @@ def apply_edits(serving: ServingState, rights: Access, reference: str, fields: d
             raise InputError("reason: must be said, it stays in the model permanently")
         dataset = base.certificate.form.dataset.name
         require_edit(serving.home.ledger, rights, served.name, dataset, promote)
-    before = to_curves(base.ensemble)
-    after = edit_all(before, _numbers(fields["edits"]), EditNote(rights.principal, fields.get("reason", "a dry run")))
+    note = EditNote(rights.principal, fields.get("reason", "a dry run"))
+    ensemble = base.bundle.ensemble.decode()
+    after, made, changed = run_for_request(edit_text, ensemble, _numbers(fields["edits"]), note)
     body: dict[str, Any] = {"base": served.reference, "model": None, "champion": promote and not dry}
-    body["edits"] = [done.to_json() for done in after.edits[len(before.edits) :]]
-    body |= {"changed": list(changes(before, after)), "epsilon_spent": "0"}
+    body |= {"edits": made, "changed": changed, "epsilon_spent": "0"}
     if not dry:
-        place = derive(serving.home, base, after, promote)
+        place = derive(serving.home, base, to_curves(ensemble_from_bytes(after.encode())), promote)
         body["model"] = f"{place.parent.name}@{place.name}"
     return body
 

@@ -7,7 +7,7 @@ import signal
 import time
 
 from accountant.errors import BudgetRefused
-from serving.process.workers.price_desk import MEMORY_BYTES
+from serving.process.workers.price_desk import BOUNDS
 
 
 def wait(seconds: float) -> int:
@@ -20,7 +20,7 @@ def refuse() -> None:
 
 
 def too_large() -> int:
-    return len(bytes(MEMORY_BYTES + (256 << 20)))  # what it began with may have been freed since
+    return len(bytes(BOUNDS.memory + (256 << 20)))  # what it began with may have been freed since
 
 
 def die() -> None:

@@ -1,9 +1,10 @@
-"""The process that works out prices beside the server, so that no request waits for the price of another.
+"""The process that works out prices beside the server, and reads what callers sent that may take any time to read
+(schemas, edits), so that no request waits for that of another.
 
 It listens on a socket in the home, that of its own server. Whoever asks is one of its serving processes, and says who
-is asking it; a request waits for its turn, and is then worked out by a fork, of lower priority and with bounded memory,
-that ends when nobody waits for its answer any more. One caller has one fork at a time and a few requests waiting, and
-callers take turns: none of them can keep the others from a price.
+is asking it; a request waits for its turn, and is then worked out by a fork, of lower priority and within BOUNDS, that
+ends when nobody waits for its answer any more. One caller has one fork at a time and a few requests waiting, and
+callers take turns: none of them can keep the others from an answer.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import resource
 import selectors
 import signal
 import socket
@@ -26,8 +26,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
+from accountant.system.confined import Bounds, confine
 from accountant.system.processors import processors
-from dpserve_verify.errors import DpserveError, InputError
+from dpserve_verify.errors import DpserveError, TooMuch
 from serving.process.config.healthy import Heartbeat
 from serving.process.watch import logs
 from serving.process.workers.desk_wire import Wire, function_of
@@ -36,10 +37,11 @@ from serving.process.workers.loading import loading
 LOG = logging.getLogger("dpserve.prices")
 SOCKET = "DPSERVE_PRICES"
 ENGINE = "training.planning.price_engine"
+MODULES = (ENGINE, "training.datasets.drafts.proposal", "models.edit.edit_list")  # whose functions may be asked for
 MAX_OF_CALLER = 8  # requests of one caller, running and waiting
 MAX_REQUESTS = 64  # of all
 MAX_FORKS = max(2, processors() // 2)  # forks; a single caller has one, so a second one is there for the others
-MEMORY_BYTES = 2 << 30  # that a fork may take beside what it begins with
+BOUNDS = Bounds(2 << 30, 10)  # of a fork, beside what it begins with; a request waits for half as long
 CALLER_BYTES = 32  # a digest
 LOOK_SECONDS = 1.0
 GO, BUSY, DONE, FAILED = "go", "busy", "done", "failed"
@@ -172,8 +174,7 @@ def answer_request(wire: socket.socket, modules: Sequence[str]) -> NoReturn:
         os._exit(1)
 
     try:
-        size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY_BYTES,) * 2)
+        confine(BOUNDS)
         connection = Wire(wire)
         connection.send((GO, None))
         name, arguments = connection.receive()
@@ -183,7 +184,7 @@ def answer_request(wire: socket.socket, modules: Sequence[str]) -> NoReturn:
         try:
             result = (DONE, function(*arguments))
         except MemoryError:
-            result = (FAILED, InputError("plan: working out its price takes more memory than it may"))
+            result = (FAILED, TooMuch("what was sent: working it out takes more memory than it may"))
         except DpserveError as error:
             result = (FAILED, error)
         except Exception as error:
@@ -199,7 +200,7 @@ def answer_request(wire: socket.socket, modules: Sequence[str]) -> NoReturn:
         os._exit(status)
 
 
-def main(place: Path, parent: int, heartbeat: Heartbeat, modules: Sequence[str] = (ENGINE,)) -> None:
+def main(place: Path, parent: int, heartbeat: Heartbeat, modules: Sequence[str] = MODULES) -> None:
     """Listen at `place` as long as process `parent` lives, once everything is loaded. Until then nobody answers, and
     callers work prices out themselves. `heartbeat` shows that it does not stand still; `modules`: whose functions may
     be asked for.
@@ -222,4 +223,4 @@ def main(place: Path, parent: int, heartbeat: Heartbeat, modules: Sequence[str] 
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), Heartbeat(), (ENGINE, *sys.argv[3:]))
+    main(Path(sys.argv[1]), int(sys.argv[2]), Heartbeat(), (*MODULES, *sys.argv[3:]))

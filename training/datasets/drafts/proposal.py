@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import yaml
 
 from accountant.errors import DataError
 from dpserve_verify.errors import InputError
@@ -26,6 +27,7 @@ from training.datasets.drafts.columns import (
     target_of_answer,
 )
 from training.rows.people.id_words import names_people, words_of
+from training.rows.schema.schema import parse_schema
 from training.rows.schema.schema_text import FILL_IN
 from training.rows.sources.files import CsvTable
 from training.rows.sources.folders import FolderTable, open_table
@@ -174,6 +176,19 @@ class SchemaProposal:
         if self.format:
             body["format"] = dict(self.format)
         return {key: value for key, value in body.items() if value or key not in ("groups", "ignore")}
+
+
+def text_of_answers(proposal: Mapping[str, Any], answers: Iterable[Mapping[str, Any]], records: int) -> str:
+    """Return the schema, as YAML, that answers make of a proposal in JSON; `checked_text`. InputError."""
+    said = [ColumnAnswer(**{**answer, "columns": tuple(map(str, answer["columns"]))}) for answer in answers]
+    schema = SchemaProposal.from_json(proposal).to_schema(said, records)
+    return checked_text(yaml.safe_dump(schema, sort_keys=False, allow_unicode=True, width=120))
+
+
+def checked_text(text: str) -> str:
+    """Return the text of a schema that can be registered. SchemaError."""
+    parse_schema(text.encode())
+    return text
 
 
 def reason_to_ignore(name: str, kind: pa.DataType | None, seen: Column | None = None) -> str:

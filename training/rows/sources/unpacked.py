@@ -8,14 +8,18 @@ REFUSED and {"large": ...} or {"bad": ...} as JSON on standard error.
 from __future__ import annotations
 
 import json
-import os
-import resource
 import sys
+from pathlib import Path
 from typing import NoReturn
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import ipc
+
+sys.path.insert(0, str(Path(__file__).parents[3]))  # for it is run alone
+
+from accountant.system.confined import Bounds, confine
+from dpserve_verify.errors import TooMuch
 
 REFUSED = 3
 ROOM = 384 << 20  # bytes of address space beside what the program takes by itself
@@ -32,21 +36,6 @@ def refuse(kind: str, problem: str) -> NoReturn:
     """Says why, and ends."""
     print(json.dumps({kind: problem}), file=sys.stderr)
     sys.exit(REFUSED)
-
-
-def confine() -> None:
-    """Memory, time and files from here on: by the operating system, whatever the decoder is made to do."""
-    with open("/proc/self/statm") as status:
-        size = int(status.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-    for limit, most in (
-        (resource.RLIMIT_AS, size + ROOM),
-        (resource.RLIMIT_CPU, SECONDS),
-        (resource.RLIMIT_FSIZE, 0),
-        (resource.RLIMIT_CORE, 0),
-    ):
-        hard = resource.getrlimit(limit)[1]
-        least = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(limit, (least, least))
 
 
 def open_parquet(raw: bytes) -> pq.ParquetFile:
@@ -125,12 +114,12 @@ def main() -> None:
     names, rows, size = json.loads(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
-    confine()
+    confine(Bounds(ROOM, SECONDS, writes=False))
     try:
         file = open_parquet(sys.stdin.buffer.read())
         check_footer(file, names, rows, size)
         stream = unpack(file, names, size)
-    except MemoryError:  # Arrow's own is one
+    except (MemoryError, TooMuch):  # Arrow's own is one
         refuse("large", "unpacks to more than there is room for")
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         refuse("bad", f"is not Parquet that can be read ({type(error).__name__})")
