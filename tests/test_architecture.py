@@ -33,6 +33,7 @@ PUBLIC_TRAINING = {
     "training.datasets.made_up",
     "training.datasets.opened",
     "training.finish.derive",
+    "training.jobs.earlier_schedules",
     "training.jobs.job",
     "training.jobs.queue",
     "training.jobs.schedule",
@@ -139,8 +140,8 @@ training/datasets/growing: dpserve_verify(. system) accountant(. home ledger led
     training(datasets rows/packed rows/schema rows/tables)
 training/finish: dpserve_verify(. certificates keys privacy system) accountant(. access certificates home ledger
     ledger/families) models(edit forms onnx store) training(rows/schema)
-training/jobs: dpserve_verify(. privacy system) accountant(. access home ledger ledger/families system) models(store)
-    training(datasets finish kinds learners measuring/worth planning requests rows/schema session)
+training/jobs: dpserve_verify(. formats privacy system) accountant(. access home ledger ledger/families system)
+    models(store) training(datasets finish kinds learners measuring/worth planning requests rows/schema session)
 training/kinds: dpserve_verify(. certificates keys privacy system) accountant(. access certificates home ledger
     ledger/families system) models(forms profile worth) training(datasets finish learners measuring/profile
     measuring/worth planning requests rows/partitions rows/schema tuning)

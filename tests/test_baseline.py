@@ -73,7 +73,7 @@ def test_everything_in_it_is_listed(folder, said):
     assert len(said("key", "list")["keys"]) == 4
     assert said("campaign", "show", "survey")["state"] == "issued"
     assert said("campaign", "show", "open")["state"] == "open"
-    assert len(said("ledger", "show")["entries"]) > 90
+    assert len(said("ledger", "show")["entries"]) >= 50
 
 
 def test_its_bundles_verify_from_outside_and_the_one_that_was_revoked_does_not(folder, said, capsys):
@@ -139,8 +139,11 @@ def test_its_tables_are_those_of_a_new_ledger_and_nothing_in_them_is_lost(folder
     home, new = Home.open(place), Store(fresh)
     new.create()
     assert kind(old) == database
-    fenced = [(*row, None) for row in before["checkpoint"]]  # no version says a kind there before 0008
-    assert rows(old) == before | {"checkpoint": fenced}
+    now = rows(old)  # with columns and tables that came since, empty
+    assert {
+        name: [row[: len(of)] for row, of in zip(now[name], stood, strict=True)] for name, stood in before.items()
+    } == before
+    assert [name for name in now if name not in before and now[name]] == []
     assert {*schema(old)} == {*META.tables, "alembic_version"}
     assert schema(old) == schema(new)
     with old.reading() as connection:
@@ -180,12 +183,15 @@ def test_tables_are_brought_forward_once_and_not_under_a_job_that_runs(folder, m
         assert migrations.revision(connection) == "0007"
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(Store.create, others))
-    assert "0007" in {each.revision for each in others} <= {"0007", "0008"}
+    assert "0007" in {each.revision for each in others} <= {"0007", migrations.HEAD}
     assert run(["migrate", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"from": "0008", "to": "0008"}
+    assert json.loads(capsys.readouterr().out) == {"from": migrations.HEAD, "to": migrations.HEAD}
     with old.writing() as connection:
-        connection.execute(text("UPDATE alembic_version SET version_num = '0009'"))
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
     assert run(["migrate"]) == 2
-    assert "revision 0009, this version knows 0007, 0008; use a newer dpserve" in capsys.readouterr().err
+    assert (
+        f"revision 9999, this version knows {', '.join(migrations.KNOWN)}; use a newer dpserve"
+        in capsys.readouterr().err
+    )
     for each in (old, *others):
         each.close()

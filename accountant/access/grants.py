@@ -7,7 +7,7 @@ to everything; what its principal's grants say is added. Grants are entries: add
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -364,6 +364,50 @@ def access_of(ledger: Ledger, principal: str, *, operator: bool = False) -> Acce
         acting, _ = sound_tokens(signed, token_table.c.principal == principal)
     token_grants = (grant for token in acting for grant in of_token(token))
     return Access(principal, (*token_grants, *granted), families_of(ledger), operator and not rows)
+
+
+@dataclass(frozen=True)
+class RightsNow:
+    """What everybody may do at one moment, by all tokens and grants that hold then, read at once.
+
+    Attributes:
+        tokens: the good ones, by the entries that made them.
+        granted: the grants that hold, by principal.
+        named: whom a grant ever named.
+    """
+
+    tokens: Mapping[int, Token]
+    granted: Mapping[str, tuple[Grant, ...]]
+    named: frozenset[str]
+    families_of: Families = field(compare=False)
+
+    @classmethod
+    def of(cls, ledger: Ledger, principal: str | None = None) -> RightsNow:
+        """Read them from what was signed; those of one principal alone, where it is given."""
+        granted_to = [] if principal is None else [grant_table.c.principal == principal]
+        acting_for = [] if principal is None else [token_table.c.principal == principal]
+        with ledger.log.signed() as signed:
+            rows = _read(signed.connection, *granted_to)
+            holding, _ = sound_grants(signed, *granted_to)
+            good, _ = sound_tokens(signed, *acting_for)
+        principals = {grant.principal for grant in holding}
+        granted = {name: tuple(grant for grant in holding if grant.principal == name) for name in principals}
+        named = frozenset(row.principal for row in rows)
+        return cls({token.created: token for token in good}, granted, named, families_of(ledger))
+
+    def access(self, principal: str, token: int | None) -> Access:
+        """Return what may be done by the token that the entry `token` made, for the principal; None: at the command
+        line, by who holds the keys. Forbidden where that token was revoked.
+        """
+        granted = self.granted.get(principal, ())
+        if token is None:
+            acting = (each for each in self.tokens.values() if each.principal == principal)
+            own = (grant for each in acting for grant in of_token(each))
+            return Access(principal, (*own, *granted), self.families_of, principal not in self.named)
+        good = self.tokens.get(token)
+        if good is None or good.principal != principal:
+            raise Forbidden(f"token: that of entry {token} was revoked, and what it made ended with it")
+        return Access(principal, (*of_token(good), *granted), self.families_of)
 
 
 def families_of(ledger: Ledger) -> Families:

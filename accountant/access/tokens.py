@@ -19,6 +19,7 @@ from sqlalchemy import ColumnElement, Connection, Row, insert, select, update
 
 from accountant.errors import NameTaken, UnknownName, WrongState
 from accountant.ledger.ledger import Ledger
+from accountant.ledger.schedules import end_with_token
 from accountant.log.entries import Signed, Writer
 from accountant.log.newest import account_number
 from accountant.store.tables import entry_table, token_table
@@ -197,18 +198,21 @@ def acting_for(own: Mapping[str, str], good: Collection[str], text: str) -> str:
 def revoke(ledger: Ledger, name: str) -> Token:
     """End a token as `end` does, in a transaction of its own."""
     with ledger.log.writing() as writer:
-        return end(writer, name)
+        return end(writer, name)[0]
 
 
-def end(writer: Writer, name: str) -> Token:
-    """End a token, permanently. UnknownName where no good one has that name."""
+def end(writer: Writer, name: str) -> tuple[Token, list[str]]:
+    """End a token, and the schedules that it made, permanently; return it and their names. UnknownName where no good
+    one has that name.
+    """
     token = _good(writer.connection, name)
     if token is None:
         raise UnknownName(f"name={name!r:.80}: no token of that name is good", name=name)
     index = writer.append("token-revoked", name=name, hash=token.digest, created=token.created)
     where = token_table.c.hash == token.digest
     writer.connection.execute(update(token_table).where(where).values(revoked=index))
-    return replace(token, revoked=index)
+    ended = end_with_token(writer.connection, token.created, index)
+    return replace(token, revoked=index), ended
 
 
 _LIMITS = Key("limits")
@@ -262,22 +266,18 @@ def _tokens(connection: Connection, *where: ColumnElement[bool]) -> list[Token]:
 
 
 def _token_of_row(row: Row[Any]) -> Token:
+    """Read a token. Most entries state no limits, and are not parsed: a server looks at all of them twice a second."""
+    entry = bytes(row.body or b"")
+    limits = Limits(**json.loads(entry)["limits"]) if _LIMITS.may_stand_in(entry) else NO_LIMITS
     return Token(
         row.name,
         tuple(filter(None, row.scopes.split(","))),
         row.hash,
         row.seq,
         row.revoked,
-        _limits(bytes(row.body or b"")),
+        limits,
         row.principal or "",
     )
-
-
-def _limits(entry: bytes) -> Limits:
-    """Read the limits that an entry states. Most state none, and are not parsed: a server looks at all of them twice a
-    second.
-    """
-    return Limits(**json.loads(entry)["limits"]) if _LIMITS.may_stand_in(entry) else NO_LIMITS
 
 
 def _good(connection: Connection, name: str) -> Token | None:

@@ -22,6 +22,7 @@ from accountant.store.tables import (
     job_table,
     key_table,
     revoked_table,
+    schedule_table,
     token_table,
 )
 from dpserve_verify.audit.replay import Replay
@@ -78,6 +79,12 @@ def compare_index(connection: Connection, replay: Replay) -> Iterator[str]:
         for seq, each in rights.grants.items()
     }
     yield from _compare("grant", {str(seq): row for seq, row in _rows(connection, grant_table, "seq").items()}, grants)
+    schedules = {
+        str(seq): (each.name, each.by, each.token, each.job, each.stopped, each.ended)
+        for seq, each in replay.schedules.states.items()
+    }
+    stored = {str(seq): row for seq, row in _rows(connection, schedule_table, "seq").items()}
+    yield from _compare("schedule", stored, schedules)
     keys = {keyid: (key.role, key.pem, key.added, key.until, key.ended) for keyid, key in replay.keys.keys.items()}
     yield from _compare("key", _rows(connection, key_table, "keyid"), keys)
     revoked = {str(issued): (seq,) for issued, seq in replay.keys.revocations.items()}

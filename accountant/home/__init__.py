@@ -14,6 +14,7 @@ from accountant.keys import key_exchange, opening
 from accountant.keys.key_files import in_keys
 from accountant.keys.private_keys import KeyStore
 from accountant.ledger.ledger import Ledger
+from accountant.ledger.schedules import MAX_OF_ONE
 from accountant.log.entries import TransparencyLog
 from accountant.log.last_seen import HighWater
 from accountant.store import engines
@@ -63,6 +64,7 @@ def settings(environment: Mapping[str, str] = os.environ) -> dict[str, Setting]:
         "DPSERVE_RESUME": "0",
         "DPSERVE_ISSUER_KEY": "",
         "DPSERVE_WITNESS_POLICY": "",
+        "DPSERVE_SCHEDULES_OF_ONE": str(MAX_OF_ONE),
     }
     return {
         name: Setting(name, environment.get(name) or default, "environment" if environment.get(name) else "default")

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, select
 
-from accountant.ledger import evaluations, model_names
+from accountant.ledger import evaluations, model_names, schedules
 from accountant.ledger.families import block_rows
 from accountant.ledger.families.families import Family
 from accountant.ledger.families.family_rows import after
@@ -123,6 +123,7 @@ def reserve(
     lease: float,
     promotes: bool,
     follows: bool = False,
+    scheduled: schedules.Period | None = None,
 ) -> Job:
     """Admit a job and append its entry, as `Ledger.reserve` says.
 
@@ -131,6 +132,7 @@ def reserve(
     """
     request, plan, connection = priced.request, priced.plan, writer.connection
     request.kind.check(request.model, request.target, request.promote)
+    of_schedule = None if scheduled is None else schedules.admit(writer, scheduled, by)
     dataset = block_rows.load_requested(connection, request, by, writer.signed)
     if not follows:
         evaluations.check(writer.signed, request)
@@ -143,7 +145,9 @@ def reserve(
     if takes_total and not dataset.can_close(priced.claim, costs):
         raise refusal(dataset, request, costs)
     cost_json = price_to_json(cost, dataset.orders)
-    fields = reservation_fields(request, priced.unit, plan, priced.claim, cost_json, by, key, takes_total, bound)
+    fields = reservation_fields(
+        request, priced.unit, plan, priced.claim, cost_json, by, key, takes_total, bound, of_schedule
+    )
     if dataset.window is not None:
         fields["window"] = [*dataset.window]
     lines = after(dataset.families, costs, whole=writer.tree.size if takes_total else None)
@@ -151,4 +155,6 @@ def reserve(
     block_rows.put(connection, dataset.families, lines)
     job = Job(seq, request.dataset, State.RESERVED, request.model, None, owner is None, 0, len(plan), None, by)
     add_job(connection, job, request, by, key, owner, lease)
+    if scheduled is not None:
+        schedules.note_job(connection, scheduled, seq)
     return job

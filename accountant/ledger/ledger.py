@@ -41,6 +41,7 @@ from accountant.ledger.families.refusal import outgrown_refusal
 from accountant.ledger.families.windows import Window
 from accountant.ledger.job_rows import find_job, job_of, read_job, require_state
 from accountant.ledger.person_totals import change_person_total
+from accountant.ledger.schedules import Period
 from accountant.ledger.wide_jobs import require_charged_blocks
 from accountant.log.entries import TransparencyLog, Writer
 from accountant.log.last_seen import HighWater
@@ -198,6 +199,7 @@ class Ledger:
         lease: float = 0.0,
         promotes: bool = True,
         evaluation: tuple[Request, Decimal, Plan] | None = None,
+        scheduled: Period | None = None,
     ) -> Job:
         """Check and append in one transaction; where it raises, nothing was changed. On untouched families a job that
         claims no more than their totals takes the whole of them, where the filters do not admit it beside others.
@@ -213,6 +215,8 @@ class Ledger:
                 it in the queue, for any worker to start.
             evaluation: request, unit and plan of an evaluation of the model that the job will make, whose price is
                 charged with it: both or none. It waits in the queue, and is given back where nothing comes of the job.
+            scheduled: the schedule, and its period, that the job is of: WrongState and IdempotencyConflict as
+                `schedules.admit`.
 
         Raises:
             Forbidden: the model's name is another's, or its version shall be champion, and `by` may not promote it.
@@ -229,7 +233,7 @@ class Ledger:
             job_of_key = find_job(writer.connection, by, key, request) if key is not None else None
             if job_of_key:
                 return job_of_key
-            job = reserve(writer, priced, by, key, owner, lease, promotes)
+            job = reserve(writer, priced, by, key, owner, lease, promotes, scheduled=scheduled)
             if following is not None:
                 following = replace(following, request=replace(following.request, kind=Evaluation(job.seq)))
                 reserve(writer, following, by, None, None, 0.0, promotes, follows=True)

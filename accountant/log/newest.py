@@ -9,9 +9,9 @@ Whoever writes to the ledger holds its database, so to them the file is exactly 
 reader, who takes no notice of what came after the tree that it reads.
 
 Families begin with the entry that founds them, and so do the accounts of rows that they keep aside; jobs with their
-reservation, tokens and grants with the entries that make them. What an analyst used of an account begins with no entry
-of its own, nor does a name that was used: `accountant.log.spenders` finds them by name. Either file is a cache:
-without it, after a start of the machine, and beside another ledger, both are made anew.
+reservation, tokens, grants and schedules with the entries that make them. What an analyst used of an account begins
+with no entry of its own, nor does a name that was used: `accountant.log.spenders` finds them by name. Either file is a
+cache: without it, after a start of the machine, and beside another ledger, both are made anew.
 
 Rare entries are chained through it: keys, revocations and quotas are few, and whoever asks reads all of them.
 """
@@ -49,9 +49,15 @@ SPENDERS = "spenders.bin"
 RAREST = 0  # the number of the newest rare entry; the genesis itself begins nothing
 AFTER = b'{"after":['  # how entries begin that say what families had used after them
 _DECODER = json.JSONDecoder()
-_TYPE, _RESERVATION = Key("type"), Key("reservation")
+_TYPE, _RESERVATION, _SCHEDULE = Key("type"), Key("reservation"), Key("schedule")
 _STEPS = frozenset({"started", "resumed", "committed", "burned", "released", "issued"})
-_NAMING = {"token-revoked": "created", "grant-revoked": "grant", "revoked": "issued"}
+_NAMING = {
+    "token-revoked": "created",
+    "grant-revoked": "grant",
+    "revoked": "issued",
+    "schedule-stopped": "schedule",
+    "schedule-removed": "schedule",
+}
 _RARE = frozenset({"key-added", "key-retired", "key-compromised", "revoked", "quota-set"})
 _PERSON = "person-total"
 _CHARGING = frozenset({"reserved", "released", "repaired"})
@@ -107,6 +113,8 @@ def subjects_of(seq: int, body: bytes, lines: list[dict[str, Any]] | None = None
             numbers = [account_number(job), *numbers]
         elif kind in _NAMING:
             numbers = [account_number(json.loads(body)[_NAMING[kind]])]
+        if kind == "reserved" and _SCHEDULE.may_stand_in(body) and "schedule" in (value := json.loads(body)):
+            numbers.append(account_number(value["schedule"]["entry"]))
         if kind in _CHARGING:
             names = [spender(number, line["analyst"]["name"]) for line in lines for number in accounts_of(line)]
         elif kind == _PERSON:

@@ -52,6 +52,9 @@ KINDS = {
     "campaign-round": EntryKind(),
     "rows-compared": EntryKind(names="dataset"),
     "campaign-answered": EntryKind(),
+    "schedule-added": EntryKind(),
+    "schedule-stopped": EntryKind(),
+    "schedule-removed": EntryKind(),
 }
 """Every kind of entry that this version writes, in the order in which versions came to know them: another one goes
 behind the last (`accountant.store.version_fence`). What an auditor demands of each stands apart, in `audit.replay`.

@@ -126,6 +126,19 @@ grant_table = Table(
     Column("revoked", LONG),
     Index("granted_principal", "principal"),
 )
+# Jobs that are asked for once a period. `token`: the entry of the token that made it, none at the command line; `job`:
+# the newest that it asked for; `stopped`: the entry that refused more; `ended`: the one that removed it or its token.
+schedule_table = Table(
+    "schedule",
+    META,
+    Column("seq", LONG, primary_key=True, autoincrement=False),
+    Column("name", String(64), nullable=False),
+    Column("principal", String(200), nullable=False),
+    Column("token", LONG),
+    Column("job", LONG),
+    Column("stopped", LONG),
+    Column("ended", LONG),
+)
 # Keys that ever signed for this ledger. A key speaks for the entries added <= index < until.
 key_table = Table(
     "signing_key",

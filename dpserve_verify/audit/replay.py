@@ -21,6 +21,7 @@ from dpserve_verify.audit.replay_names import Names, judge_labels
 from dpserve_verify.audit.replay_person import person_total
 from dpserve_verify.audit.replay_refined import Profiles
 from dpserve_verify.audit.replay_repair import Repairs, WideJob, wide_window
+from dpserve_verify.audit.replay_schedules import Schedules
 from dpserve_verify.errors import DpserveError, LedgerInvalid
 from dpserve_verify.formats import canonical
 from dpserve_verify.formats.canonical import parse_decimal
@@ -80,6 +81,7 @@ class Replay:
     names: Names = field(default_factory=Names)
     repairs: Repairs = field(default_factory=Repairs)
     profiles: Profiles = field(default_factory=Profiles)
+    schedules: Schedules = field(default_factory=Schedules)
     keys: KeyRing = field(init=False)
     _keys: set[tuple[str, str]] = field(default_factory=set)
 
@@ -145,6 +147,7 @@ class Replay:
         require(not asks_owners, "profile: the rows of this dataset stay with their owners")
         self.campaigns.judge_reserved(seq, value, dataset)
         require(value.get("promote", True) is True, "promote: must be true where it stands")
+        self.schedules.judge_reserved(seq, value, self.access, self.books)
         costs = self.books.split(dataset, cost)
         total_claim = None
         if "whole" in value:
@@ -380,6 +383,11 @@ class Replay:
         if "data" in value:
             require_hex(value, "data")
 
+    def _judge_token_revoked(self, seq: int, value: Value) -> None:
+        """Judge `token-revoked`: a good token ends, and what it made with it."""
+        self.access.judge_token_revoked(seq, value)
+        self.schedules.end_with_token(value["created"], seq)
+
     def _job(self, value: Value) -> JobState:
         number = value["reservation"]
         job = self.jobs.get(number) if type(number) is int else None
@@ -402,14 +410,8 @@ class Replay:
             _judge_dataset,
         ),
         "person-total": ("dataset family budget filter", lambda self, seq, value: person_total(self.books, seq, value)),
-        "dataset-joined": (
-            "dataset uuid families relation unit records schema commitment",
-            _judge_dataset,
-        ),
-        "dataset-appended": (
-            "dataset block commitment records by",
-            lambda self, *entry: self.books.judge_appended(*entry),
-        ),
+        "dataset-joined": ("dataset uuid families relation unit records schema commitment", _judge_dataset),
+        "dataset-appended": ("dataset block commitment records by", lambda self, *at: self.books.judge_appended(*at)),
         "blocks-dropped": (
             "dataset upto reason by",
             lambda self, seq, value: self.books.blocks.judge_dropped(value, self.books.datasets),
@@ -418,10 +420,7 @@ class Replay:
             "family budget filter largest after reason by",
             lambda self, seq, value: self.books.judge_budget_changed(seq, value),
         ),
-        "quota-set": (
-            "family analyst share reason by",
-            lambda self, seq, value: self.books.judge_quota_set(seq, value),
-        ),
+        "quota-set": ("family analyst share reason by", lambda self, *entry: self.books.judge_quota_set(*entry)),
         "reserved": (
             "dataset learner parameters model epsilon delta unit plan price claim request idempotency_key by after",
             _judge_reserved,
@@ -442,7 +441,13 @@ class Replay:
             "name scopes hash principal",
             lambda self, seq, value: self.access.judge_token_created(seq, value),
         ),
-        "token-revoked": ("name hash created", lambda self, seq, value: self.access.judge_token_revoked(seq, value)),
+        "token-revoked": ("name hash created", _judge_token_revoked),
+        "schedule-added": (
+            "name every since asked token by",
+            lambda self, seq, value: self.schedules.judge_added(seq, value, self.access, self.books),
+        ),
+        "schedule-stopped": ("schedule reason", lambda self, *entry: self.schedules.judge_stopped(*entry)),
+        "schedule-removed": ("schedule by", lambda self, *entry: self.schedules.judge_removed(*entry)),
         "grant-added": (
             "principal scope on expires by",
             lambda self, seq, value: self.access.judge_grant_added(seq, value, self.books),
@@ -486,7 +491,7 @@ class Replay:
         "dataset-joined": frozenset({"targets", "cells", "query", "refined", "ids"}),
         "dataset-appended": frozenset({"period", "new_rows", "query", "ids", "each_block"}),
         "person-total": frozenset({"carried", "largest", "reason", "by"}),
-        "reserved": frozenset({*KEYS, *ASKED_BESIDE, "whole", "bound", "window", "labels"}),
+        "reserved": frozenset({*KEYS, *ASKED_BESIDE, "whole", "bound", "window", "labels", "schedule"}),
         "resumed": frozenset({"window"}),
         "model-promoted": frozenset({"replaces", "worth"}),
         "rows-compared": frozenset({"data"}),

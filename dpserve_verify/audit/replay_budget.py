@@ -127,7 +127,7 @@ class Books:
     held: dict[str, str] = field(default_factory=dict)
     blocks: Blocks = field(default_factory=Blocks)
     _once: set[str] = field(default_factory=set)
-    _names: set[str] = field(default_factory=set)
+    _names: dict[str, str] = field(default_factory=dict)
 
     def judge_registered(self, seq: int, value: Value) -> None:
         """Judge `dataset-registered`: a dataset that founds a family with its total."""
@@ -142,7 +142,7 @@ class Books:
         called = check_name("family", value.get("family_name", value["dataset"]))
         require("family_name" not in value or called != value["dataset"], "family_name: is the dataset's, and needless")
         require(called not in self._names, f"family={called}: is another family's name")
-        self._names.add(called)
+        self._names[called] = value["uuid"]
         nothing = Figures(0, 0, (0,) * len(criteria))
         state = FamilyState(seq, relation, unit, Filter.design(budget), criteria, nothing, nothing, budget.epsilon)
         self.families[value["uuid"]] = state
@@ -308,6 +308,11 @@ class Books:
     def has_family(self, name: str) -> bool:
         """Return whether an entry founded a family of this name."""
         return name in self._names
+
+    def family_names(self, dataset: Any) -> list[str]:
+        """Return what the families of a dataset are called. LedgerInvalid where no entry registered one."""
+        identities = self.dataset(dataset).families
+        return [name for name, identity in self._names.items() if identity in identities]
 
     def dataset(self, name: Any, part: Any = None, window: tuple[int, int] | None = None) -> DatasetState:
         """Return the dataset of this name, with the accounts of a part, and of a window of its blocks. LedgerInvalid

@@ -207,6 +207,7 @@ TREE: Nodes = {
             "add": Leaf("data.schedules:add", needs=EITHER),
             "list": Leaf("data.schedules:list_schedules", needs=EITHER),
             "remove": Leaf("data.schedules:remove", needs=EITHER),
+            "adopt": Leaf("home:adopt_schedules", instead="The operator runs it there"),
         },
     ),
     "grant": Branch(

@@ -116,3 +116,28 @@ def restore(
     show(json, asdict(done) | {"audit": report.to_json()}, text)
     if not report.ok:
         raise typer.Exit(VerificationError.exit_code)
+
+
+def adopt_schedules(json: Json = False) -> None:
+    """Enter the schedules that an earlier version left in schedules.json of this home, which nobody signed.
+
+    Until then they submit nothing. Each is entered for whom it was made: by a token that acts for them, with which it
+    ends; or as made at the command line, where no token ever did. The file is deleted.
+
+    \b
+    dpserve schedule adopt
+    """
+    from training.jobs.earlier_schedules import adopt  # loads every learner, which a backup does without
+
+    home = Home.open()
+    require_access(home, "admin")
+    adopted = adopt(home, this_user())
+    show(
+        json,
+        {"adopted": [*adopted.entered], "left": adopted.left},
+        "\n".join(f"adopted {name}" for name in adopted.entered),
+    )
+    for name, why in adopted.left.items():
+        note(f"{name} was left out: {why}")
+    if not adopted.entered and not adopted.left:
+        note("no schedules of an earlier version are here")

@@ -198,7 +198,11 @@ def _audit(path: Path, url: str) -> bool:
 
 def worker(
     once: Annotated[
-        bool, typer.Option("--once", help="Settle what a crash left, run one job if there is one, stop.")
+        bool,
+        typer.Option(
+            "--once",
+            help="Settle what a crash left, submit the schedules that are due, run one job if any waits, stop.",
+        ),
     ] = False,
     dataset: Annotated[
         list[str] | None,
@@ -212,7 +216,7 @@ def worker(
     dpserve worker
     dpserve worker --dataset adult
     """
-    from training.jobs import job, queue  # loads every learner, which `init` and `serve` do without
+    from training.jobs import job, queue, schedule  # loads every learner, which `init` and `serve` do without
 
     require_end(once, json)
     os.nice(5)  # whoever waits for a prediction goes before
@@ -220,10 +224,13 @@ def worker(
     home = Home.open()
     if once:
         job.recover(home)
+        submitted = schedule.submit_due(home)
         seq = queue.work_once(home, datasets=dataset or ())
         state = None if seq is None else home.ledger.job(seq).state.value
+        if submitted:
+            note(f"submitted by schedules: {', '.join(f'job {each}' for each in submitted)}")
         note("no job was queued" if seq is None else f"job {seq}: {state}")
-        return show(True, {"job": seq, "state": state}, "") if json else None
+        return show(True, {"job": seq, "state": state, "submitted": submitted}, "") if json else None
     if WORKER_PARENT not in os.environ:  # else who started it looks after it
         Heartbeat(local(home.path) / WORKER).beat_in_a_thread()
     stop = threading.Event()

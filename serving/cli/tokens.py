@@ -95,7 +95,7 @@ def _limits(limits: Mapping[str, int | None]) -> str:
 
 
 def revoke_token(name: Name, json: Json = False) -> None:
-    """End a token, and what it has: its grants, and its name. Running servers refuse it within a second.
+    """End a token, what it scheduled, and what was granted to it alone. Running servers refuse it within a second.
 
     \b
     dpserve token revoke --name shop
@@ -109,6 +109,8 @@ def revoke_token(name: Name, json: Json = False) -> None:
         note(f"Its grants end with it ({numbers}): they were {ended.token.principal}'s, and are nobody's from now on.")
     elif not ended.token.acts_for_itself:
         note(f"It acted for {ended.token.principal}, whose grants stay (dpserve grant list).")
+    if ended.schedules:
+        note(f"The schedules that it made end with it: {', '.join(ended.schedules)}.")
     if ended.jobs:
         jobs = ", ".join(f"job {job}" for job in ended.jobs)
         note(f"Asked for before by {ended.token.principal}, and go on: {jobs} (dpserve job cancel).")

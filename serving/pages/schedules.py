@@ -10,9 +10,10 @@ from starlette.responses import Response
 
 from accountant.access.grants import Access
 from accountant.home import Home
+from accountant.ledger.schedules import PERIODS
 from dpserve_verify.errors import DpserveError
 from serving.http.rights import LISTED, NAMED
-from serving.http.routes import Door, access, require_dataset, state, with_prices
+from serving.http.routes import Door, access, caller, require_dataset, state, with_prices
 from serving.pages.datasets import every_dataset
 from serving.pages.job_form import body_of
 from serving.pages.parts.ui import form_fields, page, see_other
@@ -20,7 +21,7 @@ from serving.rest.schedules import add_schedule, visible_schedules
 from serving.wire import lists
 from serving.wire.errors import status_of
 from serving.wire.list_parts import Part
-from training.jobs.schedule import PERIODS, remove_as
+from training.jobs.schedule import remove_as
 from training.requests import ScheduleRequest
 from training.requests.base import request_fields
 
@@ -56,7 +57,9 @@ async def _page(
     if preview:
         try:
             await require_dataset(request, ("train",), typed["dataset"])
-            previewed = await with_prices(request, add_schedule, home, _request(typed, dry_run=True), rights)
+            previewed = await with_prices(
+                request, add_schedule, home, _request(typed, dry_run=True), rights, caller(request).created
+            )
         except DpserveError as error:
             problem = error
     context = await with_prices(request, _context, home, rights, part)
@@ -90,7 +93,7 @@ async def begin(request: Request) -> Response:
     typed = {name: value.strip() for name, value in (await form_fields(request, *FIELDS)).items()}
     rights = await require_dataset(request, ("train",), typed["dataset"])
     try:
-        await with_prices(request, add_schedule, state(request).home, _request(typed), rights)
+        await with_prices(request, add_schedule, state(request).home, _request(typed), rights, caller(request).created)
     except DpserveError as error:
         return await _page(request, typed, Part(limit=lists.ON_A_PAGE), problem=error)
     return see_other("/ui/schedules")

@@ -9,14 +9,15 @@ from starlette.responses import Response
 
 from accountant.access.grants import Access
 from accountant.home import Home
+from accountant.ledger.schedules import PERIODS
 from serving.http.rights import LISTED, NAMED
-from serving.http.routes import Door, access, require_dataset, state, with_prices
+from serving.http.routes import Door, access, caller, require_dataset, state, with_prices
 from serving.rest import json_schemas
 from serving.wire import lists
 from serving.wire.errors import json_response
 from serving.wire.list_parts import Part, cut_schedules
 from serving.wire.request_bodies import json_body, known_query
-from training.jobs.schedule import PERIODS, add, make_schedule, moment, remove_as, schedule_to_json, schedules_for
+from training.jobs.schedule import add, make_schedule, moment, remove_as, schedule_to_json, schedules_for
 from training.requests import ScheduleRequest
 from training.requests.base import json_schema
 
@@ -41,15 +42,18 @@ async def begin_schedule(request: Request) -> Response:
     known_query(request)
     schedule_request = ScheduleRequest.of(await json_body(request))
     rights = await require_dataset(request, ("train",), schedule_request.dataset)
-    schedule_json = await with_prices(request, add_schedule, state(request).home, schedule_request, rights)
+    token = caller(request).created
+    schedule_json = await with_prices(request, add_schedule, state(request).home, schedule_request, rights, token)
     return json_response(schedule_json, 200 if schedule_request.dry_run else 201)
 
 
-def add_schedule(home: Home, schedule_request: ScheduleRequest, rights: Access) -> dict[str, Any]:
-    """Begin a schedule for a caller who may train on the dataset; return its JSON."""
-    settings = {"learner": schedule_request.learner} | schedule_request.job.to_json()
+def add_schedule(home: Home, schedule_request: ScheduleRequest, rights: Access, token: int) -> dict[str, Any]:
+    """Begin a schedule for a caller who may train on the dataset, by the token of the entry `token`, with which it
+    ends; return its JSON.
+    """
+    asked, start = schedule_request.job.to_json(), moment(schedule_request.start)
     schedule = make_schedule(
-        home, schedule_request.name, schedule_request.every, settings, rights.principal, moment(schedule_request.start)
+        home, schedule_request.name, schedule_request.every, asked, rights.principal, start, token=token
     )
     return schedule_to_json(home, schedule if schedule_request.dry_run else add(home, schedule))
 

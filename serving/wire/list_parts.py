@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from accountant.access.tokens import Token
     from accountant.ledger.families.families import Dataset
     from accountant.ledger.families.left import FamilyRow
-    from training.jobs.schedule import Schedule
+    from accountant.ledger.schedules import Schedule
 
 Line = TypeVar("Line")
 MAX_LIMIT = 1000  # lines of a part; all of a list has no limit

@@ -31,9 +31,10 @@ def copy_into(url: str, home: Path) -> None:
     engine = create_engine(url)
     with engine.begin() as connection, sqlite3.connect(home / "ledger.db") as ledger:
         connection.connection.driver_connection.execute((home.parent / "ledger.postgres.sql").read_text())
-        ledger.row_factory = sqlite3.Row
         connection.execute(text("INSERT INTO alembic_version VALUES ('0007')"))
-        for table in META.sorted_tables:
+        there = {name for (name,) in ledger.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        ledger.row_factory = sqlite3.Row
+        for table in (table for table in META.sorted_tables if table.name in there):
             rows = [dict(row) for row in ledger.execute(f"SELECT * FROM {table.name}")]
             connection.execute(insert(table), rows)
     engine.dispose()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ledgers import place
-from sqlalchemy import text
+from sqlalchemy import inspect, text
 
 from accountant.home import Home
 from accountant.store.store import Store
@@ -22,9 +22,10 @@ def kind(database: Store) -> str:
 
 
 def rows(database: Store) -> dict[str, list[tuple]]:
-    """Everything in the database."""
-    names = [table.name for table in META.sorted_tables]
+    """Everything in the database, of the tables that it has."""
     with database.reading() as connection:
+        there = inspect(connection).get_table_names()
+        names = [table.name for table in META.sorted_tables if table.name in there]
         found = {name: connection.execute(text(f"SELECT * FROM {name}")).all() for name in names}
     return {name: sorted(map(tuple, each), key=repr) for name, each in found.items()}
 

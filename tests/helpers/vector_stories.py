@@ -20,7 +20,7 @@ from accountant.access import grants, key_life, tokens
 from accountant.access.grants import Grant
 from accountant.audit.repair import repair
 from accountant.home import Home
-from accountant.ledger import block_appending, campaigns, evaluations, model_names
+from accountant.ledger import block_appending, campaigns, evaluations, model_names, schedules
 from accountant.ledger.block_appending import NewBlock
 from accountant.ledger.comparisons import REGISTER, Comparison, record_comparison
 from accountant.ledger.families import block_rows, family_rows
@@ -272,6 +272,33 @@ def tokens_and_grants(home: Home) -> None:
     given = grants.add(ledger, wanted, "steward")
     grants.revoke(ledger, given[0].index or 0, WHY)
     tokens.revoke(ledger, "ci")
+    again = tokens.create(ledger, "ci", ["train"], hexes("a third token"))
+    grants.add(ledger, [Grant(again.principal, "predict", "model", "adult")], "steward")
+
+
+@story
+def scheduled(home: Home) -> None:
+    """Schedules of a token and of who sits at the home: each asks once a period; they are refused, removed, or end."""
+    ledger = home.ledger
+    ledger.register(registration())
+    made = tokens.create(ledger, "nightly", ["train"], hexes("token"), principal="cli:ana")
+    tokens.create(ledger, "desk", ["train"], hexes("another token"), principal="cli:ana")
+    asked = {"dataset": "adult", "learner": "lazybb", "epsilon": "0.2"}
+    with ledger.log.writing() as writer:
+        rules = [
+            schedules.enter(writer, schedules.Schedule(name, "day", 1_767_225_600, by, asked, token)).seq or 0
+            for name, by, token in (("by-day", "cli:ana", made.created), ("at-home", "cli:ben", None))
+        ]
+    for rule, period, by in ((rules[0], 0, "cli:ana"), (rules[0], 2, "cli:ana"), (rules[1], 7, "cli:ben")):
+        job = ledger.reserve(
+            ask(epsilon="0.2"), Decimal("0.02"), SMALL, by=by, scheduled=schedules.Period(rule, period)
+        )
+        advance(ledger, job.seq, "issued")
+    with ledger.log.writing() as writer:
+        schedules.stop(writer, rules[1], "budget: nothing fits any more")
+    with ledger.log.writing() as writer:
+        schedules.remove(writer, "at-home", "cli:ben")
+    tokens.revoke(ledger, "nightly")
 
 
 @story

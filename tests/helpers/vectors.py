@@ -357,6 +357,24 @@ FORGERIES = {
         "two certificates of one job",
         more("issued", "issued", statement=DIGEST, model=DIGEST, name="adult"),
     ),
+    "of-an-ended-schedule": Forgery(
+        "scheduled",
+        "rules",
+        "a job of a schedule whose token was revoked, though another acts for its principal",
+        lambda leaves: again(leaves, first(leaves, "reserved"), schedule={"entry": 4, "period": 3}),
+    ),
+    "a-period-twice": Forgery(
+        "scheduled",
+        "rules",
+        "a second job of a period",
+        lambda leaves: again(leaves[: first(leaves, "token-revoked")], first(leaves, "reserved")),
+    ),
+    "of-another-name": Forgery(
+        "tokens-and-grants",
+        "rules",
+        "a token that acts for one of another entry",
+        lambda leaves: replaced(leaves, first(leaves, "token-created", 2), principal="token:ci#3"),
+    ),
     "unknown-kind": Forgery(
         "four-jobs",
         "rules",

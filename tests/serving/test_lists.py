@@ -17,6 +17,7 @@ from serving.cli.app import run
 from serving.cli.terminal import show_stream
 from serving.rest import grants, jobs, models, schedules
 from serving.wire import lists
+from training.jobs import earlier_schedules
 from training.jobs.schedule import add, make_schedule, submit_due
 
 LOST = "visits"  # a dataset that grows, of three blocks, with a schedule
@@ -44,7 +45,8 @@ def test_one_dataset_without_its_folder_fails_no_list(path, tmp_path, capsys):
     home = Home.open({"DPSERVE_HOME": str(path)})
     lost = home.datasets / home.ledger.dataset(LOST).registration.commitment
     lost.rename(tmp_path / "away")
-    add(home, make_schedule(home, "sound", "day", {"dataset": "people", **ASKED}, "cli:ana", 0))
+    assert earlier_schedules.adopt(home, "cli:ana").entered == ("weekly",)
+    add(home, make_schedule(home, "sound", "day", {"dataset": "people", **ASKED}, "cli:ana", 0, token=None))
     problem = f"rows_unavailable: dataset={LOST}: its folder, datasets/{lost.name[:8]}..., is not in this home"
 
     site = Site(home, [*jobs.DOORS, *schedules.DOORS])
@@ -115,7 +117,7 @@ HELD = {
 def test_every_list_comes_in_parts_and_by_name(path, capsys):
     home = Home.open({"DPSERVE_HOME": str(path)})
     for number in range(3):
-        add(home, make_schedule(home, f"day-{number}", "day", {"dataset": "people", **ASKED}, "cli:ana", 0))
+        add(home, make_schedule(home, f"day-{number}", "day", {"dataset": "people", **ASKED}, "cli:ana", 0, token=None))
     site = Site(home, [*jobs.DOORS, *schedules.DOORS, *grants.DOORS, *models.DOORS])
     secret = site.token("reader", "admin")
     [site.token(f"one{number}", "audit") for number in range(3)]
@@ -158,7 +160,7 @@ def test_pages_of_lists_come_in_parts(path, monkeypatch):
     home = Home.open({"DPSERVE_HOME": str(path)})
     monkeypatch.setattr(lists, "ON_A_PAGE", 2)
     for number in range(3):
-        add(home, make_schedule(home, f"day-{number}", "day", {"dataset": "people", **ASKED}, "cli:ana", 0))
+        add(home, make_schedule(home, f"day-{number}", "day", {"dataset": "people", **ASKED}, "cli:ana", 0, token=None))
     pages = Pages(home)
     for place, row in (("/ui/datasets", "<tr>"), ("/ui/tokens", "/revoke"), ("/ui/schedules", "/remove")):
         pages_seen, address = [], place

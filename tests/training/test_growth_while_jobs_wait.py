@@ -141,7 +141,7 @@ def test_an_evaluation_that_was_reserved_with_its_training_waits(site):
 def test_a_scheduled_job_waits(site):
     site.register()
     rule = {"dataset": "v", "learner": "forest", "epsilon": "0.5", "parameters": {"trees": 3}, "blocks": "last:2"}
-    add(site.home, make_schedule(site.home, "weekly", "week", rule, "cli:test", since=0))
+    add(site.home, make_schedule(site.home, "weekly", "week", rule, "cli:test", since=0, token=None))
     (seq,) = submit_due(site.home, lambda: 0)
     site.append()
     job.run(site.home, seq)

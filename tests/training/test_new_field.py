@@ -85,7 +85,7 @@ flags += ["--model", "command"]
 assert run(["train", "adult", *flags]) == 0
 assert run(["schedule", "add", "weekly", "--dataset", "adult", *flags]) == 0
 (kept,) = schedule.schedules(home)
-assert kept.job.purpose == "by command"
+assert kept.asked["purpose"] == "by command"
 
 with Client("http://ledger.example:3000", secret, transport=Bridge()) as service:
     service.submit("adult", "lazybb", "0.1", parameters={"rounds": 3}, model="client", purpose="by client")

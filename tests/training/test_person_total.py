@@ -176,8 +176,8 @@ def test_every_job_is_charged_to_one_person_as_well(grown, by_growth):
     assert form.claim.unit.bounding.endswith("of all blocks that are read, block by block")
     person = dataset_to_json(grown, grown.ledger.dataset("visits"))["person"]
     assert (person["total"]["epsilon"], person["spent"]["epsilon"]) == ("3", "0.971327" if by_growth else "1")
-    rule = schedule.make_schedule(grown, "weekly", "week", {"dataset": "visits", "learner": "lazybb", "epsilon": "1",
-                              "delta": "0", "parameters": {"rounds": 4}, "blocks": "last:1"}, "cli:test")  # fmt: skip
+    asked = {"dataset": "visits", "learner": "lazybb", "epsilon": "1", "delta": "0", "parameters": {"rounds": 4}}
+    rule = schedule.make_schedule(grown, "weekly", "week", {**asked, "blocks": "last:1"}, "cli:test", token=None)
     assert schedule.runs_left(grown, rule) == {"alone": 2, "fed": 4}  # however many blocks come
     for blocks in ("3", "3", "4", "4"):
         job.train(grown, JobRequest("visits", "lazybb", "1", "0", parameters={"rounds": 4}, blocks=blocks), by="test")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
@@ -9,26 +10,37 @@ import time
 import pytest
 from ledgers import hexes
 from small_home import environment, until
+from sqlalchemy import update
 
+from accountant.access import grants, tokens
+from accountant.access.grants import Grant
+from accountant.access.token_end import end_token
 from accountant.audit.audit import audit_home
-from accountant.errors import BudgetRefused, NameTaken, UnknownName
+from accountant.errors import BudgetRefused, Forbidden, NameTaken, UnknownName, WrongState
 from accountant.home import Home
 from accountant.ledger import block_appending
+from accountant.ledger import schedules as ledger_schedules
 from accountant.ledger.block_appending import NewBlock
-from accountant.ledger.families.records import PUBLIC_STATES
-from dpserve_verify.errors import InputError
-from training.jobs import queue, schedule
+from accountant.ledger.families.records import PUBLIC_STATES, Why
+from accountant.ledger.schedules import Period
+from accountant.store.tables import schedule_table
+from dpserve_verify.errors import InputError, LedgerInvalid
+from serving.cli.app import run
+from serving.process.tokens import new_token
+from training.jobs import earlier_schedules, schedule
 from training.jobs.schedule import add, make_schedule, moment, remove, runs_left, schedules, submit_due
+from training.kinds.training_steps import TrainingSteps
+from training.requests import JobRequest
 
 pytestmark = pytest.mark.home("prepared")
 
 OPEN = [state for state, of in PUBLIC_STATES.items() if of.open]
-WEEK = schedule.PERIODS["week"]
+WEEK = ledger_schedules.PERIODS["week"]
 ASKED = {"dataset": "adult", "learner": "lazybb", "epsilon": "1", "parameters": {"rounds": 8}, "blocks": "last:2"}
 
 
 def begin(home: Home, *about: object, **more: object) -> schedule.Schedule:
-    return add(home, make_schedule(home, *about, **more))
+    return add(home, make_schedule(home, *about, **{"token": None, **more}))
 
 
 def grow(home: Home, number: int) -> None:
@@ -36,7 +48,7 @@ def grow(home: Home, number: int) -> None:
 
 
 def test_a_job_is_asked_once_a_period_by_whatever_clock(home):
-    """Back, forth, looked at again, its file set back: the ledger has one job for each period that was met."""
+    """Back, forth, looked at again, its row set back: the ledger has one job for each period that was met."""
     weekly = begin(home, "weekly", "week", ASKED, "cli:test", since=1000)
     at = lambda now: submit_due(home, lambda: now)  # noqa: E731
     assert at(999) == []
@@ -45,17 +57,26 @@ def test_a_job_is_asked_once_a_period_by_whatever_clock(home):
     assert at(1000 + WEEK - 1) == []
     second = at(1000 + WEEK)
     assert [at(1000), at(1000 + WEEK - 1), at(1000 + WEEK + 5)] == [[], [], []]  # the clock jumped back
-    kept = (home.path / schedule.FILE).read_bytes()
     third = at(1000 + 9 * WEEK)  # and slept through seven periods: they are not made up for
     assert len({*first, *second, *third}) == 3
-    (home.path / schedule.FILE).write_bytes(kept)  # as a crash between the ledger's entry and the file leaves it
+    with home.ledger.log.database.writing() as connection:
+        connection.execute(update(schedule_table).values(job=second[0]))
+    assert at(1000 + 9 * WEEK) == []
+    assert any("index: schedule" in problem for problem in audit_home(home).problems)
+    with home.ledger.log.database.writing() as connection:
+        connection.execute(update(schedule_table).values(job=third[0]))
     grow(home, 2)
-    assert at(1000 + 9 * WEEK) == third
+    assert at(1000 + 9 * WEEK) == []
     assert [each.seq for each in home.ledger.jobs()] == [*first, *second, *third]
     home.ledger.start(third[0], "owner:1:1", 60.0)
     home.ledger.burn(third[0], "interrupted")
     assert at(1000 + 9 * WEEK) == []
-    assert schedules(home)[0].identity == weekly.identity
+    (now,) = schedules(home)
+    assert (now.seq, now.last) == (weekly.seq, (9, third[0]))
+    assert [home.ledger.reservation(seq).value["schedule"] for seq in (*first, *third)] == [
+        {"entry": weekly.seq, "period": period} for period in (0, 9)
+    ]
+    assert audit_home(home).ok
 
 
 def test_it_stops_where_a_block_is_exhausted_and_says_so(home):
@@ -100,23 +121,147 @@ def test_what_is_no_rule(home):
         begin(home, "dear", "week", ASKED | {"epsilon": "9"}, "cli:test")
     with pytest.raises(UnknownName):
         begin(home, "nowhere", "week", ASKED | {"dataset": "nowhere"}, "cli:test")
-    assert remove(home, "weekly").name == "weekly"
+    assert remove(home, "weekly", "cli:test").name == "weekly"
     with pytest.raises(UnknownName):
-        remove(home, "weekly")
+        remove(home, "weekly", "cli:test")
     assert submit_due(home) == []
+    assert audit_home(home).ok
 
 
-def test_a_damaged_file_stops_the_rules_and_not_the_queue(home, caplog):
+def earlier(home: Home, by: str, **more: object) -> dict:
+    """A rule as an earlier version kept it in a file."""
+    name = by.partition(":")[2]
+    asked = {**ASKED, "blocks": None, "epsilon": "0.1", "model": name, "labels": ["north"]}
+    rule = {"name": name, "every": "week", "since": 0, "by": by, "asked": asked, "identity": "x"}
+    return {**rule, "last": None, "stopped": None, **more}
+
+
+def test_what_an_earlier_version_left_submits_nothing_until_it_is_adopted(home, monkeypatch, capsys):
+    """And then in the name of whom it was made for, and by their token where one acts for them."""
+    monkeypatch.setenv("DPSERVE_HOME", str(home.path))
+    monkeypatch.setattr("serving.cli.home.this_user", lambda: "cli:operator")
+    token = new_token(home, "shop", ["train"])[1]
+    new_token(home, "desk", ["predict"], principal="cli:operator")
+    new_token(home, "gone", ["train"])
+    tokens.revoke(home.ledger, "gone")
+    rules = [
+        earlier(home, "token:shop", last=[4, 77]),
+        *(earlier(home, by) for by in ("cli:operator", "cli:ben", "token:gone")),
+        earlier(home, "cli:full", stopped="no budget"),
+    ]
+    file = home.path / earlier_schedules.FILE
+    file.write_text(json.dumps({rule["name"]: rule for rule in rules}))
+    listed = schedules(home)
+    assert [rule.name for rule in listed] == ["ben", "full", "gone", "operator", "shop"]
+    assert all("signed by nobody" in rule.stopped for rule in listed if rule.name != "full")
+    assert submit_due(home, lambda: 5.0 * WEEK) == []
+    with pytest.raises(WrongState, match="dpserve schedule adopt"):
+        remove(home, "shop", "cli:test")
+    assert run(["schedule", "adopt", "--json"]) == 0
+    body = json.loads(capsys.readouterr().out)
+    assert body["adopted"] == ["shop", "operator", "ben"]
+    assert body["left"] == {"gone": "no token acts for token:gone any more", "full": "was stopped: no budget"}
+    assert not file.exists()
+    made = {rule.name: rule for rule in schedules(home)}
+    assert {name: rule.token for name, rule in made.items()} == {"ben": None, "operator": None, "shop": token.created}
+    assert made["shop"].since == 5 * WEEK  # its period 4 had a job before
+    by = [
+        {home.ledger.job(seq).by for seq in submit_due(home, lambda at=at: at)} for at in (5.0 * WEEK - 1, 5.0 * WEEK)
+    ]
+    assert "token:shop" not in by[0]
+    assert "token:shop" in by[1]
+    assert run(["schedule", "adopt"]) == 0
+    assert "no schedules of an earlier version" in capsys.readouterr().err
+    assert audit_home(home).ok
+
+
+def test_a_damaged_file_of_an_earlier_version_stops_nothing_that_was_signed(home, caplog):
     begin(home, "weekly", "week", ASKED, "cli:test", since=0)
-    good = (home.path / schedule.FILE).read_text()
+    good = json.dumps({"early": earlier(home, "cli:early")})
     for bad in ("", "[]", "{", good.replace("week", "weak"), good.replace('"since"', '"sinse"'), "[" * 100_000):
-        (home.path / schedule.FILE).write_text(bad)
+        (home.path / earlier_schedules.FILE).write_text(bad)
         with pytest.raises(InputError, match="damaged"):
-            submit_due(home, lambda: 1.0)
-        queue._recover(home)
-        assert "schedules.json: is damaged" in caplog.text
-        caplog.clear()
-    assert home.ledger.jobs() == []
+            schedules(home)
+    assert len(submit_due(home, lambda: 1.0)) == 1
+
+
+@pytest.mark.parametrize("principal", [None, "cli:ana", "team"])
+def test_a_schedule_ends_with_the_token_that_made_it(home, principal):
+    """However its principal is spelled, also while another token acts for them, and whatever its row says."""
+    scopes = ["train"]
+    made = new_token(home, "one", scopes, principal=principal)[1]
+    new_token(home, "two", scopes, principal=principal or made.principal)
+    asked = ASKED | {"blocks": None, "model": "mine"}
+    mine = begin(home, "hourly", "hour", asked, made.principal, since=0, token=made.created)
+    (seq,) = submit_due(home, lambda: 0.0)
+    assert (home.ledger.job(seq).by, home.ledger.reservation(seq).value["schedule"]["entry"]) == (mine.by, mine.seq)
+    ended = end_token(home.ledger, "one")
+    assert ended.schedules == ("hourly",)
+    assert schedules(home) == []
+    assert submit_due(home, lambda: 3600.0) == []
+    with home.ledger.log.database.writing() as connection:
+        connection.execute(update(schedule_table).values(ended=None))
+    assert submit_due(home, lambda: 7200.0) == []
+    with pytest.raises(LedgerInvalid, match="revoked its token"), home.ledger.log.writing() as writer:
+        ledger_schedules.admit(writer, Period(mine.seq, 5), mine.by)
+    assert [each.seq for each in home.ledger.jobs()] == [seq]
+    (problem,) = audit_home(home).problems
+    assert problem.startswith(f"index: schedule {mine.seq}: ")
+    with home.ledger.log.database.writing() as connection:
+        connection.execute(update(schedule_table).values(ended=ended.token.revoked))
+    with pytest.raises(Forbidden, match="ended with it"):
+        begin(home, "hourly", "hour", asked, made.principal, since=0, token=made.created)
+    assert audit_home(home).ok
+
+
+def test_a_schedule_ends_where_its_token_loses_the_scope(home):
+    """At the next look, though it is not due; what was made at the command line has the right of who holds the keys."""
+    made = new_token(home, "one", [], principal="cli:ana")[1]
+    new_token(home, "two", ["train"], principal="cli:ana")  # another's scopes are not its own
+    with pytest.raises(Forbidden, match="this takes train"):
+        begin(home, "hourly", "hour", ASKED, "cli:ana", since=0, token=made.created)
+    (given,) = grants.add(home.ledger, [Grant("cli:ana", "train", "dataset", "adult")], "test")
+    begin(home, "hourly", "hour", ASKED | {"blocks": None}, "cli:ana", since=0, token=made.created)
+    begin(home, "weekly", "week", ASKED | {"blocks": None, "model": "mine"}, "cli:test", since=0)
+    assert len(submit_due(home, lambda: 0.0)) == 2
+    grants.revoke(home.ledger, given.index, Why("test", "left"))
+    assert submit_due(home, lambda: 1.0) == []
+    assert {rule.name: rule.stopped is None for rule in schedules(home)} == {"hourly": False, "weekly": True}
+    grants.add(home.ledger, [Grant("cli:ana", "train", "dataset", "adult")], "test")
+    assert submit_due(home, lambda: 3600.0) == []  # it was stopped for good
+    assert audit_home(home).ok
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"entry": 99, "period": 1}, "schedule=99: no such schedule"),
+        ({"period": 0}, "period=0: must be after 0"),
+        ({"by": "cli:other"}, "by='cli:other': must be cli:test"),
+        ({"asked": {"epsilon": "0.5"}}, "asks for another epsilon"),
+    ],
+)
+def test_the_audit_judges_what_is_said_to_come_of_a_schedule(home, monkeypatch, fields, problem):
+    """A writer that believes whatever it is told."""
+    rule = begin(home, "weekly", "week", ASKED | {"blocks": None}, "cli:test", since=0)
+    assert len(submit_due(home, lambda: 0.0)) == 1
+    period = Period(fields.get("entry", rule.seq), fields.get("period", 1))
+    said = {"entry": period.schedule, "period": period.number}
+    monkeypatch.setattr(ledger_schedules, "admit", lambda *about: said)
+    asked = JobRequest.of({**rule.asked, **fields.get("asked", {})})
+    about = {"by": fields.get("by", rule.by), "key": None, "queued": True, "promotes": True}
+    TrainingSteps.submit(home, asked, **about, scheduled=period)
+    assert any(problem in each for each in audit_home(home).problems), audit_home(home).problems
+
+
+def test_a_worker_that_runs_once_submits_what_is_due_before_it_works(home, monkeypatch, capsys):
+    monkeypatch.setenv("DPSERVE_HOME", str(home.path))
+    monkeypatch.setattr("os.nice", lambda by: 0)
+    monkeypatch.setattr("serving.cli.server.logs.set_up", lambda: None)  # they are this process's own
+    begin(home, "weekly", "week", ASKED | {"blocks": None, "parameters": {"rounds": 3}}, "cli:test", since=0)
+    assert run(["worker", "--once", "--json"]) == 0
+    body = json.loads(capsys.readouterr().out)
+    assert body == {"job": body["submitted"][0], "state": "committed", "submitted": body["submitted"]}
 
 
 @pytest.mark.slow

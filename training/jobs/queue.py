@@ -13,9 +13,9 @@ from collections.abc import Collection
 
 from accountant.errors import PlanMismatch, WrongState
 from accountant.home import Home
-from dpserve_verify.errors import DpserveError, InputError, LedgerUnavailable
+from dpserve_verify.errors import DpserveError, LedgerUnavailable
 from training.datasets.datasets import require_rows
-from training.jobs import job
+from training.jobs import earlier_schedules, job
 from training.jobs.schedule import submit_due
 from training.measuring.worth.evaluate import is_early
 
@@ -83,6 +83,8 @@ def work(home: Home, stop: threading.Event, datasets: Collection[str] = ()) -> N
     """Work until `stop` is set; a job that runs is finished first. `datasets` as for `work_once`."""
     idle = RECOVER_SECONDS
     left: set[int] = set()
+    if earlier_schedules.exist(home):
+        LOG.warning("schedules.json: %s", earlier_schedules.WAITS)
     bell = home.job_notifications()
     while not stop.is_set():
         if idle >= RECOVER_SECONDS:
@@ -105,7 +107,5 @@ def _recover(home: Home) -> None:
         LOG.error("recovery stopped: %s", error.code)
     try:
         submit_due(home)
-    except InputError as error:  # of the schedules' file, and of no row
-        LOG.error("schedules: %s", error.message)
     except DpserveError as error:
         LOG.error("schedules: %s", error.code)

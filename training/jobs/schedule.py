@@ -1,88 +1,46 @@
 """Jobs by a rule: the same job once a period, until a block that it reads is exhausted.
 
-The rules stand in the home, in `schedules.json`; the training worker looks at them. What has been done is not told by
-them but by the ledger: the job of a period is submitted under a key that names rule and period, so that it is reserved
-once, whoever looks, how often, and whatever the clock does meanwhile. A period that was slept through is not made up
-for, and a job that burned is not tried again in its period.
+The rules are entries of the ledger (`accountant.ledger.schedules`); the training worker looks at them. The job of a
+period names rule and period, so that it is reserved once, whoever looks, how often, and whatever the clock does
+meanwhile. A period that was slept through is not made up for, and a job that burned is not tried again in its period.
 """
 
 from __future__ import annotations
 
-import json
 import logging
+import os
 import time
-import uuid
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
-from accountant.access.grants import Access, access_of
+from accountant.access.grants import Access, RightsNow
 from accountant.errors import (
     BudgetRefused,
     Forbidden,
     IdempotencyConflict,
-    NameTaken,
     RowsUnavailable,
     UnknownName,
     WrongState,
     words_of,
 )
-from accountant.home import Home
+from accountant.home import Home, settings
+from accountant.ledger import schedules as ledger_schedules
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.windows import ALL
+from accountant.ledger.schedules import PERIODS, Period, Schedule, enter
 from dpserve_verify.errors import InputError
+from dpserve_verify.formats.canonical import whole_number
 from dpserve_verify.privacy.budget import check_name
-from dpserve_verify.system.files import PRIVATE, locked, replace_file
-from training.jobs import job
+from training.jobs import earlier_schedules
+from training.kinds.training_steps import TrainingSteps
 from training.planning.plans import Planned, plan
 from training.requests import JobRequest
 
 LOG = logging.getLogger("dpserve.training")
-FILE, LOCK = "schedules.json", "schedules.lock"
-MAX_OF_ONE = 20  # rules of one principal
 LAST_DAY = 253_402_214_400  # 9999-12-31
-PERIODS = {"hour": 3600, "day": 86_400, "week": 7 * 86_400}
+MAX_OF_ONE = "DPSERVE_SCHEDULES_OF_ONE"  # the setting
 Clock = Callable[[], float]
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """A rule that submits the same job once in each period.
-
-    Attributes:
-        name: unique in a home.
-        every: the period, of PERIODS.
-        since: when period 0 begins, in seconds since 1970.
-        by: in whose name jobs are submitted.
-        asked: the request, as `JobRequest` has it.
-        identity: part of each job's idempotency key.
-        last: the newest period whose job was submitted, and that job.
-        stopped: why no more jobs are submitted.
-    """
-
-    name: str
-    every: str
-    since: int
-    by: str
-    asked: dict[str, Any]
-    identity: str
-    last: tuple[int, int] | None = None
-    stopped: str | None = None
-
-    def period(self, now: float) -> int:
-        """Return the number of the period at `now`, from 0; below 0 before the first."""
-        return int((now - self.since) // PERIODS[self.every])
-
-    def key(self, period: int) -> str:
-        """Return the idempotency key of the period's job."""
-        return f"schedule {self.identity} period {period}"
-
-    @property
-    def job(self) -> JobRequest:
-        """Return what it asks for."""
-        return JobRequest.of(self.asked)
 
 
 def make_schedule(
@@ -93,31 +51,42 @@ def make_schedule(
     by: str,
     since: int | None = None,
     clock: Clock = time.time,
+    *,
+    token: int | None,
 ) -> Schedule:
-    """Return a rule whose job would be admitted now; `add` enters it. `asked`: as `JobRequest` has it. InputError where
-    there is no such period, Forbidden where `by` may not train on the dataset; else as `plan`.
+    """Return a rule whose job would be admitted now; `add` enters it. InputError where there is no such period,
+    Forbidden where `by` may not train on the dataset; else as `plan`.
+
+    Args:
+        asked: the job, as `JobRequest` has it.
+        by: in whose name it is submitted.
+        token: the entry of the token that asks; None: it is asked at the command line, by who holds the keys.
     """
     if every not in PERIODS:
         raise InputError(f"every={every[:40]!r}: must be one of {', '.join(PERIODS)}")
-    schedule = Schedule(
-        check_name("schedule", name), every, int(clock()) if since is None else since, by, asked, str(uuid.uuid4())
-    )
-    plan(home, schedule.job, by, _promotes(home, schedule))
+    job_request = JobRequest.of(asked)
+    stored = {"learner": job_request.learner} | job_request.to_json()
+    begins = int(clock()) if since is None else since
+    schedule = Schedule(check_name("schedule", name), every, begins, by, stored, token)
+    plan(home, job_request, by, _promotes(RightsNow.of(home.ledger, schedule.by), schedule))
     return schedule
 
 
 def add(home: Home, schedule: Schedule) -> Schedule:
-    """Enter a rule that was made by `make_schedule`. NameTaken where its name is in use, WrongState where `by` has
-    MAX_OF_ONE.
+    """Enter a rule that was made by `make_schedule`. NameTaken where its name is in use, WrongState where `by` has as
+    many as the setting DPSERVE_SCHEDULES_OF_ONE allows.
     """
-    with locked(home.path / LOCK):
-        rules = _read_file(home)
-        if schedule.name in rules:
-            raise NameTaken(f"schedule={schedule.name}: there is one of that name")
-        if sum(rule.by == schedule.by for rule in rules.values()) >= MAX_OF_ONE:
-            raise WrongState(f"schedules: {schedule.by} has {MAX_OF_ONE}; remove one of them first")
-        _write_file(home, rules | {schedule.name: schedule})
-    return schedule
+    with home.ledger.log.writing() as writer:
+        return enter(writer, schedule, max_of_one())
+
+
+def max_of_one(environment: Mapping[str, str] = os.environ) -> int:
+    """Return how many schedules one principal may have. InputError where the setting is no whole number from 1."""
+    text = settings(environment)[MAX_OF_ONE].value
+    number = whole_number(text)
+    if not number:
+        raise InputError(f"{MAX_OF_ONE}={text[:40]!r}: must be a whole number from 1")
+    return number
 
 
 def moment(text: str | None) -> int | None:
@@ -153,23 +122,31 @@ def remove_as(home: Home, name: str, access: Access) -> Schedule:
         raise Forbidden(
             f"schedule={name}: is another's; its owner or a steward of {schedule.asked['dataset']} removes it"
         )
-    return remove(home, name)
+    return remove(home, name, access.principal)
 
 
-def remove(home: Home, name: str) -> Schedule:
-    """Forget a rule; what it asked for stays. UnknownName where there is none."""
-    with locked(home.path / LOCK):
-        rules = _read_file(home)
-        if name not in rules:
-            raise UnknownName(f"schedule={name}: no such schedule", schedule=name)
-        gone = rules.pop(name)
-        _write_file(home, rules)
-    return gone
+def remove(home: Home, name: str, by: str) -> Schedule:
+    """Remove a rule; what it asked for stays. UnknownName where there is none."""
+    if name in earlier_schedules.read(home):
+        raise WrongState(f"schedule={name}: {earlier_schedules.WAITS}")
+    with home.ledger.log.writing() as writer:
+        return ledger_schedules.remove(writer, name, by)
 
 
 def schedules(home: Home) -> list[Schedule]:
-    """Return every rule of this home, by name."""
-    return [rule for _, rule in sorted(_read_file(home).items())]
+    """Return every rule of this home, by name: those of its ledger, and, stopped, those that an earlier version left in
+    a file.
+    """
+    return sorted([*_living(home), *earlier_schedules.read(home).values()], key=lambda rule: rule.name)
+
+
+def _living(home: Home) -> list[Schedule]:
+    """Return the rules that were signed and not removed."""
+    with home.ledger.log.signed() as signed:
+        sound, wrong = ledger_schedules.schedules(signed)
+    for problem in wrong:
+        LOG.error("%s; it submits nothing (dpserve ledger audit)", problem)
+    return sound
 
 
 def submit_due(home: Home, clock: Clock = time.time) -> list[int]:
@@ -178,32 +155,36 @@ def submit_due(home: Home, clock: Clock = time.time) -> list[int]:
     whose dataset is not in this home now waits.
     """
     submitted = []
-    for rule in schedules(home):
+    living = [(rule, rule.seq) for rule in _living(home) if rule.stopped is None and rule.seq is not None]
+    if not living:
+        return []
+    rights = RightsNow.of(home.ledger)
+    for rule, seq in living:
         period = rule.period(clock())
-        if rule.stopped is not None or period < 0 or (rule.last and period <= rule.last[0]):
-            continue
         try:
-            promotes = _promotes(home, rule)
-            reserved = job.submit(home, rule.job, by=rule.by, key=rule.key(period), promotes=promotes)
+            promotes = _promotes(rights, rule)
+            if period < 0 or (rule.last and period <= rule.last[0]):
+                continue
+            reserved = TrainingSteps.submit(
+                home, JobRequest.of(rule.asked), by=rule.by, key=None, queued=True, promotes=promotes,
+                scheduled=Period(seq, period),
+            )  # fmt: skip
             submitted.append(reserved.seq)
-            changed = replace(rule, last=(period, reserved.seq))
-        except IdempotencyConflict as known_job:  # of this period: what is public has changed since
-            changed = replace(rule, last=(period, known_job.details["job"]))
+        except IdempotencyConflict:  # another worker was faster
+            continue
         except RowsUnavailable as error:  # its folder may come back: the others are not kept waiting
             LOG.warning("schedule %s: submits nothing now; %s", rule.name, error.message)
-            continue
         except (BudgetRefused, Forbidden, InputError) as error:
-            changed = replace(rule, stopped=error.message)
-        with locked(home.path / LOCK):
-            rules = _read_file(home)
-            if rule.name in rules and rules[rule.name].identity == rule.identity:
-                _write_file(home, rules | {rule.name: changed})
+            with home.ledger.log.writing() as writer:
+                ledger_schedules.stop(writer, seq, error.message)
     return submitted
 
 
-def _promotes(home: Home, schedule: Schedule) -> bool:
-    """Return whether the owner may promote versions of the model. Forbidden where they may not train on the dataset."""
-    access = access_of(home.ledger, schedule.by, operator=schedule.by.startswith("cli:"))
+def _promotes(rights: RightsNow, schedule: Schedule) -> bool:
+    """Return whether who made it may promote versions of the model. Forbidden where they may not train on the
+    dataset.
+    """
+    access = rights.access(schedule.by, schedule.token)
     access.require("train", dataset=schedule.asked["dataset"])
     return access.may("promote", model=schedule.asked.get("model") or schedule.asked["dataset"])
 
@@ -243,7 +224,8 @@ def runs_left(home: Home, schedule: Schedule) -> dict[str, int | None]:
     if schedule.stopped is not None:
         return {"alone": 0, "fed": 0}
     try:
-        planned = plan(home, schedule.job, schedule.by, _promotes(home, schedule))
+        promotes = _promotes(RightsNow.of(home.ledger, schedule.by), schedule)
+        planned = plan(home, JobRequest.of(schedule.asked), schedule.by, promotes)
     except (BudgetRefused, Forbidden, InputError):
         return {"alone": 0, "fed": 0}
     return {
@@ -274,28 +256,3 @@ def _fresh_jobs(dataset: Dataset, planned: Planned) -> int:
     """Return how many such jobs a fresh block admits."""
     family, cost = dataset.families[0], planned.costs[0]
     return family.filter.jobs_left(family.filter.nothing(), cost)
-
-
-def _read_file(home: Home) -> dict[str, Schedule]:
-    """Read the rules by name. InputError where the file is damaged."""
-    path = home.path / FILE
-    if not path.exists():
-        return {}
-    try:
-        stored = json.loads(path.read_bytes())
-        for rule in stored.values():
-            rule["asked"].pop("labels", None)  # which a schedule of commit 44b969b may name
-        rules = {
-            name: Schedule(**{**rule, "last": rule["last"] and tuple(rule["last"])}) for name, rule in stored.items()
-        }
-        good = all(rule.name == name and rule.every in PERIODS and rule.job for name, rule in rules.items())
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        good = False
-    if not good:
-        raise InputError(f"{path}: is damaged; restore it, or remove it and add the schedules again")
-    return rules
-
-
-def _write_file(home: Home, known: dict[str, Schedule]) -> None:
-    body = json.dumps({name: asdict(rule) for name, rule in known.items()}, indent=2)
-    replace_file(Path(home.path / FILE), f"{body}\n".encode(), PRIVATE)

@@ -9,6 +9,7 @@ from accountant.errors import BudgetRefused, IdempotencyConflict
 from accountant.home import Home
 from accountant.ledger.families.records import Job
 from accountant.ledger.questions import about_request
+from accountant.ledger.schedules import Period
 from accountant.system.traces import span
 from dpserve_verify.privacy.budget import Budget
 from models.forms.ensemble import Ensemble
@@ -32,8 +33,20 @@ class TrainingSteps(JobSteps):
     asks = JobRequest
 
     @classmethod
-    def submit(cls, home: Home, asked: JobRequest, *, by: str, key: str | None, queued: bool, promotes: bool) -> Job:
-        """Reserve also the evaluation of what it makes, where one is asked for."""
+    def submit(
+        cls,
+        home: Home,
+        asked: JobRequest,
+        *,
+        by: str,
+        key: str | None,
+        queued: bool,
+        promotes: bool,
+        scheduled: Period | None = None,
+    ) -> Job:
+        """Reserve also the evaluation of what it makes, where one is asked for. `scheduled`: the period of a schedule
+        that the job is of.
+        """
         with home.ledger.remembering(about_request(asked.dataset, by, key, asked.model)):
             if key is not None:
                 request, _ = request_of(home, home.ledger.dataset(asked.dataset, by, blocks=asked.blocks), asked)
@@ -62,6 +75,7 @@ class TrainingSteps(JobSteps):
                     lease=Lease.SECONDS,
                     promotes=promotes,
                     evaluation=follows,
+                    scheduled=scheduled,
                 )
         except BudgetRefused:  # somebody was faster between plan and reserve: say what fits now
             plan(home, asked, by, promotes)

@@ -340,10 +340,11 @@ def reservation_fields(
     key: str | None,
     whole: bool,
     bound: int | None,
+    scheduled: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
     """Return the fields of a `reserved` entry; `cost` is the plan's price as it is stored, `whole`: whether the job
     takes the whole total, which the entries of others do not speak of; `bound`: by which reservation the model's name
-    is, None where no model is made.
+    is, None where no model is made; `scheduled`: the schedule and the period that it is of.
     """
     order = None if claimed.exact_order is None else canonical.decimal_string(claimed.exact_order)
     return {
@@ -362,6 +363,7 @@ def reservation_fields(
         "by": by,
         **({} if bound is None else {"bound": bound}),
         **({"whole": True} if whole else {}),
+        **({} if scheduled is None else {"schedule": dict(scheduled)}),
     }
 
 

@@ -15,8 +15,8 @@ from dpserve_verify.errors import InputError
 if TYPE_CHECKING:
     from alembic.config import Config
 
-HEAD = "0008"
-KNOWN = ("0007", HEAD)  # 0001 to 0006 were never released
+HEAD = "0009"
+KNOWN = ("0007", "0008", HEAD)  # 0001 to 0006 were never released
 FOLDER = Path(__file__).parent
 
 

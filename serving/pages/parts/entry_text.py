@@ -175,6 +175,8 @@ def _describe_reserved(value: Value) -> str:
             about += ", which shall be champion at once" if "promote" in value else ""
             model = f"a model named {value['model']}{about}"
             request = f"for the learner {value['learner']} on {rows}, for {model}: {claim} for {answers}."
+    if "schedule" in value:
+        request += f" It is of the schedule of entry {value['schedule']['entry']}."
     request += " The price was set aside."
     if "whole" in value:
         request += " The job takes the whole total: nothing is admitted beside it or after it."
@@ -192,6 +194,15 @@ def _describe_token_created(value: Value) -> str:
     if whom.startswith(f"token:{value['name']}#"):
         acts = f" It acts for {whom}: its name was used before, and it has nothing of what that one had."
     return f"A token named {value['name']} was made, for {scopes}{most}.{acts} Only its hash is known here."
+
+
+def _describe_schedule(value: Value) -> str:
+    how = "at the command line" if value["token"] is None else f"by the token of entry {value['token']}"
+    ends = "" if value["token"] is None else " It ends with that token."
+    return (
+        f"{value['by']} made the schedule {value['name']}, {how}: once each {value['every']}, a job on dataset "
+        f"{value['asked']['dataset']} at epsilon {value['asked']['epsilon']}.{ends} It spends nothing by itself."
+    )
 
 
 def _grant_added(value: Value) -> str:
@@ -344,12 +355,27 @@ _WORDS: dict[str, tuple[str, str, Callable[[Value], str]]] = {
         ),
     ),
     "token-created": ("run", "token made", _describe_token_created),
-    "token-revoked": ("bad", "token revoked", lambda value: f"The token {value['name']} was ended permanently."),
+    "token-revoked": (
+        "bad",
+        "token revoked",
+        lambda value: f"The token {value['name']} was ended permanently, with its schedules.",
+    ),
     "grant-added": ("run", "grant made", _grant_added),
     "grant-revoked": (
         "bad",
         "grant revoked",
         lambda value: f"{value['by']} revoked the grant of entry {value['grant']}.{_why(value)}",
+    ),
+    "schedule-added": ("run", "schedule made", _describe_schedule),
+    "schedule-stopped": (
+        "warn",
+        "schedule stopped",
+        lambda value: f"The schedule of entry {value['schedule']} submits no more jobs: {value['reason']}",
+    ),
+    "schedule-removed": (
+        "off",
+        "schedule removed",
+        lambda value: f"{value['by']} removed the schedule of entry {value['schedule']}. What it asked for stays.",
     ),
     "key-added": (
         "run",

@@ -115,7 +115,7 @@ def test_a_token_that_is_revoked_says_what_ends_with_it(home, capsys):
     given, job = give(home, first), reserve(home.ledger, by=first)
     assert run(["token", "revoke", "--name", "shop", "--json"]) == 0
     out, err = capsys.readouterr()
-    assert json.loads(out)["stops"] == {"grants": [given.index], "jobs": [job.seq]}
+    assert json.loads(out)["stops"] == {"grants": [given.index], "schedules": [], "jobs": [job.seq]}
     assert f"Its grants end with it ({given.index})" in err
     assert f"go on: job {job.seq} (dpserve job cancel)" in err
     make(home, "one", principal="team")

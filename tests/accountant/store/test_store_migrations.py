@@ -130,7 +130,7 @@ def test_another_versions_database_is_refused(database, other, why):
     with database.writing() as connection:
         connection.execute(text(f"UPDATE alembic_version SET version_num = '{other}'"))
     before = rows(database)
-    with pytest.raises(InputError, match=rf"revision {other}, this version knows 0007, 0008; {why}"):
+    with pytest.raises(InputError, match=rf"revision {other}, this version knows 0007, 0008, 0009; {why}"):
         database.create()
     assert rows(database) == before
 
@@ -139,9 +139,9 @@ def test_an_audit_says_what_another_versions_tables_want_and_not_that_they_are_u
     place = {"DPSERVE_HOME": str(tmp_path / "home")}
     store = Home.init(place).ledger.log.database
     with monkeypatch.context() as patch:  # as a version will see it whose tables come after these
-        patch.setattr(migrations, "HEAD", "0009")
-        patch.setattr(migrations, "KNOWN", ("0008", "0009"))
-        with pytest.raises(InputError, match=r"revision 0008, this version reads 0009; a command that opens it"):
+        patch.setattr(migrations, "HEAD", "0010")
+        patch.setattr(migrations, "KNOWN", ("0009", "0010"))
+        with pytest.raises(InputError, match=r"revision 0009, this version reads 0010; a command that opens it"):
             audit_place(place)
     assert audit_place(place).ok
     with store.writing() as connection:

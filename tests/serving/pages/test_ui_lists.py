@@ -41,7 +41,7 @@ def site(tmp_path_factory):
         job.submit(home, JobRequest(name, "lazybb", "0.1", parameters={"rounds": 3}), by=FORMULA)
     with pages_at(folder / "home") as found:
         asked = {"dataset": "adult", "epsilon": "0.1", "learner": "lazybb"}
-        add(home, make_schedule(home, "weekly", "week", asked, "token:the-admin"))
+        add(home, make_schedule(home, "weekly", "week", asked, "token:the-admin", token=None))
         grants.add(home.ledger, [Grant(FORMULA, "train", "dataset", "adult")], "cli:ann")
         grants.add(home.ledger, [Grant("token:the-predict", "train", "dataset", "other")], "cli:ann")
         found.look()

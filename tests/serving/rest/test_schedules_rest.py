@@ -114,7 +114,7 @@ def test_who_may_not_train_there_has_no_schedule(site):
 
 
 def test_one_principal_has_a_bounded_number(site, monkeypatch):
-    monkeypatch.setattr(schedule, "MAX_OF_ONE", 1)
+    monkeypatch.setenv("DPSERVE_SCHEDULES_OF_ONE", "1")
     assert asked(site, "ana", "POST", **WEEKLY).status_code == 201
     again = asked(site, "ana", "POST", **{**WEEKLY, "name": "more"})
     assert (again.status_code, "remove one of them first" in again.text) == (409, True)

@@ -16,7 +16,8 @@ class HomeSchedules(Schedules):
         """Enter a schedule."""
         home = Home.open()
         require_access(home, "train", dataset=request["dataset"])
-        new = schedule.make_schedule(home, name, every, without_defaults(request), this_user(), schedule.moment(start))
+        since = schedule.moment(start)
+        new = schedule.make_schedule(home, name, every, without_defaults(request), this_user(), since, token=None)
         return schedule.schedule_to_json(home, schedule.add(home, new))
 
     def list_part(self, part: Part) -> Body:
