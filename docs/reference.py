@@ -300,6 +300,10 @@ SETTINGS = {  # variable -> default as a person would say it ("": as `dpserve co
     "DPSERVE_DRAIN_SECONDS": ("", "Seconds for which a server that is told to stop says not ready first."),
     "DPSERVE_JOB_WORKERS": ("", "How many processes beside the server run queued jobs; `0`: none."),
     "DPSERVE_MODELS_IN_MEMORY": ("", "How many models each serving process keeps open."),
+    "DPSERVE_WITHOUT_LEDGER_SECONDS": (
+        "",
+        "For how long predictions go on while the ledger cannot be looked at; a revocation comes late by at most that.",
+    ),
     "DPSERVE_METRICS_VERSIONS": ("", "Which versions have metrics of their own: `champions`, or `all`."),
     "DPSERVE_TRAIL_BYTES": ("", "Size at which the trail begins a new file."),
     "DPSERVE_TRAIL_FILES": ("", "How many full files of the trail are kept."),

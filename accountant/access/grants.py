@@ -22,9 +22,10 @@ from accountant.ledger.families.records import Job, SeenJobs, State, Why
 from accountant.ledger.ledger import Ledger
 from accountant.log.entries import Signed, Writer
 from accountant.log.newest import account_number
+from accountant.store import engines
+from accountant.store.queries import Queries
 from accountant.store.tables import grant_table, token_table
 from dpserve_verify.errors import InputError, LedgerInvalid
-from dpserve_verify.log.entry import read_entry
 from dpserve_verify.privacy.budget import check_name
 
 EVERYTHING = "everything"
@@ -191,8 +192,25 @@ class Access:
 
 
 def now() -> str:
-    """Return this second, in UTC, as entries spell it."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    """Return this second by this machine's clock, in UTC, as entries spell it: what is shown and asked for. What holds
+    is judged by `ledger_time`.
+    """
+    return spell(datetime.now(UTC).timestamp())
+
+
+def spell(seconds: float) -> str:
+    """Return a second, of those since 1970, as entries spell it."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def ledger_time(signed: Signed) -> str:
+    """Return this second by the clock of the ledger's database, one for all hosts that share it. SQLite has that of
+    this machine: there, never one before the newest entry, so that a clock that is set back renews no grant.
+    """
+    time = spell(engines.clock(signed.connection))
+    if signed.connection.dialect.name == "sqlite" and signed.size:
+        time = max(time, str(signed.entry(signed.size - 1).value["time"]))
+    return time
 
 
 def time_of(text: str) -> str:
@@ -319,7 +337,7 @@ def grants(ledger: Ledger) -> list[Grant]:
 
 
 def _read(connection: Connection, *where: ColumnElement[bool]) -> list[Grant]:
-    rows = connection.execute(select(grant_table).where(*where).order_by(grant_table.c.seq))
+    rows = connection.execute(select(grant_table).where(*where).order_by(grant_table.c.seq), {})
     return [Grant(row.principal, row.scope, row.kind, row.name, row.seq, row.expires, row.revoked) for row in rows]
 
 
@@ -327,14 +345,14 @@ def sound_grants(signed: Signed, *where: ColumnElement[bool]) -> tuple[list[Gran
     """Grants that hold now, each read from the entry that was signed, whatever its row says; and what is wrong with
     rows that say something else: such a grant gives nothing.
     """
-    sound_rows, wrong, time = [], [], now()
+    sound_rows, wrong, time = [], [], ledger_time(signed)
     in_force = [grant for grant in _read(signed.connection, *where) if grant.is_good(time)]
     indices = [grant.index or 0 for grant in in_force]
     for grant, index, newest in zip(
         in_force, indices, signed.latest([account_number(index) for index in indices]), strict=True
     ):
         try:
-            value = read_entry(index, signed.body(index)).value
+            value = signed.entry(index).value
             fields = {"principal": grant.principal, "scope": grant.scope, "on": grant.on, "expires": grant.expires}
             entry_fields = {name: value.get(name) for name in fields}
             sound = newest == 0 and value["type"] == "grant-added" and entry_fields == fields
@@ -346,6 +364,9 @@ def sound_grants(signed: Signed, *where: ColumnElement[bool]) -> tuple[list[Gran
             why = f"entry {newest} ended it" if newest else "the entry does not say so"
             wrong.append(f"grant {index}: its row says that it holds, and {why}")
     return sound_rows, wrong
+
+
+QUESTIONS: Queries = ((select(grant_table).order_by(grant_table.c.seq), {}), engines.CLOCK)  # of all `sound_grants`
 
 
 def of_token(token: Token) -> list[Grant]:

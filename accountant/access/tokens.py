@@ -22,6 +22,7 @@ from accountant.ledger.ledger import Ledger
 from accountant.ledger.schedules import end_with_token
 from accountant.log.entries import Signed, Writer
 from accountant.log.newest import account_number
+from accountant.store.queries import Queries
 from accountant.store.tables import entry_table, token_table
 from dpserve_verify.errors import InputError, LedgerInvalid
 from dpserve_verify.formats.canonical_bytes import Key
@@ -224,6 +225,9 @@ _TOKENS = (
 )
 
 
+QUESTIONS: Queries = ((_TOKENS.where(_NOT_REVOKED), {}),)  # of all `sound_tokens`
+
+
 def tokens(ledger: Ledger, good: bool = False) -> list[Token]:
     """Return all tokens there ever were, oldest first, as the index has them; `good`: those that were not revoked. They
     are shown; what they may do is asked of `sound_tokens`.
@@ -237,7 +241,7 @@ def sound_tokens(signed: Signed, *where: ColumnElement[bool]) -> tuple[list[Toke
     say something else: such a token is good for nothing.
     """
     sound_rows, wrong = [], []
-    rows = signed.connection.execute(_TOKENS.where(_NOT_REVOKED, *where)).all()
+    rows = signed.connection.execute(_TOKENS.where(_NOT_REVOKED, *where), {}).all()
     for row, newest in zip(rows, signed.latest([account_number(row.seq) for row in rows]), strict=True):
         try:
             body = signed.body(row.seq) if row.body is None else bytes(row.body)

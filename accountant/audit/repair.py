@@ -13,6 +13,7 @@ from sqlalchemy import delete, insert, update
 
 from accountant.home import Home
 from accountant.log.entries import Writer, dumps
+from accountant.store import engines
 from accountant.store.store import leaves
 from accountant.store.tables import analyst_table, family_table
 from dpserve_verify.audit.replay import Replay
@@ -33,6 +34,7 @@ def repair(home: Home, reason: str, by: str) -> list[str]:
     """
     trust = home.trust
     with home.ledger.log.writing() as writer:
+        engines.allow_standing(writer.connection)
         replay = Replay(trust)
         wrong: dict[int, str] = {}
         for seq, body in leaves(writer.connection):

@@ -62,7 +62,8 @@ def back_up(home: Home, to: Path) -> Backup:
     _make_empty("backup", to)
     database = home.ledger.log.database
     with database.reading() as snapshot:
-        with database.writing():
+        with database.writing() as writer:
+            engines.allow_standing(writer)
             done = Backup(size(snapshot))
             _copy_changing(home.path, to, done)
         engines.disable_timeout(snapshot)

@@ -21,6 +21,7 @@ from sqlalchemy import Connection, bindparam, func, select
 from accountant.errors import Forbidden, WrongState
 from accountant.ledger.families.records import Job, Request, State, request_from_entry
 from accountant.log.entries import Signed, Writer
+from accountant.store import engines
 from accountant.store.queries import Queries
 from accountant.store.store import body_at, size
 from accountant.store.tables import grant_table, job_table, token_table
@@ -143,7 +144,8 @@ def may_promote(connection: Connection, principal: str, name: str) -> bool:
     """
     acting = connection.execute(select(token_table).where(token_table.c.principal == principal)).all()
     grants = connection.execute(select(grant_table).where(grant_table.c.principal == principal)).all()
-    until = (datetime.now(UTC) + timedelta(seconds=5)).strftime("%Y-%m-%dT%H:%M:%SZ")  # its entry's time comes after
+    clocks = datetime.now(UTC), datetime.fromtimestamp(engines.clock(connection), UTC)
+    until = (max(clocks) + timedelta(seconds=5)).strftime("%Y-%m-%dT%H:%M:%SZ")  # its entry's time comes after
     return (
         not (acting or grants)
         or any(row.revoked is None and not {"promote", "admin"}.isdisjoint(row.scopes.split(",")) for row in acting)

@@ -27,9 +27,9 @@ from accountant.keys.key_rows import KeyRow
 from accountant.keys.private_keys import KeyStore
 from accountant.log.last_seen import RAISE_SECONDS, HighWater, Mark
 from accountant.log.newest import Newest, accounts_of, after_of
-from accountant.store import store, version_fence
+from accountant.store import engines, store, version_fence
 from accountant.store.entry_kinds import place_of
-from accountant.store.queries import LATER, Queries
+from accountant.store.queries import LATER, Queries, remembering
 from accountant.store.store import Store
 from accountant.store.tables import checkpoint_table, entry_table
 from dpserve_verify.errors import LedgerInvalid, LedgerUnavailable
@@ -359,6 +359,19 @@ class TransparencyLog:
         if successor is None:
             return note
         return note + notes.sign_checkpoint(self.origin, size, root, successor).rpartition("\n\n")[2]
+
+    def stands_at(self, size: int, root: bytes) -> float | None:
+        """Return the time by the database's clock, in seconds since 1970, where the ledger and its mark are exactly at
+        this tree; None where they are not, which is `signed` to judge. One question, whatever the distance.
+        """
+        if self._mark.look().value != (size, root):
+            return None
+        with remembering():
+            self.database.ask([store.edge(size), engines.CLOCK])
+            with self.database.reading() as connection:
+                tree, now = store.Tree(connection, size), engines.clock(connection)
+                self.behind = version_fence.problem(connection, tree.kinds)
+                return now if (tree.size, tree.root()) == (size, root) else None
 
     def check_mark(self) -> None:
         """Raise LedgerInvalid where the database is not a continuation of what was signed before."""

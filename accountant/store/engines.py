@@ -40,6 +40,7 @@ _UNUSABLE_SQLITE = {
 _UNUSABLE_SQLSTATE = ("08", "28", "25006", "3D", "40", "53", "55", "57", "58")
 Begin: TypeAlias = Callable[[Connection, Queries], None]
 _ANNOUNCE = text(f"SELECT pg_notify('{CHANNEL}', '')").execution_options(**LATER)
+CLOCK = text("SELECT extract(epoch FROM clock_timestamp())"), dict[str, Any]()  # of PostgreSQL: the question of `clock`
 _READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 HIDDEN = "***"
@@ -221,6 +222,12 @@ def _driver(connection: Connection) -> Any:
     return connection.connection.driver_connection
 
 
+def allow_standing(connection: Connection) -> None:
+    """Let this writing transaction stand for ten minutes between two statements: it works on files meanwhile."""
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = '10min'")
+
+
 def disable_timeout(connection: Connection) -> None:
     """Wait for each statement of this connection as long as it takes; it does not return to the pool."""
     if connection.dialect.name == "postgresql":
@@ -234,7 +241,7 @@ def clock(connection: Connection) -> float:
     """
     if connection.dialect.name == "sqlite":
         return time.time()
-    return float(connection.exec_driver_sql("SELECT extract(epoch FROM clock_timestamp())").scalar_one())
+    return float(connection.execute(*CLOCK).scalar_one())
 
 
 def announce(connection: Connection) -> None:

@@ -24,7 +24,7 @@ from accountant.errors import NothingServed, UnknownName
 from accountant.home import Home
 from dpserve_verify.certificates.bundle import FILES
 from dpserve_verify.certificates.certificate import digest
-from dpserve_verify.errors import CertificateRevoked, ModelInvalid, VerificationError
+from dpserve_verify.errors import CertificateRevoked, LedgerUnavailable, ModelInvalid, VerificationError
 from dpserve_verify.formats.canonical import decimal_string, whole_number
 from dpserve_verify.keys.dsse import parse
 from dpserve_verify.keys.trust import PublicKeys
@@ -128,11 +128,12 @@ class Registry:
 
     # Looking
 
-    def refresh(self, home: Home, seconds: float = float("inf")) -> None:
+    def refresh(self, home: Home, seconds: float = float("inf"), trust: PublicKeys | None = None) -> None:
         """Drop what is gone or changed, and everything where a key was added or ended or a certificate revoked; then
         verify what was not yet, for about so many seconds: the rest waits for the next look, or until it is asked for.
+        `trust`: the home's, where the caller has it already.
         """
-        shelves, trust = look(ModelStore(home.models), self._shelves), home.trust
+        shelves, trust = look(ModelStore(home.models), self._shelves), trust or home.trust
         with self._lock:
             if trust != self._trust:
                 self._slots, self._held = {}, {}
@@ -185,6 +186,8 @@ class Registry:
             except VerificationError as error:
                 self._note_failure(key, stamps, error)
                 return None
+            except LedgerUnavailable:  # the bundle may be sound: whoever asks later is told
+                raise
             except Exception as error:  # fail closed: one bundle that cannot be opened must not stop the others
                 self._note_failure(key, stamps, ModelInvalid(f"model: cannot be opened ({type(error).__name__})"))
                 return None
@@ -340,6 +343,11 @@ class Registry:
     def refused(self) -> int:
         """Versions that do not verify."""
         return sum(slot.error is not None for slot in list(self._slots.values()))
+
+    @property
+    def datasets(self) -> frozenset[str]:
+        """The datasets that the verified versions were learnt from."""
+        return frozenset(slot.dataset for slot in list(self._slots.values()) if slot.dataset is not None)
 
     def versions(self, name: str) -> list[int]:
         """Versions that are not retired, ascending. UnknownName."""

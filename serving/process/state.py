@@ -8,7 +8,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 import anyio
@@ -16,10 +16,10 @@ import anyio
 from accountant.errors import LedgerReplaced
 from accountant.home import Home
 from accountant.ledger.job_counts import JobFigures
-from dpserve_verify.errors import DpserveError
+from dpserve_verify.errors import DpserveError, LedgerUnavailable
 from serving.process.config.settings import ServerSettings
 from serving.process.registry import Registry
-from serving.process.tokens import Bearer, good_bearers
+from serving.process.tokens import Bearer, Rights, rights
 from serving.process.watch.metrics import MISMATCHES
 from serving.process.workers.forks import is_orphan, stop_serving
 from serving.wire.errors import NotReady
@@ -28,7 +28,7 @@ LOG = logging.getLogger("dpserve.serving")
 LOOK_SECONDS = 0.4
 LOOKING = anyio.CapacityLimiter(1)  # a thread of its own: what it sees decides whether anybody is answered
 VERIFY_SECONDS = 0.2  # at a look: a model that was not verified by then is when it is asked for
-STALE_SECONDS = 10.0  # without a look for so long, a token may have been revoked: nothing is answered
+WHOLE_SECONDS = 5.0  # between two looks at all that the database says, where nothing was written
 
 
 class ServingState:
@@ -41,22 +41,43 @@ class ServingState:
         self.stopping = False
         self._stopping = os.environ.get("DPSERVE_STOPPING", "")
         self._home: Home | None = None
-        self._bearers: Mapping[str, Bearer] = {}
+        self._rights: Rights | None = None
+        self._without_ledger = settings.without_ledger_seconds
         self._wrong: frozenset[str] = frozenset()
         self._problem = self._why = "has not looked yet"
-        self._seen = float("-inf")
+        self._seen = self._whole = float("-inf")
+        self._away = False
 
-    def refresh(self) -> None:
-        """Look at the home; what is wrong with it is remembered as the reason why nothing is answered."""
+    def refresh(self, whole: bool = True) -> None:
+        """Look at the home; what is wrong with it is remembered as the reason why nothing is answered. A ledger that
+        cannot be looked at now is none, for as long as the setting says: what was seen of it holds on.
+
+        `whole`: else only whether anything was written, or expired, since the last look at all of it, where that is
+        not longer ago than WHOLE_SECONDS.
+        """
         self.stopping = bool(self._stopping) and os.path.exists(self._stopping)
         try:
             if self._home is None:
                 self._home = Home.open()
-            self._bearers, wrong = good_bearers(self._home)  # looks at the high-water mark, and at what was signed
-            self._alarm(wrong)
-            self.registry.refresh(self._home, VERIFY_SECONDS)
+            now = time.monotonic()
+            known = self._rights if not whole and now - self._whole < WHOLE_SECONDS else None
+            if known is None or not known.hold_in(self._home):
+                known = self._rights = rights(
+                    self._home, self._rights
+                )  # looks at the high-water mark, and at what was signed
+                self._whole = now
+                self._alarm(known.wrong)
+            self.registry.refresh(self._home, VERIFY_SECONDS, known.trust)
+            for dataset in self.registry.datasets:  # predictions ask for them, and are to ask no database
+                known.families(dataset)
             self._note("", self.behind)
-            self._seen = time.monotonic()
+            self._seen, self._away = now, False
+        except LedgerUnavailable as error:
+            if self._rights is None:
+                self._note(f"{error.code}: {error.message}")
+            elif not self._problem and not self._away:
+                LOG.error("the ledger cannot be looked at: %s; what was seen holds on", error.message)
+            self._away = True
         except DpserveError as error:
             self._note(f"{error.code}: {error.message}")
             if "index" in error.details:
@@ -88,7 +109,8 @@ class ServingState:
         """Why this worker does not answer; empty when it does."""
         if self._problem:
             return self._problem
-        return "the home was not looked at for too long" if time.monotonic() - self._seen > STALE_SECONDS else ""
+        is_stale = time.monotonic() - self._seen > self._without_ledger
+        return f"the ledger could not be looked at for {self._without_ledger} seconds" if is_stale else ""
 
     @property
     def unready(self) -> str:
@@ -119,13 +141,13 @@ class ServingState:
 
     def bearer(self, digest: str) -> Bearer | None:
         """Return the good token of this sha256, and what it may; None where there is none."""
-        return self._bearers.get(digest)
+        return None if self._rights is None else self._rights.bearers.get(digest)
 
     async def watch(self) -> None:
         """Look again and again, until the server that started this worker is gone."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            await anyio.to_thread.run_sync(self.refresh, limiter=LOOKING)
+            await anyio.to_thread.run_sync(self.refresh, False, limiter=LOOKING)
             if is_orphan():
                 return stop_serving()
 

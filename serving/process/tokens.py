@@ -7,11 +7,13 @@ import secrets
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 from accountant.access import grants, tokens
-from accountant.access.grants import Access, Grant
+from accountant.access.grants import Access, Families, Grant
 from accountant.access.tokens import Limits, Token
 from accountant.home import Home
+from dpserve_verify.keys.trust import PublicKeys
 
 PREFIX = "dps_"
 
@@ -54,21 +56,56 @@ def new_narrow_token(
     return secret, token, granted
 
 
-def good_bearers(home: Home) -> tuple[dict[str, Bearer], list[str]]:
-    """Return the good tokens by their hash, each with its own scopes and the grants of its principal, as they were
-    signed; and what is wrong with rows of the database that say something else.
+@dataclass(frozen=True)
+class Rights:
+    """Who may do what, as it was signed up to one tree.
+
+    Attributes:
+        bearers: the good tokens by their hash, each with its own scopes and the grants of its principal.
+        wrong: what is wrong with rows of the database that say something else.
+        trust: what an auditor pins.
+        head: size and root of the tree.
+        until: when the next grant expires, as entries spell it; None: none will.
+        families: finds the families of a dataset; those that were asked for are remembered.
     """
-    with home.ledger.log.signed() as signed:
+
+    bearers: dict[str, Bearer]
+    wrong: list[str]
+    trust: PublicKeys
+    head: tuple[int, bytes]
+    until: str | None
+    families: Families
+
+    def hold_in(self, home: Home) -> bool:
+        """Return whether all of it is so now: nothing was written since, and no grant expired."""
+        now = home.ledger.log.stands_at(*self.head)
+        return now is not None and (self.until is None or grants.spell(now) < self.until)
+
+
+def good_bearers(home: Home) -> tuple[dict[str, Bearer], list[str]]:
+    """Return the `bearers` of `rights`, and what is `wrong`."""
+    found = rights(home)
+    return found.bearers, found.wrong
+
+
+def rights(home: Home, before: Rights | None = None) -> Rights:
+    """Look at the ledger: who may do what now. LedgerInvalid, LedgerUnavailable as `TransparencyLog.signed`. `before`:
+    what was seen before, whose families are those of now where nothing was written since.
+    """
+    with home.ledger.log.signed([*grants.QUESTIONS, *tokens.QUESTIONS]) as signed:
         sound_grants, wrong = grants.sound_grants(signed)
         good, wrong_tokens = tokens.sound_tokens(signed)
-    by_principal, families = defaultdict(list), grants.families_of(home.ledger)
+        trust, head = signed.trust(home.ledger.log.origin), (signed.size, signed.root)
+    by_principal = defaultdict(list)
+    families = cache(grants.families_of(home.ledger)) if before is None or before.head != head else before.families
     for grant in sound_grants:
         by_principal[grant.principal].append(grant)
     bearers = {}
     for token in good:
         access = Access(token.principal, (*grants.of_token(token), *by_principal[token.principal]), families)
         bearers[token.digest] = Bearer(token, access)
-    return bearers, wrong + wrong_tokens
+    until = min((grant.expires for grant in sound_grants if grant.expires is not None), default=None)
+    return Rights(bearers, wrong + wrong_tokens, trust, head, until, families)
 
 
 def bearer(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:

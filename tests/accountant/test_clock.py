@@ -9,7 +9,10 @@ from pathlib import Path
 import ledgers
 import pytest
 from ledgers import advance, registration, reserve
+from stores import kind
 
+from accountant.access import grants, tokens
+from accountant.access.grants import Grant
 from accountant.audit.audit import audit_home
 from accountant.errors import BudgetRefused, WrongState
 from accountant.home import Home
@@ -132,3 +135,25 @@ def test_only_the_owner_commits(home):
         with pytest.raises(WrongState, match="held by another"):
             act(seq, ledgers.hexes("x"), "b:1:1")
     home.ledger.commit(seq, ledgers.hexes("x"), "a:1:1")
+
+
+def test_a_grant_expires_by_the_ledgers_clock_and_by_no_hosts(home, monkeypatch, shift):
+    """A host whose clock is ahead ends no grant where the database has a clock of its own; with SQLite it is the clock,
+    and setting it back renews nothing."""
+    hour, own = time.time() + 3600, kind(home.ledger.log.database) == "postgresql"
+    grants.add(home.ledger, [Grant("ann", "train", expires=grants.spell(hour))], "test")
+
+    def holds() -> bool:
+        return grants.access_of(home.ledger, "ann").may("train")
+
+    assert holds()
+    with monkeypatch.context() as patch:
+        set_clock(patch, 1)
+        assert holds() is own
+        tokens.create(home.ledger, "shop", ["predict"], "ab" * 32)
+    assert holds() is own
+    tokens.create(home.ledger, "shop2", ["predict"], "cd" * 32)  # its time is that of now
+    assert holds()
+    shift[0] = 7200
+    assert not holds()
+    assert audit_home(home).problems == ()

@@ -18,13 +18,14 @@ from starlette.routing import Route
 from accountant.access.tokens import NO_LIMITS, Limits
 from accountant.home import Home
 from serving.http.routes import Door, Doors
-from serving.process.state import STALE_SECONDS, ServingState
+from serving.process.state import ServingState
 from serving.process.tokens import new_token
 from serving.wire import work_time
 
 work_time.WORK_SECONDS = 60.0  # a way out and not a claim, however busy the machine is
 HOST = "ledger.example:3000"
 BASE = f"http://{HOST}"
+MOST_SECONDS = 5.0  # until another look
 
 
 class Site:
@@ -52,8 +53,8 @@ class Site:
         return secret
 
     def ask(self, method: str, path: str, headers: Any = None, base: str = BASE, **more: Any) -> httpx.Response:
-        """A home that nobody looked at for STALE_SECONDS is not answered for; a busy test may take as long."""
-        if time.monotonic() - self._looked > STALE_SECONDS / 2:
+        """A home that nobody looked at for long is not answered for; a busy test may take as long."""
+        if time.monotonic() - self._looked > MOST_SECONDS:
             self.look()
 
         async def asking() -> httpx.Response:

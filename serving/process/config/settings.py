@@ -99,6 +99,7 @@ class ServerSettings(BaseSettings):
     drain_seconds: Annotated[float, BeforeValidator(_drain_seconds)] = DRAIN_SECONDS
     job_workers: Annotated[int, _within(0, 1000, "a whole number of processes, at most 1000")] = JOB_WORKERS
     models_in_memory: Above0 = 100
+    without_ledger_seconds: Annotated[int, _within(10, 86_400, "a whole number of seconds, 10 to 86400")] = 300
     metrics_versions: Annotated[str, BeforeValidator(_metrics_versions)] = CHAMPIONS
     trail_bytes: Above0 = 100_000_000
     trail_files: Above0 = 20

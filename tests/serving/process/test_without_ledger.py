@@ -1,0 +1,128 @@
+"""What a serving process has looked at and verified is served on while the ledger's database cannot be asked."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+
+import ledgers
+import pytest
+from faulty_wire import SilentWire
+from in_process import Site
+from ledgers import place
+from postgres import server
+from small_home import records
+from sqlalchemy import make_url
+
+from accountant.access import grants, tokens
+from accountant.access.grants import Grant
+from accountant.home import Home
+from accountant.store import postgres_timeout
+from serving.process import state
+from serving.process.tokens import new_token
+from serving.rest import jobs, models, operations
+from training.jobs import job
+from training.requests import JobRequest
+
+DOORS = (*jobs.DOORS, *models.DOORS, *operations.DOORS)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A home with a model, and its ledger in a PostgreSQL."""
+    path = ledgers.copy_on_postgresql(ledgers.prepared_on_postgresql(), tmp_path_factory.mktemp("trained") / "home")
+    home = Home.open(place(path))
+    job.train(home, JobRequest("adult", "lazybb", "0.5", parameters={"rounds": 8}), by="test")
+    home.ledger.log.database.close()
+    return path
+
+
+@pytest.fixture
+def far(trained, tmp_path, monkeypatch):
+    """Doors whose ledger is at the other end of a wire, `near` the same home without it, and who may predict."""
+    path = ledgers.copy_on_postgresql(trained, tmp_path / "home")
+    near, wire = Home.open(place(path)), SilentWire(server().folder)
+    secrets = {
+        name: new_token(near, name, scopes)[0] for name, scopes in {"shop": ["predict"], "all": ["admin"]}.items()
+    }
+    secrets["kin"] = new_token(near, "kin", [], principal="kin")[0]
+    (family,) = {each.name for each in near.ledger.dataset("adult").families}
+    grants.add(near.ledger, [Grant("kin", "predict", "family", family)], "test")
+    for name, value in place(path).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("DPSERVE_LEDGER_URL", wire.url(make_url(near.ledger.log.database.url).database))
+    monkeypatch.setattr(postgres_timeout, "ANSWER_SECONDS", 0.5)
+    monkeypatch.setitem(postgres_timeout.REACHED, "connect_timeout", 2)  # the least that libpq takes
+    site = Site(Home.open(), DOORS)
+    yield SimpleNamespace(site=site, wire=wire, near=near, secrets=secrets, state=site.app.state.serving)
+    wire.silent.clear()
+    site.home.ledger.log.database.close()
+    near.ledger.log.database.close()
+    wire.close()
+
+
+def predict(far, name: str) -> int:
+    body = {"model": "adult", "records": records(2)}
+    return far.site.bear(far.secrets[name], "POST", "/predict", json=body).status_code
+
+
+def ready(far) -> int:
+    return far.site.ask("GET", "/readyz").status_code
+
+
+def test_a_look_where_nothing_was_written_is_one_message(far):
+    for whole, most in ((False, 1), (True, 2)):
+        before = far.wire.messages
+        far.state.refresh(whole)
+        assert far.wire.messages - before <= most
+    tokens.revoke(far.near.ledger, "shop")
+    far.state.refresh(False)
+    assert (predict(far, "shop"), predict(far, "all")) == (401, 200)
+
+
+def test_predictions_go_on_while_the_ledger_cannot_be_asked_and_no_longer_than_is_said(far, monkeypatch):
+    """A family's grant is judged without the database, too. What was revoked meanwhile is seen with the next look."""
+    far.wire.silent.set()
+    tokens.revoke(far.near.ledger, "shop")
+    for whole in (False, True):
+        far.state.refresh(whole)
+    assert [predict(far, name) for name in ("shop", "kin", "all")] == [200, 200, 200]
+    assert ready(far) == 200
+    assert far.site.bear(far.secrets["all"], "GET", "/v1/datasets").status_code == 503
+    seconds = state.time.monotonic
+    with monkeypatch.context() as patch:
+        patch.setattr(state.time, "monotonic", lambda: seconds() + 301)
+        assert (far.state.unready, far.state.bearer("")) == ("the ledger could not be looked at for 300 seconds", None)
+    far.wire.silent.clear()
+    far.state.refresh(False)
+    assert (predict(far, "shop"), predict(far, "kin"), ready(far)) == (401, 200, 200)
+
+
+def test_a_commit_that_hangs_keeps_nobody_from_looking_or_predicting(far):
+    """One connection's commit is swallowed, and all others work: the next job is admitted when the server has ended
+    that session, and the first was not written."""
+    size, done = far.near.ledger.log.size(), []
+    far.wire.hangs = b"INSERT INTO checkpoint"
+    stuck = threading.Thread(target=lambda: done.append(submit(far)))
+    stuck.start()
+    while far.wire.hangs:
+        assert stuck.is_alive()
+        stuck.join(0.01)
+    far.state.refresh()
+    assert (predict(far, "shop"), ready(far), far.state.problem) == (200, 200, "")
+    job.submit(far.near, JobRequest("adult", "lazybb", "0.05", parameters={"rounds": 8}), by="test")
+    assert far.near.ledger.log.size() == size + 1
+    stuck.join()
+    assert done in ([503], [504])
+
+
+def submit(far) -> int:
+    body = {"dataset": "adult", "learner": "lazybb", "epsilon": "0.05", "parameters": {"rounds": 8}}
+    return far.site.bear(far.secrets["all"], "POST", "/v1/jobs", json=body).status_code
+
+
+def test_a_ledger_that_is_not_the_one_that_was_signed_is_served_by_nobody(far):
+    """It can be asked, and says something else: that is no silence."""
+    (far.near.path / "keys" / "high-water.json").unlink()
+    far.state.refresh(False)
+    assert (predict(far, "shop"), ready(far)) == (503, 503)
