@@ -163,6 +163,12 @@ MADE_ELSEWHERE = (
         "reason": "yearly",
     },
     {"type": "rows-compared", "door": "append", "dataset": "visits", "concerns": ["clinic"], "by": "steward"},
+    {
+        "type": "schedule-added", "name": "weekly", "every": "week", "since": 0, "by": "cli:ana", "token": 3,
+        "asked": {"dataset": "visits", "epsilon": "0.1"},
+    },
+    {"type": "schedule-stopped", "schedule": 4, "reason": "yearly"},
+    {"type": "schedule-removed", "schedule": 4, "by": "cli:ana"},
 )  # fmt: skip
 
 
