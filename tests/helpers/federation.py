@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -31,22 +32,8 @@ from local.federated.workspace import guard, write_job  # noqa: E402
 from local.owner.own_ledger import OwnLedger  # noqa: E402
 
 SITES, USER = ("north", "south", "west"), "user@platform.example"
-PROJECT = """\
-api_version: 3
-name: campaigns
-participants:
-  - {{name: localhost, type: server, org: platform, fed_learn_port: {0}, admin_port: {1}}}
-  - {{name: north, type: client, org: north}}
-  - {{name: south, type: client, org: south}}
-  - {{name: west, type: client, org: west}}
-  - {{name: user@platform.example, type: admin, org: platform, role: lead}}
-builders:
-  - path: nvflare.lighter.impl.workspace.WorkspaceBuilder
-  - path: nvflare.lighter.impl.static_file.StaticFileBuilder
-    args: {{config_folder: config, scheme: grpc}}
-  - path: nvflare.lighter.impl.cert.CertBuilder
-  - path: nvflare.lighter.impl.signature.SignatureBuilder
-"""
+PAGE = (ROOT / "docs" / "federated.md").read_text("utf-8")
+PROJECT = PAGE.split("```yaml\n")[1].split("```")[0]
 OWNER = """\
 url = "https://campaigns.example"
 trust = "trust.json"
@@ -86,7 +73,7 @@ def main(folder: Path) -> None:
     home = Home.init()
     owners.asking(folder, home, len(SITES))
     ports = [_free(), _free()]
-    (folder / "project.yml").write_text(PROJECT.format(*ports))
+    (folder / "project.yml").write_text(PROJECT.replace("8002", str(ports[0])).replace("8003", str(ports[1])))
     provision = [sys.executable, "-m", "nvflare.cli", "provision", "-p", "project.yml", "-w", "workspace"]
     subprocess.run(provision, check=True, cwd=folder, stdout=subprocess.DEVNULL)
     kits = folder / "workspace" / "campaigns" / "prod_00"
@@ -104,10 +91,11 @@ def main(folder: Path) -> None:
     try:
         session = _session(kits)
         found["stranger"], found["member"] = _greeted(ports[0], kits, None), _greeted(ports[0], kits, "north")
-        asked = _submit(session, folder, "survey")
+        listed, close, asked = _ask_as_the_page_says(folder)
         brought = _submit(session, folder, "code", shipped=True)
         other = _submit(session, folder, "other", path="nvflare.app_common.np.np_trainer.NPTrainer")
         found["survey"] = _end(session, asked)
+        found["listed"] = any(asked in line and "COMPLETED" in line for line in _run(listed, folder).splitlines())
         found["reports"] = campaigns.state(home, "survey")["reports"]
         found["seconds"] = time.monotonic() - start
         before = _lines(kits)
@@ -125,7 +113,7 @@ def main(folder: Path) -> None:
         for program in programs:
             os.killpg(program.pid, signal.SIGKILL)
             program.wait()
-    found["closed"] = campaigns.close(home, "survey")["state"]
+    found["closed"] = json.loads(_run([*close, "--json"], folder))["state"]
     (folder / "found.json").write_text(json.dumps(found))
 
 
@@ -181,6 +169,24 @@ def _greeted(port: int, kits: Path, site: str | None) -> bool:
             return bool(secure.recv(1))
     except (ssl.SSLError, ConnectionError):
         return False
+
+
+def _run(command: list[str], folder: Path) -> str:
+    """What a command of the page prints."""
+    names = {"python": [sys.executable], "dpserve": [sys.executable, "-m", "serving.cli"]}
+    real = [*names.get(command[0], command[:1]), *command[1:]]
+    done = subprocess.run(real, cwd=folder, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def _ask_as_the_page_says(folder: Path) -> tuple[list[str], list[str], str]:
+    """The commands that list jobs and close the campaign, and the job that the page's first two made."""
+    block = PAGE.split("## Ask")[1].split("```sh\n")[1].split("```")[0]
+    write, submit, listed, close = (line.split() for line in block.splitlines())
+    _run(write, folder)
+    (job,) = set(re.findall(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", _run(submit, folder)))
+    return listed, close, job
 
 
 def _submit(

@@ -29,6 +29,7 @@ def found(tmp_path_factory):
 
 def test_three_institutions_answer_and_a_model_is_issued(found):
     assert found["survey"][0] == "FINISHED:COMPLETED"
+    assert found["listed"]
     assert found["reports"] == 3
     assert found["closed"] == "issued"
 
