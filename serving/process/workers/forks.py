@@ -8,6 +8,7 @@ from its parent. Threads below Python are OpenBLAS's and jemalloc's, which prepa
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import os
 import signal
@@ -22,6 +23,7 @@ from pathlib import Path
 
 WORKER_PARENT = "DPSERVE_WORKER_PARENT"
 STOPS = (signal.SIGTERM, signal.SIGINT)
+PR_SET_PDEATHSIG = 1  # of <sys/prctl.h>: the signal that comes when who forked us is gone, however that ended
 NAME = Path("/proc/self/comm")  # what `ps` and `top` call a process, in at most 15 characters
 
 
@@ -43,6 +45,8 @@ def fork(name: str, work: Callable[[], object]) -> ForkProcess:
 
 def _begin(name: str, work: Callable[[], object], signals: set[signal.Signals]) -> None:
     os.setsid()  # Ctrl-C comes to who started us, and is passed on in order
+    with suppress(AttributeError):  # another system: there each looks itself whether it is an orphan
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     os.dup2(2, 1)
     with suppress(OSError):
         NAME.write_text(name)

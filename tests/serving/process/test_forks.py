@@ -6,8 +6,10 @@ import json
 import os
 import subprocess
 
+import psutil
 import pytest
 import warm
+from small_home import until
 
 HEAD = """
 import json, os, signal, sys, threading, time
@@ -74,6 +76,16 @@ waits = fork("dpserve-one", wait)
 print(waits.pid, flush=True)
 raise ValueError("what nobody foresaw")
 """
+KILLED = """
+begun, began = os.pipe()
+def wait():
+    os.write(began, b".")
+    time.sleep(60)
+waits = fork("dpserve-one", wait)
+print(waits.pid, flush=True)
+os.read(begun, 1)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
 DRAWS = """
 import numpy as np
 from decimal import Decimal
@@ -118,6 +130,11 @@ def test_forks_end_with_who_fails():
     assert found.returncode == 1
     with pytest.raises(ProcessLookupError):
         os.kill(int(found.stdout), 0)
+
+
+def test_forks_end_at_once_where_who_forked_them_is_killed():
+    found = int(run(KILLED, subprocess.DEVNULL).stdout)
+    until(lambda: not psutil.pid_exists(found) or psutil.Process(found).status() == psutil.STATUS_ZOMBIE, "it ends", 30)
 
 
 def test_no_fork_draws_what_another_drew():
