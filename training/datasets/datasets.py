@@ -11,6 +11,7 @@ them `sketch.npz`, by which the same people are known again in another file (`tr
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 from collections.abc import Iterable, Sequence
@@ -52,6 +53,7 @@ from training.rows.tables.file_check import explaining
 from training.rows.tables.partition_source import Source
 from training.rows.tables.row_files import column_types
 
+LOG = logging.getLogger("dpserve.datasets")
 EXACT = "under replace-one the number of rows is public and must be exact; it is another"
 # By folder: its files as they lay when they were hashed, whether they were those that were registered, and its rows.
 _SEEN: dict[Path, tuple[tuple[tuple[int, ...], ...], bool, int]] = {}
@@ -424,7 +426,12 @@ def _write_sketch(folder: Path, sketch: Sketch) -> None:
 
 
 def note(home: Home, name: str, **about: str) -> None:
-    """Note in `datasets.json` where the steward's files came from. For people; nothing is decided by it."""
+    """Note in `datasets.json` where the steward's files came from. For people; nothing is decided by it, so what was
+    registered before stays so where it cannot be written.
+    """
     path = home.path / "datasets.json"
-    notes = json.loads(path.read_text()) if path.exists() else {}
-    replace_unsynced(path, f"{json.dumps({**notes, name: about}, indent=2)}\n".encode(), PRIVATE)
+    try:
+        notes = json.loads(path.read_text()) if path.exists() else {}
+        replace_unsynced(path, f"{json.dumps({**notes, name: about}, indent=2)}\n".encode(), PRIVATE)
+    except (OSError, ValueError) as error:
+        LOG.warning("datasets.json: %s is registered, and cannot be noted there (%s)", name, type(error).__name__)
