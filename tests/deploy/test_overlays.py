@@ -21,8 +21,9 @@ from tls_postgres import PASSWORD, TlsServer, certified
 
 pytestmark = [pytest.mark.slow, pytest.mark.server, pytest.mark.system("kubectl")]
 PRODUCTION = ROOT / "deploy" / "kubernetes" / "overlays" / "production"
-OVERLAYS = [*sorted(PRODUCTION.parent.iterdir()), ROOT / "deploy" / "lint" / "components"]
-PLACES = ("/var/lib/dpserve", "/var/local/dpserve", "/etc/dpserve", "/run/secrets/dpserve")
+COMPONENTS = ROOT / "deploy" / "lint" / "components"
+OVERLAYS = [*sorted(PRODUCTION.parent.iterdir()), COMPONENTS]
+PLACES = ("/var/lib/dpserve", "/var/local/dpserve", "/etc/dpserve", "/run/secrets/dpserve", "/backup")
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +51,8 @@ class Pods:
 
     def container(self, kind: str, name: str, init: bool = False) -> tuple[dict, dict]:
         """A container of a workload, and the volumes of its pod."""
-        spec = self.objects[kind, name]["spec"]["template"]["spec"]
+        spec = self.objects[kind, name]["spec"]
+        spec = spec.get("jobTemplate", {"spec": spec})["spec"]["template"]["spec"]
         return spec["initContainers" if init else "containers"][0], {each["name"]: each for each in spec["volumes"]}
 
     def environment(self, container: dict, volumes: dict) -> dict[str, str]:
@@ -134,7 +136,7 @@ def test_an_overlay_reaches_its_database_and_is_ready(pods):
     with pods.started("StatefulSet", "dpserve", DPSERVE_HOST="127.0.0.1", DPSERVE_PORT=port) as server:
         until(server.ready, "the door is ready")
         server.tokens["admin"] = token
-        assert server.get("/v1/models").json() == {"models": []}
+        assert server.get("/v1/models").json()["models"] == []
         assert pods.run("Deployment", "dpserve-worker", probe="livenessProbe").returncode == 1
         with pods.started("Deployment", "dpserve-worker"):
             until(lambda: pods.run("Deployment", "dpserve-worker", probe="livenessProbe").returncode == 0, "it works")
@@ -151,3 +153,23 @@ def test_the_production_overlay_trusts_the_named_authority_alone(tmp_path, datab
     del pods.files["configMap", "dpserve-database-ca", "ca.crt"]  # the ConfigMap is optional, its absence is told
     refused = pods.run("Deployment", "dpserve-worker", init=True)
     assert (refused.returncode, "ca.crt" in refused.stderr) == (1, True), refused.stderr
+
+
+def test_the_nightly_backup_runs_and_old_ones_go(tmp_path, database):
+    database.empty()
+    pods, folder = Pods(COMPONENTS, tmp_path, database), tmp_path / "backup"
+    (tmp_path / "var/lib/dpserve").mkdir(parents=True)
+    assert pods.run("Deployment", "dpserve-worker", init=True).returncode == 0
+    old, others = folder / "2026-01-01T021700Z", folder / "kept"
+    for path in (old, others):
+        path.mkdir(parents=True)
+        os.utime(path, (0, 0))
+    container, volumes = pods.container("CronJob", "dpserve-backup")
+    given = pods.process(container, volumes)
+    given["env"]["PATH"] = f"{Path(sys.executable).parent}:{given['env']['PATH']}"
+    command = [*container["command"], *map(pods.inside, container["args"])]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, **given)
+    assert done.returncode == 0, done.stderr
+    (new,) = set(folder.iterdir()) - {others}
+    assert (new / "ledger.db").stat().st_size > 0
+    assert not (new / "keys/issuer.pem").exists()

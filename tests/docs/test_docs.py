@@ -142,7 +142,7 @@ SHOWN_ALONE = {  # pages with commands that no test runs as they stand there, an
     "development.md": "make, of which this is a part",
     "editing.md": "a model of six classes: tests/models/edit/test_edit_classes.py",
     "explanations.md": "a door: tests/serving/rest/test_explain_rest.py",
-    "federated.md": "an installation from the lock, as make federated-test has it; the rest is run by tests/local/federated",
+    "federated.md": "an installation, as make federated-test has it; tests/local/federated runs the rest",
     "how-it-works.md": "a map",
     "keys.md": "SoftHSM: tests/accountant/keys/test_signers.py runs it",
     "monitoring.md": "a port below 1024; tests/serving/process have TLS and the token",
