@@ -137,7 +137,8 @@ class FolderLock(event.Listener):
 
 
 def _cache_home() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dpserve"
+    """Name the folder in the user's cache: not `dpserve`, which earlier versions made as the umask said."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dpserve-compiled"
 
 
 _OWN = [Path(CONFIG.CACHE_DIR)] if CONFIG.CACHE_DIR else [Path(__file__).parent / "__pycache__"]

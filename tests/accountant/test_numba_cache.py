@@ -85,6 +85,13 @@ def test_what_others_may_write_to_is_never_unpickled(tmp_path, monkeypatch):
         folder.symlink_to(cache)
         assert make_folder(ROOT, base) is None
         folder.unlink()
+    before = os.umask(0)
+    try:
+        made = make_folder(ROOT, tmp_path / "new" / "cache")
+    finally:
+        os.umask(before)
+    assert made is not None
+    assert {made.stat().st_mode & 0o777, made.parent.stat().st_mode & 0o777} == {0o700}
     monkeypatch.setattr(os, "geteuid", lambda: 4711)
     assert make_folder(ROOT, base, cache) is None
 
