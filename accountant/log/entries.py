@@ -305,7 +305,7 @@ class TransparencyLog:
                 continued.add(now.value)
         except LedgerUnavailable as error:
             raise LedgerUnavailable(
-                f"{error.message}; what the mark is raised for is written: look before asking again"
+                f"{error.message}; what the mark is raised for is written: look before asking again", written="unknown"
             ) from error
         for seq in writer.said:
             self._known.take(seq, writer.tree.read(0, seq), writer.said[seq])

@@ -28,7 +28,7 @@ from accountant.ledger.families.families import Dataset, Started
 from accountant.ledger.families.records import HOLDOUT, RECORD, NewPeople, Registration, Unit
 from accountant.ledger.families.row_queries import RowQuery
 from accountant.system.numpy_files import map_array
-from dpserve_verify.errors import InputError
+from dpserve_verify.errors import DpserveError, InputError, LedgerUnavailable
 from dpserve_verify.privacy.budget import Budget, Relation, check_name
 from dpserve_verify.system.files import PRIVATE, locked, replace_unsynced, replacing, sync_directory, sync_file
 from training.datasets.copy_guard import LOCK, Asker, Guard, find_copies
@@ -338,6 +338,17 @@ def _enter(
                 if isinstance(error, WrongState):
                     return None
                 raise
+            except LedgerUnavailable as error:
+                raise LedgerUnavailable(f"{error.message}; {_what_stands(home, about)}") from error
+
+
+def _what_stands(home: Home, about: Registration) -> str:
+    """Say whether a dataset was entered, where that ended in an error."""
+    try:
+        entered = about.commitment in (each.registration.commitment for each in home.ledger.datasets())
+    except DpserveError:
+        return f"whether dataset {about.name} is registered is not known: dpserve dataset show {about.name}"
+    return f"dataset {about.name} is {'' if entered else 'not '}registered"
 
 
 def put_in_place(home: Home, folder: Path, files: Sequence[str], commitment: str, own: Sketch) -> bool:
