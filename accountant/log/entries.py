@@ -76,7 +76,9 @@ class Writer:
 
 @dataclass(frozen=True)
 class Rare:
-    """The genesis, and every entry about keys, revocations and quotas up to the entry `newest`, the oldest first."""
+    """The genesis, and every entry about keys, revocations, quotas and archives up to the entry `newest`, the oldest
+    first.
+    """
 
     newest: int = -1
     entries: tuple[Entry, ...] = ()
@@ -96,6 +98,15 @@ class Rare:
         """Return, by family and analyst, the entry that set the quota in force."""
         set_quotas = (entry for entry in self.entries if entry.value["type"] == "quota-set")
         return {(entry.value["family"], entry.value["analyst"]): entry for entry in set_quotas}
+
+    @cached_property
+    def archived(self) -> frozenset[tuple[str, str]]:
+        """Return what is archived now: (dataset or model, its name)."""
+        latest: dict[tuple[str, str], bool] = {}
+        for value in (entry.value for entry in self.entries if entry.value["type"].endswith("archived")):
+            what, _, act = value["type"].partition("-")
+            latest[what, value.get("dataset") or value["name"]] = act == "archived"
+        return frozenset(subject for subject, is_archived in latest.items() if is_archived)
 
 
 class Known:

@@ -55,6 +55,10 @@ KINDS = {
     "schedule-added": EntryKind(),
     "schedule-stopped": EntryKind(),
     "schedule-removed": EntryKind(),
+    "dataset-archived": EntryKind(names="dataset"),
+    "dataset-unarchived": EntryKind(names="dataset"),
+    "model-archived": EntryKind(model="name"),
+    "model-unarchived": EntryKind(model="name"),
 }
 """Every kind of entry that this version writes, in the order in which versions came to know them: another one goes
 behind the last (`accountant.store.version_fence`). What an auditor demands of each stands apart, in `audit.replay`.

@@ -13,6 +13,7 @@ from typing import ClassVar
 
 from dpserve_verify.audit.judge import Value, require_hex
 from dpserve_verify.audit.replay_access import TIME, Rights
+from dpserve_verify.audit.replay_archive import ARCHIVING, Archive
 from dpserve_verify.audit.replay_budget import Books, DatasetState, SumsDiffer, costs_of
 from dpserve_verify.audit.replay_campaigns import Campaigns
 from dpserve_verify.audit.replay_keys import KeyRing, require_reasons
@@ -79,6 +80,7 @@ class Replay:
     models: dict[int, tuple[str, bytes]] = field(default_factory=dict)
     worths: dict[int, int] = field(default_factory=dict)
     names: Names = field(default_factory=Names)
+    archive: Archive = field(default_factory=Archive)
     repairs: Repairs = field(default_factory=Repairs)
     profiles: Profiles = field(default_factory=Profiles)
     schedules: Schedules = field(default_factory=Schedules)
@@ -353,9 +355,8 @@ class Replay:
         check_name("name", value["name"])
         require_reasons(value)
         issued, version = value["issued"], value["version"]
-        require(
-            type(issued) is int and issued in self.issued, f"issued={issued!r:.40}: must be a certified model before"
-        )
+        certified = type(issued) is int and issued in self.issued
+        require(certified, f"issued={issued!r:.40}: must be a certified model before")
         require(type(version) is int and version > 0, f"version={version!r:.40}: must be a whole number from 1")
         if value["type"] == "model-promoted":
             self.names.note_promoted(value["name"], issued)
@@ -437,10 +438,7 @@ class Replay:
         "model-promoted": ("name version issued reason by", _judge_placed),
         "model-retired": ("name version issued reason by", _judge_placed),
         "model-restored": ("name version issued reason by", _judge_placed),
-        "token-created": (
-            "name scopes hash principal",
-            lambda self, seq, value: self.access.judge_token_created(seq, value),
-        ),
+        "token-created": ("name scopes hash principal", lambda self, *at: self.access.judge_token_created(*at)),
         "token-revoked": ("name hash created", _judge_token_revoked),
         "schedule-added": (
             "name every since asked token by",
@@ -481,6 +479,10 @@ class Replay:
             lambda self, seq, value: self.campaigns.judge_answered(value, self._job(value).state),
         ),
         "revoked": ("issued reason by", lambda self, seq, value: self.keys.judge_revoked(seq, value, self.issued)),
+        **{
+            kind: (fields, lambda self, _, value: self.archive.judge(value, self.books.datasets, self.names.champions))
+            for kind, fields in ARCHIVING.items()
+        },
     }
     _FIELDS: ClassVar = {kind: frozenset(("type", "time", *names.split())) for kind, (names, _) in _READERS.items()}
     _OPTIONAL: ClassVar = {

@@ -93,6 +93,8 @@ TREE: Nodes = {
             "guide": Leaf("data.guide:guide", instead="Rows are registered by the steward, where they are"),
             "budget": Leaf("datasets:change_budget", instead="The steward changes it there"),
             "quota": Leaf("datasets:set_quota", instead="The steward sets it there"),
+            "archive": Leaf("home:archive_dataset", instead="The steward archives it there"),
+            "unarchive": Leaf("home:unarchive_dataset", instead="The steward does it there"),
             "list": Leaf("datasets:list_datasets", needs=EITHER),
             "show": Leaf("datasets:show_dataset", needs=EITHER),
         },
@@ -159,6 +161,8 @@ TREE: Nodes = {
             "promote": Leaf("placing:promote", needs=EITHER),
             "retire": Leaf("placing:retire", needs=EITHER),
             "restore": Leaf("placing:restore", needs=EITHER),
+            "archive": Leaf("home:archive_model", instead="The operator archives it there"),
+            "unarchive": Leaf("home:unarchive_model", instead="The operator does it there"),
         },
     ),
     "ledger": Branch(

@@ -16,7 +16,7 @@ from dpserve_verify.privacy.budget import exact_decimal
 from serving.cli.backend import backend
 from serving.cli.backends.user import require_access, this_user
 from serving.cli.complete import Name
-from serving.cli.terminal import After, Contains, Json, Limit, align_columns, note, note_more, show, show_busy
+from serving.cli.terminal import After, Contains, Every, Json, Limit, align_columns, note, note_more, show, show_busy
 from serving.wire.list_parts import Part
 from training.planning.job_views import dataset_to_json
 
@@ -84,13 +84,15 @@ def set_quota(
     show(json, {"dataset": name, "quotas": quotas}, align_columns(rows))
 
 
-def list_datasets(contains: Contains = "", limit: Limit = None, after: After = None, json: Json = False) -> None:
+def list_datasets(
+    contains: Contains = "", limit: Limit = None, after: After = None, every: Every = False, json: Json = False
+) -> None:
     """List the families, each with its datasets and the one budget that they share; with --json, the datasets.
 
     \b
     dpserve dataset list
     """
-    datasets, part = backend().datasets, Part(contains, after, limit)
+    datasets, part = backend().datasets, Part(contains, after, limit, every)
     if json:
         return show(True, datasets.list_part(part), "")
     rows, problems = [("FAMILY", "DATASETS", "RELATION", "TOTAL", "LEFT")], list[str]()

@@ -1,4 +1,4 @@
-"""Commands of the operator: the home itself."""
+"""Commands of the operator: the home itself, and what its lists leave out."""
 
 from __future__ import annotations
 
@@ -12,9 +12,14 @@ import typer
 from accountant.home import Home
 from accountant.home.backup import back_up
 from accountant.home.backup import restore as restore_home
+from accountant.ledger.archive import archive
+from accountant.ledger.families.records import Why
 from dpserve_verify.errors import VerificationError
 from serving.cli.backends.user import require_access, this_user
+from serving.cli.complete import Model, Name
 from serving.cli.terminal import Json, align_columns, note, paint, show, show_busy, show_progress
+
+Reason = Annotated[str, typer.Option("--reason", help="Why. It stays in the ledger permanently.")]
 
 
 def repair(
@@ -31,7 +36,6 @@ def repair(
     dpserve home repair --reason "jobs that waited when block 2 was appended"
     """
     from accountant.audit.repair import repair as repair_home  # loads the audit
-    from accountant.ledger.families.records import Why
 
     home = Home.open()
     require_access(home, "admin")
@@ -141,3 +145,48 @@ def adopt_schedules(json: Json = False) -> None:
         note(f"{name} was left out: {why}")
     if not adopted.entered and not adopted.left:
         note("no schedules of an earlier version are here")
+
+
+def archive_dataset(name: Name, why: Reason, json: Json = False) -> None:
+    """Leave a dataset out of lists. Nothing else changes: its budget, its jobs and its models are as before.
+
+    \b
+    dpserve dataset archive visits-2024 --reason "its budget is spent"
+    """
+    _archive("dataset", name, why, json)
+
+
+def unarchive_dataset(name: Name, why: Reason, json: Json = False) -> None:
+    """Let an archived dataset stand in lists again.
+
+    \b
+    dpserve dataset unarchive visits-2024 --reason "a review"
+    """
+    _archive("dataset", name, why, json, ends=True)
+
+
+def archive_model(name: Model, why: Reason, json: Json = False) -> None:
+    """Leave a model, with all versions of its name, out of lists. It answers as before: `model retire` ends that.
+
+    \b
+    dpserve model archive adult --reason "superseded by adult-2"
+    """
+    _archive("model", name, why, json)
+
+
+def unarchive_model(name: Model, why: Reason, json: Json = False) -> None:
+    """Let an archived model stand in lists again.
+
+    \b
+    dpserve model unarchive adult --reason "used again"
+    """
+    _archive("model", name, why, json, ends=True)
+
+
+def _archive(what: str, name: str, reason: str, json: bool, ends: bool = False) -> None:
+    home, why = Home.open(), Why(this_user(), reason)
+    require_access(home, "steward", dataset=name) if what == "dataset" else require_access(home, "promote", model=name)
+    entry = archive(home.ledger, what, name, why, ends)
+    body = {what: name, "archived": not ends, "entry": entry}
+    words = "stands in lists again" if ends else "is left out of lists (--all shows it)"
+    show(json, body, f"{what} {name} {words}; entry {entry} of the ledger says so")

@@ -18,6 +18,7 @@ from serving.cli.requests import takes_request
 from serving.cli.terminal import (
     After,
     Contains,
+    Every,
     Json,
     Limit,
     align_columns,
@@ -42,7 +43,9 @@ Described = Annotated[
 ]
 
 
-def list_models(contains: Contains = "", limit: Limit = None, after: After = None, json: Json = False) -> None:
+def list_models(
+    contains: Contains = "", limit: Limit = None, after: After = None, every: Every = False, json: Json = False
+) -> None:
     """List the models of this home, each held against the ledger that issued it; `verify` asks for all.
 
     \b
@@ -50,7 +53,7 @@ def list_models(contains: Contains = "", limit: Limit = None, after: After = Non
     dpserve model list --contains adult --limit 20
     """
     with show_busy("looking at the models"):
-        body = backend().models.list_part(Part(contains, after, limit))
+        body = backend().models.list_part(Part(contains, after, limit, every))
     rows = [("MODEL", "STATE", "EPSILON", "DELTA", "RELATION", "WORTH"), *map(_row, body["models"])]
     show(json, body, align_columns(rows))
     note_more(body["next"])

@@ -26,6 +26,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on s
 Contains = Annotated[str, typer.Option(help="Only lines whose name holds this text.")]
 Limit = Annotated[int | None, typer.Option(help="At most so many lines; all when left out.", min=1)]
 After = Annotated[str | None, typer.Option(help="Go on behind the line of this name.")]
+Every = Annotated[bool, typer.Option("--all", help="Also what is archived.")]
 Style = Literal["bold", "good", "bad", "dim"]
 CODES: Mapping[Style, str] = {"bold": "1", "good": "32", "bad": "1;31", "dim": "2"}
 _PAINT = re.compile(rf"(\x1b\[(?:0|{'|'.join(CODES.values())})m)")

@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from accountant.access.grants import Access
 from accountant.home import Home
+from accountant.ledger.archive import archived
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.left import describe_accounts, describe_budget
 from accountant.ledger.families.records import HOLDOUT, Unit
@@ -52,13 +53,20 @@ async def datasets(request: Request) -> Response:
     """Return the page of the families where a name holds `q`, with their datasets; the one with the least left
     first.
     """
-    form, part = lists.form_of(request), lists.page_part(request)
-    families = await in_thread(tightest_first, state(request).home, access(request))
-    shown, following = part.cut(families, lambda line: line["name"], lambda line: [line["name"], *line["datasets"]])
+    form, part, home = lists.form_of(request), lists.page_part(request, "archived"), state(request).home
+    families = await in_thread(tightest_first, home, access(request))
+    hidden = await in_thread(archived, home.ledger, "dataset")
+    shown, following = part.cut(
+        families,
+        lambda line: line["name"],
+        lambda line: [line["name"], *line["datasets"]],
+        lambda line: all(name in hidden for name in line["datasets"]),
+    )
     if form is not None:
         return lists.as_file(form, "families", COLUMNS, map(_row, shown))
     return page(
-        request, "datasets.html", families=shown, asked=part.q, total=len(families),
+        request, "datasets.html", families=shown, asked=part.q, total=len(families), archived=len(hidden),
+        every=part.archived,
         pager=lists.pager("/ui/datasets", part, following),
     )  # fmt: skip
 

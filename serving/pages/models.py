@@ -12,6 +12,7 @@ from starlette.responses import Response
 from accountant.access.tokens import SCOPES
 from accountant.errors import UnknownName
 from accountant.home import Home
+from accountant.ledger.archive import archived
 from dpserve_verify.certificates.bundle import FILES
 from dpserve_verify.certificates.plain_words import best_guess, factor, plain
 from dpserve_verify.errors import CertificateRevoked, DpserveError, InputError, VerificationError
@@ -31,7 +32,7 @@ from serving.rest import files
 from serving.rest.placing import NO_REASON
 from serving.wire import lists
 from serving.wire.errors import json_response, status_of
-from serving.wire.request_bodies import known_query, query_int
+from serving.wire.request_bodies import known_query, query_int, query_text
 
 PAGE = 50
 DIGITS = 8  # of a digest, at least, that a search goes by
@@ -79,12 +80,15 @@ async def models(request: Request) -> Response:
     """Return the page of the models whose name, dataset, target or learner holds `q`, or where `q` begins the sha256 of
     a version's file or statement (DIGITS at least), in one of ORDERS; as a file, all of them.
     """
-    known_query(request, "q", "after", "sort", lists.FORM)
+    known_query(request, "q", "after", "sort", "archived", lists.FORM)
     serving = state(request)
     serving.require_ready()
     query, after = request.query_params.get("q", "").strip()[:71], query_int(request, "after", 0)
     versions = seen_models(access(request), serving.registry.to_json(), serving.registry)
-    lines, digest = _by_name(versions), query.lower().removeprefix("sha256:")
+    hidden = await in_thread(archived, serving.home.ledger, "model")
+    every = query_text(request, "archived") == "true"
+    lines = [line for line in _by_name(versions) if every or line["name"] not in hidden]
+    digest = query.lower().removeprefix("sha256:")
     issued = [line for line in versions if line["certificate"]] if len(digest) >= DIGITS else []
     digests = [(line["name"], line["certificate"][kind]) for line in issued for kind in ("model", "statement")]
     holds = {name for name, file_digest in digests if file_digest.startswith(digest)}
@@ -113,6 +117,8 @@ async def models(request: Request) -> Response:
         "after": after,
         "more": next_after,
         "before": before,
+        "archived": len(hidden),
+        "every": every,
     }
     return page(request, "models.html", **context, total=len(lines), kept=len(matches))
 

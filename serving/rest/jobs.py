@@ -15,6 +15,7 @@ from starlette.responses import Response
 from accountant.access.grants import ASKING, Access
 from accountant.errors import BudgetRefused
 from accountant.home import Home
+from accountant.ledger.archive import archived
 from accountant.ledger.families.records import PUBLIC_STATES
 from accountant.ledger.questions import about_job
 from serving.http.rights import JOBS, LISTED, NAMED, READS, seen_datasets, seen_families
@@ -153,11 +154,11 @@ async def list_datasets(request: Request) -> Response:
     """Return the datasets that the caller may see, with their budgets, and how many jobs still fit where that is known
     within PRICES_SECONDS.
     """
-    part, home, rights = lists.part_of(request), state(request).home, access(request)
+    part, home, rights = lists.part_of(request, "archived"), state(request).home, access(request)
 
     def look() -> dict[str, Any]:
         visible, end = seen_datasets(rights, home.ledger.datasets()), monotonic() + PRICES_SECONDS
-        wanted, following = cut_datasets(part, visible)
+        wanted, following = cut_datasets(part, visible, archived(home.ledger, "dataset"))
         described = [
             job_views.dataset_to_json(home, dataset, detail=False, works_out=monotonic() < end) for dataset in wanted
         ]
@@ -168,11 +169,12 @@ async def list_datasets(request: Request) -> Response:
 
 async def list_families(request: Request) -> Response:
     """Return the families of which the caller may see a dataset, with these datasets and the budget that they share."""
-    part, home, rights = lists.part_of(request), state(request).home, access(request)
+    part, home, rights = lists.part_of(request, "archived"), state(request).home, access(request)
 
     def look() -> dict[str, Any]:
         datasets = home.ledger.datasets()
-        rows, following = cut_families(part, seen_families(rights, datasets))
+        visible = seen_families(rights, datasets)
+        rows, following = cut_families(part, visible, archived(home.ledger, "dataset"))
         problems = job_views.problems_of(home, datasets)
         return {"families": [job_views.family_to_json(row, problems) for row in rows], "next": following}
 
@@ -244,7 +246,7 @@ DOORS = (
         list_datasets,
         "Datasets and their budgets",
         gives=json_schemas.DATASETS,
-        query=lists.PART,
+        query=lists.ARCHIVED,
         on=LISTED,
     ),
     Door(
@@ -254,7 +256,7 @@ DOORS = (
         list_families,
         "Families, their datasets and the budget that each family shares",
         gives=json_schemas.FAMILIES,
-        query=lists.PART,
+        query=lists.ARCHIVED,
         on=LISTED,
     ),
     Door(

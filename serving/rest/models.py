@@ -16,6 +16,7 @@ from starlette.responses import Response
 from accountant.access.grants import Access
 from accountant.access.tokens import SCOPES
 from accountant.home import Home
+from accountant.ledger.archive import archived
 from dpserve_verify.errors import InputError
 from models.onnx.runtime import columns_from_records
 from models.store.since import growth_since
@@ -180,10 +181,11 @@ def answer_json(served: Served, label: NDArray[Any], probabilities: NDArray[np.f
 
 async def list_models(request: Request) -> Response:
     """Return the versions that the caller may see, served or not."""
-    part, serving = lists.part_of(request), state(request)
+    part, serving = lists.part_of(request, "archived"), state(request)
     serving.require_ready()
     lines = seen_models(access(request), serving.registry.to_json(), serving.registry)
-    wanted, following = part.cut(lines, lambda line: str(line["model"]))
+    hidden = await in_thread(archived, serving.home.ledger, "model")
+    wanted, following = part.cut(lines, lambda line: str(line["model"]), None, lambda line: line["name"] in hidden)
     return json_response({"models": await in_thread(mark, serving.home, wanted), "next": following})
 
 
@@ -281,7 +283,7 @@ DOORS = (
         list_models,
         "Models, served or not",
         gives=json_schemas.MODELS,
-        query=lists.PART,
+        query=lists.ARCHIVED,
         on=LISTED,
     ),
     Door(

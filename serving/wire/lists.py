@@ -33,6 +33,9 @@ PART: Mapping[str, Any] = {
         "type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "description": "lines of a part; all if left out",
     },
 }  # fmt: skip
+ARCHIVED: Mapping[str, Any] = {
+    **PART, "archived": {"type": "boolean", "description": "true: also what is archived"},
+}  # fmt: skip
 ON_A_PAGE = 50  # lines of a list that a page shows
 
 
@@ -41,8 +44,11 @@ def part_of(request: Request, *others: str) -> Part:
     `others`, or a value that is none.
     """
     known_query(request, *PART, *others)
-    limit = query_int(request, "limit", 0, 1, MAX_LIMIT)
-    return Part((query_text(request, "q") or "").strip()[:200], query_text(request, "after"), limit or None)
+    limit, archived = query_int(request, "limit", 0, 1, MAX_LIMIT), query_text(request, "archived")
+    if archived not in (None, "true", "false"):
+        raise InputError(f"archived={archived[:40]!r}: must be true or false")
+    q, after = (query_text(request, "q") or "").strip()[:200], query_text(request, "after")
+    return Part(q, after, limit or None, archived == "true")
 
 
 def page_part(request: Request, *others: str) -> Part:
@@ -55,7 +61,7 @@ def pager(path: str, part: Part, following: str | None) -> tuple[str | None, str
     """Return the addresses of the first page of this list and of the next one; None where this is it, or there is
     none.
     """
-    asked = {"q": part.q} if part.q else {}
+    asked = ({"q": part.q} if part.q else {}) | ({"archived": "true"} if part.archived else {})
     first = None if part.after is None else _address(path, asked)
     return first, None if following is None else _address(path, asked | {"after": following})
 

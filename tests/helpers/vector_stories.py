@@ -21,6 +21,7 @@ from accountant.access.grants import Grant
 from accountant.audit.repair import repair
 from accountant.home import Home
 from accountant.ledger import block_appending, campaigns, evaluations, model_names, schedules
+from accountant.ledger.archive import archive
 from accountant.ledger.block_appending import NewBlock
 from accountant.ledger.comparisons import REGISTER, Comparison, record_comparison
 from accountant.ledger.families import block_rows, family_rows
@@ -385,6 +386,19 @@ def names_and_edits(home: Home) -> None:
     model_names.record(ledger, "model-retired", "adult", 1, first, "old", "steward")
     model_names.record(ledger, "model-restored", "adult", 1, first, "needed", "steward")
     model_names.record(ledger, "model-promoted", "adult", 3, edited, "edited", "steward", replaces=2)
+
+
+@story
+def archived(home: Home) -> None:
+    """A dataset and a model that lists leave out, and let in again."""
+    ledger = home.ledger
+    ledger.register(registration())
+    advance(ledger, reserve(ledger).seq, "issued")
+    for what in ("dataset", "model"):
+        archive(ledger, what, "adult", WHY)
+        archive(ledger, what, "adult", WHY, ends=True)
+    archive(ledger, "model", "adult", WHY)
+    reserve(ledger)  # nothing else changes
 
 
 @story

@@ -382,6 +382,12 @@ FORGERIES = {
         lambda leaves: [*leaves, entry("gift", epsilon="1")],
     ),
     "two-beginnings": Forgery("four-jobs", "rules", "a second genesis", lambda leaves: [*leaves, leaves[0]]),
+    "archived-twice": Forgery(
+        "archived",
+        "rules",
+        "a model that is archived is archived once more",
+        lambda leaves: [*leaves, entry("model-archived", name="adult", reason="again", by="steward")],
+    ),
     "too-many-reports": Forgery(
         "campaign-of-reports",
         "rules",

@@ -11,10 +11,13 @@ import pytest
 from in_process import Site
 from pages_in_process import Pages, words
 
+from accountant.audit.audit import audit_home
 from accountant.home import Home
+from accountant.ledger.archive import archived
 from dpserve.types import Dataset
 from serving.cli.app import run
 from serving.cli.terminal import show_stream
+from serving.process.registry import Registry
 from serving.rest import grants, jobs, models, schedules
 from serving.wire import lists
 from training.jobs import earlier_schedules
@@ -220,3 +223,51 @@ def test_a_list_is_printed_as_it_comes(capsys):
     assert "\x1b" not in text
     show_stream("lines", [], lambda: {"next": 4})
     assert json.loads(capsys.readouterr().out) == {"lines": [], "next": 4}
+
+
+def test_what_is_archived_is_hidden_from_lists_and_nothing_else_changes(path, capsys):
+    home = Home.open({"DPSERVE_HOME": str(path)})
+    before = {name: home.ledger.dataset(name).families[0].used for name in ("people", "again", "fixed")}
+    doors = Site(home, [*jobs.DOORS, *models.DOORS])
+    secret, pages = doors.token("reader", "admin"), Pages(home)
+
+    def names(kind: str, **query: str) -> list[str]:
+        body = doors.bear(secret, "GET", f"/v1/{kind}", params=query).json()
+        return [line["name"] for line in body[kind]]
+
+    whole = {kind: names(kind) for kind in ("datasets", "families", "models")}
+    for what, name in (("dataset", "fixed"), ("dataset", "again"), ("model", "lazybb")):
+        code, text = said(capsys, what, "archive", name, "--reason", "its time is over", "--json")
+        assert (code, json.loads(text)["archived"]) == (0, True)
+        assert run([what, "archive", name, "--reason", "again"]) == 2
+        assert run([what, "archive", "nope", "--reason", "again"]) == 2
+    doors.look()
+    pages.look()
+    assert names("datasets") == [name for name in whole["datasets"] if name not in ("fixed", "again")]
+    assert names("families") == [name for name in whole["families"] if name != "fixed"]  # `people` has another dataset
+    assert names("models") == [name for name in whole["models"] if name != "lazybb"]
+    for kind, lines in whole.items():
+        assert names(kind, archived="true") == lines
+        assert doors.bear(secret, "GET", f"/v1/{kind}", params={"archived": "maybe"}).status_code == 400
+    for command, name in (("dataset list", "fixed"), ("model list", "lazybb@2")):
+        assert name not in said(capsys, *command.split())[1]
+        assert name in said(capsys, *command.split(), "--all")[1]
+    for place, name in (("/ui/datasets", "fixed"), ("/ui/models", "/ui/models/lazybb")):
+        assert f"{name}" not in pages.page(place).text.replace("lazybb-tree", "")
+        assert f"{name}" in pages.page(f"{place}?archived=true").text.replace("lazybb-tree", "")
+
+    opened = Home.open({"DPSERVE_HOME": str(path)})  # a process that knows nothing yet
+    assert archived(opened.ledger, "dataset") == {"fixed", "again"}
+    assert {name: opened.ledger.dataset(name).families[0].used for name in before} == before
+    registry = Registry()
+    registry.refresh(opened)
+    assert registry.get("lazybb").name == "lazybb"  # it answers as before
+    report = audit_home(opened, ledgers.bundles(path))
+    assert (report.problems, report.ok) == ((), True)
+    for what, name in (("dataset", "fixed"), ("model", "lazybb")):
+        assert run([what, "unarchive", name, "--reason", "a review"]) == 0
+        assert run([what, "unarchive", name, "--reason", "again"]) == 2
+    assert names("families") == whole["families"]
+    assert names("models") == whole["models"]
+    assert audit_home(opened).problems == ()
+    home.ledger.log.database.close()

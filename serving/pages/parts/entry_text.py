@@ -397,6 +397,18 @@ _WORDS: dict[str, tuple[str, str, Callable[[Value], str]]] = {
             f"{value['after']}.{_why(value)}"
         ),
     ),
+    **{
+        f"{what}-{act}": (
+            tone,
+            f"{what} {act}",
+            lambda value: (
+                f"{value['by']} decided what lists show: {' '.join(value['type'].split('-'))} "
+                f"{value.get('dataset') or value['name']}. Nothing else changes by it.{_why(value)}"
+            ),
+        )
+        for what in ("dataset", "model")
+        for act, tone in (("archived", "off"), ("unarchived", "run"))
+    },
     "rows-compared": ("warn", "rows compared", _describe_rows_compared),
     "campaign-opened": (
         "run",

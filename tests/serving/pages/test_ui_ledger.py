@@ -162,6 +162,10 @@ MADE_ELSEWHERE = (
         "type": "repaired", "dataset": "visits", "analyst": "ana", "jobs": [{"job": 3}], "entries": 9, "by": "steward",
         "reason": "yearly",
     },
+    {"type": "dataset-archived", "dataset": "visits", "reason": "yearly", "by": "steward"},
+    {"type": "dataset-unarchived", "dataset": "visits", "reason": "yearly", "by": "steward"},
+    {"type": "model-archived", "name": "visits", "reason": "yearly", "by": "steward"},
+    {"type": "model-unarchived", "name": "visits", "reason": "yearly", "by": "steward"},
     {"type": "rows-compared", "door": "append", "dataset": "visits", "concerns": ["clinic"], "by": "steward"},
     {
         "type": "schedule-added", "name": "weekly", "every": "week", "since": 0, "by": "cli:ana", "token": 3,

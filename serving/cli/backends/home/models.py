@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from accountant.home import Home
+from accountant.ledger.archive import archived
 from accountant.system.lazy_import import later
 from models.store.bundle import ModelStore
 from models.store.listing import lines, versions_in
@@ -36,7 +37,10 @@ class HomeModels(Models):
     def list_part(self, part: Part) -> Body:
         """Return versions, held against the ledger; the files of no others are read."""
         home = Home.open()
-        versions, following = part.cut(versions_in(home), lambda each: f"{each[0]}@{each[1]}")
+        hidden = archived(home.ledger, "model")
+        versions, following = part.cut(
+            versions_in(home), lambda each: f"{each[0]}@{each[1]}", None, lambda each: each[0] in hidden
+        )
         listed = [
             {**line, "better": worth and worth["better"], "worth": [worth] if worth else []}
             for line, worth in statements.judgements(home, lines(home, versions))

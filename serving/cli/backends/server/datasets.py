@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 from serving.cli.backends.abstract import Body, Datasets
 from serving.cli.backends.server.connection import Connection
 from serving.wire.list_parts import Part
@@ -18,12 +16,12 @@ class ServerDatasets(Datasets):
     def list_part(self, part: Part) -> Body:
         """Return datasets."""
         with self.connection.asking() as service:
-            return dict(service.part("datasets", **asdict(part)))
+            return dict(service.part("datasets", **part.to_query()))
 
     def list_families(self, part: Part) -> Body:
         """Return families."""
         with self.connection.asking() as service:
-            return dict(service.part("families", **asdict(part)))
+            return dict(service.part("families", **part.to_query()))
 
     def get(self, name: str) -> Body:
         """Return one dataset."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
 
 from accountant.access.grants import Grant
 from accountant.access.tokens import acting_for, own_principal
@@ -24,7 +23,7 @@ class ServerGrants(Grants):
         with self.connection.asking() as service:
             wanted = [None] if principal is None else dict.fromkeys((principal, _full_name(service, principal)))
             if len(wanted) == 1:
-                return dict(service.part("grants", principal=next(iter(wanted)), **asdict(part)))
+                return dict(service.part("grants", principal=next(iter(wanted)), **part.to_query()))
             found = (dict(grant.raw) for each in wanted for grant in service.grants(each))
             listed = sorted(found, key=lambda body: int(body["grant"]))
             page, following = part.cut(listed, lambda body: str(body["grant"]), lambda body: [body["principal"]])
@@ -44,7 +43,7 @@ class ServerGrants(Grants):
     def list_tokens(self, part: Part) -> Body:
         """Return tokens without their secrets."""
         with self.connection.asking() as service:
-            return dict(service.part("tokens", **asdict(part)))
+            return dict(service.part("tokens", **part.to_query()))
 
 
 def _full_name(service: Client, principal: str) -> str:

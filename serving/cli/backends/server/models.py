@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +36,7 @@ class ServerModels(Models):
     def list_part(self, part: Part) -> Body:
         """Return versions, with the statement of worth that each is judged by, as the server says."""
         with self.connection.asking() as service:
-            body = dict(service.part("models", **asdict(part)))
+            body = dict(service.part("models", **part.to_query()))
             for line in body["models"]:
                 measured = line["better"] is not None and line["verified"]
                 worth = pick_judgement(service.model(line["model"])["worth"]) if measured else None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 from serving.cli.backends.abstract import Body, Request, Schedules, without_defaults
 from serving.cli.backends.server.connection import Connection
 from serving.wire.list_parts import Part
@@ -23,7 +21,7 @@ class ServerSchedules(Schedules):
     def list_part(self, part: Part) -> Body:
         """Return schedules that the user may see."""
         with self.connection.asking() as service:
-            return dict(service.part("schedules", **asdict(part)))
+            return dict(service.part("schedules", **part.to_query()))
 
     def remove(self, name: str) -> str:
         """Remove a schedule."""
