@@ -44,6 +44,11 @@ CLOCK = text("SELECT extract(epoch FROM clock_timestamp())"), dict[str, Any]()  
 _READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 HIDDEN = "***"
+MAX_CHECKED_BYTES = 64 << 20
+OVERWRITTEN = (
+    ": it was written over while it was open, or is damaged. Stop every dpserve of this home, delete ledger.db-wal and "
+    "ledger.db-shm, put the newest copy at the place of ledger.db, and start again"
+)
 
 
 def open_engine(url: str) -> Engine:
@@ -131,6 +136,24 @@ def _keep_log(connection: Any) -> None:
             time.sleep(0.01)
 
 
+def state_of_file(engine: Engine) -> tuple[int, int] | None:
+    """Return size and time of change of the ledger's file, which a checkpoint of its log changes, and somebody who
+    writes over it; None where it is no file, or one that is too large to be checked whenever that happens.
+    """
+    if engine.dialect.name != "sqlite":
+        return None
+    with suppress(OSError):
+        status = os.stat(engine.url.database or "")
+        return (status.st_size, status.st_mtime_ns) if status.st_size <= MAX_CHECKED_BYTES else None
+    return None
+
+
+def check_pages(connection: Connection) -> None:
+    """Raise LedgerReplaced unless the pages of the file and of its log belong together."""
+    if connection.exec_driver_sql("PRAGMA quick_check(1)").scalar() != "ok":
+        raise LedgerReplaced(f"ledger database: its pages do not belong together{OVERWRITTEN}")
+
+
 def _identity(path: str) -> tuple[int, int] | None:
     """Return the identity of the file at `path`; None where there is none."""
     try:
@@ -149,10 +172,15 @@ def is_gone(engine: Engine) -> bool:
 
 
 def check_file(connection: Connection) -> None:
-    """LedgerReplaced unless the file at the ledger's place is the one that was opened: SQLite would go on with a file
-    that nobody else sees any more."""
+    """LedgerReplaced unless the file at the ledger's place is the one that was opened, and its log the one that was
+    there with it: SQLite would go on with files that nobody else sees any more.
+    """
     path, opened = connection.info.get("file", ("", None))  # PostgreSQL has none
-    if path and _identity(path) != opened:
+    if not path:
+        return
+    log = _identity(f"{path}-wal")  # it is made with the first transaction, and stays while anybody has the file open
+    known = connection.info["log"] = connection.info.get("log") or log
+    if _identity(path) != opened or known != log:
         raise LedgerReplaced(
             "ledger: its file was deleted or replaced while it was open; put it back, or the newest copy, which is "
             "compared with what these keys signed"
@@ -287,6 +315,8 @@ def meaning(error: SQLAlchemyError) -> DpserveError:
     """
     orig = error.orig if isinstance(error, DBAPIError) else error
     text = f"ledger database: {str(orig).strip().splitlines()[0] if str(orig).strip() else type(orig).__name__}"
+    if (getattr(orig, "sqlite_errorcode", None) or 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return LedgerReplaced(f"{text}{OVERWRITTEN}")
     return LedgerUnavailable(text) if _unusable(error, orig) else LedgerInvalid(text)
 
 

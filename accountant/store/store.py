@@ -24,6 +24,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import SQLAlchemyError
 
+from accountant.errors import LedgerReplaced
 from accountant.store import engines, migrations, version_fence
 from accountant.store.queries import LATER, MEMORY, Queries
 from accountant.store.tables import checkpoint_table, entry_table, job_table, node_table
@@ -49,6 +50,7 @@ class Store:
     def __init__(self, url: str) -> None:
         self.url = url
         self.engine = engines.open_engine(url)
+        self._checked, self._suspect = engines.state_of_file(self.engine), False
         self.revision: str | None = None
 
     @property
@@ -110,7 +112,23 @@ class Store:
             with engines.open_transaction(self.engine, begin, first) as connection:
                 yield connection
         except SQLAlchemyError as error:
-            raise engines.meaning(error) from error
+            problem = engines.meaning(error)
+            if isinstance(problem, LedgerReplaced):  # whoever has it open has pages of before
+                self._suspect = True
+                self.close()
+            raise problem from error
+
+    def check_file(self) -> None:
+        """Raise LedgerReplaced where a file that was changed, or of which somebody met a wrong page, is damaged. It is
+        read as a whole then, so this is for who has the time.
+        """
+        state = engines.state_of_file(self.engine)
+        if self._suspect or state != self._checked:
+            self.close()  # a new connection has no pages of before
+            with self.reading() as connection:
+                if connection.dialect.name == "sqlite":
+                    engines.check_pages(connection)
+            self._suspect, self._checked = False, state
 
     def close(self) -> None:
         """Give all connections back."""

@@ -60,6 +60,7 @@ class ServingState:
             if self._home is None:
                 self._home = Home.open()
             now = time.monotonic()
+            self._home.ledger.log.database.check_file()
             known = self._rights if not whole and now - self._whole < WHOLE_SECONDS else None
             if known is None or not known.hold_in(self._home):
                 known = self._rights = rights(
