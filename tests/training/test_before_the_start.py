@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import ledgers
 import pytest
 from ledgers import copy, copy_on_postgresql, place, prepared, prepared_on_postgresql
+from pages_in_process import pages_at, words
 
 from accountant.audit.audit import audit_home
 from accountant.errors import PlanMismatch
@@ -70,14 +71,26 @@ def test_a_job_whose_plan_is_another_by_now_is_given_back(home, monkeypatch, cap
     else:
         monkeypatch.setattr(LazyBB, "learn", lambda self, session: self.of_an_earlier_version)
     assert queue.work_once(home) == queued.seq
-    words = "was reserved by another version, whose plan was another; it was given back and costs nothing: ask again"
-    assert job_to_json(home, home.ledger.job(queued.seq))["error"] == words
-    assert f"job {queued.seq}: {words}" in caplog.text
+    why = "was reserved by another version, whose plan was another; it was given back and costs nothing: ask again"
+    assert job_to_json(home, home.ledger.job(queued.seq))["error"] == why
+    assert f"job {queued.seq}: {why}" in caplog.text
     with pytest.raises(PlanMismatch, match="costs nothing: ask again"):
         job.run(home, held.seq)
     assert types(home) == ["reserved", "released", "released"]
     assert home.ledger.dataset("adult").most_used.used == before
     assert sound(home)
+
+
+def test_a_browser_is_told_why_a_job_was_given_back(tmp_path, monkeypatch):
+    opened = Home.open(place(copy(prepared(), tmp_path / "home")))
+    given_back, cancelled = (job.submit(opened, ASKED, by="ana").seq for _ in range(2))
+    job.cancel(opened, cancelled)
+    with monkeypatch.context() as patch:
+        patch.setattr(LazyBB, "learn", one_more(LazyBB.learn))
+        assert queue.work_once(opened) == given_back
+    with pages_at(opened.path) as pages:
+        why = "It was reserved by another version, whose plan was another"
+        assert [why in words(pages.page(f"/ui/jobs/{seq}")) for seq in (given_back, cancelled)] == [True, False]
 
 
 def without_schema(home: Home, _monkeypatch) -> None:
