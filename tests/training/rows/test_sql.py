@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from sqlalchemy import create_engine, text
 
 from accountant.errors import DataError
 from dpserve_verify.errors import InputError
+from models.features.features import BooleanFeature
 from models.features.written import Form
 from serving.cli.app import run
 from training.rows.packed.working import working_folder
 from training.rows.sources.sql import shown_url, spool_query
+from training.rows.tables.row_files import read_columns
 
 SCHEMA = """
 target: {name: y, classes: ["no", "yes"]}
@@ -181,3 +184,7 @@ def test_a_sqlite_source_is_read_and_nothing_else(tmp_path):
         with pytest.raises(InputError, match=f"data={kind}://: no rows.*name that.*sqlite:///file.*s3://") as refused:
             shown_url(f"{kind}://example.org/rows.csv")
         assert "driver" not in str(refused.value)
+        with pytest.raises(DataError, match="no such file; name a file or folder of this machine: `dpserve dataset"):
+            list(read_columns(Path(f"{kind}://example.org/rows.csv"), [BooleanFeature("a")]))
+    with pytest.raises(DataError, match=r"none.csv: no such file$"):
+        list(read_columns(tmp_path / "none.csv", [BooleanFeature("a")]))

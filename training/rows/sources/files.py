@@ -60,6 +60,12 @@ def ending(path: Path) -> str:
     return next((suffix for suffix in ENDINGS if path.name.lower().endswith(suffix)), "")
 
 
+def no_such_file(data: str) -> str:
+    """Say that there is no such file; of an address, which a path has lost a stroke of, where one may stand."""
+    address = "; name a file or folder of this machine: `dpserve dataset register` alone reads addresses"
+    return f"data={data}: no such file{address if re.match('[a-z0-9+]+:/', data) else ''}"
+
+
 def open_file(path: Path, form: Form = PLAIN) -> Table:
     """Open a file by its ending. DataError where it has none of ENDINGS."""
     suffix = ending(path)

@@ -30,7 +30,7 @@ from training.rows.partitions.rows import Rows
 from training.rows.people.people import missing_texts
 from training.rows.schema.schema import Schema, Target
 from training.rows.sources.cells import misfit_error, read_as_written
-from training.rows.sources.files import BATCH_ROWS, Kinds, Table, ending
+from training.rows.sources.files import BATCH_ROWS, Kinds, Table, ending, no_such_file
 from training.rows.sources.folders import open_table
 
 NO_CLASS = np.uint8(255)  # stored in place of an answer that is missing; there are at most 255 classes, from 0
@@ -95,7 +95,7 @@ def reading(data: Path | Table) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        raise DataError(f"data={data}: no such file") from None
+        raise DataError(no_such_file(str(data))) from None
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         kind = (ending(data) if isinstance(data, Path) else "").lstrip(".") or "rows"
         raise DataError(f"data={data.name}: cannot be read as {kind} with this schema: {public_part(error)}") from None

@@ -24,7 +24,7 @@ from models.features.column_law import NULLS, patterns_of
 from models.features.features import BooleanFeature, CalendarFeature, NumericFeature
 from models.features.written import Written
 from training.rows.schema.schema import Schema
-from training.rows.sources.files import CsvTable, Table, cells_of
+from training.rows.sources.files import CsvTable, Table, cells_of, no_such_file
 from training.rows.sources.folders import FolderTable, open_table
 from training.rows.sources.sniff import DATES, NO, YES, form_of
 
@@ -108,7 +108,7 @@ def check_file(schema: Schema, path: Path, most: int | None = None) -> list[Prob
                 if most is not None and len(problems) >= most:
                     return list(problems.values())
     except FileNotFoundError:
-        raise DataError(f"data={path}: no such file") from None
+        raise DataError(no_such_file(str(path))) from None
     except (pa.ArrowException, OSError, csv.Error, UnicodeError) as error:
         note("", f"what cannot be read as {path.suffix[1:] or 'a table'} ({type(error).__name__})", "write it anew")
     return list(problems.values())
