@@ -79,8 +79,8 @@ def backup(
         done = back_up(home, folder)
     for path in done.unknown:
         note(f"{path}: is no part of a home, and is not in the backup")
-    for commitment in done.missing:
-        note(f"datasets/{commitment}: its rows are not in this home, and not in the backup")
+    if done.missing:
+        note(f"datasets/: {len(done.missing)} folders are not in this home, and not in the backup (--json names them)")
     body = {"out": str(folder), "entries": done.entries, "files": len(done.files)}
     lines = [(name, str(value)) for name, value in body.items()]
     show(json, body | {"unknown": done.unknown, "missing": done.missing}, align_columns(lines))

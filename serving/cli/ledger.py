@@ -28,6 +28,7 @@ from serving.cli.terminal import Json, align_columns, note_more, paint, show, sh
 
 Policy = Annotated[Path | None, typer.Option(help="Whose cosignatures count; DPSERVE_WITNESS_POLICY when left out.")]
 
+LISTED = 20  # of what is lost, for people
 QUIET = {"type", "time", "plan", "price", "claim", "filter", "schema", "parameters", "commitment", "request", "pem"}
 
 
@@ -216,8 +217,10 @@ def audit_ledger(
 
 
 def report_lines(report: Report) -> list[str]:
-    """Return an audit's problems, notes and what is lost, a line each."""
-    return [f"  {line}" for line in (*report.problems, *report.notes, *(f"lost: {line}" for line in report.lost))]
+    """Return an audit's problems, notes and the first LISTED of what is lost, a line each."""
+    lost = [f"lost: {line}" for line in report.lost[:LISTED]]
+    lost += [f"lost: {len(report.lost) - LISTED} more; --json has all"] if len(report.lost) > LISTED else []
+    return [f"  {line}" for line in (*report.problems, *report.notes, *lost)]
 
 
 def _audit(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 
 import baseline
@@ -38,7 +39,7 @@ def test_a_home_that_is_whole_has_lost_nothing(home, capsys):
     assert "result   sound\n" in capsys.readouterr().out
 
 
-def test_lost_files_are_told_in_words_and_a_number_with_exit_code_0(home, capsys):
+def test_lost_files_are_told_in_words_and_a_number_with_exit_code_0(home, capsys, monkeypatch):
     for path in LOSSES:
         (shutil.rmtree if (home.path / path).is_dir() else lambda file: file.unlink())(home.path / path)
     report = audit_home(home, ledgers.bundles(home.path))
@@ -55,6 +56,9 @@ def test_lost_files_are_told_in_words_and_a_number_with_exit_code_0(home, capsys
     assert run(["ledger", "audit"]) == 0
     assert "result   sound, but 6 of what was paid for are lost" in (out := capsys.readouterr().out)
     assert out.count("\n  lost: ") == 6
+    monkeypatch.setattr("serving.cli.ledger.LISTED", 2)
+    assert run(["ledger", "audit"]) == 0
+    assert re.findall(r"\n  lost: (.*)", capsys.readouterr().out)[2:] == ["4 more; --json has all"]
     assert run(["ledger", "audit", "--json"]) == 0
     assert sorted(json.loads(capsys.readouterr().out)["lost"]) == sorted(report.lost)
     assert sorted(run_audit(home)["lost"]) == sorted(report.lost)
