@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,7 +34,6 @@ NULLS = ["", "NA", "N/A", "NaN", "nan", "null", "NULL"]  # a missing value, in t
 _TIME = r"(?P<hour>[0-9]{1,2}):(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2})(?:[.,](?P<part>[0-9]{1,6}))?)?"
 _ZONE = r"(?P<zone>Z|[+-][0-9]{2}:?[0-9]{2})?"
 _DAY_US = 86_400_000_000
-_NULLS = pa.array(NULLS, pa.large_string())
 _EXACT = 2.0**53  # below it every whole number is a float of its own
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?", re.ASCII)
 
@@ -54,7 +53,7 @@ def read_column(feature: Feature, column: pa.Array, written: Written = USUAL) ->
     Raises Misfit.
     """
     if isinstance(feature, CategoricalFeature):
-        texts = read_texts(feature.values, column)
+        texts = read_texts(feature.values, column, written)
         if not pa.types.is_dictionary(texts.type):
             return np.asarray(texts.to_numpy(zero_copy_only=False), dtype=object)
         repeated: NDArray[Any] = np.array([*texts.dictionary.to_pylist(), None], dtype=object)[places_in(texts)]
@@ -103,20 +102,27 @@ def read_numbers(column: pa.Array, written: Written = USUAL) -> NDArray[np.float
     """Return a column of numbers, NaN where missing. Raises Misfit."""
     column = plain_column(column)
     if is_text(column.type):
-        return _each_text(column, lambda texts: _numbers_of(texts, written))
+        return _without(_each_text(column, written, _numbers_of), written)
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     kind = column.type
     if not (_is_number(kind) or pa.types.is_null(kind)):
         raise Misfit(f"holds {str(kind)[:60]}; must be numbers")
-    return _floats(column)
+    return _without(_floats(column), written)
+
+
+def _without(numbers: NDArray[np.float64], written: Written) -> NDArray[np.float64]:
+    """Return the numbers, those that stand for a missing value as NaN."""
+    if not written.missing_numbers:
+        return numbers
+    return np.where(np.isin(numbers, written.missing_numbers), np.nan, numbers)
 
 
 def read_truths(column: pa.Array, written: Written = USUAL) -> NDArray[np.float64]:
     """Return a column of truth values as 0, 1 and NaN where missing. Raises Misfit."""
     column = plain_column(column)
     if is_text(column.type):
-        return _each_text(column, lambda texts: _truths_of(texts, written))
+        return _each_text(column, written, _truths_of)
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     kind = column.type
@@ -129,6 +135,11 @@ def read_truths(column: pa.Array, written: Written = USUAL) -> NDArray[np.float6
     return numbers
 
 
+@lru_cache(maxsize=64)
+def _nulls(written: Written) -> pa.Array:
+    return pa.array([*NULLS, *written.missing], pa.large_string())
+
+
 class _Meant(NamedTuple):
     """What distinct texts mean: numbers, which of them are not understood, and what would have been."""
 
@@ -137,14 +148,16 @@ class _Meant(NamedTuple):
     wanted: str
 
 
-def _each_text(column: pa.Array, understand: Callable[[pa.Array], _Meant]) -> NDArray[np.float64]:
+def _each_text(
+    column: pa.Array, written: Written, understand: Callable[[pa.Array, Written], _Meant]
+) -> NDArray[np.float64]:
     """Return the number of each text, by looking at each distinct one once; blanks about it do not count, and NULLS
-    are missing.
+    and the declared words are missing.
     """
     words = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     texts = pc.utf8_trim_whitespace(words.dictionary.cast(pa.large_string()))
-    missing = np.asarray(pc.or_kleene(pc.is_null(texts), pc.is_in(texts, _NULLS)).fill_null(True), bool)
-    values, wrong, wanted = understand(texts.fill_null(""))
+    missing = np.asarray(pc.or_kleene(pc.is_null(texts), pc.is_in(texts, _nulls(written))).fill_null(True), bool)
+    values, wrong, wanted = understand(texts.fill_null(""), written)
     wrong = np.append(wrong & ~missing, False)
     numbers = np.append(np.where(missing, np.nan, values), np.nan)
     codes = places_in(words)
@@ -178,7 +191,7 @@ def read_dates(feature: CalendarFeature, column: pa.Array, written: Written = US
     """Return a column of dates or times as the numbers that models compare, NaN where missing. Raises Misfit."""
     column = plain_column(column)
     if is_text(column.type):
-        return _each_text(column, lambda texts: _dates_of(feature, texts, written))
+        return _each_text(column, written, partial(_dates_of, feature))
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     kind = column.type
@@ -260,14 +273,23 @@ def _micros(match: pa.StructArray) -> tuple[NDArray[np.int64], NDArray[np.bool_]
 # ---- categories and classes
 
 
-def read_texts(listed: Sequence[str], column: pa.Array) -> pa.Array:
+def read_texts(listed: Sequence[str], column: pa.Array, written: Written = USUAL) -> pa.Array:
     """Return a column of texts, large ones or a dictionary of them, null where missing; what is no text as the text
     among `listed` that means the same, else in its plainest form. Raises Misfit.
     """
-    column = plain_column(column)
+    texts = _texts_of(listed, plain_column(column))
+    if not written.missing:
+        return texts
+    words = texts if pa.types.is_dictionary(texts.type) else texts.dictionary_encode()
+    is_missing = pc.is_in(pc.utf8_trim_whitespace(words.dictionary), pa.array(written.missing, pa.large_string()))
+    kept = pc.if_else(is_missing, pa.scalar(None, pa.large_string()), words.dictionary)
+    return pa.DictionaryArray.from_arrays(words.indices, kept)
+
+
+def _texts_of(listed: Sequence[str], column: pa.Array) -> pa.Array:
     kind = column.type
     if pa.types.is_dictionary(kind):
-        words = read_texts(listed, column.dictionary)
+        words = _texts_of(listed, plain_column(column.dictionary))
         words = words.dictionary_decode() if pa.types.is_dictionary(words.type) else words
         return pa.DictionaryArray.from_arrays(column.indices, words)
     if is_text(kind) or pa.types.is_null(kind):

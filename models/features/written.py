@@ -35,13 +35,15 @@ PLAIN = Form()
 class Written:
     """How the cells of one column are written. `decimal`: the mark before the fraction; "either" takes both, and then
     no mark may part thousands. `dates`: patterns, of which a text fits one at most. Words for yes and no are read
-    without regard to capitals, beside TRUE and FALSE.
+    without regard to capitals, beside TRUE and FALSE. `missing`: texts, and numbers, that stand for a missing value.
     """
 
     decimal: Decimal = "."
     dates: tuple[DatePattern, ...] = field(default=(ISO_DATE,))
     true: tuple[str, ...] = ()
     false: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    missing_numbers: tuple[float, ...] = ()
 
     def problem(self) -> str | None:
         """Return what is wrong with it in itself: a text that may be read in two ways."""

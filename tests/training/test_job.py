@@ -274,8 +274,8 @@ def test_bad_files_are_refused_and_leave_nothing(home, files):
             14, "income", pa.array([*income[:5], "500K", *income[6:]])
         ),
         "data row 7: missing": good.set_column(14, "income", pa.array([*income[:7], None, *income[8:]])),
-        "the schema wants numbers": good.set_column(0, "age", good["sex"]),
-        "the schema wants texts": good.set_column(1, "workclass", pa.array(np.arange(ROWS) / 2)),
+        "age, data row 0: not a number": good.set_column(0, "age", good["sex"]),
+        "no listed value is a number": good.set_column(1, "workclass", pa.array(np.arange(ROWS) / 2)),
     }
     for problem, rows in cases.items():
         with pytest.raises(DataError, match=problem) as refused:

@@ -50,7 +50,9 @@ class Known:
         runtime = SimpleNamespace(infer=lambda columns: (ensemble.predict(columns), likely(columns)), texts={})
         verified = SimpleNamespace(ensemble=ensemble, runtime=runtime)
         metrics = {"predictions": SimpleNamespace(inc=abs), "seconds": SimpleNamespace(observe=abs)}
-        return SimpleNamespace(reference=f"{name}@1", verified=verified, fragment={"entry": 7}, **metrics)
+        return SimpleNamespace(
+            reference=f"{name}@1", verified=verified, fragment={"entry": 7}, count=lambda *_: None, **metrics
+        )
 
     get_loaded = get
 

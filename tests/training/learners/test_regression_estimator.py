@@ -106,7 +106,7 @@ BAD = {
     "None": None,
     "a matrix": np.ones((4, 2)),
     "too few": [1.0, 2.0],
-    "texts of arrow": pa.array(["1", "2", "3", "4"]),
+    "texts of arrow": pa.array(["1", "two", "3", "4"]),
     "truth values of arrow": pa.array([True] * 4),
 }
 

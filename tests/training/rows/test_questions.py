@@ -73,7 +73,6 @@ REFUSED = {
     "twice": (GOOD.replace("  hours:", "  income:"), "'income'.*stand twice"),
     "neither classes nor range": (GOOD.replace("range: [0, 80], ", ""), "targets.hours"),
     "a name in it": (GOOD.replace("{range: [0, 80]", "{name: hours, range: [0, 80]"), "targets.hours.name"),
-    "a name that is true": (GOOD.replace("hours:", "yes:"), "targets"),
     "another rule": (GOOD.replace("leave-out", "guess"), "missing"),
     "a feature without permission": (GOOD + INCOME, "features.income: the target cannot be.*also_feature"),
     "permission without a feature": (ALSO, "targets.income: also_feature needs"),

@@ -127,7 +127,6 @@ REFUSED = {
     "no categories": (with_features("  c: {type: categorical, values: []}\n"), "features.c.values"),
     "a category twice": (with_features("  c: {type: categorical, values: [x, x]}\n"), "twice"),
     "a number and its text": (with_features('  c: {type: categorical, values: [1, "1"]}\n'), "twice"),
-    "a fraction as category": (with_features("  c: {type: categorical, values: [1.5]}\n"), "features.c.values"),
     "one class": (GOOD.replace("[a, b]", "[a]"), "target.classes"),
     "a class twice": (GOOD.replace("[a, b]", "[a, a]"), "target"),
     "classes and range": (GOOD.replace("classes: [a, b]", "classes: [a, b], range: [0, 1]"), "target"),
@@ -181,16 +180,35 @@ def test_a_key_twice_is_refused(text):
         parse(text)
 
 
-@pytest.mark.parametrize("words", ["yes, no", "on, off", "true, false"])
-@pytest.mark.parametrize(
-    "place", [GOOD.replace("a, b", "{}"), with_features("  c: {{type: categorical, values: [{}]}}\n")]
-)
-def test_words_that_yaml_reads_as_booleans_are_refused_with_the_remedy(place, words):
-    text = place.replace("{}", words).replace("{{", "{").replace("}}", "}")
-    with pytest.raises(SchemaError, match="quotes"):
-        parse(text)
+WORDS = ["yes, no", "on, off", "true, False", "NO, n", "1.5, x", "2024-01-01, x", "99999999999999999999, x", "~, null"]
+
+
+@pytest.mark.parametrize("words", WORDS)
+def test_words_mean_what_stands_there_whether_in_quotes_or_not(words):
     quoted = ", ".join(f'"{word}"' for word in words.split(", "))
-    parse(place.replace("{}", quoted).replace("{{", "{").replace("}}", "}"))
+    for form in (GOOD.replace("a, b", "{}"), with_features("  c: {{type: categorical, values: [{}]}}\n")):
+        plain, safe = (
+            parse(form.replace("{}", text).replace("{{", "{").replace("}}", "}")) for text in (words, quoted)
+        )
+        assert (plain.targets, plain.features) == (safe.targets, safe.features)
+    assert parse(GOOD.replace("a, b", words)).classes == tuple(words.split(", "))
+
+
+@pytest.mark.parametrize("number", ["010", "0x10", "1_0", "1:30", "+1", "0b1"])
+def test_a_number_that_yaml_reads_otherwise_is_refused_but_where_it_was_registered(number):
+    for text in (
+        GOOD.replace("a, b", f"{number}, 7"),
+        with_features(f"  c: {{type: categorical, values: [{number}]}}\n"),
+    ):
+        with pytest.raises(SchemaError, match="put quotes around it: '"):
+            parse(text)
+        assert parse_schema(text.encode(), registered=True)  # as YAML reads it: 8, 16, 10, 90 ..
+    assert parse(GOOD.replace("a, b", f'"{number}", "7"')).classes == (number, "7")
+
+
+def test_classes_that_no_model_could_have_are_refused():
+    with pytest.raises(SchemaError, match="classes"):
+        parse(GOOD.replace("a, b", '"", yes'))
 
 
 @pytest.mark.slow

@@ -27,7 +27,7 @@ from training.datasets.drafts.columns import (
     target_of_answer,
 )
 from training.rows.people.id_words import names_people, words_of
-from training.rows.schema.schema import parse_schema
+from training.rows.schema.schema import called_again, has_no_name, parse_schema
 from training.rows.schema.schema_text import FILL_IN
 from training.rows.sources.files import CsvTable
 from training.rows.sources.folders import FolderTable, open_table
@@ -194,6 +194,8 @@ def checked_text(text: str) -> str:
 def reason_to_ignore(name: str, kind: pa.DataType | None, seen: Column | None = None) -> str:
     """Return why a column of this name, type and look is no feature as it stands; empty where it may be one."""
     words = words_of(name) or [""]
+    if has_no_name(name):
+        return "without a name"
     if names_people(name) or words[-1] in ID_WORDS:
         return "an id"
     if seen is None and ((kind is not None and pa.types.is_temporal(kind)) or TIME_WORDS.intersection(words)):
@@ -203,7 +205,17 @@ def reason_to_ignore(name: str, kind: pa.DataType | None, seen: Column | None = 
 
 
 def _require_header(path: Path, names: Iterable[str]) -> None:
-    if odd := [place for place, name in enumerate(names, 1) if NO_NAME.fullmatch(name)]:
+    listed = list(names)
+    at_an_end = {1, len(listed)}  # an index that pandas wrote, and a comma at the end of each line
+    odd = [
+        place
+        for place, name in enumerate(listed, 1)
+        if NO_NAME.fullmatch(name) or (has_no_name(name) and (place not in at_an_end or len(listed) < 3))
+    ]
+    if twice := [name for name in listed if called_again(name) in listed and name != called_again(name)]:
+        where = f"data={path.name}: the first line"
+        raise DataError(f"{where} must be a header that names each column once; {len(twice)} stand there again")
+    if odd:
         raise DataError(
             f"data={path.name}: the first line must be a header with the columns' names, and what stands at "
             f"{odd[:10]} (counted from 1) is a number, a date, or nothing; put a header before it"

@@ -125,7 +125,7 @@ def host() -> str:
 @lru_cache(maxsize=64)
 def _schema(path: Path, public: str) -> Schema:
     try:
-        schema = parse_schema(raw := path.read_bytes())
+        schema = parse_schema(raw := path.read_bytes(), registered=True)
     except (OSError, InputError):
         raise JobFailed("schema.yaml: cannot be read beside the rows") from None
     if public != sha256(raw).hexdigest():

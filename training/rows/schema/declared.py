@@ -47,6 +47,7 @@ class Strict(BaseModel):
 class Numeric(Strict):
     """`range` with `bins` uniform cut points from its low end on (and, for `scale: log`, a quarter as many
     log-spaced), or `edges`. `decimal`: the mark before the fraction; `measure`: it is no id, whatever its name says.
+    `missing_values`: numbers that stand for a missing value.
     """
 
     type: Literal["numeric"]
@@ -55,6 +56,8 @@ class Numeric(Strict):
     scale: Literal["linear", "log"] = "linear"
     edges: tuple[Finite, ...] | None = None
     decimal: Decimal | None = None
+    missing_words: Words = ()
+    missing_values: Annotated[tuple[Finite, ...], Field(max_length=20)] = ()
     measure: StrictBool = False
 
     @model_validator(mode="after")
@@ -85,6 +88,7 @@ class Categorical(Strict):
 
     type: Literal["categorical"]
     values: Annotated[tuple[StrictStr | StrictInt, ...], Field(min_length=1, max_length=MAX_BINS)]
+    missing_words: Words = ()
 
     @field_validator("values")
     @classmethod
@@ -105,6 +109,7 @@ class Boolean(Strict):
     type: Literal["boolean"]
     true_words: Words = ()
     false_words: Words = ()
+    missing_words: Words = ()
 
     def feature(self, name: str) -> BooleanFeature:
         """Return the feature of this name."""
@@ -133,6 +138,7 @@ class Calendar(Strict):
     bins: Annotated[StrictInt, Field(ge=2, le=4096)] = 32
     edges: tuple[Iso, ...] | None = None
     written: Annotated[tuple[DatePattern, ...], Field(min_length=1, max_length=4)] | None = None
+    missing_words: Words = ()
 
     @model_validator(mode="after")
     def _complete(self) -> Calendar:
@@ -169,6 +175,7 @@ class Format(Strict):
     dates: Annotated[tuple[DatePattern, ...], Field(min_length=1, max_length=4)] = (ISO_DATE,)
     true_words: Words = ()
     false_words: Words = ()
+    missing_words: Words = ()
 
     @field_validator("delimiter", mode="before")
     @classmethod

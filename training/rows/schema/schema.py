@@ -5,7 +5,8 @@ from rows.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
@@ -26,7 +27,7 @@ from dpserve_verify.errors import InputError, ModelInvalid
 from models.features.features import CALENDAR, Feature
 from models.features.reading import LONGEST, READING, choose_features
 from models.features.written import PLAIN, USUAL, Decimal, Form, Written
-from models.parts.answers import ClassLabel
+from models.parts.answers import ClassLabel, check_head
 from training.rows.packed.names import schema_file
 from training.rows.schema.declared import (
     PUBLIC_ONLY,
@@ -37,8 +38,9 @@ from training.rows.schema.declared import (
     Format,
     Numeric,
     Strict,
+    Words,
 )
-from training.rows.schema.schema_text import FILL_IN, MAX_SHOWN, blanks, load_yaml
+from training.rows.schema.schema_text import FILL_IN, MAX_SHOWN, blanks, check_spelling, load_yaml
 
 if TYPE_CHECKING:
     from accountant.home import Home
@@ -52,6 +54,8 @@ MAX_LABEL = 200  # characters of a class, for a certificate names them all
 MAX_TARGETS = 64
 MAX_GROUPS, MAX_GROUP_BINS = 16, 64
 LEAST_SHARE, NEAR_ONE = 1e-6, 0.01
+# As tables call a column without a name, and one whose name stood there before.
+_UNNAMED, _AGAIN = re.compile("column [0-9]+"), re.compile(r" \([0-9]+\)$")
 KINDS = ("numeric", "categorical", "boolean", *CALENDAR)
 
 _Share = Annotated[Finite, Field(ge=LEAST_SHARE, le=1 - LEAST_SHARE)]
@@ -69,6 +73,7 @@ class _Answers(Strict):
     range: tuple[Finite, Finite] | None = None
     missing: Literal["refuse", "leave-out"] = "refuse"
     decimal: Decimal | None = None
+    missing_words: Words = ()
     prevalence: _Share | tuple[_Share, ...] | None = None
 
     @model_validator(mode="after")
@@ -170,13 +175,19 @@ class _File(Strict):
         usual, forms = self.format, dict[str, Written]()
         answers = [(self.target.name, self.target)] if self.target else list((self.targets or {}).items())
         for name, column in (*answers, *self.groups.items(), *self.features.items()):
-            if isinstance(column, Numeric | _Answers):
-                forms[name] = Written(decimal=column.decimal or usual.decimal)
+            missing = (*usual.missing_words, *(() if column is None else column.missing_words))
+            if isinstance(column, _Answers):
+                forms[name] = Written(decimal=column.decimal or usual.decimal, missing=missing)
+            elif isinstance(column, Numeric):
+                numbers = tuple(column.missing_values)
+                forms[name] = Written(decimal=column.decimal or usual.decimal, missing=missing, missing_numbers=numbers)
             elif isinstance(column, Boolean):
-                forms[name] = Written(true=(*usual.true_words, *column.true_words),
-                                      false=(*usual.false_words, *column.false_words))  # fmt: skip
+                true, false = (*usual.true_words, *column.true_words), (*usual.false_words, *column.false_words)
+                forms[name] = Written(true=true, false=false, missing=missing)
             elif isinstance(column, Calendar):
-                forms[name] = Written(dates=column.written or usual.dates)
+                forms[name] = Written(dates=column.written or usual.dates, missing=missing)
+            elif isinstance(column, Categorical):
+                forms[name] = Written(missing=missing)
             if name in forms and (problem := forms[name].problem()):
                 raise SchemaError(f"schema: {name}: {problem}")
         return {name: column for name, column in forms.items() if column != USUAL}
@@ -231,6 +242,17 @@ class Schema:
             has = [candidate.name for candidate in self.groups]
             raise InputError(f"group={name!r:.80}: the schema names no such group under `groups`; it has {has}")
         return group
+
+    def ignores(self, name: str) -> bool:
+        """Return whether it is a column that the schema ignores. The empty name stands for columns without one, and a
+        name for all columns that are called so.
+        """
+        return name in self.ignore or called_again(name) in self.ignore or ("" in self.ignore and has_no_name(name))
+
+    def twice(self, names: Iterable[str]) -> list[str]:
+        """Return which of its own columns stand twice among a table's `names`."""
+        own = {*(feature.name for feature in self.stored), *self.target_names}
+        return sorted({plain for name in names if name not in own and (plain := called_again(name)) in own})
 
     def written_as(self, name: str) -> Written:
         """Return how a column is written."""
@@ -288,21 +310,47 @@ class Schema:
         return self if len(read) == len(self.features) else replace(self, features=read)
 
 
+def has_no_name(name: str) -> bool:
+    """Return whether a table calls a column so that has no name."""
+    return _UNNAMED.fullmatch(name) is not None
+
+
+def called_again(name: str) -> str:
+    """Return the name itself of a column that is called as one before it: `note` for `note (2)`."""
+    return _AGAIN.sub("", name)
+
+
 def which_target(why: str, names: Sequence[str], then: str) -> NoReturn:
     """Return the InputError that asks which target is meant."""
     raise InputError(f"target: {why}: {', '.join(names)}; {then}", targets=list(names))
 
 
 @lru_cache(maxsize=16)  # of which many ask again and again: each price, each job twice
-def parse_schema(raw: bytes) -> Schema:
-    """YAML bytes -> Schema; anything unknown, incomplete or double raises SchemaError naming the place."""
+def parse_schema(raw: bytes, registered: bool = False) -> Schema:
+    """YAML bytes -> Schema; anything unknown, incomplete or double raises SchemaError naming the place. `registered`:
+    it was taken before, and keeps its meaning.
+    """
     if len(raw) > MAX_BYTES:
         raise SchemaError(f"schema: {len(raw)} bytes; at most {MAX_BYTES}")
     try:
         text = raw.decode()
     except UnicodeDecodeError as error:
         raise SchemaError(f"schema: not YAML: {error}") from None
-    return schema_from(load_yaml(text), raw)
+    schema = schema_from(load_yaml(text), raw)
+    if not registered:
+        check_spelling(text)
+        for target in schema.targets:
+            _check_learnable(schema, target)
+    return schema
+
+
+def _check_learnable(schema: Schema, target: Target) -> None:
+    """Raise SchemaError where no model of this target could be released."""
+    features = tuple(feature for feature in schema.features if feature.name != target.name)
+    try:
+        check_head(features, target.classes or (), 1.0, target.range)
+    except ModelInvalid as error:
+        raise SchemaError(f"schema: {target.name}: {error.message}") from None
 
 
 def schema_from(body: Any, raw: bytes) -> Schema:
@@ -404,7 +452,7 @@ def _say(problem: Any) -> str:
 
 def schema_of(home: Home, dataset: Dataset) -> Schema:
     """Return the public schema as registered, reading no rows. Raises as `schema_file`."""
-    schema = parse_schema(schema_file(home, dataset).read_bytes())
+    schema = parse_schema(schema_file(home, dataset).read_bytes(), registered=True)
     if schema.digest != dataset.registration.schema:
         raise SchemaError(f"dataset={dataset.registration.name}: its schema file is not the registered one")
     return schema

@@ -15,6 +15,7 @@ from accountant.errors import SchemaError
 
 FILL_IN = "FILL-IN"  # in a draft: what only a person can say
 MAX_VALUES = 1 << 18  # keys, texts, numbers, lists and mappings, each as often as it is repeated
+WORDS = frozenset({"values", "classes", "ignore", "true_words", "false_words", "missing_words"})
 MAX_SHOWN = 20  # places that an error names
 
 
@@ -35,15 +36,62 @@ class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mis
         return body
 
 
+class _Texts(getattr(yaml, "CBaseLoader", yaml.BaseLoader)):  # type: ignore[misc]
+    """PyYAML's loader for which everything is a text."""
+
+
 def load_yaml(text: str) -> Any:
-    """Return what a text of YAML holds. SchemaError where it is none, a key stands twice, a part stands in itself, or
-    there are more than MAX_VALUES values.
+    """Return what a text of YAML holds, the words of columns as they are written: `[no, yes]` is two texts under
+    `classes`. SchemaError where it is none, a key stands twice, a part stands in itself, or there are more than
+    MAX_VALUES values.
     """
     try:
         _check_size(text)
-        return yaml.load(text, Loader)
+        return _keep_words(yaml.load(text, Loader), yaml.load(text, _Texts))
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # PyYAML lets Python's own ValueError through
         raise SchemaError(f"schema: not YAML: {error}") from error
+
+
+def _keep_words(body: Any, texts: Any, place: str = "") -> Any:
+    """Return the body with what stands in WORDS as its texts, but for whole numbers as people write them; keys are
+    texts, too.
+    """
+    if isinstance(body, dict) and isinstance(texts, dict) and len(body) == len(texts):
+        pairs = zip(body.items(), texts.items(), strict=True)
+        return {
+            key if isinstance(key, str) else name: _keep_words(value, text, str(name))
+            for (key, value), (name, text) in pairs
+        }
+    if not isinstance(body, list) or not isinstance(texts, list) or place not in WORDS:
+        return body
+    if len(body) == len(texts) and all(isinstance(text, str) for text in texts):
+        whole = all(type(value) is int and abs(value) < 1 << 63 for value in body)
+        if whole or place == "values":
+            return [value if type(value) is int else text for value, text in zip(body, texts, strict=True)]
+        return texts
+    return body
+
+
+def check_spelling(text: str) -> None:
+    """Raise SchemaError where a value is a number that YAML and people read differently: of what is registered from now
+    on, for what was registered keeps its meaning.
+    """
+    if odd := _misread(yaml.load(text, Loader), yaml.load(text, _Texts), "", ""):
+        place, word = odd[0]
+        more = f" (and {len(odd) - 1} more)" if len(odd) > 1 else ""
+        raise SchemaError(f"schema: {place}: {word} is another number in YAML; put quotes around it: '{word}'{more}")
+
+
+def _misread(body: Any, texts: Any, key: str, place: str) -> list[tuple[str, str]]:
+    """Return place and text of the numbers in WORDS that YAML reads as others: `010` is 8, `1:30` 90, `1_0` 10."""
+    if isinstance(body, dict) and isinstance(texts, dict) and len(body) == len(texts):
+        pairs = zip(body.values(), texts.items(), strict=True)
+        found = (_misread(value, text, str(name), f"{place}.{name}".lstrip(".")) for value, (name, text) in pairs)
+        return [each for part in found for each in part]
+    if not isinstance(body, list) or not isinstance(texts, list) or key not in WORDS or len(body) != len(texts):
+        return []
+    pairs_of_list = zip(body, texts, strict=True)
+    return [(place, text) for value, text in pairs_of_list if type(value) is int and str(value) != text]
 
 
 def _check_size(text: str) -> None:

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from accountant.errors import DataError
-from models.features.column_law import Misfit, is_text, read_column
+from models.features.column_law import Misfit, is_text, read_column, read_texts
 from models.features.features import BooleanFeature, CalendarFeature, CategoricalFeature, Feature, NumericFeature
 from models.features.written import USUAL, Written
 
@@ -21,14 +21,16 @@ def misfit_error(name: str, misfit: Misfit, start: int = 0) -> DataError:
 
 
 def read_as_written(feature: Feature, column: pa.Array, written: Written, start: int = 0) -> pa.Array:
-    """Return a column of texts in its declared form as a column of numbers, truth values, dates or times; one of
-    another type, or of categories, as it is. The first cell that does not fit raises DataError.
+    """Return a column in its declared form as the numbers, truth values, dates, times or texts that it holds, null
+    where missing; one that is written as usual as it is. The first cell that does not fit raises DataError.
     """
-    if isinstance(feature, CategoricalFeature) or not is_text(column.type):
-        return column
-    if written == USUAL and not isinstance(feature, CalendarFeature):
-        return column
     try:
+        if isinstance(feature, CategoricalFeature):
+            return read_texts(feature.values, column, written) if written.missing else column
+        if written == USUAL and not isinstance(feature, CalendarFeature):
+            return column
+        if not is_text(column.type) and not written.missing_numbers:
+            return column
         numbers = read_column(feature, column, written)
     except Misfit as misfit:
         raise misfit_error(feature.name, misfit, start) from None

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import codecs
 import csv
+import io
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -32,6 +34,8 @@ ARROW = (".arrow", ".feather", ".ipc")
 ENDINGS = (".parquet", ".csv", *(f".csv{ending}" for ending in COMPRESSED), *ARROW)
 SAID = ".parquet, .csv, .csv.gz, .csv.zst, .arrow, .feather or .ipc"
 Kinds = Mapping[str, pa.DataType]
+# As the law of columns has it, which looks at texts without blanks about them: some blanks alone say nothing, too.
+_NO_NUMBERS = [f"{before}{null}{after}" for null in NULLS for before in ("", " ", "  ") for after in ("", " ", "  ")]
 
 
 class Table(Protocol):
@@ -205,18 +209,31 @@ class CsvTable:
         return lines, quotes
 
     @cached_property
-    def names(self) -> list[str]:
-        """The header's. DataError where there is none, or a name stands there twice."""
+    def _header(self) -> tuple[list[str], int]:
+        """Names as they stand, and how many lines they take. DataError where there are none."""
         with self.raw() as file:
             start = bytes(file.read(1 << 20))
-        wide = self.form.encoding == "utf-16"
-        decoder = codecs.getincrementaldecoder("utf-8-sig" if self.form.encoding == "utf-8" else self.form.encoding)()
-        text = decoder.decode(start if wide else start.partition(b"\n")[0])
-        header = text.partition("\n")[0].rstrip("\r")
-        if not header.strip():
+        encoding = "utf-8-sig" if self.form.encoding == "utf-8" else self.form.encoding
+        text = codecs.getincrementaldecoder(encoding)("replace").decode(start)
+        lines = csv.reader(io.StringIO(text, newline=""), delimiter=self.form.delimiter)
+        names = [name.strip() for name in next(lines, [])]
+        if not any(names):
             raise DataError(f"data={self.name}: the file is empty")
-        names = next(csv.reader([header], delimiter=self.form.delimiter))
-        _check_once(self.name, names)
+        if any("\ufffd" in name for name in names):
+            codecs.getincrementaldecoder(encoding)().decode(start)  # raises what the reading of the rows would
+        return names, lines.line_num
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The header's, each once: the third column is `column 3` where it has no name, and a second one called `note`
+        is `note (2)`. DataError where there is no header.
+        """
+        names: list[str] = []
+        counts = Counter[str]()
+        for at, header in enumerate(self._header[0], 1):
+            name = header or f"column {at}"
+            counts[name] += 1
+            names.append(name if counts[name] == 1 else f"{name} ({counts[name]})")
         return names
 
     def types(self) -> dict[str, pa.DataType | None]:
@@ -227,10 +244,11 @@ class CsvTable:
         """Raise DataError where a cell is no number in a column that must be one."""
         names = self.names
         convert = pyarrow.csv.ConvertOptions(
-            column_types=dict(kinds), null_values=NULLS, strings_can_be_null=False, include_columns=list(columns)
+            column_types=dict(kinds), null_values=_NO_NUMBERS, strings_can_be_null=False, include_columns=list(columns)
         )
         parse = pyarrow.csv.ParseOptions(delimiter=self.form.delimiter, newlines_in_values=self._scanned[1])
-        read = pyarrow.csv.ReadOptions(encoding="utf8" if self.form.encoding == "utf-8" else self.form.encoding)
+        encoding = "utf8" if self.form.encoding == "utf-8" else self.form.encoding
+        read = pyarrow.csv.ReadOptions(encoding=encoding, column_names=names, skip_rows=self._header[1])
         try:
             yield from pyarrow.csv.open_csv(self.path, read, parse, convert)
         except pa.ArrowInvalid as error:

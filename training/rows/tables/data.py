@@ -7,6 +7,7 @@ the column and the place in the file, never a value.
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -96,7 +97,7 @@ def reading(data: Path | Table) -> Iterator[None]:
         yield
     except FileNotFoundError:
         raise DataError(no_such_file(str(data))) from None
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError, csv.Error) as error:
         kind = (ending(data) if isinstance(data, Path) else "").lstrip(".") or "rows"
         raise DataError(f"data={data.name}: cannot be read as {kind} with this schema: {public_part(error)}") from None
 
@@ -109,9 +110,11 @@ def most_rows(data: Path | Table, form: Form = PLAIN) -> int:
 def check_names(names: Sequence[str], schema: Schema, also: Sequence[str] = ()) -> None:
     """Check that every column of the schema is there, and no column is there that the schema does not speak of."""
     wanted = {feature.name for feature in schema.stored} | {*schema.target_names, *also}
-    absent, unknown = wanted - set(names), set(names) - wanted - set(schema.ignore)
+    absent, unknown = wanted - set(names), {name for name in names if name not in wanted and not schema.ignores(name)}
     if absent:
         raise DataError(f"columns {sorted(absent)}: in the schema but not in the data, which has {sorted(names)}")
+    if twice := schema.twice(names):
+        raise DataError(f"columns {twice}: stand twice in the data; name each column once")
     if unknown:
         raise DataError(
             f"columns {sorted(unknown)}: in the data but not in the schema; add them to `features` or to `ignore`"
@@ -166,7 +169,7 @@ def encode_labels(schema: Schema, column: pa.Array, start: int = 0) -> NDArray[n
     target = schema.only
     assert target.classes is not None
     with _columns_of(target.name, start):
-        words = read_texts([str(label) for label in target.classes], column)
+        words = read_texts([str(label) for label in target.classes], column, schema.written_as(target.name))
     words = words if pa.types.is_dictionary(words.type) else words.dictionary_encode()
     labels = pa.array([str(label) for label in target.classes], pa.large_string())
     index = pc.index_in(words.dictionary, value_set=labels).take(words.indices)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from accountant.errors import DataError
 from models.features.column_law import NULLS, patterns_of
 from models.features.features import BooleanFeature, CalendarFeature, NumericFeature
 from models.features.written import Written
+from training.rows.people.people import NOBODY, PLACEHOLDERS
 from training.rows.schema.schema import Schema
 from training.rows.sources.files import CsvTable, Table, cells_of, no_such_file
 from training.rows.sources.folders import FolderTable, open_table
@@ -44,6 +44,7 @@ REMEDIES = {
     "a number with a decimal point": "say `decimal: either` of the column",
     "a number with marks between thousands": "write 1000 for 1,000 in the whole column",
     "a number with a unit": "keep the number alone, in one unit",
+    "a word for a missing value": "say the word under `missing_words` of the column, or of `format` for all columns",
     "a word for yes or no": "say what it means by `true_words` and `false_words` of the column",
     "text": "declare the column `categorical` with its public values, or put it under `ignore`",
     "nothing": "leave the row out, or say `missing: leave-out` of the target (under add-remove)",
@@ -131,7 +132,10 @@ def _compare(schema: Schema, names: set[str], note: Callable[..., None]) -> None
     wanted = {*(feature.name for feature in schema.stored), *schema.target_names}
     for name in sorted(wanted - names):
         note(name, "no such column", "name it in the first row as the schema does, or take it out of the schema")
-    for name in sorted(names - wanted - set(schema.ignore)):
+    twice = schema.twice(names)
+    for name in twice:
+        note(name, "a name that stands twice in the first row", "name each column once")
+    for name in sorted(name for name in names - wanted if not schema.ignores(name)):
         note(name, "a column that the schema does not speak of", "add it to `features`, or to `ignore`")
 
 
@@ -146,27 +150,40 @@ def _tests(schema: Schema) -> dict[str, Test]:
             tests[feature.name] = _numbers(written)
         elif isinstance(feature, BooleanFeature):
             words = written.truths()
-            tests[feature.name] = lambda cell, words=words: (  # type: ignore[misc]
-                None if cell.strip().lower() in words or cell in NULLS else kind_of(cell)
+            tests[feature.name] = lambda cell, words=words, written=written: (  # type: ignore[misc]
+                None if cell.strip().lower() in words or _is_missing(cell, written) else kind_of(cell)
             )
     for target in schema.targets:
         classes, leave = {str(label) for label in target.classes or ()}, target.leave_out
-        number = _numbers(schema.written_as(target.name))
+        written = schema.written_as(target.name)
+        number = _numbers(written)
 
-        def test(cell: str, classes: set[str] = classes, leave: bool = leave, number: Test = number) -> str | None:
-            if cell in NULLS or not cell:
+        def test(
+            cell: str,
+            classes: set[str] = classes,
+            leave: bool = leave,
+            number: Test = number,
+            written: Written = written,
+        ) -> str | None:
+            if cell in classes:
+                return None
+            if _is_missing(cell, written):
                 return None if leave else "nothing"
-            return (None if cell in classes else "no class") if classes else number(cell)
+            return "no class" if classes else number(cell)
 
         tests[target.name] = test
     return tests
+
+
+def _is_missing(cell: str, written: Written) -> bool:
+    return cell.strip() in NULLS or cell.strip() in written.missing
 
 
 def _numbers(written: Written) -> Test:
     """Return what `float` reads, but for Python's own spelling; with the marks that are declared."""
 
     def test(cell: str) -> str | None:
-        if not cell or cell in NULLS:
+        if _is_missing(cell, written):
             return None
         wrong = written.decimal == "," and "." in cell
         try:
@@ -189,7 +206,7 @@ def _dates(feature: CalendarFeature, written: Written) -> Test:
     def test(cell: str) -> str | None:
         if cell in verdicts:
             return verdicts[cell]
-        if cell.strip() in NULLS or fits(cell, written):
+        if _is_missing(cell, written) or fits(cell, written):
             verdicts[cell] = None
         else:
             other_pattern = next(
@@ -219,6 +236,8 @@ def _real(parts: Mapping[str, str | None]) -> bool:
 def kind_of(cell: str) -> str:
     """Return what stands in a cell that does not fit, in kind: one of REMEDIES."""
     text = cell.strip()
+    if text.lower() in NOBODY or text.lower() in PLACEHOLDERS:
+        return "a word for a missing value"
     if text.lower() in YES | NO:
         return "a word for yes or no"
     return next((kind for kind, pattern in _KINDS if pattern.fullmatch(text)), "text")
@@ -242,9 +261,8 @@ def _csv(table: Table, schema: Schema, note: Callable[..., None]) -> tuple[list[
         form = type(form)(seems.delimiter, form.encoding)
     text = io.TextIOWrapper(table.raw(), "utf-8-sig" if form.encoding == "utf-8" else form.encoding, "replace", "")
     lines = csv.reader(text, delimiter=form.delimiter)
-    names = [name.strip() for name in next(lines, [])]
-    for name in sorted(name for name, count in Counter(names).items() if count > 1 or not name):
-        note(name, "a name that is empty or stands twice in the first row", "name each column once")
+    next(lines, [])
+    names = CsvTable(table.path, form).names
 
     def rows() -> Rows:
         with text:

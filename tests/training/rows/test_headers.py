@@ -1,0 +1,61 @@
+"""The first line of a .csv as people have it: blanks, no name, a name twice, other ends of lines."""
+
+from __future__ import annotations
+
+import pytest
+
+from accountant.errors import DataError
+from models.features.features import NumericFeature
+from training.rows.schema.schema import parse_schema
+from training.rows.tables.data import read_batches
+from training.rows.tables.file_check import check_file
+from training.rows.tables.row_files import read_columns
+
+SCHEMA = """target: {name: y, classes: [no, yes]}
+records: 10
+features:
+  a: {type: numeric, range: [0, 9], missing_words: ["?"], missing_values: [-9]}
+  c: {type: categorical, values: [Ulm, Bonn], missing_words: [unknown]}
+ignore: ["", note]
+"""
+ROWS = "0,1.5,Ulm,n,m,no\n1, ? ,unknown,n,m,yes\n2,-9,Bonn,n,m,yes\n"
+FILES = {
+    "an index without a name, and a name twice": ",a,c,note,note,y\n" + ROWS,
+    "blanks about names": ' , a ,"c ",note,note, y\n' + ROWS,
+    "lines that end as on an old Macintosh": (",a,c,note,note,y\n" + ROWS).replace("\n", "\r"),
+    "lines that end as on Windows, and a mark": "\ufeff" + (",a,c,note,note,y\n" + ROWS).replace("\n", "\r\n"),
+    "a line break within a name": ',a,c,"note\nof",note,y\n' + ROWS,
+}
+
+
+@pytest.mark.parametrize("text", FILES.values(), ids=FILES)
+def test_the_check_and_the_registration_read_the_same(tmp_path, text):
+    schema = parse_schema(SCHEMA.replace("note]", 'note, "note\\nof"]').encode())
+    path = tmp_path / "rows.csv"
+    path.write_bytes(text.encode())
+    assert check_file(schema, path) == []
+    [batch] = read_batches(path, schema)
+    assert batch["a"].to_pylist() == [1.5, None, None]
+    assert batch["c"].to_pylist() == ["Ulm", None, "Bonn"]
+    assert batch["y"].to_pylist() == ["no", "yes", "yes"]
+    [columns] = read_columns(path, [NumericFeature("a", ())], schema)
+    assert columns["a"].tolist()[0] == 1.5
+
+
+def test_a_name_that_the_schema_speaks_of_stands_once(tmp_path):
+    (tmp_path / "rows.csv").write_text("a,a,c,y\n1,2,Ulm,no\n")
+    with pytest.raises(DataError, match=r"columns \['a'\]: stand twice"):
+        list(read_batches(tmp_path / "rows.csv", parse_schema(SCHEMA.encode())))
+    assert "stands twice" in str(check_file(parse_schema(SCHEMA.encode()), tmp_path / "rows.csv")[0])
+
+
+@pytest.mark.parametrize("word", ["?", ".", "n/a", "#DIV/0!", "None"])
+def test_a_word_for_nothing_is_told_what_to_do_which_works(tmp_path, word):
+    (tmp_path / "rows.csv").write_text(f"a,c,y\n1,Ulm,no\n{word},Ulm,yes\n")
+    schema = SCHEMA.replace('["?"]', "[]")
+    [problem] = check_file(parse_schema(schema.encode()), tmp_path / "rows.csv")
+    assert "missing_words" in problem.remedy
+    mended = parse_schema(SCHEMA.replace('["?"]', f'["{word}"]').encode())
+    assert check_file(mended, tmp_path / "rows.csv") == []
+    [batch] = read_batches(tmp_path / "rows.csv", mended)
+    assert batch["a"].to_pylist() == [1.0, None]
