@@ -284,6 +284,7 @@ def scheduled(home: Home) -> None:
     ledger.register(registration())
     made = tokens.create(ledger, "nightly", ["train"], hexes("token"), principal="cli:ana")
     tokens.create(ledger, "desk", ["train"], hexes("another token"), principal="cli:ana")
+    grants.add(ledger, [Grant("cli:ana", "train", "dataset", "adult")], "steward")
     asked = {"dataset": "adult", "learner": "lazybb", "epsilon": "0.2"}
     with ledger.log.writing() as writer:
         rules = [

@@ -361,7 +361,24 @@ FORGERIES = {
         "scheduled",
         "rules",
         "a job of a schedule whose token was revoked, though another acts for its principal",
-        lambda leaves: again(leaves, first(leaves, "reserved"), schedule={"entry": 4, "period": 3}),
+        lambda leaves: again(leaves, first(leaves, "reserved"), schedule={"entry": 5, "period": 3}),
+    ),
+    "scheduled-by-a-revoked-token": Forgery(
+        "scheduled",
+        "rules",
+        "a schedule of a token that was revoked, though its principal may train",
+        lambda leaves: [
+            *leaves,
+            entry(
+                "schedule-added",
+                name="late",
+                every="day",
+                since=0,
+                by="cli:ana",
+                token=2,
+                asked={"dataset": "adult", "learner": "lazybb", "epsilon": "0.2"},
+            ),
+        ],
     ),
     "a-period-twice": Forgery(
         "scheduled",
