@@ -31,7 +31,7 @@ async def explain(request: Request) -> Response:
         find = restrict_to_allowed(access(request), serving.registry.get)
         return orjson.dumps(explain_records(find, parse(raw)), option=orjson.OPT_SERIALIZE_NUMPY)
 
-    content = await (in_thread if len(raw) <= AT_ONCE else in_turn)(answer)
+    content = await (in_thread(answer) if len(raw) <= AT_ONCE else in_turn(access(request).principal, answer))
     return Response(content, media_type="application/json")
 
 

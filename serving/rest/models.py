@@ -80,7 +80,7 @@ async def run_quickly(
             return work(restrict_to_allowed(rights, registry.get_loaded), *arguments)
         except NotHeld:
             return await in_thread(work, restrict_to_allowed(rights, registry.get), *arguments, limiter=PREDICTING)
-    return await in_turn(work, restrict_to_allowed(rights, registry.get), *arguments)
+    return await in_turn(rights.principal, work, restrict_to_allowed(rights, registry.get), *arguments)
 
 
 async def _read_posted(request: Request) -> Posted:

@@ -1,5 +1,6 @@
 """Time limit of a request's work. Large bodies are read by one thread at a time, so that a process needs the memory of
-one; the thread checks the time itself, so that work which is given up stops.
+one; the thread checks the time itself, so that work which is given up stops. Callers take turns, as at the price desk:
+who sends many waits for its own.
 """
 
 from __future__ import annotations
@@ -7,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from collections import deque
 from collections.abc import Callable
 from contextvars import ContextVar
 from functools import partial
@@ -21,7 +23,44 @@ WORK_SECONDS = 4.5  # below the service's own timeout, whose answer has another 
 T = TypeVar("T")
 
 _END: ContextVar[float] = ContextVar("dpserve.end", default=math.inf)
-_TURN, _THREAD = anyio.CapacityLimiter(1), anyio.CapacityLimiter(1)  # a thread of its own, whoever has the others
+
+
+class Turns:
+    """One turn at a time, of the callers who wait for one: of each its first, one caller after the other."""
+
+    def __init__(self) -> None:
+        self._taken = False
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}  # who had a turn last stands last
+
+    async def acquire(self, caller: str) -> None:
+        """Wait for a turn."""
+        if not self._taken:
+            self._taken = True
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(caller, deque()).append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():  # it came as the wait was given up
+                self.release()
+            raise
+
+    def release(self) -> None:
+        """Give the turn to the next one."""
+        while self._waiting:
+            caller = next(iter(self._waiting))
+            queue = self._waiting.pop(caller)
+            turn = queue.popleft()
+            if queue:
+                self._waiting[caller] = queue
+            if not turn.done():  # given up meanwhile
+                turn.set_result(None)
+                return
+        self._taken = False
+
+
+_TURNS, _THREAD = Turns(), anyio.CapacityLimiter(1)  # a thread of its own, whoever has the others
 
 
 def check_time() -> None:
@@ -37,18 +76,20 @@ def seconds_left() -> float:
     return max(0.0, min(WORK_SECONDS, _END.get() - time.monotonic()))
 
 
-async def in_turn(work: Callable[..., T], *arguments: Any) -> T:
-    """Run blocking work in a thread, one at a time. It must call `check_time`: it is waited for until it ends."""
+async def in_turn(caller: str, work: Callable[..., T], *arguments: Any) -> T:
+    """Run blocking work in a thread, one at a time, callers in turns. It must call `check_time`: it is waited for until
+    it ends.
+    """
     _END.set(time.monotonic() + WORK_SECONDS)
     try:
         async with asyncio.timeout(WORK_SECONDS):
-            await _TURN.acquire()
+            await _TURNS.acquire(caller)
     except TimeoutError:
         raise TakesTooLong(f"others took {WORK_SECONDS:g} seconds; ask again") from None
     try:  # shielded: the turn ends with the thread
         result, refusal = await anyio.to_thread.run_sync(partial(_result_or_refusal, work, *arguments), limiter=_THREAD)
     finally:
-        _TURN.release()
+        _TURNS.release()
     if refusal is None:
         return cast(T, result)
     try:

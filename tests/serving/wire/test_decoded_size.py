@@ -149,11 +149,11 @@ def test_what_is_given_up_stops(monkeypatch):
             running.remove(name)
 
     async def ask():
-        found = await asyncio.gather(*(in_turn(endless, name) for name in "abc"), return_exceptions=True)
+        found = await asyncio.gather(*(in_turn("a", endless, name) for name in "abc"), return_exceptions=True)
         assert [type(each) for each in found] == [TakesTooLong] * 3
         assert running == []
         monkeypatch.setattr(work_time, "WORK_SECONDS", 60)
-        return await in_turn(lambda: (check_time(), running.copy())[1])
+        return await in_turn("a", lambda: (check_time(), running.copy())[1])
 
     assert asyncio.run(ask()) == []
     check_time()  # nobody waits here
@@ -169,10 +169,27 @@ def test_one_at_a_time():
         most[0] -= 1
 
     async def ask():
-        await asyncio.gather(*(in_turn(work) for _ in range(10)))
+        await asyncio.gather(*(in_turn("a", work) for _ in range(10)))
 
     asyncio.run(ask())
     assert most == [0, 1]
+
+
+def test_callers_take_turns():
+    """Whoever comes has its turn after those who wait already with their first, not after all that they sent."""
+    order = []
+
+    async def ask():
+        hog = [asyncio.ensure_future(in_turn("hog", order.append, number)) for number in range(6)]
+        given_up = asyncio.ensure_future(in_turn("gone", order.append, "gone"))
+        await asyncio.sleep(0)
+        others = [asyncio.ensure_future(in_turn(name, order.append, name)) for name in ("b", "c", "b")]
+        await asyncio.sleep(0)
+        given_up.cancel()
+        await asyncio.gather(*hog, *others)
+
+    asyncio.run(ask())
+    assert order == [0, 1, "b", "c", 2, "b", 3, 4, 5]
 
 
 def of(principal):
