@@ -55,6 +55,11 @@ def confine(bounds: Bounds) -> None:
         _limit(resource.RLIMIT_FSIZE, 0)
 
 
+def bound_memory(most: int) -> None:
+    """Let this process have at most so many bytes of memory, mapped files apart; beyond is MemoryError."""
+    _limit(resource.RLIMIT_DATA, most)
+
+
 def _limit(kind: int, soft: int, hard: int | None = None) -> None:
     """Set a limit, below what this process was given: nobody may raise that."""
     given = resource.getrlimit(kind)[1]

@@ -232,6 +232,7 @@ class Root(LazyGroup):
         super().__init__(TREE, **attributes)
 
 
+READS_FILES = ("dataset", "schema", "predict", "verify")  # of others, maybe: none takes more than half of a machine
 app = typer.Typer(name="dpserve", cls=Root, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 
@@ -303,6 +304,10 @@ def main() -> None:
     gc.set_threshold(GARBAGE)
     # pydantic would read what every installed package says of itself, in search of plugins: none has a say in a schema
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    if sys.argv[1:] and sys.argv[1] in READS_FILES:
+        from accountant.system.confined import bound_memory  # which most commands do without
+
+        bound_memory(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2)
     code = run(sys.argv[1:])
     if threading.active_count() == 1:
         atexit._run_exitfuncs()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from accountant.system.confined import Bounds, confine, run_confined
+from accountant.system.confined import Bounds, bound_memory, confine, run_confined
 from dpserve_verify.errors import TooMuch
 
 MB = 1 << 20
@@ -89,6 +89,15 @@ def test_it_ends_with_who_started_it(tmp_path):
             return
         time.sleep(0.01)
     raise AssertionError(child)
+
+
+def test_a_command_has_no_more_memory_than_it_may():
+    def work():
+        bound_memory(int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize() + 100 * MB)
+        with pytest.raises(MemoryError):
+            take()
+
+    assert run_confined(Bounds(1000 * MB, 5, maps=True), 60.0, work)
 
 
 def test_time_that_is_over_is_a_refusal():
