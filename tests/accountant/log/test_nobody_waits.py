@@ -123,19 +123,24 @@ def forked(home, tmp_path):
     return Home.open(at(home.path, copied))
 
 
-@pytest.mark.parametrize("committed", [False, True])
-def test_of_two_histories_one_is_refused(home, forked, committed):
+@pytest.mark.parametrize(("committed", "ours", "theirs"), [(False, 1, 1), (True, 1, 1), (True, 1, 2), (True, 2, 1)])
+def test_of_two_histories_one_is_refused(home, forked, committed, ours, theirs):
     """A copy is written to while a transaction runs: before its commit nothing is written; after it, nobody is told
     that it was, and the database is refused from then on."""
     before = snapshot(home)
 
+    def write_there() -> None:
+        for _ in range(theirs):
+            reserve(forked.ledger)
+
     def write() -> None:
         with home.ledger.log.writing() as writer:
-            writer.append("model-retired")
+            for _ in range(ours):
+                writer.append("model-retired")
             if committed:
-                after_commit(writer, lambda: reserve(forked.ledger))
+                after_commit(writer, write_there)
             else:
-                reserve(forked.ledger)
+                write_there()
 
     with pytest.raises(LedgerInvalid, match="rolled back|rewritten"):
         write()
