@@ -243,6 +243,10 @@ class _Filler:
         own = {name: job.fields[name] for name in ("dataset", "model", "idempotency_key", "request")}
         own |= {"analyst": job.fields["by"], "total": sum(run["count"] for run in job.fields["plan"])}
         row = {**self.job, **own, "committed": None, "issued": None, "queued": 0, **job.row}
+        if row["state"] == "reserved":
+            row["queued"] = 1
+        if row["state"] == "started":
+            row |= {"owner": "made", "expires": 0.0}
         marks = ", ".join("?" for _ in self.columns)
         self.connection.execute(f"INSERT INTO job VALUES ({marks})", [row[name] for name in self.columns])
 
