@@ -69,10 +69,9 @@ def test_a_writer_that_stands_still_keeps_no_reader_waiting(home):
     assert reader.ledger.log.size() == writer.tree.size
 
 
+@pytest.mark.parametrize("begun", ["postgresql"], indirect=True)
 def test_a_writer_that_stands_still_is_ended_by_the_server(home, monkeypatch):
     """On PostgreSQL, whose server knows: the next writer's turn comes, and what the first was about to write is not."""
-    if make_url(home.ledger.log.database.url).drivername == "sqlite":
-        pytest.skip("SQLite has no server")
     monkeypatch.setattr(engines, "IDLE_SECONDS", 0.5)
     second, size = other(home), home.ledger.log.size()
 
