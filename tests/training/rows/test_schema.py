@@ -237,6 +237,9 @@ TOO_MUCH = {  # a few seconds of a processor and some hundred MB are more than a
     "unknown keys": GOOD + "".join(f"{number:x}: 1\n" for number in range(110_000)),
     "equal keys": GOOD + "a: 1\n" * 200_000,
     "a list repeated": GOOD + f"z: &z [{MANY}]\n" + "".join(f"g{number}: *z\n" for number in range(20_000)),
+    "a feature repeated": with_features(
+        f"  f: &f {{type: categorical, values: [{MANY}]}}\n" + "".join(f"  g{n}: *f\n" for n in range(3000))
+    ),
     "a list of lists of lists": "a0: &a0 [x]\n"
     + "".join(f"a{n + 1}: &a{n + 1} [{', '.join([f'*a{n}'] * 9)}]\n" for n in range(9)),
     "a mapping merged": GOOD + "m: &m {a: 1}\nn: {<<: [" + ", ".join(["*m"] * 150_000) + "]}\n",
