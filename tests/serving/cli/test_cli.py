@@ -357,7 +357,7 @@ def test_worker_runs_what_is_queued(home, capsys):
     assert opened.ledger.job(seq).issued is not None
     nothing = dpserve(home, "worker", "--once", "--json")
     assert "no job was queued" in nothing.stderr
-    assert json.loads(nothing.stdout) == {"job": None, "state": None}
+    assert json.loads(nothing.stdout) == {"job": None, "state": None, "submitted": []}
 
 
 # Models
