@@ -208,7 +208,7 @@ def ledger_time(signed: Signed) -> str:
     this machine: there, never one before the newest entry, so that a clock that is set back renews no grant.
     """
     time = spell(engines.clock(signed.connection))
-    if signed.connection.dialect.name == "sqlite" and signed.size:
+    if not engines.has_own_clock(signed.connection) and signed.size:
         time = max(time, str(signed.entry(signed.size - 1).value["time"]))
     return time
 

@@ -149,7 +149,9 @@ def state_of_file(engine: Engine) -> tuple[int, int] | None:
 
 
 def check_pages(connection: Connection) -> None:
-    """Raise LedgerReplaced unless the pages of the file and of its log belong together."""
+    """Raise LedgerReplaced unless the pages of a file and of its log belong together; a server has its own care."""
+    if connection.dialect.name != "sqlite":
+        return
     if connection.exec_driver_sql("PRAGMA quick_check(1)").scalar() != "ok":
         raise LedgerReplaced(f"ledger database: its pages do not belong together{OVERWRITTEN}")
 
@@ -270,6 +272,11 @@ def clock(connection: Connection) -> float:
     if connection.dialect.name == "sqlite":
         return time.time()
     return float(connection.execute(*CLOCK).scalar_one())
+
+
+def has_own_clock(connection: Connection) -> bool:
+    """Return whether `clock` is a server's, which no host that asks can set back."""
+    return connection.dialect.name != "sqlite"
 
 
 def announce(connection: Connection) -> None:

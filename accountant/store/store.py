@@ -126,8 +126,7 @@ class Store:
         if self._suspect or state != self._checked:
             self.close()  # a new connection has no pages of before
             with self.reading() as connection:
-                if connection.dialect.name == "sqlite":
-                    engines.check_pages(connection)
+                engines.check_pages(connection)
             self._suspect, self._checked = False, state
 
     def close(self) -> None:
