@@ -21,7 +21,7 @@ from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
-from accountant.errors import DataError, JobFailed, NameTaken, RowsUnavailable, SchemaError, WrongState
+from accountant.errors import JobFailed, NameTaken, RowsUnavailable, SchemaError, WrongState
 from accountant.home import Home
 from accountant.ledger.comparisons import REGISTER
 from accountant.ledger.families.families import Dataset, Started
@@ -34,7 +34,7 @@ from dpserve_verify.system.files import PRIVATE, locked, replace_unsynced, repla
 from training.datasets.copy_guard import LOCK, Asker, Guard, find_copies
 from training.datasets.known_rows import sketches
 from training.datasets.overlap import SKETCH, Scan, Sketch
-from training.datasets.packing import pack
+from training.datasets.packing import check_packed, pack
 from training.datasets.schema_copies import copy_schema
 from training.datasets.unit_question import ask, columns_to_watch, naming_people, read_unit, require_no_ids
 from training.rows.cluster.driver import check_engine, engine_address, open_cluster
@@ -54,7 +54,6 @@ from training.rows.tables.partition_source import Source
 from training.rows.tables.row_files import column_types
 
 LOG = logging.getLogger("dpserve.datasets")
-EXACT = "under replace-one the number of rows is public and must be exact; it is another"
 # By folder: its files as they lay when they were hashed, whether they were those that were registered, and its rows.
 _SEEN: dict[Path, tuple[tuple[tuple[int, ...], ...], bool, int]] = {}
 
@@ -110,8 +109,7 @@ def register(
                 packed = pack(data, schema, how, scan, parting, folder, before_of(home, about), said_ids)
             people = _people_of(scan, answer, by_name, by_values, schema)
             guard.require_enough(people, how.column, others)
-            if relation is Relation.REPLACE_ONE and packed.labels.size != schema.records:
-                raise DataError(f"records={schema.records}: {EXACT}")
+            check_packed(schema, data, packed, relation)
             files = _files(len(schema.targets), parting is not None, about.cells, person is not None)
             mac = write_packed(home, folder, files, raw, people)
             about = replace(about, commitment=mac)

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from accountant.errors import DataError
 from accountant.ledger.families.records import HOLDOUT, RECORD, Unit
+from dpserve_verify.privacy.budget import Relation
 from dpserve_verify.system.files import replacing
-from models.features.features import NumericFeature
+from models.features.features import CategoricalFeature, NumericFeature
 from training.rows.packed.cells import declared_ranges
 from training.rows.packed.growing import Growing, write_chosen
 from training.rows.packed.names import cells_file, row_files, since_file
@@ -39,6 +40,7 @@ from training.rows.tables.data import (
     most_rows,
     read_batches,
 )
+from training.rows.tables.file_check import explaining
 
 WHO = "who.npy"  # whose rows they are: gone when it is known since when each may be used
 HELD = "held.npy"  # which rows are kept aside: gone when they lie apart
@@ -251,3 +253,28 @@ class _Files:
         since = arrays.pop() if bounded else None
         cells = arrays.pop() if self._numbers else np.empty((0, count), np.uint16)
         return Packed(arrays[0], tuple(arrays[1:]), cells, since=since)
+
+
+def check_packed(schema: Schema, data: Path, packed: Packed, relation: Relation) -> None:
+    """Raise DataError where the rows are not as many as replace-one promises; and for the first column of categories of
+    which fewer than half of the cells are listed, those that are missing apart, unless the schema says that this is
+    expected: nothing could be learnt from what is `other`.
+    """
+    if relation is Relation.REPLACE_ONE and packed.labels.size != schema.records:
+        raise DataError(
+            f"records={schema.records}: under replace-one the number of rows is public and must be exact; it is another"
+        )
+    for at, feature in enumerate(schema.features):
+        if not isinstance(feature, CategoricalFeature) or feature.name in schema.expects_other:
+            continue
+        codes = [part.bins[at] for part in packed.parts().values()]
+        present = sum(int(np.count_nonzero(part != feature.missing)) for part in codes)
+        listed = sum(int(np.count_nonzero(part < len(feature.values))) for part in codes)
+        if 2 * listed < present:
+            share = f"{1 - listed / present:.0%} of the cells hold none of the listed values"
+            with explaining(schema, data):
+                raise DataError(
+                    f"{feature.name}: {share}; list those that are publicly known as the file writes them, or say "
+                    "`other: expected` of the column",
+                    column=feature.name,
+                )

@@ -300,7 +300,8 @@ def test_long_texts_that_repeat_are_read_once_each(tmp_path):
     feather.write_feather(pa.table(table), tmp_path / "said.feather", compression="zstd")
     schema = parse_schema(
         b"target: {name: y, classes: [a, b]}\nrecords: 600\nfeatures:\n  x: {type: numeric, range: [0, 1]}\n"
-        b"  c: {type: categorical, values: [p, q]}\n  d: {type: numeric, range: [0, 9], decimal: ','}\n"
+        b"  c: {type: categorical, values: [p, q], other: expected}\n"
+        b"  d: {type: numeric, range: [0, 9], decimal: ','}\n"
     )
 
     def read():

@@ -119,7 +119,7 @@ def test_a_feature_by_name_is_asked_about_and_a_flag_or_few_categories_are_not(h
 
 def test_a_feature_of_categories_with_more_values_than_its_list_is_asked_about(home):
     """Whatever it is called: a list of categories is public, and ids of people are in no list."""
-    feature = "  Ref: {type: categorical, values: [p0, p1, p2]}\n"
+    feature = "  Ref: {type: categorical, values: [p0, p1, p2], other: expected}\n"
     with pytest.raises(InputError, match=r"\['Ref'\] may name people \(their values repeat"):
         register_table(home, {"Ref": IDS}, features=feature)
     assert register_table(home, {"Ref": IDS}, features=feature, unit="record").column is None

@@ -84,11 +84,14 @@ class Numeric(Strict):
 
 
 class Categorical(Strict):
-    """`values`: the categories that are publicly known. Anything else is `other`."""
+    """`values`: the categories that are publicly known. Anything else is `other`, which most rows may be only where it
+    is `expected`.
+    """
 
     type: Literal["categorical"]
     values: Annotated[tuple[StrictStr | StrictInt, ...], Field(min_length=1, max_length=MAX_BINS)]
     missing_words: Words = ()
+    other: Literal["expected"] | None = None
 
     @field_validator("values")
     @classmethod

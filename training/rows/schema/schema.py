@@ -215,7 +215,8 @@ class Schema:
     `ends`: of each number, the range that is declared, or its outer cut points. Of several `targets` a model learns
     one: `question` gives the schema of that one, which is what learners are given. `groups`: public bins of columns by
     which an evaluation may tell people apart, and no learner does. `form`, `written`: how files are written, and each
-    column not written as usual. `measures`: numbers that are no ids, whatever their names say.
+    column not written as usual. `measures`: numbers that are no ids, whatever their names say; `expects_other`: columns
+    of which most rows may hold none of the listed values.
     """
 
     targets: tuple[Target, ...]
@@ -228,6 +229,7 @@ class Schema:
     form: Form = PLAIN
     written: Mapping[str, Written] = field(default_factory=dict, compare=False)
     measures: frozenset[str] = frozenset()
+    expects_other: frozenset[str] = frozenset()
     refined: tuple[SchemaProfile, ...] = ()
 
     @property
@@ -385,6 +387,7 @@ def schema_from(body: Any, raw: bytes) -> Schema:
         file.questions(), file.records, features, file.ignore, hashlib.sha256(raw).hexdigest(), ends, groups,
         Form(file.format.delimiter, file.format.encoding), file.written(),
         frozenset(name for name, kind in file.features.items() if isinstance(kind, Numeric) and kind.measure),
+        frozenset(n for n, kind in file.features.items() if isinstance(kind, Categorical) and kind.other == "expected"),
         tuple(SchemaProfile(**profile.model_dump()) for profile in file.refined or ()),
     )  # fmt: skip
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import csv
 import io
 import re
+import unicodedata
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,8 +21,15 @@ from typing import Any
 import pyarrow as pa
 
 from accountant.errors import DataError
-from models.features.column_law import NULLS, patterns_of
-from models.features.features import BooleanFeature, CalendarFeature, NumericFeature
+from models.features.column_law import NULLS, Misfit, is_text, patterns_of, read_column
+from models.features.features import (
+    MISSING_TEXT,
+    BooleanFeature,
+    CalendarFeature,
+    CategoricalFeature,
+    Feature,
+    NumericFeature,
+)
 from models.features.written import Written
 from training.rows.people.people import NOBODY, PLACEHOLDERS
 from training.rows.schema.schema import Schema
@@ -92,6 +101,11 @@ def check_file(schema: Schema, path: Path, most: int | None = None) -> list[Prob
         if row is not None:
             problem.at(row)
 
+    listed = {
+        feature.name: _Listed(feature, schema.written_as(feature.name))
+        for feature in schema.features
+        if isinstance(feature, CategoricalFeature) and feature.name not in schema.expects_other
+    }
     try:
         table = open_table(path, schema.form)
         for part in table.parts if isinstance(table, FolderTable) else [table]:
@@ -101,7 +115,10 @@ def check_file(schema: Schema, path: Path, most: int | None = None) -> list[Prob
             names, rows = (_csv if isinstance(part, CsvTable) else _typed)(part, schema, note)
             _compare(schema, {*names, *keys}, note)
             places = [(at, name, tests[name]) for at, name in enumerate(names) if name in tests]
+            looks = [(at, listed[name]) for at, name in enumerate(names) if name in listed]
             for row, cells in rows:
+                for at, look in looks:
+                    look.count(cells[at])
                 for at, name, test in places:
                     kind = test(cells[at])
                     if kind is not None:
@@ -112,7 +129,69 @@ def check_file(schema: Schema, path: Path, most: int | None = None) -> list[Prob
         raise DataError(no_such_file(str(path))) from None
     except (pa.ArrowException, OSError, csv.Error, UnicodeError) as error:
         note("", f"what cannot be read as {path.suffix[1:] or 'a table'} ({type(error).__name__})", "write it anew")
+    for name, look in listed.items():
+        if problem := look.problem():
+            note(name, *problem)
     return list(problems.values())
+
+
+@dataclass
+class _Listed:
+    """Counts how many cells of a column of categories are listed, and how those that are not differ from the listed."""
+
+    feature: CategoricalFeature
+    written: Written
+    listed: int = 0
+    other: int = 0
+    misses: Counter[str] = field(default_factory=Counter)
+    verdicts: dict[str, str | None] = field(default_factory=dict)
+
+    def count(self, cell: str) -> None:
+        """Count one cell; each text is looked at once."""
+        if cell not in self.verdicts:
+            self.verdicts[cell] = self._judge(cell)
+        verdict = self.verdicts[cell]
+        self.listed += verdict == ""
+        if verdict:
+            self.other += 1
+            self.misses[verdict] += 1
+
+    def _judge(self, cell: str) -> str | None:
+        """Return "" of a listed text, None of a missing one, else how it differs from a listed one."""
+        if cell in self.feature.values:
+            return ""
+        if cell == MISSING_TEXT or cell.strip() in self.written.missing:
+            return None
+        for miss, plain in NEAR_MISSES.items() if len(cell) <= LONGEST else ():
+            if plain(cell) in {plain(value) for value in self.feature.values}:
+                return miss
+        return "none of the listed values"
+
+    def problem(self) -> tuple[str, str] | None:
+        """Return what is found and the remedy where fewer than half of the cells are listed."""
+        if self.other <= self.listed:
+            return None
+        [(miss, count)] = self.misses.most_common(1)
+        share = f"{self.other / (self.listed + self.other):.0%} of the cells are not listed under `values`"
+        if miss != "none of the listed values" and 2 * count > self.other:
+            return f"{share}: they have {miss}", "list the values as the file writes them, or write the cells as listed"
+        return share, "list the values that are publicly known, or say `other: expected` of the column"
+
+
+_BLANKS = " \t\r\n\u00a0\u202f\ufeff"
+LONGEST = 200  # characters of a cell that is compared with the listed values
+NEAR_MISSES: dict[str, Callable[[str], str]] = {
+    "blanks about them": str.strip,
+    "letters that are put together otherwise (Unicode NFC)": lambda text: unicodedata.normalize("NFC", text),
+    "other capitals": str.casefold,
+    "`.0` after them": lambda text: re.sub(r"\.0+$", "", text),
+    "other zeros before them": lambda text: text.lstrip("0") or "0",
+    "quotes about them": lambda text: text.strip("\"'"),
+    "a dot after them": lambda text: text.rstrip("."),
+    "blanks, capitals, quotes or a dot of their own": lambda text: (
+        unicodedata.normalize("NFC", text).strip(f"{_BLANKS}\"'").rstrip(".").casefold()
+    ),
+}
 
 
 @contextmanager
@@ -281,20 +360,36 @@ _NAMED = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe"}
 
 
 def _typed(table: Table, schema: Schema, note: Callable[..., None]) -> tuple[list[str], Rows]:
-    """Test a form that says types: dates in a column of dates are as they should be."""
-    types, dates = table.types(), {feature.name for feature in schema.stored if isinstance(feature, CalendarFeature)}
-    names = [*types]
-    fine = {name for name, kind in types.items() if name in dates and kind is not None and pa.types.is_temporal(kind)}
+    """Test a form that says types: what is no text is judged by the law of columns, column by column."""
+    names = [*table.types()]
+    described: dict[str, Feature] = {feature.name: feature for feature in schema.stored}
+    for target in schema.targets:
+        answers = tuple(str(label) for label in target.classes or ())
+        described[target.name] = (
+            CategoricalFeature(target.name, answers) if answers else NumericFeature(target.name, ())
+        )
+
+    def cells(name: str, column: pa.Array, first: int) -> list[str]:
+        feature, values = described.get(name), cells_of(column)
+        if feature is not None and not is_text(column.type):
+            try:
+                values = read_column(feature, column, schema.written_as(name)).tolist()
+            except Misfit as misfit:
+                row = None if misfit.row is None else first + misfit.row
+                note(name, misfit.problem, "store the column as the schema declares it, or declare what it holds", row)
+                values = []
+            if not isinstance(feature, CategoricalFeature):
+                numbers = name in schema.target_names  # of which none may be missing
+                values = [value if numbers else None for value in values]
+            values = values or [None] * len(column)
+        return ["" if value is None or value != value else str(value) for value in values]
 
     def rows() -> Rows:
         row = 2
         for batch in table.batches(names, {}):
-            columns = [
-                [""] * len(batch) if name in fine else ["" if v is None or v != v else str(v) for v in cells_of(column)]
-                for name, column in zip(names, batch.columns, strict=True)
-            ]
-            for cells in zip(*columns, strict=True):
-                yield row, cells
+            columns = [cells(name, column, row) for name, column in zip(names, batch.columns, strict=True)]
+            for row_cells in zip(*columns, strict=True):
+                yield row, row_cells
                 row += 1
 
     return names, rows()
