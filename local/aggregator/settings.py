@@ -81,12 +81,12 @@ class Settings:
 
     @property
     def ledger(self) -> Path:
-        """What it has opened, charged, and answered."""
+        """Return the path of the ledger: what this aggregator has opened, charged and answered."""
         return self.folder / LEDGER
 
     @cached_property
     def seal(self) -> X25519PrivateKey:
-        """Opens the shares that are for it. KeyInvalid where it cannot be read."""
+        """Read the private key that opens the shares for this aggregator. KeyInvalid where it cannot be read."""
         key = _private(self.folder / SEAL)
         if not isinstance(key, X25519PrivateKey):
             raise KeyInvalid(f"{SEAL}: must be an X25519 key")
@@ -94,7 +94,7 @@ class Settings:
 
     @cached_property
     def sign(self) -> Ed25519PrivateKey:
-        """Signs its answers. KeyInvalid where it cannot be read."""
+        """Read the private key that signs this aggregator's answers. KeyInvalid where it cannot be read."""
         key = _private(self.folder / SIGN)
         if not isinstance(key, Ed25519PrivateKey):
             raise KeyInvalid(f"{SIGN}: must be an Ed25519 key")

@@ -149,7 +149,7 @@ class AggregatorStore:
         return digest
 
     def _notes(self) -> list[str]:
-        """Whole lines alone: one that a crash has cut was of an answer that nobody heard of."""
+        """Read the whole lines of the notes, without one that a crash cut short: nobody has heard of its answer."""
         try:
             lines = self._noted.read_bytes().split(b"\n")[:-1]
         except FileNotFoundError:
@@ -172,8 +172,8 @@ class AggregatorStore:
 
 
 def check_restored(definition: SharedDefinition, own: str, known: str | None) -> None:
-    """WrongState where another answer than this ledger's `own` (its sha256 in hex, "" of none) is `known` to have been
-    made: the ledger is older than that, and would draw a second noise.
+    """Raise WrongState where an answer other than this ledger's `own` (its sha256 in hex, "" where it holds none) is
+    `known` to have been made: the ledger is older than that answer, and would draw noise a second time.
     """
     if known is not None and known != own:
         raise WrongState(

@@ -47,19 +47,19 @@ class Place(Protocol):
 
     @property
     def url(self) -> str:
-        """https, or this machine."""
+        """Return the service's address: https, or http to this machine."""
 
     @property
     def ca(self) -> Path | None:
-        """None: the system's."""
+        """Return the file of the certificates that may speak for the service; None for the system's."""
 
     @property
     def trust(self) -> Path:
-        """A file of `PublicKeys`."""
+        """Return the file of the pinned keys, as `PublicKeys` reads it."""
 
     @property
     def seen(self) -> SeenCheckpoints:
-        """The checkpoints of the platform's ledger that were seen from here, and the witnesses that are asked for."""
+        """Return the checkpoints of the platform's ledger seen from here, and the witnesses that are asked for."""
 
 
 def check_url(url: str) -> str:
@@ -102,7 +102,7 @@ class Verified:
 
     @property
     def size(self) -> int:
-        """Entries of the log."""
+        """Return how many entries the log has."""
         return notes.parse_checkpoint(self.note).size
 
 

@@ -50,7 +50,7 @@ class CampaignKind(ABC, Generic[Asks]):
 
     @property
     def name(self) -> str:
-        """The campaign's name."""
+        """Return the campaign's name."""
         return self.folder.name
 
     def turn_to_json(self) -> dict[str, Any]:

@@ -41,10 +41,10 @@ TOO_FEW, NOTHING_LEARNT = "too-few", "nothing-learnt"
 def found_population(
     home: Home, name: str, schema_file: Path, owners: int, epsilon: str, family: str | None, delta: str = "0"
 ) -> Dataset:
-    """People who keep their rows, and the most that all campaigns together may cost one of them: reports, where `delta`
-    is 0, and shares for two aggregators, where it is above.
+    """Register people who keep their rows, with the most that all campaigns together may cost one of them. They send
+    reports where `delta` is 0, and shares for two aggregators where it is above 0.
 
-    InputError, NameTaken, SchemaError as for datasets. The schema is public, its `records` are of no meaning here.
+    InputError, NameTaken, SchemaError as for datasets. The schema is public; its `records` have no meaning here.
     """
     raw = schema_file.read_bytes()
     schema, budget = parse_schema(raw), Budget.of(epsilon, delta)
@@ -104,13 +104,13 @@ class Campaign:
 
     @property
     def definition(self) -> Question:
-        """What owners are asked."""
+        """Return what owners are asked."""
         asked: Question = self.kind.definition
         return asked
 
     @property
     def reports(self) -> ReportStore:
-        """What they answered."""
+        """Return what owners have answered."""
         return self.kind.reports
 
 

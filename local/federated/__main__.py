@@ -11,7 +11,7 @@ from local.federated import workspace
 
 
 def main() -> int:
-    """0: done; 2: what was given is not right."""
+    """Run the command, and return its exit code: 0 when it is done, 2 where what was given is not right."""
     parser = argparse.ArgumentParser(prog="python -m local.federated", description=workspace.__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     commands = parser.add_subparsers(dest="command", required=True)

@@ -37,7 +37,7 @@ class AskInstitutions(Controller):
         self.seen: dict[str, tuple[int, bool]] = {}
 
     def start_controller(self, fl_ctx: FLContext) -> None:
-        """Opens the home; a campaign that cannot be asked ends the job."""
+        """Open the home; end the job where the campaign cannot be asked."""
         try:
             self.home = Home.open()
             self.offer = campaigns.offer(self.home, self.campaign)
@@ -47,8 +47,8 @@ class AskInstitutions(Controller):
             self.system_panic(f"campaign {self.campaign}: {error}", fl_ctx)
 
     def control_flow(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
-        """Asks what each has seen of the ledger, which the offer continues; asks all at once for reports; tells those
-        whose reports were taken in.
+        """Ask each site what it has seen of the ledger, so that its offer continues from there; ask all sites at once
+        for reports; tell the sites whose reports were taken in.
         """
         for site in self.sites:  # a task for each: one for all would be over with the first reply
             task = Task(SEEN, Shareable(), timeout=self.seconds, result_received_cb=self._note)
@@ -74,7 +74,7 @@ class AskInstitutions(Controller):
             time.sleep(WAIT)
 
     def _note(self, client_task: ClientTask, fl_ctx: FLContext) -> None:
-        """How many entries of the ledger an institution has seen, and whether it asks for witnesses."""
+        """Note how many entries of the ledger an institution has seen, and whether it asks for witnesses."""
         size, witnessed = client_task.result.get(SIZE), client_task.result.get(WITNESSED)
         if not isinstance(size, int) or size < 0:
             self.log_error(fl_ctx, f"campaign {self.campaign}: {client_task.client.name}: did not say what it has seen")
@@ -82,7 +82,9 @@ class AskInstitutions(Controller):
         self.seen[client_task.client.name] = size, witnessed is True
 
     def _receive(self, client_task: ClientTask, fl_ctx: FLContext) -> None:
-        """NVFlare has authenticated the site; that the report is its own is said by the invitation in it."""
+        """Take in a site's report, or its shares; log why where they are refused. NVFlare has authenticated the site;
+        the invitation in the report says that the report is the site's own.
+        """
         site, body = client_task.client.name, client_task.result.get(BODY)
         try:
             if not isinstance(body, bytes):
@@ -101,9 +103,9 @@ class AskInstitutions(Controller):
             self.log_error(fl_ctx, f"campaign {self.campaign}: {site}: {printable(str(error))}")
 
     def stop_controller(self, fl_ctx: FLContext) -> None:
-        """Nothing is held open: a campaign is closed by who opened it."""
+        """Do nothing: nothing is held open here, and a campaign is closed by the person who opened it."""
 
     def process_result_of_unknown_task(
         self, client: Client, task_name: str, client_task_id: str, result: Shareable, fl_ctx: FLContext
     ) -> None:
-        """Too late: dropped here, kept there; the same bytes come when the job runs again."""
+        """Drop a reply that comes too late. The site keeps it, and sends the same bytes when the job runs again."""

@@ -57,7 +57,7 @@ class FittedRows:
 
     @property
     def count(self) -> NDArray[np.int64]:
-        """How many rows there are, fitting or not: (1,), of one owner."""
+        """Count the rows, whether they fit or not, as an array (1,) for one owner."""
         return np.array([len(self.fits)])
 
 

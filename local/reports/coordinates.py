@@ -58,12 +58,12 @@ class Coordinates:
 
     @property
     def size(self) -> int:
-        """How many numbers z has."""
+        """Return how many numbers z has."""
         return len(self.offset)
 
     @cached_property
     def tables(self) -> list[Floats]:
-        """What each code of each feature adds to z: one array (codes, size) a feature."""
+        """Compute what each code of each feature adds to z: one array (codes, size) for each feature."""
         tables, start = [], 0
         for feature in self.features:
             width = embedding_width(feature)
@@ -74,7 +74,7 @@ class Coordinates:
 
     @cached_property
     def shift(self) -> Floats:
-        """The offset (size,) in z's own unit."""
+        """Return the offset (size,) in the unit of z."""
         return np.array(self.offset, np.float64) / GRID
 
     def of(self, codes: Sequence[NDArray[Any]]) -> Floats:

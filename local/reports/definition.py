@@ -59,34 +59,34 @@ class Reports(Question):
 
     @property
     def mechanism(self) -> OneOfK:
-        """What every owner draws by, but for who weighs: its price and its law."""
+        """Return the mechanism by which every owner draws, except owners who weigh a voter: its price and its law."""
         return OneOfK(self.epsilon, self.candidates, self.favoured)
 
     @property
     @abstractmethod
     def dimension(self) -> int:
-        """Of an owner's own vector."""
+        """Return how many numbers an owner's own vector has."""
 
     @property
     def row_numbers(self) -> int:
-        """How many numbers one row becomes: a regression has the products of labels too."""
+        """Return how many numbers one row becomes; a regression has the products of labels too."""
         return self.dimension * (self.wide if self.learner == "local-lr" else 1)
 
     @property
     def plan(self) -> Plan:
-        """What is charged: one report, for an owner answers once, whatever the turns are."""
+        """Return what is charged: one report, since an owner answers once, however many turns there are."""
         mechanism = self.mechanism
         return Plan.of([Release(PURPOSE, mechanism.name, mechanism.norm, 1, mechanism.event)])
 
     @property
     def own(self) -> dict[str, JSON]:
-        """What the statement says beside what every campaign does: the last of OWN is what is asked about."""
+        """Return what the statement says besides what every campaign's does; the last of OWN is what is asked about."""
         *plain, about = self.OWN
         return {**{name: getattr(self, name) for name in plain}, about: getattr(self, about).to_json()}
 
     @property
     def parameters(self) -> dict[str, str | int | bool | None]:
-        """What the reservation, and so the certificate, says of it."""
+        """Return what the reservation, and so the certificate, says of the campaign."""
         parameters = {"public_rows": self.public_rows or None, "candidates": self.candidates, "favoured": self.favoured}
         return {**super().parameters, **parameters}
 
@@ -112,12 +112,12 @@ class Definition(Reports):
 
     @property
     def dimension(self) -> int:
-        """Of an owner's own vector: a label for each coordinate, and one alone."""
+        """Return how many numbers an owner's own vector has: a label for each coordinate, and one label by itself."""
         return (self.coordinates.size + 1) * self.wide
 
     @property
     def parameters(self) -> dict[str, str | int | bool | None]:
-        """What the reservation, and so the certificate, says of it."""
+        """Return what the reservation, and so the certificate, says of the campaign."""
         return {**super().parameters, "directions": self.coordinates.size}
 
     @classmethod

@@ -50,7 +50,7 @@ class Groups:
 
     @cached_property
     def tables(self) -> tuple[Integers, ...]:
-        """For every feature the place (codes,) of each code's group, from 0 to size - 1."""
+        """Compute, for every feature, the place (codes,) of each code's group, from 0 to size - 1."""
         tables, start = [], 0
         for feature in self.features:
             table = _group_of_codes(feature, self.most)
@@ -60,25 +60,25 @@ class Groups:
 
     @property
     def size(self) -> int:
-        """Groups of all features."""
+        """Return how many groups all features have together."""
         return int(self.tables[-1].max()) + 1
 
     @cached_property
     def pairs(self) -> tuple[Integers, Integers]:
-        """The places of all pairs of groups of two features, the earlier feature's first."""
+        """Compute the places of all pairs of groups of two different features, the earlier feature's group first."""
         of = np.concatenate([np.full(len(set(table)), at) for at, table in enumerate(self.tables)])
         first, second = np.nonzero(of[:, np.newaxis] < of[np.newaxis, :])
         return first, second
 
     @property
     def numbers(self) -> int:
-        """In one owner's statistic: pairs, groups, and the answers of groups."""
+        """Return how many numbers one owner's statistic has: pairs of groups, groups, and the answers of groups."""
         widths = [len(set(_group_of_codes(feature, self.most))) for feature in self.features]
         return (sum(widths) ** 2 - sum(width**2 for width in widths)) // 2 + (1 + self.wide) * sum(widths)
 
     @property
     def sensitivity(self) -> int:
-        """The length (L2) that no owner's statistic exceeds, rounded up."""
+        """Return the length (L2) that no owner's statistic exceeds, rounded up."""
         features = len(self.features)
         squared = GRID**2 * (features * (features - 1) // 2 + features + features * LABEL**2)
         return isqrt(squared - 1) + 1

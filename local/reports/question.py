@@ -69,32 +69,32 @@ class Question(ABC):
 
     @property
     def wide(self) -> int:
-        """How many numbers one label is: one less than there are classes; 1 of a number."""
+        """Return how many numbers one label has: one less than there are classes; 1 where the target is a number."""
         return max(1, len(self.classes) - 1)
 
     @property
     @abstractmethod
     def row_numbers(self) -> int:
-        """How many numbers one row becomes, at most, on its owner's machine."""
+        """Return how many numbers one row becomes, at most, on its owner's machine."""
 
     @property
     @abstractmethod
     def plan(self) -> Plan:
-        """What is charged for every owner."""
+        """Return what is charged for every owner."""
 
     @property
     def delta(self) -> Decimal:
-        """What an answer costs beside epsilon; 0 but where a trust model says otherwise."""
+        """Return the delta that an answer costs besides epsilon; 0 unless a trust model says otherwise."""
         return Decimal(0)
 
     @property
     @abstractmethod
     def own(self) -> Mapping[str, JSON]:
-        """The fields of OWN."""
+        """Return the fields that OWN names, for the statement."""
 
     @cached_property
     def payload(self) -> bytes:
-        """The statement that is signed: canonical JSON."""
+        """Return the statement that is signed, as canonical JSON."""
         body: dict[str, Any] = {name: getattr(self, name) for name in COMMON}
         body |= {
             "epsilon": canonical.decimal_string(self.epsilon),
@@ -109,12 +109,12 @@ class Question(ABC):
 
     @property
     def digest(self) -> str:
-        """sha256 of `payload` in hex: what the ledger's entries and the certificate name."""
+        """Return the sha256 of `payload` in hex, which the ledger's entries and the certificate name."""
         return hashlib.sha256(self.payload).hexdigest()
 
     @property
     def parameters(self) -> dict[str, str | int | bool | None]:
-        """What the reservation, and so the certificate, says of it."""
+        """Return what the reservation, and so the certificate, says of the campaign."""
         return {
             "campaign": self.campaign,
             "definition": self.digest,

@@ -59,12 +59,12 @@ class Aggregator:
 
     @cached_property
     def fingerprint(self) -> str:
-        """sha256 over both keys, in hex: what owners name those by whom they trust."""
+        """Return the sha256 over both keys, in hex, by which owners name the aggregators they trust."""
         return hashlib.sha256(bytes.fromhex(self.seal + self.sign)).hexdigest()
 
     @cached_property
     def signers(self) -> dict[str, Ed25519PublicKey]:
-        """Its key by its keyid, as envelopes are verified."""
+        """Return the public key that verifies its answers, by its keyid, in the form that envelopes are verified by."""
         key = ed25519_key(bytes.fromhex(self.sign))
         return {fingerprint(key): key}
 
@@ -119,35 +119,35 @@ class SharedDefinition(Question):
 
     @property
     def delta(self) -> Decimal:
-        """Of one answer."""
+        """Return the delta of one answer."""
         return self.allowed
 
     @cached_property
     def layout(self) -> Groups:
-        """The public groups."""
+        """Return the public groups."""
         return Groups(self.features, self.groups, self.wide)
 
     @property
     def share_bytes(self) -> int:
-        """Of one sealed share."""
+        """Return how many bytes one sealed share has."""
         return 8 * self.layout.numbers + shares.OVERHEAD
 
     @property
     def largest(self) -> int:
-        """Bytes of the largest that is sent, at most: an owner's two shares; or a sum with a bit for every owner, in
-        base64 within a statement, in base64 within its envelope.
+        """Return how many bytes the largest message has, at most: an owner's two shares; or a sum with a bit for every
+        owner, in base64 within a statement, in base64 within its envelope.
         """
         answer = (self.owners // 8 + 8 * self.layout.numbers) * 16 // 9
         return max(AGGREGATORS * self.share_bytes, answer) + ROOM
 
     @property
     def row_numbers(self) -> int:
-        """How many numbers one row becomes: which group each feature's is."""
+        """Return how many numbers one row becomes: one for each group, which say what group each feature is in."""
         return self.layout.size
 
     @property
     def plan(self) -> Plan:
-        """What is charged: one sum, with the noise of one aggregator alone."""
+        """Return what is charged: one sum, with the noise of one aggregator alone."""
         return plan_of(self.layout, self.noise_multiplier)
 
     def about(self, owner: int, aggregator: int) -> bytes:
@@ -156,7 +156,7 @@ class SharedDefinition(Question):
 
     @property
     def own(self) -> dict[str, JSON]:
-        """What the statement says beside what every campaign does."""
+        """Return what the statement says besides what every campaign's does."""
         return {
             "delta": canonical.decimal_string(self.delta),
             "groups": self.groups,
@@ -167,7 +167,7 @@ class SharedDefinition(Question):
 
     @property
     def parameters(self) -> dict[str, str | int | bool | None]:
-        """What the reservation, and so the certificate, says of it."""
+        """Return what the reservation, and so the certificate, says of the campaign."""
         fingerprints = {
             f"aggregator_{at + 1}": aggregator.fingerprint for at, aggregator in enumerate(self.aggregators)
         }

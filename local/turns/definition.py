@@ -57,17 +57,17 @@ class BoostedDefinition(Reports):
 
     @property
     def turns(self) -> int:
-        """In how many turns owners answer: one a round for stumps; for lines one that learns, and one that weighs."""
+        """Return in how many turns owners answer: one a round for stumps; for lines one to learn and one to weigh."""
         return self.rounds * self.steps
 
     @property
     def steps(self) -> int:
-        """Turns of a round."""
+        """Return how many turns a round has."""
         return 1 if isinstance(self.basis, Stumps) else 2
 
     @property
     def seats(self) -> int:
-        """Of a round: among so many owners that follow each other, each has one."""
+        """Return how many seats a round has: of so many owners with consecutive numbers, each has one."""
         return 1 if self.steps == 1 else SEATS
 
     def weighs(self, turn: int) -> bool:
@@ -98,7 +98,7 @@ class BoostedDefinition(Reports):
 
     @property
     def dimension(self) -> int:
-        """Of an owner's own vector."""
+        """Return how many numbers an owner's own vector has."""
         return self.basis.dimension(self.wide)
 
     def mechanism_in(self, turn: int) -> OneOfK:
@@ -107,7 +107,7 @@ class BoostedDefinition(Reports):
 
     @property
     def parameters(self) -> dict[str, str | int | bool | None]:
-        """What the reservation, and so the certificate, says of it."""
+        """Return what the reservation, and so the certificate, says of the campaign."""
         parameters = {"rounds": self.rounds, "turns": self.turns, "dimension": self.dimension}
         return {**super().parameters, **parameters}
 

@@ -78,9 +78,9 @@ def mean_of(
 
 
 def half_log_odds(edge: float, classes: int) -> float:
-    """Half of SAMME's alpha, at most CAP: log((1 + (K - 1) edge) / (1 - edge)) / 2 of a voter whose edge is
-    (K r - 1) / (K - 1), r how often it is right; of two classes artanh of it, AdaBoost's. 0 where the edge is not
-    above 0.
+    """Compute half of SAMME's alpha, at most CAP: log((1 + (K - 1) edge) / (1 - edge)) / 2 for a voter whose edge is
+    (K r - 1) / (K - 1), where r is how often it is right. For two classes this is artanh(edge), as in AdaBoost. 0
+    where the edge is not above 0.
     """
     sure = min(max(edge, 0.0), SUREST)
     return min(CAP, (log1p((classes - 1) * sure) - log1p(-sure)) / 2)

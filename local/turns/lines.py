@@ -41,7 +41,7 @@ class Lines:
 
     @property
     def least_rows(self) -> int:
-        """That an owner must have."""
+        """Return how many rows an owner must have at least."""
         return LEAST_ROWS[self.own]
 
     def check(self, features: Sequence[Feature]) -> None:

@@ -67,9 +67,9 @@ class SoFar:
 
     @property
     def log_mass(self) -> float:
-        """The logarithm of the mean weight exp(-y F) that voters of these alphas leave: the product of
-        K exp(a / K) / (exp(a) + K - 1), a twice an alpha, for an alpha says how often its voter is right; of two
-        classes 1 / cosh(alpha). Public.
+        """Compute the logarithm of the mean weight exp(-y F) that voters of these alphas leave. The mean weight is the
+        product, over the voters, of K exp(a / K) / (exp(a) + K - 1), where a is twice an alpha, since an alpha says
+        how often its voter is right; for two classes each factor is 1 / cosh(alpha). The result is public.
         """
         twice, rest = 2 * np.abs([voter.weight / UNIT for voter in self.voters]), self.classes - 1
         parts = np.log(self.classes) - twice * rest / self.classes - np.log1p(rest * np.exp(-twice))

@@ -35,7 +35,7 @@ class Stumps:
 
     @property
     def least_rows(self) -> int:
-        """That an owner must have."""
+        """Return how many rows an owner must have at least."""
         return 1
 
     def check(self, features: Sequence[Feature]) -> None:

@@ -188,7 +188,8 @@ def draft(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Draft a schema from column names and types. No value is read; what is public knowledge is yours to fill in.
+    """Write a draft of a schema from column names and types. No value is read; what is public knowledge is yours to
+    fill in.
 
     With --data it also proposes how the file is written, from the cells of its first rows: `format`, the marks of
     decimals, patterns of dates, words for yes and no. Never a range, never a category.

@@ -107,7 +107,7 @@ def _note(home: Home, connection: Connection, witnessed: bool) -> str:
 
 
 def _write_or_print(out: Path | None, text: str, body: dict[str, Any], json: bool) -> None:
-    """Into a file, or on stdout."""
+    """Write a text into a file and say where, or print it on stdout where no file is named."""
     if out is None:
         return show(json, body, text.rstrip("\n"))
     out.write_text(text.rstrip("\n") + "\n", "utf-8")

@@ -54,7 +54,7 @@ def show_stream(name: str, lines: Iterable[Any], rest: Callable[[], Mapping[str,
 
 
 def note(text: str) -> None:
-    """Lines for people, on stderr, as `show` writes them."""
+    """Print lines for people on stderr; as with `show`, no character can move the terminal's cursor."""
     print(_printable(text), file=sys.stderr)
 
 

@@ -138,7 +138,7 @@ async def _dataset_page(request: Request, problem: DpserveError | None = None) -
 
 
 async def change_budget(request: Request) -> Response:
-    """Another total, which the ledger keeps with its reason."""
+    """Set another total for a dataset, which the ledger keeps with its reason."""
     typed = await form_fields(request, "epsilon", "reason")
     return await _change(request, change_total, typed["epsilon"].strip(), typed["reason"].strip())
 

@@ -78,7 +78,7 @@ class Form:
 
     @property
     def complete(self) -> bool:
-        """Whether there is enough for a price."""
+        """Tell whether enough is filled in for a price."""
         return all(self.fields[name] for name in ("dataset", "learner", "epsilon"))
 
     @property
@@ -99,7 +99,7 @@ class Form:
 
     @property
     def digest(self) -> str:
-        """Names what was priced."""
+        """Return the sha256 of `body` in hex, which names what was priced."""
         return hashlib.sha256(orjson.dumps(self.body, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 

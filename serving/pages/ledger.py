@@ -50,7 +50,7 @@ class SearchTerms:
 
     @property
     def anything(self) -> bool:
-        """Whether a field is filled in."""
+        """Tell whether any field is filled in."""
         return self != SearchTerms()
 
     def to_wanted(self) -> Wanted:

@@ -57,12 +57,12 @@ class Served:
 
     @cached_property
     def reference(self) -> str:
-        """`adult@2`."""
+        """Return the name and version, as in `adult@2`."""
         return f"{self.name}@{self.version}"
 
     @cached_property
     def certificate(self) -> dict[str, Any]:
-        """What answers say of the certificate: entry, digests, claim."""
+        """Return what answers say of the certificate: its entry, digests and claim."""
         certificate = self.verified.certificate
         return {
             "entry": certificate.issued,
@@ -75,14 +75,14 @@ class Served:
 
     @property
     def subject(self) -> dict[str, str | None]:
-        """What the model was learnt from and how, and what it answers."""
+        """Return what the model was learnt from and how, and what it predicts."""
         form = self.verified.certificate.form
         target = self.verified.ensemble.target
         return {"dataset": form.dataset.name, "learner": form.public.learner, "target": target}
 
     @cached_property
     def fragment(self) -> orjson.Fragment:
-        """The same, encoded once."""
+        """Encode `certificate` as JSON, once for all answers."""
         return orjson.Fragment(orjson.dumps(self.certificate))
 
     def count(self, records: int, seconds: float) -> None:
@@ -102,7 +102,7 @@ class Slot(Looked):
 
     @property
     def dataset(self) -> str | None:
-        """The dataset that the certificate names."""
+        """Return the name of the dataset in the certificate."""
         return self.subject["dataset"]
 
 
@@ -336,21 +336,21 @@ class Registry:
 
     @property
     def loaded(self) -> int:
-        """Versions that verified since they last changed, in memory or not."""
+        """Count the versions that have verified since they last changed, in memory or not."""
         return sum(slot.certificate is not None for slot in list(self._slots.values()))
 
     @property
     def refused(self) -> int:
-        """Versions that do not verify."""
+        """Count the versions that do not verify."""
         return sum(slot.error is not None for slot in list(self._slots.values()))
 
     @property
     def datasets(self) -> frozenset[str]:
-        """The datasets that the verified versions were learnt from."""
+        """Return the names of the datasets that the verified versions were learnt from."""
         return frozenset(slot.dataset for slot in list(self._slots.values()) if slot.dataset is not None)
 
     def versions(self, name: str) -> list[int]:
-        """Versions that are not retired, ascending. UnknownName."""
+        """List the versions of a model that are not retired, ascending. UnknownName where there is no such model."""
         shelf = self._shelf_with(name, None)
         if shelf is None:
             raise UnknownName(f"model={name[:80]!r}: there is no such model", model=name[:80])

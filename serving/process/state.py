@@ -107,7 +107,7 @@ class ServingState:
 
     @property
     def problem(self) -> str:
-        """Why this worker does not answer; empty when it does."""
+        """Return why this worker does not answer; empty when it does."""
         if self._problem:
             return self._problem
         is_stale = time.monotonic() - self._seen > self._without_ledger
@@ -115,29 +115,33 @@ class ServingState:
 
     @property
     def unready(self) -> str:
-        """Why no more should be sent here; empty where it may. A server that was asked to stop answers to the end."""
+        """Return why no more requests should be sent here; empty where they may be. A server that was asked to stop
+        still answers to the end.
+        """
         return self.problem or self.behind or ("the server was asked to stop" if self.stopping else "")
 
     @property
     def behind(self) -> str:
-        """Why this version may not write to the ledger any more, a newer one having done so; empty where it may."""
+        """Return why this version may not write to the ledger any more: a newer one has. Empty where it may."""
         return "" if self._home is None else self._home.ledger.log.behind
 
     def require_welcome(self) -> None:
-        """NotReady where no more should be sent here; says why where a newer version is the reason."""
+        """Raise NotReady where no more requests should be sent here; it says why where a newer version of dpserve is
+        the reason.
+        """
         if self.unready:
             why = self.behind if self.behind and not self.problem else "the server's log says why"
             raise NotReady(f"not ready; {why}")
 
     @property
     def home(self) -> Home:
-        """Raises NotReady while the home, its ledger or its tokens cannot be relied upon."""
+        """Return the home; raise NotReady while the home, its ledger or its tokens cannot be relied upon."""
         if self.problem or self._home is None:
             raise NotReady("dpserve is not ready; the server's log says why")
         return self._home
 
     def require_ready(self) -> None:
-        """NotReady as `home`, before anything is answered that does not need the home itself."""
+        """Raise NotReady where `home` does, before an answer that does not need the home itself."""
         _ = self.home
 
     def bearer(self, digest: str) -> Bearer | None:

@@ -92,7 +92,9 @@ async def check_draft(request: Request) -> Response:
 
 
 def start_check(request: Request, store: Drafts, body: Mapping[str, Any]) -> Draft:
-    """Have a draft checked by `schema`, or by `answers` and `rows`, which are read beside; return it."""
+    """Start the check of a draft by `schema`, or by `answers` and `rows`, which are read in a process beside this one;
+    return the draft.
+    """
     draft = find_draft(request, store)
     if body.get("schema") is not None:
         return store.check(draft, run_for_request(checked_text, str(body["schema"])), [])
@@ -112,7 +114,7 @@ async def register_draft(request: Request) -> Response:
 
 
 def start_registration(request: Request, store: Drafts, body: Any) -> Draft:
-    """Have a draft registered; return it."""
+    """Start the registration of a draft; return the draft."""
     draft = find_draft(request, store)
     asked = RegistrationRequest.of(body)
     asked.require_answers()

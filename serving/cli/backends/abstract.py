@@ -284,7 +284,7 @@ class Bundles(ABC):
 
     @abstractmethod
     def edit(self, base: OpenedModel, edits: Sequence[Any], reason: str, by: str | None, promote: bool) -> Body:
-        """Certify an edited model, and return the new version (`model`) and its `edits`.
+        """Apply edits to a model, certify the result, and return the new version (`model`) and its `edits`.
 
         Args:
             base: The model that is edited.
@@ -368,44 +368,44 @@ class Backend(ABC):
     @property
     @abstractmethod
     def bundles(self) -> Bundles:
-        """The files of one model."""
+        """Return the backend's part for the files of one model."""
 
     @property
     @abstractmethod
     def campaigns(self) -> Campaigns:
-        """Campaigns among owners."""
+        """Return the backend's part for campaigns among owners."""
 
     @property
     @abstractmethod
     def datasets(self) -> Datasets:
-        """Datasets and budgets."""
+        """Return the backend's part for datasets and budgets."""
 
     @property
     @abstractmethod
     def grants(self) -> Grants:
-        """Grants and tokens."""
+        """Return the backend's part for grants and tokens."""
 
     @property
     @abstractmethod
     def jobs(self) -> Jobs:
-        """Training jobs."""
+        """Return the backend's part for training jobs."""
 
     @property
     @abstractmethod
     def ledger(self) -> Ledger:
-        """The ledger and its keys."""
+        """Return the backend's part for the ledger and its keys."""
 
     @property
     @abstractmethod
     def measurements(self) -> Measurements:
-        """Evaluations and profiles."""
+        """Return the backend's part for evaluations and profiles."""
 
     @property
     @abstractmethod
     def models(self) -> Models:
-        """Released models."""
+        """Return the backend's part for released models."""
 
     @property
     @abstractmethod
     def schedules(self) -> Schedules:
-        """Jobs once a period."""
+        """Return the backend's part for jobs that run once a period."""

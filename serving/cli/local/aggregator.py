@@ -21,7 +21,7 @@ def init(
     url: Annotated[str, typer.Option(help="Where campaigns are.")],
     json: Json = False,
 ) -> None:
-    """Become an aggregator: make keys, and the public file that campaigns name you by.
+    """Set up an aggregator: make its keys, and the public file that campaigns name you by.
 
     \b
     dpserve aggregator init aggregator --name "Statistics office" --url https://campaigns.example

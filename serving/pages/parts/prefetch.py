@@ -20,7 +20,7 @@ LOG = logging.getLogger("dpserve.serving")
 
 @asynccontextmanager
 async def warming(serving: ServingState) -> AsyncIterator[None]:
-    """Beside the first requests, and given up where the server ends before it is done."""
+    """Run `warm` while the first requests are answered; give it up where the server ends before it is done."""
     task = asyncio.create_task(anyio.to_thread.run_sync(partial(warm, serving), abandon_on_cancel=True))
     try:
         yield

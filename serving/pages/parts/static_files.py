@@ -40,7 +40,7 @@ class StaticFile:
 
     @cached_property
     def digest(self) -> str:
-        """sha256 in hex."""
+        """Return the sha256 of the content, in hex."""
         return hashlib.sha256(self.content).hexdigest()
 
     @cached_property

@@ -46,11 +46,11 @@ class Heartbeat:
 
     @property
     def last(self) -> int:
-        """The last time that was left, in nanoseconds of this machine's steady clock; 0 where none was yet."""
+        """Return the time of the last beat, in nanoseconds of this machine's steady clock; 0 before the first."""
         return int(_FORM.unpack_from(self._memory)[0])
 
     def beat_in_a_thread(self) -> None:
-        """Beat every BEAT_SECONDS as long as this process runs."""
+        """Start a thread that beats every BEAT_SECONDS as long as this process runs."""
 
         def go_on() -> None:
             while True:

@@ -114,7 +114,7 @@ class ServerSettings(BaseSettings):
 
     @property
     def folders(self) -> list[Path]:
-        """Folders below which a steward may name files in a browser."""
+        """Return the folders below which a steward may name files in a browser."""
         return [Path(path) for path in self.data_folders.split(os.pathsep) if path]
 
     @classmethod

@@ -52,7 +52,7 @@ class Listening:
 
     @property
     def url(self) -> str:
-        """Where a browser finds it."""
+        """Return the address where a browser finds the server."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'http' if self.tls is None else 'https'}://{host}:{self.port}"
 

@@ -67,7 +67,7 @@ class Wire:
         return bool(line.poll(1000 * seconds))
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._line.close()
 
     def _read(self, size: int) -> bytes:

@@ -67,7 +67,7 @@ class HomeBundles(Bundles):
         return [(body["job"], *statement_of(home, body["job"])[:2]) for body in self.statements(model)]
 
     def edit(self, base: OpenedModel, edits: Sequence[Any], reason: str, by: str | None, promote: bool) -> Body:
-        """Certify an edited model, and store it as a version."""
+        """Apply edits to a model, certify the result, and store it as a version."""
         home, before = Home.open(), curves.to_curves(base.verified.ensemble)
         name, dataset = base.reference.partition("@")[0], base.verified.certificate.form.dataset.name
         require_edit(home.ledger, require_access(home), name, dataset, promote)

@@ -16,63 +16,63 @@ class HomeBackend(Backend):
 
     @cached_property
     def bundles(self) -> abstract.Bundles:
-        """The files of one model."""
+        """Return the backend's part for the files of one model."""
         from serving.cli.backends.home.bundles import HomeBundles
 
         return HomeBundles()
 
     @cached_property
     def campaigns(self) -> abstract.Campaigns:
-        """Campaigns among owners."""
+        """Return the backend's part for campaigns among owners."""
         from serving.cli.backends.home.campaigns import HomeCampaigns
 
         return HomeCampaigns()
 
     @cached_property
     def datasets(self) -> abstract.Datasets:
-        """Datasets and budgets."""
+        """Return the backend's part for datasets and budgets."""
         from serving.cli.backends.home.datasets import HomeDatasets
 
         return HomeDatasets()
 
     @cached_property
     def grants(self) -> abstract.Grants:
-        """Grants and tokens."""
+        """Return the backend's part for grants and tokens."""
         from serving.cli.backends.home.grants import HomeGrants
 
         return HomeGrants()
 
     @cached_property
     def jobs(self) -> abstract.Jobs:
-        """Training jobs."""
+        """Return the backend's part for training jobs."""
         from serving.cli.backends.home.jobs import HomeJobs
 
         return HomeJobs(self.note)
 
     @cached_property
     def ledger(self) -> abstract.Ledger:
-        """The ledger and its keys."""
+        """Return the backend's part for the ledger and its keys."""
         from serving.cli.backends.home.ledger import HomeLedger
 
         return HomeLedger()
 
     @cached_property
     def measurements(self) -> abstract.Measurements:
-        """Evaluations and profiles."""
+        """Return the backend's part for evaluations and profiles."""
         from serving.cli.backends.home.measurements import HomeMeasurements
 
         return HomeMeasurements(self.note)
 
     @cached_property
     def models(self) -> abstract.Models:
-        """Released models."""
+        """Return the backend's part for released models."""
         from serving.cli.backends.home.models import HomeModels
 
         return HomeModels()
 
     @cached_property
     def schedules(self) -> abstract.Schedules:
-        """Jobs once a period."""
+        """Return the backend's part for jobs that run once a period."""
         from serving.cli.backends.home.schedules import HomeSchedules
 
         return HomeSchedules()

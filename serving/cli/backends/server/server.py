@@ -27,63 +27,63 @@ class ServerBackend(Backend):
 
     @cached_property
     def bundles(self) -> abstract.Bundles:
-        """The files of one model."""
+        """Return the backend's part for the files of one model."""
         from serving.cli.backends.server.bundles import ServerBundles
 
         return ServerBundles(self.connection)
 
     @cached_property
     def campaigns(self) -> abstract.Campaigns:
-        """Campaigns among owners."""
+        """Return the backend's part for campaigns among owners."""
         from serving.cli.backends.server.campaigns import ServerCampaigns
 
         return ServerCampaigns(self.connection)
 
     @cached_property
     def datasets(self) -> abstract.Datasets:
-        """Datasets and budgets."""
+        """Return the backend's part for datasets and budgets."""
         from serving.cli.backends.server.datasets import ServerDatasets
 
         return ServerDatasets(self.connection)
 
     @cached_property
     def grants(self) -> abstract.Grants:
-        """Grants and tokens."""
+        """Return the backend's part for grants and tokens."""
         from serving.cli.backends.server.grants import ServerGrants
 
         return ServerGrants(self.connection)
 
     @cached_property
     def jobs(self) -> abstract.Jobs:
-        """Training jobs."""
+        """Return the backend's part for training jobs."""
         from serving.cli.backends.server.jobs import ServerJobs
 
         return ServerJobs(self.connection)
 
     @cached_property
     def ledger(self) -> abstract.Ledger:
-        """The ledger and its keys."""
+        """Return the backend's part for the ledger and its keys."""
         from serving.cli.backends.server.ledger import ServerLedger
 
         return ServerLedger(self.connection)
 
     @cached_property
     def measurements(self) -> abstract.Measurements:
-        """Evaluations and profiles."""
+        """Return the backend's part for evaluations and profiles."""
         from serving.cli.backends.server.measurements import ServerMeasurements
 
         return ServerMeasurements(self.connection)
 
     @cached_property
     def models(self) -> abstract.Models:
-        """Released models."""
+        """Return the backend's part for released models."""
         from serving.cli.backends.server.models import ServerModels
 
         return ServerModels(self.connection)
 
     @cached_property
     def schedules(self) -> abstract.Schedules:
-        """Jobs once a period."""
+        """Return the backend's part for jobs that run once a period."""
         from serving.cli.backends.server.schedules import ServerSchedules
 
         return ServerSchedules(self.connection)
