@@ -79,7 +79,7 @@ def curves_of(model: Curves, label: ClassLabel | None) -> AdditiveEnsemble:
 
 
 def put_back(model: Curves, label: ClassLabel | None, edited: AdditiveEnsemble) -> Curves:
-    """`model` with the curves of `label` as they were edited. InputError where a score would not be held exactly."""
+    """Return `model` with the edited curves of `label`. InputError where a score would not be held exactly."""
     if isinstance(model, AdditiveEnsemble):
         return edited
     at = model.classes.index(label)

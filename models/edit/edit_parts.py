@@ -84,7 +84,7 @@ def ordered_codes(feature: Feature) -> range:
 
 
 def ranges(codes: Sequence[int]) -> list[canonical.Encodable]:
-    """Ascending codes as [first, last] of each run."""
+    """Return each run of consecutive numbers in the ascending `codes` as [first, last]."""
     starts = [code for before, code in zip((None, *codes), codes, strict=False) if before is None or code > before + 1]
     ends = [code for code, after in zip(codes, (*codes[1:], None), strict=False) if after is None or after > code + 1]
     return [[start, end] for start, end in zip(starts, ends, strict=True)]

@@ -185,7 +185,9 @@ def _moving_mean(values: NDArray[Any], weight: Floats, window: int) -> Floats:
 
 
 def _isotonic(terms: NDArray[np.int64], errors: Floats, weight: Floats, rising: bool) -> tuple[Floats, Floats]:
-    """Fitted terms, and of each pooled block the mean error. Rounding keeps what is monotone monotone."""
+    """Fit monotone terms, and return them with the errors, which in a pooled block are its mean error. Rounding keeps
+    what is monotone monotone.
+    """
     from scipy.optimize import isotonic_regression  # loads slowly, and no other edit needs it
 
     fitted = isotonic_regression(terms.astype(np.float64), weights=weight, increasing=rising).x
@@ -257,7 +259,7 @@ def _weights(model: AdditiveEnsemble, place: int, weights: Weights) -> Floats:
 
 
 def _copies(model: AdditiveEnsemble, place: int) -> tuple[NDArray[np.int64], Floats]:
-    """Terms and errors of a feature, or of a pair's cells, to be changed."""
+    """Copy the terms and errors of a feature, or of the cells of a pair, so that they can be changed."""
     if place >= len(model.features):
         pair = model.pairs[place - len(model.features)]
         return pair.table[:, 0].copy(), np.array(pair.errors or np.zeros(pair.shape), np.float64).ravel()

@@ -77,11 +77,11 @@ class Carded(Released, Protocol):
 
     @property
     def noun(self) -> str:
-        """What it is called, with its article."""
+        """Return what the model is called, with its article."""
 
     @property
     def parts(self) -> str:
-        """What it is made of."""
+        """Return what the model is made of."""
 
     def card_section(self) -> str:
         """Return how it decides, in Markdown."""

@@ -40,19 +40,19 @@ class Difference:
 
     @property
     def more(self) -> float:
-        """Second minus first, in the comparison's unit."""
+        """Return the second less the first, in the comparison's unit."""
         return self.second.votes - self.first.votes
 
     @property
     def error(self) -> float | None:
-        """Of the difference, for two independent releases."""
+        """Return the standard error of the difference between two independent releases; None where one has no error."""
         if self.first.error is None or self.second.error is None:
             return None
         return hypot(self.first.error, self.second.error)
 
     @property
     def deviates(self) -> float | None:
-        """`more` in joint standard errors; None where these are not known."""
+        """Return `more` in joint standard errors; None where these are not known."""
         return self.more / self.error if self.error else None
 
 
@@ -69,7 +69,7 @@ class Comparison:
 
     @property
     def differences(self) -> list[Difference]:
-        """Every bin, the largest in joint standard errors first, and then by size those that have none."""
+        """Return every bin: the largest in joint standard errors first, then those that have no such error, by size."""
         differences = [
             Difference(feature.name, *pair)
             for feature, curves in zip(self.features, self.curves, strict=True)

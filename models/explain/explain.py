@@ -69,7 +69,9 @@ class Shape:
 
     @property
     def importance(self) -> float:
-        """The mean of what it adds or takes away over the released counts; without, the most that it can."""
+        """Return the mean of what the feature adds or takes away, over the released counts; without counts, the most
+        that it can add or take away.
+        """
         return _importance(self.bins)
 
 
@@ -87,11 +89,11 @@ class PairShape:
 
     @property
     def importance(self) -> float:
-        """As of a `Shape`."""
+        """Return the same as `Shape.importance`, for the cells of the pair."""
         return _importance(self.bins)
 
     def to_json(self) -> dict[str, Any]:
-        """For programs."""
+        """Return the names, groups and cells of the pair for programs."""
         groups = {"rows": list(self.rows), "columns": list(self.columns)}
         return {"features": list(self.features), **groups, "cells": [cell.to_json() for cell in self.bins]}
 
@@ -188,7 +190,7 @@ def errors(ensemble: Released) -> list[NDArray[np.float64]] | None:
 
 
 def weights(ensemble: Released, feature: int) -> NDArray[np.float64] | None:
-    """Shares of the records in each bin of a feature by the released counts, or None."""
+    """Return the share of the records in each bin of a feature by the released counts; None where there are none."""
     counts = ensemble.as_sum().counts
     return _weights(counts[feature]) if counts else None
 
@@ -296,7 +298,7 @@ def _cut(bins: Sequence[Bin], pieces: Sequence[tuple[str, float, float]]) -> lis
 
 
 def _intervals(feature: NumericFeature, votes: list[float]) -> list[Bin]:
-    """Neighbouring intervals of equal votes merged; the missing bin last."""
+    """Merge neighbouring intervals of equal votes; the missing bin comes last."""
     ends = (*feature.edges, inf)
     merged: list[Bin] = []
     low = -inf

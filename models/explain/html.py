@@ -122,7 +122,7 @@ def figure(panel: Panel, mark: str = "", below: str = "") -> str:
 
 
 def grid(figures: Iterable[str]) -> str:
-    """Figures in as many columns as there is room for."""
+    """Lay figures out in as many columns as there is room for."""
     return f"<div>{''.join(figures)}</div>"
 
 

@@ -21,7 +21,7 @@ class Drawn(Released, Protocol):
         """Return the whole model as one page."""
 
     def sections(self) -> list[str]:
-        """HTML of its own below a record's account."""
+        """Return HTML of the model's own that stands below the account of a record."""
 
 
 def picture(ensemble: Drawn, certificate_line: str, path: Path, record: RawColumns | None = None) -> None:

@@ -232,7 +232,7 @@ def _whisker(each: Bin) -> Spec:
 
 
 def layer(rows: Sequence[Spec], drawn: Spec, encoding: Spec) -> Spec:
-    """Marks, one for each row."""
+    """Return a Vega-Lite layer with one mark for each row."""
     return {"data": {"values": list(rows)}, "mark": drawn, "encoding": encoding}
 
 

@@ -244,7 +244,9 @@ def _dates_of(feature: CalendarFeature, texts: pa.Array, written: Written) -> _M
 
 
 def _micros(match: pa.StructArray) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Microseconds since 1970 of matched texts, and which of them the calendar has. A zone is taken off: UTC."""
+    """Return matched texts as microseconds since 1970, and which of them are in the calendar. A zone is subtracted:
+    UTC.
+    """
     parts: Mapping[str, Any] = {field.name: match.field(field.name) for field in match.type}
 
     def whole(name: str, default: int) -> NDArray[np.int64]:

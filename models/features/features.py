@@ -62,22 +62,22 @@ class NumericFeature:
 
     @property
     def bins(self) -> int:
-        """How many codes there are, missing included."""
+        """Count the codes, missing included."""
         return len(self.edges) + 2
 
     @property
     def missing(self) -> int:
-        """The code of a missing value."""
+        """Return the code of a missing value."""
         return len(self.edges) + 1
 
     @property
     def cuts(self) -> int:
-        """Number of ordered tests `value > edges[j]`."""
+        """Count the ordered tests `value > edges[j]`."""
         return len(self.edges)
 
     @property
     def single_codes(self) -> tuple[int, ...]:
-        """Codes that a test `value is ...` may name: order says nothing about a missing value."""
+        """Return the codes that a test `value is ...` may name: only missing, about which order says nothing."""
         return (self.missing,)
 
     def encode(self, values: ArrayLike) -> Codes:
@@ -92,7 +92,7 @@ class NumericFeature:
 
     @property
     def noun(self) -> str:
-        """One value, for people."""
+        """Return what people call one value."""
         return "number"
 
     def text(self, number: float) -> str:
@@ -111,11 +111,13 @@ class CalendarFeature(NumericFeature):
 
     @property
     def noun(self) -> str:
-        """One value, for people."""
+        """Return what people call one value."""
         return "time" if self.kind == "time" else "date"
 
     def numbers(self, texts: Sequence[str | None]) -> NDArray[np.float64]:
-        """ISO texts (n,) -> what is compared; None and the empty text are missing. ValueError where one is neither."""
+        """Return the numbers (n,) by which ISO texts (n,) are compared: NaN for None and the empty text, which are
+        missing. ValueError where a text is no date or time of this kind.
+        """
         return np.array([number_of(self.kind, text) if text else np.nan for text in texts], np.float64)
 
     def text(self, number: float) -> str:
@@ -164,22 +166,22 @@ class CategoricalFeature:
 
     @property
     def bins(self) -> int:
-        """How many codes there are, other and missing included."""
+        """Count the codes, other and missing included."""
         return len(self.values) + 2
 
     @property
     def missing(self) -> int:
-        """The code of a missing value."""
+        """Return the code of a missing value."""
         return len(self.values) + 1
 
     @property
     def cuts(self) -> int:
-        """Ordered tests: none, values have no order."""
+        """Count the ordered tests: none, because values have no order."""
         return 0
 
     @property
     def single_codes(self) -> tuple[int, ...]:
-        """Codes that a test `value is ...` may name: all."""
+        """Return the codes that a test `value is ...` may name: all."""
         return tuple(range(self.bins))
 
     def encode(self, values: ArrayLike) -> Codes:

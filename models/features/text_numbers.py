@@ -21,12 +21,12 @@ class Numbers:
 
     @cached_property
     def texts(self) -> tuple[str, ...]:
-        """Those that it knows; their numbers stand in `table` at the same places."""
+        """Return the texts that the graph knows; their numbers stand in `table` at the same places."""
         return tuple(self.known)
 
     @cached_property
     def table(self) -> NDArray[np.float32]:
-        """The numbers of `texts`, and at the end that of all others."""
+        """Return the numbers of `texts`, and at the end the number of all others."""
         return np.array([*self.known.values(), self.other], np.float32)
 
     def of(self, texts: NDArray[Any]) -> NDArray[np.float32]:
@@ -49,12 +49,12 @@ class Numbers:
 
     @cached_property
     def arrays(self) -> dict[str, NDArray[np.float32]]:
-        """The number of each of its `texts`, (1,)."""
+        """Map each of `texts` to its number, (1,)."""
         return dict(zip(self.texts, self.table.reshape(-1, 1), strict=False))
 
     @cached_property
     def in_order(self) -> tuple[NDArray[np.str_], NDArray[np.intp]]:
-        """Its texts in order, and the place of each in `texts`: for columns of fixed width."""
+        """Sort the texts, and return with them the place of each in `texts`: for columns of fixed width."""
         texts = np.array(self.texts)
         places = np.argsort(texts)
         return texts[places], places

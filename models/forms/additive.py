@@ -120,12 +120,12 @@ class AdditiveEnsemble(SumEnsemble):
 
     @property
     def largest(self) -> int:
-        """The size that no score can exceed."""
+        """Return the size that no score can exceed."""
         of_features = sum(max(map(abs, term)) for term in self.terms)
         return abs(self.constant) + of_features + sum(pair.largest for pair in self.pairs)
 
     def tables(self) -> tuple[list[Scores], Scores]:
-        """Terms (bins, 1) per feature, and the constant (1,)."""
+        """Return the terms of each feature, (bins, 1), and the constant, (1,)."""
         return [np.array(term, np.int64)[:, np.newaxis] for term in self.terms], np.array([self.constant], np.int64)
 
     def values(self, columns: RawColumns) -> NDArray[np.float64]:

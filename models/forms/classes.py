@@ -79,7 +79,7 @@ class ClassesEnsemble(SumEnsemble):
 
     @property
     def largest(self) -> int:
-        """The size that no score can exceed."""
+        """Return the size that no score can exceed."""
         largest_terms = [
             [max(abs(number) for number in numbers) for numbers in zip(*term, strict=True)] for term in self.terms
         ]
@@ -87,7 +87,7 @@ class ClassesEnsemble(SumEnsemble):
         return max(of_class)
 
     def tables(self) -> tuple[list[Scores], Scores]:
-        """Terms (bins, classes) per feature, and the constant (classes,)."""
+        """Return the terms of each feature, (bins, classes), and the constant, (classes,)."""
         return [np.array(term, np.int64) for term in self.terms], np.array(self.constant, np.int64)
 
     def numbers(self) -> dict[str, Any]:

@@ -54,11 +54,11 @@ class Ensemble(ABC):
 
     @property
     def outputs(self) -> int:
-        """Scores per record: 1 for two classes or a number, else one per class."""
+        """Count the scores of a record: 1 for two classes or a number, else one per class."""
         return outputs_of(self.classes)
 
     def scores(self, columns: RawColumns) -> Scores:
-        """Raw columns -> scores (n, outputs): exact integers."""
+        """Score raw columns: exact integers (n, outputs)."""
         return self.coded_scores(encode_columns(self.features, columns))
 
     @abstractmethod
@@ -66,13 +66,13 @@ class Ensemble(ABC):
         """Return the same from what `encode_columns` makes of the columns: codes (features, n)."""
 
     def probabilities(self, columns: RawColumns) -> NDArray[np.float64]:
-        """Raw columns -> (n, classes). InputError for a number."""
+        """Return the probabilities (n, classes) for raw columns. InputError where the model answers a number."""
         if not self.classes:
             raise InputError(f"model of {self.target}: answers a number, so it has no probabilities")
         return probabilities_of(self.scores(columns), self.link, self.bends)
 
     def predict(self, columns: RawColumns) -> NDArray[Any]:
-        """Raw columns -> labels (n,), or values (n,) of a number."""
+        """Predict labels (n,) from raw columns, or values (n,) of a number."""
         return labels_of(self.classes, self.scores(columns))
 
     def to_json(self) -> dict[str, Any]:
@@ -99,20 +99,25 @@ class Ensemble(ABC):
 
     @abstractmethod
     def used_features(self) -> list[int]:
-        """Positions of the features that a score reads; one at least, so that the graph knows how many rows it has."""
+        """Return the positions of the features that a score reads: one at least, so that the graph knows how many rows
+        it has.
+        """
 
     @abstractmethod
     def score_graph(self, inputs: Inputs, name: Namer, target: str) -> Graph:
-        """Raw values -> `target` (N, outputs). `name` makes intermediates unique. ModelInvalid where float32 could
-        round a score."""
+        """Build the nodes that turn raw values into scores: `target` (N, outputs). `name` makes the names of
+        intermediate values unique. ModelInvalid where float32 could round a score.
+        """
 
     def contribution_graph(self, inputs: Inputs, name: Namer, target: str) -> tuple[Graph, float] | None:
-        """Raw values -> `target` (N, features), and the base with which a row adds up; None where it has none."""
+        """Build the nodes that turn raw values into contributions, `target` (N, features), and return them with the
+        base with which a row adds up to its logit or value; None where the form has no contributions.
+        """
         return None
 
     @property
     def largest(self) -> int | None:
-        """A size that no score can exceed, where the form tells it at once; None where its graph has to."""
+        """Return a size that no score can exceed, where the form tells it at once; None where its graph has to."""
         return None
 
     def fullest(self, features: tuple[Feature, ...]) -> Self:
@@ -142,7 +147,7 @@ class Ensemble(ABC):
         """Return the importance of each feature, in no order; one that moves no score may be 0 or absent."""
 
     def vote_table(self) -> list[Row]:
-        """Votes on the same test added up, the heaviest first. InputError where there are none."""
+        """Return the votes, the heaviest first; those on the same test are added up. InputError without votes."""
         self.as_sum()
         raise InputError(f"model of {self.target}: has terms, not votes; its shapes say what they add")
 
@@ -160,7 +165,7 @@ class Ensemble(ABC):
         return {"votes": [], "features": features}, self.importance_rows("MOVES THE SCORE BY")
 
     def importance_rows(self, head: str) -> list[tuple[str, ...]]:
-        """Importances as a table."""
+        """Return the importances as a table."""
         return [(head, "FEATURE"), *((f"{size:.4g}", name) for name, size in self.importances().items())]
 
     # ---- drawn
@@ -188,11 +193,11 @@ class Ensemble(ABC):
         return panels_page(self.drawing_words()[0], self.notes(claim), self.panels(PAGE), self.account())
 
     def sections(self) -> list[str]:
-        """HTML of its own below the account of one record."""
+        """Return HTML of the model's own that stands below the account of one record."""
         return []
 
     def account(self) -> str:
-        """HTML below the drawing on the model's page, already escaped."""
+        """Return HTML that stands below the drawing on the model's page, already escaped."""
         return ""
 
 
@@ -225,15 +230,15 @@ class SumEnsemble(Ensemble):
         return total
 
     def used_features(self) -> list[int]:
-        """Positions of the features that move a score, or the first one."""
+        """Return the positions of the features that move a score, or the first position where none does."""
         return used_by_sums(self)
 
     def score_graph(self, inputs: Inputs, name: Namer, target: str) -> Graph:
-        """Raw values -> `target` (N, outputs)."""
+        """Build the nodes that turn raw values into scores: `target` (N, outputs)."""
         return sum_scores(self, inputs, name, target)
 
     def as_sum(self) -> FeatureSum:
-        """Itself."""
+        """Return the model itself."""
         return self
 
     def panels(self, colours: Colours) -> list[Panel]:
@@ -241,7 +246,9 @@ class SumEnsemble(Ensemble):
         return [*shape_panels(self, colours, "votes" if self.in_votes else ""), *heat_panels(self, colours)]
 
     def sizes(self) -> dict[str, float]:
-        """Of several classes, the most that the feature does to one (`Shape.importance`)."""
+        """Return the importance of each feature; with several classes, the most that it does to one
+        (`Shape.importance`).
+        """
         sizes: dict[str, float] = {}
         drawn: list[Shape | PairShape] = [*shapes(self), *pair_shapes(self)]
         for shape in drawn:
@@ -249,7 +256,7 @@ class SumEnsemble(Ensemble):
         return sizes
 
     def summary(self) -> Summary:
-        """Importances, and every shape bin by bin."""
+        """Return the importances, and every shape bin by bin."""
         body, _ = super().summary()
         drawn = [
             {

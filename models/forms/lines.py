@@ -123,11 +123,11 @@ class LineEnsemble(Ensemble):
 
     @property
     def _sums(self) -> list[Line]:
-        """Every sum that is asked about: of each line one, of each choice one a class."""
+        """Return every sum that the model computes: one for each line, and one per class for each choice."""
         return [part for line in self.lines for part in ([line] if isinstance(line, Line) else line.lines)]
 
     def used_features(self) -> list[int]:
-        """Positions of the features that move a sum, or the first one."""
+        """Return the positions of the features that move a sum, or the first position where none does."""
         return [at for at in range(len(self.features)) if any(any(line.terms[at]) for line in self._sums)] or [0]
 
     def score_graph(self, inputs: Inputs, name: Namer, target: str) -> Graph:

@@ -112,7 +112,7 @@ class TreeEnsemble(Ensemble):
 
     @cached_property
     def walks(self) -> tuple[Walk, ...]:
-        """The trees as arrays, made once."""
+        """Return the trees as arrays, made once."""
         widths = [feature.bins for feature in self.features]
         return tuple(walk_of(tree, widths) for tree in self.trees)
 
@@ -131,16 +131,16 @@ class TreeEnsemble(Ensemble):
         return cls(features, target, classes, trees, body["constant"], link, bends_from_json(body))
 
     def used_features(self) -> list[int]:
-        """Positions of the features that a split asks, or the first one."""
+        """Return the positions of the features that a split tests, or the first position where there is no split."""
         return sorted({split.feature for tree in self.trees for split in splits(tree)}) or [0]
 
     def score_graph(self, inputs: Inputs, name: Namer, target: str) -> Graph:
-        """Raw values -> `target` (N, 1)."""
+        """Build the nodes that turn raw values into scores: `target` (N, 1)."""
         return tree_scores(self.trees, self.constant, self.features, inputs, name, target)
 
     @property
     def largest(self) -> int:
-        """The size that no score can exceed: every tree's heaviest leaf together."""
+        """Return the size that no score can exceed: the constant and every tree's heaviest leaf together."""
         return abs(self.constant) + sum(map(heaviest, self.trees))
 
     def fullest(self, features: tuple[Feature, ...]) -> Self:
@@ -149,8 +149,9 @@ class TreeEnsemble(Ensemble):
         return replace(self, features=features, trees=tuple(_with_tests(tree, tests) for tree in self.trees))
 
     def sizes(self) -> dict[str, float]:
-        """Half the difference between the two sides of a split, if every other test were a fair coin, summed over the
-        feature's splits."""
+        """Return for each feature the sum over its splits of half the difference between a split's two sides, if every
+        other test were a fair coin.
+        """
         sizes: dict[str, float] = defaultdict(float)
         for tree in self.trees:
             _mean_by_coins(tree, 1.0, self.features, sizes)

@@ -81,7 +81,8 @@ class VotingEnsemble(SumEnsemble):
             raise ModelInvalid(f"vote.output: there are {self.outputs} outputs")
 
     def tables(self) -> tuple[list[Scores], Scores]:
-        """Votes summed per feature and code, (bins, outputs) each, and the constant (outputs,)."""
+        """Sum the votes per feature and code, (bins, outputs) each, and those that always hold as the constant,
+        (outputs,)."""
         tables = [np.zeros((feature.bins, self.outputs), dtype=np.int64) for feature in self.features]
         constant = np.zeros(self.outputs, dtype=np.int64)
         for vote in self._merge_votes():
@@ -101,7 +102,7 @@ class VotingEnsemble(SumEnsemble):
 
     @property
     def largest(self) -> int:
-        """The size that no score can exceed: all votes together."""
+        """Return the size that no score can exceed: all votes together."""
         return sum(abs(vote.weight) for vote in self.votes)
 
     def fullest(self, features: tuple[Feature, ...]) -> Self:
@@ -127,8 +128,8 @@ class VotingEnsemble(SumEnsemble):
         return cls(features, target, classes, tuple(_vote(features, *vote) for vote in votes), link)
 
     def vote_table(self) -> list[Row]:
-        """Votes on the same test added up, the heaviest first (Table 4 of the LazyBB paper); nothing that cancels
-        out."""
+        """Return the votes, the heaviest first (Table 4 of the LazyBB paper); votes on the same test are added up, and
+        those that cancel out are left out."""
         labels, features = spoken_for(self), self.features
         heavy = [vote for vote in self._merge_votes() if vote.weight]
         heavy.sort(key=lambda vote: (-abs(vote.weight), vote.feature, vote.code, vote.output))

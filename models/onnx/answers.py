@@ -21,7 +21,7 @@ from models.parts.answers import Bends, ClassLabel, Range, middle, pieces_of
 def answers(
     classes: Sequence[ClassLabel], link: float, score: str, name: Namer, outputs: tuple[str, str], bends: Bends = ()
 ) -> Graph:
-    """`score` (N, outputs) -> `outputs` = (label (N,), probabilities (N, classes))."""
+    """Build the nodes that turn `score` (N, outputs) into `outputs`: label (N,) and probabilities (N, classes)."""
     if len(classes) > 2:
         return _many(classes, link, score, name, outputs)
     if not bends:
@@ -31,7 +31,7 @@ def answers(
 
 
 def _odds(link: float, bends: Bends, score: str, name: Namer, output: str) -> Graph:
-    """`score` (N, 1) -> log-odds (N, 1), float."""
+    """Build the nodes that turn `score` (N, 1) into log-odds (N, 1), float."""
     pieces, moved = pieces_of(link, bends)
     precise, total, shift = map(name, ("precise", "total", "shift"))
     nodes = [helper.make_node("Cast", [score], [precise], to=TensorProto.DOUBLE)]
@@ -49,7 +49,7 @@ def _odds(link: float, bends: Bends, score: str, name: Namer, output: str) -> Gr
 
 
 def value(target_range: Range, link: float, score: str, name: Namer, output: str) -> Graph:
-    """`score` (N, 1) -> `output` (N, 1), double, within the range."""
+    """Build the nodes that turn `score` (N, 1) into `output` (N, 1), double, within the range."""
     precise, by, scaled, centre, moved, low, high = map(
         name, ("precise", "link", "scaled", "middle", "moved", "low", "high")
     )

@@ -66,7 +66,7 @@ ATTRIBUTES = frozenset(
 
 
 def check_graph(model_bytes: bytes) -> None:
-    """Raises ModelInvalid, naming what is wrong, unless the bytes are a small, flat, self-contained model."""
+    """Raise ModelInvalid, naming what is wrong, unless the bytes are a small, flat, self-contained model."""
     if len(model_bytes) > MAX_BYTES:
         _refuse(f"{len(model_bytes)} bytes; at most {MAX_BYTES}")
     try:
@@ -187,7 +187,9 @@ def _ints(attributes: Attributes, name: str) -> Sequence[int]:
 
 
 def _check_trees(attributes: Attributes) -> None:
-    """Nodes of a tree are numbered 0, 1, ... and children come after their parent: no walk can go round or out."""
+    """Check that nodes of a tree are numbered 0, 1, ... and children come after their parent, so that no walk can go
+    round in circles or leave the tree.
+    """
     trees, nodes = _ints(attributes, "nodes_treeids"), _ints(attributes, "nodes_nodeids")
     left, right = _ints(attributes, "nodes_truenodeids"), _ints(attributes, "nodes_falsenodeids")
     modes = attributes["nodes_modes"].strings if "nodes_modes" in attributes else ()

@@ -25,7 +25,9 @@ from models.parts.released import FeatureSum
 
 
 def great_scores(ensemble: FeatureSum, inputs: Inputs, name: Namer, target: str) -> Graph:
-    """Raw values -> `target` (N, 1) of scores that float32 does not hold: rounded once to it, never across 0."""
+    """Build the nodes that turn raw values into `target` (N, 1), scores that float32 does not hold exactly: each is
+    rounded to it once, never across 0.
+    """
     tables, (constant,) = ensemble.tables()
     tables += [pair.table for pair in ensemble.pairs]
     encoding, coded_inputs, walks = _walks(ensemble, tables, inputs, name)
@@ -33,9 +35,10 @@ def great_scores(ensemble: FeatureSum, inputs: Inputs, name: Namer, target: str)
 
 
 def contributions_of(ensemble: FeatureSum, inputs: Inputs, name: Namer, target: str) -> tuple[Graph, float]:
-    """Raw values -> `target` (N, features and pairs), centred as `models.explain.explain.contributions` does, in
-    logits or in units of the target; and the base: with it, the row adds up to the logit before it bends, or to the
-    value before it is clipped."""
+    """Build the nodes that turn raw values into `target` (N, features and pairs), centred as
+    `models.explain.explain.contributions` does, in logits or in units of the target; and return the base: with it, a
+    row adds up to the logit before it bends, or to the value before it is clipped.
+    """
     tables, base = centre_tables(ensemble)
     encoding, coded_inputs, walks = _walks(ensemble, tables, inputs, lambda part: name(f"contributions_{part}"))
     node = regressor(list(walks.values()), coded_inputs.numbers, target, list(walks), len(tables))

@@ -36,17 +36,19 @@ class Exportable(Released, Protocol):
     """A released model that writes its own nodes; `models.forms.ensemble.Ensemble` says what each must hold to."""
 
     def used_features(self) -> list[int]:
-        """Positions of the features that the graph reads; one at least."""
+        """Return the positions of the features that the graph reads; one at least."""
 
     def score_graph(self, inputs: Inputs, name: Namer, target: str) -> Graph:
-        """Raw values -> `target` (N, outputs)."""
+        """Build the nodes that turn raw values into scores: `target` (N, outputs)."""
 
     def contribution_graph(self, inputs: Inputs, name: Namer, target: str) -> tuple[Graph, float] | None:
-        """Raw values -> `target` (N, features), and its base; or None."""
+        """Build the nodes that turn raw values into contributions, `target` (N, features), and return their base; or
+        None.
+        """
 
 
 def to_onnx(ensemble: Exportable, metadata: Mapping[str, str]) -> bytes:
-    """Deterministic bytes: the same ensemble and metadata give the same file.
+    """Export an ensemble as deterministic bytes: the same ensemble and metadata give the same file.
 
     `metadata` becomes metadata_props, beside what is written here: `classes` (a JSON list, empty for a number),
     `target_range` (two numbers, of a number) and `base` (of additive ensembles). Raises ModelInvalid when scores of
@@ -103,12 +105,12 @@ def same_graph(one: bytes, other: bytes) -> bool:
 
 
 def input_name(feature: str) -> str:
-    """Of a feature in the graph, where no two values may have one name."""
+    """Return the name of a feature's input in the graph, where no two values may have the same name."""
     return APART + feature if feature in (*LABEL, *NUMBER) else feature
 
 
 def feature_name(name: str) -> str:
-    """Of an input of a graph."""
+    """Return the name of the feature that an input of a graph stands for."""
     return name.removeprefix(APART)
 
 
@@ -122,7 +124,9 @@ def output_names(ensemble: Released) -> tuple[str, ...]:
 
 
 def ensemble_graph(ensemble: Exportable, inputs: Inputs, name: Namer, outputs: Sequence[str]) -> Graph:
-    """From raw values to `outputs`, as `output_names` has them. `name` makes intermediates unique."""
+    """Build the nodes that turn raw values into `outputs`, as `output_names` has them. `name` makes the names of
+    intermediate values unique.
+    """
     score = name("score")
     scores = ensemble.score_graph(inputs, name, score)
     if ensemble.target_range is not None:

@@ -59,11 +59,11 @@ class EnsembleClassifier(ClassifierMixin, _Frozen):  # type: ignore[misc]
 
     @property
     def classes_(self) -> NDArray[Any]:
-        """Labels in the order of `predict_proba`: (classes,)."""
+        """Return the labels in the order of `predict_proba`: (classes,)."""
         return np.asarray(self.ensemble.classes)
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
-        """X (n, features) -> (n, classes)."""
+        """Return the probabilities (n, classes) of X (n, features)."""
         return self.ensemble.probabilities(self._columns(X))
 
 
@@ -72,8 +72,9 @@ class EnsembleRegressor(RegressorMixin, _Frozen):  # type: ignore[misc]
 
 
 def _shapes(operator: Any) -> None:
-    """Outputs (N,) labels and (N, classes) probabilities, or (N, 1) values. Inputs, taken together, have one column per
-    feature."""
+    """Set the shapes of the outputs: labels (N,) and probabilities (N, classes), or values (N, 1). ModelInvalid unless
+    the inputs, taken together, have one column per feature.
+    """
     ensemble: Exportable = operator.raw_operator.ensemble
     widths = [variable.type.shape[1] for variable in operator.inputs]
     if None in widths or sum(widths) != len(ensemble.features):
@@ -88,7 +89,7 @@ def _shapes(operator: Any) -> None:
 
 
 def _convert(scope: Any, operator: Any, container: Any) -> None:
-    """Numbers become one double tensor; texts one (N, 1) tensor each; then the ensemble."""
+    """Convert the numbers to one double tensor and each text to an (N, 1) tensor; then add the ensemble's nodes."""
     ensemble: Exportable = operator.raw_operator.ensemble
     add = partial(_add, container)
     unique = scope.get_unique_variable_name

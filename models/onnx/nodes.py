@@ -124,7 +124,9 @@ def _grow(nodes: list[_Node], walk: Walk) -> None:
 
 
 def dictionary(values: Mapping[str, float], other: float, source: str, target: str) -> NodeProto:
-    """Text -> number. Values that mean what `other` does are left out; the missing one stays, so it is never empty."""
+    """Build a node that maps texts to numbers. Texts with the same number as `other` are left out; the missing one
+    stays, so that the node is never empty.
+    """
     kept = {text: number for text, number in values.items() if number != other or text == MISSING_TEXT}
     return helper.make_node(
         "LabelEncoder",
@@ -157,7 +159,7 @@ def coded(inputs: Inputs, codes: Codes, name: Namer) -> tuple[Graph, Inputs]:
 
 
 def check_exact(largest: int) -> None:
-    """`largest`: the size that no score can exceed."""
+    """Raise ModelInvalid where float32 could round a score. `largest`: the size that no score can exceed."""
     if largest >= EXACT:
         raise ModelInvalid(f"largest score={largest}: must be below {EXACT}, or float32 would round it")
 

@@ -68,15 +68,17 @@ class OnnxModel:
             raise ModelInvalid(f"model.onnx: outputs must be {self._outputs}")
 
     def predict(self, columns: RawColumns) -> tuple[NDArray[Any], NDArray[np.float32]]:
-        """Raw columns, one per input, (n,) each -> labels (n,), probabilities (n, classes). None and NaN are missing.
+        """Predict from raw columns, one per input, (n,) each: labels (n,) and probabilities (n, classes). None and NaN
+        are missing.
 
         A model of a number has no classes: values (n,), float64, and probabilities (n, 0).
         """
         return self.infer(self._feed(columns))
 
     def infer(self, columns: Feed) -> tuple[NDArray[Any], NDArray[np.float32]]:
-        """As `predict`, without looking at the values: of the inputs that it `reads`, columns of any numbers, and of
-        text, either objects that are all str or of fixed width, or what they are in `texts`.
+        """Predict as `predict` does, without looking at the values. For each input that it `reads`, `columns` holds
+        numbers of any type or texts, which are either objects that are all str, or of fixed width, or the numbers that
+        they have in `texts`.
 
         That is what `columns_from_records` makes.
         """
@@ -98,7 +100,7 @@ class OnnxModel:
 
     @property
     def base(self) -> float:
-        """What contributions start from; InputError where the model does not tell them."""
+        """Return what contributions start from; InputError where the model does not tell what each feature adds."""
         if self._base is None:
             raise InputError("model: does not tell what each feature adds; additive ones do")
         return self._base
@@ -146,8 +148,8 @@ def _without(whole: ModelProto, output: str) -> ModelProto:
 def columns_from_records(
     features: Sequence[Feature], records: Sequence[Record], limit: int, texts: Mapping[str, Numbers] = NO_TEXTS
 ) -> dict[str, NDArray[Any]]:
-    """JSON records -> columns (n,) for `OnnxModel.infer`, the ensemble and explanations alike; those of `texts`, which
-    are a model's own, as the numbers that this model makes of them.
+    """Turn JSON records into columns (n,) for `OnnxModel.infer`, the ensemble and explanations alike. The features in
+    `texts`, which belongs to one model, become the numbers that this model makes of their texts.
 
     Every record has exactly the features as keys; null is missing. A cell is read as the law of columns reads one of
     its type (`models.features.column_law`): of a number a finite one, of a category the text. Raises RecordError naming
@@ -179,8 +181,9 @@ _TYPES: dict[str, set[type]] = {
 def _columns_of_one(
     features: Sequence[Feature], record: Record, texts: Mapping[str, Numbers]
 ) -> dict[str, NDArray[Any]]:
-    """As `_column` makes them, each of one cell: numbers all at once, for NumPy takes as long for one as for a
-    hundred."""
+    """Make the columns of one record, as `_column` makes them, with all numbers at once: NumPy takes as long for one as
+    for a hundred.
+    """
     found: dict[str, NDArray[Any]] = {}
     names, numbers = [], []
     for feature in features:

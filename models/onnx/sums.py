@@ -43,19 +43,21 @@ Table = Scores | NDArray[np.float64]  # of a feature: (bins, outputs)
 
 
 def used_by_sums(ensemble: FeatureSum) -> list[int]:
-    """Positions of the features that move a score (the first one when none does, so that N is known to the graph)."""
+    """Return the positions of the features that move a score (the first one when none does, so that N is known to the
+    graph).
+    """
     together = {at for pair in ensemble.pairs if pair.largest for at in pair.features}
     alone = moving(ensemble.tables()[0])
     return sorted(together.union(alone))
 
 
 def moving(tables: Sequence[Scores]) -> list[int]:
-    """Positions of the tables that hold anything but 0, or the first one."""
+    """Return the positions of the tables that hold anything but 0, or the first position where none does."""
     return [i for i, table in enumerate(tables) if table.any()] or [0]
 
 
 def sum_scores(ensemble: FeatureSum, inputs: Inputs, name: Namer, target: str) -> Graph:
-    """Raw values -> `target` (N, outputs)."""
+    """Build the nodes that turn raw values into scores: `target` (N, outputs)."""
     beside = pair_votes(ensemble, inputs, name) if any(pair.largest for pair in ensemble.pairs) else None
     return sums(ensemble.features, *ensemble.tables(), inputs, name, target, beside)
 
@@ -116,7 +118,9 @@ class Steps:
     missing: Weights
 
     def walk(self, column: int) -> Walk:
-        """Return its edges end with infinity, which only NaN is not below: missing values reach a leaf of their own."""
+        """Return the steps as a tree. Its edges end with infinity, which only NaN is not below: missing values reach a
+        leaf of their own.
+        """
         return balanced(column, (*self.edges, inf), (*self.values, self.missing))
 
 
@@ -147,7 +151,7 @@ def pair_walk(features: Sequence[Feature], pair: PairTerm, table: Table, found: 
 
 
 def _grouped(feature: Feature, groups: Sequence[int], walks: Sequence[Walk], column: int) -> Walk:
-    """To the walk of its value's group; neighbouring codes that go the same way are one."""
+    """Build a tree that leads to the walk of the value's group; neighbouring codes that go the same way are one."""
     of = [walks[group] for group in groups]
     if isinstance(feature, CategoricalFeature):
         ends, missing = halves(len(of)), None

@@ -38,7 +38,7 @@ def numbers_of_texts(model: ModelProto) -> dict[str, Numbers]:
 
 
 def _lookup(node: NodeProto) -> Numbers | None:
-    """None where it does anything else, or something that could be read in two ways."""
+    """Return the numbers that a node gives texts; None where it does anything else, or could be read in two ways."""
     if node.op_type != "LabelEncoder" or {each.name for each in node.attribute} != LOOKUP:
         return None
     said = {each.name: helper.get_attribute_value(each) for each in node.attribute}

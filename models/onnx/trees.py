@@ -22,7 +22,7 @@ else:
 def tree_scores(
     trees: Sequence[Tree], constant: int, features: Sequence[Feature], inputs: Inputs, name: Namer, target: str
 ) -> Graph:
-    """Raw values -> `target` (N, 1)."""
+    """Build the nodes that turn raw values into scores: `target` (N, 1)."""
     grown, always = merged(trees), name("constant")
     check_exact(abs(constant) + sum(map(heaviest, grown)))
     used = sorted({split.feature for tree in trees for split in splits(tree)}) or [0]
@@ -39,7 +39,7 @@ def tree_scores(
 
 
 def merged(trees: Sequence[Tree]) -> list[Tree]:
-    """Trees of the same splits added up: one walk instead of several. Without trees, a leaf of weight 0."""
+    """Add up trees of the same splits, so that one walk does for several. Without trees, return a leaf of weight 0."""
     found: dict[Tree, Tree] = {}
     for tree in trees:
         form = _form(tree)
@@ -54,7 +54,7 @@ def _form(tree: Tree) -> Tree:
 
 
 def _sum(one: Tree, other: Tree) -> Tree:
-    """Of two trees of the same form."""
+    """Add up two trees of the same form."""
     if isinstance(one, Split) and isinstance(other, Split):
         return Split(one.test, one.feature, one.code, _sum(one.yes, other.yes), _sum(one.no, other.no))
     assert isinstance(one, Leaf)

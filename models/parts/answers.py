@@ -87,7 +87,9 @@ def bend_words(bends: Bends) -> str:
 
 
 def before(bends: Bends) -> str:
-    """Behind "log odds", where what a feature adds is told: it is part of a score whose log-odds bend afterwards."""
+    """Return the words that follow "log odds" where a text tells what a feature adds: it is part of a score whose
+    log-odds bend afterwards.
+    """
     return " before they bend" if bends else ""
 
 

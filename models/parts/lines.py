@@ -30,11 +30,11 @@ class Line:
 
     @property
     def largest(self) -> int:
-        """The size that the sum cannot exceed."""
+        """Return the size that the sum cannot exceed."""
         return abs(self.constant) + sum(max(map(abs, term), default=0) for term in self.terms)
 
     def sums(self, codes: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
-        """Codes, one array (n,) a feature -> sums (n,)."""
+        """Return the sums (n,) for codes, one array (n,) per feature."""
         total = np.full(len(codes[0]), self.constant, np.int64)
         for term, code in zip(self.terms, codes, strict=True):
             total += np.array(term, np.int64)[code]
@@ -61,11 +61,11 @@ class Choice:
 
     @property
     def lines(self) -> tuple[Line, ...]:
-        """Each class's sum, as if it were a line of its own."""
+        """Return each class's sum, as if it were a line of its own."""
         return tuple(Line(self.weight, *numbers) for numbers in zip(self.constant, self.terms, strict=True))
 
     def chosen_classes(self, codes: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
-        """Codes, one array (n,) a feature -> the place (n,) of the class that it votes for."""
+        """Return the place (n,) of the class that it votes for, given codes, one array (n,) per feature."""
         return np.asarray(np.stack([line.sums(codes) for line in self.lines], axis=1).argmax(axis=1), np.int64)
 
     def to_json(self) -> dict[str, Any]:

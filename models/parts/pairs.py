@@ -40,18 +40,18 @@ class PairTerm:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Groups of the first and of the second."""
+        """Count the groups of the first feature and of the second."""
         rows, columns = (max(groups, default=-1) + 1 for groups in self.groups)
         return rows, columns
 
     @cached_property
     def table(self) -> NDArray[np.int64]:
-        """The terms of the cells in one row: (cells, 1)."""
+        """Return the terms of the cells, row after row: (cells, 1)."""
         return np.array(self.terms, np.int64).reshape(-1, 1)
 
     @property
     def largest(self) -> int:
-        """The size of the largest term."""
+        """Return the size of the largest term."""
         return max(abs(term) for row in self.terms for term in row)
 
     def cells(self, codes: Sequence[NDArray[Any]]) -> NDArray[np.intp]:
@@ -126,7 +126,7 @@ def in_rows(cells: Sequence[Any], across: int) -> tuple[Row, ...]:
 
 
 def term_names(features: Sequence[Feature], pairs: Sequence[PairTerm]) -> tuple[str, ...]:
-    """Of what is added up: the features, and then the pairs."""
+    """Return the names of what is added up: the features, and then the pairs."""
     return (*(feature.name for feature in features), *(pair.name(features) for pair in pairs))
 
 

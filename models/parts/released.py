@@ -20,41 +20,41 @@ class Released(Protocol):
 
     @property
     def features(self) -> tuple[Feature, ...]:
-        """In the order of their codes."""
+        """Return the features in the order of their codes."""
 
     @property
     def target(self) -> str:
-        """The name of what is answered."""
+        """Return the name of what is answered."""
 
     @property
     def classes(self) -> tuple[ClassLabel, ...]:
-        """What it tells apart; empty for a number."""
+        """Return the classes that the model tells apart; empty for a number."""
 
     @property
     def target_range(self) -> Range | None:
-        """The public range that a number keeps to; None of classes."""
+        """Return the public range within which an answered number lies; None for classes."""
 
     @property
     def link(self) -> float:
-        """Logits, or units of the target, per unit of score."""
+        """Return the logits, or units of the target, per unit of score."""
 
     @property
     def bends(self) -> Bends:
-        """From which scores on a unit of score is worth other logits; mostly none."""
+        """Return the scores from which on a unit of score is worth other logits; mostly none."""
 
     @property
     def edits(self) -> tuple[Edit, ...]:
-        """What people changed since the release, oldest first."""
+        """Return what people changed since the release, oldest first."""
 
     @property
     def outputs(self) -> int:
-        """Scores per record: 1 for two classes or a number, else one per class."""
+        """Count the scores of a record: 1 for two classes or a number, else one per class."""
 
     def predict(self, columns: RawColumns) -> NDArray[Any]:
-        """Raw columns -> labels (n,), or values (n,) of a number."""
+        """Predict labels (n,) from raw columns, or values (n,) of a number."""
 
     def probabilities(self, columns: RawColumns) -> NDArray[np.float64]:
-        """Raw columns -> (n, classes)."""
+        """Return the probabilities (n, classes) for raw columns."""
 
     def importances(self) -> dict[str, float]:
         """Return how far each feature can move a score, the most important first; features that move none are left
@@ -71,20 +71,21 @@ class FeatureSum(Released, Protocol):
 
     @property
     def counts(self) -> tuple[tuple[int, ...], ...]:
-        """Released noisy rows per feature and code, negative at times; or none at all."""
+        """Return the released noisy counts of rows per feature and code, negative at times; or an empty tuple."""
 
     @property
     def errors(self) -> tuple[tuple[float, ...], ...]:
-        """Standard error of each term from the noise alone, in score units, per feature and code; or none at all."""
+        """Return the standard error of each term from the noise alone, in score units, per feature and code; or an
+        empty tuple."""
 
     @property
     def in_votes(self) -> bool:
-        """Whether its scores are counts of votes, and explained as such: whole votes, equal neighbours as one bin.
+        """Tell whether its scores are counts of votes, and explained as such: whole votes, equal neighbours as one bin.
         Otherwise they are explained in `link` x score, bin by bin."""
 
     @property
     def pairs(self) -> tuple[PairTerm, ...]:
-        """What two features add together, of one score; or none."""
+        """Return what two features add together, where the model has one score; or an empty tuple."""
 
     def tables(self) -> tuple[list[Scores], Scores]:
         """Return what each feature adds, (bins, outputs) each, and the constant (outputs,)."""

@@ -21,15 +21,17 @@ class Asks(Protocol):
 
     @property
     def test(self) -> str:
-        """`above`: code > `code` of an ordered feature; `is`: code == `code`; `always`: holds for everybody."""
+        """Return the test: `above`: code > `code` of an ordered feature; `is`: code == `code`; `always`: holds for
+        everybody.
+        """
 
     @property
     def feature(self) -> int:
-        """Position of the feature."""
+        """Return the position of the feature."""
 
     @property
     def code(self) -> int:
-        """The code that it compares with."""
+        """Return the code that the test compares with."""
 
 
 def holds(test: str, code: int, bins: int) -> NDArray[np.bool_]:
@@ -53,8 +55,8 @@ def describe(asks: Asks, features: Sequence[Feature]) -> str:
 
 
 def every_test(features: Sequence[Feature]) -> Iterator[OneTest]:
-    """Tests without end, (test, feature, code): one of each feature after the other, texts first, then the next one of
-    each. Of a text, first the one that tells all listed values from others.
+    """Yield tests without end, (test, feature, code): one of each feature after the other, texts first, then the next
+    one of each. The first test of a text is the one that tells all listed values from others.
     """
     order = sorted(range(len(features)), key=lambda i: features[i].kind != "categorical")
     return ((test, i, code) for turn in count() for i in order for test, code in [_test(features[i], turn)])

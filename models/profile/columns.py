@@ -29,17 +29,17 @@ class Column:
 
     @property
     def name(self) -> str:
-        """The column's."""
+        """Return the name of the column."""
         return self.feature.name
 
     @property
     def bins(self) -> int:
-        """How many counts it has."""
+        """Count the bins, each with a count of its own."""
         return self.feature.bins
 
     @cached_property
     def limits(self) -> tuple[Floats, Floats]:
-        """Of a number: the lowest and the highest value in each bin but the missing one, clipped to `ends`."""
+        """Return the lowest and the highest value in each bin of a number but the missing one, clipped to `ends`."""
         assert isinstance(self.feature, NumericFeature)
         inner = np.clip(np.array(self.feature.edges, np.float64), *self.ends)
         low, high = self.ends

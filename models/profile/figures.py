@@ -39,7 +39,7 @@ class Noise:
 
     @property
     def z(self) -> float:
-        """Standard deviations on either side."""
+        """Return how many standard deviations an interval reaches to either side."""
         outside = 1 - float(LEVEL)
         return log(1 / outside) / sqrt(2) if self.laplace else NormalDist().inv_cdf(1 - outside / 2)
 
@@ -67,7 +67,7 @@ class Records:
         return cls(total, noise.variance / float(shares.sum()), tuple(weights.tolist()))
 
     def told(self, noise: Noise) -> Told:
-        """With its interval."""
+        """Return the number of rows with its interval."""
         width = noise.z * sqrt(self.variance)
         return max(0.0, self.count), max(0.0, self.count - width), max(0.0, self.count + width)
 
@@ -111,7 +111,9 @@ def share(count: float, weight: float, records: Records, noise: Noise) -> Told:
 
 
 def mean(column: Column, counts: Floats, noise: Noise) -> Told:
-    """Of the numbers, clipped to the column's ends: between that of the lowest and that of the highest in each bin."""
+    """Estimate the mean of the numbers, clipped to the column's ends: it is between the means of the lowest and of the
+    highest values of their bins.
+    """
     low, high = column.ends
     width = (high - low) or 1.0
     ends = [(each - low) / width for each in column.limits]
@@ -181,5 +183,5 @@ def _spelt(told: Told) -> list[str | None]:
 
 
 def number(value: float) -> str:
-    """Seven digits."""
+    """Write a number with seven digits."""
     return f"{value:.7g}" if value else "0"

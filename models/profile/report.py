@@ -62,7 +62,7 @@ def summary(column: Mapping[str, Any]) -> tuple[str, str, str]:
 
 
 def write(body: Mapping[str, Any], path: Path) -> None:
-    """By its suffix: .html, .json or .csv; else InputError."""
+    """Write a profile in the format of the path's suffix: .html, .json or .csv; InputError for any other."""
     if path.suffix not in SUFFIXES:
         raise InputError(f"out={path.name}: must end in {', '.join(SUFFIXES)}")
     made = {".html": _html, ".csv": _csv}.get(path.suffix)

@@ -20,7 +20,9 @@ Pairs = Sequence[tuple[str, str]]
 
 
 def noise_of(plan: Plan, grid: int) -> Noise:
-    """Of the one release of a profile's plan, whose counts are in 1 / grid rows; CertificateInvalid of another."""
+    """Return the noise of the one release of a profile's plan, whose counts are in 1 / grid rows; CertificateInvalid
+    for any other plan.
+    """
     if len(plan) == 1:
         release = plan[0]
         event, size = release.event, release.sensitivity
@@ -35,8 +37,8 @@ def noise_of(plan: Plan, grid: int) -> Noise:
 def figures(
     columns: Sequence[Column], pairs: Pairs, counts: Sequence[int], noise: Noise, known: int | None, grid: int
 ) -> dict[str, Any]:
-    """Of the counts as they were released: column after column, then pair after pair. ValueError where they are more or
-    fewer than there are bins.
+    """Compute the figures of the counts as they were released: column after column, then pair after pair. ValueError
+    where there are more or fewer counts than bins.
     """
     bins = {column.name: column.bins for column in columns}
     sizes = [*bins.values(), *(bins[a] * bins[b] for a, b in pairs)]
@@ -71,7 +73,9 @@ def check(profile: Profile) -> None:
 
 
 def _same(stated: Any, own: Any) -> bool:
-    """But for the last digits of a figure: other machines round sums of floats otherwise."""
+    """Compare what is stated with what was computed, except for the last digits of a figure: other machines round sums
+    of floats differently.
+    """
     if isinstance(own, dict):
         return (
             isinstance(stated, dict)

@@ -76,18 +76,18 @@ class ModelStore:
         sync_directory(home)
 
     def restore(self, name: str, version: int) -> None:
-        """Undo `retire`."""
+        """Reverse `retire`."""
         home = self._version(name, str(version)).parent
         (home / f"{version}{RETIRED}").unlink(missing_ok=True)
         sync_directory(home)
 
     def retired(self, name: str) -> list[int]:
-        """Versions that are kept and not served, ascending."""
+        """Return the versions that are kept and not served, ascending."""
         home = self._home(name)
         return [version for version in _versions(home) if (home / f"{version}{RETIRED}").exists()]
 
     def candidates(self) -> list[str]:
-        """Folders that may hold versions, sorted: cheaper than `names`, which looks into each."""
+        """List the folders that may hold versions, sorted: cheaper than `names`, which looks into each."""
         if not self.root.is_dir():
             return []
         with os.scandir(self.root) as found:
@@ -98,7 +98,7 @@ class ModelStore:
         return [name for name in self.candidates() if _versions(self.root / name)]
 
     def versions(self, name: str) -> list[int]:
-        """Versions of a model, ascending; UnknownName when it has none."""
+        """Return the versions of a model, ascending; UnknownName when it has none."""
         versions = _versions(self._home(name))
         if not versions:
             raise UnknownName(f"model={name!r}: there is no such model", model=name)
@@ -118,7 +118,9 @@ class ModelStore:
         return int(text)
 
     def resolve(self, reference: str) -> Path:
-        """`adult`, `adult@champion` or `adult@2` -> the folder of that bundle; UnknownName when there is none."""
+        """Find the folder of the bundle that `adult`, `adult@champion` or `adult@2` means; UnknownName when there is
+        none.
+        """
         check_reference(reference)
         name, at, version = reference.partition("@")
         if not at or version == CHAMPION:
@@ -150,7 +152,7 @@ class ModelStore:
 
 
 def nothing_served(name: str, newest: int) -> NothingServed:
-    """None of its versions was promoted; `newest`: the one to offer."""
+    """Return the error that says that no version of a name was promoted. `newest`: the version to offer."""
     details = way_out(name, newest)
     return NothingServed(f"model={name}: nothing is served: no version was promoted; {details['command']}", **details)
 
@@ -164,7 +166,9 @@ def _versions(home: Path) -> list[int]:
 
 @contextmanager
 def _staged(parent: Path, bundle: Bundle) -> Iterator[Path]:
-    """The bundle in a hidden folder beside its destination: on the same file system, so that a rename is one step."""
+    """Write the bundle into a hidden folder beside its destination: on the same file system, so that a rename is one
+    step.
+    """
     staged = Path(tempfile.mkdtemp(prefix=".bundle-", dir=parent))
     try:
         staged.chmod(0o755)

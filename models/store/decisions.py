@@ -24,8 +24,8 @@ BEGUN = "deciding"  # holds the ledger's size before the entry
 
 @contextmanager
 def alone(home: Home, name: str, wait: bool = True) -> Iterator[None]:
-    """One process at a time decides about a name; what another that was cut off had decided is done first. Without
-    `wait`, BlockingIOError where another is at it.
+    """Let one process at a time decide about a name, after finishing what a process that was cut off had decided.
+    Without `wait`, BlockingIOError where another process is deciding.
     """
     with holding(open_directory(home.models / name), wait):
         _finish(home, name)
@@ -34,7 +34,7 @@ def alone(home: Home, name: str, wait: bool = True) -> Iterator[None]:
 
 @contextmanager
 def deciding(home: Home, name: str) -> Iterator[None]:
-    """Within `alone`: around an entry and what it decides. What is cut off within, or fails, is finished later."""
+    """Guard, within `alone`, an entry and what it decides: what is cut off inside, or fails, is finished later."""
     with home.ledger.log.signed() as signed:
         size = signed.size
     begun = home.models / name / BEGUN
@@ -44,7 +44,7 @@ def deciding(home: Home, name: str) -> Iterator[None]:
 
 
 def carry_out(store: ModelStore, kind: str, name: str, version: int) -> None:
-    """What an entry of this kind decides; one of another kind decides nothing."""
+    """Carry out what an entry of this kind decides; one of another kind decides nothing."""
     if kind == PROMOTED:
         store.promote(name, version)
     elif kind == RETIRED:

@@ -66,8 +66,8 @@ def _shelf(store: ModelStore, name: str, known: Shelf | None) -> Shelf | None:
 
 
 def stamp_of(path: str) -> Stamp:
-    """Changes when the file or folder does: the time of change cannot be set back. A text: joining paths costs more
-    than the look."""
+    """Return a stamp that changes when the file or folder does: the time of change cannot be set back. The path is a
+    text, because joining paths costs more than the look."""
     try:
         status = os.stat(path, follow_symlinks=False)
     except OSError:

@@ -10,7 +10,7 @@ from models.parts.released import Released
 
 
 def check_edits(ensemble: Released, certificate: Certificate) -> None:
-    """The edits that the numbers carry are those that the certificate lists. ModelInvalid else."""
+    """Raise ModelInvalid unless the edits that the numbers carry are those that the certificate lists."""
     carried = [edit.to_json() for edit in ensemble.edits]
     if bool(carried) != bool(certificate.ancestors):
         raise ModelInvalid("ensemble.json: edits stand in a derived model, and in no other")
@@ -20,7 +20,7 @@ def check_edits(ensemble: Released, certificate: Certificate) -> None:
 
 
 def check_released(ledger: Ledger, certificate: Certificate) -> None:
-    """The numbers, or those that the edits began from, are what the ledger says was released. ModelInvalid else."""
+    """Raise ModelInvalid unless the numbers, as they were before any edit, are what the ledger says was released."""
     chain = certificate.ancestors
     if chain:
         lineage = ledger.lineage(certificate.issued)[:-1]

@@ -50,10 +50,11 @@ class VerifiedModel:
 
     @cached_property
     def runtime(self) -> graphs.OnnxModel:
-        """Its graph, checked and in a session: there already, unless the model was loaded to be looked at.
+        """Return the model's graph, checked and in a session: it is there already, unless the model was loaded to be
+        looked at.
 
-        It is made from the released numbers here, and must be the certified one: whoever can have a file signed cannot
-        have it opened. ModelInvalid where it is another.
+        It is made from the released numbers here, and must be the certified one: a person who can have a file signed
+        cannot have it opened. ModelInvalid where it is another.
         """
         about, reservation = self.certificate.form, self.certificate.reservation
         metadata = exports.metadata_of(about.dataset.name, self.certificate.model, reservation, about.public.target)
@@ -64,7 +65,7 @@ class VerifiedModel:
 
     @property
     def travelling(self) -> Bundle:
-        """The bundle with its card made again, so that all of it follows from what was verified."""
+        """Return the bundle with its card made again, so that all of it follows from what was verified."""
         return replace(self.bundle, card=card_of(self.ensemble, self.certificate).encode())
 
 
@@ -84,7 +85,7 @@ def load_verified(directory: Path, trust: PublicKeys, policy: Policy = STRICT, r
 
 
 def verified_bundle(bundle: Bundle, trust: PublicKeys, policy: Policy = STRICT, runs: bool = True) -> VerifiedModel:
-    """As `load_verified`, of what was read already."""
+    """Verify a bundle that was read already, as `load_verified` does."""
     certificate = verify_bundle(bundle, trust, policy)
     ensemble = ensemble_from_bytes(bundle.ensemble)
     check_edits(ensemble, certificate)
@@ -99,8 +100,10 @@ def verified_bundle(bundle: Bundle, trust: PublicKeys, policy: Policy = STRICT, 
 def load_of_home(
     home: Home, folder: Path, name: str, trust: PublicKeys | None = None, runs: bool = True
 ) -> VerifiedModel:
-    """Verified offline, as anybody would; and, because the ledger is at hand, against what stands in it now: a ledger
-    put back to yesterday knows nothing of a model of today. `trust`: the home's, where the caller has it already."""
+    """Load a model, verified offline as anybody would verify it, and also against what stands in the ledger now, which
+    is at hand: a ledger put back to yesterday knows nothing of a model of today. `trust`: the home's, where the caller
+    has it already.
+    """
     verified = load_verified(folder, trust or home.trust, runs=runs)
     certificate = verified.certificate
     if certificate.model != name:

@@ -78,7 +78,7 @@ def restore(home: Home, reference: str, reason: str, by: str) -> Placed:
 
 
 def promote_first(home: Home, name: str, version: int) -> None:
-    """The first of a new name answers to it: that follows from the ledger, and is no decision that it must be told."""
+    """Promote the first version of a new name: that follows from the ledger, and is no decision to be written there."""
     store = ModelStore(home.models)
     with alone(home, name):
         if store.champion(name) is None:

@@ -25,14 +25,16 @@ class Standing(StrEnum):
 
 
 def standing(version: int, champion: object, retired: bool, revoked: bool) -> Standing:
-    """Of a version; `champion`: what its name alone means. What was revoked is that, whatever else it is."""
+    """Return how a version stands. `champion`: what its name alone means. A revoked version is that, whatever else it
+    is.
+    """
     if revoked or retired:
         return Standing.REVOKED if revoked else Standing.RETIRED
     return Standing.CHAMPION if version == champion else Standing.CANDIDATE
 
 
 def way_out(name: str, offer: int | None) -> dict[str, Any]:
-    """Details of an error: what could answer in its place, and the command that makes it so."""
+    """Return the details of an error: what could answer in its place, and the command that makes it so."""
     reference = None if offer is None else f"{name}@{offer}"
     return {"name": name, "offer": reference, "command": reference and f"dpserve model promote {reference}"}
 

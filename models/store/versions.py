@@ -14,7 +14,7 @@ from models.store.standing import Standing, entry_of, standing
 
 
 def champion_of(home: Home, name: str) -> str | None:
-    """`adult@2`, which the name alone means now; None where it means nothing."""
+    """Return what the name alone means now, such as `adult@2`; None where it means nothing."""
     with suppress(UnknownName):
         champion = ModelStore(home.models).champion(name)
         return None if champion is None else f"{name}@{champion}"
@@ -22,7 +22,7 @@ def champion_of(home: Home, name: str) -> str | None:
 
 
 def versions_by_entry(home: Home, name: str) -> dict[int, tuple[int, Standing]]:
-    """Of every version of a name: the entry that issued its certificate -> its number, and how it stands."""
+    """Map each entry that issued a certificate for a version of this name to the version's number and standing."""
     store = ModelStore(home.models)
     try:
         versions, champion, retired = store.versions(name), store.champion(name), store.retired(name)
@@ -39,7 +39,7 @@ def versions_by_entry(home: Home, name: str) -> dict[int, tuple[int, Standing]]:
 
 
 def champions(models: Path) -> dict[str, int]:
-    """By name, the version that the name alone means, as the folder of models has it."""
+    """Return by name the version that the name alone means, as the folder of models has it."""
     store, found = ModelStore(models), {}
     for name in store.names():
         with suppress(UnknownName, ModelInvalid):

@@ -55,31 +55,33 @@ class GroupedLayout:
 
     @property
     def kind(self) -> str:
-        """As without groups."""
+        """Return the kind that the layout has without groups."""
         return self.own.kind
 
     @property
     def link(self) -> float:
-        """As without groups."""
+        """Return the link that the layout has without groups."""
         return self.own.link
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows of the first group, of the second, and so on; columns as without groups."""
+        """Return how many rows (of the first group, of the second, and so on) and how many columns, which are as
+        without groups.
+        """
         return len(self.names) * self.own.shape[0], self.own.shape[1]
 
     @property
     def size(self) -> int:
-        """How many cells."""
+        """Count the cells."""
         return len(self.names) * self.own.size
 
     @property
     def cells_per_record(self) -> int:
-        """In how many cells one record is counted: all of them of its group."""
+        """Count the cells to which one record adds: all of them are its own group's."""
         return self.own.cells_per_record
 
     def table(self, counts: Sequence[int]) -> Floats:
-        """Released counts by group: (groups, own.size)."""
+        """Return the released counts by group: (groups, own.size)."""
         return np.array(counts, np.float64).reshape(len(self.names), self.own.size)
 
 

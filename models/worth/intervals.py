@@ -42,7 +42,7 @@ class Noise:
 
     @property
     def z(self) -> float:
-        """Standard deviations on either side."""
+        """Return how many standard deviations an interval reaches to either side."""
         return NormalDist().inv_cdf(0.5 + self.level / 2)
 
 

@@ -35,42 +35,44 @@ class Layout:
 
     @property
     def kind(self) -> str:
-        """binary, classes or number."""
+        """Return what is answered: binary, classes or number."""
         return "number" if self.target_range else "binary" if len(self.classes) == 2 else "classes"
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns of the histogram; of a number: two rows, errors and values, of which the longer is whole."""
+        """Return rows and columns of the histogram; for a number two rows, errors and values, both as long as the
+        longer one.
+        """
         if self.kind == "number":
             return 2, 2 * (ERROR_STEPS + 1)
         return len(self.classes), BINS if self.kind == "binary" else len(self.classes)
 
     @property
     def size(self) -> int:
-        """How many cells."""
+        """Count the cells."""
         return self.shape[0] * self.shape[1]
 
     @property
     def cells_per_record(self) -> int:
-        """In how many cells one record is counted: what it moves, each by one."""
+        """Count the cells that one record moves, each by one."""
         return 2 if self.kind == "number" else 1
 
     @cached_property
     def edges(self) -> Floats:
-        """Between the bins of the probability: closer near 0 and 1, where it says more."""
+        """Return the edges between the bins of the probability: closer near 0 and 1, where it says more."""
         inner: Floats = np.sin(np.linspace(0, pi / 2, BINS + 1)[1:-1]) ** 2
         inner[BINS // 2 - 1] = 0.5
         return inner
 
     @cached_property
     def middles(self) -> Floats:
-        """What a bin's probability is taken to be."""
+        """Return the probability that each bin stands for."""
         ends = np.concatenate([[0.0], self.edges, [1.0]])
         return np.asarray((ends[1:] + ends[:-1]) / 2, np.float64)
 
     @cached_property
     def error_ends(self) -> Floats:
-        """(2 ERROR_STEPS + 3,): ends of the bins of the error, in widths of the range, from -1 to 1."""
+        """Return the ends of the bins of the error, (2 ERROR_STEPS + 3,), in widths of the range, from -1 to 1."""
         sizes = np.concatenate([[0.0], 2.0 ** (-np.arange(ERROR_STEPS, -1, -1) / 2)])
         return np.concatenate([-sizes[:0:-1], sizes])
 
@@ -102,5 +104,5 @@ class Layout:
         return np.asarray(answers.astype(np.intp) * self.shape[1] + column)[None]
 
     def table(self, counts: Sequence[float]) -> NDArray[np.float64]:
-        """Released counts in the shape of the histogram."""
+        """Return the released counts in the shape of the histogram."""
         return np.array(counts, np.float64).reshape(self.shape)

@@ -38,32 +38,34 @@ class PairedLayout:
 
     @property
     def kind(self) -> str:
-        """paired-classes or paired-number."""
+        """Return paired-classes or paired-number."""
         return "paired-number" if self.own.target_range else "paired-classes"
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns: (wrong, right) by the other's; of a number: one row, differences and then the other's."""
+        """Return rows and columns: (wrong, right) by the other's (wrong, right); for a number one row, the differences
+        and then the other's errors.
+        """
         return (1, len(STEPS) + len(SIZES)) if self.own.target_range else (2, 2)
 
     @property
     def size(self) -> int:
-        """How many cells."""
+        """Count the cells."""
         return self.shape[0] * self.shape[1]
 
     @property
     def cells_per_record(self) -> int:
-        """What one record adds to all cells together."""
+        """Return what one record adds to all cells together."""
         return PARTS + OTHERS if self.own.target_range else 1
 
     @property
     def link(self) -> float:
-        """Of the model itself."""
+        """Return the link of the model itself."""
         return self.own.link
 
     @cached_property
     def unit(self) -> float:
-        """What a squared error of 1 stands for, in the square of the target's unit."""
+        """Return what a squared error of 1 stands for, in the square of the target's unit."""
         low, high = self.own.target_range or (0.0, 1.0)
         return ((high - low) * MOST) ** 2
 

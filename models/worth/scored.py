@@ -35,28 +35,30 @@ class ScoredLayout:
 
     @property
     def kind(self) -> str:
-        """classes-scores."""
+        """Return classes-scores."""
         return "classes-scores"
 
     @property
     def link(self) -> float:
-        """Of the model."""
+        """Return the link of the model."""
         return self.own.link
 
     @property
     def shape(self) -> tuple[int, int]:
-        """One row: the confusion matrix, then for each class (others, itself) by bin, then the steps of the loss."""
+        """Return one row: the confusion matrix, then for each class (others, itself) by bin, then the steps of the
+        loss.
+        """
         classes = len(self.own.classes)
         return 1, self.own.size + 2 * BINS * classes + len(STEPS)
 
     @property
     def size(self) -> int:
-        """How many cells."""
+        """Count the cells."""
         return self.shape[1]
 
     @property
     def cells_per_record(self) -> int:
-        """What one record adds to all cells together."""
+        """Return what one record adds to all cells together."""
         return 3 * PARTS * len(self.own.classes)
 
     def count(self, scores: Scores, answers: NDArray[Any]) -> NDArray[np.int64]:
@@ -87,7 +89,9 @@ def scored_metrics(layout: ScoredLayout, counts: Sequence[int], noise: Noise) ->
 
 
 def _of_scores(layout: ScoredLayout, noisy: Floats, noise: Noise, by_record: Noise) -> Iterator[Metric]:
-    """`auroc` alone is the mean over classes; its interval is the mean of theirs, as wide as if all erred together."""
+    """Yield AUROC and log loss. `auroc` without a class is the mean over classes; its interval is the mean of theirs,
+    as wide as if all erred together.
+    """
     classes = layout.own.classes
     tables = noisy[: -len(STEPS)].reshape(len(classes), 2, BINS) / PARTS
     noise_of_parts = replace(noise, variance=noise.variance / PARTS**2)

@@ -84,7 +84,7 @@ def judgements(home: Home, lines: Iterable[dict[str, Any]]) -> Iterator[tuple[di
 
 
 def _quick(home: Home, seq: int) -> dict[str, Any] | None:
-    """A statement that was verified since its file changed; None where there is none, or it does not verify."""
+    """Return a statement that was verified since its file changed; None where there is none, or it does not verify."""
     path = home.evaluations / str(seq) / WORTH.envelope_file
     try:
         at = str(path), path.stat().st_mtime_ns

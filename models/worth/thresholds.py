@@ -15,8 +15,8 @@ HEAD = ("told from", "share told", "precision", "recall", "f1", "lift")
 
 
 def thresholds(layout: Layout, counts: Sequence[int], noise: Noise) -> list[dict[str, Any]]:
-    """For each edge between bins: class 1 is told from this probability on. Figures with their intervals; those of one
-    row hold each by itself, not all at once.
+    """Return a row for each edge between bins: class 1 is answered from this probability on. Figures have their
+    intervals; each interval of a row holds by itself, not all at once.
     """
     return [at_edge(layout, counts, noise, edge) for edge in range(1, BINS)]
 
@@ -47,7 +47,7 @@ def _json(found: Interval) -> dict[str, str | None]:
 
 
 def table_rows(found: Sequence[dict[str, Any]]) -> list[tuple[str, ...]]:
-    """As people read them: value and interval in one cell."""
+    """Return the rows as people read them: value and interval in one cell."""
     rows = []
     for row in found:
         cells = [row[key] for key in ("share", "precision", "recall", "f1", "lift")]
