@@ -117,7 +117,7 @@ def _find_near(trial: Trial, epsilon: Decimal) -> Recipe | None:
 
 
 def _bisect(trial: Trial, epsilon: Decimal) -> Recipe | None:
-    """Bisect from 0: pure claims to the last digit, others to a ten-thousandth."""
+    """Find the recipe by bisection from 0: pure claims to the last digit, others to a ten-thousandth."""
     low, high = 0, nano(epsilon)
     best: Recipe | None = None
     if high and trial(1).claim.epsilon > epsilon:

@@ -85,9 +85,10 @@ def _all_values(columns: Sequence[ColumnValues]) -> tuple[Hashes, NDArray[np.flo
 
 
 def match_columns(known: Mapping[str, ColumnValues], own: Mapping[str, ColumnValues]) -> dict[str, str]:
-    """Known column -> own column of the same values, each used once. Of one name, where they are alike; of others the
-    most alike first, where no other column comes near: two that are as like to a third are left out, since rows in
-    which they are exchanged would be compared. Columns of one value say nothing and are left out.
+    """Match each known column to one of its own that holds the same values, each used once: known name -> own name.
+    Columns of one name are matched where they are alike; of the others the most alike first, and only where no other
+    column comes near: two that are equally like a third are left out, since rows would then be compared with those
+    columns exchanged. Columns of a single value tell nothing and are left out.
     """
     names = [name for name, values in known.items() if len(values.words) > 1]
     candidates = [name for name, values in own.items() if len(values.words) > 1]
@@ -115,7 +116,7 @@ def count_matches(known: int, own: int) -> float:
 
 
 def pack_values(columns: Sequence[ColumnValues]) -> dict[str, NDArray[Any]]:
-    """Arrays for a file; none where there are no columns."""
+    """Pack columns into arrays for a file; no arrays where there are no columns."""
     if not columns:
         return {}
     return {

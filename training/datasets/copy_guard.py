@@ -60,7 +60,7 @@ class Guard:
 
     @property
     def comparison(self) -> Comparison:
-        """What the entry says of it."""
+        """Return the comparison as its ledger entry states it."""
         return Comparison(self.door, self.dataset, self.asker.principal, self.data)
 
     def require_answers_left(self) -> None:
@@ -69,8 +69,9 @@ class Guard:
 
     @contextmanager
     def answering(self) -> Iterator[None]:
-        """Around what follows a comparison in which nothing was found. Where it fails, nothing was registered: that
-        leaves an entry too, since the failure tells that nothing was found. WrongState begins anew, and leaves none.
+        """Wrap the work that follows a comparison without a match. Where that work fails, nothing was registered, and
+        an entry is left all the same, since the failure tells that nothing matched. WrongState means that the work
+        begins again, and leaves no entry.
         """
         try:
             yield

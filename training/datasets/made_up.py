@@ -134,7 +134,7 @@ def _target(target: Target, rows: int, seed: int) -> pa.Array:
 
 
 def _numbers(place: NDArray[np.float64], low: float, high: float, missing: NDArray[np.bool_]) -> pa.Array:
-    """Even between the ends; whole where these are whole, and far enough apart for that."""
+    """Spread values evenly between `low` and `high`; whole numbers where both ends are whole and far enough apart."""
     values = low + (high - low) * place
     are_whole = low == int(low) and high == int(high) and 10 <= high - low < 2**53
     return pa.array(np.rint(values).astype(np.int64) if are_whole else values, mask=missing)

@@ -32,7 +32,7 @@ class RowSource:
 
     @property
     def stated(self) -> str | None:
-        """The query whose digest its entry states: none of files, nor of a table that no reason was given for."""
+        """Return the query whose digest the ledger entry states; None for files, and for a table without a reason."""
         if self.query is not None or self.reason is None:
             return self.query
         return f'select * from "{self.table}"'

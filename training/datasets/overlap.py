@@ -54,12 +54,12 @@ class People:
 
     @property
     def part(self) -> float:
-        """Which part of all ids this is, about."""
+        """Estimate which share of all ids these are."""
         return float(self.limit) / 2.0**64
 
     @property
     def distinct(self) -> float:
-        """How many different ids the column has, about; exact where all of them are held."""
+        """Estimate how many different ids the column has; exact where all of them are held."""
         return len(self.ids) / self.part
 
 

@@ -64,12 +64,12 @@ class Packed:
 
     @property
     def labels(self) -> NDArray[Any]:
-        """The answers of the first target."""
+        """Return the answers of the first target."""
         return self.answers[0]
 
     @property
     def size(self) -> int:
-        """Rows, those that are kept aside among them."""
+        """Count the rows, including those that are set aside for evaluation."""
         return int(self.labels.size) + (0 if self.aside is None else self.aside.size)
 
     def parts(self) -> dict[str | None, Packed]:
@@ -82,7 +82,7 @@ class Watch(Protocol):
 
     @property
     def names(self) -> Collection[str]:
-        """The columns that it looks at."""
+        """Return the names of the columns that it looks at."""
 
     def __call__(self, batch: pa.RecordBatch, start: int) -> None: ...
 
@@ -241,7 +241,7 @@ class _Files:
         return replace(learnt_part, aside=aside_part)
 
     def _part(self, whole: Sequence[NDArray[Any]], part: str | None, own: NDArray[np.bool_]) -> Packed:
-        """These rows of the `whole`, in files of their own: for those that are learnt from, in its place."""
+        """Write the rows of `whole` that `own` marks to the files of `part`; in place of `whole` where that is None."""
         count, names = int(np.count_nonzero(own)), row_files(self._targets, part)
         names += [cells_file(part)] if self._numbers else []
         bounded = self._before is not None and self._before.bounds

@@ -37,11 +37,11 @@ SINCE = "since"  # the file that holds the ledger's size before the entry was ma
 
 
 def derive(home: Home, base: VerifiedModel, edited: Curves, promote: bool = False) -> Path:
-    """Certify and store an edited model as the next version of its base's name: a candidate, unless it shall be
-    champion at once, by who edited it. Returns its folder.
+    """Sign and store an edited model as the next version of its base's name, and return its folder. It is a candidate,
+    unless `promote` makes it champion at once, in the name of the person who edited it.
 
-    `base`: as it was verified against this home. InputError where the edits do not go on from its own; WrongState where
-    a version made from it by the same person has these very edits already."""
+    `base`: as it was verified against this home. InputError where the edits do not continue those of the base;
+    WrongState where the same person has already made a version from it with the same edits."""
     _check_follows(base, edited)
     home.keys.signer("issuer")  # KeyInvalid where this process has none
     issued = base.certificate

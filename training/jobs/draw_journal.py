@@ -107,12 +107,12 @@ class DrawJournal:
 
     @property
     def is_blank(self) -> bool:
-        """Whether nothing was drawn before it was opened."""
+        """Tell whether nothing had been drawn before the journal was opened."""
         return not self._stored
 
     @property
     def is_kept(self) -> bool:
-        """Whether the next release has an answer, so that no row need be read for it."""
+        """Tell whether the answer of the next release is stored, so that no row need be read for it."""
         return self._next < len(self._stored)
 
     def leave(self) -> bool:

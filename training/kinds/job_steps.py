@@ -42,7 +42,7 @@ class JobSteps(ABC):
 
     @property
     def is_resumable(self) -> bool:
-        """Whether its draws are kept, so that it can go on where its process died."""
+        """Tell whether its draws are kept, so that it can continue where its process died."""
         return True
 
     def check(self) -> None:

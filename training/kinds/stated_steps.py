@@ -70,7 +70,7 @@ class StatedSteps(JobSteps):
 
     @property
     def place(self) -> Path:
-        """The folder of its finished statement."""
+        """Return the folder of its finished statement."""
         return self.home.path / self.folder / str(self.seq)
 
     @abstractmethod

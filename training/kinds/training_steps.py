@@ -83,7 +83,7 @@ class TrainingSteps(JobSteps):
 
     @property
     def is_resumable(self) -> bool:
-        """Not where it is tuned: its runs are one release."""
+        """Tell whether the job can be resumed: not where it is tuned, since all its runs are one release."""
         return TUNING not in self.request.parameters
 
     def learner(self, schema: Schema) -> Learn:

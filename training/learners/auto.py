@@ -47,7 +47,7 @@ class AutoLearner(PrivateLearner):
 
     @property
     def choice_(self) -> Choice:
-        """Which learner it was, and why."""
+        """Return which learner was chosen, and why."""
         self._released()
         return choose(self.public_facts(self.schema_))
 

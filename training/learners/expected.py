@@ -65,7 +65,7 @@ class Expected:
 
     @property
     def says(self) -> str:
-        """In plain words."""
+        """Describe the expectation in plain words."""
         low, _, high = self.auroc
         if not self.better:
             return (

@@ -83,7 +83,7 @@ class DPRandomForestClassifier(PrivateClassifier):
             check_whole("depth", self.depth, 1, MAX_DEPTH)
 
     def rounds_for(self, public: Public) -> int:
-        """Trees: `trees`, or by the public rule."""
+        """Return the number of trees: `trees`, or by the public rule."""
         return self.trees if self.trees is not None else trees_of(public)
 
     def learn(self, session: Releaser) -> TreeEnsemble:

@@ -93,7 +93,7 @@ def __getattr__(name: str) -> Any:
 
 
 def draft(frame: Any, name: str = "frame") -> str:
-    """Draft a schema file from a frame's column names and types alone, like `dpserve schema draft`.
+    """Write a draft of a schema file from a frame's column names and types alone, like `dpserve schema draft`.
 
     No value is read, and a person must replace every FILL-IN by public knowledge.
     """

@@ -54,39 +54,39 @@ class Account:
 
     @property
     def budget(self) -> Budget:
-        """The total: what is promised to the people in the data, whatever was spent of it."""
+        """Return the total: what is promised to the people in the data, whatever was spent of it."""
         return self._filter.budget
 
     @property
     def relation(self) -> Relation:
-        """The neighbouring relation of what is promised."""
+        """Return the neighbouring relation of what is promised."""
         return self._relation
 
     @property
     def fits(self) -> int:
-        """How many fits were charged."""
+        """Return how many fits were charged."""
         return self._fits
 
     @property
     def spent(self) -> Decimal:
-        """Epsilon of all fits together, converted at the account's delta, rounded up to 6 digits."""
+        """Return the epsilon of all fits together, converted at the account's delta, rounded up to 6 digits."""
         return self._filter.epsilon_of(self._used)
 
     @property
     def left(self) -> Decimal:
-        """The total minus `spent`; at least 0. To plan by, take `share_left` and `one_fit`: single fits add up to less
-        than the sum of their epsilons."""
+        """Return the total minus `spent`; at least 0. To plan by, take `share_left` and `one_fit`: single fits add up
+        to less than the sum of their epsilons."""
         return max(Decimal(0), self.budget.epsilon - self.spent)
 
     @property
     def share_left(self) -> float:
-        """How much of what the filter admits is left, in 0..1, by the criterion that lasts longest."""
+        """Return how much of what the filter admits is left, in 0..1, by the criterion that lasts longest."""
         return 1 - self._filter.share(self._used)
 
     @property
     def one_fit(self) -> Decimal:
-        """The largest epsilon of one more fit at the account's delta, by Gaussian noise, or, where no noise has room,
-        at delta 0; 0 where there is none. Private selection may get more or less (docs/budgets.md)."""
+        """Return the largest epsilon of one more fit at the account's delta, by Gaussian noise, or, where no noise has
+        room, at delta 0; 0 where there is none. Private selection may get more or less (docs/budgets.md)."""
         return self._one_job.epsilon
 
     @property
@@ -140,7 +140,7 @@ class Account:
         return all_rows
 
     def words(self) -> str:
-        """Total, fits, spent and what is left in one line."""
+        """Describe the total, the fits, what they spent and what is left in one line."""
         times = "1 fit" if self._fits == 1 else f"{self._fits} fits"
         left = left_words(left_to_json(self.share_left, self._one_job), "fit")
         return f"of epsilon {self.budget.epsilon}, {times} spent {self.spent}; left {left}"
@@ -167,7 +167,7 @@ class Account:
         return self
 
     def __reduce__(self) -> Any:
-        """Pickle the total alone: what was spent can be known in one place only."""
+        """Reduce the account to its total for pickling: what was spent can be known in one place only."""
         return closed_account, (str(self.budget.epsilon), str(self.budget.delta), self._relation.value)
 
 

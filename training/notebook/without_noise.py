@@ -59,7 +59,7 @@ class Unprotected:
         return answers
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Chances (n, classes)."""
+        """Return probabilities (n, classes)."""
         chances: NDArray[np.float64] = self.__answers(X, "probabilities")
         return chances
 

@@ -74,7 +74,7 @@ class PriceEngine:
             return self._prices.get(key, UNKNOWN)
 
     def forget(self) -> None:
-        """Empty the memory, as in a new process."""
+        """Clear the memory, as in a new process."""
         with self._lock:
             self._prices.clear()
 

@@ -63,7 +63,7 @@ class Learner(Rehearsable, Protocol):
         """Raise InputError where a parameter or the schema does not fit this learner."""
 
     def rounds_for(self, public: Public) -> int:
-        """Rounds of the plan, by the parameters or the public rule."""
+        """Return the rounds of the plan, by the parameters or the public rule."""
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Parameters of the constructor and their values, those of the promise included."""
+        """Return the parameters of the constructor and their values, those of the promise included."""

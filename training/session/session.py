@@ -52,7 +52,7 @@ class Public:
 
     @classmethod
     def of(cls, schema: Schema, relation: Relation, budget: Budget, pure: bool, contributions: int = 1) -> Public:
-        """What is public of rows with this schema, for a job of this budget. `pure`: nothing but epsilon adds up."""
+        """Return what is public of rows with this schema, for a job of this budget. `pure`: only epsilon adds up."""
         spans = declared_ranges(schema.features, schema.ends)
         return cls(
             features=schema.features,
@@ -76,8 +76,8 @@ class Public:
             raise InputError(f"delta=0: {said}; ask for a delta above 0")
 
     def selection(self, epsilon: Decimal) -> ExponentialSelection | PermuteAndFlip:
-        """Private selection at `epsilon`: permute-and-flip where delta is 0, else the exponential mechanism, which
-        composes better.
+        """Return a private selection at `epsilon`: permute-and-flip where delta is 0, else the exponential mechanism,
+        which composes better.
         """
         return PermuteAndFlip(epsilon) if self.pure else ExponentialSelection(epsilon)
 
@@ -87,15 +87,15 @@ class Query(Protocol):
 
     @property
     def purpose(self) -> str:
-        """What a plan, and so the certificate, says that it asks."""
+        """Return what a plan, and so the certificate, says that it asks."""
 
     @property
     def norm(self) -> str:
-        """ "l1" or "l2" of sums, or "range" of scores to select by."""
+        """Return the norm: "l1" or "l2" of sums, or "range" of scores to select by."""
 
     @property
     def size(self) -> int:
-        """How many values it answers with."""
+        """Return how many values it answers with."""
 
     def sensitivity(self, relation: Relation) -> int:
         """Return the most that one row changes the answer, in this norm and in the answer's own unit."""
@@ -120,7 +120,7 @@ class Answers(Protocol):
 
     @property
     def is_kept(self) -> bool:
-        """Whether the next one is there already, so that nothing is asked of rows for it."""
+        """Tell whether the next answer is stored already, so that nothing is asked of rows for it."""
 
     def next(self, draw: Callable[[], Any]) -> Any:
         """Return the next one: what is there, else what `draw` gives, kept before it is returned."""
@@ -131,7 +131,7 @@ class Selection(Protocol):
 
     @property
     def charge(self) -> Release:
-        """Its one line of a plan."""
+        """Return its one line of a plan."""
 
     def blank(self) -> Any:
         """Return what stands for an outcome where there are no rows."""
@@ -197,7 +197,7 @@ class Rehearsal:
 
     @property
     def plan(self) -> Plan:
-        """What was asked for so far."""
+        """Return the plan of the releases requested so far."""
         return Plan.of(self._asked)
 
 
@@ -258,7 +258,7 @@ class Session:
 
     @property
     def spent(self) -> Plan:
-        """What was popped: the certificate is built from this."""
+        """Return the releases played so far as a plan: the certificate is built from it."""
         return Plan.of(self._played)
 
     def close(self) -> Plan:

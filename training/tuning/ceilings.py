@@ -79,7 +79,7 @@ class Shape:
     count: int
 
     def at(self, unit: Decimal) -> Ceiling:
-        """Grows with the unit, rounded down, within what an event may be."""
+        """Return the ceiling at `unit`: it grows with the unit, rounded down, within the limits of an event."""
         if self.kind is Gaussian:
             noise = ceil(self.size / Fraction(unit) * NANO)
             return Ceiling(Gaussian(min(MAX_NOISE, from_nano(noise))), self.count)

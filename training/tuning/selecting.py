@@ -100,14 +100,14 @@ class BestOf:
 
     @property
     def charge(self) -> Release:
-        """The one line of the plan: what a run of any setting is below, and its score."""
+        """Return the one line of the plan: the ceiling on a run of any setting, and its score."""
         runs = _merge((self.ceiling.event, self.ceiling.count), (self.score.event, 1))
         purpose = "the best by score of a random number of runs, each with a setting drawn from the grid"
         return Release(purpose, "private-selection", "run", 1, RepeatAndSelect(self.distribution, runs))
 
     @cached_property
     def settings(self) -> tuple[Setting, ...]:
-        """Every setting with the largest unit that stays below the ceiling, nearly."""
+        """Return every setting with the largest unit, nearly, that stays below the ceiling."""
         settings = []
         for index, learner in enumerate(self.learners):
             unit = self._unit(index, learner)
@@ -118,7 +118,7 @@ class BestOf:
 
     @property
     def most(self) -> int:
-        """Runs that are made at least, a public number."""
+        """Return the least number of runs that are made, which is public."""
         return most_runs(self.distribution)
 
     def blank(self) -> Outcome:
@@ -155,7 +155,9 @@ class BestOf:
         return ensemble, int(session.release(CorrectRows(ensemble, self.score.norm), self.score)[0])
 
     def _unit(self, index: int, learner: Learner) -> Decimal:
-        """Towards a load of 1 by the law that loads follow but for rounding; the largest unit seen that is below."""
+        """Search for the largest unit whose load is at most 1, by the law that loads follow up to rounding; return the
+        largest that was tried. InputError where none is.
+        """
         unit, best, above = nano(self.unit), 0, nano(MAX_EPSILON) + 1
         while best < unit < above:
             load = self.ceiling.load(rehearse(learner, self.public, from_nano(unit)))
@@ -196,7 +198,7 @@ def most_runs(distribution: Distribution) -> int:
 
 
 def _chances(distribution: Distribution) -> list[float]:
-    """P(K = 0), P(K = 1), .. up to a common factor, until what follows is nothing beside RARE."""
+    """Compute P(K = 0), P(K = 1), .. up to a common factor, until what follows is negligible beside RARE."""
     chances = [1.0, float(distribution.mean)] if isinstance(distribution, Poisson) else [0.0, 1.0]
     top = max(chances)
     while len(chances) <= distribution.mean or chances[-1] > RARE * RARE * top:

@@ -56,12 +56,12 @@ class Tuned:
 
     @cached_property
     def settings(self) -> tuple[dict[str, Stored], ...]:
-        """Every combination of the grid."""
+        """Return every combination of the grid."""
         return settings_of(self.grid)
 
     @cached_property
     def learners(self) -> tuple[Learner, ...]:
-        """A learner for every setting, in their order."""
+        """Return a learner for every setting, in their order."""
         return tuple(learner_of(self.name, {**self.fixed, **setting}) for setting in self.settings)
 
     @cached_property
@@ -83,7 +83,7 @@ class Tuned:
         return recipe
 
     def guess(self, public: Public) -> Decimal:
-        """About where the unit will be: a run whose epsilon is that which it is told."""
+        """Guess about where the unit will be, from a run whose epsilon is the one that it is told."""
         shape, run = self._shape(public), float(self._run(public).budget.epsilon)
         if not public.pure:
             run = run * (2 / -log(public.budget.delta)) ** 0.5 / shape.count**0.5

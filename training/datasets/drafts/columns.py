@@ -49,7 +49,7 @@ class ColumnGroup:
 
     @property
     def named(self) -> str:
-        """The group's name, for people."""
+        """Return the group's name, for people to read."""
         first, count = self.columns[0], len(self.columns)
         return first if count == 1 else f"{first} .. {self.columns[-1]} ({count})"
 

@@ -130,14 +130,14 @@ class Drafts:
         return draft
 
     def check(self, draft: Draft, schema: str, answers: Sequence[Json]) -> Draft:
-        """Have every row checked against a schema."""
+        """Request a check of every row against a schema."""
         with self._alone(draft):
             self._from(draft.id, COLUMNS, PROBLEMS, READY)
             replace_unsynced(self.folder / draft.id / SCHEMA, schema.encode(), PRIVATE)
             return self._ask(replace(self._read(draft.id), state=CHECKING, answers=answers, problems=(), refusal=None))
 
     def register(self, draft: Draft, asked: Json) -> Draft:
-        """Have it registered."""
+        """Request the registration of the draft."""
         with self._alone(draft):
             self._from(draft.id, READY)
             return self._ask(replace(self._read(draft.id), state=REGISTERING, asked=asked, refusal=None))
@@ -223,7 +223,7 @@ class Drafts:
         return place.read_text("utf-8") if place.exists() else ""
 
     def ask(self) -> None:
-        """Have somebody work on what is to be done."""
+        """Announce to any worker that there is work to do."""
         replace_unsynced(self._asked, b"", PRIVATE)
 
     @property

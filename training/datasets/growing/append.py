@@ -89,11 +89,11 @@ class Within:
 
     @property
     def names(self) -> Collection[str]:
-        """The columns that are looked at."""
+        """Return the names of the columns that are looked at."""
         return self.scan.names
 
     def __call__(self, batch: pa.RecordBatch, start: int) -> None:
-        """DataError names the first row that is dated outside, or not at all."""
+        """Check dates, then scan. DataError names the first row that is dated outside the period, or not at all."""
         numbers = raw_values(self.feature, batch[self.feature.name], start)
         days = numbers if isinstance(self.feature, DateFeature) else np.floor(numbers / DAY)
         first, last = self.period.days

@@ -37,7 +37,7 @@ class Balance:
 
     @property
     def words(self) -> str:
-        """For the purpose of a release, and so for plans and certificates."""
+        """Return what the purpose of a release, and so plans and certificates, say of the class weights."""
         if len(self.pairs) > 1:
             alike = "as much as the others" if self.power == 1 else f"nearer to the others, to the power {self.power:g}"
             return f", each class weighing {alike} by the declared shares"
@@ -45,8 +45,8 @@ class Balance:
         return f", rows of the first class weighing {first} and of the second {last}"
 
     def of(self, weights: Integers) -> Integers:
-        """Weights by margin (n,) -> the same by output and whether it is a row's own class: (outputs, 2, n), none
-        larger. Whole numbers, rounded down: as the same for both neighbours as the weights are."""
+        """Return weights by margin (n,) split by output and by whether the row is of its class: (outputs, 2, n), none
+        larger. They are whole numbers, rounded down, and the same for both neighbours wherever `weights` are."""
         return np.asarray(np.asarray(self.pairs, np.int64)[:, :, None] * weights >> FINE)
 
     def of_two(self, weights: Integers) -> Integers:
@@ -79,7 +79,7 @@ def balance_of(public: Public, strength: float) -> float:
 
 
 def class_weights(public: Public, balance: float | None) -> Balance | None:
-    """Weights that make classes alike as far as `balance` says: 1 altogether, 0 or None not at all.
+    """Return weights that make classes alike as far as `balance` says: 1 altogether, 0 or None not at all.
 
     None where classes are not weighed: no shares are declared, or all are the same.
     """

@@ -48,7 +48,7 @@ class CellCounts:
 
     @property
     def size(self) -> int:
-        """How many counts."""
+        """Return how many counts it answers with."""
         return int(self.of.max()) + 1
 
     def sensitivity(self, relation: Relation) -> int:
@@ -70,17 +70,17 @@ class InBins:
 
     @property
     def purpose(self) -> str:
-        """The query's."""
+        """Return the purpose of the inner query."""
         return self.query.purpose
 
     @property
     def norm(self) -> str:
-        """The query's."""
+        """Return the norm of the inner query."""
         return self.query.norm
 
     @property
     def size(self) -> int:
-        """The query's."""
+        """Return the size of the inner query."""
         return self.query.size
 
     def sensitivity(self, relation: Relation) -> int:
@@ -147,7 +147,7 @@ class Counting(Protocol):
 
 
 def numbers(public: Public) -> list[tuple[int, Grid]]:
-    """Places and fine cells of the features that have such."""
+    """List the features that have fine cells: their place, and their grid."""
     spans = zip(public.features, public.spans, strict=True) if public.spans else ()
     return [
         (at, grid_of(feature, span))
@@ -210,8 +210,9 @@ def mix_shares(rows: Floats, even: Floats) -> Floats:
 
 
 def rising(counts: Floats) -> Floats:
-    """Running sums of noisy counts that never fall, nor below 0: the mean of the largest up to a place, and the least
-    from there on. What noise alone adds where there are no rows is small beside a sum of its positive parts.
+    """Sum noisy counts up to each place, so that the sums never fall and are never below 0: the mean of the largest sum
+    up to a place and the least from there on. Where there are no rows, what noise alone adds is small beside a sum of
+    its positive parts.
     """
     below = np.cumsum(counts)
     most, least = np.maximum.accumulate(below), np.minimum.accumulate(below[::-1])[::-1]

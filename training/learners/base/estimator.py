@@ -51,7 +51,7 @@ class Classifier(Estimator):
     _estimator_type = "classifier"
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Mean accuracy of `predict(X)` against y."""
+        """Return the mean accuracy of `predict(X)` against y."""
         from sklearn.metrics import accuracy_score  # loads scikit-learn
 
         return float(accuracy_score(y, self.predict(X), sample_weight=sample_weight))  # type: ignore[attr-defined]
@@ -64,7 +64,7 @@ class Regressor(Estimator):
     _estimator_type = "regressor"
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """R^2 of `predict(X)` against y."""
+        """Return R^2 of `predict(X)` against y."""
         from sklearn.metrics import r2_score  # loads scikit-learn
 
         return float(r2_score(y, self.predict(X), sample_weight=sample_weight))  # type: ignore[attr-defined]

@@ -100,7 +100,7 @@ class PrivateLearner(Shown, Estimator, ABC):
 
     @abstractmethod
     def rounds_for(self, public: Public) -> int:
-        """Rounds of the plan, by the parameters or the public rule."""
+        """Return the rounds of the plan, by the parameters or the public rule."""
 
     def recipe(self, public: Public, bounds: tuple[str, ...] = BOUNDS) -> Recipe:
         """Check, rehearse and calibrate to the public budget. A plan whose model could not be exported is refused.
@@ -179,7 +179,7 @@ class PrivateLearner(Shown, Estimator, ABC):
 
     @property
     def spent_(self) -> Claim:
-        """What the last fit cost, alone: (epsilon, delta)."""
+        """Return what the last fit cost by itself: (epsilon, delta)."""
         claimed: Claim = self.recipe_.claim
         return claimed
 
@@ -229,13 +229,13 @@ class PrivateLearner(Shown, Estimator, ABC):
         return hasattr(self, "ensemble_")
 
     def __sklearn_tags__(self) -> Any:
-        """Noise makes any one not deterministic; missing is a value."""
+        """Mark the learner as not deterministic, because of its noise, and missing values as allowed."""
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = tags.non_deterministic = True
         return tags
 
     def _columns(self, X: Any) -> RawColumns:
-        """X for the released ensemble's own encoder, by the schema of `fit`."""
+        """Read X into columns for the released ensemble's own encoder, by the schema of `fit`."""
         who = type(self).__name__
         if hasattr(self, "feature_names_in_") and not frames.is_frame(X):
             warnings.warn(f"X does not have valid feature names, but {who} was fitted with feature names", stacklevel=3)
@@ -288,11 +288,11 @@ class PrivateClassifier(Classifier, PrivateLearner):
 
     @property
     def classes_(self) -> NDArray[Any]:
-        """The declared classes (k,), in their order."""
+        """Return the declared classes (k,), in their order."""
         return np.asarray(self._released().classes)
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Chances (n, classes); every row sums to 1."""
+        """Return probabilities (n, classes); every row sums to 1."""
         return self._released().probabilities(self._columns(X))
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
@@ -306,7 +306,7 @@ class PrivateClassifier(Classifier, PrivateLearner):
         return frames.label_column(y, schema, type(self).__name__)
 
     def __sklearn_tags__(self) -> Any:
-        """Tag a binary classifier where two classes are declared."""
+        """Mark the classifier as binary where two classes are declared."""
         tags = super().__sklearn_tags__()
         classes = self.schema.classes if isinstance(self.schema, Schema | Columns) else None
         tags.classifier_tags.multi_class = classes is None or len(classes) > 2
@@ -324,7 +324,7 @@ class PrivateRegressor(Regressor, PrivateLearner):
         return frames.target_column(y, type(self).__name__)
 
     def __sklearn_tags__(self) -> Any:
-        """Tag the score as poor: few rows and much noise make it so."""
+        """Mark the score as poor: few rows and much noise make it so."""
         tags = super().__sklearn_tags__()
         tags.regressor_tags.poor_score = True
         return tags

@@ -68,16 +68,16 @@ class SplitRisks:
 
     @property
     def purpose(self) -> str:
-        """What a plan says of it: what classes weigh as well."""
+        """Return what a plan says of it, including class weights."""
         return f"select a split in every leaf by M-alpha risk{words_of(self.weighed)}"
 
     @property
     def size(self) -> int:
-        """Answers: one for each test in each leaf."""
+        """Count the answers: one for each test in each leaf."""
         return (len(self.cuts) + 1) * self.tests.size
 
     def sensitivity(self, relation: Relation) -> int:
-        """Range of one row's effect on all risks, with what rounding adds, in units of 1 / WEIGHT_ONE."""
+        """Return the range of one row's effect on all risks, with what rounding adds, in units of 1 / WEIGHT_ONE."""
         slack = loss.rounding(len(self.cuts) + 1, self.most)
         if relation is Relation.ADD_REMOVE:
             return loss.most(self.records + 1, self.alpha) + slack
@@ -156,11 +156,11 @@ class CalibratedBoostingClassifier(PrivateClassifier):
             raise InputError(f"clamp={self.clamp}: too large for {self.rounds_for(public)} trees; scores must be small")
 
     def rounds_for(self, public: Public) -> int:
-        """Trees: `rounds`, or by the public rule."""
+        """Return the number of trees: `rounds`, or by the public rule."""
         return self.rounds if self.rounds is not None else rounds_of(public)
 
     def learn(self, session: Releaser) -> TreeEnsemble:
-        """Tree after tree: a selection per level, then the noisy class weights of the leaves."""
+        """Learn tree after tree: a private selection per level, then the noisy class weights of the leaves."""
         public, tests = session.public, thin_tests(session.public.features, self.values)
         trees: tuple[Grown, ...] = ()
         bound = 0
@@ -198,7 +198,7 @@ class CalibratedBoostingClassifier(PrivateClassifier):
         return stated_epsilon(unit * Decimal(level)), leaf_noise(public, float(unit) * rest)
 
     def _values(self, noisy: Any, noise: LeafNoise, public: Public) -> tuple[int, ...]:
-        """Leaf values in units of 1 / SCORE_ONE: rate times the link of the smoothed share, clamped."""
+        """Return the leaf values in units of 1 / SCORE_ONE: rate times the link of the smoothed share, clamped."""
         twice = public.relation is Relation.REPLACE_ONE
         smoothing = max(1.0, noise.event.deviation * public.contributions * (1 + twice))
         most = self._largest()

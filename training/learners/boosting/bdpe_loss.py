@@ -59,8 +59,8 @@ def risk(a: Integers, b: Integers, alpha: float, cap: int) -> Integers:
 
 
 def most(size: int, alpha: float) -> int:
-    """P(size) = size L(1 / size) = 2 - 2 alpha + 2 alpha sqrt(size - 1) in units of WEIGHT_ONE, rounded up: what one
-    row of weight 1 adds to the risk of `size` rows at most, itself among them.
+    """Return P(size) = size L(1 / size) = 2 - 2 alpha + 2 alpha sqrt(size - 1) in units of WEIGHT_ONE, rounded up: the
+    most that one row of weight 1 adds to the risk of `size` rows, itself included.
     """
     root = Fraction(isqrt((max(size, 2) - 1) << 64) + 1, 1 << 32)
     share = Fraction(alpha)

@@ -45,8 +45,8 @@ class Defaults:
 
 
 def strength(public: Public) -> float:
-    """Signal to noise of one selection, up to a constant: records times epsilon, halved where replacing a record moves
-    scores twice as far, and divided by the rows that a unit of privacy may have.
+    """Return the signal to noise of one selection, up to a constant: records times epsilon, halved where replacing a
+    record moves scores twice as far, and divided by the rows that a unit of privacy may have.
     """
     twice = 1 if public.relation is Relation.ADD_REMOVE else 2
     return public.records * float(public.budget.epsilon) / (twice * public.contributions)
@@ -75,10 +75,10 @@ def defaults(public: Public, weighting: Weighting | None = None, votes: Votes = 
 
 
 def link_of(settings: Defaults) -> float:
-    """Slope of the probability per vote of weight 1: p = 1 / (1 + exp(-link * score)).
+    """Return the slope of the probability per vote of weight 1: p = 1 / (1 + exp(-link * score)).
 
-    The more votes, the wider scores spread for the same chances. Found where the held-out log loss was smallest, on the
-    datasets of the study; calibrating it on private rows would have a price.
+    The more votes there are, the wider scores spread for the same probabilities. The constants are those of the
+    smallest held-out log loss on the datasets of the study; calibrating the slope on private rows would have a price.
     """
     total = float(np.sum((1 + np.arange(settings.rounds) / 5) ** -settings.decay))
     return (75 if settings.weighting == "exponential" else 56) * settings.rate / (total + 35)

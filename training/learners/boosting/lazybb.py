@@ -50,12 +50,12 @@ class WeightedAgreement:
 
     @property
     def purpose(self) -> str:
-        """What a plan says of it: what classes weigh as well."""
+        """Return what a plan says of it, including class weights."""
         return f"select a 1-rule by weighted agreement{words_of(self.weighed)}"
 
     @property
     def size(self) -> int:
-        """Answers: one for each output and candidate rule."""
+        """Count the answers: one for each output and candidate rule."""
         return self.outputs * self.rules.size
 
     def sensitivity(self, relation: Relation) -> int:
@@ -165,7 +165,7 @@ class _Cast:
 
     @property
     def votes(self) -> Sequence[Vote]:
-        """Those released so far, whatever comes after."""
+        """Return the votes released so far, unchanged by later ones."""
         return _First(self._votes, len(self._votes))
 
     def add(self, pick: int, settings: Defaults) -> None:

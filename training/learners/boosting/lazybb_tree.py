@@ -105,7 +105,7 @@ class LazyBBTree(SmoothBooster):
         return votes_of_trees(public)
 
     def learn(self, session: Releaser) -> TreeEnsemble:
-        """Tree after tree: splits, then what the leaves say; then the counts by score."""
+        """Learn tree after tree: its splits, then the votes of its leaves; in the end the counts by score."""
         settings = self.settings(session.public)
         session = self.cut(session, settings.rounds)
         public = session.public
@@ -152,7 +152,7 @@ class LazyBBTree(SmoothBooster):
         return "public" if self.growth == "level" and self.leaf == "rule" else "error"
 
     def _splits(self, public: Public) -> int:
-        """Rounds of splitting per tree: levels, or splits one by one."""
+        """Return the rounds of splitting per tree: levels, or splits one by one."""
         levels = (self.depth or depth_of(public)) - (self.leaf == "rule")
         return levels if self.growth == "level" else (self.leaves or 1 << min(levels, 5)) - 1
 

@@ -29,7 +29,7 @@ class OneRules:
 
     @property
     def size(self) -> int:
-        """Candidates: every test and its negation."""
+        """Count the candidates: every test and its negation."""
         return 2 * len(self.tests)
 
     def vote(self, candidate: int, weight: int, output: int = 0) -> Vote:

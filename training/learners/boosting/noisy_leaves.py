@@ -43,7 +43,7 @@ class ClassWeights:
 
     @property
     def size(self) -> int:
-        """Answers: two for each leaf."""
+        """Count the answers: two for each leaf."""
         return 2 * (len(self.cuts) + 1)
 
     def sensitivity(self, relation: Relation) -> int:
@@ -67,17 +67,17 @@ class LeafLabels:
 
     @property
     def one(self) -> int:
-        """What a row weighs at most."""
+        """Return the most that a row weighs."""
         return ONE if self.weighed else 1
 
     @property
     def purpose(self) -> str:
-        """What a plan says of it: what classes weigh as well."""
+        """Return what a plan says of it, including class weights."""
         return f"select the class of every leaf by its rows{words_of(self.weighed)}"
 
     @property
     def size(self) -> int:
-        """Answers: two for each leaf."""
+        """Count the answers: two for each leaf."""
         return 2 * (len(self.cuts) + 1)
 
     def sensitivity(self, relation: Relation) -> int:
@@ -101,8 +101,8 @@ def norm_of(public: Public) -> Norm:
 
 
 def leaf_noise(public: Public, epsilon: float) -> LeafNoise:
-    """Noise for class weights. Where delta is 0, Laplace at `epsilon`; else Gaussian of the same Renyi curve as a
-    selection of bounded range `epsilon` at most has: epsilon^2 / 8 = 1 / (2 sigma^2).
+    """Return the noise for class weights. Where delta is 0, Laplace at `epsilon`; else Gaussian of the same Renyi curve
+    as a selection of bounded range `epsilon` has at most: epsilon^2 / 8 = 1 / (2 sigma^2).
     """
     if public.pure:
         return DiscreteLaplace(stated_epsilon(epsilon))
@@ -115,7 +115,7 @@ def stated_epsilon(epsilon: float | Decimal) -> Decimal:
 
 
 def per_row(public: Public, epsilon: Decimal) -> ExponentialSelections | PermuteAndFlips:
-    """Private selection in every row of scores at once, at `epsilon` for all of them."""
+    """Return a private selection in every row of scores at once, at `epsilon` for all of them together."""
     return PermuteAndFlips(epsilon) if public.pure else ExponentialSelections(epsilon)
 
 
@@ -126,7 +126,7 @@ def per_leaf(picks: Any, cuts: Cuts) -> list[int]:
 
 
 def shares(noisy: Integers | Sequence[int], one: int, smoothing: float, towards: float = 0.5) -> list[float]:
-    """Class 1's share in every leaf, from noisy class weights: (b + 2 s p) / (a + b + 2 s), p what it is smoothed
-    `towards`; negative weights count 0."""
+    """Return class 1's share in every leaf, from noisy class weights: (b + 2 s p) / (a + b + 2 s), where p is the share
+    that it is smoothed `towards`; negative weights count 0."""
     sums = np.maximum(np.asarray(noisy, np.float64).reshape(-1, 2) / one, 0.0)
     return [float((b + 2 * smoothing * towards) / (a + b + 2 * smoothing)) for a, b in sums]

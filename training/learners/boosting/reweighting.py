@@ -50,11 +50,11 @@ class Scheduled:
 
     @property
     def one(self) -> int:
-        """The largest weight: so that 64 bits hold the weight of as many rows as there may be, twice over."""
+        """Return the largest weight such that 64 bits hold the weight of as many rows as there may be, twice over."""
         return min(SCHEDULED_ONE, (1 << SUMS[0]) // self.most)
 
     def sensitivity(self, relation: Relation, bound: int, records: int) -> int:
-        """Range of one row's effect on every score, in units of weight."""
+        """Return the range of one row's effect on every score, in units of weight."""
         return (2 if relation is Relation.ADD_REMOVE else 4) * self.one
 
     def weights(self, bound: int, counts: Integers, records: int, relation: Relation) -> Integers:
@@ -87,7 +87,7 @@ class Projected:
 
     @property
     def one(self) -> int:
-        """A weight of 1: so that 64 bits hold the weight of as many rows as there may be."""
+        """Return a weight of 1 in units, such that 64 bits hold the weight of as many rows as there may be."""
         return min(PROJECTED_ONE, (1 << SUMS[1]) // self.most)
 
     def cap(self, relation: Relation, bound: int, records: int) -> int:
@@ -98,7 +98,7 @@ class Projected:
         return min(self.one, ceil(self._mass(records) / share * (1 + 1e-9)) + 1)
 
     def sensitivity(self, relation: Relation, bound: int, records: int) -> int:
-        """Range of one row's effect on every score, in units, with what rounding adds."""
+        """Return the range of one row's effect on every score, in units, with what rounding adds."""
         return 4 * self.cap(relation, bound, records) + 2 * self.most
 
     def weights(self, bound: int, counts: Integers, records: int, relation: Relation) -> Integers:
@@ -121,7 +121,7 @@ Reweighting = Scheduled | Projected
 
 
 def _largest(total: object, limit: int, high: int) -> int:
-    """Largest integer m <= high with total(m) <= limit; `total` grows with m and total(0) = 0."""
+    """Find the largest integer m <= high with total(m) <= limit; `total` grows with m and total(0) = 0."""
     assert callable(total)
     low = 0
     if total(high) <= limit:

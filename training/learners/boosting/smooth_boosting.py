@@ -88,7 +88,7 @@ class SmoothBooster(PrivateClassifier):
             raise InputError(f"decay={self.decay}: projected reweighting has equal votes; must be 0 or left out")
 
     def rounds_for(self, public: Public) -> int:
-        """Rounds: `rounds`, or by the default rule."""
+        """Return the number of rounds: `rounds`, or by the default rule."""
         return self.settings(public).rounds
 
     def settings(self, public: Public) -> Defaults:
@@ -150,7 +150,7 @@ class SmoothBooster(PrivateClassifier):
 
 
 def _score_counts(session: Releaser, query: ScoreCounts) -> tuple[Integers, float, float]:
-    """Noisy counts, the public rule's link, and the noise in rows."""
+    """Release noisy counts by score; return them, the public rule's link, and the noise in rows."""
     mechanism = counting(session.unit)
     return session.release(query, mechanism), query.link, noise_in_rows(query, mechanism, session.public)
 
@@ -174,5 +174,5 @@ def unit_of(settings: Defaults) -> int:
 
 @lru_cache(maxsize=65536)
 def weight_of_vote(earlier: int, settings: Defaults) -> int:
-    """Integer weight of an output's next vote after `earlier` ones: (1 + earlier / 5)^-decay units, at least 1."""
+    """Weigh an output's next vote after `earlier` ones: (1 + earlier / 5)^-decay units, a whole number, at least 1."""
     return max(1, round(float(unit_of(settings) * (1 + earlier / 5) ** -settings.decay)))

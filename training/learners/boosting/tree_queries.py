@@ -44,11 +44,11 @@ class SplitTests:
 
     @property
     def size(self) -> int:
-        """Candidates of all features together."""
+        """Count the candidates of all features together."""
         return len(self.tests)
 
     def cut(self, leaf: int, pick: int) -> Cut:
-        """Candidate number `pick` as a cut of `leaf`."""
+        """Return candidate number `pick` as a cut of `leaf`."""
         return Cut(leaf, *self.tests[pick])
 
 
@@ -82,7 +82,7 @@ class Weighing:
         return self.reweighting.sensitivity(relation, self.bound, self.public.records)
 
     def histograms(self, rows: Rows, cuts: Cuts) -> Integers:
-        """Weight per feature, leaf and class, and code: (features, 2 leaves, max width)."""
+        """Sum the weight per feature, leaf and class, and code: (features, 2 leaves, max width)."""
         return TreeRows(rows).histograms(self.trees, cuts, self.weights(rows))
 
     def margins(self, rows: Rows, cuts: Cuts) -> Integers:
@@ -121,17 +121,17 @@ class SplitGains:
 
     @property
     def purpose(self) -> str:
-        """What a plan says of it: whether leaves are split one by one, and by which criterion."""
+        """Return what a plan says of it: whether leaves are split one by one, and by which criterion."""
         where = "of any leaf" if self.best_first else "in every leaf"
         return f"select a split {where} by {self.criterion}{words_of(self.weighing.weighed)}"
 
     @property
     def size(self) -> int:
-        """Answers: one for each test in each leaf."""
+        """Count the answers: one for each test in each leaf."""
         return (len(self.cuts) + 1) * self.tests.size
 
     def sensitivity(self, relation: Relation) -> int:
-        """Range of one row's effect on all gains, in units of weight, with what rounding adds."""
+        """Return the range of one row's effect on all gains, in units of weight, with what rounding adds."""
         moved, most = self.weighing.moved(relation), self.weighing.public.most
         return moved if self.criterion == "error" else 2 * moved + rounding(moved, len(self.cuts) + 1, most)
 
@@ -158,16 +158,16 @@ class LeafVotes:
 
     @property
     def purpose(self) -> str:
-        """What a plan says of it."""
+        """Return what a plan says of it."""
         return f"select the vote of every leaf{words_of(self.weighing.weighed)}"
 
     @property
     def size(self) -> int:
-        """Answers: two for each leaf."""
+        """Count the answers: two for each leaf."""
         return 2 * (len(self.cuts) + 1)
 
     def sensitivity(self, relation: Relation) -> int:
-        """Range of one row's effect on all scores, in units of weight."""
+        """Return the range of one row's effect on all scores, in units of weight."""
         return self.weighing.moved(relation)
 
     def __call__(self, rows: Rows) -> Integers:
@@ -193,16 +193,16 @@ class LeafRules:
 
     @property
     def purpose(self) -> str:
-        """What a plan says of it."""
+        """Return what a plan says of it."""
         return f"select a 1-rule in every leaf by weighted agreement{words_of(self.weighing.weighed)}"
 
     @property
     def size(self) -> int:
-        """Answers: one for each 1-rule in each leaf."""
+        """Count the answers: one for each 1-rule in each leaf."""
         return (len(self.cuts) + 1) * 2 * (self.tests.size + 1)
 
     def sensitivity(self, relation: Relation) -> int:
-        """Range of one row's effect on all scores, in units of weight."""
+        """Return the range of one row's effect on all scores, in units of weight."""
         return self.weighing.moved(relation)
 
     def __call__(self, rows: Rows) -> Integers:
@@ -235,12 +235,12 @@ class TreeScores(ScoreCounts):
 
 
 def level_of(cuts: Cuts, tests: SplitTests, picks: Sequence[int]) -> Cuts:
-    """Cuts of one more level: pick number l splits leaf l."""
+    """Return the cuts with one more level: pick number l splits leaf l."""
     return (*cuts, *(tests.cut(leaf, int(pick)) for leaf, pick in enumerate(picks)))
 
 
 def split_of(cuts: Cuts, tests: SplitTests, pick: int) -> Cuts:
-    """Cuts with one more of any leaf: `pick` counts (leaf, test) pairs."""
+    """Return the cuts with one more, of any leaf: `pick` counts (leaf, test) pairs."""
     leaf, test = divmod(pick, tests.size)
     return (*cuts, tests.cut(leaf, test))
 

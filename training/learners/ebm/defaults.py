@@ -104,8 +104,9 @@ def ebm_defaults(public: Public) -> EbmDefaults:
 
 
 def strength(public: Public) -> float:
-    """Signal to noise of a feature's sums, were they released once: records over the noise's standard deviation, halved
-    where replacing a record moves sums twice as far, and divided by the rows that a unit of privacy may have.
+    """Return the signal to noise of a feature's sums if they were released once: records over the noise's standard
+    deviation, halved where replacing a record moves sums twice as far, and divided by the rows that a unit of privacy
+    may have.
     """
     features = len(public.features)
     if public.pure:

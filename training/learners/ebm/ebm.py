@@ -140,7 +140,7 @@ class DPEBM(PrivateLearner):
         return Recut(session, recut(session.public, cuts.bins, counted if cuts.where == "found" else None))
 
     def rounds_for(self, public: Public) -> int:
-        """Epochs: `epochs`, or by the default rule."""
+        """Return the number of epochs: `epochs`, or by the default rule."""
         return self.settings(public).epochs
 
     def settings(self, public: Public) -> EbmDefaults:
@@ -149,8 +149,8 @@ class DPEBM(PrivateLearner):
         return replace(ebm_defaults(public), **{name: value for name, value in parameters.items() if value is not None})
 
     def learn(self, session: Releaser) -> AdditiveEnsemble:
-        """Histograms, what the model starts from, then a noisy sum per epoch and feature, and a step by it; the same of
-        pairs of features, where there shall be any. Of two classes, in the end counts by class and score."""
+        """Learn from histograms and a starting score, then from a noisy sum per epoch and feature, with a step by each;
+        then the same for pairs of features, if any are wanted. For two classes, count by class and score in the end."""
         settings, pairs = self.settings(session.public), self.pairs_of(session.public)
         noise = noise_of(session.public, session.unit, settings, pairs)
         session = self._cut(session, noise)
@@ -174,7 +174,7 @@ class DPEBM(PrivateLearner):
         return model.ensemble()
 
     def _boost(self, session: Releaser, model: Model, sums: int, places: Sequence[int]) -> None:
-        """So many sums, over one place after the other."""
+        """Release `sums` sums, for one place after the other in turn, and take a step by each."""
         for at in range(sums):
             place = places[at % len(places)]
             leaves = model.leaves(place)

@@ -121,7 +121,7 @@ class Model:
 
     @property
     def kept(self) -> range:
-        """The places of the pairs that are learnt."""
+        """Return the places of the pairs that are learnt."""
         alone = len(self.public.features)
         return range(alone, alone + (len(self.joints) if self._beyond is None else self._beyond))
 
@@ -192,7 +192,7 @@ class Model:
         self._clip = max(LEAST, min(self._clip, self.settings.spread * sqrt(mean)))
 
     def step(self, place: int, leaves: Integers, sums: Integers) -> None:
-        """rate * sum / (h + ridge * noise) on every bin of a leaf, h being its noisy rows times curvature."""
+        """Add rate * sum / (h + ridge * noise) on every bin of a leaf, h being its noisy rows times curvature."""
         worth, rows = self._residuals().worth, np.maximum(self.counts[place], 0)
         inside = np.bincount(leaves, rows)
         h = self._curvature * np.maximum(inside, 1)

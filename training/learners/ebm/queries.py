@@ -39,17 +39,17 @@ class Residuals(Protocol):
 
     @property
     def words(self) -> str:
-        """What a plan says of class weights."""
+        """Return what a plan says of class weights."""
 
     @property
     def worth(self) -> float:
-        """One grid step of a sum, in logits or half ranges."""
+        """Return the worth of one grid step of a sum, in logits or half ranges."""
 
     def extremes(self) -> tuple[int, int]:
         """Return what a row may add at most: (up, down), in grid steps."""
 
     def sums(self, rows: AdditiveRows, feature: int, leaves: Integers) -> Integers:
-        """Sum of residuals per leaf of one feature: (leaves,), in grid steps."""
+        """Sum the residuals per leaf of one feature: (leaves,), in grid steps."""
 
     def cells(self, rows: AdditiveRows, pairs: Sequence[Joint]) -> Integers:
         """Return the same per cell of each pair: (pairs, most cells)."""
@@ -74,23 +74,23 @@ class ClassResiduals:
 
     @property
     def words(self) -> str:
-        """What a plan says of class weights."""
+        """Return what a plan says of class weights."""
         return words_of(self.weighed)
 
     @property
     def weights(self) -> tuple[float, float]:
-        """What a row of each class weighs."""
+        """Return the weight of a row of each class."""
         first, last = self.weighed.pairs[0] if self.weighed else (ONE, ONE)
         return first / ONE, last / ONE
 
     @property
     def span(self) -> tuple[int, int]:
-        """The scores that the table has: a row beyond counts as one at its end."""
+        """Return the lowest and the highest score of the table: a row beyond counts as one at its end."""
         return min(max(self.low, -CLIP), CLIP), max(min(self.high, CLIP), -CLIP)
 
     @cached_property
     def worth(self) -> float:
-        """One grid step of a sum, in logits."""
+        """Return the worth of one grid step of a sum, in logits."""
         (low, high), (first, last) = self.span, self.weights
         up, down = (w * min(self.clip, 1 / (1 + exp(end / SCORES))) for w, end in ((last, low), (first, -high)))
         fine = 1 << 40
@@ -98,7 +98,7 @@ class ClassResiduals:
 
     @cached_property
     def table(self) -> NDArray[np.int32]:
-        """By class and score - low: (2, scores), rounded toward zero."""
+        """Return the residuals by class and score - low: (2, scores), rounded toward zero."""
         return _table(*self.span, self.clip, *self.weights, self.worth)
 
     def extremes(self) -> tuple[int, int]:
@@ -106,7 +106,7 @@ class ClassResiduals:
         return int(self.table[1, 0]), -int(self.table[0, -1])
 
     def sums(self, rows: AdditiveRows, feature: int, leaves: Integers) -> Integers:
-        """Sum of residuals per leaf of one feature: (leaves,), in grid steps."""
+        """Sum the residuals per leaf of one feature: (leaves,), in grid steps."""
         return rows.class_sums(feature, leaves, self.table, self.span[0] - self.constant)
 
     def cells(self, rows: AdditiveRows, pairs: Sequence[Joint]) -> Integers:
@@ -142,17 +142,17 @@ class NumberResiduals:
 
     @property
     def most(self) -> int:
-        """What the clip becomes in grid steps: a row that is replaced moves a sum by twice as much, in either norm."""
+        """Return the clip in grid steps: a row that is replaced moves a sum by twice as much, in either norm."""
         return GRID if self.relation is Relation.ADD_REMOVE else GRID // 2
 
     @property
     def factor(self) -> int:
-        """What a clipped residual is multiplied by to fill the grid, with FRACTION binary digits."""
+        """Return the factor that scales a clipped residual to fill the grid, with FRACTION binary digits."""
         return (self.most << FRACTION) // self.clip
 
     @property
     def worth(self) -> float:
-        """One grid step of a sum, in half ranges."""
+        """Return the worth of one grid step of a sum, in half ranges."""
         return (1 << FRACTION) / self.factor / TARGET_GRID
 
     def extremes(self) -> tuple[int, int]:
@@ -161,7 +161,7 @@ class NumberResiduals:
         return most, most
 
     def sums(self, rows: AdditiveRows, feature: int, leaves: Integers) -> Integers:
-        """Sum of residuals per leaf of one feature: (leaves,), in grid steps."""
+        """Sum the residuals per leaf of one feature: (leaves,), in grid steps."""
         return rows.number_sums(feature, leaves, self.constant, self.clip, self.factor)
 
     def cells(self, rows: AdditiveRows, pairs: Sequence[Joint]) -> Integers:
@@ -217,7 +217,7 @@ class JointCounts:
 
     @property
     def size(self) -> int:
-        """How many cells."""
+        """Count the cells."""
         return self.joint.cells
 
     def sensitivity(self, relation: Relation) -> int:
@@ -246,17 +246,17 @@ class PairScores:
 
     @property
     def purpose(self) -> str:
-        """What a plan says of it."""
+        """Return what a plan says of it."""
         return f"score pairs of features{self.residuals.words}"
 
     @property
     def size(self) -> int:
-        """Answers: one for each pair."""
+        """Count the answers: one for each pair."""
         return len(self.joints)
 
     @property
     def most(self) -> int:
-        """How far one row moves one score at most, given that it moves sums over leaves by GRID at most."""
+        """Return how far one row moves one score at most, given that it moves sums over leaves by GRID at most."""
         return 2 * (reach(GRID, 0, self.relation, "l2") if self.norm == "l2" else GRID)
 
     def sensitivity(self, relation: Relation) -> int:
@@ -278,7 +278,7 @@ class PairScores:
 
 
 def together(table: NDArray[Any]) -> Any:
-    """Sizes of the cells of a table, less those of its rows' or of its columns' sums."""
+    """Sum the sizes of the cells of a table, less those of its rows' or of its columns' sums, whichever are more."""
     return np.abs(table).sum() - max(np.abs(table.sum(axis=side)).sum() for side in (0, 1))
 
 
@@ -318,16 +318,16 @@ class LeafSums:
 
     @property
     def purpose(self) -> str:
-        """What a plan says of it."""
+        """Return what a plan says of it."""
         return f"sum residuals per leaf{self.residuals.words}"
 
     @property
     def size(self) -> int:
-        """Answers: one for each leaf."""
+        """Count the answers: one for each leaf."""
         return int(self.leaves.max()) + 1
 
     def sensitivity(self, relation: Relation) -> int:
-        """GRID, to which the residuals are scaled; `__call__` holds them to it."""
+        """Return GRID, the scale to which `__call__` holds the residuals. PlanMismatch for another relation."""
         if relation is not self.relation:
             raise PlanMismatch(f"relation={relation}: the residuals were scaled for {self.relation}")
         return GRID

@@ -57,6 +57,6 @@ def _cut(share: Floats, leaves: int, at: tuple[int, int]) -> Integers:
 
 @lru_cache(maxsize=8192)
 def _cuts(count: int, at: tuple[int, int]) -> Floats:
-    """Places in [0, 1), ascending: (count,)."""
+    """Derive places in [0, 1) from a hash of the feature and epoch, ascending: (count,)."""
     raw = shake_256(f"partition of feature {at[0]} in epoch {at[1]}".encode()).digest(8 * count)
     return np.sort(np.frombuffer(raw, dtype="<u8") / 2.0**64)

@@ -40,17 +40,17 @@ class TableCounts:
 
     @property
     def purpose(self) -> str:
-        """What the plan says that it asks."""
+        """Return what a plan says that it asks."""
         return f"rows by bin of {len(self.widths)} columns and {len(self.pairs)} pairs of columns"
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """How many counts each histogram has."""
+        """Return how many counts each histogram has."""
         return (*self.widths, *(self.widths[a] * self.widths[b] for a, b in self.pairs))
 
     @property
     def size(self) -> int:
-        """How many counts there are."""
+        """Return how many counts there are in all."""
         return sum(self.sizes)
 
     def sensitivity(self, relation: Relation) -> int:
@@ -90,7 +90,7 @@ class Profiler:
         return np.asarray(session.release(self.query, DiscreteGaussian(multiplier)), np.int64)
 
     def recipe(self, public: Public) -> Recipe:
-        """Calibrated to the public budget; InputError where that cannot be."""
+        """Calibrate the noise to the public budget; InputError where that cannot be."""
         return calibrate(self, public, public.budget)
 
     def guess(self, public: Public) -> None:

@@ -107,7 +107,7 @@ def plan(home: Home, asked: ProfileRequest, by: str | None = None) -> PlannedPro
 
 
 def _cheapest(columns: Sequence[Column], pairs: Pairs, public: Public) -> tuple[Norm, Recipe]:
-    """Laplace noise, or Gaussian where there is a delta and that is less."""
+    """Choose Laplace noise, or Gaussian where there is a delta and that has less variance."""
     norms: tuple[Norm, ...] = ("l1", "l2") if public.budget.delta else ("l1",)
     recipes = {norm: Profiler(_query(columns, pairs, norm)).recipe(public) for norm in norms}
     norm = min(recipes, key=lambda each: noise_of(recipes[each].plan, GRID).variance)

@@ -45,7 +45,7 @@ class CellCounts:
 
     @property
     def size(self) -> int:
-        """How many cells."""
+        """Count the cells."""
         return self.layout.size
 
     def sensitivity(self, relation: Relation) -> int:
@@ -89,7 +89,7 @@ class PairedCounts:
 
     @property
     def size(self) -> int:
-        """How many cells."""
+        """Count the cells."""
         return self.layout.size
 
     def sensitivity(self, relation: Relation) -> int:

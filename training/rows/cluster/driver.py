@@ -122,12 +122,12 @@ class Cluster:
 
     @property
     def size(self) -> int:
-        """Rows of all. Private under add/remove."""
+        """Count the rows on all hosts. Private under add/remove."""
         return self._desk.size
 
     @property
     def parts(self) -> Sequence[Partition]:
-        """InputError: they lie elsewhere."""
+        """Raise InputError: the partitions lie on other hosts."""
         raise InputError("rows: lie on the hosts of a cluster, which answer questions alone")
 
     def ask(self, question: Question) -> Integers:

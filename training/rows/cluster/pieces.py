@@ -54,12 +54,12 @@ class Piece:
 
     @property
     def whose(self) -> str:
-        """The name of the piece of the manifest that it is, or is a part of."""
+        """Return the name of the piece of the manifest that this is, or is a part of."""
         return self.origin[0] or self.name
 
     @property
     def cuts(self) -> list[Span]:
-        """Rows of each part."""
+        """Return the span of rows of each part."""
         return list(pairwise(accumulate((rows for rows, _ in self.parts), initial=self.low)))
 
     def split(self, count: int) -> list[Piece]:
@@ -77,13 +77,13 @@ class Piece:
 
     @property
     def source(self) -> Source:
-        """What it is read from."""
+        """Return the source that the piece is read from."""
         schema = _schema(self.schema, self.public)
         return Source(self.folder, schema, self.target, self.part, self.by, self.fine, self.begins, self.features)
 
     @property
     def state(self) -> State:
-        """Of its files: other ones, or ones that were touched, have another. OSError where one is gone."""
+        """Return the state of its files, which differs once they are replaced or touched. OSError where one is gone."""
         files = [(self.folder / name).stat() for name in self.source.files]
         return tuple(
             (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns) for status in files
@@ -134,7 +134,7 @@ def _schema(path: Path, public: str) -> Schema:
 
 
 def check_manifest(pieces: Sequence[Piece]) -> None:
-    """JobFailed, with the name of the piece, unless every row of every folder is in one piece, and in one alone."""
+    """Raise JobFailed, with the name of the piece, unless every row of every folder is in exactly one piece."""
     if not pieces:
         raise JobFailed("manifest: names no piece")
     in_order = sorted(pieces, key=lambda piece: (piece.folder, piece.low, piece.high))

@@ -202,7 +202,7 @@ def sum_joint(
     values: NDArray[np.int32],
     size: int,
 ) -> Integers:
-    """Sum of the values per cell: (size,)."""
+    """Sum the values per cell: (size,)."""
     sums = np.zeros((LANES, size), dtype=np.int64)
     for i in range(one.size):
         sums[i & (LANES - 1), down[one[i]] + across[other[i]]] += values[i]
@@ -211,7 +211,7 @@ def sum_joint(
 
 @njit()
 def sum_squares(targets: NDArray[np.int32], constant: int, most: int) -> int:
-    """Sum of min(|target - constant|, most)^2 / most, each rounded down; `most` is a power of two."""
+    """Sum min(|target - constant|, most)^2 / most, each rounded down; `most` is a power of two."""
     total = 0
     for i in range(targets.size):
         residual = min(abs(targets[i] - constant), most)

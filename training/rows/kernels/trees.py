@@ -64,7 +64,7 @@ def weigh_leaves(
     bound: int,
     size: int,
 ) -> Integers:
-    """Weight per leaf and class: (size, 2). `weights` (2, 2 bound + 1) by class and score + bound."""
+    """Sum the weight per leaf and class: (size, 2). `weights` (2, 2 bound + 1) by class and score + bound."""
     sums = np.zeros((size, 2), dtype=np.int64)
     for i in range(leaves.size):
         sums[leaves[i], labels[i]] += weights[labels[i], scores[i] + bound]
@@ -84,9 +84,9 @@ def histograms(
     width: int,
     apart: bool,
 ) -> Integers:
-    """Weight per feature, leaf and code: (features, size, width); where classes stand `apart`, (features, 2 size,
-    width), the middle index being 2 leaf + class. `weights` as in `weigh_leaves`; row i of `labels` is row low + i of
-    `bins`.
+    """Sum the weight per feature, leaf and code: (features, size, width); where classes stand `apart`, (features,
+    2 size, width), the middle index being 2 leaf + class. `weights` as in `weigh_leaves`; row i of `labels` is row
+    low + i of `bins`.
 
     Rows go block by block, so that a block's weights and keys stay in cache while every feature reads them; up to four
     features go side by side, which load them once.
@@ -177,7 +177,7 @@ def gains(sums: Integers, tests: Integers, gini: bool) -> Integers:
 
 @njit()
 def agreements(sums: Integers, tests: Integers) -> Integers:
-    """Sum of w y h(x) over each leaf's rows, h being +1 where a test holds and -1 where not, or always +1; then the
+    """Sum w y h(x) over each leaf's rows, h being +1 where a test holds and -1 where not, or always +1; then the
     same for -h: (leaves, 2 (tests + 1)). `sums` as from `histograms`, of w y; it is overwritten.
     """
     _accumulate(sums)

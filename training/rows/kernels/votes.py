@@ -17,8 +17,8 @@ Integers = NDArray[np.int64]
 
 @njit()
 def encode_numbers(values: NDArray[np.float64], edges: NDArray[np.float64], missing: int) -> NDArray[np.uint16]:
-    """`NumericFeature.encode`: the number of edges below a value, `missing` for NaN. Every edge is compared, with many
-    values at a time: for few edges much faster than a search, whose branches cannot be guessed.
+    """Encode as `NumericFeature.encode` does: the number of edges below a value, `missing` for NaN. Every edge is
+    compared, with many values at a time: for few edges much faster than a search, whose branches cannot be guessed.
     """
     codes = np.zeros(values.size, dtype=np.uint16)
     for start in range(0, values.size, 1024):
@@ -111,7 +111,7 @@ def signed_sums(
 
 @njit()
 def _join(bins: NDArray[Any], members: Integers, widths: Integers, start: int, codes: NDArray[np.uint16]) -> None:
-    """Joint codes of a group in a block of rows: the features' codes as digits, the last one counting singly."""
+    """Combine the codes of a group in a block of rows: the features' codes as digits, the last one counting singly."""
     first = bins[members[0], start : start + codes.size]
     if members.size == 1:
         for j in range(codes.size):
@@ -127,8 +127,8 @@ def _join(bins: NDArray[Any], members: Integers, widths: Integers, start: int, c
 
 
 def grouped(widths: tuple[int, ...], limit: int) -> tuple[Integers, Integers, int]:
-    """Features in few groups with at most `limit` joint codes each, widest first: (members one group after the other,
-    where each group starts and where the last ends, most joint codes of a group). A wider feature stands alone.
+    """Group features into few groups with at most `limit` joint codes each, widest first: (members one group after the
+    other, where each group starts and where the last ends, most joint codes of a group). A wider feature stands alone.
     """
     groups: list[tuple[int, list[int]]] = []
     for feature in sorted(range(len(widths)), key=lambda index: -widths[index]):

@@ -53,7 +53,7 @@ class Grid:
 
     @property
     def size(self) -> int:
-        """How many cells, the missing value's among them."""
+        """Count the cells, including the one for missing values."""
         return self.edges.size + 2
 
     def encode(self, numbers: NDArray[np.float64]) -> Codes:
@@ -90,7 +90,7 @@ def grid_of(feature: NumericFeature, span: Span) -> Grid:
 
 
 def _distinct(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Ascending, each once: as by `np.unique`, which loads numpy's masked arrays first, and commands wait."""
+    """Sort values, each once, without `np.unique`, which would load numpy's masked arrays first while commands wait."""
     ascending = np.sort(values)
     first: NDArray[np.bool_] = np.append(True, ascending[1:] != ascending[:-1])
     return ascending[first]

@@ -53,7 +53,7 @@ class Growing:
         self._file.close()
 
     def _close_up(self, rows: int) -> None:
-        """Columns move down to where fewer rows let them begin: never over what has yet to be read."""
+        """Move columns down to where they begin when there are fewer rows: never over what has yet to be read."""
         step = CHUNK * self._kind.itemsize
         header = self._header(rows)
         before, self._start = self._start, len(header)

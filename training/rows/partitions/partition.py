@@ -61,14 +61,16 @@ class Partition:
 
     @property
     def labels(self) -> NDArray[np.uint8]:
-        """Class indices (rows,)."""
+        """Return the class indices (rows,). InputError where the target is a number."""
         if not self.classes:
             raise InputError("classes: the target is a number, which has none")
         return self._column
 
     @property
     def targets(self) -> NDArray[np.int32]:
-        """Of a regression: the clipped, centred target (rows,), in steps of half its public range / TARGET_GRID."""
+        """Return the clipped, centred targets of a regression (rows,), in steps of half the public range / TARGET_GRID.
+        InputError where the target is a class.
+        """
         if self.classes:
             raise InputError("targets: the target is a class, not a number")
         return self._column

@@ -91,22 +91,22 @@ class Rows:
 
     @property
     def bins(self) -> NDArray[Any]:
-        """Of all rows, side by side: (features, rows)."""
+        """Return the bins of all rows, side by side: (features, rows)."""
         return _side_by_side([part.bins[:, part.low : part.high] for part in self.parts])
 
     @property
     def labels(self) -> NDArray[np.uint8]:
-        """Class indices of all rows: (rows,)."""
+        """Return the class indices of all rows: (rows,)."""
         return _side_by_side([part.labels for part in self.parts])
 
     @property
     def targets(self) -> NDArray[np.int32]:
-        """Of a regression, the targets of all rows: (rows,)."""
+        """Return the targets of all rows of a regression: (rows,)."""
         return _side_by_side([part.targets for part in self.parts])
 
     @property
     def parts(self) -> list[Partition]:
-        """The partitions, in these bins."""
+        """Return the partitions, in these bins."""
         parts = self._engine.parts
         return [part if self._features is None else part.binned(self._features) for part in parts]
 

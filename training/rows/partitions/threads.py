@@ -44,11 +44,11 @@ class Engine(Protocol):
 
     @property
     def size(self) -> int:
-        """Rows of all. Private under add/remove."""
+        """Count the rows of all partitions. Private under add/remove."""
 
     @property
     def parts(self) -> Sequence[Partition]:
-        """The partitions. InputError where they lie elsewhere."""
+        """Return the partitions. InputError where they lie elsewhere."""
 
     def ask(self, question: Question) -> Integers:
         """Return the sum of what every partition answers."""
@@ -77,7 +77,7 @@ class Threads:
 
     @property
     def size(self) -> int:
-        """Rows of all. Private under add/remove."""
+        """Count the rows of all partitions. Private under add/remove."""
         return sum(part.size for part in self.parts)
 
     def ask(self, question: Question) -> Integers:

@@ -39,7 +39,7 @@ class Columns:
     prevalence: float | Sequence[float] | None = None
 
     def __post_init__(self) -> None:
-        """Plain Python values, whatever kind of array or number they were written as."""
+        """Convert what was given to plain Python values, whatever kind of array or number it was written as."""
         for name in ("classes", "target_range", "prevalence"):
             listed = getattr(self, name)
             plain = tuple(map(_plain, listed)) if isinstance(listed, Sequence | np.ndarray) else listed

@@ -234,7 +234,7 @@ class Schema:
 
     @property
     def stored(self) -> tuple[Feature, ...]:
-        """Whose codes are kept of every row: features, then groups."""
+        """Return the columns whose codes are stored for every row: features, then groups."""
         return (*self.features, *self.groups)
 
     def group(self, name: str) -> Feature:
@@ -262,7 +262,7 @@ class Schema:
 
     @property
     def only(self) -> Target:
-        """The target. InputError where there are several."""
+        """Return the only target. InputError where there are several."""
         if len(self.targets) > 1:
             which_target(
                 f"the schema has {len(self.targets)} targets", self.target_names, "choose one: schema.question"
@@ -271,27 +271,27 @@ class Schema:
 
     @property
     def target(self) -> str:
-        """The name of the only target."""
+        """Return the name of the only target."""
         return self.only.name
 
     @property
     def classes(self) -> tuple[ClassLabel, ...] | None:
-        """The classes of the only target; None where it is a number."""
+        """Return the classes of the only target; None where it is a number."""
         return self.only.classes
 
     @property
     def target_range(self) -> tuple[float, float] | None:
-        """The public range of the only target; None where it has classes."""
+        """Return the public range of the only target; None where it has classes."""
         return self.only.range
 
     @property
     def prevalence(self) -> tuple[float, ...]:
-        """The declared shares of the only target's classes; () where none are."""
+        """Return the declared shares of the only target's classes; () where none are declared."""
         return self.only.prevalence
 
     @property
     def target_names(self) -> tuple[str, ...]:
-        """Every target's name, in the file's order."""
+        """Return every target's name, in the file's order."""
         return tuple(target.name for target in self.targets)
 
     def question(self, name: str | None, parameters: Mapping[str, Any] | None = None) -> Schema:
@@ -329,8 +329,8 @@ def which_target(why: str, names: Sequence[str], then: str) -> NoReturn:
 
 @lru_cache(maxsize=16)  # of which many ask again and again: each price, each job twice
 def parse_schema(raw: bytes, registered: bool = False) -> Schema:
-    """YAML bytes -> Schema; anything unknown, incomplete or double raises SchemaError naming the place. `registered`:
-    it was taken before, and keeps its meaning.
+    """Parse YAML bytes into a Schema; anything unknown, incomplete or double raises SchemaError naming the place.
+    `registered`: the schema was accepted before, and keeps its meaning.
     """
     if len(raw) > MAX_BYTES:
         raise SchemaError(f"schema: {len(raw)} bytes; at most {MAX_BYTES}")

@@ -43,7 +43,7 @@ class Table(Protocol):
 
     @property
     def name(self) -> str:
-        """For messages."""
+        """Return its name, for messages."""
         ...
 
     def types(self) -> dict[str, pa.DataType | None]:
@@ -51,7 +51,7 @@ class Table(Protocol):
         ...
 
     def batches(self, columns: Sequence[str], kinds: Kinds) -> Iterator[pa.RecordBatch]:
-        """These columns, all rows in order; where the form says no type, as the `kinds` say."""
+        """Read these columns, all rows in order; where the form of the file has no types, as the `kinds` say."""
         ...
 
     def most_rows(self) -> int:
@@ -90,7 +90,7 @@ class ParquetTable:
 
     @property
     def name(self) -> str:
-        """The file's."""
+        """Return the file's name."""
         return self.path.name
 
     def types(self) -> dict[str, pa.DataType | None]:
@@ -145,7 +145,7 @@ class ArrowTable:
 
     @property
     def name(self) -> str:
-        """The file's."""
+        """Return the file's name."""
         return self.path.name
 
     def _read(self, columns: Sequence[str] | None = None) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
@@ -174,7 +174,7 @@ class ArrowTable:
                 yield batch.slice(start, BATCH_ROWS).select(list(columns))
 
     def most_rows(self) -> int:
-        """Counted batch by batch."""
+        """Count the rows batch by batch."""
         return sum(map(len, self._read()[1]))
 
 
@@ -187,7 +187,7 @@ class CsvTable:
 
     @property
     def name(self) -> str:
-        """The file's."""
+        """Return the file's name."""
         return self.path.name
 
     def raw(self) -> Any:
@@ -197,7 +197,7 @@ class CsvTable:
 
     @cached_property
     def _scanned(self) -> tuple[int, bool]:
-        """Ends of lines, and whether a line break may stand within quotes: then a row's end is to be looked for."""
+        """Count line ends, and tell whether quotes may hold a line break: then the end of a row must be looked for."""
         lines, quotes, size = 1, False, 0
         with self.raw() as file:
             for part in iter(lambda: file.read(1 << 20), b""):
@@ -210,7 +210,7 @@ class CsvTable:
 
     @cached_property
     def _header(self) -> tuple[list[str], int]:
-        """Names as they stand, and how many lines they take. DataError where there are none."""
+        """Read the names of the header as they stand, and how many lines they take. DataError where there are none."""
         with self.raw() as file:
             start = bytes(file.read(1 << 20))
         encoding = "utf-8-sig" if self.form.encoding == "utf-8" else self.form.encoding
@@ -225,8 +225,8 @@ class CsvTable:
 
     @cached_property
     def names(self) -> list[str]:
-        """The header's, each once: the third column is `column 3` where it has no name, and a second one called `note`
-        is `note (2)`. DataError where there is no header.
+        """Return the header's names, each once: the third column is `column 3` where it has no name, and a second one
+        called `note` is `note (2)`. DataError where there is no header.
         """
         names: list[str] = []
         counts = Counter[str]()

@@ -56,12 +56,12 @@ class FolderTable:
 
     @property
     def parts(self) -> list[Table]:
-        """A table for each file."""
+        """Return a table for each file."""
         return self._tables
 
     @property
     def keys(self) -> list[str]:
-        """The columns that are names of folders."""
+        """Return the columns that are names of folders."""
         return [*self._keys(self.files[0])] if self.files else []
 
     @cached_property
@@ -106,7 +106,7 @@ class FolderTable:
         return dict(self._types)
 
     def batches(self, columns: Sequence[str], kinds: Kinds) -> Iterator[pa.RecordBatch]:
-        """File by file."""
+        """Read file by file."""
         types = self._types
         for path, table in zip(self.files, self._tables, strict=True):
             keys = {name: value for name, value in self._keys(path).items() if name in columns}

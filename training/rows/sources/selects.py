@@ -207,7 +207,7 @@ def _resolve_ordinal(select: exp.Select, key: exp.Expr) -> exp.Expr:
 
 
 def _doubts_of_grouped(node: exp.Expr, keys: list[exp.Expr], names: set[str]) -> Iterator[str]:
-    """Aggregates of the group's own rows, and expressions of what it is grouped by."""
+    """Yield a doubt for each part that is neither an aggregate of the group's own rows nor made of grouping keys."""
     pending = [node]
     while pending:
         part = pending.pop()
@@ -231,7 +231,7 @@ def _doubts_of_grouped(node: exp.Expr, keys: list[exp.Expr], names: set[str]) ->
 
 
 def _doubts_of_expression(root: exp.Expr) -> Iterator[str]:
-    """Everything in it must be a function of one row."""
+    """Yield a doubt for each part that is not known to be a function of one row."""
     pending = [root]
     while pending:
         node = pending.pop()

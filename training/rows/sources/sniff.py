@@ -106,8 +106,8 @@ class Column:
 
     @property
     def like_ids(self) -> bool:
-        """Whether its texts repeat as ids of people with several rows do: some stand twice, and there are more of them
-        than a list of categories has, at most some 20 rows to each.
+        """Tell whether its texts repeat as ids of people with several rows do: some occur twice, and there are more of
+        them than a list of categories has, at most some 20 rows to each.
         """
         looked, different = min(self.cells, LIKE_IDS_AMONG), len(self._different)
         texts = self.kind == "text" and 2 * self.long <= self.cells
@@ -115,17 +115,17 @@ class Column:
 
     @property
     def fractions(self) -> bool:
-        """Whether some number has a mark before its fraction."""
+        """Tell whether some number has a mark before its fraction."""
         return bool(self._marks)
 
     @property
     def decimal(self) -> Decimal:
-        """The mark before fractions."""
+        """Return the mark before fractions: ".", ",", or "either"."""
         return "either" if len(self._marks) > 1 else "," if self._marks == {","} else "."
 
     @property
     def kind(self) -> str:
-        """empty, boolean, numeric, date, datetime, time, or text."""
+        """Return the kind of its cells: empty, boolean, numeric, date, datetime, time, or text."""
         if not self.cells:
             return "empty"
         if self._truths and len(self.words | self._usual) > 1:
@@ -138,7 +138,7 @@ class Column:
 
     @property
     def dates(self) -> Sequence[DatePattern] | None:
-        """The fewest patterns that all dates fit, each of which some date fits alone; None where that is not told."""
+        """Return the fewest patterns that fit all dates, each the only one of some date; None where that is open."""
         chosen: list[DatePattern] = []
         for fits in sorted(self._seen, key=len):
             if not fits.intersection(chosen):

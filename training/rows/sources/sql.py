@@ -154,7 +154,7 @@ def _engine(url: URL) -> Engine:
 
 
 def _kind(error: Exception) -> str:
-    """Without a word of the server's: it quotes users, hosts and values."""
+    """Describe an error without a word of the server's message, which quotes users, hosts and values."""
     if isinstance(error, UnicodeEncodeError):
         return f"a text that {error.encoding} cannot write; say `encoding: utf-8` in the schema"
     cause = error.orig if isinstance(error, DBAPIError) else None

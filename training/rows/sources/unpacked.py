@@ -33,7 +33,7 @@ PLAIN = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.type
 
 
 def refuse(kind: str, problem: str) -> NoReturn:
-    """Says why, and ends."""
+    """Print why, as JSON to stderr, and exit with REFUSED."""
     print(json.dumps({kind: problem}), file=sys.stderr)
     sys.exit(REFUSED)
 
@@ -86,7 +86,7 @@ def check_footer(file: pq.ParquetFile, names: list[str], rows: int, size: int) -
 
 
 def unpack(file: pq.ParquetFile, names: list[str], size: int) -> pa.Buffer:
-    """These columns as an Arrow stream, counted as they come: a footer may lie."""
+    """Read these columns into an Arrow stream, and count rows and bytes as they come: a footer may lie."""
     count, used, batches = 0, 0, []
     for batch in file.iter_batches(BATCH, columns=names, use_threads=False):
         if sorted(batch.schema.names) != sorted(names):

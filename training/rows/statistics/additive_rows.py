@@ -34,12 +34,12 @@ class Joint:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Groups of the first and of the second."""
+        """Return the number of groups of the first feature and of the second."""
         return max(self.groups[0]) + 1, max(self.groups[1]) + 1
 
     @property
     def cells(self) -> int:
-        """How many."""
+        """Count the cells."""
         rows, columns = self.shape
         return rows * columns
 
@@ -272,5 +272,5 @@ def joint_counts(rows: Rows, joint: Joint) -> Integers:
 
 
 def square_sum(rows: Rows, constant: int, most: int) -> int:
-    """Sum of min(|target - constant|, most)^2 / most, each rounded down."""
+    """Sum min(|target - constant|, most)^2 / most, each rounded down."""
     return int(rows.ask(SquareSum(constant, most)))

@@ -35,7 +35,7 @@ class Cut:
     code: int
 
     def interval(self, width: int) -> tuple[int, int]:
-        """Lowest and highest code that pass: missing, the last code, is never above."""
+        """Return the lowest and highest code that pass: missing, the last code, is never above."""
         return (self.code + 1, width - 2) if self.test == "above" else (self.code, self.code)
 
 
@@ -48,14 +48,14 @@ class Grown:
 
     @cached_property  # every rehearsal grows the same trees
     def tree(self) -> Tree:
-        """The same as nested splits: from the last cut backwards, since by then both sides are whole."""
+        """Return it as nested splits, built from the last cut backwards, since by then both sides are whole."""
         parts: list[Tree] = [Leaf(vote) for vote in self.votes]
         for new, cut in reversed(list(enumerate(self.cuts, 1))):
             parts[cut.leaf] = Split(cut.test, cut.feature, cut.code, parts[new], parts[cut.leaf])
         return parts[0]
 
     def __reduce__(self) -> tuple[type[Grown], tuple[tuple[Cut, ...], tuple[int, ...]]]:
-        """Pickle the question, without the nested splits that it may keep."""
+        """Reduce the tree to its cuts and votes for pickling, without the nested splits that it may hold."""
         return Grown, (self.cuts, self.votes)
 
 
@@ -83,13 +83,13 @@ class TreeRows:
         return self._rows.ask(ScoreCounts(tuple(trees), bound))
 
     def leaf_sums(self, trees: Sequence[Grown], cuts: tuple[Cut, ...], weights: Integers) -> Integers:
-        """Weight per leaf and class: (leaves, 2). `weights` (2 bound + 1,) by margin + bound; or (2, 2 bound + 1), by
-        class as well.
+        """Sum the weight per leaf and class: (leaves, 2). `weights` (2 bound + 1,) by margin + bound; or
+        (2, 2 bound + 1), by class as well.
         """
         return self._rows.ask(LeafSums(tuple(trees), cuts, weights))
 
     def histograms(self, trees: Sequence[Grown], cuts: tuple[Cut, ...], weights: Integers) -> Integers:
-        """Weight per feature, leaf and class, and code: (features, 2 leaves, max width); see `kernels.trees`."""
+        """Sum weights per feature, leaf and class, and code: (features, 2 leaves, max width); see `kernels.trees`."""
         return self._rows.ask(Histograms(tuple(trees), cuts, weights))
 
     def margins(self, trees: Sequence[Grown], cuts: tuple[Cut, ...], weights: Integers) -> Integers:
@@ -99,8 +99,8 @@ class TreeRows:
         return self._rows.ask(Margins(tuple(trees), cuts, weights))
 
     def passing(self, trees: Sequence[Grown], cuts: tuple[Cut, ...], weights: Integers, tests: Integers) -> Integers:
-        """Weight per test, and leaf and class, of the rows that pass, and behind the tests of all rows: (tests + 1,
-        2 leaves). `tests` (tests, 3): feature, lowest and highest code that pass.
+        """Sum the weight per test, and leaf and class, of the rows that pass, and behind the tests of all rows:
+        (tests + 1, 2 leaves). `tests` (tests, 3): feature, lowest and highest code that pass.
         """
         return self._rows.ask(Passing(tuple(trees), cuts, weights, tests))
 

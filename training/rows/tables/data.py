@@ -46,8 +46,8 @@ def bin_dtype(features: Sequence[Feature]) -> type[np.uint8] | type[np.uint16]:
 
 
 def read_batches(data: Path | Table, schema: Schema, also: Sequence[str] = ()) -> Iterator[pa.RecordBatch]:
-    """Batches with the schema's columns (and `also`), each read as the schema says that it is written, after checking
-    names. Raises DataError on anything else.
+    """Read batches with the schema's columns (and `also`), each read as the schema says that it is written, after
+    checking names. DataError on anything else.
     """
     wanted = [*dict.fromkeys((*(feature.name for feature in schema.stored), *schema.target_names, *also))]
     described = [
@@ -71,8 +71,8 @@ def read_batches(data: Path | Table, schema: Schema, also: Sequence[str] = ()) -
 def written_batches(
     table: Table, features: Sequence[Feature], schema: Schema | None, wanted: Sequence[str], kinds: Kinds
 ) -> Iterator[pa.RecordBatch]:
-    """Batches of the `wanted` columns, of which the `features` are read as the schema says that they are written;
-    None: as usual. `kinds`: what others are read as, where the file says no types.
+    """Read batches of the `wanted` columns; the `features` among them as the schema says that they are written, or as
+    usual where it is None. `kinds`: the types of the others, where the file has no types.
     """
     plain = {column.name: column for column in features}
     forms = {name: schema.written_as(name) if schema else USUAL for name in plain}
@@ -124,7 +124,9 @@ def check_names(names: Sequence[str], schema: Schema, also: Sequence[str] = ()) 
 
 
 def check_left_out(schema: Schema, relation: Relation) -> None:
-    """Under replace-one the number of rows is public, so how many lack an answer would be."""
+    """Raise DataError where rows without an answer are left out under replace-one: the number of rows is public there,
+    and would tell how many lack an answer.
+    """
     for target in schema.targets:
         if target.leave_out and relation is Relation.REPLACE_ONE:
             raise DataError(f"{target.name}: `missing: leave-out` needs add-remove: how many are left out is private")
@@ -163,8 +165,9 @@ def encode_finely(feature: NumericFeature, span: Span, column: pa.Array, start: 
 
 
 def encode_labels(schema: Schema, column: pa.Array, start: int = 0) -> NDArray[np.uint8]:
-    """Class labels -> index in `classes`. A label that is missing or not listed raises, naming its row; where the
-    target leaves out rows without an answer, a missing one is NO_CLASS, and only one that is not listed raises.
+    """Encode class labels as their index in `classes`. A label that is missing or not listed raises DataError, naming
+    its row; where the target leaves out rows without an answer, a missing one is NO_CLASS, and only one that is not
+    listed raises.
     """
     target = schema.only
     assert target.classes is not None
@@ -231,7 +234,7 @@ def answer_feature(target: Target) -> CategoricalFeature | NumericFeature:
 
 
 def answer_codes(target: Target, answers: NDArray[Any]) -> NDArray[Any]:
-    """Stored answers -> codes of `answer_feature`."""
+    """Encode stored answers as codes of `answer_feature`."""
     feature = answer_feature(target)
     if isinstance(feature, CategoricalFeature):
         codes = answers.astype(np.uint16)
@@ -269,7 +272,7 @@ def _label_column(y: Any) -> pa.Array:
 
 
 def columns_of(schema: Schema, X: Any) -> RawColumns:
-    """Raw columns for the released ensemble's own encoder, from a table."""
+    """Read raw columns for the released ensemble's own encoder from a table. DataError where a column is absent."""
     table = table_of(X)
     absent = [feature.name for feature in schema.features if feature.name not in table.column_names]
     if absent:
@@ -286,7 +289,7 @@ def raw_values(feature: Feature, column: pa.Array, start: int = 0) -> NDArray[An
 
 
 def rows_of(schema: Schema, X: Any, y: Any, relation: Relation) -> Rows:
-    """Packed rows of a table in memory: the notebook's way in."""
+    """Pack the rows of a table in memory: the notebook's way in."""
     table = table_of(X)
     absent = [feature.name for feature in schema.features if feature.name not in table.column_names]
     if absent:

@@ -28,7 +28,7 @@ class BadData(DataError, ValueError):
 
 
 def unfitted_error(message: str) -> InputError:
-    """Asked to predict before `fit`: an InputError that is scikit-learn's NotFittedError as well."""
+    """Make the error of predicting before `fit`: an InputError that is scikit-learn's NotFittedError as well."""
     from sklearn.exceptions import NotFittedError  # as in all of this file: what only plans needs none of it
 
     error: InputError = type("Unfitted", (InputError, NotFittedError), {})(message)
@@ -63,8 +63,8 @@ def frame_table(X: Any) -> pa.Table:
 
 
 def table_from(X: Any, rule: Schema | Columns, who: str) -> pa.Table:
-    """X as a Table, for the estimator called `who`. DataError or scikit-learn's ValueError and TypeError where it is
-    none, or an array that does not have as many columns as the schema.
+    """Read X as a Table, for the estimator called `who`. DataError or scikit-learn's ValueError and TypeError where it
+    is none, or an array that does not have as many columns as the schema.
     """
     if is_frame(X):
         return frame_table(X)

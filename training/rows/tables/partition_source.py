@@ -42,7 +42,7 @@ class Source:
 
     @property
     def asked(self) -> Schema:
-        """What the job asks: one target, of the features that it reads."""
+        """Return the schema of what the job asks: one target, and the features that the job reads."""
         question = self.schema.question(self.target)
         if self.features is None:
             return question
@@ -51,7 +51,7 @@ class Source:
 
     @property
     def files(self) -> list[str]:
-        """The files that are read: the bins, the answers, and the fine cells."""
+        """Return the files that are read: the bins, the answers, and the fine cells."""
         first, *answer_files = row_files(len(self.schema.targets), self.part)
         answers = answer_files[self.schema.target_names.index(self.asked.target)]
         since = [] if self.begins is None else [since_file(self.part)]
@@ -59,7 +59,7 @@ class Source:
 
     @property
     def size(self) -> int:
-        """Rows in the files, those without an answer among them."""
+        """Count the rows in the files, including those without an answer."""
         return int(self._load(self.files[1]).size)
 
     def partition(self, low: int, high: int, place: Path) -> Partition:
@@ -102,7 +102,7 @@ class Source:
         return Cells(question.features, spans, load)
 
     def digest(self, low: int, high: int) -> str:
-        """SHA-256 of rows low .. high - 1 as they lie in the files that are read."""
+        """Compute the SHA-256 of rows low .. high - 1 as they lie in the files that are read."""
         digest = sha256()
         for name in self.files:
             array = self._load(name)

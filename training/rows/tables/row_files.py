@@ -32,7 +32,7 @@ TOLD = ("value", "low", "high")  # of a figure
 
 
 def read_columns(path: Path, features: Sequence[Feature], schema: Schema | None = None) -> Iterator[RawColumns]:
-    """Batches of raw columns, one per feature, in the file's order. Columns that are no features are passed over.
+    """Read batches of raw columns, one per feature, in the file's order. Columns that are no features are skipped.
     `schema`: says how the file is written; None: as usual.
     """
     start, names = 0, {feature.name for feature in features}
@@ -45,7 +45,7 @@ def read_columns(path: Path, features: Sequence[Feature], schema: Schema | None 
 
 
 def file_batches(path: Path, features: Sequence[Feature], schema: Schema | None = None) -> Iterator[pa.RecordBatch]:
-    """Batches of these columns, read as `schema` says that they are written. DataError where the file lacks one, or
+    """Read batches of these columns, as `schema` says that they are written. DataError where the file lacks one, or
     cannot be read.
     """
     names = [feature.name for feature in features]
@@ -89,8 +89,8 @@ def write_predictions(path: Path, classes: Sequence[ClassLabel], answers: Iterab
 
 
 def write_figures(path: Path, figures: Iterable[Mapping[str, Any]]) -> None:
-    """Figures of a model's worth, as its statement or report has them, as a .parquet file: one row each, numbers as
-    numbers, null where nothing is told.
+    """Write figures of a model's worth, as its statement or report has them, as a .parquet file: one row each, numbers
+    as numbers, null where a figure is not given. InputError where the file cannot be written.
     """
     listed = list(figures)
     texts = {name: [figure.get(key) for figure in listed] for name, key in (("figure", "metric"), ("class", "class"))}
