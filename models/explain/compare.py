@@ -184,7 +184,7 @@ def comparison_picture(found: Comparison, path: Path, claims: tuple[str, str]) -
 
 
 def panels(found: Comparison, colours: Colours) -> list[Panel]:
-    """Return one per common feature, the most different first."""
+    """Return a panel for each common feature, the most different first."""
     scale = reach([bins for pair in found.curves for bins in pair])
     order = sorted(zip(found.features, found.curves, strict=True), key=lambda item: _apart(item[0].name, item[1]))
     return [compared_panel(feature, curves, scale, found.unit, found.names, colours) for feature, curves in order]

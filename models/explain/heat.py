@@ -28,12 +28,12 @@ FAINT = 0.06  # of the colour, for what adds nothing
 
 
 def heat_panels(ensemble: FeatureSum, colours: Colours) -> list[Panel]:
-    """Return one per pair of features that moves a score."""
+    """Draw a panel for each pair of features that moves a score."""
     return heat_panels_of(pair_shapes(ensemble), unit(ensemble), colours)
 
 
 def heat_panels_of(pairs: Sequence[PairShape], of: str, colours: Colours) -> list[Panel]:
-    """Return the same on one scale of colour."""
+    """Draw a panel for each of `pairs`, on one scale of colour."""
     most = max((_clear(bin) for pair in pairs for bin in pair.bins), default=0.0)
     most = most or max((abs(bin.votes) for pair in pairs for bin in pair.bins), default=1.0) or 1.0
     return [_panel(pair, most, of, colours) for pair in pairs]

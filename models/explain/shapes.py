@@ -45,8 +45,8 @@ def feature_groups(ensemble: FeatureSum, factor: float = 1.0) -> list[list[Shape
 
 
 def shape_panels(ensemble: FeatureSum, colours: Colours, of: str = "") -> list[Panel]:
-    """Return one per feature that moves a score, numbers being in `of` (the model's own unit where blank); of several
-    classes a key before them.
+    """Return a panel for each feature that moves a score, with numbers in `of` (the model's own unit where
+    blank); with several classes, a key before them.
     """
     groups = feature_groups(ensemble)
     scale = reach([shape.bins for group in groups for shape in group])

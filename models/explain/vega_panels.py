@@ -251,7 +251,7 @@ def _axis(colours: Colours, ticks: int) -> Spec:
 
 
 def mark(kind: str, **more: Any) -> Spec:
-    """Return one that screen readers pass over."""
+    """Return a mark that screen readers pass over."""
     return {"type": kind, "aria": False, **more}
 
 

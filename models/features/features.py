@@ -81,7 +81,7 @@ class NumericFeature:
         return (self.missing,)
 
     def encode(self, values: ArrayLike) -> Codes:
-        """Encode `values` (n,) numbers or NaN -> codes (n,)."""
+        """Encode `values` (n,), numbers or NaN, as codes (n,)."""
         numbers = np.asarray(values, dtype=np.float64)
         codes = np.searchsorted(np.asarray(self.edges), numbers, side="left")
         return np.where(np.isnan(numbers), self.missing, codes).astype(np.uint16)
@@ -185,7 +185,7 @@ class CategoricalFeature:
         return tuple(range(self.bins))
 
     def encode(self, values: ArrayLike) -> Codes:
-        """Encode `values` (n,) texts or None -> codes (n,)."""
+        """Encode `values` (n,), texts or None, as codes (n,)."""
         codes = {value: code for code, value in enumerate(self.values)}
         codes[MISSING_TEXT] = self.missing
         beyond = len(self.values)
@@ -220,7 +220,7 @@ class BooleanFeature:
         _check_name(self.name)
 
     def encode(self, values: ArrayLike) -> Codes:
-        """Encode `values` (n,) in {0, 1, NaN} -> codes (n,)."""
+        """Encode `values` (n,) in {0, 1, NaN} as codes (n,)."""
         numbers = np.asarray(values, dtype=np.float64)
         return np.where(np.isnan(numbers), self.missing, numbers > 0.5).astype(np.uint16)
 

@@ -30,8 +30,8 @@ class Numbers:
         return np.array([*self.known.values(), self.other], np.float32)
 
     def of(self, texts: NDArray[Any]) -> NDArray[np.float32]:
-        """Return texts (n,), objects that are all str or of fixed width -> numbers (n,); what are numbers already stay
-        so.
+        """Return the numbers (n,) of texts (n,), which are objects that are all str, or of fixed width; numbers stay as
+        they are.
         """
         if texts.dtype == np.float32:
             return texts
@@ -43,7 +43,7 @@ class Numbers:
         return self.table[np.where(ordered[at] == texts, places[at], len(places))]
 
     def of_one(self, text: str) -> NDArray[np.float32]:
-        """Return a text -> its number (1,), not to be written to."""
+        """Return the number of a text, (1,), not to be written to."""
         number = self.arrays.get(text)
         return self.table[-1:] if number is None else number
 

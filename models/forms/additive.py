@@ -133,7 +133,7 @@ class AdditiveEnsemble(SumEnsemble):
         return self.values_of(self.scores(columns))
 
     def values_of(self, scores: Scores) -> NDArray[np.float64]:
-        """Return scores (n, 1) -> values (n,). InputError for classes."""
+        """Return the values (n,) that scores (n, 1) mean. InputError for classes."""
         if self.target_range is None:
             raise InputError(f"model of {self.target}: answers one of {list(self.classes)}, not a number")
         values: NDArray[np.float64] = np.clip(middle(self.target_range) + self.link * scores[:, 0], *self.target_range)
@@ -179,11 +179,11 @@ class AdditiveEnsemble(SumEnsemble):
         return cls(features, target, classes, low_high, link, constant=body["constant"], **tables)
 
     def score_graph(self, inputs: Inputs, name: Namer, target: str) -> Graph:
-        """Export as any sum is; where float32 does not hold every score, rounded once: never across 0."""
+        """Build the nodes of any sum; where float32 does not hold every score, round once: never across 0."""
         return (sum_scores if self.largest < EXACT else great_scores)(self, inputs, name, target)
 
     def fullest(self, features: tuple[Feature, ...]) -> Self:
-        """Return no two codes of a feature with the same term, and numbers of many digits."""
+        """Return a model in which no two codes of a feature have the same term, and numbers have many digits."""
         terms = tuple(tuple(range(GREAT, GREAT + feature.bins)) for feature in features)
         counts = tuple((-MAX_INTEGER,) * feature.bins for feature in features)
         errors = tuple((1e9 / 3,) * feature.bins for feature in features)

@@ -113,7 +113,7 @@ class ClassesEnsemble(SumEnsemble):
         return cls(features, target, classes, link, tuple(body["constant"]), terms, edit_list)
 
     def fullest(self, features: tuple[Feature, ...]) -> Self:
-        """Return no two codes of a feature with the same terms."""
+        """Return a model in which no two codes of a feature have the same terms."""
         step = EXACT // (2 * sum(feature.bins for feature in features))
         terms = tuple(tuple((step * code,) * len(self.classes) for code in range(f.bins)) for f in features)
         return replace(self, features=features, terms=terms, constant=(0,) * len(self.classes))

@@ -63,7 +63,7 @@ class Ensemble(ABC):
 
     @abstractmethod
     def coded_scores(self, codes: Sequence[NDArray[Any]]) -> Scores:
-        """Return the same from what `encode_columns` makes of the columns: codes (features, n)."""
+        """Score codes (features, n), which `encode_columns` makes of columns: (n, outputs)."""
 
     def probabilities(self, columns: RawColumns) -> NDArray[np.float64]:
         """Return the probabilities (n, classes) for raw columns. InputError where the model answers a number."""
@@ -220,7 +220,7 @@ class SumEnsemble(Ensemble):
         """
 
     def coded_scores(self, codes: Sequence[NDArray[Any]]) -> Scores:
-        """Return codes (features, n) -> scores (n, outputs)."""
+        """Score codes (features, n): (n, outputs)."""
         tables, constant = self.tables()
         total = np.tile(constant, (len(codes[0]), 1))
         for table, code in zip(tables, codes, strict=True):

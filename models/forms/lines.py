@@ -99,7 +99,7 @@ class LineEnsemble(Ensemble):
             check_line(line, self.features, len(self.classes))
 
     def coded_scores(self, codes: Sequence[NDArray[Any]]) -> Scores:
-        """Return codes (features, n) -> scores (n, outputs)."""
+        """Score codes (features, n): (n, outputs)."""
         total = np.zeros((len(codes[0]), self.outputs), np.int64)
         for line in self.lines:
             if isinstance(line, Line):
@@ -131,8 +131,8 @@ class LineEnsemble(Ensemble):
         return [at for at in range(len(self.features)) if any(any(line.terms[at]) for line in self._sums)] or [0]
 
     def score_graph(self, inputs: Inputs, name: Namer, target: str) -> Graph:
-        """Export raw values -> `target` (N, outputs): all sums at once, then a tree for each line, of one question; or
-        for each choice, of the place of its largest sum.
+        """Build the nodes that turn raw values into scores, `target` (N, outputs): all sums at once, then a tree for
+        each line, with one question; or a tree for each choice, over the place of its largest sum.
         """
         if not self.lines:
             raise ModelInvalid("lines: a model that is exported has one at least")
@@ -157,8 +157,8 @@ class LineEnsemble(Ensemble):
         return added + picked + Graph((regressor(walks, precise, target, outputs=self.outputs),))
 
     def _places(self, summed: str, target: str, name: Namer) -> Graph:
-        """Export sums (N, choices * classes) -> `target` (N, choices), double: the place of each choice's largest
-        sum.
+        """Build the nodes that turn sums (N, choices * classes) into `target` (N, choices), double: the place of each
+        choice's largest sum.
         """
         choice, at, place, joined = name("choice"), name("columns"), name("place"), name("places")
         nodes, constants = [], []
@@ -172,7 +172,7 @@ class LineEnsemble(Ensemble):
         return Graph(tuple(nodes), tuple(constants))
 
     def fullest(self, features: tuple[Feature, ...]) -> Self:
-        """Return no two codes of a feature with the same term."""
+        """Return a model in which no two codes of a feature have the same term."""
         step = LARGEST // (2 * sum(feature.bins for feature in features))
         terms = tuple(tuple(step * code for code in range(feature.bins)) for feature in features)
         lines = tuple(

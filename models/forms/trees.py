@@ -144,7 +144,7 @@ class TreeEnsemble(Ensemble):
         return abs(self.constant) + sum(map(heaviest, self.trees))
 
     def fullest(self, features: tuple[Feature, ...]) -> Self:
-        """Return every split with a test of its own, as far as there are any."""
+        """Return a model in which every split has a test of its own, as far as there are tests."""
         tests = every_test(features)
         return replace(self, features=features, trees=tuple(_with_tests(tree, tests) for tree in self.trees))
 

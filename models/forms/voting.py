@@ -106,13 +106,13 @@ class VotingEnsemble(SumEnsemble):
         return sum(abs(vote.weight) for vote in self.votes)
 
     def fullest(self, features: tuple[Feature, ...]) -> Self:
-        """Return every vote on a test of its own, as far as there are any."""
+        """Return a model in which every vote has a test of its own, as far as there are tests."""
         tests_of_votes = zip(self.votes, every_test(features), strict=False)
         votes = (Vote(*test, vote.weight, at % self.outputs) for at, (vote, test) in enumerate(tests_of_votes))
         return replace(self, features=features, votes=tuple(votes))
 
     def numbers(self) -> dict[str, Any]:
-        """Return a vote is [test, feature, code, weight], and its output where there are several."""
+        """Return the votes, each as [test, feature, code, weight], and its output where there are several."""
         width = 5 if self.outputs > 1 else 4
         votes = [[vote.test, vote.feature, vote.code, vote.weight, vote.output][:width] for vote in self.votes]
         return {"votes": votes}

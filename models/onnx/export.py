@@ -119,7 +119,7 @@ def _name(part: str) -> str:
 
 
 def output_names(ensemble: Released) -> tuple[str, ...]:
-    """Return what is always answered."""
+    """Return the names of the outputs that every graph of this model has."""
     return LABEL if ensemble.classes else NUMBER
 
 

@@ -110,8 +110,8 @@ Split = tuple[list[Any], dict[int, int], dict[int, tuple[Any, int]]]
 
 
 def _split(ensemble: Exportable, variables: Sequence[Any]) -> Split:
-    """Return which input holds which feature -> number inputs, feature -> column of their join, feature -> (input,
-    column).
+    """Find which input holds which feature: return the number inputs, the column of each feature in their join, and
+    the (input, column) of each text feature.
     """
     numbers: list[Any] = []
     columns: dict[int, int] = {}

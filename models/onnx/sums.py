@@ -89,7 +89,7 @@ def sums(
     target: str,
     beside: Beside | None = None,
 ) -> Graph:
-    """Return the same of tables (bins, outputs), one a feature, and a constant (outputs,)."""
+    """Build the nodes that add up tables (bins, outputs), one per feature, and a constant (outputs,)."""
     more = beside.most if beside else 0
     check_exact(more + int(max(abs(constant) + sum(np.abs(table).max(axis=0) for table in tables))))
     used = {i: tables[i] for i in moving(tables)}
@@ -200,7 +200,7 @@ def _one_score(
 def _many_scores(
     numbers: dict[int, Steps], texts: dict[int, tuple[CategoricalFeature, Scores]], inputs: Inputs, name: Namer
 ) -> tuple[Graph, list[str]]:
-    """Return texts that vote alike share a code; a code is one more number to walk over."""
+    """Build the scores of several outputs: texts that vote alike share a code, one more number to walk over."""
     codes, rows = {}, {}
     for i, (feature, table) in texts.items():
         distinct, group = np.unique(table, axis=0, return_inverse=True)

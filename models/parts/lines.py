@@ -41,7 +41,7 @@ class Line:
         return total
 
     def sides(self, codes: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
-        """Return 1 (n,) where it votes for the second class, else -1."""
+        """Return 1 where it votes for the second class, else -1: (n,)."""
         return np.where(self.sums(codes) > 0, 1, -1)
 
     def to_json(self) -> dict[str, Any]:

@@ -55,7 +55,7 @@ class PairTerm:
         return max(abs(term) for row in self.terms for term in row)
 
     def cells(self, codes: Sequence[NDArray[Any]]) -> NDArray[np.intp]:
-        """Return codes (features, n) -> the cell of each row: (n,)."""
+        """Return the cell of each row of codes (features, n): (n,)."""
         first, second = (
             np.array(groups, np.intp)[codes[at]] for at, groups in zip(self.features, self.groups, strict=True)
         )

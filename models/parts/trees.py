@@ -101,7 +101,7 @@ def heaviest(tree: Tree) -> int:
 
 
 def tree_to_json(tree: Tree) -> Any:
-    """Return a leaf is its weight; a split is [test, feature, code, yes, no]."""
+    """Return a leaf as its weight, and a split as [test, feature, code, yes, no]."""
     if isinstance(tree, Leaf):
         return tree.weight
     return [tree.test, tree.feature, tree.code, tree_to_json(tree.yes), tree_to_json(tree.no)]

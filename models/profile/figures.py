@@ -170,7 +170,7 @@ def _roots(square: float, half: float, rest: float, ends: tuple[float, float]) -
 
 
 def _told(value: float | None, low: float, high: float) -> Told:
-    """Return a value lies in its interval."""
+    """Widen the interval, where it must be, so that the value lies in it."""
     return (None, low, high) if value is None else (value, min(low, value), max(high, value))
 
 

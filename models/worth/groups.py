@@ -39,8 +39,8 @@ def group_names(feature: Feature) -> tuple[str, ...]:
 
 
 def group_places(names: Sequence[str], codes: NDArray[Any]) -> NDArray[np.intp]:
-    """Return codes (n,) of the feature -> places among its `names`: values that it does not list and missing ones are
-    one.
+    """Return the places among `names` for codes (n,) of the feature: values that it does not list and missing ones
+    share the last.
     """
     return np.asarray(np.minimum(codes, len(names) - 1), np.intp)
 
