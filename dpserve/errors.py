@@ -42,7 +42,7 @@ class BudgetRefused(ServiceError):
 
     @property
     def would_fit(self) -> Decimal | None:
-        """The largest epsilon that this learner could still get at this delta; None where there is none."""
+        """Return the largest epsilon that this learner could still get at this delta; None where there is none."""
         fits = self.details.get("would_fit")
         return None if fits is None else Decimal(fits["epsilon"])
 

@@ -158,7 +158,7 @@ class Dataset:
 
     @property
     def targets(self) -> Sequence[str]:
-        """What a job may be asked to predict, where there are several to choose from."""
+        """Return the targets that a job may be asked to predict, where there are several to choose from; else empty."""
         return self.raw.get("targets", ())  # type: ignore[no-any-return]
 
     @classmethod
@@ -222,13 +222,13 @@ class Plan:
 
     @property
     def chosen_by_auto(self) -> str | None:
-        """Why it is this learner, where none was named; else None."""
+        """Explain why this learner was chosen, where the request named none; else None."""
         why: str | None = self.raw.get("chosen_by_auto")
         return why
 
     @property
     def target(self) -> str | None:
-        """What it is to predict; None where its dataset has one target."""
+        """Return what it is to predict; None where its dataset has one target."""
         target: str | None = self.raw.get("target")
         return target
 
@@ -281,30 +281,30 @@ class Job:
 
     @property
     def over(self) -> bool:
-        """Whether it changes no more."""
+        """Return whether its state is final: it changes no more."""
         return self.state in FINAL
 
     @property
     def version(self) -> str | None:
-        """`adult@2`, once it is among the models."""
+        """Return the version as `adult@2`, once it is among the models; else None."""
         number = self.raw.get("version")
         return None if number is None else f"{self.model}@{number}"
 
     @property
     def version_state(self) -> str | None:
-        """How that version stands: candidate, champion, retired or revoked."""
+        """Return the state of that version: candidate, champion, retired or revoked."""
         state: str | None = self.raw.get("version_state")
         return state
 
     @property
     def chosen_by_auto(self) -> str | None:
-        """Why it is this learner, where none was named; else None."""
+        """Explain why this learner was chosen, where the request named none; else None."""
         why: str | None = self.raw.get("chosen_by_auto")
         return why
 
     @property
     def target(self) -> str | None:
-        """What it is to predict; None where its dataset has one target."""
+        """Return what it is to predict; None where its dataset has one target."""
         target: str | None = self.raw.get("target")
         return target
 
@@ -387,7 +387,7 @@ class Predictions:
 
     @property
     def target(self) -> str | None:
-        """What was predicted; None of services that do not say."""
+        """Return what was predicted; None from services that do not say it."""
         target: str | None = self.raw.get("target")
         return target
 

@@ -59,7 +59,7 @@ class Grant:
 
     @property
     def on(self) -> str | dict[str, str]:
-        """As the entry spells it: "everything", or {kind: name}."""
+        """Return the object of the grant as its entry spells it: "everything", or {kind: name}."""
         return EVERYTHING if self.kind == EVERYTHING else {self.kind: self.name}
 
     def is_good(self, now: str) -> bool:
@@ -92,13 +92,13 @@ class Access:
 
     @cached_property
     def everywhere(self) -> frozenset[str]:
-        """The scopes that hold on everything."""
+        """Return the scopes that hold on everything."""
         scopes = {grant.scope for grant in self.grants if grant.kind == EVERYTHING}
         return frozenset(SCOPES) if self.operator or "admin" in scopes else frozenset(scopes)
 
     @cached_property
     def scopes(self) -> tuple[str, ...]:
-        """Those that hold on anything at all, in the order of SCOPES."""
+        """Return the scopes that hold on at least one object, in the order of SCOPES."""
         granted = {grant.scope for grant in self.grants} | self.everywhere
         return tuple(scope for scope in SCOPES if scope in granted)
 
@@ -171,7 +171,7 @@ class Access:
     def require(
         self, *scopes: str, family: str | None = None, dataset: str | None = None, model: str | None = None
     ) -> None:
-        """Forbidden unless `may`: it names scope, object, and how that is granted."""
+        """Raise Forbidden unless `may`: the error names scope, object, and how that is granted."""
         if self.may(*scopes, family=family, dataset=dataset, model=model):
             return
         objects = [(kind, name) for kind, name in zip(KINDS, (family, dataset, model), strict=True) if name is not None]
@@ -342,8 +342,8 @@ def _read(connection: Connection, *where: ColumnElement[bool]) -> list[Grant]:
 
 
 def sound_grants(signed: Signed, *where: ColumnElement[bool]) -> tuple[list[Grant], list[str]]:
-    """Grants that hold now, each read from the entry that was signed, whatever its row says; and what is wrong with
-    rows that say something else: such a grant gives nothing.
+    """Return the grants that hold now, each read from the entry that was signed, whatever its row says; and what is
+    wrong with rows that say something else: such a grant gives nothing.
     """
     sound_rows, wrong, time = [], [], ledger_time(signed)
     in_force = [grant for grant in _read(signed.connection, *where) if grant.is_good(time)]

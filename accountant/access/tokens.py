@@ -74,7 +74,7 @@ class Token:
 
     @property
     def acts_for_itself(self) -> bool:
-        """Whether its principal is its own, and named after it."""
+        """Return whether its principal is its own, and named after it."""
         return self.principal in (own_principal(self.name), own_principal(self.name, self.created))
 
     def to_json(self) -> dict[str, object]:
@@ -237,8 +237,8 @@ def tokens(ledger: Ledger, good: bool = False) -> list[Token]:
 
 
 def sound_tokens(signed: Signed, *where: ColumnElement[bool]) -> tuple[list[Token], list[str]]:
-    """Good tokens, each read from the entry that was signed, whatever its row says; and what is wrong with rows that
-    say something else: such a token is good for nothing.
+    """Return the good tokens, each read from the entry that was signed, whatever its row says; and what is wrong with
+    rows that say something else: such a token is good for nothing.
     """
     sound_rows, wrong = [], []
     rows = signed.connection.execute(_TOKENS.where(_NOT_REVOKED, *where), {}).all()

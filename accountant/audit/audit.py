@@ -78,7 +78,7 @@ def _audit_store(
 
 
 def _beside(path: Path, trust: PublicKeys) -> tuple[list[str], tuple[int, bytes] | None]:
-    """Problems of what stands beside the ledger, and the mark."""
+    """Check the files beside the ledger: return the problems with them, and the high-water mark."""
     problems, mark = [], None
     try:
         if _trust_file(path) != trust:

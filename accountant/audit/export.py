@@ -41,7 +41,7 @@ def write_export(
     note: str,
     cosigned: str | None = None,
 ) -> int:
-    """Such a folder, of a ledger wherever it came from. InputError where `directory` is no new folder."""
+    """Write an export of any ledger; return the number of entries. InputError where `directory` is no new folder."""
     try:
         directory.mkdir(parents=True)
     except OSError as error:

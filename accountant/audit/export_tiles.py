@@ -65,7 +65,7 @@ def _exported_size(directory: Path, trust: PublicKeys, size: int, read: merkle.N
 
 
 def _new_tiles(connection: Connection, before: int, size: int) -> Iterator[tuple[str, bytes]]:
-    """Path and content of the tiles that a tree of `size` entries has and one of `before` has not."""
+    """Yield path and content of the tiles that a tree of `size` entries has and one of `before` has not."""
     for index, width in tiles_of(size, before):
         hashes = _hashes(connection, 0, index, width)
         yield tile_path(None, index, width), pack(_entries(connection, index, width, hashes))

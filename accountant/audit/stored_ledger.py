@@ -32,7 +32,7 @@ class StoredLedger:
         self._broken: tuple[int, int, int] | None = None
 
     def expect(self, completed: list[tuple[int, int, bytes]]) -> None:
-        """These subtrees come next. They are compared with the rows a thousand at a time."""
+        """Compare these subtrees, which the tree completes next, with the rows, a thousand at a time."""
         for level, index, digest in completed:
             waiting = self._waiting[level]
             waiting.append((index, digest))

@@ -29,8 +29,8 @@ class Ancestor:
 def statement_of(
     base: bytes, chain: Sequence[Ancestor], edits: Sequence[Mapping[str, Any]], sha256: str, ensemble: str
 ) -> bytes:
-    """Canonical bytes of the derived model's statement. `base`: those of its base's; `chain`: all it came from, the
-    released model first; `edits`: every one since then; `sha256`, `ensemble`: digests of its two files."""
+    """Encode the derived model's statement as canonical bytes. `base`: those of its base's; `chain`: all it came from,
+    the released model first; `edits`: every one since then; `sha256`, `ensemble`: digests of its two files."""
     body, _ = read_statement(base)
     public = {
         **body["predicate"]["public"],

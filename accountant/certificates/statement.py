@@ -54,7 +54,7 @@ class Subject:
 def statement(
     subject: Subject, dataset: Dataset, request: Request, spent: Plan, origin: str, reservation: int, leaf: str
 ) -> bytes:
-    """Canonical bytes of the statement. `spent`: the releases that were popped, equal to the reserved plan."""
+    """Encode the statement as canonical bytes. `spent`: the releases that were popped, equal to the reserved plan."""
     predicate = {
         "claim": claim_to_json(claim(spent, request.budget.delta), spent, dataset),
         "mechanisms": spent.to_json(),
@@ -242,7 +242,7 @@ def list_if_short(items: list[Any]) -> list[Any] | None:
 
 @lru_cache(maxsize=1)
 def implementation() -> tuple[tuple[str, str], ...]:
-    """Versions that matter, and one digest over everything installed."""
+    """List the versions that matter, and one digest over everything installed."""
     installed = sorted({f"{found.metadata['Name']}=={found.version}".lower() for found in distributions()})
     try:
         own = version("dpserve")

@@ -125,7 +125,7 @@ class StatementKind(ABC, Generic[Predicate]):
         return canonical.encode(body, STATEMENT_LIMIT)
 
     def read(self, payload: bytes) -> tuple[dict[str, Any], Any]:
-        """Exact signed bytes -> what they say, as JSON and by name. CertificateInvalid names the first thing wrong."""
+        """Read exact signed bytes: what they say, as JSON and by name. CertificateInvalid names the first fault."""
         return read_as(payload, self.form)
 
     def is_in(self, envelope: bytes) -> bool:

@@ -45,7 +45,7 @@ class Setting:
 
     @property
     def shown(self) -> str:
-        """The value as it may be printed: secrets that an address can carry are hidden."""
+        """Return the value as it may be printed: secrets that an address can carry are hidden."""
         if self.name == "DPSERVE_LEDGER_URL":
             return without_secrets(self.value)
         if self.name == "DPSERVE_ISSUER_KEY":
@@ -167,7 +167,7 @@ class Home:
 
     @property
     def trust(self) -> PublicKeys:
-        """What an auditor pins: origin, public keys and what they speak for, certificates that were revoked."""
+        """Return what an auditor pins: origin, public keys and what they speak for, certificates that were revoked."""
         with self.ledger.log.signed() as signed:
             return signed.trust(self.ledger.log.origin)
 
@@ -177,27 +177,27 @@ class Home:
 
     @property
     def models(self) -> Path:
-        """The folder of released models (`models.store.bundle.ModelStore`)."""
+        """Return the folder of released models (`models.store.bundle.ModelStore`)."""
         return self.path / "models"
 
     @property
     def datasets(self) -> Path:
-        """The folder of packed rows, one folder a dataset, named by its commitment."""
+        """Return the folder of packed rows, one folder a dataset, named by its commitment."""
         return self.path / "datasets"
 
     @property
     def evaluations(self) -> Path:
-        """The folder of statements of worth, one folder a job, named by its reservation; made with the first one."""
+        """Return the folder of statements of worth, one folder a job, named by its reservation; made with the first."""
         return self.path / "evaluations"
 
     @property
     def profiles(self) -> Path:
-        """Signed profiles of datasets, by job."""
+        """Return the folder of signed profiles of datasets, by job."""
         return self.path / "profiles"
 
     @property
     def jobs(self) -> Path:
-        """The folder of what running jobs hold on disk, one folder a job, named by its reservation."""
+        """Return the folder of what running jobs hold on disk, one folder a job, named by its reservation."""
         return self.path / "jobs"
 
 

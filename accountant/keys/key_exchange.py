@@ -29,7 +29,7 @@ from dpserve_verify.system.files import PRIVATE, holding, replace_file, sync_dir
 
 @contextmanager
 def alone(directory: Path) -> Iterator[None]:
-    """Against every other process that opens these keys or changes them. Not re-entrant."""
+    """Exclude every other process that opens these keys or changes them, within the block. Not re-entrant."""
     with holding(open_directory(directory)):
         yield
 

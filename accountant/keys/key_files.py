@@ -29,7 +29,7 @@ def passphrase_from_environment(variable: str = PASSPHRASE_VARIABLE) -> bytes | 
 
 
 def private_pem(key: Ed25519PrivateKey | X25519PrivateKey, secret: bytes | None) -> bytes:
-    """PKCS8 in PEM, encrypted where there is a passphrase."""
+    """Serialize the key as PKCS8 in PEM, encrypted where there is a passphrase."""
     form = pkix.PrivateFormat.PKCS8, pkix.NoEncryption()
     if secret is None:
         return key.private_bytes(pkix.Encoding.PEM, *form)

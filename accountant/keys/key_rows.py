@@ -43,7 +43,7 @@ class KeyRow:
 
     @property
     def first(self) -> int:
-        """The first index (of an issuer) or size (of a log) that it speaks for."""
+        """Return the first index (of an issuer) or size (of a log) that it speaks for."""
         return self.added + 1 if self.role == "log" and self.added else self.added
 
     def end(self, after: int) -> int:
@@ -56,11 +56,11 @@ class Stated(Protocol):
 
     @property
     def seq(self) -> int:
-        """Its index."""
+        """Return its index in the ledger."""
 
     @property
     def value(self) -> Mapping[str, Any]:
-        """What it says."""
+        """Return what it says."""
 
 
 def rows(connection: Connection) -> list[KeyRow]:

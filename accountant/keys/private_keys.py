@@ -64,12 +64,12 @@ class SigningKey:
 
     @cached_property
     def signer(self) -> Signer:
-        """Made for the first signature: what it is made of loads slowly, and most commands sign nothing."""
+        """Make the signer for the first signature: its library loads slowly, and most commands sign nothing."""
         return self.make()
 
     @cached_property
     def keyid(self) -> str:
-        """The public key's fingerprint."""
+        """Return the public key's fingerprint."""
         return fingerprint(self.public)
 
     @classmethod
@@ -205,7 +205,7 @@ class KeyStore:
         return None
 
     def commitment(self, chunks: Iterable[bytes]) -> str:
-        """HMAC-SHA256 in hex over the chunks' concatenation: names data to us, and says nothing to others."""
+        """Compute HMAC-SHA256 in hex over the chunks' concatenation: names data to us, says nothing to others."""
         mac = hmac.new(
             self._commitment_key, digestmod=partial(hashlib.sha256)
         )  # in hashlib other threads run meanwhile

@@ -55,11 +55,11 @@ class Elsewhere(Signer):
 
     @property
     def public_key(self) -> SSlibKey:
-        """The public key, whose keyid is its fingerprint."""
+        """Return the public key, whose keyid is its fingerprint."""
         return self._public_key
 
     def sign(self, payload: bytes) -> Signature:
-        """Have `payload` signed where the key is kept. KeyInvalid where that cannot be reached or refuses."""
+        """Sign `payload` where the key is kept. KeyInvalid where that cannot be reached or refuses."""
         signature = _attempt(self._uri, lambda: self._signer.sign(payload))
         return Signature(self._public_key.keyid, signature.signature)
 

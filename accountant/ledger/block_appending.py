@@ -141,8 +141,8 @@ def check_person_words(dataset: Dataset, person: Decimal | None, each_block: boo
 
 
 def _bound_people(writer: Writer, block: NewBlock) -> None:
-    """Found the account of one person over all blocks with the first block that is appended, where a column names the
-    people and nothing else was said.
+    """Open the account of one person over all blocks with the first block that is appended, where a column names the
+    people, no such account exists yet, and `each_block` was not declared.
     """
     dataset = block_rows.load(writer.connection, block.dataset, signed=writer.signed)
     check_person_words(dataset, block.person, block.each_block is not None)

@@ -233,8 +233,8 @@ def _started(writer: Writer, seq: int) -> Started:
 
 
 def resume(log: TransparencyLog, holding: Holding, owner: str, lease: float) -> Started:
-    """STARTED -> STARTED: held by `owner` from now on, who goes on with it and draws nothing that was drawn. In one
-    transaction, to one caller alone.
+    """Continue a started job (STARTED -> STARTED): `owner` holds it from now on, and draws nothing that was drawn
+    before. In one transaction, to one caller alone.
 
     Raises:
         WrongState: it is not held any more as the `holding` has it, or went on MOST_RESUMED times before.

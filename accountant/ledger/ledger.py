@@ -87,7 +87,7 @@ class Ledger:
 
     @classmethod
     def open(cls, url: str, keys: KeyStore, mark: Path) -> Ledger:
-        """Raises LedgerInvalid where the ledger is not these keys', or is not a continuation of what they signed."""
+        """Open the ledger. LedgerInvalid where it is not these keys', or is not a continuation of what they signed."""
         return cls(TransparencyLog.open(Store(url), keys, HighWater(mark)))
 
     def register(self, registration: Registration, compared: Collection[str] | None = None) -> Dataset:
@@ -240,9 +240,9 @@ class Ledger:
             return job
 
     def start(self, seq: int, owner: str, lease: float) -> Started:
-        """RESERVED -> STARTED: from here on the price stays. Gives the right to read rows, to one caller alone; to any
-        other, WrongState. `lease`: seconds by the database's clock for which `owner` is taken to live without a word,
-        unless `heartbeat` renews it.
+        """Start a job (RESERVED -> STARTED): from here on the price stays. Gives the right to read rows, to one caller
+        alone; to any other, WrongState. `lease`: seconds by the database's clock for which `owner` counts as alive
+        without a word, unless `heartbeat` renews it.
 
         BudgetRefused where a total was lowered so far since that the job does not fit beside those that have started:
         it is given back instead.
@@ -270,7 +270,7 @@ class Ledger:
         raise outgrown_refusal(seq, exceeded, dataset, request_from_entry(stored))
 
     def commit(self, seq: int, released: str, owner: str | None = None) -> None:
-        """STARTED -> COMMITTED; `released` is the sha256 of the released numbers, so that an export can be resumed.
+        """Commit a job (STARTED -> COMMITTED). `released`: sha256 of the released numbers, to resume an export by.
 
         WrongState where the job has not started, or with `owner` where it is held by another.
         """
@@ -278,7 +278,7 @@ class Ledger:
             self._move(writer, seq, State.STARTED, State.COMMITTED, owner, released=released)
 
     def burn(self, seq: int, reason: str, owner: str | None = None, expires: float | None = None) -> None:
-        """STARTED -> BURNED: the job came to nothing, its price stays. `reason` is one of a few public words.
+        """Burn a job (STARTED -> BURNED): it came to nothing, its price stays. `reason` is one of a few public words.
 
         WrongState where the job has not started, or is not held by `owner` until `expires` (a `Holding`'s).
         """
@@ -287,8 +287,9 @@ class Ledger:
             self._give_back_following(writer, seq)
 
     def release(self, seq: int, owner: str | None = None, expires: float | None = None, why: str | None = None) -> None:
-        """RESERVED -> RELEASED: no row was read, the price is given back. WrongState where it has started, or is not
-        held by `owner` until `expires` (a `Holding`'s). `why`: one of `records.GIVEN_BACK`; no part of the entry.
+        """Release a job (RESERVED -> RELEASED): no row was read, the price is given back. WrongState where it has
+        started, or is not held by `owner` until `expires` (a `Holding`'s). `why`: one of `records.GIVEN_BACK`; no part
+        of the entry.
         """
         with self.log.writing(first=questions.about_step(seq)) as writer:
             self._give_back(writer, seq, owner, expires)

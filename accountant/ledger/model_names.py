@@ -64,8 +64,8 @@ def owner_of(ledger: Ledger, name: str) -> str | None:
 
 
 def require_edit(ledger: Ledger, access: Access, name: str, dataset: str, promote: bool) -> None:
-    """Forbidden as for a job of that name: whose it is may make a candidate with `train`; one of another's name, or a
-    champion, takes `promote` on it. `dataset`: what the model was learnt from."""
+    """Raise Forbidden as for a job of that name: its owner may make a candidate with `train`; a model of another
+    owner's name, or a champion, needs `promote` on it. `dataset`: what the model was learnt from."""
     if promote or owner_of(ledger, name) != access.principal:
         return access.require("promote", model=name)
     access.require("train", "promote", model=name, dataset=dataset)

@@ -85,7 +85,7 @@ class Rare:
 
     @cached_property
     def keys(self) -> dict[str, KeyRow]:
-        """Every key there ever was, by its keyid."""
+        """Return every key there ever was, by its keyid."""
         return key_rows.stated_keys(self.entries)
 
     @cached_property
@@ -438,5 +438,5 @@ def latest_checkpoint(connection: Connection) -> str:
 
 
 def dumps(value: Any) -> str:
-    """JSON text of an index column (derived, never signed)."""
+    """Write the JSON text of an index column (derived, never signed)."""
     return _COLUMN.encode(value)

@@ -94,7 +94,7 @@ class Mark:
 
     @property
     def size(self) -> int:
-        """How many entries it speaks of."""
+        """Count the entries that it speaks of."""
         return 0 if self.value is None else self.value[0]
 
     def check(self, size: int, read: merkle.NodeReader) -> None:

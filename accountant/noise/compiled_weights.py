@@ -47,7 +47,7 @@ def running_weights(values: NDArray[np.int64], scale: float) -> Floats:
 
 @njit()
 def _running_weights(values: NDArray[np.int64], scale: float, table: Floats, steps: int) -> Floats:
-    """Whatever the values, the work is the same: loops without a branch, which run in vector registers one by one."""
+    """Compute running sums. The work is the same for all values: loops without a branch run in vector registers."""
     sums, rest = np.empty(values.shape), np.empty(values.shape[1])
     place = np.empty(values.shape[1], np.int32)
     reach, unit = np.float64((table.size - 1) // steps), 1 / steps
@@ -86,7 +86,7 @@ class WideSums:
 
     @property
     def unit(self) -> int:
-        """So that no sum needs more than 127 bits."""
+        """Choose the exponent of the unit such that no sum needs more than 127 bits."""
         return min(120, 126 - len(self._below).bit_length())
 
     def __len__(self) -> int:
@@ -106,7 +106,7 @@ class WideSums:
 
 
 def wide_sums(below: Words, scale: float) -> tuple[WideSums, WideSums, int]:
-    """Bounds of the partial sums from below and from above, and of the whole from above; as `gap_sums`."""
+    """Bound the partial sums from below and from above, and the whole from above; as `gap_sums`."""
     low = WideSums(below, scale, False)
     high = WideSums(below, scale, True, low.ends)
     return low, high, high[-1]
@@ -153,7 +153,7 @@ _high_word: Any = intrinsic(_multiply)
 
 @njit()
 def _block_sums(below: Words, most: np.uint64, first: Words, later: Words) -> tuple[Words, Words]:
-    """High and low words of the sum of each block: a loop without a branch, whatever the gaps are."""
+    """Return high and low words of the sum of each block: a loop without a branch, whatever the gaps are."""
     blocks = (below.size + BLOCK - 1) // BLOCK
     highs, lows = np.empty(blocks, np.uint64), np.empty(blocks, np.uint64)
     mask, digit = np.uint64((1 << DIGIT) - 1), np.uint64(DIGIT)

@@ -96,8 +96,8 @@ def place(low: Numbers, high: Numbers, total: int, uniform: int, bits: int) -> i
 
 
 def gap_sums(below: NDArray[np.uint64], scale: float, bits: int) -> tuple[PartialSums, PartialSums, int]:
-    """Partial sums of weights exp(-below / scale) between integers, in units of 4^-bits, and the whole. Equal weights
-    are worked out once: among millions there may be few.
+    """Bound the partial sums of weights exp(-below / scale) by integers, in units of 4^-bits, and the whole. Equal
+    weights are worked out once: among millions there may be few.
     """
     gaps, kinds = np.unique(below, return_inverse=True)
     ends = [weight(gap, scale, bits + 64) for gap in gaps.tolist()]
@@ -108,8 +108,8 @@ def gap_sums(below: NDArray[np.uint64], scale: float, bits: int) -> tuple[Partia
 
 @lru_cache(maxsize=16)
 def run_sums(slope: Fraction, offset: Fraction, shift: int, bits: int) -> Sums:
-    """Partial sums of the weights between integers, in units of 4^-bits, until what follows is below 2^-bits of the
-    whole; and a bound of the whole. Ratios only grow or only fall, to `slope`: the rest is below a geometric series.
+    """Bound the partial sums of the weights by integers, in units of 4^-bits, until what follows is below 2^-bits of
+    the whole; and the whole. Ratios only grow or only fall, to `slope`: the rest is below a geometric series.
     """
     least = most = 1 << 2 * bits
     low, high, rest = [least], [most], most << bits
@@ -161,7 +161,7 @@ def divisor(scale: float, power: int) -> Fraction:
 
 @lru_cache(maxsize=64)
 def block_ends(scale: float, power: int = 2) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """Between which numbers of 64 bits each block ends: (sure to have ended, one less; not yet ended, 0 for the rest).
+    """Find which 64-bit numbers each block ends between: (sure to have ended, one less; not yet ended, 0 for the rest).
 
     A number u of them stands for [u, u + 1) / 2^64: it is behind a block where it is above the first of its two, and
     in a block or before it where it is below the second.

@@ -54,7 +54,7 @@ class Mechanism(Protocol):
 
     @property
     def event(self) -> SimpleEvent:
-        """What one draw costs."""
+        """Return what one draw costs."""
 
     def draw(self, values: Integers, sensitivity: int) -> Any:
         """Draw the release from exact statistics, which nobody else may see.
@@ -74,7 +74,7 @@ class _RangeMechanism:
 
     @cached_property
     def event(self) -> BoundedRange:
-        """Of bounded range `epsilon`."""
+        """Return the cost of one draw: bounded range `epsilon`."""
         return BoundedRange(self.epsilon)
 
 
@@ -84,7 +84,7 @@ class _PureMechanism:
 
     @cached_property
     def event(self) -> PureDp:
-        """`epsilon`-DP, and no better."""
+        """Return the cost of one draw: `epsilon`-DP, and no better."""
         return PureDp(self.epsilon)
 
 
@@ -158,7 +158,7 @@ class DiscreteGaussian(Adding):
 
     @cached_property
     def event(self) -> Gaussian:
-        """Of the continuous Gaussian."""
+        """Return the cost of one draw: that of the continuous Gaussian."""
         return Gaussian(self.noise_multiplier)
 
     def draw(self, values: Integers, sensitivity: int) -> Integers:

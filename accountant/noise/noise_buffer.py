@@ -52,7 +52,7 @@ class Adding:
 
     @cached_property
     def ahead(self) -> NoiseBuffer:
-        """Its own: no other mechanism takes from it."""
+        """Make its own buffer: no other mechanism takes from it."""
         return NoiseBuffer()
 
     def add_noise(self, values: Integers, scale: float, draw: Draw) -> Integers:

@@ -47,12 +47,12 @@ class OneOfK:
 
     @cached_property
     def event(self) -> PureDp:
-        """epsilon-DP, and no better."""
+        """Return the cost of one draw: epsilon-DP, and no better."""
         return PureDp(self.epsilon)
 
     @cached_property
     def weights(self) -> tuple[int, int]:
-        """Of a favoured index and of another; integers whose ratio is at most e^epsilon."""
+        """Return the weights of a favoured index and of another; integers whose ratio is at most e^epsilon."""
         with localcontext(prec=60):
             ratio = self.epsilon.exp() * (1 - Decimal(10) ** -50)  # what is rounded down stays below e^epsilon
             most = self.favoured * ratio + self.candidates
@@ -61,18 +61,18 @@ class OneOfK:
 
     @property
     def total(self) -> int:
-        """The sum of all weights: below 2^63."""
+        """Return the sum of all weights: below 2^63."""
         high, low = self.weights
         return self.favoured * high + (self.candidates - self.favoured) * low
 
     def places(self, uniform: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Integers of [0, total) -> ranks (n,): rank r < favoured has exactly w of them, every other exactly 2^s."""
+        """Map integers of [0, total) to ranks (n,): rank r < favoured has exactly w of them, every other 2^s."""
         high, low = self.weights
         edge = self.favoured * high
         return np.where(uniform < edge, uniform // high, self.favoured + (uniform - edge) // low)
 
     def draw(self, values: NDArray[np.int64], sensitivity: int = 1) -> NDArray[np.int64]:
-        """Indices (n,) of scores (n, candidates), one independent draw for each row, which is one owner.
+        """Draw indices (n,) of scores (n, candidates), one independent draw for each row, which is one owner.
 
         Equal scores are told apart by their place. InputError where `sensitivity` is not 1, or the shape is another.
         """
@@ -87,7 +87,7 @@ class OneOfK:
 
 
 def _below(bound: int, count: int) -> NDArray[np.int64]:
-    """Exact uniform integers of [0, bound), (count,): by rejection, so each is as likely as any other."""
+    """Draw exact uniform integers of [0, bound), (count,): by rejection, so each is as likely as any other."""
     mask = np.uint64((1 << (bound - 1).bit_length()) - 1)
     found = np.empty(0, np.int64)
     while len(found) < count:

@@ -54,7 +54,7 @@ def _mask(bits: int) -> np.uint64:
 
 
 def to_bytes(share: Share) -> bytes:
-    """Eight bytes a number, the lowest first."""
+    """Convert to bytes: eight a number, the lowest first."""
     return share.astype("<u8").tobytes()
 
 

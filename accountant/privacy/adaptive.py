@@ -26,8 +26,8 @@ STEP_SLACK = 1e-14  # floating point of one release: relative
 
 @lru_cache(maxsize=4096)
 def epsilon_of(events: Events, delta: Decimal) -> Decimal | None:
-    """Smallest epsilon at `delta`, rounded up to 6 digits, for releases played in this order, chosen adaptively. None
-    where a release has no pure price, or the bound is too dear to compute."""
+    """Compute the smallest epsilon at `delta`, rounded up to 6 digits, for releases made in this order, chosen
+    adaptively. None where a release has no pure price, or the bound is too dear to compute."""
     board = board_of(events, float(delta)) if delta > 0 else None
     if board is None:
         return None
@@ -110,7 +110,7 @@ def bounded_range(values: Floats, steps: int, step: float, count: int) -> Floats
 
 
 def _shift(values: Floats, steps: int, size: int) -> Floats:
-    """View `values` in rows: row j - 1 has `size` of them from place steps + 1 - j on, for j = 1..steps."""
+    """Present `values` in rows, uncopied: for j = 1..steps, row j - 1 has `size` of them from place steps + 1 - j."""
     stride = values.strides[0]
     return np.lib.stride_tricks.as_strided(values[steps:], (steps, size), (-stride, stride), writeable=False)
 

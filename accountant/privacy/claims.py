@@ -36,7 +36,7 @@ class Claim:
 
     @property
     def exact_order(self) -> Decimal | None:
-        """The order as entries state it."""
+        """Return the order as entries state it."""
         return None if self.order is None else Decimal(repr(self.order))
 
 

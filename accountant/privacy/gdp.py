@@ -32,7 +32,7 @@ def squared_mu(plan: Plan) -> Fraction | None:
 
 @lru_cache(maxsize=4096)
 def epsilon_of(plan: Plan, delta: Decimal) -> Decimal | None:
-    """Smallest epsilon, rounded up to 6 digits, with delta(epsilon) <= delta; None where this bound does not apply."""
+    """Find the least epsilon with delta(epsilon) <= delta, rounded up to 6 digits; None where it does not apply."""
     squared = squared_mu(plan)
     if squared is None or delta <= 0 or squared > WIDEST:
         return None
@@ -48,7 +48,7 @@ def epsilon_of(plan: Plan, delta: Decimal) -> Decimal | None:
 
 
 def delta_of(mu: float, epsilon: float) -> float:
-    """Phi(-a) - e^epsilon Phi(-b), with a, b = epsilon / mu -+ mu / 2, never below the truth.
+    """Compute Phi(-a) - e^epsilon Phi(-b), with a, b = epsilon / mu -+ mu / 2, never below the truth.
 
     e^epsilon phi(b) = phi(a), so the second term is phi(a) times Mills' ratio at b: nothing overflows.
     """

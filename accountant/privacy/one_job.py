@@ -77,12 +77,12 @@ def _gaussian(mu: float, delta: Decimal) -> Decimal:
 
 @lru_cache(maxsize=4096)
 def _pure(order: float, room: float) -> Decimal:
-    """Pure releases of this epsilon together are at most one of it, and that has at most `room` at `order`."""
+    """Search the largest pure epsilon with at most `room` at `order`: several releases that sum to it cost no more."""
     return _least(lambda epsilon: PureDp(from_nano(max(1, int(epsilon * NANO)))).rdp(order) > room)
 
 
 def _least(holds: Callable[[float], bool]) -> Decimal:
-    """Just below where `holds` begins to, between 0 and the largest epsilon that a job may ask for."""
+    """Search between 0 and the largest epsilon that a job may ask for; return just below where `holds` begins to."""
     low, high = 0.0, float(MAX_EPSILON)
     for _ in range(60):
         middle = (low + high) / 2

@@ -174,8 +174,8 @@ def is_gone(engine: Engine) -> bool:
 
 
 def check_file(connection: Connection) -> None:
-    """LedgerReplaced unless the file at the ledger's place is the one that was opened, and its log the one that was
-    there with it: SQLite would go on with files that nobody else sees any more.
+    """Raise LedgerReplaced unless the file at the ledger's place is the one that was opened, and its log the one that
+    was there with it: SQLite would go on with files that nobody else sees any more.
     """
     path, opened = connection.info.get("file", ("", None))  # PostgreSQL has none
     if not path:

@@ -103,7 +103,7 @@ class BatchConnection(TimeoutConnection):
         super().commit()
 
     def rollback(self) -> None:
-        """Roll back; what waits is not sent."""
+        """Cancel the transaction (ROLLBACK); what waits is not sent."""
         self.forget()
         super().rollback()
 
@@ -123,12 +123,12 @@ class BatchCursor:
 
     @property
     def description(self) -> Any:
-        """The columns; None where the statement gives no rows."""
+        """Describe the columns; None where the statement gives no rows."""
         return self._answer.description
 
     @property
     def rowcount(self) -> int:
-        """How many rows the statement gave or changed; -1 where that is not known yet."""
+        """Count the rows that the statement gave or changed; -1 where that is not known yet."""
         return self._answer.count
 
     def execute(self, statement: str, values: Any = None, **_: Any) -> BatchCursor:

@@ -16,7 +16,7 @@ MEMORY: ContextVar[dict[str, Any] | None] = ContextVar("MEMORY", default=None)  
 
 @contextmanager
 def remembering() -> Iterator[None]:
-    """Within the block, this thread asks a distant server for nothing twice but in a transaction that writes."""
+    """Remember what a distant server answers this thread in the block; transactions that write ask it again."""
     token = MEMORY.set({})
     try:
         yield

@@ -55,7 +55,7 @@ class Store:
 
     @property
     def newest_revision(self) -> str:
-        """What this version makes of the tables."""
+        """Return the revision to which this version brings the tables."""
         return migrations.HEAD
 
     def create(self) -> None:

@@ -109,7 +109,7 @@ class Signed:
         return Head(checkpoint.size, 2, checkpoint.root, "a checkpoint kept from before")
 
     def _read(self, checked: Checked, key: Ed25519PublicKey) -> tuple[int, bytes]:
-        """Size and root, once every key has signed that must."""
+        """Return size and root of the checkpoint, once every key that must sign it is seen to have signed it."""
         if checked.key == key and self._before == key:
             _, size, root, _ = checked.note.split("\n", 3)
             return int(size), a2b_base64(root)

@@ -75,7 +75,7 @@ def vouching(directory: Path) -> list[str]:
 
 
 def _lines(file: IO[bytes], limit: int) -> Iterator[Leaf]:
-    """Numbered lines without their newline; a line too long, or a last one cut short, is LedgerInvalid."""
+    """Yield numbered lines without their newline. LedgerInvalid for one that is too long, or a last one cut short."""
     number = 0
     while line := file.readline(2 * limit + 2):
         if not line.endswith(b"\n"):

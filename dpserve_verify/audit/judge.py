@@ -23,7 +23,7 @@ _HEX = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 @lru_cache(1 << 16)
 def spelt(figure: int) -> str:
-    """Nano-units as rows and entries spell them: entries about many blocks repeat them."""
+    """Spell nano-units as rows and entries do; remembered, as entries about many blocks repeat them."""
     return decimal_string(from_nano(figure))
 
 

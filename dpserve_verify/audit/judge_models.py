@@ -211,7 +211,9 @@ def _same_promise(derived: Mapping[str, Any], base: Mapping[str, Any]) -> bool:
 
 
 def _tells(said: FamilyForm | DatasetForm, account: Account) -> bool:
-    """Certificates of before `largest` was told put no more than the total beside the sums, and are read so."""
+    """Return whether the form states the account rightly. Certificates from before `largest` was stated have no more
+    than the total beside the sums, and are read so.
+    """
     if said.family != account.family or not _sums_agree(said, account, said.largest is not None):
         return False
     if said.largest is None:

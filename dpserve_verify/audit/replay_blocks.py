@@ -40,7 +40,7 @@ class Grown:
 
     @property
     def last(self) -> int:
-        """How many blocks it has."""
+        """Count its blocks, which is the number of the last one."""
         return 1 + len(self.blocks)
 
 

@@ -53,7 +53,7 @@ class FamilyState:
 
     @property
     def budget(self) -> Budget:
-        """The total (epsilon, delta) that its newest entry gives it."""
+        """Return the total (epsilon, delta) that its newest entry gives it."""
         return self.design.budget
 
     def nothing(self) -> Figures:
@@ -383,7 +383,7 @@ class Books:
         require(whole is None or not fits, "whole: the job fits beside others")
 
     def start(self, dataset: DatasetState, costs: Iterable[Figures]) -> None:
-        """Book the start of a job: its price is reserved no more and stays used. It must fit into the totals that are
+        """Record the start of a job: its price is reserved no more and stays used. It must fit into the totals that are
         now in force, with the jobs that began before it.
         """
         for family, cost in zip(self.of(dataset), costs, strict=True):
@@ -395,7 +395,7 @@ class Books:
             require(fits, f"start: the family's budget {family.budget.epsilon}, lowered since, is exceeded")
 
     def release(self, dataset: DatasetState, by: str, costs: Iterable[Figures]) -> None:
-        """Book the release of a job that never began: its price leaves the sums of its family and its analyst. If it
+        """Record the release of a job that never began: its price leaves the sums of its family and its analyst. If it
         had taken the whole, the family is open again.
         """
         for family, cost in zip(self.of(dataset), costs, strict=True):

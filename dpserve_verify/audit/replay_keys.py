@@ -42,7 +42,7 @@ class KeyState:
 
     @property
     def good(self) -> bool:
-        """Whether the key may still sign."""
+        """Return whether the key may still sign."""
         return self.until is None
 
     def holds(self, number: int) -> bool:
@@ -63,17 +63,17 @@ class KeyRing:
 
     @property
     def issuers(self) -> dict[str, KeyState]:
-        """Every key that ever signed certificates, by keyid."""
+        """Return every key that ever signed certificates, by keyid."""
         return {keyid: key for keyid, key in self.keys.items() if key.role == "issuer"}
 
     @property
     def logs(self) -> dict[str, KeyState]:
-        """Every key that ever signed checkpoints, by keyid."""
+        """Return every key that ever signed checkpoints, by keyid."""
         return {keyid: key for keyid, key in self.keys.items() if key.role == "log"}
 
     @property
     def ended(self) -> dict[str, str]:
-        """How each key ended that may not sign any more."""
+        """Explain, by keyid, how each key ended that may not sign any more."""
         return {keyid: key.ended for keyid, key in self.keys.items() if key.ended is not None}
 
     def judge_genesis(self, seq: int, value: Mapping[str, Any]) -> None:

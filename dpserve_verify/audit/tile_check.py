@@ -147,7 +147,7 @@ class _Tiles:
         return self._file(partial, limit), width
 
     def _older(self, level: int | None, index: int, width: int) -> list[int]:
-        """Widths of the narrower partial tiles that were left in place."""
+        """List, in ascending order, the widths of the narrower partial tiles that were left in place."""
         folder = self._directory / f"{tile_path(level, index)}.p"
         names = [file.name for file in folder.iterdir()] if folder.is_dir() else []
         widths = [int(name) for name in names if name.isascii() and name.isdigit() and len(name) <= _DIGITS]

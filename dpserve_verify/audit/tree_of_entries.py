@@ -28,7 +28,7 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing was found."""
+        """Return whether the audit found no problem."""
         return not self.problems
 
     def to_json(self) -> dict[str, Any]:
@@ -40,7 +40,7 @@ class Report:
 
     @property
     def verdict(self) -> str:
-        """The result in words: sound or not, and how much is lost."""
+        """Put the result into words: sound or not, and how much is lost."""
         lost = f", but {len(self.lost)} of what was paid for {'is' if len(self.lost) == 1 else 'are'} lost"
         return ("sound" if self.ok else "NOT SOUND") + (lost if self.lost else "")
 
@@ -62,7 +62,7 @@ class Sized(Protocol):
 
     @property
     def size(self) -> int:
-        """Tree size."""
+        """Return the number of entries in the tree."""
 
 
 Judge: TypeAlias = Callable[[Any], Head | None]
@@ -76,7 +76,7 @@ class Findings:
 
     @property
     def full(self) -> bool:
-        """Whether so much was found that there is no use in looking for more."""
+        """Return whether there are so many problems that there is no use in looking for more."""
         return len(self.found) >= MOST_PROBLEMS
 
     def add(self, entry: int | None, problem: str) -> None:

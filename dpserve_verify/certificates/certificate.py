@@ -71,27 +71,27 @@ class Certificate:
 
     @property
     def ancestors(self) -> tuple[AncestorForm, ...]:
-        """Of an edited model, those it came from, the released one first; else none."""
+        """Return the models that an edited model was derived from, the released one first; empty for other models."""
         return tuple(self.form.public.supersedes or ())
 
     @property
     def contradictions(self) -> tuple[str, ...]:
-        """What it signs in constant words and its own plan contradicts, with what follows; none of those of today."""
+        """Return the constant sentences it signs that its own plan contradicts, with what follows; none in new ones."""
         return sentences.contradictions(self.statement["predicate"])
 
     @property
     def derived_preprocessing(self) -> str:
-        """Where cut points and categories come from, as its plan says, whatever a certificate of before signs."""
+        """Explain where cut points and categories come from, by its plan, whatever words an older certificate signs."""
         return sentences.derived_preprocessing(self.statement["predicate"])
 
     @property
     def growth(self) -> sentences.Growth | None:
-        """What becomes of the promise where the dataset grows; None where a certificate of before cannot know."""
+        """Return what becomes of the promise where the dataset grows; None where an older certificate cannot know."""
         return sentences.growth_of(self.statement["predicate"])
 
     @property
     def claim(self) -> Mapping[str, Any]:
-        """What is promised, as the statement has it: decimals as texts."""
+        """Return what is promised, as the statement has it: decimals as texts."""
         claim: Mapping[str, Any] = self.statement["predicate"]["claim"]
         return claim
 
@@ -171,7 +171,7 @@ def _binding(index: int, statement: Statement, payload: bytes) -> dict[str, Any]
 
 
 def _check_standing(index: int, predicate: Predicate, trust: PublicKeys, policy: Policy) -> None:
-    """Neither it nor anything it came from was revoked."""
+    """Raise CertificateRevoked if this certificate, or one that its model was derived from, was revoked."""
     chain = [*(ancestor.entry for ancestor in predicate.public.supersedes or ()), index]
     for entry in chain:
         if entry in trust.revoked or entry in policy.revoked:

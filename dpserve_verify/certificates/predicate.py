@@ -402,7 +402,7 @@ AnyForm = TypeVar("AnyForm", bound=Form)
 
 
 def read_statement(payload: bytes) -> tuple[dict[str, Any], Statement]:
-    """Exact signed bytes -> what they say, as JSON and by name. CertificateInvalid names the first thing wrong."""
+    """Read exact signed bytes: what they say, as JSON and by name. CertificateInvalid names the first thing wrong."""
     return read_as(payload, Statement)
 
 

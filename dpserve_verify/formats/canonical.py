@@ -122,7 +122,7 @@ def exact_integer(value: JSON, what: str) -> int:
 
 
 def encode_base64(raw: bytes) -> str:
-    """RFC 4648 section 4, with padding."""
+    """Encode as in RFC 4648 section 4, with padding."""
     return base64.b64encode(raw).decode("ascii")
 
 
@@ -138,7 +138,7 @@ def decode_base64(text: str, what: str = "base64") -> bytes:
 
 
 def decimal_string(x: Decimal) -> str:
-    """Positional notation without exponent or trailing zeros; exact, at most 40 characters."""
+    """Write in positional notation without exponent or trailing zeros; exact, at most 40 characters."""
     if not x.is_finite():
         raise CanonicalError(f"decimal={x}: must be finite")
     if x.is_zero():

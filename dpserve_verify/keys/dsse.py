@@ -46,7 +46,7 @@ class Envelope:
 
 
 def pae(payload_type: str, payload: bytes) -> bytes:
-    """DSSE pre-authentication encoding: the bytes that are signed."""
+    """Return the bytes that are signed: the pre-authentication encoding of DSSE."""
     kind = payload_type.encode("utf-8")
     return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
 
@@ -65,7 +65,7 @@ def sign(payload: bytes, signer: Signer) -> bytes:
 
 
 def parse(envelope: bytes) -> Envelope:
-    """Strict reader: exact keys, canonical base64, the in-toto payload type, 1 to 4 signatures with distinct keyids."""
+    """Parse strictly: exact keys, canonical base64, in-toto payload type, 1 to 4 signatures with distinct keyids."""
     try:
         return _parse(decode(envelope, ENVELOPE_LIMIT))
     except CanonicalError as error:
@@ -114,7 +114,7 @@ def to_sigstore_bundle(envelope: bytes, hint: str | None = None) -> bytes:
 
 
 def from_sigstore_bundle(raw: bytes) -> tuple[Envelope, str]:
-    """Strict reader of what `to_sigstore_bundle` writes: the envelope in it, nothing verified, and the key's hint."""
+    """Read strictly what `to_sigstore_bundle` writes: return its envelope, nothing verified, and the key's hint."""
     try:
         top = exact_object(
             decode(raw, 2 * ENVELOPE_LIMIT), ("mediaType", "verificationMaterial", "dsseEnvelope"), "bundle"

@@ -21,7 +21,7 @@ class Signer(Protocol):
 
     @property
     def public_key(self) -> Any:
-        """Its public key, with `keyid`, `scheme` and `keyval`."""
+        """Return its public key, with `keyid`, `scheme` and `keyval`."""
 
     def sign(self, payload: bytes) -> Signature:
         """Sign these bytes."""

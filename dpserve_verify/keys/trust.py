@@ -79,12 +79,12 @@ class IssuerKey:
 
     @property
     def public_key(self) -> PublicKey:
-        """The key that `pem` spells. KeyInvalid where it spells none."""
+        """Read the key from `pem`. KeyInvalid where that holds none."""
         return load_public_pem(self.pem, "issuer key")
 
     @property
     def keyid(self) -> str:
-        """Its fingerprint, by which certificates name it."""
+        """Return the key's fingerprint, by which certificates name it."""
         return fingerprint(self.public_key)
 
     def valid_at(self, index: int) -> bool:
@@ -116,12 +116,12 @@ class LogKey:
 
     @property
     def public_key(self) -> Ed25519PublicKey:
-        """The key that `pem` spells. KeyInvalid where it spells none."""
+        """Read the key from `pem`. KeyInvalid where that holds none."""
         return load_log_pem(self.pem)
 
     @property
     def keyid(self) -> str:
-        """Its fingerprint."""
+        """Return the key's fingerprint."""
         return fingerprint(self.public_key)
 
     def valid_at(self, size: int) -> bool:
@@ -187,12 +187,12 @@ class PublicKeys:
 
     @property
     def logs(self) -> tuple[LogKey, ...]:
-        """Every log key, oldest first."""
+        """Return every log key, oldest first."""
         return (*self.former, LogKey(self.log_pem, self.log_from))
 
     @property
     def log_key(self) -> Ed25519PublicKey:
-        """The newest log key."""
+        """Return the newest log key."""
         return load_log_pem(self.log_pem)
 
     def log_key_at(self, size: int) -> Ed25519PublicKey:

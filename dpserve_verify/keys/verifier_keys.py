@@ -75,5 +75,7 @@ def check_origin(origin: str) -> None:
 
 @lru_cache(maxsize=16)  # a log asks for its own at every entry
 def is_key_name(name: str) -> bool:
-    """Signed-note, Format: not empty, no Unicode spaces, no plus; isspace() knows control characters 0x1c-0x1f too."""
+    """Return whether a key may have this name (signed-note, Format): not empty, no Unicode spaces, no plus;
+    isspace() knows control characters 0x1c-0x1f too.
+    """
     return bool(name) and not any(c.isspace() or c < " " or c == "+" for c in name)

@@ -19,7 +19,7 @@ class Entry:
 
 
 def read_entry(seq: int, body: bytes) -> Entry:
-    """Exact bytes -> Entry; LedgerInvalid where they are not canonical JSON of an object with a type."""
+    """Read an entry from its exact bytes; LedgerInvalid where they are not canonical JSON of an object with a type."""
     try:
         value = canonical.decode_canonical(body)
     except canonical.CanonicalError as error:

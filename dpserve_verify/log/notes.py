@@ -66,7 +66,7 @@ def sign_note(text: str, name: str, signer: Signer) -> str:
 
 
 def parse_note(note: str) -> Note:
-    """Text and signature lines of a note; LedgerInvalid unless it is well formed. Verifies nothing."""
+    """Split a note into text and signature lines; LedgerInvalid unless it is well formed. Verifies nothing."""
     try:
         long = len(note) > NOTE_LIMIT or len(note.encode("utf-8")) > NOTE_LIMIT
     except UnicodeEncodeError as error:

@@ -44,7 +44,7 @@ def write_proof(index: int, path: Sequence[bytes], checkpoint_note: str, extra: 
 
 
 def parse_proof(text: str) -> TlogProof:
-    """Strict reader of the format; LedgerInvalid names what is wrong. Verifies no hash and no signature."""
+    """Parse the format strictly; LedgerInvalid names what is wrong. Verifies no hash and no signature."""
     if len(text) > PROOF_LIMIT:
         raise LedgerInvalid(f"proof: must be at most {PROOF_LIMIT} characters")
     head, _, note = text.partition("\n\n")  # the checkpoint follows verbatim

@@ -179,7 +179,7 @@ class SeenCheckpoints:
             return head, Standing.CONTINUES if larger else Standing.BEGINNING, stored.head.size
 
     def unproved(self, trust: PublicKeys) -> list[str]:
-        """Checkpoints that were handed over and not proved: an audit has to hold the ledger against each."""
+        """Read the checkpoints that were handed over and not proved: an audit has to hold the ledger against each."""
         files = sorted(self.path(trust.origin).with_suffix(".unproved").glob("*"))
         return [read_note(file) for file in files if file.name.isdecimal()]
 
@@ -227,7 +227,7 @@ class SeenCheckpoints:
             ) from error
 
     def advance(self, note: str, trust: PublicKeys, growth: Growth | None = None, least: int = 0) -> Checkpoint:
-        """Believe the checkpoint `note`, and keep it. `growth`: the proof that it continues the one kept here; `least`:
+        """Accept the checkpoint `note`, and keep it. `growth`: the proof that it continues the one kept here; `least`:
         the size that is known where no checkpoint was kept yet. Where witnesses are named, `growth` may prove the other
         way round that a smaller one is the beginning of what was seen, which stays kept.
 

@@ -44,7 +44,7 @@ def adaptive_delta(
 
 
 def _line(value: list[float], cells: int, step: float) -> list[float]:
-    """V from -cells to size + cells: the two hypotheses change places on the left, V falls on the right."""
+    """Extend V to -cells .. size + cells: the two hypotheses change places on the left, V falls on the right."""
     right = value + [value[-1]] * cells
     return [1 - exp(-step * place) * (1 - right[place]) for place in range(cells, 0, -1)] + right
 

@@ -31,7 +31,7 @@ class Board:
 
     @property
     def work(self) -> int:
-        """Inner operations that `play` makes; MOST_WORK is the limit."""
+        """Count the inner operations that `play` makes; MOST_WORK is the limit."""
         return self.size * sum(count * (1 + bounded * steps) for bounded, steps, count in self.moves)
 
 
@@ -65,7 +65,7 @@ class _Release:
 
     @property
     def weight(self) -> Fraction:
-        """Its share of the variance of the losses."""
+        """Return its share of the variance of the losses, up to a common factor."""
         return self.count * (self.epsilon if self.bounded else 2 * self.epsilon) ** 2
 
 

@@ -79,7 +79,7 @@ def parse_nano(text: str) -> int:
 
 
 def from_nano(value: int) -> Decimal:
-    """Exact value of `value` units of 1e-9."""
+    """Return the exact value of `value` units of 1e-9."""
     return Decimal(value) / NANO
 
 

@@ -37,7 +37,7 @@ class PrivacyEvent(ABC):
     @property
     @abstractmethod
     def pure(self) -> Decimal | None:
-        """The pure epsilon, with at most 9 decimals; None where there is none."""
+        """Return the pure epsilon, with at most 9 decimals; None where there is none."""
 
     @abstractmethod
     def rdp(self, order: float) -> float:
@@ -51,13 +51,13 @@ class PrivacyEvent(ABC):
 
     @property
     def deviation(self) -> float | None:
-        """The standard deviation of the noise it buys a sum, per unit of sensitivity; None where it adds none."""
+        """Return the standard deviation of the noise on a sum, per unit of sensitivity; None where it adds none."""
         return None
 
     @property
     @abstractmethod
     def words(self) -> str:
-        """What it costs, in a few words for the readers of a certificate."""
+        """Describe what it costs, in a few words for the readers of a certificate."""
 
 
 @dataclass(frozen=True)
@@ -76,14 +76,14 @@ class BoundedRange(PrivacyEvent):
 
     @property
     def pure(self) -> Decimal:
-        """An interval of length epsilon holds 0, so no loss is beyond epsilon."""
+        """Return epsilon: an interval of that length holds all losses and 0, so no loss is beyond epsilon."""
         return self.epsilon
 
     def rdp(self, order: float) -> float:
-        """Exact worst-case Renyi divergence at `order` > 1 (docs/privacy/prices.md); never above order * epsilon**2 /
-        8.
+        """Compute the exact worst-case Renyi divergence at `order` > 1 (docs/privacy/prices.md).
 
-        Right to 1e-13 in absolute terms for every epsilon that an event may have: the rounding of prices covers it.
+        Never above order * epsilon**2 / 8. Right to 1e-13 in absolute terms for every epsilon that
+        an event may have: the rounding of prices covers it.
         """
         e, a = float(self.epsilon), order
         ratio = expm1(-a * e) / expm1(-e)
@@ -97,14 +97,14 @@ class BoundedRange(PrivacyEvent):
 
     @property
     def squared_width(self) -> Fraction:
-        """Of the interval that holds its losses. Releases of such widths have together a Renyi divergence of at most
-        a / 8 times the sum of squares at order a.
+        """Return the square of the width of the interval that holds its losses. Releases of such widths have together a
+        Renyi divergence of at most a / 8 times the sum of squares at order a.
         """
         return Fraction(self.epsilon) ** 2
 
     @property
     def words(self) -> str:
-        """Its kind and epsilon."""
+        """Name its kind and epsilon."""
         return f"{self.type} epsilon {decimal_string(self.epsilon)}"
 
 
@@ -123,7 +123,7 @@ class PureDp(PrivacyEvent):
 
     @property
     def pure(self) -> Decimal:
-        """What the event is named by."""
+        """Return the epsilon that the event is named by."""
         return self.epsilon
 
     def rdp(self, order: float) -> float:
@@ -135,17 +135,17 @@ class PureDp(PrivacyEvent):
 
     @property
     def squared_width(self) -> Fraction:
-        """As of bounded range: the losses lie from -epsilon to epsilon."""
+        """Return the square of the width, as of bounded range: the losses lie from -epsilon to epsilon."""
         return 4 * Fraction(self.epsilon) ** 2
 
     @property
     def deviation(self) -> float:
-        """Of Laplace noise."""
+        """Return the standard deviation of Laplace noise, per unit of sensitivity."""
         return sqrt(2) / float(self.epsilon)
 
     @property
     def words(self) -> str:
-        """Its kind and epsilon."""
+        """Name its kind and epsilon."""
         return f"{self.type} epsilon {decimal_string(self.epsilon)}"
 
 
@@ -164,7 +164,7 @@ class Gaussian(PrivacyEvent):
 
     @property
     def pure(self) -> None:
-        """None: its losses have no bound."""
+        """Return None: its losses have no bound."""
 
     def rdp(self, order: float) -> float:
         """Return order / (2 sigma^2): Mironov 2017, Corollary 3."""
@@ -179,17 +179,17 @@ class Gaussian(PrivacyEvent):
 
     @property
     def squared_width(self) -> Fraction:
-        """As of bounded range: of the interval with a Renyi curve as large."""
+        """Return the square of the width, as of bounded range: of the interval with a Renyi curve as large."""
         return 4 / Fraction(self.noise_multiplier) ** 2
 
     @property
     def deviation(self) -> float:
-        """What the event is named by."""
+        """Return the noise multiplier that the event is named by."""
         return float(self.noise_multiplier)
 
     @property
     def words(self) -> str:
-        """Its kind and noise multiplier."""
+        """Name its kind and noise multiplier."""
         return f"{self.type} with noise multiplier {decimal_string(self.noise_multiplier)}"
 
 
@@ -218,18 +218,18 @@ class RepeatAndSelect(PrivacyEvent):
 
     @property
     def pure(self) -> Decimal | None:
-        """Rounded up to 9 digits."""
+        """Return the pure epsilon of the whole selection, rounded up to 9 digits; None where there is none."""
         total = sum((count * Fraction(event.pure) for event, count in self.runs if event.pure is not None), Fraction(0))
         price = None if any(event.pure is None for event, _ in self.runs) else self.distribution.pure(total)
         return None if price is None else from_nano(ceil(price * NANO))
 
     def rdp(self, order: float) -> float:
-        """Papernot and Steinke 2022; never above the pure price. 1e-12 of itself covers floating point."""
+        """Bound it by Papernot and Steinke 2022; at most the pure price. 1e-12 of itself covers floating point."""
         return min(_curve(self)(order), inf if self.pure is None else float(self.pure)) * (1 + 1e-12)
 
     @property
     def words(self) -> str:
-        """The law of the number of runs, and what each would release."""
+        """Describe the distribution of the number of runs, and what each would release."""
         runs = " and ".join(f"{count} x {event.words}" for event, count in self.runs)
         return f"the best of a random number ({self.distribution.type}) of runs of {runs}"
 
@@ -319,7 +319,7 @@ class Plan:
 
     @classmethod
     def of(cls, releases: Iterable[Release]) -> Plan:
-        """Releases in order; equal neighbours become one run."""
+        """Build a plan from releases in order; equal neighbours become one run."""
         runs: list[tuple[Release, int]] = []
         for release in releases:
             if runs and runs[-1][0] == release:
@@ -340,7 +340,7 @@ class Plan:
 
     @property
     def events(self) -> tuple[tuple[Event, int], ...]:
-        """What the releases cost: (event, count) in order."""
+        """List what the releases cost: (event, count) in order."""
         return tuple((release.event, count) for release, count in self.runs)
 
     def to_json(self) -> list[dict[str, Any]]:

@@ -51,7 +51,7 @@ class Price:
 
 
 def _cap(order: float, budget: Budget, weight: Decimal) -> float:
-    """Largest Renyi figure at `order` that still converts to (epsilon, weight * delta)."""
+    """Compute the largest Renyi figure at `order` that still converts to (epsilon, weight * delta)."""
     return float(budget.epsilon) - epsilon_at(order, 0.0, float(budget.delta * weight))
 
 
@@ -99,7 +99,7 @@ class Filter:
 
     @cached_property
     def orders(self) -> tuple[Decimal, ...]:
-        """The Renyi orders that it adds up."""
+        """Return the Renyi orders that it adds up."""
         return tuple(criterion.order for criterion in self.criteria)
 
     @cached_property

@@ -31,7 +31,7 @@ def rdp_nano(event: Event, order: float) -> int:
 
 
 def compose_rdp(events: Events, order: float) -> int:
-    """Renyi price of the whole sequence at one order: a plain sum, whatever the order of play."""
+    """Compute the Renyi price of the whole sequence at one order: a plain sum, whatever the order of the releases."""
     return sum(count * rdp_nano(event, order) for event, count in events)
 
 

@@ -27,7 +27,7 @@ CLOSER = 33  # orders between two neighbours, where a search looks closer
 
 
 def to_epsilon(order: float, rdp: float, delta: float) -> float:
-    """PRIVACY section 2, "Convert"."""
+    """Convert a Renyi price to epsilon at `delta` (PRIVACY section 2, "Convert")."""
     return rdp + log(1 - 1 / order) - (log(delta) + log(order)) / (order - 1)
 
 
@@ -76,13 +76,13 @@ def _log_of_sum(first: float, second: float) -> float:
 
 
 def _randomized_response(e: float, order: float) -> float:
-    """Divergence of (p, 1 - p) from (1 - p, p), with p / (1 - p) = exp(e)."""
+    """Compute the divergence of (p, 1 - p) from (1 - p, p), with p / (1 - p) = exp(e)."""
     p, q = -log1p(exp(-e)), -e - log1p(exp(-e))
     return _log_of_sum(order * p + (1 - order) * q, order * q + (1 - order) * p) / (order - 1)
 
 
 def _two_points(e: float, t: float, order: float) -> float:
-    """Divergence of losses t and t - e with the probabilities that make both distributions sum to one."""
+    """Compute the divergence of losses t and t - e with the probabilities that make both distributions sum to one."""
     p = min(max(exp(-t) * expm1(t - e) / expm1(-e), 0.0), 1.0)
     high = log(p) + order * t if p > 0 else -inf
     low = log1p(-p) + order * (t - e) if p < 1 else -inf
@@ -90,7 +90,7 @@ def _two_points(e: float, t: float, order: float) -> float:
 
 
 def _search_maximum(e: float, order: float) -> float:
-    """Maximum of `_two_points` over t in [0, e], where it rises and then falls, by the golden section."""
+    """Search the maximum of `_two_points` over t in [0, e], where it rises and then falls, by the golden section."""
     low, high = 0.0, e
     left, right = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
     at_left, at_right = _two_points(e, left, order), _two_points(e, right, order)
@@ -128,7 +128,7 @@ class _OneRun:
 
     @cached_property
     def second(self) -> list[float]:
-        """The curve at the orders of SECOND."""
+        """Evaluate the curve at the orders of SECOND."""
         return [self.at(order) for order in SECOND]
 
     @cached_property
@@ -195,7 +195,7 @@ def _selection(event: RepeatAndSelect, order: float) -> float:
 
 @lru_cache(maxsize=1024)
 def _looked_at(event: RepeatAndSelect) -> tuple[list[float], list[float]]:
-    """Orders where the theorem's figure may be least, and its figures there."""
+    """Return the orders where the theorem's figure may be least, and its figures there."""
     price = _one_run(event).pure
     edge = 1 / -expm1(-price) * (1 - 1e-12)  # the last order at which a run fails with no delta
     orders = list(SECOND)
@@ -232,7 +232,7 @@ def _theorem(event: RepeatAndSelect) -> Figure:
 
 
 def _negative_binomial(run: _OneRun, law: TruncatedNegativeBinomial) -> Figure:
-    """Theorem 2, at its best second order, 1 and infinity included."""
+    """Apply Theorem 2 at its best second order, 1 and infinity included."""
     shape, gamma = float(law.shape), float(law.gamma)
     lost = expm1(-shape * log(gamma))
     mean = (1 - gamma) / gamma * (shape * (1 + lost) / lost if shape else -1 / log(gamma))
@@ -246,7 +246,7 @@ def _negative_binomial(run: _OneRun, law: TruncatedNegativeBinomial) -> Figure:
 
 @lru_cache(maxsize=1)
 def _legendre(degree: int = 40) -> tuple[tuple[float, float], ...]:
-    """Nodes in (-1, 1) and weights of Gauss and Legendre, by Newton's method from the known first guess."""
+    """Compute nodes in (-1, 1), weights of Gauss-Legendre quadrature, by Newton's method from the usual first guess."""
     found = []
     for number in range(degree):
         x, slope = cos(pi * (number + 0.75) / (degree + 0.5)), 1.0

@@ -41,7 +41,7 @@ class TruncatedNegativeBinomial:
 
     @property
     def mean(self) -> float:
-        """E K = shape (1 - gamma) / (gamma (1 - gamma^shape)), and its limit at shape 0."""
+        """Compute E K = shape (1 - gamma) / (gamma (1 - gamma^shape)), and its limit at shape 0."""
         eta, gamma = float(self.shape), float(self.gamma)
         spread = eta / -expm1(eta * self._log_gamma) if eta else -1 / self._log_gamma
         return spread * float(1 - self.gamma) / gamma
@@ -99,7 +99,7 @@ def geometric(gamma: Decimal) -> TruncatedNegativeBinomial:
 
 
 def logarithmic(gamma: Decimal) -> TruncatedNegativeBinomial:
-    """P(k) ~ (1 - gamma)^k / k."""
+    """Return the logarithmic distribution: P(k) ~ (1 - gamma)^k / k."""
     return TruncatedNegativeBinomial(Decimal(0), gamma)
 
 

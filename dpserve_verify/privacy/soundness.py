@@ -63,7 +63,7 @@ class Figures:
 
 
 def require(holds: bool, otherwise: str) -> None:
-    """LedgerInvalid with the words `otherwise`, unless it holds."""
+    """Raise LedgerInvalid with the words `otherwise`, unless `holds`."""
     if not holds:
         raise LedgerInvalid(otherwise)
 

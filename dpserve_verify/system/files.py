@@ -75,13 +75,13 @@ def partial_of(path: Path) -> Path:
 
 
 def sync_file(path: Path) -> None:
-    """Sync the content of a file that a library has written to the disk."""
+    """Flush the content of a file that a library has written to the disk (fsync)."""
     with path.open("rb") as file:
         os.fsync(file.fileno())
 
 
 def sync_directory(directory: Path) -> None:
-    """Sync the names in a folder to the disk: a new file or a rename is durable once its folder is."""
+    """Flush the names in a folder to the disk (fsync): a new file or a rename is durable once its folder is."""
     fd = open_directory(directory)
     try:
         os.fsync(fd)

@@ -97,22 +97,22 @@ class Family:
 
     @property
     def account(self) -> str:
-        """What its sums are kept under: the family's identity, or that of its holdout's or a block's account."""
+        """Return the name of its sums: the family's identity, or that of its holdout's or a block's account."""
         return account_of(self.identity, self.part, self.block, self.person)
 
     @property
     def budget(self) -> Budget:
-        """The total in force."""
+        """Return the total in force."""
         return self.filter.budget
 
     @property
     def largest(self) -> Decimal:
-        """The largest total epsilon that was ever in force: what is promised to the people in the data."""
+        """Return the largest total epsilon that was ever in force: what is promised to the people in the data."""
         return max(self.before, self.budget.epsilon)
 
     @property
     def share(self) -> float:
-        """How much of the budget is used up, in 0..1. A gauge; `admits` decides."""
+        """Return how much of the budget is used up, in 0..1. A gauge; `admits` decides."""
         return self.share_of(self.used)
 
     def share_of(self, used: Price) -> float:
@@ -137,7 +137,7 @@ class Family:
 
     @property
     def is_untouched(self) -> bool:
-        """Whether nothing was ever released or reserved, and the analyst may use the whole total."""
+        """Return whether nothing was ever released or reserved, and the analyst may use the whole total."""
         return self.used == self.filter.nothing() and (self.quota is None or self.quota.share == 1)
 
     def can_close(self, claimed: Claim) -> bool:
@@ -172,8 +172,8 @@ class Family:
 
 @lru_cache(maxsize=1 << 16)
 def account_of(identity: str, part: str | None, block: int | None = None, person: bool = False) -> str:
-    """Under what the sums of a part of a family are kept, or of a block of it: a name that follows from the family's,
-    which is that of the first block; or of one person over all blocks.
+    """Derive the name under which the sums of a family, a part of it, or a block of it are kept: from the family's
+    identity, which is also the name for the first block. With `person`, it is that of one person over all blocks.
     """
     if person:
         identity = str(uuid.uuid5(uuid.UUID(identity), "person"))
@@ -202,57 +202,57 @@ class Dataset:
 
     @property
     def records(self) -> int:
-        """The public count of its rows, or guess at it: of its blocks together."""
+        """Return the public count of its rows, or guess at it: of its blocks together."""
         return sum(block.records for block in self.blocks) or self.registration.records
 
     @property
     def commitments(self) -> tuple[str, ...]:
-        """Of its rows, block by block."""
+        """Return the commitments of its rows, block by block."""
         return tuple(block.commitment for block in self.blocks) or (self.registration.commitment,)
 
     @property
     def identities(self) -> tuple[str, ...]:
-        """Its families' identities, each once."""
+        """Return its families' identities, each once."""
         return tuple(dict.fromkeys(family.identity for family in self.families))
 
     @property
     def own(self) -> tuple[Family, ...]:
-        """Its families, or the accounts of its blocks, without that of one person over all blocks."""
+        """Return its families, or the accounts of its blocks, without that of one person over all blocks."""
         return tuple(family for family in self.families if not family.person)
 
     @property
     def person(self) -> Family | None:
-        """The account of one person over all blocks, where such a total was declared."""
+        """Return the account of one person over all blocks, where such a total was declared; else None."""
         return next((family for family in self.families if family.person), None)
 
     @property
     def most_used(self) -> Family:
-        """The family, or the block, of which most is used up: what a certificate states. What is left: `left`."""
+        """Return the family or block whose budget is used up most: a certificate states it. What is left: `left`."""
         return max(self.own, key=lambda family: family.share)
 
     @property
     def holdout(self) -> Decimal | None:
-        """The share of its units that are kept aside for evaluation."""
+        """Return the share of its units that are kept aside for evaluation; None where none are."""
         return self.families[0].holdout
 
     @property
     def family(self) -> str:
-        """The identity of the first family."""
+        """Return the identity of the first family."""
         return self.families[0].identity
 
     @property
     def budget(self) -> Budget:
-        """The smallest total of its families: no job may ask for more epsilon."""
+        """Return the smallest total of its families: no job may ask for more epsilon."""
         return min((family.budget for family in self.own), key=lambda budget: budget.epsilon)
 
     @property
     def delta(self) -> Decimal:
-        """The largest delta that a job on these rows may ask for."""
+        """Return the largest delta that a job on these rows may ask for."""
         return min(family.budget.delta for family in self.families)
 
     @property
     def orders(self) -> tuple[Decimal, ...]:
-        """Every Renyi order that one of the families adds up."""
+        """Return every Renyi order that one of the families adds up, in ascending order."""
         return tuple(sorted({order for family in self.families for order in family.filter.orders}))
 
     def costs(self, plan: Plan) -> tuple[Price, ...]:
@@ -305,7 +305,7 @@ class Dataset:
 
     @property
     def is_untouched(self) -> bool:
-        """Whether every family is untouched."""
+        """Return whether every family is untouched."""
         return all(family.is_untouched for family in self.own)
 
     def can_close(self, claimed: Claim, costs: Sequence[Price]) -> bool:

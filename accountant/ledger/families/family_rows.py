@@ -355,7 +355,7 @@ class Spelt(Flat):
 
     @cached_property
     def text(self) -> str:
-        """As a row holds it."""
+        """Return the JSON text that a row holds."""
         return dumps(self)
 
 

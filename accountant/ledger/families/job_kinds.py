@@ -48,7 +48,7 @@ class JobKind:
 
     @property
     def models(self) -> tuple[int, ...]:
-        """The models that it measures, the one that it is named after first: entries that certify them, or the
+        """Return the models that it measures, the one that it is named after first: entries that certify them, or the
         reservation of the job that is going to make one.
         """
         return ()
@@ -87,7 +87,7 @@ class Evaluation(JobKind):
 
     @property
     def models(self) -> tuple[int, ...]:
-        """The model, and the one that it is compared with."""
+        """Return the model, and the one that it is compared with."""
         return (self.evaluates,) if self.against is None else (self.evaluates, self.against)
 
     def check(self, model: str, target: str | None, promotes: bool) -> None:

@@ -105,7 +105,7 @@ class Unit:
 
     @property
     def remote(self) -> bool:
-        """Whether the rows stay with their owners, each of whom is a unit: the platform sees one report of each."""
+        """Return whether the rows stay with their owners, who are units: the platform sees one report of each."""
         return self == OWNER
 
 
@@ -160,7 +160,7 @@ class Registration:
 
     @property
     def shared(self) -> bool:
-        """Whether owners send shares to two aggregators, and not one random report each."""
+        """Return whether owners send shares to two aggregators, and not one random report each."""
         return self.unit.remote and self.relation is Relation.ADD_REMOVE
 
     def __post_init__(self) -> None:
@@ -235,7 +235,7 @@ class Request:
 
     @cached_property
     def digest(self) -> str:
-        """sha256 of the canonical JSON, in hex: two requests are the same where it is."""
+        """Compute the sha256 of the canonical JSON, in hex: requests with the same digest are the same request."""
         return hashlib.sha256(canonical.encode(self.to_json())).hexdigest()
 
 
@@ -266,7 +266,7 @@ class Job:
 
     @property
     def public_state(self) -> str:
-        """One of PUBLIC_STATES."""
+        """Return the state that users see, one of PUBLIC_STATES."""
         return ISSUED if self.issued is not None else self.state.value
 
 

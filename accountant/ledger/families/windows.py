@@ -38,7 +38,7 @@ class Period:
 
     @property
     def days(self) -> Window:
-        """Since 1970-01-01: the first and the last."""
+        """Count the days from 1970-01-01 to the first and to the last day."""
         first, last = (date.fromisoformat(day).toordinal() for day in (self.since, self.until))
         return first - _EPOCH, last - _EPOCH
 

@@ -63,7 +63,7 @@ def _is_known(connection: Connection) -> str | None:
 
 
 def configuration(connection: Connection) -> Config:
-    """Alembic's, over this connection and its transaction."""
+    """Configure Alembic over this connection and its transaction."""
     from alembic.config import Config  # as above
 
     config = Config()
