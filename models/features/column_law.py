@@ -167,8 +167,15 @@ def _each_text(
     return result
 
 
+_THOUSANDS = {".": r"\.", ",": ",", " ": "[ \u00a0\u202f]", "'": "['\u2019]"}
+
+
 def _numbers_of(texts: pa.Array, written: Written) -> _Meant:
     mark = {".": r"\.", ",": ",", "either": "[.,]"}[written.decimal]
+    if written.thousands:
+        between = _THOUSANDS[written.thousands]
+        parted = pc.match_substring_regex(texts, rf"^[+-]?[0-9]{{1,3}}({between}[0-9]{{3}})+({mark}[0-9]*)?$")
+        texts = pc.if_else(parted, pc.replace_substring_regex(texts, between, ""), texts)
     pattern = rf"^[+-]?(([0-9]+({mark}[0-9]*)?|{mark}[0-9]+)([eE][+-]?[0-9]+)?|[iI][nN][fF]([iI][nN][iI][tT][yY])?)$"
     fits = pc.match_substring_regex(texts, pattern)
     plain = pc.replace_substring_regex(pc.replace_substring(texts, ",", "."), r"^\+", "")

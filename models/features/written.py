@@ -10,8 +10,13 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Delimiter = Literal[",", ";", "\t", "|"]
-Encoding = Literal["utf-8", "utf-16", "cp1252", "latin-1"]
+Encoding = Literal[
+    "utf-8", "utf-16", "cp1252", "latin-1", "cp1250", "cp1251", "cp1253", "cp1254", "cp1255", "cp1256", "iso-8859-2",
+    "iso-8859-5", "iso-8859-7", "iso-8859-15", "koi8-r", "mac-roman", "gb18030", "big5", "shift_jis", "euc-jp",
+    "euc-kr",
+]  # fmt: skip
 Decimal = Literal[".", ",", "either"]
+Thousands = Literal["", ".", ",", " ", "'"]
 DatePattern = Literal[
     "YYYY-MM-DD", "YYYY/MM/DD", "YYYY.MM.DD", "YYYYMMDD", "DD.MM.YYYY", "DD/MM/YYYY", "DD-MM-YYYY", "MM/DD/YYYY",
     "MM-DD-YYYY",
@@ -34,7 +39,8 @@ PLAIN = Form()
 @dataclass(frozen=True)
 class Written:
     """How the cells of one column are written. `decimal`: the mark before the fraction; "either" takes both, and then
-    no mark may part thousands. `dates`: patterns, of which a text fits one at most. Words for yes and no are read
+    no mark may part thousands. `thousands`: the mark between thousands; " " is a blank of any kind, "'" the other
+    apostrophe as well. `dates`: patterns, of which a text fits one at most. Words for yes and no are read
     without regard to capitals, beside TRUE and FALSE. `missing`: texts, and numbers, that stand for a missing value.
     """
 
@@ -44,6 +50,7 @@ class Written:
     false: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     missing_numbers: tuple[float, ...] = ()
+    thousands: Thousands = ""
 
     def problem(self) -> str | None:
         """Return what is wrong with it in itself: a text that may be read in two ways."""
@@ -51,6 +58,8 @@ class Written:
             if set(pair) <= set(self.dates):
                 example = pair[0].replace("DD", "03").replace("MM", "04").replace("YYYY", "2024")
                 return f"{pair[0]} and {pair[1]}: {example} may be either; write the column in one of them"
+        if self.thousands and self.decimal in ("either", self.thousands):
+            return f"thousands: {self.thousands!r} may stand before a fraction, too; say the `decimal` that does"
         both = self.truths().keys() & {word.lower() for word in (*FALSE, *self.false)}
         wrong = sorted(word for word in both if self.truths()[word])
         return f"{wrong}: cannot mean yes and no" if wrong else None

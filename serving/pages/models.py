@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -18,6 +18,7 @@ from dpserve_verify.certificates.plain_words import best_guess, factor, plain
 from dpserve_verify.errors import CertificateRevoked, DpserveError, InputError, VerificationError
 from models.edit.curves import editable
 from models.features.features import CategoricalFeature, Feature, NumericFeature
+from models.features.written import Encoding
 from models.parts.answers import before
 from models.store import placing
 from models.store.bundle import CHAMPION
@@ -29,6 +30,7 @@ from serving.pages.parts import shapes as ui_shapes
 from serving.pages.parts.ui import form_fields, page, see_other
 from serving.process.registry import Registry, Served
 from serving.rest import files
+from serving.rest.models import file_format
 from serving.rest.placing import NO_REASON
 from serving.wire import lists
 from serving.wire.errors import json_response, status_of
@@ -255,6 +257,8 @@ def _context(home: Home, registry: Registry, reference: str) -> dict[str, Any]:
         "together": ensemble.together,
         "inputs": ui_shapes.inputs(sorted(ensemble.features, key=lambda one: -sizes.get(one.name, 0))),
         "many": has_many,
+        "written": file_format(home, served),
+        "encodings": get_args(Encoding),
         "features": [
             {"name": feature.name, "kind": feature.kind, "values": _values(feature)} for feature in ensemble.features
         ],

@@ -29,10 +29,10 @@ from serving.wire import csv_tables, lists, parquet_tables, tables_in
 from serving.wire.bounds import check_answer
 from serving.wire.errors import JsonBytes, TooLarge, json_response
 from serving.wire.quick_json import quick_json
-from serving.wire.request_bodies import JSON, check_fields, known_query, query_text, read_body
+from serving.wire.request_bodies import JSON, check_fields, known_query, query_text, read_body, strict_json
 from serving.wire.tables_out import Source, table_answer
 from serving.wire.work_time import check_time, in_turn
-from training.datasets.described import format_to_json, written_as
+from training.datasets.described import format_from_json, format_to_json, written_as
 
 PREDICT_BYTES = 16 << 20
 RECORDS = 20_000
@@ -51,12 +51,14 @@ class Posted:
     model: of the query; None where the body names it.
     form: of the answer; "" where it is the body's.
     is_csv: CSV cannot be told from its first bytes.
+    file: how the CSV is written, where it is a file that is sent as it is.
     """
 
     raw: bytes
     model: str | None
     form: str
     is_csv: bool = False
+    file: csv_tables.FileForm | None = None
 
 
 async def predict(request: Request) -> Response:
@@ -91,11 +93,15 @@ async def _read_posted(request: Request) -> Posted:
     if kind == JSON:
         known_query(request)
         return Posted(raw, None, form or "json")
-    known_query(request, "model")
+    known_query(request, "model", *(["format"] if kind == csv_tables.CSV else []))
     model = query_text(request, "model")
     if model is None:
         raise InputError("query model: is missing; a table is sent to /predict?model=NAME")
-    return Posted(raw, model, form, kind == csv_tables.CSV)
+    file = None
+    if kind == csv_tables.CSV and (text := query_text(request, "format")) is not None:
+        schema = format_from_json(strict_json(text.encode()))
+        file = csv_tables.FileForm() if schema is None else csv_tables.FileForm(schema.form, schema.written)
+    return Posted(raw, model, form, kind == csv_tables.CSV, file)
 
 
 def _form(accept: bytes) -> str:
@@ -120,7 +126,7 @@ def answer(find: Find, posted: Posted) -> Response:
             raw = parquet_tables.as_arrow(raw, model.ensemble.features, RECORDS)
         reading = raw, model.ensemble.features, model.runtime.reads, RECORDS
         if posted.is_csv:
-            kind, columns = "csv", csv_tables.columns_of(*reading)
+            kind, columns = "csv", csv_tables.columns_of(*reading, posted.file)
         else:
             kind, columns = tables_in.columns_of(*reading, model.runtime.texts)
         form = posted.form or kind
@@ -198,13 +204,18 @@ async def show_model(request: Request) -> Response:
 def _known_of(home: Home, served: Served) -> dict[str, Any]:
     """Return what this home knows of a model beside its files."""
     certificate = served.verified.certificate
-    dataset = certificate.form.dataset
-    schema = written_as(home, dataset.name, dataset.schema_digest, None)
     return {
-        "format": format_to_json(schema, [feature.name for feature in served.verified.ensemble.features]),
+        "format": file_format(home, served),
         "worth": worths(home, certificate.issued),
         "since": list(growth_since(home.ledger, certificate)),
     }
+
+
+def file_format(home: Home, served: Served) -> dict[str, Any] | None:
+    """Return how files of the model's dataset are written; None: as files usually are, or this home does not know."""
+    dataset = served.verified.certificate.form.dataset
+    schema = written_as(home, dataset.name, dataset.schema_digest, None)
+    return format_to_json(schema, [feature.name for feature in served.verified.ensemble.features])
 
 
 async def show_certificate(request: Request) -> Response:
@@ -263,6 +274,12 @@ TABLE = {
     "description": "Arrow IPC, .npy, CSV, Parquet: a column for each feature",
 }
 MODEL_QUERY = {"type": "string", "description": "the model, where the body is a table; JSON names it itself"}
+FORMAT_QUERY = {
+    "type": "string",
+    "maxLength": 8000,
+    "description": "how a CSV file that is sent whole is written, as `format` of GET /v1/models/{name} says it; other "
+    "columns than the model's are passed over",
+}
 DOORS = (
     Door(
         "POST",
@@ -272,7 +289,7 @@ DOORS = (
         "Predict records",
         takes=PREDICT,
         gives=json_schemas.PREDICTED,
-        query={"model": MODEL_QUERY},
+        query={"model": MODEL_QUERY, "format": FORMAT_QUERY},
         also={kind.decode(): TABLE for kind in TABLES},
         on=NAMED,
     ),

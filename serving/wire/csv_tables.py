@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from dpserve_verify.errors import InputError
 from dpserve_verify.system.printable import uncomputed
 from models.features.column_law import read_column
 from models.features.features import CategoricalFeature, Feature
+from models.features.written import PLAIN, USUAL, Form, Written
 from serving.wire.bounds import MAX_CELLS, Room, check_cells
 from serving.wire.errors import TooLarge
 from serving.wire.tables_in import Feed, check_names, columns_by_law, stand_in
@@ -28,17 +30,32 @@ from serving.wire.work_time import check_time
 CSV = b"text/csv"
 
 
-def columns_of(raw: bytes, features: Sequence[Feature], reads: Container[str], limit: int) -> Feed:
+@dataclass(frozen=True)
+class FileForm:
+    """How a file that is sent as it is is written: cut into cells, and each column that is not written as usual."""
+
+    form: Form = PLAIN
+    columns: Mapping[str, Written] = field(default_factory=dict)
+
+
+def columns_of(
+    raw: bytes, features: Sequence[Feature], reads: Container[str], limit: int, file: FileForm | None = None
+) -> Feed:
     """Read a body into columns (n,) for `OnnxModel.infer`: all are checked, those that the model `reads` are returned.
 
-    The header names exactly the features, in any order. InputError where it is no CSV; RecordError: not the model's
+    The header names exactly the features, in any order; of a `file`, which is read as it says, also others, which are
+    passed over. InputError where it is no CSV; RecordError: not the model's
     columns, or a cell that does not fit, by record and field; TooLarge: more than `limit` records.
     """
-    if raw.count(b",") > MAX_CELLS:
+    form, written = (PLAIN, {}) if file is None else (file.form, file.columns)
+    if raw.count(form.delimiter.encode()) > MAX_CELLS:
         raise TooLarge(f"body: more than {MAX_CELLS} cells", limit=MAX_CELLS)
-    lines = _lines(raw, limit)
+    lines = _lines(raw, limit, form)
     names: list[str] = next(lines, [])
-    check_names(names, features)
+    if file is not None:
+        names = [name.strip() for name in names]
+    known = {feature.name for feature in features}
+    check_names(names if file is None else [name for name in names if name in known], features)
     records = []
     for index, cells in enumerate(lines):
         if len(cells) != len(names):
@@ -52,8 +69,11 @@ def columns_of(raw: bytes, features: Sequence[Feature], reads: Container[str], l
         column = columns.get(feature.name, ())
         if not isinstance(feature, CategoricalFeature):
             with columns_by_law(feature):
-                feed[feature.name] = read_column(feature, pa.array(column, pa.string()))
+                law = written.get(feature.name, USUAL)
+                feed[feature.name] = read_column(feature, pa.array(column, pa.string()), law)
         elif feature.name in reads:
+            if missing := written.get(feature.name, USUAL).missing:
+                column = ["" if text.strip() in missing else text for text in column]
             widest, stand_in_text = stand_in(feature)
             texts = [text if len(text.encode()) <= widest else stand_in_text for text in column]
             room.take(sum(map(len, texts)), feature.name)
@@ -61,16 +81,17 @@ def columns_of(raw: bytes, features: Sequence[Feature], reads: Container[str], l
     return feed
 
 
-def _lines(raw: bytes, limit: int) -> Iterator[list[str]]:
+def _lines(raw: bytes, limit: int, form: Form) -> Iterator[list[str]]:
     """Yield the header and at most `limit` records; empty lines are skipped."""
     try:
-        text = raw.decode("utf-8-sig")
-        for count, cells in enumerate(filter(None, csv.reader(io.StringIO(text, newline=""), strict=True))):
+        text = raw.decode("utf-8-sig" if form.encoding == "utf-8" else form.encoding)
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=form.delimiter, strict=True)
+        for count, cells in enumerate(filter(None, reader)):
             if count > limit:
                 raise TooLarge(f"records: more than {limit}; at most that many a request", limit=limit)
             yield cells
     except UnicodeDecodeError as error:
-        raise InputError(f"body: must be UTF-8, byte {error.start} is not") from None
+        raise InputError(f"body: must be {form.encoding.upper()}, byte {error.start} is not") from None
     except csv.Error as error:
         raise InputError(f"body: not CSV ({error})") from None
 

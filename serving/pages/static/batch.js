@@ -1,50 +1,51 @@
-// A file of records, predicted in parts: read here, asked of /predict, and given as a file of predictions.
+// A file of records, sent in parts as it stands, read by the server, and given back as a file of predictions.
 
 const form = document.querySelector("form.batch");
 const model = document.getElementById("model").dataset.model;
 const CELLS = 150_000, RECORDS = 10_000, BYTES = 4 << 20; // of one part: soon enough answered
 const WHOLE = 16 << 20; // of a file that is sent as it is
+const [QUOTE, LINE] = [0x22, 0x0a];
+const MARKS = { ",": ",", ";": ";", tab: "\t", "|": "|" };
 const wait = (seconds) => new Promise((done) => setTimeout(done, 1000 * seconds));
+const chosen = (name) => document.getElementById(`batch-${name}`).value;
 
-// Rows of a CSV as they come: quotes may hold delimiters, line breaks and doubled quotes.
-async function* rowsOf(file, encoding) {
-  const reader = file.stream().pipeThrough(new TextDecoderStream(encoding, { fatal: true })).getReader();
-  let row = [], cell = "", quoted = false, closed = false, comma = null;
-  for (;;) {
+// Where the header ends, and then each part: at the end of a line that is not within quotes. What a cell holds is the
+// server's to read; where quotes stand otherwise a part may grow, or be refused, and no record is lost.
+async function* placesOf(file, cells) {
+  const most = Math.max(1, Math.min(RECORDS, Math.floor(CELLS / cells)));
+  let [at, start, lines, quoted, header] = [0, 0, 0, false, true];
+  for (const reader = file.stream().getReader(); ; ) {
     const { value, done } = await reader.read();
     if (done) break;
-    comma ??= [",", ";", "\t", "|"].reduce((a, b) => (count(value, b) > count(value, a) ? b : a));
-    for (const mark of value) {
-      if (quoted) {
-        if (mark === '"') [quoted, closed] = [false, true]; else cell += mark;
-      } else if (mark === '"') {
-        if (closed) cell += mark; // a quote that was doubled
-        [quoted, closed] = [true, false];
-      } else if (mark === comma) {
-        row.push(cell); [cell, closed] = ["", false];
-      } else if (mark === "\n") {
-        row.push(cell); [cell, closed] = ["", false];
-        yield row; row = [];
-      } else if (mark !== "\r") cell += mark;
+    for (const byte of value) {
+      at += 1;
+      if (byte === QUOTE) quoted = !quoted;
+      else if (byte === LINE && !quoted) {
+        lines += 1;
+        if (header || lines >= most || at - start >= BYTES) {
+          yield [start, at];
+          [start, lines, header] = [at, 0, false];
+        }
+      }
+      if (at - start > WHOLE) throw new Error(`A quote is not closed within ${WHOLE >> 20} MB. dpserve predict ${model} --data FILE --out FILE reads larger files.`);
     }
   }
-  if (cell || row.length) { row.push(cell); yield row; }
+  if (at > start) yield [start, at];
 }
 
-const count = (text, mark) => text.split("\n", 1)[0].split(mark).length;
-const quote = (cell) => (/[",\r\n]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell);
-
-// 1.234,5 as 1234.5. What has points elsewhere is not guessed at; other words are left to the server.
-const POINTS = /^\s*[-+]?(\d{1,3}(\.\d{3})+|\d*)(,\d*)?([eE][-+]?\d+)?\s*$/;
-function pointed(cell) {
-  if (POINTS.test(cell)) return cell.replaceAll(".", "").replace(",", ".");
-  if (cell.includes(".")) throw new Error("A number of the file is not written as 1.234,5.");
-  return cell;
+// As the page says it: what was chosen for the file, and of each column what its dataset's schema says.
+function writtenAs() {
+  const said = JSON.parse(form.dataset.format) ?? { columns: {} };
+  const columns = Object.fromEntries(JSON.parse(form.dataset.numbers).map((name) => [name, {
+    ...said.columns[name], decimal: chosen("decimal"), thousands: chosen("decimal") === "," ? "." : said.columns[name]?.thousands ?? "",
+  }]));
+  const cut = { delimiter: MARKS[chosen("delimiter")], encoding: chosen("encoding") };
+  return JSON.stringify({ form: cut, columns: { ...said.columns, ...columns } });
 }
 
-async function predicted(body, kind = "text/csv") {
+async function predicted(body, kind = "text/csv", written = "") {
   for (let tries = 1; ; tries += 1) {
-    const answer = await fetch(`/predict?model=${encodeURIComponent(model)}`, {
+    const answer = await fetch(`/predict?model=${encodeURIComponent(model)}${written && `&format=${encodeURIComponent(written)}`}`, {
       method: "POST", headers: { "Content-Type": kind, Accept: "text/csv" }, body,
     });
     if (answer.ok) return answer.text();
@@ -65,44 +66,42 @@ async function unpacked(file, told, bar) {
 
 async function run(file, told, bar) {
   if (await file.slice(0, 4).text() === "PAR1") return unpacked(file, told, bar);
-  const features = JSON.parse(form.dataset.features), numbers = new Set(JSON.parse(form.dataset.numbers)), answers = [];
-  const encoding = document.getElementById("batch-encoding").value, comma = document.getElementById("batch-decimal").value === ",";
-  const written = features.map((name) => (comma && numbers.has(name) ? pointed : (cell) => cell));
-  let places = null, part = [], bytes = 0, done = 0, records = 0, head = "";
-  const header = features.map(quote).join(",");
-  const ask = async () => {
+  const written = writtenAs(), answers = [];
+  const wide = chosen("encoding") === "utf-16"; // whose line ends are not one byte: as one part
+  const first = await file.slice(0, 1 << 16).text();
+  const cells = first.split("\n", 1)[0].split(MARKS[chosen("delimiter")]).length;
+  if (wide && file.size > WHOLE) throw new Error(`A file in UTF-16 may have ${WHOLE >> 20} MB here. A larger one: dpserve predict ${model} --data FILE --out FILE`);
+  let [header, records] = [0, 0];
+  for await (const [start, end] of wide ? [[0, 0], [0, file.size]] : placesOf(file, cells)) {
+    if (start === 0 && !records && !header && !wide) {
+      header = end;
+      if (end < file.size) continue;
+    }
+    if (end === 0) continue;
     try {
-      const [first, ...rest] = (await predicted([header, ...part].join("\r\n"))).trimEnd().split("\n");
-      if (!head) answers.push(head = first);
-      answers.push(...rest);
+      const body = header && start ? new Blob([file.slice(0, header), file.slice(start, end)]) : file.slice(start, end);
+      const [head, ...rest] = (await predicted(body, "text/csv", written)).trimEnd().split("\n");
+      if (!answers.length) answers.push(head);
+      for (const line of rest) answers.push(line);
     } catch (error) {
       throw new Error(`${error.message}${records ? ` (records here are counted from record ${records} of the file)` : ""}`);
     }
-    records += part.length;
+    records = answers.length - 1;
     told.textContent = `${records.toLocaleString("en")} records are predicted`;
-    bar.value = Math.min(1, done / file.size);
-    [part, bytes] = [[], 0];
-  };
-  for await (const row of rowsOf(file, encoding)) {
-    if (!places) {
-      const names = row.map((name, at) => (at ? name : name.replace(/^\ufeff/, "")).trim());
-      const absent = features.filter((name) => !names.includes(name));
-      if (absent.length) throw new Error(`The file has no column called ${absent.slice(0, 5).join(", ")}.`);
-      places = features.map((name) => names.indexOf(name));
-      continue;
-    }
-    if (row.length === 1 && row[0] === "") continue;
-    const line = places.map((at, nth) => quote(written[nth](row[at] ?? ""))).join(",");
-    part.push(line);
-    bytes += line.length;
-    done += row.reduce((sum, cell) => sum + cell.length + 1, 0);
-    if (part.length >= RECORDS || part.length * features.length >= CELLS || bytes >= BYTES) await ask();
+    bar.value = Math.min(1, end / file.size);
   }
-  if (part.length) await ask();
-  if (!head) throw new Error("The file has no record.");
+  if (!records) throw new Error("The file has no record.");
   bar.value = 1;
   return new Blob([answers.join("\n"), "\n"], { type: "text/csv" });
 }
+
+// What parts the columns is seen in the first line.
+document.getElementById("batch-file")?.addEventListener("change", async ({ target }) => {
+  const line = ((await target.files[0]?.slice(0, 1 << 16).text()) ?? "").split(/\r|\n/, 1)[0];
+  const counts = Object.entries(MARKS).map(([name, mark]) => [line.split(mark).length, name]);
+  const [most, name] = counts.reduce((a, b) => (b[0] > a[0] ? b : a));
+  if (most > 1) document.getElementById("batch-delimiter").value = name;
+});
 
 form?.addEventListener("submit", async (event) => {
   event.preventDefault();
@@ -118,7 +117,7 @@ form?.addEventListener("submit", async (event) => {
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
   } catch (error) {
-    told.textContent = error instanceof TypeError ? "The file is not in the encoding that was chosen, or the server cannot be reached." : error.message;
+    told.textContent = error instanceof TypeError ? "The server cannot be reached." : error.message;
   } finally {
     button.disabled = false;
   }

@@ -7,13 +7,16 @@ import io
 import re
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from accountant.errors import RecordError
 from dpserve_verify.errors import DpserveError, InputError
+from models.features.column_law import Misfit, read_numbers
 from models.features.features import BooleanFeature, CategoricalFeature, DateFeature, NumericFeature, TimeFeature
-from serving.wire.csv_tables import columns_of, csv_of
+from models.features.written import Form, Written
+from serving.wire.csv_tables import FileForm, columns_of, csv_of
 from serving.wire.errors import TooLarge
 from training.rows.tables.row_files import read_columns, write_predictions
 
@@ -121,3 +124,41 @@ def test_answers_keep_every_digit():
     told = csv_of((), values, np.empty((2, 0))).decode().split()
     assert told[0] == "value"
     assert [float(each) for each in told[1:]] == values.tolist()
+
+
+def test_a_file_that_is_sent_as_it_is_is_read_as_it_is_written():
+    """As `format` of a model says it: cut otherwise, numbers with marks, words for nothing, and columns of others."""
+    written = {
+        "age": Written(decimal=",", thousands=".", missing=("?",), missing_numbers=(-9.0,)),
+        "job": Written(missing=("keiner",)),
+        "employed": Written(true=("ja",), false=("nein",)),
+    }
+    text = "Größe; age;job;employed\n1;1.234,5;clerk;ja\n2;-9;keiner;nein\n3;?;cook, or so;\n4;12345;x;ja\n"
+    file = FileForm(Form(";", "cp1252"), written)
+    found = columns_of(text.encode("cp1252"), FEATURES, READS, 10, file)
+    np.testing.assert_array_equal(found["age"], [1234.5, np.nan, np.nan, 12345])
+    np.testing.assert_array_equal(found["employed"], [1, 0, np.nan, 1])
+    assert found["job"].tolist() == ["clerk", "", "cook, or so", "x"]
+    for wrong, said in (("1.23,5", "not a number"), ("1.2345", "not a number"), ("1,234.5", "not a number")):
+        with pytest.raises(RecordError, match=said):
+            columns_of(f"age;job;employed\n{wrong};clerk;ja\n".encode("cp1252"), FEATURES, READS, 10, file)
+    with pytest.raises(RecordError, match=r"records\[0\]: has 4 cells"):
+        columns_of(b"age;job;employed\n1;2;3;4\n", FEATURES, READS, 10, file)
+
+
+@pytest.mark.parametrize(
+    ("thousands", "decimal", "text"),
+    [
+        (",", ".", "1,234.5"),
+        (".", ",", "1.234,5"),
+        (" ", ",", "1\u202f234,5"),
+        (" ", ".", "1\u00a0234.5"),
+        ("'", ".", "1’234.5"),
+    ],
+)
+def test_marks_between_thousands(thousands, decimal, text):
+    written = Written(decimal=decimal, thousands=thousands)
+    assert read_numbers(pa.array([text, "7", "-1", "0"]), written).tolist() == [1234.5, 7, -1, 0]
+    with pytest.raises(Misfit):
+        read_numbers(pa.array([text.replace("234", "23")]), written)
+    assert Written(decimal="either", thousands=thousands).problem()

@@ -21,7 +21,7 @@ from pydantic import (
 
 from models.features.calendar import number_of
 from models.features.features import CALENDAR, BooleanFeature, CategoricalFeature, NumericFeature
-from models.features.written import ISO_DATE, DatePattern, Decimal, Delimiter, Encoding
+from models.features.written import ISO_DATE, DatePattern, Decimal, Delimiter, Encoding, Thousands
 
 MAX_BINS = 60_000
 LOG_SHARE = 4
@@ -56,6 +56,7 @@ class Numeric(Strict):
     scale: Literal["linear", "log"] = "linear"
     edges: tuple[Finite, ...] | None = None
     decimal: Decimal | None = None
+    thousands: Thousands | None = None
     missing_words: Words = ()
     missing_values: Annotated[tuple[Finite, ...], Field(max_length=20)] = ()
     measure: StrictBool = False
@@ -175,6 +176,7 @@ class Format(Strict):
     delimiter: Delimiter = ","
     encoding: Encoding = "utf-8"
     decimal: Decimal = "."
+    thousands: Thousands = ""
     dates: Annotated[tuple[DatePattern, ...], Field(min_length=1, max_length=4)] = (ISO_DATE,)
     true_words: Words = ()
     false_words: Words = ()

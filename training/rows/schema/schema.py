@@ -177,10 +177,13 @@ class _File(Strict):
         for name, column in (*answers, *self.groups.items(), *self.features.items()):
             missing = (*usual.missing_words, *(() if column is None else column.missing_words))
             if isinstance(column, _Answers):
-                forms[name] = Written(decimal=column.decimal or usual.decimal, missing=missing)
+                decimal = column.decimal or usual.decimal
+                forms[name] = Written(decimal, missing=missing, thousands=usual.thousands)
             elif isinstance(column, Numeric):
                 numbers = tuple(column.missing_values)
-                forms[name] = Written(decimal=column.decimal or usual.decimal, missing=missing, missing_numbers=numbers)
+                thousands = usual.thousands if column.thousands is None else column.thousands
+                decimal = column.decimal or usual.decimal
+                forms[name] = Written(decimal, missing=missing, missing_numbers=numbers, thousands=thousands)
             elif isinstance(column, Boolean):
                 true, false = (*usual.true_words, *column.true_words), (*usual.false_words, *column.false_words)
                 forms[name] = Written(true=true, false=false, missing=missing)
