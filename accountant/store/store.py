@@ -51,6 +51,7 @@ class Store:
         self.url = url
         self.engine = engines.open_engine(url)
         self._checked, self._suspect = engines.state_of_file(self.engine), False
+        self._was_there = not engines.is_gone(self.engine)
         self.revision: str | None = None
 
     @property
@@ -65,6 +66,7 @@ class Store:
         with self.reading() as connection:
             self.revision = migrations.revision(connection)
             if self.revision == migrations.HEAD:
+                self._was_there = True
                 return
         with self.writing() as connection:
             self.revision = migrations.revision(connection)
@@ -72,6 +74,7 @@ class Store:
             if self.revision in migrations.KNOWN[:-1]:
                 _require_idle(connection, self.revision)
             migrations.upgrade(connection)
+        self._was_there = True
 
     @contextmanager
     def writing(self, first: Queries = ()) -> Iterator[Connection]:
@@ -108,6 +111,9 @@ class Store:
 
     @contextmanager
     def _connection(self, begin: engines.Begin, first: Queries) -> Iterator[Connection]:
+        if self._was_there and engines.is_gone(self.engine):  # connecting would begin another
+            self.close()
+            raise LedgerReplaced("ledger database: its file is gone; restore a copy")
         try:
             with engines.open_transaction(self.engine, begin, first) as connection:
                 yield connection

@@ -292,7 +292,7 @@ def running(tmp_path_factory):
         home, "adult", files / "rows.parquet", files / "schema.yaml", Budget.of(2, "1e-5"), Relation.ADD_REMOVE, None
     )
     job.train(home, JobRequest("adult", "lazybb", "0.5", parameters={"rounds": 5}, model="adult"), by="test")
-    settings = {"DPSERVE_LOG_FORMAT": "json", "DPSERVE_DRAIN_SECONDS": "2", "DPSERVE_WORKERS": "1"}
+    settings = {"DPSERVE_LOG_FORMAT": "json", "DPSERVE_DRAIN_SECONDS": "1.2", "DPSERVE_WORKERS": "1"}
     command = [sys.executable, "-m", "serving.cli", "serve", "--port", str(port)]
     command += ["--tls-cert", str(tls.certificate), "--tls-key", str(tls.key)]
     with (folder / "log").open("wb") as out:

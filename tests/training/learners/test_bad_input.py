@@ -168,8 +168,8 @@ WRONG_X = {
     "ragged": (lambda X: [[1.0], [1.0, 2.0]], "inhomogeneous|setting an array element"),
     "one name twice": (lambda X: pa.table([pa.array(X[:, 0])] * 2, names=["a", "a"]), "columns .'a'.: stand there"),
     "columns of two lengths": (lambda X: {"a": [1.0], "b": [1.0, 2.0]}, "one length"),
-    "texts in a frame": (lambda X: {"a": ["x"] * ROWS}, "'a': holds .*; the schema wants numbers"),
-    "truth in a frame": (lambda X: {"a": [True] * ROWS}, "'a': holds bool; the schema wants numbers"),
+    "texts in a frame": (lambda X: {"a": ["x"] * ROWS}, "a, data row 0: not a number"),
+    "truth in a frame": (lambda X: {"a": [True] * ROWS}, "'a': holds bool; must be numbers"),
     "two types in one column": (lambda X: {"a": [1.0, "x"] * (ROWS // 2)}, "type"),
     "a text": (lambda X: "rows.csv", "."),
     "nothing": (lambda X: None, "."),
@@ -195,8 +195,8 @@ WRONG_Y = {
     "NaN among numbers": (lambda y: np.append(np.ones(ROWS - 1), np.nan), "NaN or infinity"),
     "infinity": (lambda y: np.full(ROWS, np.inf), "NaN or infinity"),
     "continuous": (lambda y: np.linspace(0, 1, ROWS), "Unknown label type: continuous"),
-    "numbers": (lambda y: (y == "yes").astype(int), "not one of the classes"),
-    "truth": (lambda y: y == "yes", "bool"),
+    "numbers": (lambda y: (y == "yes").astype(int), "no listed value is a number"),
+    "dates": (lambda y: np.full(ROWS, "2024-01-01", "M8[D]"), "not one of the classes"),
     "too few": (lambda y: y[:-1], "199 labels for 200 rows"),
     "too many": (lambda y: np.append(y, "no"), "201 labels for 200 rows"),
     "none": (lambda y: y[:0], "0 labels for 200 rows"),
@@ -210,6 +210,13 @@ def test_labels_that_were_not_declared_are_refused(case):
     change, said = case
     X, y = data()
     refused(make(LazyBB), X, change(y), ValueError, said)
+
+
+def test_truth_values_are_the_classes_that_mean_them():
+    X, y = data()
+    model = make(LazyBB).fit(X, y == "yes")
+    assert model.classes_.tolist() == ["no", "yes"]
+    assert (model.predict(X) == y).mean() > 0.8
 
 
 @pytest.mark.parametrize("form", [pa.array, lambda y: pa.chunked_array([y[:9], y[9:]]), list, np.ndarray.tolist])

@@ -294,10 +294,11 @@ def rows_of(schema: Schema, X: Any, y: Any, relation: Relation) -> Rows:
     absent = [feature.name for feature in schema.features if feature.name not in table.column_names]
     if absent:
         raise DataError(f"columns {absent}: in the schema but not in X")
-    labels = encode_answers(schema, _label_column(y))
+    answers = _label_column(y)
+    if len(answers) != len(table) or not len(answers):
+        raise DataError(f"y: {len(answers)} labels for {len(table)} rows; as many labels as rows, and at least one")
+    labels = encode_answers(schema, answers)
     check_left_out(schema, relation)
-    if len(labels) != len(table) or not len(labels):
-        raise DataError(f"y: {len(labels)} labels for {len(table)} rows; as many labels as rows, and at least one")
     if relation is Relation.REPLACE_ONE and len(labels) != schema.records:
         raise DataError(
             f"records={schema.records}: under replace-one the schema's public count must be the number of rows"
