@@ -167,21 +167,26 @@ def _each_text(
     return result
 
 
+_MARKS = {".": r"\.", ",": ",", "either": "[.,]"}
 _THOUSANDS = {".": r"\.", ",": ",", " ": "[ \u00a0\u202f]", "'": "['\u2019]"}
 
 
-def _numbers_of(texts: pa.Array, written: Written) -> _Meant:
-    mark = {".": r"\.", ",": ",", "either": "[.,]"}[written.decimal]
+def number_pattern(written: Written) -> str:
+    """Return what a number looks like in a text, without blanks about it."""
+    mark, whole = _MARKS[written.decimal], "[0-9]+"
     if written.thousands:
-        between = _THOUSANDS[written.thousands]
-        parted = pc.match_substring_regex(texts, rf"^[+-]?[0-9]{{1,3}}({between}[0-9]{{3}})+({mark}[0-9]*)?$")
-        texts = pc.if_else(parted, pc.replace_substring_regex(texts, between, ""), texts)
-    pattern = rf"^[+-]?(([0-9]+({mark}[0-9]*)?|{mark}[0-9]+)([eE][+-]?[0-9]+)?|[iI][nN][fF]([iI][nN][iI][tT][yY])?)$"
-    fits = pc.match_substring_regex(texts, pattern)
+        whole = f"(?:[0-9]+|[0-9]{{1,3}}(?:{_THOUSANDS[written.thousands]}[0-9]{{3}})+)"
+    return rf"[+-]?(?:(?:{whole}(?:{mark}[0-9]*)?|{mark}[0-9]+)(?:[eE][+-]?[0-9]+)?|(?i:inf|infinity))"
+
+
+def _numbers_of(texts: pa.Array, written: Written) -> _Meant:
+    fits = pc.match_substring_regex(texts, f"^{number_pattern(written)}$")
+    if written.thousands:
+        texts = pc.replace_substring_regex(texts, _THOUSANDS[written.thousands], "")
     plain = pc.replace_substring_regex(pc.replace_substring(texts, ",", "."), r"^\+", "")
     values = pc.if_else(fits, plain, pa.scalar("nan", plain.type)).cast(pa.float64())
-    marks = {".": "", ",": " written with ',' before its fraction", "either": " written with a point or a comma"}
-    return _Meant(np.asarray(values), ~np.asarray(fits, bool), f"not a number{marks[written.decimal]}")
+    words = {".": "", ",": " written with ',' before its fraction", "either": " written with a point or a comma"}
+    return _Meant(np.asarray(values), ~np.asarray(fits, bool), f"not a number{words[written.decimal]}")
 
 
 def _truths_of(texts: pa.Array, written: Written) -> _Meant:

@@ -59,3 +59,42 @@ def test_a_word_for_nothing_is_told_what_to_do_which_works(tmp_path, word):
     assert check_file(mended, tmp_path / "rows.csv") == []
     [batch] = read_batches(tmp_path / "rows.csv", mended)
     assert batch["a"].to_pylist() == [1.0, None]
+
+
+@pytest.mark.parametrize(
+    ("marks", "cells"),
+    [
+        ("thousands: ',', decimal: '.'", ["1,234.5", "7", "-1,000,000"]),
+        ("thousands: '.', decimal: ','", ["1.234,5", "7", "-1.000.000"]),
+        ("thousands: ' ', decimal: ','", ["1 234,5", "7", "-1\u00a0000\u202f000"]),
+    ],
+)
+def test_marks_between_thousands_are_checked_as_they_are_read(tmp_path, marks, cells):
+    lines = "".join(f'"{cell}";no\n' for cell in [*cells, "+.5".replace(".", marks[-2]), "1e3"])
+    (tmp_path / "rows.csv").write_text(f"a;y\n{lines}2;yes\n", "utf-8")
+    text = "target: {name: y, classes: [no, yes]}\nrecords: 6\nfeatures:\n  a: {type: numeric, range: [0, 9], MARKS}\n"
+    text += "format: {delimiter: semicolon}\n"
+    schema = parse_schema(text.replace("MARKS", marks).encode())
+    assert check_file(schema, tmp_path / "rows.csv") == []
+    [batch] = read_batches(tmp_path / "rows.csv", schema)
+    assert batch["a"].to_pylist() == [1234.5, 7, -1e6, 0.5, 1000, 2]
+    plain = parse_schema(text.replace(", MARKS", "").encode())
+    problems = {each.found: each.remedy for each in check_file(plain, tmp_path / "rows.csv")}
+    assert any("thousands" in remedy for found, remedy in problems.items() if "thousands" in found or "three" in found)
+
+
+@pytest.mark.parametrize(("cell", "said"), [("1,234", ""), ("1.234", ", decimal: ','")])
+def test_a_mark_before_three_digits_is_asked_about(tmp_path, cell, said):
+    (tmp_path / "rows.csv").write_text(f'a,y\n"{cell}",no\n2,yes\n')
+    text = "target: {name: y, classes: [no, yes]}\nrecords: 6\nfeatures:\n  a: {type: numeric, range: [0, 9]MORE}\n"
+    [problem] = check_file(parse_schema(text.replace("MORE", said).encode()), tmp_path / "rows.csv")
+    assert problem.remedy.startswith("say which it is")
+    values = []
+    for mark in ("thousands", "decimal"):  # either as it says
+        other = {",": ".", ".": ","}[cell[1]] if mark == "thousands" else cell[1]
+        more = f", decimal: '{other}'" + (f", thousands: '{cell[1]}'" if mark == "thousands" else "")
+        schema = parse_schema(text.replace("MORE", more).encode())
+        assert check_file(schema, tmp_path / "rows.csv") == []
+        [batch] = read_batches(tmp_path / "rows.csv", schema)
+        values.append(batch["a"][0].as_py())
+    assert values == [1234, 1.234]

@@ -21,7 +21,7 @@ from typing import Any
 import pyarrow as pa
 
 from accountant.errors import DataError
-from models.features.column_law import NULLS, Misfit, is_text, patterns_of, read_column
+from models.features.column_law import NULLS, Misfit, is_text, number_pattern, patterns_of, read_column
 from models.features.features import (
     MISSING_TEXT,
     BooleanFeature,
@@ -41,6 +41,7 @@ FIRST = 5  # rows that are named of one problem
 _KINDS = (
     ("a date", re.compile(r"\d{4}-\d\d-\d\d([ T].*)?|\d{1,2}[./-]\d{1,2}[./-]\d{2,4}( .*)?")),
     ("a time", re.compile(r"\d{1,2}:\d\d(:\d\d(\.\d+)?)?")),
+    ("a number with a mark before three digits", re.compile(r"[-+]?[1-9]\d{0,2}([.,]\d{3})+")),
     ("a number with a decimal comma", re.compile(r"[-+]?\d+,\d+")),
     ("a number with a decimal point", re.compile(r"[-+]?\d+\.\d+")),
     ("a number with marks between thousands", re.compile(r"[-+]?\d{1,3}([., '’]\d{3})+([.,]\d+)?")),
@@ -49,9 +50,10 @@ _KINDS = (
 REMEDIES = {
     "a date": "declare it `type: date` with its range and how it is `written`, or put the column under `ignore`",
     "a time": "declare it `type: time` with its range, or put the column under `ignore`",
+    "a number with a mark before three digits": "say which it is: `thousands` where 1,234 is 1234, or else `decimal`",
     "a number with a decimal comma": 'say `decimal: ","` of the column, or `either` where others have points',
     "a number with a decimal point": "say `decimal: either` of the column",
-    "a number with marks between thousands": "write 1000 for 1,000 in the whole column",
+    "a number with marks between thousands": "say the mark under `thousands` of the column, beside its `decimal`",
     "a number with a unit": "keep the number alone, in one unit",
     "a word for a missing value": "say the word under `missing_words` of the column, or of `format` for all columns",
     "a word for yes or no": "say what it means by `true_words` and `false_words` of the column",
@@ -259,19 +261,9 @@ def _is_missing(cell: str, written: Written) -> bool:
 
 
 def _numbers(written: Written) -> Test:
-    """Return what `float` reads, but for Python's own spelling; with the marks that are declared."""
-
-    def test(cell: str) -> str | None:
-        if _is_missing(cell, written):
-            return None
-        wrong = written.decimal == "," and "." in cell
-        try:
-            float(cell.replace(",", ".") if written.decimal != "." and cell.count(",") == 1 else cell)
-        except ValueError:
-            return kind_of(cell)
-        return kind_of(cell) if wrong else "text" if "_" in cell else None
-
-    return test
+    """Return a test of numbers as the law of columns reads them."""
+    fits = re.compile(number_pattern(written), re.ASCII).fullmatch
+    return lambda cell: None if _is_missing(cell, written) or fits(cell.strip()) else kind_of(cell)
 
 
 def _dates(feature: CalendarFeature, written: Written) -> Test:
