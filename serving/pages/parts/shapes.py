@@ -15,8 +15,8 @@ from models.features.features import CALENDAR, CalendarFeature, CategoricalFeatu
 from models.forms.ensemble import Ensemble
 
 FEATURES = 24  # drawn at a time
-VOTES, HEAVIEST = 200, 12  # of the table, of the drawing
-IMPORTANCES = 12  # bars
+VOTES, HEAVIEST = 200, 10  # of the table, of the drawing
+IMPORTANCES = 8  # bars; the table has them all
 LONG_NAMES = 190  # pixels for what a vote asks
 TREES = 12
 PAIRS = 24  # maps of what two features add together
