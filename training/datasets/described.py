@@ -63,4 +63,7 @@ def format_from_json(body: Any) -> Schema | None:
         read = TypeAdapter(_Format).validate_python(body)
     except ValidationError:
         raise InputError("format: is none that this version of dpserve reads; name a schema with --schema") from None
+    for name, written in read.columns.items():
+        if problem := written.problem():
+            raise InputError(f"format: {name[:80]}: {problem}")
     return Schema((), 1, (), (), "", form=read.form, written=read.columns)

@@ -18,6 +18,7 @@ from models.features.features import BooleanFeature, CategoricalFeature, DateFea
 from models.features.written import Form, Written
 from serving.wire.csv_tables import FileForm, columns_of, csv_of
 from serving.wire.errors import TooLarge
+from training.datasets.described import format_from_json
 from training.rows.tables.row_files import read_columns, write_predictions
 
 FEATURES = (
@@ -162,3 +163,9 @@ def test_marks_between_thousands(thousands, decimal, text):
     with pytest.raises(Misfit):
         read_numbers(pa.array([text.replace("234", "23")]), written)
     assert Written(decimal="either", thousands=thousands).problem()
+
+
+@pytest.mark.parametrize("written", [{"decimal": ",", "thousands": ","}, {"true": ["no"]}])
+def test_a_format_that_can_be_read_in_two_ways_is_refused(written):
+    with pytest.raises(InputError, match="format: age: "):
+        format_from_json({"form": {"delimiter": ";", "encoding": "utf-8"}, "columns": {"age": written}})
