@@ -49,7 +49,8 @@ ErrorPage = Callable[[Request, Response], Response]  # from the answer in JSON, 
 T = TypeVar("T")
 
 TEXT = {"type": "string"}
-OPEN = frozenset({"/livez", "/readyz", cookies.LOGIN, cookies.LOGOUT})
+HEALTH = ("/v2/health/live", "/v2/health/ready")  # a kubelet asks without a token
+OPEN = frozenset({"/livez", "/readyz", *HEALTH, cookies.LOGIN, cookies.LOGOUT})
 STATIC = "/ui/static/"  # open as well: the login page needs it
 OWNERS = re.compile(r"/v1/campaigns/[^/]+(/(reports|shares|collect|held|digest|sum))?")  # open too: owners, aggregators
 # have invitations and words of their own, no tokens

@@ -21,7 +21,7 @@ from dpserve_verify.formats.canonical import whole_number
 from models.onnx.export import LABEL, NUMBER
 from serving.http.compression import pack, unpack
 from serving.http.rights import LISTED, NOTHING, seen_models
-from serving.http.routes import Door, access, state
+from serving.http.routes import HEALTH, Door, access, state
 from serving.process.registry import Served
 from serving.rest import json_schemas
 from serving.rest.models import PREDICT_BYTES, RECORDS, Find, run_model, run_quickly, served_model
@@ -30,11 +30,13 @@ from serving.wire.errors import json_response
 from serving.wire.quick_json import quick_json
 from serving.wire.request_bodies import JSON, check_fields, known_query, read_body, strict_json
 from serving.wire.tables_in import ANY
-from serving.wire.v2_tensors import columns_of, datatype_of, tensor_of
+from serving.wire.v2_tensors import columns_of, datatype_of, read_parameters, tensor_of
 
 JSON_SIZE = "Inference-Header-Content-Length"
 REQUEST = {"inputs": (list,)}
-REQUEST_MORE = {"id": (str,), "parameters": (dict,), "outputs": (list,)}
+REQUEST_MORE = {
+    "id": (str,), "parameters": (dict,), "outputs": (list,), "model_name": (str,), "model_version": (str,)
+}  # fmt: skip
 BINARY, ALL_BINARY = "binary_data", "binary_data_output"
 EXTENSIONS = ["binary_tensor_data", "model_repository(index)"]
 
@@ -156,6 +158,7 @@ def answer(find: Find, sent: Sent) -> Response:
     head = raw[: _json_size(sent.size, len(raw))]
     body = check_fields(quick_json(head, RECORDS), REQUEST, REQUEST_MORE)
     served = find(sent.model)
+    _check_named(body, served, sent.model)
     verified = served.verified
     binary = raw[len(head) :]
     wanted = _requested_outputs(body, [output["name"] for output in _outputs(verified.ensemble.classes)])
@@ -169,10 +172,18 @@ def answer(find: Find, sent: Sent) -> Response:
     return response
 
 
+def _check_named(body: Mapping[str, Any], served: Served, asked: str) -> None:
+    """Raise InputError where the body names another model, or version, than the path."""
+    name, version = body.get("model_name"), body.get("model_version")
+    if name not in (None, served.name, asked, asked.partition("@")[0]):
+        raise InputError(f"model_name={name[:80]!r}: the path names {served.name!r}")
+    if version not in (None, "", str(served.version)):
+        raise InputError(f"model_version={version[:80]!r}: the path leads to version {served.version}")
+
+
 def _requested_outputs(body: Mapping[str, Any], names: list[str]) -> dict[str, bool]:
     """Return the names of the requested outputs, each with whether it is to be binary."""
-    parameters = body.get("parameters") or {}
-    default = _flag(parameters, ALL_BINARY, False)
+    default = _flag(read_parameters(body), ALL_BINARY, False)
     outputs = body.get("outputs")
     if outputs is None:
         return dict.fromkeys(names, default)
@@ -182,15 +193,15 @@ def _requested_outputs(body: Mapping[str, Any], names: list[str]) -> dict[str, b
         name = fields["name"]
         if name not in names or name in wanted:
             raise InputError(f"outputs: {name[:80]!r}: must be one of {names}, each once")
-        wanted[name] = _flag(fields.get("parameters") or {}, BINARY, default)
+        wanted[name] = _flag(read_parameters(fields), BINARY, default)
     return wanted
 
 
 def _flag(parameters: Mapping[str, Any], name: str, default: bool) -> bool:
-    unknown = sorted(parameters.keys() - {name})
-    if unknown or type(parameters.get(name, default)) is not bool:
-        raise InputError(f"parameters {unknown[:1]}: there is {name}, true or false")
-    return bool(parameters.get(name, default))
+    value = parameters.get(name, default)
+    if type(value) is not bool:
+        raise InputError(f"{name}: must be true or false")
+    return value
 
 
 def _response(
@@ -214,6 +225,8 @@ INFER = {
     "required": ["inputs"],
     "properties": {
         "id": T,
+        "model_name": {**T, "description": "as in the path"},
+        "model_version": T,
         "parameters": json_schemas.ANY_OBJECT,
         "inputs": json_schemas.array(TENSOR),
         "outputs": json_schemas.array(json_schemas.record({"name": T}, {"parameters": json_schemas.ANY_OBJECT})),
@@ -247,18 +260,8 @@ SERVER = json_schemas.record({"name": T, "version": T, "extensions": json_schema
 MODEL, VERSION = "/v2/models/{name}", "/v2/models/{name}/versions/{version}"
 DOORS = (
     Door("GET", "/v2", SCOPES, about, "Open inference protocol: the server", gives=SERVER, on=NOTHING),
-    Door(
-        "GET",
-        "/v2/health/live",
-        SCOPES,
-        live,
-        "Whether it is alive",
-        gives=json_schemas.record({"live": {"const": True}}),
-        on=NOTHING,
-    ),
-    Door(
-        "GET", "/v2/health/ready", SCOPES, ready, "Whether it can be relied upon", gives=json_schemas.READY, on=NOTHING
-    ),
+    Door("GET", HEALTH[0], (), live, "Whether it is alive", gives=json_schemas.record({"live": {"const": True}})),
+    Door("GET", HEALTH[1], (), ready, "Whether it can be relied upon", gives=json_schemas.READY),
     Door("POST", "/v2/repository/index", SCOPES, index, "Every version", takes=INDEX, gives=INDEXED, on=LISTED),
     *(Door("GET", path, SCOPES, metadata, "A model's tensors", gives=METADATA) for path in (MODEL, VERSION)),
     *(

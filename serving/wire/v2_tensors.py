@@ -3,12 +3,15 @@
 A request has one tensor for each feature, of shape [n] or [n, 1], of any datatype that the law of columns reads
 (`models.features.column_law`): numbers as FP32, FP64 or any integer, booleans as BOOL or 0 and 1, texts as BYTES, dates
 and times as BYTES (ISO 8601) or the numbers that the exported model takes. Missing is NaN, null, or the empty text.
-Binary data follow the JSON in the order of the inputs, little-endian; a text is four bytes of length and UTF-8.
+Binary data follow the JSON in the order of the inputs, little-endian; a text is four bytes of length and UTF-8. A
+`content_type`, as MLServer's codecs write it, says how the texts are written; parameters that change nothing are passed
+over.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from base64 import b64decode
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any, NoReturn
 
@@ -28,7 +31,7 @@ from models.features.features import (
 )
 from serving.wire.bounds import check_cells
 from serving.wire.errors import TooLarge
-from serving.wire.request_bodies import check_fields
+from serving.wire.request_bodies import check_fields, strict_json
 from serving.wire.tables_in import Feed, as_texts, columns_by_law
 from serving.wire.work_time import check_time
 
@@ -38,6 +41,12 @@ NUMBERS = {**FLOATS, **INTEGERS}
 INPUT = {"name": (str,), "shape": (list,), "datatype": (str,)}
 INPUT_MORE = {"parameters": (dict,), "data": (list,)}
 BINARY_SIZE = "binary_data_size"
+NOT_OFFERED = ("classification", "sequence_", "shared_memory_")  # how the names of such parameters begin
+ENCODED: Mapping[str, Callable[[bytes], Any]] = {
+    "base64": lambda raw: b64decode(raw, validate=True).decode(),
+    "pd_json": strict_json,
+}  # content types, each with what reads a text of it
+PLAIN_TYPES = ("str", "np", "pd", "datetime")  # content types whose data are as they would be without
 
 
 def datatype_of(feature: Feature) -> str:
@@ -78,12 +87,24 @@ def _feature(fields: Mapping[str, Any], known: Mapping[str, Feature], before: Fe
     return known[name]
 
 
+def read_parameters(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the parameters of a request, an input or an output. InputError where one asks for what is not offered;
+    others may stand there and say nothing.
+    """
+    parameters: Mapping[str, Any] = fields.get("parameters") or {}
+    refused = [name for name in parameters if name.startswith(NOT_OFFERED)]
+    if refused:
+        raise InputError(
+            f"parameters: {refused[0][:80]!r}: sequences, shared memory and classification are not offered"
+        )
+    return parameters
+
+
 def _size(fields: Mapping[str, Any]) -> int:
-    parameters = fields.get("parameters") or {}
-    unknown = sorted(parameters.keys() - {BINARY_SIZE})
+    parameters = read_parameters(fields)
     size = parameters.get(BINARY_SIZE, 0)
-    if unknown or type(size) is not int or size < 0:
-        raise InputError(f"parameters of an input: {BINARY_SIZE} alone, a whole number")
+    if type(size) is not int or size < 0:
+        raise InputError(f"{BINARY_SIZE}: must be a whole number")
     if (BINARY_SIZE in parameters) == (fields.get("data") is not None):
         raise InputError(f"inputs: each has either data or {BINARY_SIZE}")
     return size
@@ -105,7 +126,8 @@ def _column(feature: Feature, fields: Mapping[str, Any], raw: bytes, count: int)
         _misfit(feature, f"datatype {kind[:20]!r} is not known; {datatype_of(feature)} fits")
     cells = _flat(data, count) if data is not None else None
     if kind == "BYTES":
-        column = pa.array(_read_texts(feature, raw, count) if cells is None else _given_texts(feature, cells))
+        texts = _read_texts(feature, raw, count) if cells is None else _given_texts(feature, cells)
+        column = pa.array(_decode_texts(feature, texts, read_parameters(fields).get("content_type")))
     else:
         column = _raw_numbers(kind, raw, count) if cells is None else _given_numbers(feature, kind, cells)
         if isinstance(feature, CalendarFeature) and kind != "BOOL":
@@ -163,6 +185,22 @@ def _given_texts(feature: Feature, cells: list[Any]) -> list[str]:
         if type(text) is not str or not (text == MISSING_TEXT or encodable(text)):
             _misfit(feature, "must be a text or null", index)
     return texts
+
+
+def _decode_texts(feature: Feature, texts: list[str], content_type: Any) -> list[str]:
+    """Return the texts that MLServer's codec of this name has written. InputError: no codec of texts."""
+    if content_type in (None, *PLAIN_TYPES):
+        return texts
+    decode = ENCODED.get(str(content_type))
+    if decode is None:
+        raise InputError(f"content_type={str(content_type)[:40]!r}: must be one of {[*PLAIN_TYPES, *ENCODED]}")
+    cells = []
+    for index, text in enumerate(texts):
+        try:
+            cells.append(decode(text.encode()))
+        except (InputError, ValueError):
+            _misfit(feature, f"is not written as {content_type}", index)
+    return _given_texts(feature, cells)
 
 
 def _read_texts(feature: Feature, raw: bytes, count: int) -> list[str]:

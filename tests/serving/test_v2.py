@@ -85,8 +85,9 @@ def check(answer, wanted):
 
 def test_health_and_metadata(server, client):
     headers = key(server)
-    assert client.is_server_live(headers=headers)
-    assert client.is_server_ready(headers=headers)
+    assert client.is_server_live()  # a kubelet has no token
+    assert client.is_server_ready()
+    assert server.ask("GET", "/v2", scope=None).status_code == 401
     assert client.get_server_metadata(headers=headers)["extensions"][0] == "binary_tensor_data"
     for model, version in (("adult", ""), ("adult", "1"), ("adult@champion", ""), ("adult@2", "")):
         assert client.is_model_ready(model, version, headers=headers)
@@ -131,6 +132,39 @@ def test_infers_without_being_told_the_outputs_and_one_alone(server, client, wan
     one = [triton.InferRequestedOutput("probabilities", binary_data=False)]
     found = client.infer("adult@2", inputs(triton.InferInput, True), outputs=one, headers=key(server))
     assert [each["name"] for each in found.get_response()["outputs"]] == ["probabilities"]
+
+
+def as_mlserver_writes(count=COUNT):
+    """A request as `PandasCodec.encode_request` of MLServer 1.7 writes a table, every field of its JSON."""
+    tensors = []
+    for name, value in records(1)[0].items():
+        texts = isinstance(value, str)
+        about = {"content_type": "str", "headers": None} if texts else None
+        cells = [row[name] for row in records(count)]
+        kind = "BYTES" if texts else "FP64"
+        tensors.append({"name": name, "shape": [count, 1], "datatype": kind, "parameters": about, "data": cells})
+    about = {"content_type": "pd", "headers": {"Ce-Id": "7"}, "trace": [1]}
+    return {"id": None, "parameters": about, "inputs": tensors, "outputs": None}
+
+
+@pytest.mark.parametrize(
+    ("path", "more", "status"),
+    [
+        ("adult@2", {}, 200),
+        ("adult@2", {"model_name": "adult", "model_version": "2"}, 200),
+        ("adult/versions/2", {"model_name": "adult", "model_version": ""}, 200),
+        ("adult@2", {"outputs": [{"name": "label", "parameters": {"content_type": "str"}}]}, 200),
+        ("adult@2", {"model_name": "other"}, 400),
+        ("adult@2", {"model_version": "1"}, 400),
+        ("adult@2", {"outputs": [{"name": "label", "parameters": {"classification": 2}}]}, 400),
+        ("adult@2", {"parameters": {"sequence_id": 3}}, 400),
+    ],
+)
+def test_requests_as_the_codecs_of_mlserver_write_them(server, wanted, path, more, status):
+    answer = server.post(f"/v2/models/{path}/infer", {**as_mlserver_writes(), **more}, scope="predict")
+    assert answer.status_code == status, answer.text
+    if status == 200:
+        assert answer.json()["outputs"][0]["data"] == wanted["predictions"]
 
 
 def test_infers_for_the_asynchronous_client(server, wanted):

@@ -54,6 +54,26 @@ def test_binary_numbers(kind):
     assert read(COLOUR, tensor, MEMBER, binary=raw)["age"].tolist() == [30, 7]
 
 
+@pytest.mark.parametrize(
+    ("content_type", "cells"),
+    [
+        ("str", ["red", "blue"]),
+        ("base64", ["cmVk", "Ymx1ZQ=="]),
+        ("pd_json", ['"red"', '"blue"']),
+        ("datetime", ["red", "blue"]),
+    ],
+)
+def test_texts_as_codecs_write_them(content_type, cells):
+    about = {"content_type": content_type, "headers": {"x": "y"}, "anything": None}
+    found = read(changed(AGE, parameters={"content_type": "np"}), changed(COLOUR, data=cells, parameters=about), MEMBER)
+    assert found["colour"].tolist() == ["red", "blue"]
+
+
+def test_a_missing_text_of_a_data_frame_is_missing():
+    found = read(AGE, changed(COLOUR, data=['"red"', "null"], parameters={"content_type": "pd_json"}), MEMBER)
+    assert found["colour"].tolist() == ["red", ""]
+
+
 def test_binary_texts_and_booleans_in_the_order_of_the_inputs():
     texts = serialize_byte_tensor(np.array(["zürich", ""], object)).item()
     (member, ones), (colour, words) = packed(MEMBER, b"\1\0"), packed(COLOUR, texts)
@@ -79,6 +99,15 @@ def test_binary_texts_and_booleans_in_the_order_of_the_inputs():
         (changed(COLOUR, data=["red", 1]), {"record": 1, "field": "colour"}),
         (changed(COLOUR, data=["red", "\ud800"]), {"record": 1, "field": "colour"}),
         (changed(COLOUR, name="shade"), {"field": "shade"}),
+        (changed(COLOUR, data=["cmVk", "no"], parameters={"content_type": "base64"}), {"record": 1, "field": "colour"}),
+        (
+            changed(COLOUR, data=['"red"', "{"], parameters={"content_type": "pd_json"}),
+            {"record": 1, "field": "colour"},
+        ),
+        (
+            changed(COLOUR, data=['"red"', "7"], parameters={"content_type": "pd_json"}),
+            {"record": 1, "field": "colour"},
+        ),
         (changed(COLOUR, datatype="FP64", data=[1, 2]), {"field": "colour"}),
     ],
 )
@@ -113,6 +142,9 @@ def test_a_feature_that_is_missing():
         changed(AGE, more=1),
         changed(AGE, parameters={"binary_data_size": 8}),
         changed(AGE, parameters={"shared_memory_region": "x"}),
+        changed(AGE, data=..., parameters={"binary_data_size": 16, "shared_memory_byte_size": 16}),
+        changed(COLOUR, name="age", parameters={"content_type": "image"}),
+        changed(COLOUR, name="age", parameters={"content_type": ["str"]}),
         changed(AGE, data=..., parameters={"binary_data_size": -8}),
         changed(AGE, data=..., parameters={"binary_data_size": True}),
         changed(AGE, data=..., parameters={"binary_data_size": 16}),
