@@ -93,10 +93,11 @@ wheel: $(VENV)/dev.stamp ## Build what pip installs: dist/dpserve-VERSION-py3-no
 	@rm -rf build dist
 	@rm -rf serving/docs && cp -r docs serving/docs && cp mkdocs.yml serving/docs/ # which the server shows at /docs
 	@rm -rf serving/docs/*.py serving/docs/__pycache__
+	@mkdir -p training/datasets/drafts/sample && cp examples/data/adult_train.parquet examples/data/adult.schema.yaml examples/data/README.md training/datasets/drafts/sample/ # the sample of the pages
 	@PYTHONPATH=. $(BIN)/python docs/reference.py serving/docs # what is made from the code
 	@$(BIN)/python -m build --wheel --no-isolation --outdir dist . > dist.log 2>&1 || { cat dist.log; exit 1; }
 	@$(BIN)/python -m build --wheel --no-isolation --outdir dist verify > dist.log 2>&1 || { cat dist.log; exit 1; }
-	@rm -rf build verify/build dist.log serving/docs
+	@rm -rf build verify/build dist.log serving/docs training/datasets/drafts/sample
 	@echo "pip install $$(echo dist/dpserve_verify-*.whl) \"$$(echo dist/dpserve-*.whl)[train,serve,client]\""
 
 docs: $(VENV)/dev.stamp ## Build the documentation into site/

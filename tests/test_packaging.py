@@ -18,6 +18,8 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from training.datasets.drafts.sample import ROWS, SCHEMA
+
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("accountant", "models", "training", "local", "serving", "dpserve")  # the four rooms, and the client
 LOCKS = ("requirements/run.txt", "requirements/dev.txt", "serving/requirements.txt", "requirements/dask.txt")
@@ -84,6 +86,7 @@ def wheel(tmp_path_factory):
         shutil.copytree(ROOT / room, source / room, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(ROOT / "docs", source / "serving" / "docs", ignore=shutil.ignore_patterns("*.py", "__pycache__"))
     shutil.copy(ROOT / "mkdocs.yml", source / "serving" / "docs")  # as `make wheel` does
+    shutil.copytree(ROOT / "examples" / "data", source / "training" / "datasets" / "drafts" / "sample")
     made = [sys.executable, str(ROOT / "docs" / "reference.py"), str(source / "serving" / "docs")]
     subprocess.run(made, check=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
     build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(source)]
@@ -141,6 +144,9 @@ def test_wheel_holds_every_file_of_the_rooms(wheel):
     assert made | {"serving/docs/changelog.md"} <= set(wheel.namelist())
     assert "### Client.train" in wheel.read("serving/docs/reference/python.md").decode()
     assert "serving/docs/reference.py" not in wheel.namelist()
+    sample = "training/datasets/drafts/sample"
+    assert wheel.read(f"{sample}/{ROWS}") == (ROOT / "examples" / "data" / ROWS).read_bytes()
+    assert f"{sample}/{SCHEMA}" in wheel.namelist()
 
 
 def test_every_folder_of_code_is_a_listed_package():

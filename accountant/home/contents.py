@@ -50,6 +50,7 @@ PLACES = (
     Place("datasets/*.fetched/**", Kind.NEVER, "pieces of a remote source that is being fetched"),
     Place("datasets/*/*", Kind.ENTERED, "packed rows and their schema, by commitment"),
     Place("datasets.json", Kind.KEEP, "where the steward's files came from"),
+    Place("notes.json", Kind.KEEP, "notes and tags of datasets and models, for people"),
     Place("models/*/.bundle-*/*", Kind.NEVER, "bundles that are being written"),
     Place("models/*/champion", Kind.KEEP, "which version the name alone means"),
     Place("models/*/deciding", Kind.KEEP, "a decision that is being carried out"),
@@ -67,7 +68,7 @@ PLACES = (
     Place("drafts/**", Kind.NEVER, "files that stewards brought and have not registered yet"),
     Place("export-*/**", Kind.NEVER, "a ledger that is being downloaded"),
     Place("prices/**", Kind.NEVER, "prices of an earlier version"),
-    Place("run/**", Kind.NEVER, "sockets and counts of a running server"),
+    Place("run/**", Kind.NEVER, "sockets, counts and the first link of a running server"),
     Place("logs/**", Kind.NEVER, "the trail of requests, and the last audit: this machine's own"),
 )
 _FORMS = {"**": ".*", "*": "[^/]*"}

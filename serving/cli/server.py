@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -35,13 +36,13 @@ from serving.process.config.startup import (
     check_place,
     pair_tls,
 )
+from serving.process.first_sign_in import FIRST_TOKEN, print_link
 from serving.process.tokens import new_token
 from serving.process.watch import audit_runs, logs
 from serving.process.workers.forks import WORKER_PARENT
 from serving.process.workers.launch import launch
 
 LOG = logging.getLogger("dpserve.auditor")
-FIRST_TOKEN = "first-token"  # the file in the home
 AuditSeconds = Annotated[
     str, typer.Option(help="Seconds between audits of the ledger; 0: only when asked.", envvar="DPSERVE_AUDIT_SECONDS")
 ]
@@ -121,7 +122,7 @@ def serve(
     ] = str(JOB_WORKERS),
 ) -> None:
     """Serve the models, run queued jobs and audit the ledger in processes beside the server. Makes a home where there
-    is none.
+    is none, and prints a link to sign in with, once.
 
     \b
     dpserve serve --port 3000
@@ -145,7 +146,8 @@ def serve(
     home = Home.open()  # keys, ledger, high-water mark
     check_home(home)
     home.ledger.log.database.close()
-    launch(home.path, listening, settings.audit_seconds, drain_seconds, settings.job_workers)
+    link = partial(print_link, home.path, listening.url, host)
+    launch(home.path, listening, settings.audit_seconds, drain_seconds, settings.job_workers, link)
 
 
 def auditor(

@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from accountant.access.grants import Access
 from accountant.home import Home
+from accountant.home.notes import notes
 from accountant.ledger.archive import archived
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.left import describe_accounts, describe_budget
@@ -28,10 +29,12 @@ from serving.pages.parts import burndown_chart
 from serving.pages.parts.blocks import blocks_of
 from serving.pages.parts.burndown import Point, by_model, history
 from serving.pages.parts.ui import form_fields, page, see_other
+from serving.process.config.settings import ServerSettings
 from serving.rest.totals import change_total, set_share
 from serving.wire import lists
 from serving.wire.errors import status_of
 from serving.wire.request_bodies import known_query, query_int
+from training.datasets.drafts.sample import sample_folder
 from training.measuring.profile.release import profiles_of
 from training.planning.job_views import family_to_json, jobs_to_json, problems_of
 from training.planning.plans import jobs_left
@@ -47,6 +50,11 @@ RELATIONS = {
     "add-remove": "whether a {unit} is in it or not",
     "replace-one": "what any one {unit} in it says; how many there are is public",
 }
+
+
+def offers() -> dict[str, Any]:
+    """Return what a page needs that offers to upload a file or to take the sample."""
+    return {"most": ServerSettings().upload_bytes, "has_sample": sample_folder() is not None}
 
 
 async def datasets(request: Request) -> Response:
@@ -67,7 +75,8 @@ async def datasets(request: Request) -> Response:
     return page(
         request, "datasets.html", families=shown, asked=part.q, total=len(families), archived=len(hidden),
         every=part.archived,
-        pager=lists.pager("/ui/datasets", part, following),
+        pager=lists.pager("/ui/datasets", part, following), notes=await in_thread(notes, home.path, "dataset"),
+        **offers(),
     )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from dpserve_verify.certificates.plain_words import meaning
 from dpserve_verify.errors import DpserveError, InputError
 from dpserve_verify.privacy.budget import Budget, Relation, parse_relation
 from serving.http.routes import Door, access, in_thread, state, with_prices
-from serving.pages.datasets import every_dataset
+from serving.pages.datasets import every_dataset, offers
 from serving.pages.parts.ui import FORM, form_fields, page, parse_form, see_other
 from serving.process.config.settings import ServerSettings
 from serving.rest.drafts import find_draft, groups_of, new_draft, start_check, start_registration
@@ -58,7 +58,7 @@ async def _list(request: Request, problem: DpserveError | None = None) -> Respon
     drafts = [draft for draft in await in_thread(_store(request).all) if draft.by == by]
     return page(
         request, "drafts.html", status=200 if problem is None else status_of(problem), drafts=drafts[::-1],
-        folders=[str(folder) for folder in settings.folders], most=settings.upload_bytes,
+        folders=[str(folder) for folder in settings.folders], **offers(),
         problem="" if problem is None else problem.message,
     )  # fmt: skip
 
@@ -70,6 +70,13 @@ async def begin_at(request: Request) -> Response:
         draft = await in_thread(new_draft, _store(request), access(request).principal, {"path": fields["path"].strip()})
     except InputError as error:
         return await _list(request, error)
+    return see_other(f"/ui/drafts/{draft.id}")
+
+
+async def begin_sample(request: Request) -> Response:
+    """Register the sample data."""
+    await form_fields(request)
+    draft = await in_thread(_store(request).begin_sample, access(request).principal)
     return see_other(f"/ui/drafts/{draft.id}")
 
 
@@ -216,6 +223,7 @@ ONE = "/ui/drafts/{draft}"
 DOORS = (
     Door("GET", "/ui/drafts", STEWARD, drafts, "Register a dataset", media=HTML, hidden=True),
     Door("POST", "/ui/drafts", STEWARD, begin_at, "Take a file of the server", 303, media=HTML, hidden=True),
+    Door("POST", "/ui/drafts/sample", STEWARD, begin_sample, "Register the sample", 303, media=HTML, hidden=True),
     Door("GET", "/ui/drafts/meaning", STEWARD, meaning_of, "What a total means", media=HTML, hidden=True),
     Door("GET", ONE, STEWARD, draft, "A file on its way", media=HTML, hidden=True),
     Door("POST", f"{ONE}/columns", STEWARD, columns, "Say what its columns are", 303, media=HTML, hidden=True),

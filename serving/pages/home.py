@@ -15,16 +15,21 @@ from serving.http import cookies
 from serving.http.cookies import local
 from serving.http.rights import JOBS, NOTHING, READS
 from serving.http.routes import Door, access, in_thread, state
-from serving.pages.datasets import tightest_first
+from serving.pages.datasets import offers, tightest_first
 from serving.pages.login import login as sign_in
 from serving.pages.login import logout as sign_out
 from serving.pages.parts import static_files
 from serving.pages.parts.ui import page
+from serving.process.first_sign_in import FIRST_TOKEN
 from serving.process.watch import audit_runs
 from training.planning.job_views import jobs_to_json
 
 HTML = "text/html"
-REFUSED = "This token is not good here. It may have been revoked, or not all of it was copied."
+REFUSED = {
+    "1": "This token is not good here. It may have been revoked, or not all of it was copied.",
+    "link": "This link was used, or is older than a quarter of an hour. Sign in with the token, or start the server "
+    "again for another link.",
+}
 MAX_DATASETS, MAX_JOBS = 5, 5
 MAY = {
     "predict": "ask models",
@@ -62,6 +67,8 @@ def _home(home: Home, rights: Access) -> dict[str, Any]:
         "jobs": jobs,
         "audit": audit_runs.last_audit(home) if audits else None,
         "entries": home.ledger.log.size() if audits else None,
+        "first_token": str(token) if rights.may("admin") and (token := home.path / FIRST_TOKEN).exists() else "",
+        **offers(),
         "abilities": [says for scope, says in MAY.items() if rights.has(scope)],
     }
 
@@ -74,8 +81,8 @@ async def home_of_slash(request: Request) -> Response:
 async def login(request: Request) -> Response:
     """Return the form that takes a token."""
     query = request.query_params
-    problem = REFUSED if "refused" in query else ""
-    return page(request, "login.html", next=local(query.get("next", "")), problem=problem)
+    problem = REFUSED.get(query.get("refused", ""), "")
+    return page(request, "login.html", next=local(query.get("next", "")), problem=problem, scopes=MAY)
 
 
 def error_page(request: Request, response: Response) -> Response:

@@ -8,22 +8,26 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from serving.http.cookies import COOKIE, LOGIN, check_same_origin, local
+from serving.http.routes import in_thread
 from serving.pages.parts.ui import form_fields
+from serving.process.first_sign_in import redeem
 from serving.process.tokens import PREFIX, digest
 
 
 async def login(request: Request) -> Response:
-    """Sign in by a form with `token` and `next`, the page to go to. A token that is not good leads back, with
-    `refused=1`.
+    """Sign in by a form with `token`, or the `code` of the first link, and `next`, the page to go to. One that is not
+    good leads back, with `refused=1`, or `refused=link`.
     """
     check_same_origin(request.scope)
-    fields = await form_fields(request, "token", "next")
+    fields = await form_fields(request, "token", "code", "next")
     serving = request.app.state.serving
     serving.require_ready()
-    secret, wanted = fields["token"].strip(), local(fields["next"])
+    secret, code, wanted = fields["token"].strip(), fields["code"].strip(), local(fields["next"])
+    if code:
+        secret = await in_thread(redeem, serving.home.path, code)
     bearer = serving.bearer(digest(secret.encode("utf-8", "replace"))) if secret.startswith(PREFIX) else None
     if bearer is None:
-        return RedirectResponse(f"{LOGIN}?refused=1&next={quote(wanted, safe='/')}", 303)
+        return RedirectResponse(f"{LOGIN}?refused={'link' if code else 1}&next={quote(wanted, safe='/')}", 303)
     request.scope["dpserve.token"] = bearer.token
     response = RedirectResponse(wanted, 303)
     response.set_cookie(COOKIE, secret, path="/", secure=_secure(request), httponly=True, samesite="strict")

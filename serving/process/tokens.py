@@ -23,6 +23,11 @@ def digest(secret: str | bytes) -> str:
     return hashlib.sha256(secret.encode() if isinstance(secret, str) else secret).hexdigest()
 
 
+def new_code() -> str:
+    """Return 256 random bits as a text that may stand in an address."""
+    return secrets.token_urlsafe(32)
+
+
 @dataclass(frozen=True)
 class Bearer:
     """A good token, and what whoever bears it may do now."""
@@ -39,7 +44,7 @@ def new_token(
     principal: str | None = None,
 ) -> tuple[str, Token]:
     """Make a token of 256 random bits and enter its hash in the ledger -> (the token itself, what the ledger knows)."""
-    secret = PREFIX + secrets.token_urlsafe(32)
+    secret = PREFIX + new_code()
     return secret, tokens.create(home.ledger, name, scopes, digest(secret), limits, principal)
 
 
@@ -49,7 +54,7 @@ def new_narrow_token(
     """Make a token as `new_token` does, which may do nothing but what its principal is granted, and grant what is
     `wanted` to that principal, in one transaction.
     """
-    secret = PREFIX + secrets.token_urlsafe(32)
+    secret = PREFIX + new_code()
     with home.ledger.log.writing() as writer:
         token = tokens.enter(writer, name, [], digest(secret), limits, principal)
         granted = grants.enter(writer, [replace(grant, principal=token.principal) for grant in wanted], by)

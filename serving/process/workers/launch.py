@@ -61,7 +61,14 @@ M_ARENA_MAX, ARENAS = -8, 2  # of <malloc.h>; or each thread keeps what large bo
 CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 
 
-def launch(home: Path, listening: Listening, audit_seconds: int, drain_seconds: float, job_workers: int) -> None:
+def launch(
+    home: Path,
+    listening: Listening,
+    audit_seconds: int,
+    drain_seconds: float,
+    job_workers: int,
+    when_ready: Callable[[], None],
+) -> None:
     """Run until told to stop (SIGTERM, SIGINT)."""
     os.environ |= server_environment(os.environ, home, listening.port, listening.workers)
     stopping, prices = Path(os.environ[STOPPING]), Path(os.environ[price_desk.SOCKET])
@@ -91,7 +98,9 @@ def launch(home: Path, listening: Listening, audit_seconds: int, drain_seconds: 
             demand.look()
         for kept in (*serving, *helpers):
             kept.look()
-        ready = ready or log_when_ready(listening)
+        if not ready and log_when_ready(listening):
+            ready = True
+            when_ready()
     _drain(stopping, drain_seconds, stop)
     listener.close()
     _end(

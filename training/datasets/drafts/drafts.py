@@ -23,6 +23,7 @@ from typing import Any
 from accountant.errors import UnknownName, WrongState
 from dpserve_verify.errors import InputError
 from dpserve_verify.system.files import PRIVATE, locked, replace_unsynced
+from training.datasets.drafts import sample
 from training.datasets.drafts.named_rows import check_rows, hold_rows
 from training.rows.sources.files import SAID, ending
 
@@ -43,7 +44,7 @@ Json = dict[str, Any]
 class Draft:
     """One file on its way. `by`: whose it is. `path`: where it lies, where it was not uploaded. `proposal`: what is
     proposed of its columns; `answers`: what was said of them; `problems`: of the last check; `asked`: the registration;
-    `refusal`: why the last step was refused, as errors are told.
+    `refusal`: why the last step was refused, as errors are told. `is_sample`: the sample data of `sample`.
     """
 
     id: str
@@ -58,6 +59,7 @@ class Draft:
     problems: Sequence[Json] = ()
     asked: Json | None = None
     refusal: Json | None = None
+    is_sample: bool = False
 
 
 class Drafts:
@@ -97,6 +99,17 @@ class Drafts:
         draft = self._add(Draft(uuid.uuid4().hex, by, real.name, LOOKING, path=str(real)))
         self.ask()
         return draft
+
+    def begin_sample(self, by: str) -> Draft:
+        """Begin a draft of the sample data that is registered at once: all that a person says of it is known."""
+        folder = sample.sample_folder()
+        if folder is None:
+            raise InputError("sample: its rows are not installed here; upload a file")
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+        rows, schema = (folder / sample.ROWS).resolve(), (folder / sample.SCHEMA).read_bytes()
+        draft = Draft(uuid.uuid4().hex, by, rows.name, READY, path=str(rows), is_sample=True)
+        replace_unsynced(self.schema(self._add(draft)), schema, PRIVATE)
+        return self.register(draft, sample.ASKED)
 
     def _add(self, draft: Draft) -> Draft:
         with locked(self.folder / "lock"):

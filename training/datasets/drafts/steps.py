@@ -18,10 +18,12 @@ from typing import Any
 from accountant.access.grants import access_of
 from accountant.errors import UnknownName
 from accountant.home import Home
+from accountant.home.notes import SAMPLE, Note, write_note
 from accountant.system.confined import Bounds, ConfinedFork
 from dpserve_verify.errors import DpserveError, InputError
 from dpserve_verify.system.files import locked
 from training.datasets.datasets import schema_bytes
+from training.datasets.drafts import sample
 from training.datasets.drafts.drafts import (
     AT_WORK,
     CHECKING,
@@ -132,4 +134,6 @@ def _changes(home: Home, drafts: Drafts, draft: Draft, rows: Path) -> dict[str, 
     origin = f"{draft.name}, which was uploaded" if draft.path is None else draft.path
     request = RegistrationRequest.of(draft.asked)
     register_requested(home, request, rows, schema, draft.by, origin, access=access_of(home.ledger, draft.by))
+    if draft.is_sample:
+        write_note(home.path, "dataset", request.name, Note(sample.WORDS, (SAMPLE,)))
     return {"state": REGISTERED}
