@@ -5,16 +5,17 @@ Declared forms are those of files alone. A released model knows none of them: it
 
 from __future__ import annotations
 
+import codecs
+import encodings
+import pkgutil
+import string
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache, lru_cache
 from typing import Literal
 
 Delimiter = Literal[",", ";", "\t", "|"]
-Encoding = Literal[
-    "utf-8", "utf-16", "cp1252", "latin-1", "cp1250", "cp1251", "cp1253", "cp1254", "cp1255", "cp1256", "iso-8859-2",
-    "iso-8859-5", "iso-8859-7", "iso-8859-15", "koi8-r", "mac-roman", "gb18030", "big5", "shift_jis", "euc-jp",
-    "euc-kr",
-]  # fmt: skip
 Decimal = Literal[".", ",", "either"]
 Thousands = Literal["", ".", ",", " ", "'"]
 DatePattern = Literal[
@@ -22,15 +23,62 @@ DatePattern = Literal[
     "MM-DD-YYYY",
 ]  # fmt: skip
 ISO_DATE: DatePattern = "YYYY-MM-DD"
+# As schemas spell them, and people know them; every other has Python's own name.
+USUAL_ENCODINGS = (
+    "utf-8", "utf-16", "cp1252", "latin-1", "cp1250", "cp1251", "cp1253", "cp1254", "cp1255", "cp1256", "iso-8859-2",
+    "iso-8859-5", "iso-8859-7", "iso-8859-15", "koi8-r", "mac-roman", "gb18030", "big5", "shift_jis", "euc-jp",
+    "euc-kr",
+)  # fmt: skip
 TRUE, FALSE = ("true", "1", "yes"), ("false", "0", "no")
+
+
+@lru_cache(256)
+def encoding_named(name: str) -> str:
+    """Return the one name here of an encoding that Python knows, by any of its names: `windows-1251` is cp1251.
+
+    ValueError where it has none, or where a table cannot be cut by it: its ASCII is another, or it has two commas.
+    """
+    if name in USUAL_ENCODINGS:
+        return name
+    try:
+        known = codecs.lookup(name).name
+        usual = {codecs.lookup(spelling).name: spelling for spelling in USUAL_ENCODINGS}
+        wide = known.startswith(("utf-16", "utf-32"))
+        text = string.printable if wide or "escape" in known else string.printable.encode().decode(known)
+        beyond = "" if wide else "".join(bytes([at]).decode(known, "replace") for at in range(128, 256))
+        cut = text == string.printable and not set(beyond).intersection("\n\r,;\t|\"'") and "escape" not in known
+    except (LookupError, ValueError):  # of which those about what cannot be decoded are
+        cut = False
+    if not cut:
+        raise ValueError(f"{name[:40]!r} is no encoding of tables that Python names; utf-8, cp1251, gb18030 are")
+    return "utf-8" if known.startswith("utf-8") else usual.get(known, known)
+
+
+@cache
+def list_encodings() -> tuple[str, ...]:
+    """Return the names of all encodings in which a table may be written, the usual ones first."""
+    names = []
+    for module in pkgutil.iter_modules(encodings.__path__):
+        with suppress(ValueError):
+            names.append(encoding_named(module.name))
+    return tuple(dict.fromkeys((*USUAL_ENCODINGS, *sorted(names))))
 
 
 @dataclass(frozen=True)
 class Form:
-    """How a .csv file is cut into cells."""
+    """How a .csv file is cut into cells. ValueError where its encoding is none."""
 
     delimiter: Delimiter = ","
-    encoding: Encoding = "utf-8"
+    encoding: str = "utf-8"
+
+    def __post_init__(self) -> None:
+        """Name the encoding as it is named here."""
+        object.__setattr__(self, "encoding", encoding_named(self.encoding))
+
+    @property
+    def codec(self) -> str:
+        """Return what Python reads such a file by: a byte order mark is none of the first name."""
+        return "utf-8-sig" if self.encoding == "utf-8" else self.encoding
 
 
 PLAIN = Form()

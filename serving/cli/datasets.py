@@ -200,6 +200,9 @@ def draft(
     """
     from training.datasets.drafts.proposal import SchemaProposal  # loads what reads rows
 
-    text = SchemaProposal.of_file(file, data).to_yaml(file.name, data)
+    proposal = SchemaProposal.of_file(file, data)
+    text = proposal.to_yaml(file.name, data)
     show(json, {"schema": text}, text.rstrip("\n"))
+    if proposal.reading:
+        note(proposal.reading)
     note("Fill in every FILL-IN from public knowledge, never from the rows: dpserve accepts the file only then.")

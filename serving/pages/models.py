@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, get_args
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -18,7 +18,7 @@ from dpserve_verify.certificates.plain_words import best_guess, factor, plain
 from dpserve_verify.errors import CertificateRevoked, DpserveError, InputError, VerificationError
 from models.edit.curves import editable
 from models.features.features import CategoricalFeature, Feature, NumericFeature
-from models.features.written import Encoding
+from models.features.written import list_encodings
 from models.parts.answers import before
 from models.store import placing
 from models.store.bundle import CHAMPION
@@ -258,7 +258,7 @@ def _context(home: Home, registry: Registry, reference: str) -> dict[str, Any]:
         "inputs": ui_shapes.inputs(sorted(ensemble.features, key=lambda one: -sizes.get(one.name, 0))),
         "many": has_many,
         "written": file_format(home, served),
-        "encodings": get_args(Encoding),
+        "encodings": list_encodings(),
         "features": [
             {"name": feature.name, "kind": feature.kind, "values": _values(feature)} for feature in ensemble.features
         ],

@@ -84,7 +84,7 @@ def columns_of(
 def _lines(raw: bytes, limit: int, form: Form) -> Iterator[list[str]]:
     """Yield the header and at most `limit` records; empty lines are skipped."""
     try:
-        text = raw.decode("utf-8-sig" if form.encoding == "utf-8" else form.encoding)
+        text = raw.decode(form.codec).lstrip("\ufeff")
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=form.delimiter, strict=True)
         for count, cells in enumerate(filter(None, reader)):
             if count > limit:

@@ -66,6 +66,8 @@ def guide(
     with show_busy("looking at how it is written"):
         proposal = SchemaProposal.of_file(data)
     print(align_columns(_table(proposal)), end="\n\n")
+    if proposal.reading:
+        print(proposal.reading, end="\n\n")
     answers = _ask_columns(proposal)
     targets = [answer.columns[0] for answer in answers if answer.role == "target"]
     body = proposal.to_schema(answers, ask("Rows, about, as everybody may know", None, int))

@@ -67,10 +67,10 @@ async function unpacked(file, told, bar) {
 async function run(file, told, bar) {
   if (await file.slice(0, 4).text() === "PAR1") return unpacked(file, told, bar);
   const written = writtenAs(), answers = [];
-  const wide = chosen("encoding") === "utf-16"; // whose line ends are not one byte: as one part
+  const wide = /^utf-(16|32)/.test(chosen("encoding")); // whose line ends are not one byte: as one part
   const first = await file.slice(0, 1 << 16).text();
   const cells = first.split("\n", 1)[0].split(MARKS[chosen("delimiter")]).length;
-  if (wide && file.size > WHOLE) throw new Error(`A file in UTF-16 may have ${WHOLE >> 20} MB here. A larger one: dpserve predict ${model} --data FILE --out FILE`);
+  if (wide && file.size > WHOLE) throw new Error(`A file in UTF-16 or UTF-32 may have ${WHOLE >> 20} MB here. A larger one: dpserve predict ${model} --data FILE --out FILE`);
   let [header, records] = [0, 0];
   for await (const [start, end] of wide ? [[0, 0], [0, file.size]] : placesOf(file, cells)) {
     if (start === 0 && !records && !header && !wide) {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from training.datasets.drafts.columns import (
 from training.rows.people.id_words import names_people, words_of
 from training.rows.schema.schema import called_again, has_no_name, parse_schema
 from training.rows.schema.schema_text import FILL_IN
+from training.rows.sources.encoding import can_decode, describe_readings, list_readings
 from training.rows.sources.files import CsvTable
 from training.rows.sources.folders import FolderTable, open_table
 from training.rows.sources.sniff import NO, NO_NAME, YES, Column, form_of
@@ -39,6 +40,7 @@ ID_WORDS = frozenset(["id", "ids", "uuid", "guid", "uid", "key", "hash"])
 TIME_WORDS = frozenset(["date", "time", "datetime", "timestamp", "birthday", "datum", "zeit"])
 TEXT_WORDS = frozenset(["comment", "comments", "text", "note", "notes", "description", "remark", "remarks", "freetext"])
 MAX_ROWS = 100_000  # whose cells are looked at
+MAX_PARTS = 20  # files of a folder, whose encoding is looked at
 NUMERIC: Mapping[str, Any] = {"type": "numeric", "range": [FILL_IN, FILL_IN], "bins": 32}
 CATEGORICAL: Mapping[str, Any] = {"type": "categorical", "values": FILL_IN}
 OR_CODES = "or, where the numbers are codes: {type: categorical, values: FILL-IN}"
@@ -67,6 +69,7 @@ class SchemaProposal:
     people: columns that may name persons, by their names or by how their values repeat.
     format: `delimiter` and `encoding` of a .csv, where they are not the usual ones.
     remarks: column -> a comment for the person who fills in its declaration.
+    reading: what the likely encodings make of the file's words, for its steward alone: part of no draft.
     """
 
     features: Mapping[str, Mapping[str, Any]]
@@ -74,6 +77,7 @@ class SchemaProposal:
     people: Sequence[str] = ()
     format: Mapping[str, str] = field(default_factory=dict)
     remarks: Mapping[str, str] = field(default_factory=dict)
+    reading: str = ""
 
     @classmethod
     def of_file(cls, path: Path, look: bool = True) -> SchemaProposal:
@@ -83,11 +87,19 @@ class SchemaProposal:
         Raises DataError where the first line of a .csv holds what no column is called, so that it may be a row: nothing
         of it is repeated.
         """
-        form, cells = _look_at(path) if look else (PLAIN, {})
-        types = column_types(path, form)
+        form, cells, description = _look_at(path) if look else (PLAIN, {}, "")
+        try:
+            types = column_types(path, form)
+        except DataError as error:
+            if look or not isinstance(error.__context__, UnicodeDecodeError):
+                raise
+            remedy = f"`dpserve schema draft {path.name} --data` proposes the encoding"
+            raise DataError(f"data={path.name}: its first line is not UTF-8; {remedy}") from None
         if path.suffix == ".csv":
             _require_header(path, types)
-        return cls.of_types(types, cells, form)
+            if not look and not can_decode(CsvTable(path), "utf-8"):
+                description = "The file is not UTF-8: with --data its encoding is proposed, too."
+        return replace(cls.of_types(types, cells, form), reading=description)
 
     @classmethod
     def of_types(
@@ -125,15 +137,15 @@ class SchemaProposal:
 
         name: of the file of rows. looked: whether cells were looked at.
         """
-        lines = [HEAD.format(name=name, seen=SEEN if looked else UNSEEN).rstrip("\n")]
+        lines = [HEAD.format(name=_quote(name)[1:-1], seen=SEEN if looked else UNSEEN).rstrip("\n")]
         for column, declaration in self.features.items():
             remark = f" # {self.remarks[column]}" if column in self.remarks else ""
-            lines.append(f"  {json.dumps(column)}: {_flow(declaration)}{remark}")
+            lines.append(f"  {_quote(column)}: {_flow(declaration)}{remark}")
         if self.ignore:
             lines.append("ignore: # proposed by names and types; a column that models read belongs under features")
-            lines += (f"  - {json.dumps(column)} # {reason}" for column, reason in self.ignore.items())
+            lines += (f"  - {_quote(column)} # {reason}" for column, reason in self.ignore.items())
         if by_name := [column for column in self.people if names_people(column)]:
-            lines.append(f"# (--unit {by_name[0]}, when it is registered, if that names the person)")
+            lines.append(f"# (--unit {_quote(by_name[0])[1:-1]}, when it is registered, if that names the person)")
         if self.format:
             lines.append(f"format: {json.dumps(self.format)}")
         return "\n".join([*lines, "missing: own-bin", ""])
@@ -222,12 +234,15 @@ def _require_header(path: Path, names: Iterable[str]) -> None:
         )
 
 
-def _look_at(path: Path) -> tuple[Form, dict[str, Column]]:
-    """Return how the file and the cells of its first MAX_ROWS rows are written."""
+def _look_at(path: Path) -> tuple[Form, dict[str, Column], str]:
+    """Return how the file and the cells of its first MAX_ROWS rows are written, and `describe_readings`."""
     with reading(path):
         table = open_table(path)
-        first = table.parts[0] if isinstance(table, FolderTable) else table
-        form = form_of(first) if isinstance(first, CsvTable) else PLAIN
+        parts = table.parts[:MAX_PARTS] if isinstance(table, FolderTable) else [table]
+        tables = [part for part in parts if isinstance(part, CsvTable)]
+        telling = next((part for part in tables if not can_decode(part, "utf-8")), tables[0] if tables else None)
+        form = PLAIN if telling is None else form_of(telling)
+        description = "" if telling is None else describe_readings(list_readings(telling))
         table = open_table(path, form)
         columns, rows = {name: Column() for name in table.types()}, 0
         for batch in table.batches([*columns], dict.fromkeys(columns, pa.string())):
@@ -238,7 +253,7 @@ def _look_at(path: Path) -> tuple[Form, dict[str, Column]]:
             rows += len(batch)
             if rows >= MAX_ROWS:
                 break
-    return form, columns
+    return form, columns, description
 
 
 def _declare(kind: pa.DataType | None, seen: Column | None) -> tuple[Mapping[str, Any], str]:
@@ -282,4 +297,10 @@ def _flow(value: object) -> str:
         return f"{{{', '.join(words)}}}"
     if isinstance(value, list):
         return f"[{', '.join(map(_flow, value))}]"
-    return FILL_IN if value == FILL_IN else json.dumps(value, ensure_ascii=False)
+    return FILL_IN if value == FILL_IN else _quote(value) if isinstance(value, str) else json.dumps(value)
+
+
+def _quote(text: str) -> str:
+    """Spell a text in YAML, in the letters that stand in it; what cannot be seen, by its number."""
+    letters = (letter if letter.isprintable() else f"\\U{ord(letter):08X}" for letter in text)
+    return '"' + "".join({'"': '\\"', "\\": "\\\\"}.get(letter, letter) for letter in letters) + '"'

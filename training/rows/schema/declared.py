@@ -8,6 +8,7 @@ from math import expm1, log1p
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -21,7 +22,7 @@ from pydantic import (
 
 from models.features.calendar import number_of
 from models.features.features import CALENDAR, BooleanFeature, CategoricalFeature, NumericFeature
-from models.features.written import ISO_DATE, DatePattern, Decimal, Delimiter, Encoding, Thousands
+from models.features.written import ISO_DATE, DatePattern, Decimal, Delimiter, Thousands, encoding_named
 
 MAX_BINS = 60_000
 LOG_SHARE = 4
@@ -174,7 +175,7 @@ class Format(Strict):
     """How the files are written. Words and patterns hold for every column that says none of its own."""
 
     delimiter: Delimiter = ","
-    encoding: Encoding = "utf-8"
+    encoding: Annotated[StrictStr, AfterValidator(encoding_named)] = "utf-8"
     decimal: Decimal = "."
     thousands: Thousands = ""
     dates: Annotated[tuple[DatePattern, ...], Field(min_length=1, max_length=4)] = (ISO_DATE,)

@@ -213,14 +213,14 @@ class CsvTable:
         """Read the names of the header as they stand, and how many lines they take. DataError where there are none."""
         with self.raw() as file:
             start = bytes(file.read(1 << 20))
-        encoding = "utf-8-sig" if self.form.encoding == "utf-8" else self.form.encoding
-        text = codecs.getincrementaldecoder(encoding)("replace").decode(start)
+        decoder = codecs.getincrementaldecoder(self.form.codec)
+        text = decoder("replace").decode(start).lstrip("\ufeff")
         lines = csv.reader(io.StringIO(text, newline=""), delimiter=self.form.delimiter)
         names = [name.strip() for name in next(lines, [])]
         if not any(names):
             raise DataError(f"data={self.name}: the file is empty")
         if any("\ufffd" in name for name in names):
-            codecs.getincrementaldecoder(encoding)().decode(start)  # raises what the reading of the rows would
+            decoder().decode(start)  # raises what the reading of the rows would
         return names, lines.line_num
 
     @cached_property
@@ -247,8 +247,7 @@ class CsvTable:
             column_types=dict(kinds), null_values=_NO_NUMBERS, strings_can_be_null=False, include_columns=list(columns)
         )
         parse = pyarrow.csv.ParseOptions(delimiter=self.form.delimiter, newlines_in_values=self._scanned[1])
-        encoding = "utf8" if self.form.encoding == "utf-8" else self.form.encoding
-        read = pyarrow.csv.ReadOptions(encoding=encoding, column_names=names, skip_rows=self._header[1])
+        read = pyarrow.csv.ReadOptions(encoding=self.form.encoding, column_names=names, skip_rows=self._header[1])
         try:
             yield from pyarrow.csv.open_csv(self.path, read, parse, convert)
         except pa.ArrowInvalid as error:

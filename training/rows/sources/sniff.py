@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import cast, get_args
 
 from models.features.column_law import NULLS, pattern_of
-from models.features.written import FALSE, TRUE, DatePattern, Decimal, Delimiter, Encoding, Form
+from models.features.written import FALSE, TRUE, DatePattern, Decimal, Delimiter, Form
+from training.rows.sources.encoding import list_readings
 from training.rows.sources.files import CsvTable
 
 YES = {"ja", "j", "oui", "si", "sí", "y", "t", "on", "wahr", "x", "vrai", "verdadero"}
@@ -28,28 +29,12 @@ def form_of(table: CsvTable) -> Form:
     """Return the encoding and the delimiter that a .csv seems to have: by its first bytes, by what decodes, and by its
     first line.
     """
-    encoding = _encoding(table)
+    form = Form(encoding=list_readings(table)[0].encoding)
     with table.raw() as file:
-        start = codecs.getincrementaldecoder("utf-8-sig" if encoding == "utf-8" else encoding)().decode(
-            file.read(1 << 20)
-        )
+        start = codecs.getincrementaldecoder(form.codec)().decode(file.read(1 << 20))
     first = start.partition("\n")[0]
     delimiter = max(",;\t|", key=first.count)
-    return Form(cast(Delimiter, delimiter) if first.count(delimiter) else ",", encoding)
-
-
-def _encoding(table: CsvTable) -> Encoding:
-    utf8, windows, decoder = True, True, codecs.getincrementaldecoder("utf-8")()
-    with table.raw() as file:
-        for at, block in enumerate(iter(lambda: file.read(1 << 20), b"")):
-            if not at and block[:2] in (b"\xff\xfe", b"\xfe\xff"):
-                return "utf-16"
-            try:
-                utf8 = utf8 and decoder.decode(block) is not None
-            except UnicodeDecodeError:
-                utf8 = False
-            windows = windows and not re.search(rb"[\x81\x8d\x8f\x90\x9d]", block)
-    return "utf-8" if utf8 else "cp1252" if windows else "latin-1"
+    return Form(cast(Delimiter, delimiter) if first.count(delimiter) else ",", form.encoding)
 
 
 class Column:

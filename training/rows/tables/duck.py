@@ -124,7 +124,7 @@ def _dataset(source: Path, form: Form) -> dataset.Dataset:
     if suffix not in (".parquet", *ARROW):
         kind = dataset.CsvFileFormat(
             csv.ParseOptions(delimiter=form.delimiter, newlines_in_values=True),
-            read_options=csv.ReadOptions(encoding="utf8" if form.encoding == "utf-8" else form.encoding),
+            read_options=csv.ReadOptions(encoding=form.encoding),
             convert_options=csv.ConvertOptions(
                 column_types={field.name: field.type for field in schema}, null_values=NULLS, strings_can_be_null=True
             ),

@@ -13,7 +13,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from models.features.features import (
 from models.features.written import Written
 from training.rows.people.people import NOBODY, PLACEHOLDERS
 from training.rows.schema.schema import Schema
+from training.rows.sources.encoding import can_decode
 from training.rows.sources.files import CsvTable, Table, cells_of, no_such_file
 from training.rows.sources.folders import FolderTable, open_table
 from training.rows.sources.sniff import DATES, NO, YES, form_of
@@ -320,17 +321,18 @@ Rows = Iterator[tuple[int, Sequence[str]]]
 def _csv(table: Table, schema: Schema, note: Callable[..., None]) -> tuple[list[str], Rows]:
     assert isinstance(table, CsvTable)
     seems, form = form_of(table), schema.form
-    if seems.encoding != form.encoding and {seems.encoding, form.encoding} != {"cp1252", "latin-1"}:
+    is_utf8 = seems.encoding == "utf-8" and not can_decode(table, "ascii")
+    if (is_utf8 and form.encoding != "utf-8") or not can_decode(table, form.encoding):
         note("", f"text that is not {form.encoding.upper()} (read here as {seems.encoding})",
              f"say `encoding: {seems.encoding}` under `format` in the schema")  # fmt: skip
-        form = type(form)(form.delimiter, seems.encoding)
+        form = replace(form, encoding=seems.encoding)
     with table.raw() as file:
         first = bytes(file.read(1 << 20)).decode(form.encoding, "replace").partition("\n")[0]
     if seems.delimiter != form.delimiter and form.delimiter not in first:
         note("", f"columns parted by {seems.delimiter!r}",
              f"say `delimiter: {_NAMED[seems.delimiter]}` under `format` in the schema")  # fmt: skip
-        form = type(form)(seems.delimiter, form.encoding)
-    text = io.TextIOWrapper(table.raw(), "utf-8-sig" if form.encoding == "utf-8" else form.encoding, "replace", "")
+        form = replace(form, delimiter=seems.delimiter)
+    text = io.TextIOWrapper(table.raw(), form.codec, "replace", "")
     lines = csv.reader(text, delimiter=form.delimiter)
     next(lines, [])
     names = CsvTable(table.path, form).names
