@@ -37,6 +37,7 @@ from training.datasets.overlap import SKETCH, Scan, Sketch
 from training.datasets.packing import check_packed, pack
 from training.datasets.schema_copies import copy_schema
 from training.datasets.unit_question import ask, columns_to_watch, naming_people, read_unit, require_no_ids
+from training.planning.first_plan import check_first_job
 from training.rows.cluster.driver import check_engine, engine_address, open_cluster
 from training.rows.packed.cells import declared_ranges
 from training.rows.packed.content import Read, content_of
@@ -129,8 +130,12 @@ def _check_without_rows(home: Home, about: Registration, raw: bytes, schema: Sch
     """Raise what would refuse the registration whatever its rows are, before any is compared."""
     shared = [home.ledger.dataset(name) for name in about.families]
     check_refined(home, raw, schema, {family.identity for dataset in shared for family in dataset.families})
-    for total in [about.budget] if about.budget else [dataset.budget for dataset in shared]:
+    totals = [about.budget] if about.budget else [dataset.budget for dataset in shared]
+    for total in totals:
         total.check_delta(about.records)
+    share = shared[0].holdout if shared else about.holdout
+    least = Budget(min(total.epsilon for total in totals), min(total.delta for total in totals))
+    check_first_job(schema, least, about.relation, about.unit.contributions, share)
     home.ledger.check_registration(about)
 
 

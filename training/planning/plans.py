@@ -16,7 +16,7 @@ from accountant.ledger.families.refusal import refusal
 from dpserve_verify.certificates.releases import kinds_of
 from dpserve_verify.errors import InputError
 from dpserve_verify.formats.canonical import decimal_string
-from dpserve_verify.privacy.budget import Budget, Relation, check_name, from_nano, nano
+from dpserve_verify.privacy.budget import Budget, check_name, from_nano, nano
 from dpserve_verify.privacy.filter import Price
 from models.store.standing import Standing
 from models.store.versions import champion_of
@@ -25,6 +25,7 @@ from training.learners.choice import choose
 from training.learners.expected import Expected, expected
 from training.learners.job_words import CHOSEN, CLOSES, chosen_to_json, window_to_json
 from training.learners.parameters import learner_of, stored
+from training.planning.first_plan import of_part, require_learnable_size
 from training.planning.price_engine import fit_for, floor_for, known_references, offer_for, references_for
 from training.requests import AUTO, JobRequest
 from training.requests.base import request_fields
@@ -93,8 +94,7 @@ def plan(home: Home, asked: JobRequest, by: str | None = None, promotes: bool = 
     request, _ = request_of(home, dataset, asked)
     schema = schema_of(home, dataset).question(request.target, request.parameters)
     public = public_of(dataset, schema, request.budget)
-    if public.relation is Relation.REPLACE_ONE and public.records > MOST_ROWS:
-        raise InputError(f"records={public.records}: at most {MOST_ROWS} rows can be learnt from at once")
+    require_learnable_size(public)
     if (
         asked.tuning is None
         and request.budget.epsilon > MAX_TIMES_LEFT * left(dataset, request.budget.delta).job.epsilon
@@ -186,7 +186,7 @@ def public_of(dataset: Dataset, schema: Schema, budget: Budget) -> Public:
     if dataset.holdout is None:
         return public
     share = dataset.holdout if dataset.families[0].part else 1 - dataset.holdout
-    return replace(public, records=max(1, round(public.records * share)))  # the schema's are of all parts
+    return of_part(public, share)
 
 
 def jobs_left(home: Home, dataset: Dataset) -> dict[str, int]:

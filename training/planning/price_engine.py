@@ -17,6 +17,7 @@ from typing import Any
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.records import Request
 from accountant.privacy.claims import CHEAP_BOUNDS, claim
+from dpserve_verify.certificates.releases import kinds_of
 from dpserve_verify.errors import InputError
 from dpserve_verify.formats import canonical
 from dpserve_verify.privacy.budget import Budget
@@ -25,6 +26,7 @@ from training.calibration.calibrate import STILL_WANTED
 from training.calibration.plan_warnings import warnings_of
 from training.calibration.would_fit import would_fit, would_fit_by_unit
 from training.learners import LEARNERS
+from training.learners.choice import choose
 from training.learners.job_words import CHOSEN
 from training.learners.parameters import learner_of, stored
 from training.requests import AUTO
@@ -110,17 +112,26 @@ def references_for(public: Public) -> dict[str, Recipe]:
     """Price every learner by its defaults, of those that are for this target and have a plan so cheap. No recipe
     depends on what the target is called, so targets of one kind are priced once.
     """
-    prices: dict[str, Recipe] = ENGINE.price(references, *_alike(public))
+    prices: dict[str, Recipe] = ENGINE.price(references, *without_labels(public))
     return prices
 
 
 def known_references(public: Public) -> dict[str, Recipe] | None:
     """Return what `references_for` gave this process before; None where it gave nothing yet."""
-    prices = ENGINE.recall(references, *_alike(public))
+    prices = ENGINE.recall(references, *without_labels(public))
     return None if prices is UNKNOWN else prices
 
 
-def _alike(public: Public) -> tuple[tuple[str, ...], Public]:
+def first_for(public: Public) -> Recipe:
+    """Plan a job of the whole budget by the learner that `auto` chooses: by all bounds only where those that are cheap
+    find no plan. InputError where there is none.
+    """
+    recipe: Recipe = ENGINE.price(first, *without_labels(public))
+    return recipe
+
+
+def without_labels(public: Public) -> tuple[tuple[str, ...], Public]:
+    """Return the learners, and what is public with its target and classes by number: what a recipe depends on."""
     classes = public.classes and tuple(map(str, range(len(public.classes))))
     return tuple(LEARNERS), replace(public, target="", classes=classes)
 
@@ -186,6 +197,17 @@ def references(learners: tuple[str, ...], public: Public) -> dict[str, Recipe]:
         except InputError:
             continue
     return recipes
+
+
+def first(learners: tuple[str, ...], public: Public) -> Recipe:
+    """Work out `first_for`. `learners`: all there are, for the price to be remembered by."""
+    learner: Any = LEARNERS[choose(public).learner]()
+    try:
+        recipe: Recipe = learner.recipe(public, CHEAP_BOUNDS)
+    except InputError:
+        recipe = learner.recipe(public)
+    kinds_of(recipe.plan)
+    return recipe
 
 
 def _learner(name: str, parameters: str, at_any: bool = False) -> Learner | Tuned:

@@ -10,6 +10,7 @@ import typer
 from accountant.errors import SchemaError
 from serving.cli.terminal import Json, align_columns, show
 from training.datasets.made_up import write_made_up
+from training.planning.first_plan import check_first_job
 from training.rows.schema.schema import parse_schema
 from training.rows.tables.file_check import check_file
 
@@ -29,7 +30,8 @@ def check(
     \b
     dpserve schema check adult.yaml --data adult.csv
     """
-    problems = [problem.to_json() for problem in check_file(parse_schema(schema_bytes(schema)), data)]
+    check_first_job(parsed := parse_schema(schema_bytes(schema)))
+    problems = [problem.to_json() for problem in check_file(parsed, data)]
     rows = [("COLUMN", "FOUND", "ROWS", "REMEDY")]
     for problem in problems:
         dots = ", .." if problem["count"] > len(problem["rows"]) else ""
