@@ -27,12 +27,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from models.features.date_patterns import month_of, patterns_of
 from models.features.features import CalendarFeature, CategoricalFeature, Feature, NumericFeature
-from models.features.written import USUAL, DatePattern, Written
+from models.features.written import USUAL, Written
 
 NULLS = ["", "NA", "N/A", "NaN", "nan", "null", "NULL"]  # a missing value, in texts that stand for another type
-_TIME = r"(?P<hour>[0-9]{1,2}):(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2})(?:[.,](?P<part>[0-9]{1,6}))?)?"
-_ZONE = r"(?P<zone>Z|[+-][0-9]{2}:?[0-9]{2})?"
 _DAY_US = 86_400_000_000
 _EXACT = 2.0**53  # below it every whole number is a float of its own
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?", re.ASCII)
@@ -46,6 +45,11 @@ class Misfit(Exception):
     def __init__(self, problem: str, row: int | None = None) -> None:
         super().__init__(problem)
         self.problem, self.row = problem, row
+
+
+def told_row(row: int) -> str:
+    """Return the place of a row, counted from 0, as every message tells it: a spreadsheet's header is row 1."""
+    return f"row {row + 2} as a spreadsheet counts"
 
 
 def read_column(feature: Feature, column: pa.Array, written: Written = USUAL) -> NDArray[Any]:
@@ -168,7 +172,8 @@ def _each_text(
 
 
 _MARKS = {".": r"\.", ",": ",", "either": "[.,]"}
-_THOUSANDS = {".": r"\.", ",": ",", " ": "[ \u00a0\u202f]", "'": "['\u2019]"}
+_BLANKS = "[ \u00a0\u2009\u202f]"
+_THOUSANDS = {".": r"\.", ",": ",", " ": _BLANKS, "'": "['\u2019]"}
 
 
 def number_pattern(written: Written) -> str:
@@ -176,11 +181,18 @@ def number_pattern(written: Written) -> str:
     mark, whole = _MARKS[written.decimal], "[0-9]+"
     if written.thousands:
         whole = f"(?:[0-9]+|[0-9]{{1,3}}(?:{_THOUSANDS[written.thousands]}[0-9]{{3}})+)"
-    return rf"[+-]?(?:(?:{whole}(?:{mark}[0-9]*)?|{mark}[0-9]+)(?:[eE][+-]?[0-9]+)?|(?i:inf|infinity))"
+    number = rf"(?:(?:{whole}(?:{mark}[0-9]*)?|{mark}[0-9]+)(?:[eE][+-]?[0-9]+)?|(?i:inf|infinity))"
+    if not written.unit_mark:
+        return rf"[+-]?{number}"
+    unit, blanks = re.escape(written.unit_mark), f"{_BLANKS}*"
+    return rf"(?:[+-]?{number}(?:{blanks}{unit})?|[+-]?{unit}{blanks}{number}|{unit}{blanks}[+-]{number})"
 
 
 def _numbers_of(texts: pa.Array, written: Written) -> _Meant:
     fits = pc.match_substring_regex(texts, f"^{number_pattern(written)}$")
+    if written.unit_mark:
+        unit = re.escape(written.unit_mark)
+        texts = pc.replace_substring_regex(texts, f"^([+-]?){unit}{_BLANKS}*|{_BLANKS}*{unit}$", r"\1")
     if written.thousands:
         texts = pc.replace_substring_regex(texts, _THOUSANDS[written.thousands], "")
     plain = pc.replace_substring_regex(pc.replace_substring(texts, ",", "."), r"^\+", "")
@@ -223,29 +235,13 @@ def _as_compared(feature: CalendarFeature, micros: NDArray[Any]) -> NDArray[np.f
     return np.floor(micros / _DAY_US) if feature.kind == "date" else micros / 1_000_000
 
 
-@lru_cache(maxsize=64)
-def pattern_of(kind: str, dates: DatePattern | None) -> str:
-    """Return what a text of this kind looks like: `dates` is the pattern of its day, None of a time of day."""
-    if dates is None:
-        return f"^{_TIME}$"
-    digits = "2" if dates == "YYYYMMDD" else "1,2"
-    day = re.escape(dates).replace("YYYY", "(?P<year>[0-9]{4})")
-    day = day.replace("MM", f"(?P<month>[0-9]{{{digits}}})").replace("DD", f"(?P<day>[0-9]{{{digits}}})")
-    return f"^{day}(?:[T ]{_TIME})?$" if kind == "date" else f"^{day}[T ]{_TIME}{_ZONE}$"
-
-
-def patterns_of(feature: CalendarFeature, written: Written) -> Sequence[str]:
-    """Return the patterns that a column may be written in."""
-    return [pattern_of(feature.kind, pattern) for pattern in ((None,) if feature.kind == "time" else written.dates)]
-
-
 def _dates_of(feature: CalendarFeature, texts: pa.Array, written: Written) -> _Meant:
     micros, is_real = np.zeros(len(texts), np.int64), np.zeros(len(texts), np.bool_)
-    for pattern in patterns_of(feature, written):
+    for pattern in patterns_of(feature, written.dates):
         match = pc.extract_regex(texts, pattern)
         fits = np.asarray(pc.is_valid(match))
         if fits.any():
-            micros[fits], is_real[fits] = _micros(match.filter(pa.array(fits)))
+            micros[fits], is_real[fits] = _micros(match.filter(pa.array(fits)), written)
     listed = " or ".join(written.dates)
     wanted = {
         "time": "not a time of day like 14:30",
@@ -255,7 +251,7 @@ def _dates_of(feature: CalendarFeature, texts: pa.Array, written: Written) -> _M
     return _Meant(_as_compared(feature, micros), ~is_real, wanted[feature.kind])
 
 
-def _micros(match: pa.StructArray) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def _micros(match: pa.StructArray, written: Written) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Return matched texts as microseconds since 1970, and which of them are in the calendar. A zone is subtracted:
     UTC.
     """
@@ -269,16 +265,26 @@ def _micros(match: pa.StructArray) -> tuple[NDArray[np.int64], NDArray[np.bool_]
 
     year, month, day = whole("year", 1970), whole("month", 1), whole("day", 1)
     hour, minute, second = whole("hour", 0), whole("minute", 0), whole("second", 0)
+    if written.first_year is not None and "year" in parts:
+        is_short = np.asarray(pc.equal(pc.utf8_length(parts["year"]), 2))
+        year = np.where(is_short, written.first_year + (year - written.first_year) % 100, year)
+    if "name" in parts:
+        month = np.array([month_of(name) for name in parts["name"].to_pylist()], np.int64)
+    if "half" in parts:  # of the day: 12 is the first hour of each
+        half = pc.utf8_lower(parts["half"])
+        of_twelve = np.where((hour < 1) | (hour > 12), 24, hour % 12 + 12 * np.asarray(pc.equal(half, "p")))
+        hour = np.where(np.asarray(pc.equal(half, "")), hour, of_twelve)
     real = (year >= 1) & (month >= 1) & (month <= 12) & (hour < 24) & (minute < 60) & (second < 60)
     months = ((np.where(real, year, 1970) - 1970) * 12 + np.where(real, month, 1) - 1).astype("M8[M]")
     days = months.astype("M8[D]") + (day - 1)
     real &= (day >= 1) & (days.astype("M8[M]") == months)
     micros = days.astype(np.int64) * _DAY_US + ((hour * 60 + minute) * 60 + second) * 1_000_000
     if "part" in parts:
-        micros += np.asarray(pc.utf8_rpad(parts["part"], 6, "0").cast(pa.int64()))
+        micros += np.asarray(pc.utf8_slice_codeunits(pc.utf8_rpad(parts["part"], 6, "0"), 0, 6).cast(pa.int64()))
     if "zone" in parts:
-        zones = [zone if zone not in ("", "Z") else "+0000" for zone in parts["zone"].to_pylist()]
-        clocks = np.array([(int(f"{zone[0]}1"), int(zone[1:3]), int(zone[-2:])) for zone in zones], np.int64)
+        zones = [f"{zone.replace(':', '')}00"[:5] for zone in parts["zone"].to_pylist()]
+        named = [zone if zone[0] in "+-" else "+0000" for zone in zones]
+        clocks = np.array([(int(f"{zone[0]}1"), int(zone[1:3]), int(zone[3:])) for zone in named], np.int64)
         real &= (clocks[:, 1] < 24) & (clocks[:, 2] < 60)
         micros -= clocks[:, 0] * (clocks[:, 1] * 60 + clocks[:, 2]) * 60_000_000
     return micros, real

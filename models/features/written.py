@@ -8,21 +8,21 @@ from __future__ import annotations
 import codecs
 import encodings
 import pkgutil
+import re
 import string
 from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Literal
+
+from models.features import date_patterns
 
 Delimiter = Literal[",", ";", "\t", "|"]
 Decimal = Literal[".", ",", "either"]
 Thousands = Literal["", ".", ",", " ", "'"]
-DatePattern = Literal[
-    "YYYY-MM-DD", "YYYY/MM/DD", "YYYY.MM.DD", "YYYYMMDD", "DD.MM.YYYY", "DD/MM/YYYY", "DD-MM-YYYY", "MM/DD/YYYY",
-    "MM-DD-YYYY",
-]  # fmt: skip
-ISO_DATE: DatePattern = "YYYY-MM-DD"
+ISO_DATE = "YYYY-MM-DD"
+_UNIT = re.compile(r"[^-+.,'0-9\s\"]([^\n\"]{0,18}[^\s\"])?")
 # As schemas spell them, and people know them; every other has Python's own name.
 USUAL_ENCODINGS = (
     "utf-8", "utf-16", "cp1252", "latin-1", "cp1250", "cp1251", "cp1253", "cp1254", "cp1255", "cp1256", "iso-8859-2",
@@ -88,24 +88,28 @@ PLAIN = Form()
 class Written:
     """How the cells of one column are written. `decimal`: the mark before the fraction; "either" takes both, and then
     no mark may part thousands. `thousands`: the mark between thousands; " " is a blank of any kind, "'" the other
-    apostrophe as well. `dates`: patterns, of which a text fits one at most. Words for yes and no are read
-    without regard to capitals, beside TRUE and FALSE. `missing`: texts, and numbers, that stand for a missing value.
+    apostrophe as well. `unit_mark`: what may stand before or after a number and says its unit: the number is what is
+    read. `dates`: patterns, of which a text fits one at most; `first_year`: of the hundred that years with two digits
+    stand for. Words for yes and no are read without regard to capitals, beside TRUE and FALSE. `missing`: texts, and
+    numbers, that stand for a missing value.
     """
 
     decimal: Decimal = "."
-    dates: tuple[DatePattern, ...] = field(default=(ISO_DATE,))
+    dates: tuple[str, ...] = (ISO_DATE,)
     true: tuple[str, ...] = ()
     false: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     missing_numbers: tuple[float, ...] = ()
     thousands: Thousands = ""
+    unit_mark: str = ""
+    first_year: int | None = None
 
     def problem(self) -> str | None:
         """Return what is wrong with it in itself: a text that may be read in two ways."""
-        for pair in (("DD/MM/YYYY", "MM/DD/YYYY"), ("DD-MM-YYYY", "MM-DD-YYYY")):
-            if set(pair) <= set(self.dates):
-                example = pair[0].replace("DD", "03").replace("MM", "04").replace("YYYY", "2024")
-                return f"{pair[0]} and {pair[1]}: {example} may be either; write the column in one of them"
+        if problem := date_patterns.problem_of(self.dates, self.first_year):
+            return problem
+        if self.unit_mark and not _UNIT.fullmatch(self.unit_mark):
+            return f"unit_mark: {self.unit_mark!r}: must be a sign or a word as in 5 % or 5 kg, without blanks about it"
         if self.thousands and self.decimal in ("either", self.thousands):
             return f"thousands: {self.thousands!r} may stand before a fraction, too; say the `decimal` that does"
         both = self.truths().keys() & {word.lower() for word in (*FALSE, *self.false)}

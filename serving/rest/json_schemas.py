@@ -251,7 +251,13 @@ WORTH = record(
     {"against": _OTHER, "seen_by_bins": array(COUNT)},
     says="what a model was measured to be worth, by a signed statement",
 )
-WRITTEN = record({"decimal": TEXT, "dates": array(TEXT), "true": array(TEXT), "false": array(TEXT)})
+WRITTEN = record(
+    {"decimal": TEXT, "dates": array(TEXT), "true": array(TEXT), "false": array(TEXT)},
+    {
+        "missing": array(TEXT), "missing_numbers": array(REAL), "thousands": TEXT, "unit_mark": TEXT,
+        "first_year": maybe(COUNT),
+    },
+)  # fmt: skip
 FORMAT = record(
     {"form": record({"delimiter": TEXT, "encoding": TEXT}), "columns": table(WRITTEN)},
     says="how the files of its dataset are written, as its schema says; of columns those not written as usual",

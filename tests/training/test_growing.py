@@ -180,10 +180,8 @@ def test_what_is_no_new_block(grown, tmp_path, monkeypatch):
         for number in (2, 3, 4):
             table = pa.concat_tables([tables[4], tables[number - 1].slice(0, 60)])
             refused(table, NameTaken, f"rows of this file are in block {number} of visits")
-    refused(
-        pa.concat_tables([tables[4], tables[3].slice(9, 1)]), DataError, "day, data row 300: not dated within", fifth
-    )
-    refused(tables[4].set_column(2, "day", pa.nulls(ROWS, pa.date32())), DataError, "data row 0", fifth)
+    refused(pa.concat_tables([tables[4], tables[3].slice(9, 1)]), DataError, "day, row 302 .*: not dated within", fifth)
+    refused(tables[4].set_column(2, "day", pa.nulls(ROWS, pa.date32())), DataError, "row 2", fifth)
     refused(
         tables[4], InputError, "must be a date or datetime of the schema", Period("age", "2026-02-02", "2026-02-08")
     )

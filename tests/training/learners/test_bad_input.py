@@ -168,7 +168,7 @@ WRONG_X = {
     "ragged": (lambda X: [[1.0], [1.0, 2.0]], "inhomogeneous|setting an array element"),
     "one name twice": (lambda X: pa.table([pa.array(X[:, 0])] * 2, names=["a", "a"]), "columns .'a'.: stand there"),
     "columns of two lengths": (lambda X: {"a": [1.0], "b": [1.0, 2.0]}, "one length"),
-    "texts in a frame": (lambda X: {"a": ["x"] * ROWS}, "a, data row 0: not a number"),
+    "texts in a frame": (lambda X: {"a": ["x"] * ROWS}, "a, row 2 .*: not a number"),
     "truth in a frame": (lambda X: {"a": [True] * ROWS}, "'a': holds bool; must be numbers"),
     "two types in one column": (lambda X: {"a": [1.0, "x"] * (ROWS // 2)}, "type"),
     "a text": (lambda X: "rows.csv", "."),

@@ -133,7 +133,7 @@ def test_whole_numbers_as_classes():
     schema = parse_schema(b"target: {name: y, classes: [0, 1]}\nrecords: 9\nfeatures:\n  a: {type: boolean}\n")
     assert encode_labels(schema, pa.array([1, 0, 1])).tolist() == [1, 0, 1]
     assert encode_labels(schema, pa.array(["1", "0", "1"])).tolist() == [1, 0, 1]
-    with pytest.raises(DataError, match="data row 2"):
+    with pytest.raises(DataError, match="row 4"):
         encode_labels(schema, pa.array([0, 1, 2]))
 
 
@@ -188,18 +188,18 @@ BAD_TABLES = {
     "a column is missing": ({key: GOOD[key] for key in ("age", "colour", "y")}, "member"),
     "the target is missing": ({key: GOOD[key] for key in ("age", "colour", "member")}, "'y'"),
     "a column is unknown": (replaced(extra=[1, 2, 3, 4]), "extra"),
-    "texts for numbers": (replaced(age=["1", "2", SECRET, "4"]), "age, data row 2"),
+    "texts for numbers": (replaced(age=["1", "2", SECRET, "4"]), "age, row 4"),
     "flags for numbers": (replaced(age=[True, False, True, None]), "age"),
     "fractions for categories": (replaced(colour=[1.5, 2.5, 3.5, 4.5]), "colour"),
     "flags for categories": (replaced(colour=[True, False, True, None]), "colour"),
     "lists for categories": (replaced(colour=[[SECRET], [], [], []]), "colour"),
-    "words that are no flags": (replaced(member=["yes", SECRET, "no", "no"]), "member, data row 1"),
-    "numbers that are no flags": (replaced(member=[0, 1, 2, 1]), "member, data row 2"),
-    "a label that is no class": (replaced(y=["no", "yes", "no", SECRET]), "y, data row 3"),
-    "a label is missing": (replaced(y=["no", None, "no", "yes"]), "y, data row 1"),
-    "an empty label": (replaced(y=["no", "", "no", "yes"]), "y, data row 1"),
+    "words that are no flags": (replaced(member=["yes", SECRET, "no", "no"]), "member, row 3"),
+    "numbers that are no flags": (replaced(member=[0, 1, 2, 1]), "member, row 4"),
+    "a label that is no class": (replaced(y=["no", "yes", "no", SECRET]), "y, row 5"),
+    "a label is missing": (replaced(y=["no", None, "no", "yes"]), "y, row 3"),
+    "an empty label": (replaced(y=["no", "", "no", "yes"]), "y, row 3"),
     "labels of another type": (replaced(y=[0.5, 1.5, 1.5, 1.5]), "y"),
-    "dates for labels": (replaced(y=[date(2024, 3, 1)] * 4), "y, data row 0"),
+    "dates for labels": (replaced(y=[date(2024, 3, 1)] * 4), "y, row 2"),
 }
 
 
@@ -280,7 +280,7 @@ def test_rows_after_the_first_batch_are_named_by_their_place_in_the_file(tmp_pat
     count = 70_000
     columns = {"age": np.zeros(count), "colour": ["red"] * count, "member": [True] * count, "y": ["no"] * count}
     columns["y"][-1] = SECRET
-    with pytest.raises(DataError, match="data row 69999"):
+    with pytest.raises(DataError, match="row 70001"):
         pack(parquet(tmp_path, columns), SCHEMA)
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, get_args
+from typing import Any
 
 from dpserve_verify.errors import InputError
-from models.features.written import DatePattern
+from models.features.date_patterns import problem_of
 from training.rows.people.id_words import words_of
 from training.rows.schema.schema import KINDS
 from training.rows.schema.schema_text import FILL_IN
@@ -87,7 +87,7 @@ def _group(names: Sequence[str], columns: Columns) -> ColumnGroup:
     kind, public = first["type"], ""
     wanted = {"numeric": "LOW .. HIGH", "categorical": "its values with commas", FILL_IN: "LOW .. HIGH, or values"}
     written = "; ".join(sorted({_describe_cells(columns[name]) for name in names} - {""}))
-    choices = tuple(pattern for pattern in get_args(DatePattern) if pattern in ("DD/MM/YYYY", "MM/DD/YYYY"))
+    choices = ("DD/MM/YYYY", "MM/DD/YYYY")
     if kind in ("numeric", FILL_IN) and len(names) == 1:
         public = next((PUBLIC_RANGES[word] for word in words_of(names[0])[-1:] if word in PUBLIC_RANGES), "")
     wants = wanted.get(kind, "FIRST .. LAST") if FILL_IN in str(first) else ""
@@ -135,7 +135,7 @@ def feature_of_answer(name: str, answer: ColumnAnswer, proposed: Mapping[str, An
         if FILL_IN not in str(value) and (same or key in WRITTEN.get(kind, ()))
     }
     if answer.written or proposed.get("written") == FILL_IN:
-        if kind in ("date", "datetime") and answer.written not in get_args(DatePattern):
+        if kind in ("date", "datetime") and problem_of((answer.written,), None):
             raise InputError(f"{name}: say how its days are written: DD/MM/YYYY or MM/DD/YYYY")
         declaration |= {"written": [answer.written]} if kind in ("date", "datetime") else {}
     public: dict[str, Any] = {}

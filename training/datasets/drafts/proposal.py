@@ -29,10 +29,11 @@ from training.datasets.drafts.columns import (
 from training.rows.people.id_words import names_people, words_of
 from training.rows.schema.schema import called_again, has_no_name, parse_schema
 from training.rows.schema.schema_text import FILL_IN
+from training.rows.sources.cell_kinds import NO, YES
 from training.rows.sources.encoding import can_decode, describe_readings, list_readings
 from training.rows.sources.files import CsvTable
 from training.rows.sources.folders import FolderTable, open_table
-from training.rows.sources.sniff import NO, NO_NAME, YES, Column, form_of
+from training.rows.sources.sniff import NO_NAME, Column, form_of
 from training.rows.tables.data import reading
 from training.rows.tables.row_files import column_types
 

@@ -28,6 +28,7 @@ from accountant.ledger.families.row_queries import RowQuery
 from accountant.ledger.families.windows import Period
 from dpserve_verify.errors import InputError
 from dpserve_verify.system.files import locked
+from models.features.column_law import told_row
 from models.features.features import DateFeature, MomentFeature
 from training.datasets.copy_guard import LOCK, Asker, Guard
 from training.datasets.datasets import (
@@ -101,7 +102,7 @@ class Within:
         if outside.any():
             row = start + int(outside.argmax())
             raise DataError(
-                f"{self.feature.name}, data row {row}: not dated within {self.period.since} to {self.period.until}, "
+                f"{self.feature.name}, {told_row(row)}: not dated within {self.period.since} to {self.period.until}, "
                 "the days of the block", row=row, column=self.feature.name,
             )  # fmt: skip
         self.scan(batch, start)

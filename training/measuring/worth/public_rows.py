@@ -15,6 +15,7 @@ from accountant.errors import DataError
 from accountant.home import Home
 from accountant.ledger.comparisons import EVALUATE
 from dpserve_verify.errors import InputError
+from models.features.column_law import told_row
 from models.features.features import CategoricalFeature, Feature, NumericFeature, encode_columns
 from models.forms.ensemble import Ensemble
 from models.parts.answers import labels_of, probabilities_of
@@ -108,7 +109,7 @@ def _read(
             codes = np.asarray(true, np.float64)
         bad = np.flatnonzero(codes < 0) if texts else np.flatnonzero(np.isnan(codes))
         if len(bad):
-            raise DataError(f"{ensemble.target}, data row {start + int(bad[0])}: missing, or no answer of the model's")
+            raise DataError(f"{ensemble.target}, {told_row(start + int(bad[0]))}: missing, or no answer of the model's")
         scores.append(ensemble.coded_scores(encode_columns(ensemble.features, columns)))
         answers.append(codes if texts else np.clip(codes, *(ensemble.target_range or (0.0, 0.0))))
         start += len(codes)

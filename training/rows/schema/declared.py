@@ -22,7 +22,7 @@ from pydantic import (
 
 from models.features.calendar import number_of
 from models.features.features import CALENDAR, BooleanFeature, CategoricalFeature, NumericFeature
-from models.features.written import ISO_DATE, DatePattern, Decimal, Delimiter, Thousands, encoding_named
+from models.features.written import ISO_DATE, Decimal, Delimiter, Thousands, encoding_named
 
 MAX_BINS = 60_000
 LOG_SHARE = 4
@@ -36,6 +36,8 @@ def _no_truth(value: Any) -> Any:
 
 
 Words = Annotated[tuple[Annotated[StrictStr, Field(min_length=1, max_length=40)], ...], Field(max_length=20)]
+Patterns = Annotated[tuple[StrictStr, ...], Field(min_length=1, max_length=4)]
+FirstYear = Annotated[StrictInt, Field(ge=1, le=9900)]
 Finite = Annotated[float, BeforeValidator(_no_truth), Field(allow_inf_nan=False)]
 
 
@@ -48,7 +50,7 @@ class Strict(BaseModel):
 class Numeric(Strict):
     """`range` with `bins` uniform cut points from its low end on (and, for `scale: log`, a quarter as many
     log-spaced), or `edges`. `decimal`: the mark before the fraction; `measure`: it is no id, whatever its name says.
-    `missing_values`: numbers that stand for a missing value.
+    `unit_mark`: what stands beside the number in its cells. `missing_values`: numbers that stand for a missing value.
     """
 
     type: Literal["numeric"]
@@ -58,6 +60,7 @@ class Numeric(Strict):
     edges: tuple[Finite, ...] | None = None
     decimal: Decimal | None = None
     thousands: Thousands | None = None
+    unit_mark: StrictStr = ""
     missing_words: Words = ()
     missing_values: Annotated[tuple[Finite, ...], Field(max_length=20)] = ()
     measure: StrictBool = False
@@ -135,14 +138,15 @@ Iso = Annotated[StrictStr, BeforeValidator(_iso)]
 
 class Calendar(Strict):
     """A date in days, a datetime or a time of day in seconds: `range` with `bins` even cut points, or `edges`, as ISO
-    texts. `written`: how files write the days.
+    texts. `written`: how files write the days; `first_year`: of the hundred that years with two digits stand for.
     """
 
     type: Literal["date", "datetime", "time"]
     range: tuple[Iso, Iso] | None = None
     bins: Annotated[StrictInt, Field(ge=2, le=4096)] = 32
     edges: tuple[Iso, ...] | None = None
-    written: Annotated[tuple[DatePattern, ...], Field(min_length=1, max_length=4)] | None = None
+    written: Patterns | None = None
+    first_year: FirstYear | None = None
     missing_words: Words = ()
 
     @model_validator(mode="after")
@@ -178,7 +182,8 @@ class Format(Strict):
     encoding: Annotated[StrictStr, AfterValidator(encoding_named)] = "utf-8"
     decimal: Decimal = "."
     thousands: Thousands = ""
-    dates: Annotated[tuple[DatePattern, ...], Field(min_length=1, max_length=4)] = (ISO_DATE,)
+    dates: Patterns = (ISO_DATE,)
+    first_year: FirstYear | None = None
     true_words: Words = ()
     false_words: Words = ()
     missing_words: Words = ()

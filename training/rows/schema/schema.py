@@ -24,9 +24,10 @@ from pydantic import (
 from accountant.errors import SchemaError
 from accountant.ledger.families.schema_profiles import MAX_PROFILES, SchemaProfile
 from dpserve_verify.errors import InputError, ModelInvalid
+from models.features.date_patterns import has_short_year
 from models.features.features import CALENDAR, Feature
 from models.features.reading import LONGEST, READING, choose_features
-from models.features.written import PLAIN, USUAL, Decimal, Form, Written
+from models.features.written import PLAIN, USUAL, Decimal, Form, Thousands, Written
 from models.parts.answers import ClassLabel, check_head
 from training.rows.packed.names import schema_file
 from training.rows.schema.declared import (
@@ -73,7 +74,10 @@ class _Answers(Strict):
     range: tuple[Finite, Finite] | None = None
     missing: Literal["refuse", "leave-out"] = "refuse"
     decimal: Decimal | None = None
+    thousands: Thousands | None = None
+    unit_mark: StrictStr = ""
     missing_words: Words = ()
+    missing_values: Annotated[tuple[Finite, ...], Field(max_length=20)] = ()
     prevalence: _Share | tuple[_Share, ...] | None = None
 
     @model_validator(mode="after")
@@ -84,8 +88,9 @@ class _Answers(Strict):
             raise ValueError("classes: each must stand there once")
         if any(len(str(label)) > MAX_LABEL for label in self.classes or ()):
             raise ValueError(f"classes: each must have at most {MAX_LABEL} characters")
-        if self.decimal is not None and self.range is None:
-            raise ValueError("decimal: is of a number, with `range`")
+        for key in ("decimal", "thousands", "unit_mark", "missing_values"):
+            if key in self.model_fields_set and self.range is None:
+                raise ValueError(f"{key}: is of a number, with `range`")
         if self.range is not None and not self.range[0] / 2 < self.range[1] / 2:  # as it is centred and halved later
             raise ValueError(f"range={list(self.range)}: low must be below high")
         if self.prevalence is not None:
@@ -176,19 +181,19 @@ class _File(Strict):
         answers = [(self.target.name, self.target)] if self.target else list((self.targets or {}).items())
         for name, column in (*answers, *self.groups.items(), *self.features.items()):
             missing = (*usual.missing_words, *(() if column is None else column.missing_words))
-            if isinstance(column, _Answers):
-                decimal = column.decimal or usual.decimal
-                forms[name] = Written(decimal, missing=missing, thousands=usual.thousands)
-            elif isinstance(column, Numeric):
-                numbers = tuple(column.missing_values)
+            if isinstance(column, _Answers | Numeric):
                 thousands = usual.thousands if column.thousands is None else column.thousands
-                decimal = column.decimal or usual.decimal
-                forms[name] = Written(decimal, missing=missing, missing_numbers=numbers, thousands=thousands)
+                forms[name] = Written(
+                    column.decimal or usual.decimal, missing=missing, missing_numbers=tuple(column.missing_values),
+                    thousands=thousands, unit_mark=column.unit_mark,
+                )  # fmt: skip
             elif isinstance(column, Boolean):
                 true, false = (*usual.true_words, *column.true_words), (*usual.false_words, *column.false_words)
                 forms[name] = Written(true=true, false=false, missing=missing)
             elif isinstance(column, Calendar):
-                forms[name] = Written(dates=column.written or usual.dates, missing=missing)
+                dates = column.written or usual.dates
+                first = column.first_year or (usual.first_year if any(map(has_short_year, dates)) else None)
+                forms[name] = Written(dates=dates, missing=missing, first_year=first)
             elif isinstance(column, Categorical):
                 forms[name] = Written(missing=missing)
             if name in forms and (problem := forms[name].problem()):

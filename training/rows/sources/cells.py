@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from accountant.errors import DataError
-from models.features.column_law import Misfit, is_text, read_column, read_texts
+from models.features.column_law import Misfit, is_text, read_column, read_texts, told_row
 from models.features.features import BooleanFeature, CalendarFeature, CategoricalFeature, Feature, NumericFeature
 from models.features.written import USUAL, Written
 
@@ -17,7 +17,7 @@ def misfit_error(name: str, misfit: Misfit, start: int = 0) -> DataError:
     if misfit.row is None:
         return DataError(f"column {name!r}: {misfit.problem}", column=name)
     row = start + misfit.row
-    return DataError(f"{name}, data row {row}: {misfit.problem}", row=row, column=name)
+    return DataError(f"{name}, {told_row(row)}: {misfit.problem}", row=row, column=name)
 
 
 def read_as_written(feature: Feature, column: pa.Array, written: Written, start: int = 0) -> pa.Array:
@@ -50,7 +50,8 @@ def as_written(feature: Feature, column: pa.Array, written: Written) -> pa.Array
     as they are.
     """
     if isinstance(feature, CalendarFeature) and feature.kind != "time":
-        day = written.dates[0].replace("YYYY", "%Y").replace("MM", "%m").replace("DD", "%d")
+        day = written.dates[0].replace("YYYY", "%Y").replace("YY", "%y").replace("MON", "%b")
+        day = day.replace("MM", "%m").replace("DD", "%d")
         clock = "" if feature.kind == "date" else " %H:%M:%S"
         return pc.strftime(column.cast(pa.timestamp("s")), format=f"{day}{clock}")
     if isinstance(feature, NumericFeature) and not isinstance(feature, CalendarFeature) and written.decimal == ",":

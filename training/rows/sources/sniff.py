@@ -5,18 +5,17 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Sequence
-from typing import cast, get_args
+from typing import cast
 
-from models.features.column_law import NULLS, pattern_of
-from models.features.written import FALSE, TRUE, DatePattern, Decimal, Delimiter, Form
+from models.features.column_law import NULLS
+from models.features.date_patterns import pattern_of
+from models.features.written import FALSE, TRUE, Decimal, Delimiter, Form
+from training.rows.sources.cell_kinds import DATES, NO, YES
 from training.rows.sources.encoding import list_readings
 from training.rows.sources.files import CsvTable
 
-YES = {"ja", "j", "oui", "si", "sí", "y", "t", "on", "wahr", "x", "vrai", "verdadero"}
-NO = {"nein", "n", "non", "f", "off", "falsch", "faux", "falso"}
 # What stands in rows and names no column: nothing, a missing value, a number with its sign and unit, a date, a time.
 NO_NAME = re.compile(r"\s*(na|n/a|nan|null|none|true|false|[-+<>=$€£%.,:/\s\d]*(e[-+]?)?[\d%$€£]*)\s*", re.IGNORECASE)
-DATES: tuple[DatePattern, ...] = get_args(DatePattern)
 _DAYS = {each: re.compile(pattern_of("date", each), re.ASCII) for each in DATES}
 _MOMENTS = {each: re.compile(pattern_of("datetime", each), re.ASCII) for each in DATES}
 _CLOCK = re.compile(pattern_of("time", None), re.ASCII)
@@ -44,7 +43,7 @@ class Column:
         self.cells = self.long = 0
         self._numbers = self._days = self._clocks = self._truths = True
         self._marks: set[str] = set()
-        self._seen: list[frozenset[DatePattern]] = []
+        self._seen: list[frozenset[str]] = []
         self._with_time = 0
         self.words: set[str] = set()  # of YES and NO alone
         self._usual: set[str] = set()
@@ -122,9 +121,9 @@ class Column:
         return "numeric" if self._numbers else "text"
 
     @property
-    def dates(self) -> Sequence[DatePattern] | None:
+    def dates(self) -> Sequence[str] | None:
         """Return the fewest patterns that fit all dates, each the only one of some date; None where that is open."""
-        chosen: list[DatePattern] = []
+        chosen: list[str] = []
         for fits in sorted(self._seen, key=len):
             if not fits.intersection(chosen):
                 if len(fits) != 1:

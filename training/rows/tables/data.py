@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from accountant.errors import DataError
 from dpserve_verify.privacy.budget import Relation
-from models.features.column_law import Misfit, places_in, read_column, read_numbers, read_texts
+from models.features.column_law import Misfit, places_in, read_column, read_numbers, read_texts, told_row
 from models.features.features import CalendarFeature, CategoricalFeature, Codes, Feature, NumericFeature, RawColumns
 from models.features.written import PLAIN, USUAL, Form
 from training.rows import kernels
@@ -182,7 +182,7 @@ def encode_labels(schema: Schema, column: pa.Array, start: int = 0) -> NDArray[n
     if index.null_count:
         row = start + int(pc.index(pc.is_null(index), True).as_py())
         raise DataError(
-            f"{target.name}, data row {row}: missing, or not one of the classes {list(target.classes)}", row=row
+            f"{target.name}, {told_row(row)}: missing, or not one of the classes {list(target.classes)}", row=row
         )
     return np.asarray(index.to_numpy(zero_copy_only=False), dtype=np.uint8)
 
@@ -200,7 +200,7 @@ def encode_targets(schema: Schema, column: pa.Array, start: int = 0) -> NDArray[
     missing = np.isnan(numbers)
     if missing.any() and not target.leave_out:
         row = start + int(missing.argmax())
-        raise DataError(f"{target.name}, data row {row}: missing; every row needs a number to learn from", row=row)
+        raise DataError(f"{target.name}, {told_row(row)}: missing; every row needs a number to learn from", row=row)
     middle, half = low / 2 + high / 2, high / 2 - low / 2  # halves first: the difference of two floats may overflow
     steps = np.rint((np.clip(np.where(missing, middle, numbers), low, high) - middle) / half * TARGET_GRID)
     steps = np.clip(steps, -TARGET_GRID, TARGET_GRID).astype(np.int32)

@@ -11,60 +11,31 @@ import io
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from accountant.errors import DataError
-from models.features.column_law import NULLS, Misfit, is_text, number_pattern, patterns_of, read_column
+from models.features.column_law import Misfit, is_text, read_column
 from models.features.features import (
     MISSING_TEXT,
-    BooleanFeature,
-    CalendarFeature,
     CategoricalFeature,
     Feature,
     NumericFeature,
 )
 from models.features.written import Written
-from training.rows.people.people import NOBODY, PLACEHOLDERS
 from training.rows.schema.schema import Schema
 from training.rows.sources.encoding import can_decode
 from training.rows.sources.files import CsvTable, Table, cells_of, no_such_file
 from training.rows.sources.folders import FolderTable, open_table
-from training.rows.sources.sniff import DATES, NO, YES, form_of
+from training.rows.sources.sniff import form_of
+from training.rows.tables.cell_tests import tests_of
 
 FIRST = 5  # rows that are named of one problem
-_KINDS = (
-    ("a date", re.compile(r"\d{4}-\d\d-\d\d([ T].*)?|\d{1,2}[./-]\d{1,2}[./-]\d{2,4}( .*)?")),
-    ("a time", re.compile(r"\d{1,2}:\d\d(:\d\d(\.\d+)?)?")),
-    ("a number with a mark before three digits", re.compile(r"[-+]?[1-9]\d{0,2}([.,]\d{3})+")),
-    ("a number with a decimal comma", re.compile(r"[-+]?\d+,\d+")),
-    ("a number with a decimal point", re.compile(r"[-+]?\d+\.\d+")),
-    ("a number with marks between thousands", re.compile(r"[-+]?\d{1,3}([., '’]\d{3})+([.,]\d+)?")),
-    ("a number with a unit", re.compile(r"[-+<>~]?\s*\d+([.,]\d+)?\s*[^\d\s].*|[$€£]\s*\d.*")),
-)
-REMEDIES = {
-    "a date": "declare it `type: date` with its range and how it is `written`, or put the column under `ignore`",
-    "a time": "declare it `type: time` with its range, or put the column under `ignore`",
-    "a number with a mark before three digits": "say which it is: `thousands` where 1,234 is 1234, or else `decimal`",
-    "a number with a decimal comma": 'say `decimal: ","` of the column, or `either` where others have points',
-    "a number with a decimal point": "say `decimal: either` of the column",
-    "a number with marks between thousands": "say the mark under `thousands` of the column, beside its `decimal`",
-    "a number with a unit": "keep the number alone, in one unit",
-    "a word for a missing value": "say the word under `missing_words` of the column, or of `format` for all columns",
-    "a word for yes or no": "say what it means by `true_words` and `false_words` of the column",
-    "text": "declare the column `categorical` with its public values, or put it under `ignore`",
-    "nothing": "leave the row out, or say `missing: leave-out` of the target (under add-remove)",
-    "no class": "list the class in `classes`, or mend the row",
-    "a date that no calendar has": "mend the row",
-    **{f"a date written {each}": f"add {each} to `written` of the column, or write it as the others" for each in DATES},
-}
-Test = Callable[[str], str | None]
 
 
 @dataclass
@@ -114,7 +85,7 @@ def check_file(schema: Schema, path: Path, most: int | None = None) -> list[Prob
         for part in table.parts if isinstance(table, FolderTable) else [table]:
             where = f" (in {part.name})" if isinstance(table, FolderTable) else ""
             keys = {*table.keys} if isinstance(table, FolderTable) else set()
-            tests = _tests(schema)
+            tests = tests_of(schema)
             names, rows = (_csv if isinstance(part, CsvTable) else _typed)(part, schema, note)
             _compare(schema, {*names, *keys}, note)
             places = [(at, name, tests[name]) for at, name in enumerate(names) if name in tests]
@@ -123,9 +94,9 @@ def check_file(schema: Schema, path: Path, most: int | None = None) -> list[Prob
                 for at, look in looks:
                     look.count(cells[at])
                 for at, name, test in places:
-                    kind = test(cells[at])
-                    if kind is not None:
-                        note(name, f"{kind}{where}", REMEDIES[kind], row)
+                    verdict = test(cells[at])
+                    if verdict is not None:
+                        note(name, f"{verdict[0]}{where}", verdict[1], row)
                 if most is not None and len(problems) >= most:
                     return list(problems.values())
     except FileNotFoundError:
@@ -207,7 +178,8 @@ def explaining(schema: Schema, path: Path) -> Iterator[None]:
         if not problems:
             raise
         details = {**error.details, "problem": problems[0].to_json()}
-        raise DataError(f"{error.message}. {problems[0]}", **details) from None
+        own = "row" in error.details and problems[0].column == error.details.get("column") and problems[0].rows
+        raise DataError(str(problems[0]) if own else f"{error.message}. {problems[0]}", **details) from None
 
 
 def _compare(schema: Schema, names: set[str], note: Callable[..., None]) -> None:
@@ -219,100 +191,6 @@ def _compare(schema: Schema, names: set[str], note: Callable[..., None]) -> None
         note(name, "a name that stands twice in the first row", "name each column once")
     for name in sorted(name for name in names - wanted if not schema.ignores(name)):
         note(name, "a column that the schema does not speak of", "add it to `features`, or to `ignore`")
-
-
-def _tests(schema: Schema) -> dict[str, Test]:
-    """Return, by column, what is wrong with a cell, in kind; None where nothing is. Categories take anything."""
-    tests: dict[str, Test] = {}
-    for feature in schema.stored:
-        written = schema.written_as(feature.name)
-        if isinstance(feature, CalendarFeature):
-            tests[feature.name] = _dates(feature, written)
-        elif isinstance(feature, NumericFeature):
-            tests[feature.name] = _numbers(written)
-        elif isinstance(feature, BooleanFeature):
-            words = written.truths()
-            tests[feature.name] = lambda cell, words=words, written=written: (  # type: ignore[misc]
-                None if cell.strip().lower() in words or _is_missing(cell, written) else kind_of(cell)
-            )
-    for target in schema.targets:
-        classes, leave = {str(label) for label in target.classes or ()}, target.leave_out
-        written = schema.written_as(target.name)
-        number = _numbers(written)
-
-        def test(
-            cell: str,
-            classes: set[str] = classes,
-            leave: bool = leave,
-            number: Test = number,
-            written: Written = written,
-        ) -> str | None:
-            if cell in classes:
-                return None
-            if _is_missing(cell, written):
-                return None if leave else "nothing"
-            return "no class" if classes else number(cell)
-
-        tests[target.name] = test
-    return tests
-
-
-def _is_missing(cell: str, written: Written) -> bool:
-    return cell.strip() in NULLS or cell.strip() in written.missing
-
-
-def _numbers(written: Written) -> Test:
-    """Return a test of numbers as the law of columns reads them."""
-    fits = re.compile(number_pattern(written), re.ASCII).fullmatch
-    return lambda cell: None if _is_missing(cell, written) or fits(cell.strip()) else kind_of(cell)
-
-
-def _dates(feature: CalendarFeature, written: Written) -> Test:
-    """Test dates as registration reads them, each text once."""
-    verdicts: dict[str, str | None] = {}
-
-    def fits(cell: str, as_written: Written) -> bool:
-        matches = (re.fullmatch(pattern, cell.strip(), re.ASCII) for pattern in patterns_of(feature, as_written))
-        return any(match is not None and _real(match.groupdict()) for match in matches)
-
-    def test(cell: str) -> str | None:
-        if cell in verdicts:
-            return verdicts[cell]
-        if _is_missing(cell, written) or fits(cell, written):
-            verdicts[cell] = None
-        else:
-            other_pattern = next(
-                (date_pattern for date_pattern in DATES if fits(cell, Written(dates=(date_pattern,)))), None
-            )
-            verdicts[cell] = (
-                kind_of(cell) if feature.kind == "time" or other_pattern is None else f"a date written {other_pattern}"
-            )
-        return verdicts[cell]
-
-    return test
-
-
-def _real(parts: Mapping[str, str | None]) -> bool:
-    """Return whether the calendar has it."""
-    year, month, day, hour, minute, second = (
-        int(parts.get(name) or default)
-        for name, default in (("year", 1970), ("month", 1), ("day", 1), ("hour", 0), ("minute", 0), ("second", 0))
-    )
-    try:
-        datetime(year, month, day, hour, minute, second)
-    except ValueError:
-        return False
-    return True
-
-
-def kind_of(cell: str) -> str:
-    """Return what stands in a cell that does not fit, in kind: one of REMEDIES."""
-    text = cell.strip()
-    if text.lower() in NOBODY or text.lower() in PLACEHOLDERS:
-        return "a word for a missing value"
-    if text.lower() in YES | NO:
-        return "a word for yes or no"
-    return next((kind for kind, pattern in _KINDS if pattern.fullmatch(text)), "text")
 
 
 Rows = Iterator[tuple[int, Sequence[str]]]
@@ -343,7 +221,12 @@ def _csv(table: Table, schema: Schema, note: Callable[..., None]) -> tuple[list[
                 if not cells:
                     continue  # an empty line is no row
                 if len(cells) != len(names):
-                    note("", "a row with more or fewer cells than the first one", "quote texts that hold commas", row)
+                    note(
+                        "",
+                        "a row with more or fewer cells than the first one",
+                        "quote texts that hold the mark between columns",
+                        row,
+                    )
                     continue
                 yield row, cells
 

@@ -1,0 +1,130 @@
+"""How days and times of day are written: patterns such as DD.MM.YYYY, DD-MON-YYYY or MM/DD/YY, and the texts they fit.
+
+A pattern has one day (DD), one month (MM, or MON for its name) and one year (YYYY, or YY for its last two digits), with
+marks between them. Months are named in any language of MONTHS, in full or short, with a dot or without.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from datetime import datetime
+from functools import lru_cache
+from itertools import combinations
+
+from models.features.features import CalendarFeature
+
+LONGEST = 20  # characters of a pattern
+_PART = re.compile("YYYY|YY|MON|MM|DD")
+_MARKS = r"(?:[-/.,'年月日년월일 ]{0,2})"
+_PATTERN = re.compile(rf"{_MARKS}(?:(?:YYYY|YY|MON|MM|DD){_MARKS}){{3}}")
+_NAME = "(?P<name>[A-Za-z\u00c0-\u024f\u0300-\u036f]{3,12})[.]?"
+_TIME = (
+    r"(?P<hour>[0-9]{1,2})[:hH](?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2})(?:[.,](?P<part>[0-9]{1,9}))?)?"
+    "(?:[ \u00a0\u202f]?(?P<half>[aApP])[.]?[mM][.]?)?"
+)
+_ZONE = r"(?: ?(?P<zone>Z|UTC|GMT|[+-][0-9]{2}(?::?[0-9]{2})?))?"
+# Of January to December; accents and capitals do not count. No name is of two months.
+MONTHS = """
+january jan januar janvier janv jaenner janner enero ene gennaio gen janeiro januari
+february feb februar fevrier fevr fev febrero febbraio fevereiro februari
+march mar marz maerz mrz mars marzo marco maart mrt
+april apr avril avr abril abr aprile
+may mai mayo maggio mag maio mei
+june jun juni juin junio giugno giu junho
+july jul juli juillet juil julio luglio lug julho
+august aug aout agosto ago augustus
+september sep sept septembre septiembre settembre set setembro
+october oct oktober okt octobre octubre ottobre ott outubro out
+november nov novembre noviembre novembro
+december dec dezember dez decembre diciembre dic dicembre dezembro
+"""
+_MONTH_OF = {name: month for month, line in enumerate(MONTHS.split("\n")[1:-1], 1) for name in line.split()}
+# Days whose parts may stand for each other, to see whether two patterns can be told apart.
+_EXAMPLES = ((2024, 4, 3), (2010, 11, 12))
+
+
+def month_of(name: str) -> int:
+    """Return the month of this name; 0 where none is called so."""
+    plain = "".join(mark for mark in unicodedata.normalize("NFD", name) if not unicodedata.combining(mark))
+    return _MONTH_OF.get(plain.casefold(), 0)
+
+
+def has_short_year(pattern: str) -> bool:
+    """Return whether a pattern has the last two digits of the year alone."""
+    return "YY" in pattern and "YYYY" not in pattern
+
+
+def problem_of(patterns: tuple[str, ...], first_year: int | None) -> str | None:
+    """Return what is wrong with patterns that one column is written in: one is none, or a text may fit two."""
+    for pattern in patterns:
+        parts = "".join(sorted(part[0] + part[-1] for part in _PART.findall(pattern)))
+        if len(pattern) > LONGEST or not _PATTERN.fullmatch(pattern) or parts not in ("DDMMYY", "DDMNYY"):
+            return (
+                f"{pattern[:LONGEST]!r}: is no pattern of days; write it with DD, MM (or MON, a month's name) and YYYY"
+            )
+    short = next(filter(has_short_year, patterns), None)
+    if short and first_year is None:
+        return f"{short}: say `first_year`, of the hundred years that two digits stand for: with 1950, 49 is 2049"
+    if first_year is not None and not short:
+        return "first_year: is of years with two digits, as in DD/MM/YY"
+    for one, other in combinations(patterns, 2):
+        for example in _EXAMPLES:
+            match = re.fullmatch(pattern_of("date", other)[1:-1], write_day(one, *example), re.ASCII)
+            if match is not None and _day_of(match) not in (None, (example[0] % 100, *example[1:])):
+                text = write_day(one, *example)
+                return f"{one} and {other}: {text} may be either; write the column in one of them"
+    return None
+
+
+def write_day(pattern: str, year: int, month: int, day: int) -> str:
+    """Write a day by a pattern, its month in English."""
+    parts = {"YYYY": f"{year:04}", "YY": f"{year % 100:02}", "MM": f"{month:02}", "DD": f"{day:02}"}
+    parts["MON"] = MONTHS.split("\n")[month].split()[0][:3].title()
+    return _PART.sub(lambda part: parts[part[0]], pattern)
+
+
+def _day_of(match: re.Match[str]) -> tuple[int, int, int] | None:
+    """Return the last two digits of the year, month and day; None where no calendar has them."""
+    parts = match.groupdict()
+    month = month_of(parts["name"]) if "name" in parts else int(parts["month"])
+    day = int(parts["day"])
+    return (int(parts["year"][-2:]), month, day) if 1 <= month <= 12 and 1 <= day <= 31 else None
+
+
+@lru_cache(maxsize=256)
+def pattern_of(kind: str, dates: str | None) -> str:
+    """Return what a text of this kind looks like: `dates` is the pattern of its day, None of a time of day."""
+    if dates is None:
+        return f"^{_TIME}$"
+    between = _PART.split(dates)
+    digits = "2" if "" in between[1:-1] else "1,2"
+    groups = {
+        "YYYY": "(?P<year>[0-9]{4})", "YY": "(?P<year>[0-9]{2})", "MON": _NAME,
+        "MM": f"(?P<month>[0-9]{{{digits}}})", "DD": f"(?P<day>[0-9]{{{digits}}})",
+    }  # fmt: skip
+    day = re.escape(between[0])
+    for part, mark in zip(_PART.findall(dates), between[1:], strict=True):
+        day += groups[part] + re.escape(mark)
+    return f"^{day}(?:[T ]{_TIME}{_ZONE})?$" if kind == "date" else f"^{day}[T ]{_TIME}{_ZONE}$"
+
+
+def patterns_of(feature: CalendarFeature, dates: tuple[str, ...]) -> list[str]:
+    """Return the patterns that a column may be written in."""
+    return [pattern_of(feature.kind, pattern) for pattern in ((None,) if feature.kind == "time" else dates)]
+
+
+def is_real(match: re.Match[str], first_year: int | None = None) -> bool:
+    """Return whether the calendar has the day, and the day the time, of a text that fits `pattern_of`."""
+    parts = {name: text for name, text in match.groupdict().items() if text is not None}
+    year, hour = int(parts.get("year", 1970)), int(parts.get("hour", 0))
+    if len(parts.get("year", "")) == 2:
+        year = (first_year or 2000) + (year - (first_year or 2000)) % 100
+    month = month_of(parts["name"]) if "name" in parts else int(parts.get("month", 1))
+    if "half" in parts:
+        hour = hour % 12 if 1 <= hour <= 12 else 24
+    try:
+        datetime(year, month, int(parts.get("day", 1)), hour, int(parts.get("minute", 0)), int(parts.get("second", 0)))
+    except ValueError:
+        return False
+    return True

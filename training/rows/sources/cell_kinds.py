@@ -1,0 +1,70 @@
+"""What stands in a cell, in kind: a date, a number with a unit, a word for yes or no. Never the cell itself.
+
+Told to the steward of a file alone: by the draft of a schema, and by the check of a file.
+"""
+
+from __future__ import annotations
+
+import re
+
+from training.rows.people.people import NOBODY, PLACEHOLDERS
+
+YES = {"ja", "j", "oui", "si", "sí", "y", "t", "on", "wahr", "x", "vrai", "verdadero"}
+NO = {"nein", "n", "non", "f", "off", "falsch", "faux", "falso"}
+# Patterns that are proposed; a schema may have others.
+DATES = (
+    "YYYY-MM-DD", "YYYY/MM/DD", "YYYY.MM.DD", "YYYYMMDD", "DD.MM.YYYY", "DD/MM/YYYY", "DD-MM-YYYY", "MM/DD/YYYY",
+    "MM-DD-YYYY", "DD.MM.YY", "DD/MM/YY", "DD-MM-YY", "MM/DD/YY", "MM-DD-YY", "DD-MON-YYYY", "DD MON YYYY",
+    "DD/MON/YYYY", "DD. MON YYYY", "DDMONYYYY", "MON DD, YYYY", "MON DD YYYY", "DD-MON-YY", "DD MON YY", "YYYY-MON-DD",
+    "YYYY年MM月DD日",
+)  # fmt: skip
+# Units that are named when they are seen beside a number: what else stands there may be anything.
+_UNITS = """
+% ‰ ° °C °F € $ £ ¥ EUR USD GBP CHF JPY CNY INR BRL PLN CZK SEK NOK DKK kr zł Kč Ft R$ US$ Fr. Rs. k M
+kg g mg µg μg ug t lb lbs oz m cm mm km mi ft in m2 m² m3 m³ ha l L ml mL dl dL cl gal h hr hrs hours min s sec ms
+d day days week weeks month months mo year years yr yrs y ans Jahre Tage Stunden jours mois heures años días
+mmHg bpm mg/dl mg/dL mmol/l mmol/L g/dl g/dL g/l kg/m2 kg/m² /min W kW kWh MW MWh V A Hz kHz MHz GHz km/h mph m/s
+ppm J kJ kcal cal Pa kPa hPa bar K MB GB kB KB TB
+"""
+UNITS = frozenset(_UNITS.split())
+_NUMBER = r"\d(?:[\d.,'’ \u00a0\u2009\u202f]*\d)?"
+_UNIT = r"[^\s\d.,'’+\-<>~()][^\s\d]{0,11}\d?"
+_WITH_UNIT = re.compile(
+    rf"[-+]?\s*(?:{_NUMBER}\s*(?P<after>{_UNIT})|(?P<before>{_UNIT}?[^\s\d]|{_UNIT})\s*[-+]?{_NUMBER})"
+)
+NUMBER_WITH_UNIT = "a number with a unit"
+A_MISSING_WORD, A_TRUTH, A_TEXT = "a word for a missing value", "a word for yes or no", "text"
+_KINDS = (
+    ("digits of another alphabet", re.compile(r"[-+]?(?=.*[^\W0-9])\d+([.,٫٬]\d+)*")),
+    ("a number", re.compile(r"[-+]?\d+([eE][-+]?\d+)?")),
+    ("a time", re.compile(r"\d{1,2}[:hH]\d\d(:\d\d(\.\d+)?)?( ?[aApP]\.?[mM]\.?)?")),
+    (
+        "a moment with the name of a zone",
+        re.compile(r"\d.*:\d\d.* ?\(?(?!UTC|GMT)[A-Z][A-Za-z/_]{1,30}\)?"),
+    ),
+    ("a date", re.compile(r"\d{4}-\d\d-\d\d([ T].*)?|\d{1,4}[./-]\d{1,2}[./-]\d{1,4}[.]?([ T].*)?")),
+    ("a number with a mark before three digits", re.compile(r"[-+]?[1-9]\d{0,2}([.,]\d{3})+")),
+    ("a number with a decimal comma", re.compile(r"[-+]?\d*,\d+([eE][-+]?\d+)?|[-+]?\d+,")),
+    ("a number with a decimal point", re.compile(r"[-+]?\d*\.\d+([eE][-+]?\d+)?|[-+]?\d+\.")),
+    ("a number with marks between thousands", re.compile(r"[-+]?\d{1,3}([., '’\u00a0\u2009\u202f]\d{3})+([.,]\d+)?")),
+    ("a negative number in another form", re.compile(r"\([\d., ]+\)|[\d., ]+-|[−–]\s*[\d., ]+")),
+    ("a number with a sign of more or less", re.compile(r"[<>~≈≤≥±]=?\s*[-+]?\d.*|\d+\s*[-–]\s*\d+|\d+\+")),
+    (NUMBER_WITH_UNIT, _WITH_UNIT),
+)
+
+
+def kind_of(cell: str) -> str:
+    """Return what stands in a cell that does not fit, in kind."""
+    text = cell.strip()
+    if text.lower() in NOBODY or text.lower() in PLACEHOLDERS:
+        return A_MISSING_WORD
+    if text.lower() in YES | NO:
+        return A_TRUTH
+    return next((kind for kind, pattern in _KINDS if pattern.fullmatch(text)), A_TEXT)
+
+
+def unit_beside(text: str) -> str | None:
+    """Return the unit of UNITS that stands before or after a number; None where it is another text."""
+    match = _WITH_UNIT.fullmatch(text)
+    unit = match and (match["after"] or match["before"])
+    return unit if unit in UNITS else None
