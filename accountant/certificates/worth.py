@@ -44,12 +44,14 @@ from dpserve_verify.formats.forms import Form, Limits, form_field
 from dpserve_verify.keys.trust import PublicKeys
 from dpserve_verify.privacy.events import Plan
 
+EDITIONS = 3  # of the method
 WORTH_TYPE = "https://dpserve/model-worth/v1"
 METHOD = (
     "each interval holds the values that a test of the noisy counts does not refuse; its variance counts how records "
     "were drawn and the noise that was added"
 )
 OF_BINS = "; figures of bins take each probability for the middle of its bin"
+WITHOUT_VALUE = "; no value stands where the interval is the whole scale"
 AT_ONCE = (
     "; the intervals of one figure hold in all groups at once, and that of a gap, the largest less the smallest, is "
     "what they leave it among the groups it names"
@@ -235,12 +237,13 @@ class WorthKind(StatementKind[WorthPredicate]):
 WORTH = WorthKind()
 
 
-def method_of(histogram: Mapping[str, Any], edition: int = 2) -> str:
+def method_of(histogram: Mapping[str, Any], edition: int = EDITIONS) -> str:
     """Return how the figures of such counts are made. `edition` 1 was before log loss and average precision of two
-    classes.
+    classes; in 2 a value stood also where the interval was the whole scale.
     """
     of_bins = OF_BINS if edition > 1 and histogram["kind"] == "binary" else ""
-    return METHOD + of_bins + (AT_ONCE if histogram.get("groups") else "")
+    without_value = WITHOUT_VALUE if edition > 2 else ""
+    return METHOD + of_bins + without_value + (AT_ONCE if histogram.get("groups") else "")
 
 
 def figure(value: float) -> str:

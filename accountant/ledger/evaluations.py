@@ -4,7 +4,7 @@ rows of a dataset are spread, to the job that measured it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -133,17 +133,18 @@ def _entries_of_kind(database: Store, connection: Connection, kind: str) -> list
     return [(int(number), int(index.jobs[number])) for number in index.of_kind(kind).nonzero()[0][::-1]]
 
 
-def find_same(database: Store, request: Request) -> int | None:
+def find_same(database: Store, request: Request, others: Iterable[Request] = ()) -> int | None:
     """Return the newest job with the same request on the same blocks that has a statement, whether or not it was
-    requested with the training.
+    requested with the training. `others`: requests that are as good.
     """
-    row, digests = job_table.c, [request.digest]
+    row, same = job_table.c, [request, *others]
     with database.reading() as connection:
         match request.kind:
             case Evaluation(evaluates, against=None):
                 entry = derived_entries.certifying_entry(connection, evaluates).value
                 if entry["type"] == "issued":
-                    digests.append(replace(request, kind=Evaluation(entry["reservation"])).digest)
+                    same += [replace(each, kind=Evaluation(entry["reservation"])) for each in same]
+        digests = [each.digest for each in same]
         query = select(row.seq).where(row.request.in_(digests), row.issued.is_not(None)).order_by(row.seq.desc())
         seq = connection.execute(query.limit(1)).scalar()
         if seq is None or (asked_of(connection, seq).window != request.window and request.window is not None):

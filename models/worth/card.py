@@ -38,7 +38,7 @@ def with_worth(card: bytes, statements: Sequence[WorthPredicate]) -> bytes:
             body = metric.to_json()
             if {"class", "group"} & body.keys():
                 continue
-            value = "not told" if metric.value is None else short_figure(metric.value)
+            value = "no result" if metric.value is None else short_figure(metric.value)
             lines.append(
                 f"| {form.ledger.reservation} | {where} | {form.claim.epsilon} | {plain(name_of_figure(body))} "
                 f"| {value} | {short_figure(metric.low)} to {short_figure(metric.high)} |"

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from models.features.features import BooleanFeature, CategoricalFeature, Feature, number_text
 from models.parts.answers import ClassLabel
 from models.worth.intervals import Interval, Noise, auroc, ratio
-from models.worth.layout import BINS, Layout
+from models.worth.layout import Layout
 from models.worth.metrics import Metric, metrics, records
 
 Floats = NDArray[np.float64]
@@ -116,7 +116,8 @@ def _gaps(layout: GroupedLayout, of_each: list[list[Metric]], present: list[int]
         value = max(values) - min(values) if len(values) == len(intervals) else None
         low = max(0.0, *(upper.low - lower.high for upper, lower in pairs))
         high = max(upper.high - lower.low for upper, lower in pairs)
-        yield Metric(f"{first.name}_gap", Interval(value, low, high), first.of, groups=names)
+        whole = any(interval.is_whole for interval in intervals)
+        yield Metric(f"{first.name}_gap", Interval(value, low, high, whole), first.of, groups=names)
 
 
 def _figures(layout: Layout, counts: Floats, noise: Noise) -> Iterator[Metric]:
@@ -129,7 +130,7 @@ def _figures(layout: Layout, counts: Floats, noise: Noise) -> Iterator[Metric]:
     rows, columns = layout.shape
     true = np.repeat(np.arange(rows), columns)
     answered = (
-        np.tile(np.arange(columns) >= BINS // 2, rows) if layout.kind == "binary" else np.tile(np.arange(rows), rows)
+        np.tile(np.arange(columns) >= columns // 2, rows) if layout.kind == "binary" else np.tile(np.arange(rows), rows)
     )
     ones = np.ones(len(counts))
 

@@ -23,11 +23,14 @@ PSEUDO = 1.0  # records at either end that are added where a variance is estimat
 
 @dataclass(frozen=True)
 class Interval:
-    """A figure with an interval; `value` None where the counts say nothing."""
+    """A figure with an interval; `value` None where the counts say nothing. `is_whole`: it is the whole scale, so that
+    nothing is known of the figure.
+    """
 
     value: float | None
     low: float
     high: float
+    is_whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -104,7 +107,8 @@ def average_precision(table: Floats, noise: Noise) -> Interval:
     high = ratio(ones, np.array([precision.high for precision in precisions]), ones_of_bins, half).high
     values = np.array([precision.value or 0.0 for precision in precisions])
     value = ratio(ones, values, ones_of_bins, half).value
-    return Interval(value, min(low, value or low), max(high, value or high))
+    low, high = min(low, value or low), max(high, value or high)
+    return Interval(value, low, high, low <= 0 and high >= 1)
 
 
 def difference(counts: Floats, values: Floats, noise: Noise) -> Interval:
@@ -125,14 +129,16 @@ def smooth(figure: Callable[[Floats], float], counts: Floats, noise: Noise, leas
     """Estimate a figure that is no ratio by its derivatives by each count (the delta method), within its bounds."""
     value, step = figure(counts), max(1.0, float(np.maximum(counts, 0.0).sum()) / 1e4)
     if not least <= value <= most:
-        return Interval(None, least, most)
+        return Interval(None, least, most, True)
     moves = np.eye(len(counts)) * step
     slopes = np.array([(figure(counts + move) - figure(counts - move)) / (2 * step) for move in moves])
     if not np.isfinite(slopes).all():
-        return Interval(value, least, most)
+        return Interval(value, least, most, True)
     drawn = noise.grouped * float(slopes**2 @ np.maximum(counts, 0.0))
     width = noise.z * (drawn + noise.variance * float(slopes @ slopes)) ** 0.5
-    return Interval(value, max(least, value - width), min(most, value + width))
+    return Interval(
+        value, max(least, value - width), min(most, value + width), width >= max(value - least, most - value)
+    )
 
 
 def _ends_of_interval(not_refused: NDArray[np.bool_], value: float | None, grid: Floats = GRID) -> Interval:
@@ -140,7 +146,7 @@ def _ends_of_interval(not_refused: NDArray[np.bool_], value: float | None, grid:
     is.
     """
     if not not_refused.any() or value is None:
-        return Interval(value, float(grid[0]), float(grid[-1]))
+        return Interval(value, float(grid[0]), float(grid[-1]), True)
     places = np.flatnonzero(not_refused)
     low, high = float(grid[max(places[0] - 1, 0)]), float(grid[min(places[-1] + 1, len(grid) - 1)])
-    return Interval(value, min(low, value), max(high, value))
+    return Interval(value, min(low, value), max(high, value), low == grid[0] and high == grid[-1])

@@ -1,8 +1,8 @@
 """The cells of an evaluation's histogram: what is counted of a record, its true answer and what the model says of it.
 
-Two classes: the true class and one of `BINS` public bins of the probability. More: the true class and the one that is
-answered. A number: a bin of the error, and, counted again, a bin of the true value. All of it is public before a row is
-read, and follows from what the model answers.
+Two classes: the true class and one of `bins` public bins of the probability, fewer where noise would drown many. More:
+the true class and the one that is answered. A number: a bin of the error, and, counted again, a bin of the true value.
+All of it is public before a row is read, and follows from what the model answers and from the numbers of the plan.
 """
 
 from __future__ import annotations
@@ -19,19 +19,31 @@ from numpy.typing import NDArray
 from models.parts.answers import Bends, ClassLabel, Range, Scores, probabilities_of
 
 BINS = 32  # of the probability, an even number: a half, where the answer changes, is between two
+FEWER_BINS = ((100.0, 8), (600.0, 16))  # below this strength, so many: docs/privacy/evaluations.md
+BIN_CHOICES = (*(bins for _, bins in FEWER_BINS), BINS)
 ERROR_STEPS = 20  # of the size of an error: each bin is 1 / sqrt 2 of the next, the last one ends at the range's width
 VALUE_BINS = 16
 Floats = NDArray[np.float64]
 
 
+def choose_bins(strength: float) -> int:
+    """Return how many bins of the probability are counted, from public numbers alone. `strength`: records times
+    epsilon, over the records of one unit and over the groups that each have noise of their own.
+    """
+    return next((bins for below, bins in FEWER_BINS if strength < below), BINS)
+
+
 @dataclass(frozen=True)
 class Layout:
-    """Of a model with these classes (none: a number of `target_range`), whose scores mean what `link` says."""
+    """Of a model with these classes (none: a number of `target_range`), whose scores mean what `link` says. `bins`: of
+    the probability, one of BIN_CHOICES.
+    """
 
     classes: tuple[ClassLabel, ...]
     link: float
     target_range: Range | None = None
     bends: Bends = ()
+    bins: int = BINS
 
     @property
     def kind(self) -> str:
@@ -45,7 +57,7 @@ class Layout:
         """
         if self.kind == "number":
             return 2, 2 * (ERROR_STEPS + 1)
-        return len(self.classes), BINS if self.kind == "binary" else len(self.classes)
+        return len(self.classes), self.bins if self.kind == "binary" else len(self.classes)
 
     @property
     def size(self) -> int:
@@ -60,8 +72,8 @@ class Layout:
     @cached_property
     def edges(self) -> Floats:
         """Return the edges between the bins of the probability: closer near 0 and 1, where it says more."""
-        inner: Floats = np.sin(np.linspace(0, pi / 2, BINS + 1)[1:-1]) ** 2
-        inner[BINS // 2 - 1] = 0.5
+        inner: Floats = np.sin(np.linspace(0, pi / 2, self.bins + 1)[1:-1]) ** 2
+        inner[self.bins // 2 - 1] = 0.5
         return inner
 
     @cached_property
@@ -97,7 +109,7 @@ class Layout:
             chance = probabilities_of(scores, self.link, self.bends)[:, 1]
             column = np.searchsorted(self.edges, chance, side="left")
             positive = self.answers_of(scores) == 1  # what is answered is told by the score itself
-            half = BINS // 2
+            half = self.bins // 2
             column = np.where(positive, np.maximum(column, half), np.minimum(column, half - 1))
         else:
             column = self.answers_of(scores)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from models.parts.answers import ClassLabel
 from models.worth.intervals import Interval, Noise, auroc, average_precision, ratio, smooth
-from models.worth.layout import BINS, ERROR_STEPS, VALUE_BINS, Layout
+from models.worth.layout import ERROR_STEPS, VALUE_BINS, Layout
 
 Floats = NDArray[np.float64]
 DIGITS = 6
@@ -30,9 +30,12 @@ class Metric:
     group: str | None = None
     groups: tuple[str, ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
-        """Return what statements and programs have: decimals as texts; `value` None where the counts do not tell."""
-        value = None if self.found.value is None else _text(self.found.value)
+    def to_json(self, always: bool = False) -> dict[str, Any]:
+        """Return what statements and programs have: decimals as texts; `value` None where the counts do not tell, which
+        is so where the interval is the whole scale: there it stands `always` in early statements alone.
+        """
+        unknown = self.found.value is None or (self.found.is_whole and not always)
+        value = None if unknown or self.found.value is None else _text(self.found.value)
         body = {"metric": self.name, "value": value, "low": _text(self.found.low), "high": _text(self.found.high)}
         of = {} if self.of is None else {"class": str(self.of)}
         who = {"group": self.group} if self.group is not None else {"groups": [*self.groups]} if self.groups else {}
@@ -45,9 +48,14 @@ def _text(value: float) -> str:
 
 def metrics(layout: Layout, counts: Sequence[float], noise: Noise) -> list[Metric]:
     """Compute the metrics of released counts (layout.size,). The first one is what the model is judged by."""
-    table = layout.table(counts)
-    figures = {"binary": _binary, "classes": _classes, "number": _number}[layout.kind](layout, table, noise)
-    return [*figures]
+    return [*each_metric(layout, counts, noise)]
+
+
+def each_metric(layout: Layout, counts: Sequence[float], noise: Noise) -> Iterator[Metric]:
+    """Yield the same one after another: who needs the first ones alone waits for no more."""
+    yield from {"binary": _binary, "classes": _classes, "number": _number}[layout.kind](
+        layout, layout.table(counts), noise
+    )
 
 
 def name_of_figure(figure: Mapping[str, Any]) -> str:
@@ -57,19 +65,9 @@ def name_of_figure(figure: Mapping[str, Any]) -> str:
     return f"{figure['metric']}{of}{where}" + (f" among {len(figure['groups'])} groups" if "groups" in figure else "")
 
 
-def beats_constant(kind: str, figures: Sequence[dict[str, Any]]) -> bool:
-    """Return whether the model is better than always giving the same answer, by the interval: of two classes the AUROC
-    is above a half, of more the accuracy is above the share of the most frequent class, of a number R2 is above 0.
-    """
-    low = {
-        figure["metric"]: float(figure["low"]) for figure in figures if not {"class", "group", "groups"} & figure.keys()
-    }
-    return low["auroc"] > 0.5 if kind == "binary" else low["r2" if kind == "number" else "advantage"] > 0
-
-
 def _binary(layout: Layout, table: Floats, noise: Noise) -> Iterator[Metric]:
-    counts, ones = table.ravel(), np.ones(2 * BINS)
-    answered, true = np.tile(np.arange(BINS) >= BINS // 2, 2), np.repeat([False, True], BINS)
+    counts, bins, ones = table.ravel(), layout.bins, np.ones(table.size)
+    answered, true = np.tile(np.arange(bins) >= bins // 2, 2), np.repeat([False, True], bins)
     yield Metric("auroc", auroc(table, noise))
     yield Metric("accuracy", ratio(counts, (answered == true).astype(float), ones, noise))
     both = (answered & true).astype(float)
@@ -117,7 +115,7 @@ def _number(layout: Layout, table: Floats, noise: Noise) -> Iterator[Metric]:
     squared, size = (low**2 + low * high + high**2) / 3, np.abs(low + high) / 2
     mean = ratio(errors, squared, np.ones(len(errors)), noise)
     roots = [None if value is None else width * value**0.5 for value in (mean.value, mean.low, mean.high)]
-    yield Metric("rmse", Interval(roots[0], roots[1] or 0.0, roots[2] or 0.0))
+    yield Metric("rmse", Interval(roots[0], roots[1] or 0.0, roots[2] or 0.0, mean.is_whole))
     yield Metric("mae", scale_interval(ratio(errors, size, np.ones(len(errors)), noise), width))
     places = (np.arange(VALUE_BINS) + 0.5) / VALUE_BINS
 
@@ -145,12 +143,13 @@ def _quantile(errors: Floats, sizes: Floats, share: float, width: float, noise: 
         (end for end, interval in zip(ends, within, strict=True) if (interval.value or 0.0) >= share), ends[-1]
     )
     below = ends[max(int(np.searchsorted(ends, low)) - 1, 0)] if low > ends[0] else 0.0
-    return Interval(width * float(value), width * float(below), width * float(high))
+    return Interval(width * float(value), width * float(below), width * float(high), below == 0 and high == ends[-1])
 
 
 def scale_interval(interval: Interval, by: float) -> Interval:
     """Return the interval in another unit."""
-    return Interval(None if interval.value is None else by * interval.value, by * interval.low, by * interval.high)
+    value = None if interval.value is None else by * interval.value
+    return Interval(value, by * interval.low, by * interval.high, interval.is_whole)
 
 
 def records(counts: Floats, noise: Noise) -> Metric:

@@ -98,7 +98,7 @@ def share_between_steps(values: Floats, steps: Floats, parts: int) -> NDArray[np
     return counts
 
 
-def paired_metrics(layout: PairedLayout, counts: Sequence[int], noise: Noise) -> list[Metric]:
+def paired_metrics(layout: PairedLayout, counts: Sequence[float], noise: Noise) -> list[Metric]:
     """Compute the metrics of released counts (layout.size,). The first one is what is judged by: above 0 the model is
     better in accuracy, below 0 in squared error.
     """
@@ -106,12 +106,6 @@ def paired_metrics(layout: PairedLayout, counts: Sequence[int], noise: Noise) ->
     if len(noisy) != layout.size:
         raise ValueError("counts")
     return [*(_number(layout, noisy, noise) if layout.own.target_range else _classes(noisy, noise))]
-
-
-def is_better(kind: str, found: Sequence[dict[str, Any]]) -> bool:
-    """Return whether the model is better than the other one, by the interval."""
-    first = found[0]
-    return float(first["high"]) < 0 if kind == "paired-number" else float(first["low"]) > 0
 
 
 def _classes(counts: Floats, noise: Noise) -> Iterator[Metric]:
@@ -140,5 +134,6 @@ def _number(layout: PairedLayout, counts: Floats, noise: Noise) -> Iterator[Metr
     ]
     distances = [roots(by, square_of_other) for by, square_of_other in ends]
     value = None if interval.value is None or square.value is None else roots(interval.value, square.value)
-    yield Metric("rmse_difference", Interval(value, min(distances), max(distances)))
+    whole = interval.is_whole or square.is_whole
+    yield Metric("rmse_difference", Interval(value, min(distances), max(distances), whole))
     yield records(differences, noise_of_parts)

@@ -56,14 +56,14 @@ class Report:
 
 
 def curves_of(counts: Floats, middles: Floats) -> tuple[Curve, ...]:
-    """Draw, for two classes, from records by true class and bin (2, BINS), the ROC curve, and how often class 1 is true
+    """Draw, for two classes, from records by true class and bin (2, bins), the ROC curve, and how often class 1 is true
     in each bin beside its probability. Noise may put counts below zero: these are taken as none.
     """
     zeros, ones = np.maximum(counts, 0.0)[:, ::-1]
     if not zeros.sum() or not ones.sum():
         return ()
     false, true = (np.concatenate([[0.0], np.cumsum(part) / part.sum()]) for part in (zeros, ones))
-    shown = [bin for bin in range(BINS) if counts[:, bin].sum() >= 20 and (counts[:, bin] >= 0).all()]
+    shown = [bin for bin in range(counts.shape[1]) if counts[:, bin].sum() >= 20 and (counts[:, bin] >= 0).all()]
     rates = tuple((float(middles[bin]), float(counts[1, bin] / counts[:, bin].sum())) for bin in shown)
     roc = tuple(zip(false.tolist(), true.tolist(), strict=True))
     curves = (Curve("ROC curve", "share of class 0 that is told as class 1", "share of class 1 that is", roc),)
@@ -124,7 +124,7 @@ def _intervals(name: str, found: Sequence[dict[str, Any]]) -> str:
     lines = []
     for at, metric in enumerate(found):
         y, low, high = 14 + 26 * at, *(SIDE * float(metric[end]) / top for end in ("low", "high"))
-        words = f"{metric['group']}: {metric['value'] or 'not told'} ({metric['low']} to {metric['high']})"
+        words = f"{metric['group']}: {metric['value'] or 'no result'} ({metric['low']} to {metric['high']})"
         dot = (
             ""
             if metric["value"] is None

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from models.parts.answers import Scores, probabilities_of
 from models.worth.intervals import Interval, Noise, auroc, ratio
-from models.worth.layout import BINS, Layout
+from models.worth.layout import Layout
 from models.worth.metrics import Metric, metrics, scale_interval
 from models.worth.paired import share_between_steps
 
@@ -29,7 +29,7 @@ STEPS = np.concatenate([[0.0], 2.0 ** (np.arange(-12, 1) / 2)])  # of the loss, 
 
 @dataclass(frozen=True)
 class ScoredLayout:
-    """Of a model of three or more classes."""
+    """Of a model of three or more classes, whose probabilities are counted in `own.bins` bins."""
 
     own: Layout
 
@@ -49,7 +49,7 @@ class ScoredLayout:
         loss.
         """
         classes = len(self.own.classes)
-        return 1, self.own.size + 2 * BINS * classes + len(STEPS)
+        return 1, self.own.size + 2 * self.own.bins * classes + len(STEPS)
 
     @property
     def size(self) -> int:
@@ -66,16 +66,16 @@ class ScoredLayout:
         classes, parts = len(self.own.classes), PARTS * len(self.own.classes)
         matrix = np.bincount(self.own.cells(scores, answers).ravel(), minlength=self.own.size)
         chance = probabilities_of(scores, self.link)
-        edges = Layout(("others", "itself"), self.link).edges
+        edges, bins = self.own.edges, self.own.bins
         column = np.searchsorted(edges, chance, side="left")  # (n, K)
-        cells = (np.arange(classes) * 2 + (answers[:, None] == np.arange(classes))) * BINS + column
-        ranks = np.bincount(cells.ravel(), minlength=2 * BINS * classes)
+        cells = (np.arange(classes) * 2 + (answers[:, None] == np.arange(classes))) * bins + column
+        ranks = np.bincount(cells.ravel(), minlength=2 * bins * classes)
         true = np.take_along_axis(chance, answers.astype(np.intp)[:, None], axis=1)[:, 0]
         loss = np.minimum(-np.log(np.maximum(true, 1 / 1024)) / MOST_LOSS, 1.0)
         return np.concatenate([parts * matrix, PARTS * ranks, share_between_steps(loss, STEPS, parts)]).astype(np.int64)
 
 
-def scored_metrics(layout: ScoredLayout, counts: Sequence[int], noise: Noise) -> list[Metric]:
+def scored_metrics(layout: ScoredLayout, counts: Sequence[float], noise: Noise) -> list[Metric]:
     """Compute the metrics of released counts (layout.size,): all that the confusion matrix says, then what the scores
     say.
     """
@@ -93,13 +93,13 @@ def _of_scores(layout: ScoredLayout, noisy: Floats, noise: Noise, by_record: Noi
     as wide as if all erred together.
     """
     classes = layout.own.classes
-    tables = noisy[: -len(STEPS)].reshape(len(classes), 2, BINS) / PARTS
+    tables = noisy[: -len(STEPS)].reshape(len(classes), 2, layout.own.bins) / PARTS
     noise_of_parts = replace(noise, variance=noise.variance / PARTS**2)
     ends = [auroc(table, noise_of_parts) for table in tables]
     values = [interval.value for interval in ends if interval.value is not None]
     mean = float(np.mean(values)) if len(values) == len(ends) else None
     low, high = (float(np.mean([getattr(interval, end) for interval in ends])) for end in ("low", "high"))
-    yield Metric("auroc", Interval(mean, low, high))
+    yield Metric("auroc", Interval(mean, low, high, all(interval.is_whole for interval in ends)))
     for interval_of_class, label in zip(ends, classes, strict=True):
         yield Metric("auroc", interval_of_class, label)
     losses = noisy[-len(STEPS) :] / (PARTS * len(classes))

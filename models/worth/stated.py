@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from accountant.certificates.worth import Worth, WorthPredicate, figure, method_of
+from accountant.certificates.worth import EDITIONS, Worth, WorthPredicate, figure, method_of
 from dpserve_verify.errors import CertificateInvalid
 from models.features.features import Feature
 from models.forms.ensemble import Ensemble
-from models.worth import paired
 from models.worth.groups import GroupedLayout, group_names, grouped_metrics
 from models.worth.intervals import Noise
-from models.worth.layout import Layout
-from models.worth.metrics import OF_BINS, beats_constant, metrics
+from models.worth.judging import BETTER, judge
+from models.worth.layout import BIN_CHOICES, BINS, Layout
+from models.worth.metrics import OF_BINS, metrics
 from models.worth.paired import PairedLayout, paired_metrics
 from models.worth.report import Curve, Report, curves_of
 from models.worth.scored import ScoredLayout, scored_metrics
 from models.worth.thresholds import thresholds
+from models.worth.words import verdict
 
 LEVEL = "0.95"
 AT_ONCE_SAID = (
@@ -29,9 +31,9 @@ AT_ONCE_SAID = (
 AnyLayout = Layout | PairedLayout | GroupedLayout | ScoredLayout
 
 
-def layout_of(ensemble: Ensemble) -> Layout:
+def layout_of(ensemble: Ensemble, bins: int = BINS) -> Layout:
     """Return the cells in which records are counted for a model."""
-    return Layout(tuple(ensemble.classes), ensemble.link, ensemble.target_range, ensemble.bends)
+    return Layout(tuple(ensemble.classes), ensemble.link, ensemble.target_range, ensemble.bends, bins)
 
 
 def paired_layout_of(ensemble: Ensemble, other: Ensemble) -> PairedLayout:
@@ -39,9 +41,9 @@ def paired_layout_of(ensemble: Ensemble, other: Ensemble) -> PairedLayout:
     return PairedLayout(layout_of(ensemble), layout_of(other))
 
 
-def grouped_layout_of(ensemble: Ensemble, group: Feature) -> GroupedLayout:
+def grouped_layout_of(ensemble: Ensemble, group: Feature, bins: int = BINS) -> GroupedLayout:
     """Return the cells in which records are counted for a model, group by group."""
-    return GroupedLayout(layout_of(ensemble), group.name, group_names(group))
+    return GroupedLayout(layout_of(ensemble, bins), group.name, group_names(group))
 
 
 def model_form(ensemble: Ensemble, name: str, certificate: int) -> dict[str, Any]:
@@ -72,24 +74,21 @@ def histogram_form(layout: AnyLayout, counts: Sequence[int], variance: float) ->
 
 
 def figures(
-    layout: AnyLayout, counts: Sequence[int], variance: float, contributions: int, edition: int = 2
+    layout: AnyLayout, counts: Sequence[int], variance: float, contributions: int, edition: int = EDITIONS
 ) -> list[dict[str, Any]]:
     """Return every metric of these counts with its interval at LEVEL, as a statement of this edition has it."""
     noise = Noise(variance, float(LEVEL), contributions)
     if isinstance(layout, PairedLayout):
-        return [metric.to_json() for metric in paired_metrics(layout, counts, noise)]
-    if isinstance(layout, ScoredLayout):
-        return [metric.to_json() for metric in scored_metrics(layout, counts, noise)]
-    if isinstance(layout, GroupedLayout):
+        metrics_of_counts = paired_metrics(layout, counts, noise)
+    elif isinstance(layout, ScoredLayout):
+        metrics_of_counts = scored_metrics(layout, counts, noise)
+    elif isinstance(layout, GroupedLayout):
         metrics_of_counts = grouped_metrics(layout, counts, noise)
     else:
         metrics_of_counts = metrics(layout, counts, noise)
-    return [metric.to_json() for metric in metrics_of_counts if edition > 1 or metric.name not in OF_BINS]
-
-
-def is_better(kind: str, figures: Sequence[dict[str, Any]]) -> bool:
-    """Judge by the intervals: of two models, better than the other one; of one, better than a constant answer."""
-    return (paired.is_better if kind.startswith("paired-") else beats_constant)(kind, figures)
+    return [
+        metric.to_json(always=edition < 3) for metric in metrics_of_counts if edition > 1 or metric.name not in OF_BINS
+    ]
 
 
 def check(worth: Worth) -> None:
@@ -97,7 +96,8 @@ def check(worth: Worth) -> None:
     metric, an interval, or that it is better than a constant answer.
     """
     form = worth.form
-    editions = {method_of(form.histogram.to_json(), edition): edition for edition in (1, 2)}
+    histogram = form.histogram.to_json()
+    editions = {method_of(histogram, edition): edition for edition in range(1, EDITIONS + 1)}
     if form.method not in editions:
         raise CertificateInvalid("method: this version knows another one, and cannot make its figures again")
     declared = [metric.to_json() for metric in form.metrics]
@@ -106,14 +106,18 @@ def check(worth: Worth) -> None:
         derived = figures(_layout(form), counts, variance, form.claim.unit.contributions, editions[form.method])
     except (ValueError, ArithmeticError, IndexError) as error:
         raise CertificateInvalid(f"histogram: is not of its kind's form ({type(error).__name__})") from None
-    if form.level != LEVEL or not _same(declared, derived) or form.better != is_better(form.histogram.kind, derived):
+    if (
+        form.level != LEVEL
+        or not _same(declared, derived)
+        or form.better != (judge(form.histogram.kind, derived) == BETTER)
+    ):
         raise CertificateInvalid("metrics: do not follow from the counts that are stated")
 
 
 def _layout(form: WorthPredicate) -> AnyLayout:
     link, ends = float(form.histogram.link), form.model.range
     span = None if ends is None else (float(ends[0]), float(ends[1]))
-    layout_of_model = Layout(() if span else tuple(form.model.classes or ()), link, span)
+    layout_of_model = _with_bins(Layout(() if span else tuple(form.model.classes or ()), link, span), form)
     layout: AnyLayout = (
         layout_of_model if form.against is None else PairedLayout(layout_of_model, layout_of_model)
     )  # of the other's scores none is asked
@@ -124,6 +128,21 @@ def _layout(form: WorthPredicate) -> AnyLayout:
     if layout.kind != form.histogram.kind or layout.size != len(form.histogram.counts):
         raise CertificateInvalid(f"histogram: must be of kind {layout.kind}, with {layout.size} counts")
     return layout
+
+
+def _with_bins(layout: Layout, form: WorthPredicate) -> Layout:
+    """Return the layout in the bins that the statement's columns show. CertificateInvalid where there are no such."""
+    kind, columns, classes = form.histogram.kind, form.histogram.columns, len(layout.classes)
+    options = [replace(layout, bins=bins) for bins in BIN_CHOICES]
+    if kind == "binary" and classes == 2:
+        options = [option for option in options if option.bins == columns]
+    elif kind == "classes-scores" and classes > 2:
+        options = [option for option in options if ScoredLayout(option).size == columns]
+    else:
+        return layout
+    if not options:
+        raise CertificateInvalid(f"histogram: columns must be for {BIN_CHOICES} bins of the probability")
+    return options[0]
 
 
 def _same(declared: Sequence[dict[str, Any]], derived: Sequence[dict[str, Any]]) -> bool:
@@ -149,7 +168,7 @@ def report_of(body: dict[str, Any], contributions: int) -> Report:
     curves: tuple[Curve, ...] = ()
     at_each: list[dict[str, Any]] = []
     if histogram["kind"] == "binary":
-        layout = Layout(("0", "1"), float(histogram["link"]))
+        layout = Layout(("0", "1"), float(histogram["link"]), bins=histogram["columns"])
         groups = len(histogram.get("groups", {"names": [""]})["names"])  # of all together: each brings its noise
         counts = np.array(histogram["counts"]).reshape(groups, layout.size).sum(axis=0)
         curves = curves_of(layout.table(counts), layout.middles)
@@ -158,11 +177,8 @@ def report_of(body: dict[str, Any], contributions: int) -> Report:
         )
     learnt = "The model's bins follow from a profile of" if "seen_by_bins" in body else "The model learnt from"
     seen_words = f" {learnt} these rows: it looks better than it is." if body["seen"] else ""
-    against = body.get("against")
-    than = (
-        "a constant answer" if against is None else f"{against['model']}, certified by entry {against['certificate']}"
-    )
-    better = f" It is {'' if body['better'] else 'not shown to be '}better than {than}."
+    shows = verdict(body)
+    better = f" {shows[0].upper()}{shows[1:]}."
     by = "" if "groups" not in histogram else f" {AT_ONCE_SAID.format(histogram['groups']['column'])}"
     facts = (
         f"Measured privately on {body['part']} rows of {body['dataset']}, for epsilon {body['epsilon']} at delta "

@@ -10,6 +10,8 @@ from accountant.errors import UnknownName, WrongState
 from accountant.home import Home
 from accountant.ledger import evaluations
 from dpserve_verify.errors import VerificationError
+from models.worth.judging import judge
+from models.worth.words import verdict
 
 
 def statement_of(home: Home, seq: int) -> tuple[bytes, bytes, Worth]:
@@ -35,7 +37,7 @@ def worths(home: Home, issued: int) -> list[dict[str, Any]]:
 def worth_to_json(seq: int, worth: Worth) -> dict[str, Any]:
     """Return a verified statement for programs."""
     form = worth.form
-    other = form.against
+    other, metrics = form.against, [metric.to_json() for metric in form.metrics]
     return {
         "job": seq,
         "entry": worth.entry,
@@ -50,7 +52,8 @@ def worth_to_json(seq: int, worth: Worth) -> dict[str, Any]:
         "delta": form.claim.delta,
         "level": form.level,
         "better": form.better,
-        "metrics": [metric.to_json() for metric in form.metrics],
+        "outcome": judge(form.histogram.kind, metrics),
+        "metrics": metrics,
         "histogram": form.histogram.to_json(),
     }
 
@@ -66,11 +69,11 @@ def pick_judgement(statements: list[dict[str, Any]]) -> dict[str, Any] | None:
 
 
 def mark(home: Home, lines: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return lines of versions with `better`: whether each is shown to be better than a constant answer, by what it is
-    judged by; None where nobody evaluated it, or its certificate is not known here.
+    """Return lines of versions with `better`, whether each is shown to be better than a constant answer, and the
+    `outcome`, by what it is judged by; None where nobody evaluated it, or its certificate is not known here.
     """
     return [
-        {**line, "better": None if judgement is None else judgement["better"]}
+        {**line, **{key: None if judgement is None else judgement[key] for key in ("better", "outcome")}}
         for line, judgement in judgements(home, lines)
     ]
 
@@ -113,9 +116,10 @@ def require_worth(
     own = pick_judgement(found)
     if not if_better:
         if own is not None and not own["better"] and not although:
+            shows = verdict(own)
             raise WrongState(
-                f"model={reference}: its evaluation, entry {own['entry']}, does not show that it is better than a "
-                f"constant answer. To promote it all the same: dpserve model promote {reference} --although-not-better",
+                f"model={reference}: its evaluation, entry {own['entry']}, says: {shows}. To promote it all the same: "
+                f"dpserve model promote {reference} --although-not-better",
                 statement=own["entry"],
                 command=f"dpserve model promote {reference} --although-not-better",
             )
@@ -128,7 +132,7 @@ def require_worth(
     if speaks is None or not speaks["better"]:
         command = f"dpserve evaluate {reference}{against} --dataset NAME --epsilon E"
         than = "a constant answer" if champion is None else champion[0]
-        why = "no statement compares the two" if speaks is None else f"entry {speaks['entry']} does not show it"
+        why = "no statement compares the two" if speaks is None else f"entry {speaks['entry']} says: {verdict(speaks)}"
         why = "it was not evaluated" if speaks is None and champion is None else why
         raise WrongState(
             f"model={reference}: is not shown to be better than {than}: {why}. On rows that were kept aside: {command}",

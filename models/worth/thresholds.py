@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from models.worth.intervals import Interval, Noise, ratio
-from models.worth.layout import BINS, Layout
+from models.worth.layout import Layout
 
 HEAD = ("told from", "share told", "precision", "recall", "f1", "lift")
 
@@ -18,7 +18,7 @@ def thresholds(layout: Layout, counts: Sequence[int], noise: Noise) -> list[dict
     """Return a row for each edge between bins: class 1 is answered from this probability on. Figures have their
     intervals; each interval of a row holds by itself, not all at once.
     """
-    return [at_edge(layout, counts, noise, edge) for edge in range(1, BINS)]
+    return [at_edge(layout, counts, noise, edge) for edge in range(1, layout.bins)]
 
 
 def at_edge(layout: Layout, counts: Sequence[int], noise: Noise, edge: int) -> dict[str, Any]:
@@ -26,8 +26,8 @@ def at_edge(layout: Layout, counts: Sequence[int], noise: Noise, edge: int) -> d
     half as often.
     """
     flat = np.array(counts, np.float64)
-    one, true = np.ones(2 * BINS), np.repeat([0.0, 1.0], BINS)
-    said = np.tile(np.arange(BINS) >= edge, 2).astype(float)
+    one, true = np.ones(2 * layout.bins), np.repeat([0.0, 1.0], layout.bins)
+    said = np.tile(np.arange(layout.bins) >= edge, 2).astype(float)
     half = replace(noise, level=(1 + noise.level) / 2)
     told, rare = ratio(flat, said * true, said, half), ratio(flat, true, one, half)
     value = None if told.value is None or not rare.value else told.value / rare.value

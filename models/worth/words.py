@@ -4,17 +4,30 @@ from __future__ import annotations
 
 from typing import Any
 
+from models.worth.judging import BETTER, NOT_BETTER
+
 
 def short_worth(body: dict[str, Any]) -> str:
     """Return a statement of worth in a few words: its first figure with the interval, and what is to be known of it."""
     first = body["metrics"][0]
     learnt = ", on rows that its bins were made from" if "seen_by_bins" in body else ", on rows it learnt from"
     seen = learnt if body["seen"] else ""
-    than = f"entry {body['against']['certificate']}" if "against" in body else "a constant answer"
-    better = "" if body["better"] else f", not shown to be better than {than}"
-    if "against" in body:
-        better = f" against {body['against']['model']} of {than}" if body["better"] else better
-    return f"{first['metric']} {short_figure(first['low'])} to {short_figure(first['high'])}{seen}{better}"
+    if first["value"] is None:
+        return f"{first['metric']}: no result, too few rows for this epsilon{seen}"
+    shown = "" if body["outcome"] == BETTER and "against" not in body else f", {verdict(body)}"
+    return f"{first['metric']} {short_figure(first['low'])} to {short_figure(first['high'])}{seen}{shown}"
+
+
+def verdict(body: dict[str, Any]) -> str:
+    """Return what a statement of worth shows: of one model against a constant answer, of two against the other one."""
+    against = body.get("against")
+    than = "a constant answer" if against is None else f"{against['model']} of entry {against['certificate']}"
+    if body["outcome"] == BETTER:
+        return f"better than {than}"
+    if body["outcome"] == NOT_BETTER:
+        return f"no better than {than}"
+    why = ": too few rows for this epsilon" if body["metrics"][0]["value"] is None else ""
+    return f"could not tell whether it is better than {than}{why}"
 
 
 def short_figure(text: str) -> str:

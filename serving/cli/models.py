@@ -11,7 +11,7 @@ import typer
 from accountant.ledger.families.left import left_words
 from accountant.system.lazy_import import later
 from dpserve_verify.errors import InputError
-from models.worth.words import short_figure, short_worth
+from models.worth.words import short_figure, short_worth, verdict
 from serving.cli.backend import backend
 from serving.cli.complete import Model
 from serving.cli.requests import takes_request
@@ -133,7 +133,10 @@ def evaluate(
             "" if body["known"] is None else f"; job {body['known']} has measured this: its statement is given"
         )
         budget = left_words(body["left"], "evaluation")
-        return show(json, body, align_columns([("price", f"{price}{measured_before}"), ("left after it", budget)]))
+        expected = [] if body["expected"] is None else [("expect", body["expected"]["says"])]
+        return show(
+            json, body, align_columns([("price", f"{price}{measured_before}"), ("left after it", budget), *expected])
+        )
     with show_busy(f"evaluating {name} on {given['dataset']}"):
         body = backend().measurements.evaluate(request, key, out)
     show(json, body, worth_text(body["worth"]))
@@ -156,19 +159,16 @@ def worth_text(body: dict[str, Any]) -> str:
     interval.
     """
     warning = "; the model learnt from these rows: it looks better than it is" if body["seen"] else ""
-    baseline = body.get("against")
-    than = "a constant answer" if baseline is None else f"{baseline['model']} of entry {baseline['certificate']}"
-    better = f"better than {than}" if body["better"] else f"NOT SHOWN TO BE BETTER than {than}"
     head = [
         ("model", f"{body['model']}, certified by entry {body['certificate']}"),
         ("measured on", f"{body['part']} rows of {body['dataset']}{warning}"),
         ("spent", f"epsilon {body['epsilon']}, delta {body['delta']}; entry {body['entry']}"),
-        ("verdict", better),
+        ("verdict", verdict(body)),
     ]
     lines = [
         (
             metrics.name_of_figure(metric),
-            "not told by the counts" if metric["value"] is None else short_figure(metric["value"]),
+            "no result" if metric["value"] is None else short_figure(metric["value"]),
             f"{short_figure(metric['low'])} to {short_figure(metric['high'])}",
         )
         for metric in body["metrics"]

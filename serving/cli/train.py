@@ -38,7 +38,7 @@ def plan(asked: JobRequest, json: Json = False) -> None:
         *_learner_lines(body),
         ("price", f"epsilon {body['epsilon']}, delta {body['delta']}, {body['relation']}"),
         ("left after it", f"{left_words(body['left'])}; {body['left']['jobs']} more like it"),
-        *([("evaluation", f"epsilon {then['epsilon']}; left {left_words(then['left'], EVALUATION)}")] if then else []),
+        *_evaluation_lines(then),
         ("model", f"{body['becomes']} of {body['model']}{instead}"),
         *([("expect", body["expected"]["says"])] if body["expected"] else []),
         *(("warning", text) for text in body["warnings"]),
@@ -72,6 +72,14 @@ def train(asked: JobRequest, json: Json = False) -> None:
         ("left", left_words(body["left"])),
     ]
     show(json, body, align_columns(lines))
+
+
+def _evaluation_lines(then: dict[str, Any] | None) -> list[tuple[str, str]]:
+    """Return the lines on the evaluation that follows: its price, and how wide its intervals will be."""
+    if then is None:
+        return []
+    price = f"epsilon {then['epsilon']}; left {left_words(then['left'], EVALUATION)}"
+    return [("evaluation", price), ("", f"expect {then['expected']['says']}")]
 
 
 def _worth_lines(body: dict[str, Any]) -> list[tuple[str, str]]:

@@ -143,7 +143,7 @@ def _by_name(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _with_worth(home: Home, lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Add to each line the first figure of the statement that the version is judged by."""
     return [
-        {**line, "worth": judgement and {**judgement["metrics"][0], "better": judgement["better"]}}
+        {**line, "worth": judgement and {**judgement["metrics"][0], "outcome": judgement["outcome"]}}
         for line, judgement in judgements(home, lines)
     ]
 

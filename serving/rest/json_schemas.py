@@ -12,6 +12,7 @@ from accountant.ledger.families.records import State
 from dpserve_verify.errors import DpserveError
 from dpserve_verify.privacy.budget import Relation
 from models.store.standing import Standing
+from models.worth.judging import OUTCOMES
 from serving.wire.errors import HTTP_CODES, status_of
 from serving.wire.field_words import in_words
 
@@ -184,10 +185,19 @@ EXPECTED = record(
     },
     says="by public facts alone: what this learner reached on other datasets; null where the study does not tell",
 )  # fmt: skip
+EXPECTED_WIDTH = record(
+    {
+        "figures": array(record({"metric": TEXT, "half_width": maybe(REAL), "low": REAL, "high": REAL})),
+        "enough": maybe(record({"epsilon": DECIMAL, "half_width": REAL})), "says": TEXT,
+    },
+    says="half of each interval, by public numbers alone: about as wide, and from low to high for nine of ten made-up "
+    "models; `half_width` null: no result is to be expected; `enough`: an epsilon from which the first one tells much",
+)  # fmt: skip
 _FOLLOWING = record(
     {
         "dataset": TEXT, "model": TEXT, "against": maybe(TEXT), "group": maybe(TEXT), "scores": TRUTH, "part": TEXT,
         "epsilon": DECIMAL, "delta": DECIMAL, "known": maybe(COUNT), "left": ANY_OBJECT,
+        "expected": maybe(EXPECTED_WIDTH),
     },
     {"window": WINDOW},
     says="the evaluation that `evaluate` asks for, charged together with the job to what is kept aside",
@@ -234,10 +244,14 @@ FEATURE = record(
     {"name": TEXT, "type": {"enum": ["numeric", "categorical", "boolean", "date", "datetime", "time"]}},
     {"edges": array(REAL), "values": array(TEXT)},
 )
+OUTCOME = {
+    "enum": [*OUTCOMES],
+    "description": "by the interval, against a constant answer, or the model that it was compared with",
+}
 _WORTH = {
     "job": COUNT, "entry": COUNT, "model": TEXT, "certificate": COUNT, "dataset": TEXT,
     "part": {"enum": ["holdout", "training", "all"]}, "seen": TRUTH, "epsilon": DECIMAL, "delta": DECIMAL,
-    "level": DECIMAL, "better": TRUTH, "histogram": ANY_OBJECT,
+    "level": DECIMAL, "better": TRUTH, "outcome": OUTCOME, "histogram": ANY_OBJECT,
     "metrics": array(
         record(
             {"metric": TEXT, "value": maybe(TEXT), "low": TEXT, "high": TEXT},
@@ -278,6 +292,7 @@ MODEL_LINE = record(
         "dataset": maybe(TEXT), "learner": maybe(TEXT), "target": maybe(TEXT),
         "certificate": maybe(CERTIFICATE), "problem": maybe(TEXT),
         "better": {**maybe(TRUTH), "description": "than a constant answer, as shown; null: nobody evaluated it"},
+        "outcome": {**maybe(OUTCOME), "description": "better, not better, or could not tell; null as `better`"},
     }
 )  # fmt: skip
 MODELS = record({"models": array(MODEL_LINE), "next": NEXT})

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from accountant.certificates.worth import WORTH, Measured, Worth
 from accountant.home import Home
-from dpserve_verify.privacy.events import Plan, PureDp, plan_from_json
-from models.worth.stated import LEVEL, check, figures, histogram_form, is_better, model_form
+from dpserve_verify.privacy.events import plan_from_json
+from models.worth.judging import BETTER, judge
+from models.worth.stated import LEVEL, check, figures, histogram_form, model_form
 from models.worth.statements import statement_of, worth_to_json
 from training.kinds.job_steps import Learn
 from training.kinds.stated_steps import StatedSteps
@@ -22,6 +21,7 @@ from training.measuring.worth.evaluate import (
     part_of,
     seen_by_bins,
 )
+from training.measuring.worth.histogram import variance_of
 from training.requests import EvaluationRequest
 from training.rows.schema.refined_schema import with_profiles
 from training.rows.schema.schema import Schema, schema_of
@@ -72,7 +72,7 @@ class EvaluationSteps(StatedSteps):
             histogram_form(layout, counts, variance),
             LEVEL,
             metrics,
-            is_better(layout.kind, metrics),
+            judge(layout.kind, metrics) == BETTER,
             None if len(forms) == 1 else {**forms[1], "sha256": models[1].certificate.sha256, "seen": was_seen[1]},
             bins[0],
         )
@@ -85,11 +85,3 @@ class EvaluationSteps(StatedSteps):
     def result(self) -> dict[str, Any]:
         """Return what the model is worth."""
         return {"worth": worth_to_json(self.seq, statement_of(self.home, self.seq)[2])}
-
-
-def variance_of(plan: Plan) -> float:
-    """Return the variance of the discrete Laplace noise of the one release of this plan."""
-    ((release, _),) = plan.runs
-    assert isinstance(release.event, PureDp)
-    ratio = float(np.exp(-float(release.event.epsilon) / release.sensitivity))
-    return 2 * ratio / (1 - ratio) ** 2

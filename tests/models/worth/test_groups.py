@@ -9,8 +9,9 @@ from models.features.features import BooleanFeature, CategoricalFeature, Numeric
 from models.worth.groups import GroupedLayout, group_names, group_places, grouped_metrics
 from models.worth.intervals import Noise
 from models.worth.intervals import ratio as ratio_of
+from models.worth.judging import BETTER, judge
 from models.worth.layout import BINS, Layout
-from models.worth.metrics import beats_constant, metrics, name_of_figure
+from models.worth.metrics import metrics, name_of_figure
 
 BINARY, THREE = Layout(("no", "yes"), 0.01), Layout(("a", "b", "c"), 1.0)
 NUMBER = Layout((), 0.01, (10.0, 30.0))
@@ -69,7 +70,7 @@ def test_every_group_is_measured_as_if_it_were_alone():
         assert each.found.value == pytest.approx(abs(found[of, None, "f"].value - found[of, None, "m"].value))
         assert each.found.low <= each.found.value <= each.found.high
     body = [each.to_json() for each in grouped_metrics(layout, counts.ravel().tolist(), QUIET)]
-    assert beats_constant("binary", body) == (whole["auroc", None, None].low > 0.5)  # groups have no say in it
+    assert (judge("binary", body) == BETTER) == (whole["auroc", None, None].low > 0.5)  # groups have no say in it
     assert {name_of_figure(each) for each in body} >= {"auroc", "auroc, f", "auroc_gap among 2 groups"}
     alone = np.where(np.arange(4)[:, None] == 1, counts, 0)
     assert not [each for each in grouped_metrics(layout, alone.ravel().tolist(), QUIET) if each.groups]

@@ -10,8 +10,9 @@ from sklearn import metrics as known
 
 from accountant.certificates.worth import METHOD, method_of
 from models.worth.intervals import Noise, auroc, ratio
+from models.worth.judging import BETTER, NOT_BETTER, UNCLEAR, judge
 from models.worth.layout import BINS, Layout
-from models.worth.metrics import beats_constant, metrics
+from models.worth.metrics import metrics
 from models.worth.paired import (
     MOST,
     OTHERS,
@@ -19,7 +20,6 @@ from models.worth.paired import (
     SIZES,
     STEPS,
     PairedLayout,
-    is_better,
     paired_metrics,
     share_between_steps,
 )
@@ -177,7 +177,7 @@ def test_what_scores_of_several_classes_say_is_what_scikit_learn_says():
     assert found["log_loss", None].value == pytest.approx(np.log(1024))
     drowned = scored_metrics(layout, [0] * layout.size, Noise(1e9))
     assert all(each.found.low <= each.found.high for each in drowned)
-    assert not beats_constant(layout.kind, [each.to_json() for each in drowned])
+    assert judge(layout.kind, [each.to_json() for each in drowned]) == UNCLEAR
 
 
 @pytest.mark.statistical
@@ -307,12 +307,67 @@ def test_a_difference_is_what_the_models_scores_say():
     roots = squares.mean(axis=1) ** 0.5
     assert found[1].found.value == pytest.approx(roots[0] - roots[1], abs=0.01)
     for kind, low, high, says in (
-        ("paired-number", "-2", "-1", True),
-        ("paired-number", "-1", "0.1", False),
-        ("paired-classes", "0.1", "0.2", True),
-        ("paired-classes", "-0.1", "1", False),
+        ("paired-number", "-2", "-1", BETTER),
+        ("paired-number", "-1", "0.1", UNCLEAR),
+        ("paired-number", "0", "0.1", NOT_BETTER),
+        ("paired-classes", "0.1", "0.2", BETTER),
+        ("paired-classes", "-0.1", "1", UNCLEAR),
+        ("paired-classes", "-0.1", "0", NOT_BETTER),
     ):
-        assert is_better(kind, [{"low": low, "high": high}]) is says
+        assert judge(kind, [{"low": low, "high": high}]) == says
+
+
+def test_what_one_model_shows_has_three_outcomes():
+    """Narrow and no better is a verdict; wide is none, and groups have no say in it."""
+    group = {"metric": "auroc", "low": "0.9", "high": "1", "group": "f"}
+    for kind, metric, low, high, says in (
+        ("binary", "auroc", "0.51", "0.53", BETTER),
+        ("binary", "auroc", "0.48", "0.54", NOT_BETTER),
+        ("binary", "auroc", "0.48", "0.56", UNCLEAR),
+        ("binary", "auroc", "0", "1", UNCLEAR),
+        ("classes", "advantage", "-0.1", "0.04", NOT_BETTER),
+        ("classes-scores", "advantage", "0.01", "0.04", BETTER),
+        ("classes", "advantage", "-0.1", "0.06", UNCLEAR),
+        ("number", "r2", "-1", "0.01", NOT_BETTER),
+        ("number", "r2", "-0.2", "0.9", UNCLEAR),
+    ):
+        assert judge(kind, [group, {"metric": metric, "low": low, "high": high}]) == says
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [BINARY, THREE, NUMBER, ScoredLayout(THREE), PairedLayout(THREE, THREE), PairedLayout(NUMBER, NUMBER)],
+    ids=lambda layout: layout.kind,
+)
+def test_no_value_is_stated_where_the_interval_is_the_whole_scale(layout):
+    """But in statements that were made before, whose figures must follow from their counts as they stand."""
+    counts = np.full(layout.size, layout.cells_per_record).tolist()
+    drowned = 1e9 * layout.cells_per_record**2
+    first = [figures(layout, counts, drowned, 1, edition)[0] for edition in (2, 3)]
+    assert [first[0][end] for end in ("low", "high")] == [first[1][end] for end in ("low", "high")]
+    assert first[0]["value"] is not None
+    assert first[1]["value"] is None
+    told = figures(layout, [40 * count for count in counts], 0.0, 1)[0]
+    assert told["value"] is not None
+    methods = {method_of({"kind": layout.kind}, edition) for edition in (1, 2, 3)}
+    assert len(methods) == (3 if layout.kind == "binary" else 2)
+
+
+@pytest.mark.parametrize("bins", [8, 16])
+def test_fewer_bins_count_the_same_records_and_say_nearly_the_same(bins):
+    random = np.random.default_rng(3)
+    answers = random.random(20_000) < 0.3
+    scores = (random.normal(size=20_000) * 120 + 200 * answers - 150).astype(np.int64)[:, None]
+    layout = replace(BINARY, bins=bins)
+    many, few = (by_name(each, counted(each, scores, answers.astype(np.uint8))) for each in (BINARY, layout))
+    for name in ("accuracy", "precision", "recall", "f1", "prevalence", "records"):
+        assert few[name, None].value == pytest.approx(many[name, None].value)
+    assert few["auroc", None].value == pytest.approx(many["auroc", None].value, abs=0.16 / bins)
+    assert len(thresholds(layout, counted(layout, scores, answers).tolist(), QUIET)) == bins - 1
+    classes = ScoredLayout(replace(THREE, bins=bins))
+    scores, answers = random.normal(size=(900, 3)), random.integers(0, 3, 900)
+    counts = classes.count(scores, answers)
+    assert counts.sum() == 900 * classes.cells_per_record == 900 * ScoredLayout(THREE).cells_per_record
 
 
 @pytest.mark.parametrize("layout", [PairedLayout(THREE, THREE), PairedLayout(NUMBER, NUMBER)])
@@ -320,16 +375,16 @@ def test_a_difference_is_what_the_models_scores_say():
 def test_counts_of_pairs_that_tell_nothing_call_nobody_better(layout, fill):
     found = paired_metrics(layout, np.full(layout.size, fill), Noise(30.0 * layout.cells_per_record**2))
     assert all(each.found.low <= each.found.high for each in found)
-    assert not is_better(layout.kind, [each.to_json() for each in found])
+    assert judge(layout.kind, [each.to_json() for each in found]) == UNCLEAR
 
 
 @pytest.mark.parametrize("layout", [BINARY, THREE, NUMBER])
 @pytest.mark.parametrize("fill", [0, -5, 1])
 def test_counts_that_tell_nothing_give_wide_intervals_and_no_error(layout, fill):
-    """An empty part, noise below zero, one record in every cell: nothing is called better than a constant."""
+    """An empty part, noise below zero, one record in every cell: whether it is better cannot be told."""
     found = metrics(layout, np.full(layout.size, fill), Noise(30.0))
     assert all(each.found.low <= each.found.high for each in found)
-    assert not beats_constant(layout.kind, [each.to_json() for each in found])
+    assert judge(layout.kind, [each.to_json() for each in found]) == UNCLEAR
 
 
 def test_extremes():

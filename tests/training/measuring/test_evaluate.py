@@ -141,7 +141,9 @@ def test_figures_by_group_are_released_at_once_for_the_same_price(home, tmp_path
     """By a feature's own bins and by others; a group that no row has; what is refused."""
     plain = evaluate.plan(home, asked()).to_json()
     price = evaluate.plan(home, asked(group="sex")).to_json()
-    assert price == plain | {"group": "sex"}
+    assert price == plain | {"group": "sex", "expected": price["expected"]}
+    halves = [each["expected"]["figures"][0]["half_width"] for each in (plain, price)]
+    assert halves[0] < halves[1]  # of all records: each group brings its noise
     body = job.measure(home, asked(group="sex"), by="test")
     assert job.measure(home, asked(group="sex"), by="another")["job"] == body["job"]
     assert spent(home, part=HOLDOUT) == "0.5"
@@ -213,13 +215,16 @@ def test_of_two_models_the_better_one_is_shown_and_promoted_by_the_statement(hom
     assert (first["metric"], body["better"], body["seen"]) == ("accuracy_difference", False, False)
     assert float(first["low"]) <= float(first["value"]) <= float(first["high"])
     assert body["against"]["certificate"] == evaluate.open_model(home, "adult@1").certificate.issued
-    with pytest.raises(WrongState, match=f"entry {body['entry']} does not show it"):
+    with pytest.raises(WrongState, match=f"entry {body['entry']} says: no better than adult of entry"):
         placing.promote(home, "adult@2", "new", "ann", if_better=True)
     alone = job.measure(home, asked("0.001", model="adult@2"), by="test")["worth"]
     assert not alone["better"]  # one rule may be of use by luck, but noise of this size shows nothing
+    assert (alone["outcome"], alone["metrics"][0]["value"]) == ("could not tell", None)
     lines = [{"certificate": {"entry": each["certificate"]}} for each in (alone, body)]
-    assert [each["better"] for each in mark(home, [*lines, {"certificate": None}])] == [False, False, None]
-    with pytest.raises(WrongState, match="although-not-better"):
+    marked = mark(home, [*lines, {"certificate": None}])
+    assert [each["better"] for each in marked] == [False, False, None]
+    assert [each["outcome"] for each in marked] == ["could not tell", "could not tell", None]
+    with pytest.raises(WrongState, match="could not tell whether it is better than a constant.*although-not-better"):
         placing.promote(home, "adult@2", "new", "ann")
     with pytest.raises(InputError, match="choose one"):
         placing.promote(home, "adult@2", "new", "ann", if_better=True, although_not_better=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from decimal import Decimal
+from itertools import product
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from models.features.features import CategoricalFeature
 from models.forms.additive import AdditiveEnsemble
 from models.forms.voting import VotingEnsemble
 from models.parts.votes import Vote
+from models.worth.layout import BINS
 from models.worth.paired import OTHERS, PARTS, SIZES, STEPS, share_between_steps
 from models.worth.scored import ScoredLayout
 from models.worth.stated import grouped_layout_of, layout_of, paired_layout_of
@@ -51,20 +53,21 @@ GROUP = CategoricalFeature("g", ("m", "f"))
 
 
 def query_of(kind: str, paired: bool) -> CellCounts | PairedCounts:
-    """Of a model, alone or beside one that answers otherwise."""
+    """Of a model, alone or beside one that answers otherwise; `few`: in fewer bins."""
+    bins, kind = (8, "binary") if kind == "few" else (BINS, kind)
     ensemble = model(kind)
     other = replace(ensemble, terms=(tuple(9 - 5 * code for code in range(WIDTH)),))
     if paired:
         return PairedCounts((ensemble, other), paired_layout_of(ensemble, other))
-    return CellCounts(ensemble, layout_of(ensemble))
+    return CellCounts(ensemble, layout_of(ensemble, bins))
 
 
-@pytest.mark.parametrize("paired", [False, True])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "paired"), [*product(KINDS, (False, True)), ("few", False)])
 @pytest.mark.parametrize("relation", list(Relation))
 def test_a_record_moves_the_counts_by_what_is_charged(kind, relation, paired):
     """Every record that there can be, on every rest: at most the sensitivity, which is attained."""
     query = query_of(kind, paired)
+    kind = "binary" if kind == "few" else kind
     records = [(code, answer) for code in range(WIDTH) for answer in ANSWERS[kind]]
     rest = [(0, ANSWERS[kind][0]), (2, ANSWERS[kind][-1]), (1, ANSWERS[kind][0])]
 
@@ -158,8 +161,8 @@ def test_a_record_is_shared_out_so_that_its_mean_stays():
 def played(unit: Decimal, count: int, contributions: int, present: int, paired: str):
     """Of `count` releases on a table without the person, or with all their rows: whether every cell where these fall
     has as many as they add, which their presence makes e^epsilon times as likely."""
-    kind = paired or "binary"
-    evaluator, ensemble = Evaluator(query_of(kind, bool(paired))), model(kind)
+    kind = paired if paired in KINDS else "binary"
+    evaluator, ensemble = Evaluator(query_of(paired or kind, paired in KINDS)), model(kind)
     classes, span, answer = ensemble.classes or None, ensemble.target_range, ANSWERS[kind][-1]
     public = Public(
         (FEATURE,), "y", classes, 100, Relation.ADD_REMOVE, Budget.of("1"), True, contributions, target_range=span
@@ -183,7 +186,7 @@ def loss(with_it, without) -> float:
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize(("contributions", "paired"), [(1, ""), (3, ""), (1, "binary"), (3, "number")])
+@pytest.mark.parametrize(("contributions", "paired"), [(1, ""), (3, ""), (2, "few"), (1, "binary"), (3, "number")])
 def test_the_black_box_keeps_its_promise_and_a_factor_of_two_is_caught(contributions, paired, monkeypatch):
     count, unit = 3000, Decimal(1)
     honest = played(unit, count, contributions, contributions, paired), played(unit, count, contributions, 0, paired)

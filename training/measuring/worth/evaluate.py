@@ -7,8 +7,9 @@ stands, for nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from accountant.errors import WrongState
@@ -29,16 +30,18 @@ from models.features.features import Feature
 from models.forms.ensemble import Ensemble
 from models.store.bundle import ModelStore
 from models.store.loading import VerifiedModel, load_of_home
-from models.worth.layout import Layout
+from models.worth.expected_width import Measurement
+from models.worth.layout import BIN_CHOICES, BINS, Layout, choose_bins
 from models.worth.scored import ScoredLayout
 from models.worth.stated import grouped_layout_of, layout_of, paired_layout_of
 from training.learners.job_words import window_to_json
-from training.measuring.worth.histogram import CellCounts, Evaluator, PairedCounts
+from training.measuring.worth.histogram import CellCounts, Evaluator, PairedCounts, laplace_variance
 from training.planning.plans import public_of
 from training.requests import EvaluationRequest
 from training.rows.packed.cells import declared_ranges, tables
 from training.rows.schema.schema import Schema, schema_of
 from training.session.learner import Recipe
+from training.session.session import Public, sensitivity_of
 
 NAME = "evaluation"  # stands in the place of a learner
 TRAINING, ALL = "training", "all"
@@ -58,7 +61,9 @@ class Planned:
 
 @dataclass(frozen=True)
 class PlannedWorth(Planned):
-    """An evaluation."""
+    """An evaluation, and what is public of how wide its intervals will be."""
+
+    measurement: Measurement
 
     def to_json(self) -> dict[str, Any]:
         """Return the price and what would be left after it."""
@@ -76,6 +81,7 @@ class PlannedWorth(Planned):
             "delta": decimal_string(claimed.delta),
             "known": self.known,
             "left": left(after, claimed.delta).to_json(),
+            "expected": None if self.known is not None else self.measurement.to_json(),
         }
 
 
@@ -100,11 +106,16 @@ def plan(home: Home, asked: EvaluationRequest, by: str | None = None) -> Planned
         raise InputError("group, against, scores: one at a time; each is an evaluation by itself")
     if asked.scores and len(models[0].ensemble.classes) < 3:
         raise InputError("scores: for three or more classes; leave it out, of two classes or a number all is counted")
-    how: dict[str, str | bool] = {} if asked.group is None else {"group": asked.group}
+    how: dict[str, str | bool | int] = {} if asked.group is None else {"group": asked.group}
     how |= {"scores": True} if asked.scores else {}
+    question = schema.question(target)
+    public = public_of(dataset, question, budget)
+    groups = 1 if asked.group is None else schema.group(asked.group).bins
+    how |= _bins_for(public, groups, asked.scores and asked.against is None)
     evaluator = evaluator_of([model.ensemble for model in models], schema, how)
-    if how and evaluator.query.size > MOST_CELLS:
-        raise InputError(f"{next(iter(how))}: {evaluator.query.size} cells, and a statement has room for {MOST_CELLS}")
+    if evaluator.query.size > MOST_CELLS:
+        what = "group" if asked.group is not None else "scores"
+        raise InputError(f"{what}: {evaluator.query.size} cells, and a statement has room for {MOST_CELLS}")
     request = Request(
         asked.dataset,
         NAME,
@@ -117,11 +128,48 @@ def plan(home: Home, asked: EvaluationRequest, by: str | None = None) -> Planned
         blocks=asked.blocks,
         window=dataset.window,
     )
-    recipe = evaluator.recipe(public_of(dataset, schema.question(target), budget))
-    earlier = evaluations.find_same(home.ledger.log.database, request)
+    recipe = evaluator.recipe(public)
+    earlier = evaluations.find_same(home.ledger.log.database, request, _in_other_bins(request, models, schema))
     if earlier is None:
         _require_room(dataset, request, recipe)
-    return PlannedWorth(request, recipe, dataset, earlier)
+    return PlannedWorth(request, recipe, dataset, earlier, _measurement(evaluator, public, dataset))
+
+
+def _bins_for(public: Public, groups: int = 1, scores: bool = False) -> dict[str, int]:
+    """Return `bins`, where noise would drown as many as there are usually; nothing where it would not, nor of a model
+    whose probabilities are not counted.
+    """
+    classes = len(public.classes or ())
+    if classes != 2 and not scores:
+        return {}
+    signal = public.records * float(public.budget.epsilon) / public.contributions
+    bins = choose_bins(signal / groups / (3 * classes if scores else 1))
+    return {} if bins == BINS else {"bins": bins}
+
+
+def _in_other_bins(request: Request, models: Sequence[VerifiedModel], schema: Schema) -> list[Request]:
+    """Return the same question with the probability counted in other bins: who asked it so has its answer already."""
+    others = []
+    for bins in BIN_CHOICES:
+        how = {key: value for key, value in request.parameters.items() if key not in ("bins", "cells")}
+        how |= {} if bins == BINS else {"bins": bins}
+        size = evaluator_of([model.ensemble for model in models], schema, how).query.size
+        others.append(replace(request, parameters={"cells": size, **how}))
+    return others
+
+
+def _measurement(evaluator: Evaluator, public: Public, dataset: Dataset) -> Measurement:
+    layout = evaluator.query.layout
+    sensitivity = sensitivity_of(evaluator.query, public)
+    return Measurement(
+        layout,
+        public.records,
+        public.contributions,
+        float(public.budget.epsilon),
+        partial(laplace_variance, sensitivity=sensitivity),
+        public.prevalence,
+        dataset.registration.unit.column is not None,
+    )
 
 
 def _require_room(dataset: Dataset, request: Request, recipe: Recipe) -> None:
@@ -142,16 +190,19 @@ def plan_following(home: Home, training: Request, epsilon: str | float | Decimal
         )
     dataset = home.ledger.dataset(training.dataset, by, HOLDOUT, training.blocks)
     question = schema_of(home, dataset).question(training.target)
-    # How many cells, whatever the scores mean.
-    layout = Layout(tuple(question.classes or ()), 1.0, question.target_range)
     budget = Budget.of(str(epsilon), "0")
+    public = public_of(dataset, question, budget)
+    how = _bins_for(public)
+    # How many cells, whatever the scores mean.
+    layout = Layout(tuple(question.classes or ()), 1.0, question.target_range, bins=how.get("bins", BINS))
     request = Request(
-        training.dataset, NAME, budget, {"cells": layout.size}, training.model, training.target, Evaluation(0), HOLDOUT,
-        blocks=training.blocks, window=dataset.window,
+        training.dataset, NAME, budget, {"cells": layout.size, **how}, training.model, training.target, Evaluation(0),
+        HOLDOUT, blocks=training.blocks, window=dataset.window,
     )  # fmt: skip
-    recipe = Evaluator(CellCounts(None, layout)).recipe(public_of(dataset, question, budget))
+    evaluator = Evaluator(CellCounts(None, layout))
+    recipe = evaluator.recipe(public)
     _require_room(dataset, request, recipe)
-    return PlannedWorth(request, recipe, dataset, None)
+    return PlannedWorth(request, recipe, dataset, None, _measurement(evaluator, public, dataset))
 
 
 def price_following(home: Home, training: Request, epsilon: str | float | Decimal | None, by: str) -> dict[str, Any]:
@@ -161,15 +212,16 @@ def price_following(home: Home, training: Request, epsilon: str | float | Decima
 
 def evaluator_of(ensembles: Sequence[Ensemble], schema: Schema, how: Mapping[str, Any]) -> Evaluator:
     """Return what measures a model, or compares it with another one. `how`: a request's parameters, among them the
-    `group` by which it is measured, or whether its `scores` are counted.
+    `group` by which it is measured, or whether its `scores` are counted, and in how many `bins`.
     """
+    bins = int(how.get("bins", BINS))
     if how.get("group") is not None:
         group = schema.group(str(how["group"]))
-        return Evaluator(CellCounts(ensembles[0], grouped_layout_of(ensembles[0], group)))
+        return Evaluator(CellCounts(ensembles[0], grouped_layout_of(ensembles[0], group, bins)))
     if how.get("scores"):
-        return Evaluator(CellCounts(ensembles[0], ScoredLayout(layout_of(ensembles[0]))))
+        return Evaluator(CellCounts(ensembles[0], ScoredLayout(layout_of(ensembles[0], bins))))
     if len(ensembles) == 1:
-        return Evaluator(CellCounts(ensembles[0], layout_of(ensembles[0])))
+        return Evaluator(CellCounts(ensembles[0], layout_of(ensembles[0], bins)))
     first, second = ensembles
     return Evaluator(PairedCounts((first, second), paired_layout_of(first, second)))
 

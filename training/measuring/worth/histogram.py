@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from accountant.errors import PlanMismatch
 from accountant.noise.mechanisms import DiscreteLaplace
 from dpserve_verify.privacy.budget import Relation
+from dpserve_verify.privacy.events import Plan, PureDp
 from models.forms.ensemble import Ensemble
 from models.worth.groups import GroupedLayout, group_places
 from models.worth.layout import Layout
@@ -139,3 +140,16 @@ class Evaluator:
 
     def guess(self, public: Public) -> None:
         """Return None: a release is cheap to rehearse."""
+
+
+def variance_of(plan: Plan) -> float:
+    """Return the variance of the discrete Laplace noise of the one release of this plan."""
+    ((release, _),) = plan.runs
+    assert isinstance(release.event, PureDp)
+    return laplace_variance(float(release.event.epsilon), release.sensitivity)
+
+
+def laplace_variance(epsilon: float, sensitivity: int) -> float:
+    """Return the variance of discrete Laplace noise at this price."""
+    ratio = float(np.exp(-epsilon / sensitivity))
+    return 2 * ratio / (1 - ratio) ** 2

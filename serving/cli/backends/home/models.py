@@ -42,7 +42,7 @@ class HomeModels(Models):
             versions_in(home), lambda each: f"{each[0]}@{each[1]}", None, lambda each: each[0] in hidden
         )
         listed = [
-            {**line, "better": worth and worth["better"], "worth": [worth] if worth else []}
+            {**line, **{key: worth and worth[key] for key in ("better", "outcome")}, "worth": [worth] if worth else []}
             for line, worth in statements.judgements(home, lines(home, versions))
         ]
         return {"models": listed, "next": following}
