@@ -38,13 +38,15 @@ _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?",
 
 
 class Misfit(Exception):
-    """A column, or a cell of it, does not fit the feature. `problem` never quotes a cell; `row` is counted from the
-    column's first, None where the whole column does not fit.
+    """A column, or some of its cells, do not fit the feature. `problem` never quotes a cell. `row`: the first such
+    cell, counted from the column's first, None where the whole column does not fit; `cells` (n,): all such, where they
+    are known.
     """
 
-    def __init__(self, problem: str, row: int | None = None) -> None:
+    def __init__(self, problem: str, row: int | None = None, cells: NDArray[np.bool_] | None = None) -> None:
         super().__init__(problem)
-        self.problem, self.row = problem, row
+        self.problem, self.cells = problem, cells
+        self.row = row if cells is None else int(cells.argmax())
 
 
 def told_row(row: int) -> str:
@@ -135,7 +137,7 @@ def read_truths(column: pa.Array, written: Written = USUAL) -> NDArray[np.float6
     numbers = _floats(column)
     wrong = ~(np.isnan(numbers) | (numbers == 0) | (numbers == 1))
     if wrong.any():
-        raise Misfit("neither true nor false: of numbers, 0 and 1 are", int(wrong.argmax()))
+        raise Misfit("neither true nor false: of numbers, 0 and 1 are", cells=wrong)
     return numbers
 
 
@@ -166,7 +168,7 @@ def _each_text(
     numbers = np.append(np.where(missing, np.nan, values), np.nan)
     codes = places_in(words)
     if wrong.any() and (bad := wrong[codes]).any():
-        raise Misfit(wanted, int(bad.argmax()))
+        raise Misfit(wanted, cells=bad)
     result: NDArray[np.float64] = numbers[codes]
     return result
 
@@ -345,7 +347,7 @@ def _listed_numbers(column: pa.Array, listed: Sequence[str], by_number: Mapping[
         if all(number.is_integer() for number in by_number):
             wrong = pc.or_(wrong, pc.invert(is_whole))
         if pc.any(wrong).as_py():
-            raise Misfit("a number that no listed value is like", int(pc.index(wrong, True).as_py()))
+            raise Misfit("a number that no listed value is like", cells=np.asarray(wrong, bool))
         whole = pc.if_else(is_whole, numbers, nothing).cast(pa.int64()).cast(pa.large_string())
         texts = pc.coalesce(whole, numbers.cast(pa.large_string()))
     same = pc.index_in(numbers, value_set=pa.array(list(by_number), pa.float64()))

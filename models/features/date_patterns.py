@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from datetime import datetime
 from functools import lru_cache
 from itertools import combinations
 
@@ -112,19 +111,3 @@ def pattern_of(kind: str, dates: str | None) -> str:
 def patterns_of(feature: CalendarFeature, dates: tuple[str, ...]) -> list[str]:
     """Return the patterns that a column may be written in."""
     return [pattern_of(feature.kind, pattern) for pattern in ((None,) if feature.kind == "time" else dates)]
-
-
-def is_real(match: re.Match[str], first_year: int | None = None) -> bool:
-    """Return whether the calendar has the day, and the day the time, of a text that fits `pattern_of`."""
-    parts = {name: text for name, text in match.groupdict().items() if text is not None}
-    year, hour = int(parts.get("year", 1970)), int(parts.get("hour", 0))
-    if len(parts.get("year", "")) == 2:
-        year = (first_year or 2000) + (year - (first_year or 2000)) % 100
-    month = month_of(parts["name"]) if "name" in parts else int(parts.get("month", 1))
-    if "half" in parts:
-        hour = hour % 12 if 1 <= hour <= 12 else 24
-    try:
-        datetime(year, month, int(parts.get("day", 1)), hour, int(parts.get("minute", 0)), int(parts.get("second", 0)))
-    except ValueError:
-        return False
-    return True

@@ -14,9 +14,9 @@ from ledgers import ROOT
 from pages import blocks, newcomers
 from pseudo_terminal import talk
 
+from training.datasets.file_check import check_file
 from training.rows.schema import declared, schema
 from training.rows.schema.schema import parse_schema
-from training.rows.tables.file_check import check_file
 
 SCHEMA_PAGE = ROOT / "docs" / "schema.md"  # "schema.md"
 
@@ -73,7 +73,9 @@ ignore: [note]
 
 def found(tmp_path, content: bytes):
     (tmp_path / "rows.csv").write_bytes(content)
-    return {(each.column, each.found): each.rows for each in check_file(parse_schema(SMALL), tmp_path / "rows.csv")}
+    return {
+        (each.column, each.found): each.rows for each in check_file(parse_schema(SMALL), tmp_path / "rows.csv").problems
+    }
 
 
 def test_every_problem_is_told_at_once_by_the_rows_of_a_spreadsheet(tmp_path):

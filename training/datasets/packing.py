@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import tempfile
 from collections import deque
-from collections.abc import Collection, Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,7 +20,7 @@ from accountant.errors import DataError
 from accountant.ledger.families.records import HOLDOUT, RECORD, Unit
 from dpserve_verify.privacy.budget import Relation
 from dpserve_verify.system.files import replacing
-from models.features.features import CategoricalFeature, NumericFeature
+from models.features.features import Feature, NumericFeature
 from training.rows.packed.cells import declared_ranges
 from training.rows.packed.growing import Growing, write_chosen
 from training.rows.packed.names import cells_file, row_files, since_file
@@ -30,6 +30,7 @@ from training.rows.people.fingerprints import fingerprints
 from training.rows.people.parts import Parting
 from training.rows.people.people import FirstOfEach
 from training.rows.schema.schema import Schema
+from training.rows.tables.column_counts import ColumnCount, counts_of, find_misfit
 from training.rows.tables.data import (
     answer_dtype,
     bin_dtype,
@@ -39,8 +40,9 @@ from training.rows.tables.data import (
     has_answer,
     most_rows,
     read_batches,
+    require_declared_encoding,
 )
-from training.rows.tables.file_check import explaining
+from training.rows.tables.file_check import Problem, find_problems
 
 WHO = "who.npy"  # whose rows they are: gone when it is known since when each may be used
 HELD = "held.npy"  # which rows are kept aside: gone when they lie apart
@@ -53,7 +55,8 @@ class Packed:
     """Rows as integers, mapped from files: `bins` (features, then groups, rows), for each target its `answers` (rows,):
     uint8 classes, or int32 targets of a number, and `cells` (numbers, rows), uint16, of the features that have fine
     cells. `aside`: those that are kept aside for evaluation, where the family has such a part; `since` (rows,): as in
-    `persons`, where one person is bounded over all blocks.
+    `persons`, where one person is bounded over all blocks. `counts`: what became of the cells of the whole file, for
+    its steward alone.
     """
 
     bins: NDArray[Any]
@@ -61,6 +64,7 @@ class Packed:
     cells: NDArray[np.uint16]
     aside: Packed | None = None
     since: NDArray[np.uint32] | None = None
+    counts: Mapping[str, ColumnCount] = field(default_factory=dict)
 
     @property
     def labels(self) -> NDArray[Any]:
@@ -115,9 +119,9 @@ def pack(
         batches = ended.enter_context(closing(_ahead(read_batches(data, schema, wanted), schema)))
         if (first := next(batches, None)) is None:
             raise DataError(f"data={data.name}: the file has no rows")
-        bound, start, used = row_bound(schema.records), 0, 0
-        most = min(most_rows(data, schema.form), bound)
-        files = _Files(folder, schema, most, parting is not None and bool(unit.column), before)
+        coder, start, used = Coder(data, schema), 0, 0
+        most = min(most_rows(data, schema.form), coder.most)
+        files = _Files(folder, coder, most, parting is not None and bool(unit.column), before)
         ended.enter_context(closing(files))
         pool = ended.enter_context(ThreadPoolExecutor(1, "rows"))
         for batch in chain([first], batches):
@@ -125,11 +129,7 @@ def pack(
             try:
                 used_rows: Any = slice(None) if keep is None else keep(batch, start)
                 end = used + (len(batch) if keep is None else int(np.count_nonzero(used_rows)))
-                if end > bound:
-                    raise DataError(
-                        f"records={schema.records}: {data.name} has more than {bound} rows, the most where about so "
-                        "many are declared; say in the schema how many there are about"
-                    )
+                coder.require_room(end)
                 files.write(batch, start, used, used_rows)
                 if parting is not None and keep is not None and files.held is not None:
                     files.held.write(0, used, parting.of_units(keep.ids)[used_rows])
@@ -142,11 +142,21 @@ def pack(
             start, used = start + len(batch), end
         if keep is not None:
             keep.check()
-        if not start:
-            raise DataError(f"data={data.name}: the file has no rows")
-        for name in files.unanswered:
-            raise DataError(f"{name}: no row that is used has an answer")
-        return files.done(used, parting)
+        coder.require_answers()
+        return replace(files.done(used, parting), counts=coder.counts)
+
+
+def look_through(data: Path, schema: Schema) -> Mapping[str, ColumnCount]:
+    """Read every row as `pack` does and pack none; return what becomes of the cells of each column."""
+    coder, start = Coder(data, schema), 0
+    with closing(_ahead(read_batches(data, schema), schema)) as batches:
+        for batch in batches:
+            coder.require_room(start + len(batch))
+            for _ in coder.code(batch, start, slice(None)):
+                pass
+            start += len(batch)
+    coder.require_answers()
+    return coder.counts
 
 
 def _ahead(batches: Iterator[pa.RecordBatch], schema: Schema) -> Generator[pa.RecordBatch, None, None]:
@@ -168,17 +178,71 @@ def _ahead(batches: Iterator[pa.RecordBatch], schema: Schema) -> Generator[pa.Re
     pa.default_memory_pool().release_unused()  # what they were read into: a job may come next
 
 
+class Coder:
+    """Codes batches of a file's rows, and counts what becomes of their cells: in `counts`, of all rows."""
+
+    def __init__(self, data: Path, schema: Schema) -> None:
+        require_declared_encoding(data, schema.form)
+        self.schema, self.counts, self.most = schema, counts_of(schema), row_bound(schema.records)
+        spans = declared_ranges(schema.features, schema.ends)
+        self._data, self._spans = (
+            data,
+            spans + (None,) * (len(schema.stored) - len(spans)),
+        )  # groups are not learnt from
+        self.numbers = sum(span is not None for span in spans)
+        self._questions = [schema.question(name) for name in schema.target_names]
+        self._unanswered = dict.fromkeys(schema.target_names)
+
+    def code(self, batch: pa.RecordBatch, start: int, own: Any) -> Iterator[tuple[str, int, NDArray[Any]]]:
+        """Yield the codes of the rows of a batch that are `own`, column by column: which of `bins`, `cells` and
+        `answers` they belong to, and where there. `start`: the place of the batch's first row in the file.
+        """
+        fine = 0
+        for at, (feature, span) in enumerate(zip(self.schema.stored, self._spans, strict=True)):
+            column, count = batch[feature.name], self._count_of(feature.name, feature)
+            if span is not None and isinstance(feature, NumericFeature):
+                coarse, inside = encode_finely(feature, span, column, start, count)
+                yield "bins", at, coarse[own]
+                yield "cells", fine, inside[own]
+                fine += 1
+            else:
+                yield "bins", at, encode_column(feature, column, start, count)[own]
+        for at, question in enumerate(self._questions):
+            name = question.target
+            answers = encode_answers(question, batch[name], start, self._count_of(name, None))[own]
+            if name in self._unanswered and has_answer(answers).any():
+                del self._unanswered[name]
+            yield "answers", at, answers
+
+    def _count_of(self, name: str, feature: Feature | None) -> ColumnCount | None:
+        """Return the column's count where it is of this feature, of a target where that is None: each cell once."""
+        count = self.counts[name]
+        return count if count.feature is feature else None
+
+    def require_room(self, rows: int) -> None:
+        """Raise DataError where there are more rows than the schema speaks of."""
+        if rows > self.most:
+            raise DataError(
+                f"records={self.schema.records}: {self._data.name} has more than {self.most} rows, the most where "
+                "about so many are declared; say in the schema how many there are about"
+            )
+
+    def require_answers(self) -> None:
+        """Raise DataError where there was no row, or none that is used has an answer to a target."""
+        if not any(count.cells for count in self.counts.values()):
+            raise DataError(f"data={self._data.name}: the file has no rows")
+        for name in self._unanswered:
+            raise DataError(f"{name}: no row that is used has an answer")
+
+
 class _Files:
     """The files that rows are packed into, with room for `most`; `held`: whether it is said of each which part it is
-    in. `unanswered`: the targets to which no row has an answer so far.
+    in.
     """
 
-    def __init__(self, folder: Path, schema: Schema, most: int, held: bool, before: Before | None = None) -> None:
-        self._folder, self._targets, self._schema = folder, len(schema.targets), schema
-        spans = declared_ranges(schema.features, schema.ends)
-        self._spans = spans + (None,) * (len(schema.stored) - len(spans))  # groups are not learnt from
-        self._numbers = sum(span is not None for span in spans)
-        self.unanswered = dict.fromkeys(schema.target_names)
+    def __init__(self, folder: Path, coder: Coder, most: int, held: bool, before: Before | None = None) -> None:
+        schema = coder.schema
+        self._folder, self._targets, self._numbers, self._coder = folder, len(schema.targets), coder.numbers, coder
         first, *answer_paths = (folder / name for name in row_files(self._targets))
         kinds = [answer_dtype(schema.question(name)) for name in schema.target_names]
         self.bins = Growing(first, bin_dtype(schema.stored), len(schema.stored), most)
@@ -193,19 +257,11 @@ class _Files:
         """Write the rows of a batch that are `own`, from place `used` on; `start`: the place of its first in the
         file.
         """
-        fine, schema = iter(range(self._numbers)), self._schema
-        for at, (feature, span) in enumerate(zip(schema.stored, self._spans, strict=True)):
-            if span is not None and isinstance(feature, NumericFeature):
-                coarse, inside = encode_finely(feature, span, batch[feature.name], start)
-                self.bins.write(at, used, coarse[own])
-                self.cells.write(next(fine), used, inside[own])
+        for kind, at, codes in self._coder.code(batch, start, own):
+            if kind == "answers":
+                self.answers[at].write(0, used, codes)
             else:
-                self.bins.write(at, used, encode_column(feature, batch[feature.name], start)[own])
-        for file, name in zip(self.answers, schema.target_names, strict=True):
-            answers = encode_answers(schema.question(name), batch[name], start)[own]
-            if name in self.unanswered and has_answer(answers).any():
-                del self.unanswered[name]
-            file.write(0, used, answers)
+                (self.bins if kind == "bins" else self.cells).write(at, used, codes)
 
     def close(self) -> None:
         """Close the files."""
@@ -256,25 +312,20 @@ class _Files:
 
 
 def check_packed(schema: Schema, data: Path, packed: Packed, relation: Relation) -> None:
-    """Raise DataError where the rows are not as many as replace-one promises; and for the first column of categories of
-    which fewer than half of the cells are listed, those that are missing apart, unless the schema says that this is
-    expected: nothing could be learnt from what is `other`.
+    """Raise DataError where the rows are not as many as replace-one promises; and for a column that hardly a cell fits,
+    unless the schema says that this is expected: nothing could be learnt of it.
     """
     if relation is Relation.REPLACE_ONE and packed.labels.size != schema.records:
         raise DataError(
             f"records={schema.records}: under replace-one the number of rows is public and must be exact; it is another"
         )
-    for at, feature in enumerate(schema.features):
-        if not isinstance(feature, CategoricalFeature) or feature.name in schema.expects_other:
-            continue
-        codes = [part.bins[at] for part in packed.parts().values()]
-        present = sum(int(np.count_nonzero(part != feature.missing)) for part in codes)
-        listed = sum(int(np.count_nonzero(part < len(feature.values))) for part in codes)
-        if 2 * listed < present:
-            share = f"{1 - listed / present:.0%} of the cells hold none of the listed values"
-            with explaining(schema, data):
-                raise DataError(
-                    f"{feature.name}: {share}; list those that are publicly known as the file writes them, or say "
-                    "`other: expected` of the column",
-                    column=feature.name,
-                )
+    check_counts(schema, data, packed.counts)
+
+
+def check_counts(schema: Schema, data: Path, counts: Mapping[str, ColumnCount]) -> None:
+    """Raise DataError for the first column that hardly a cell fits, with how its cells differ from what is listed."""
+    if (misfit := find_misfit(schema, counts)) is not None:
+        name, found, remedy = misfit
+        problems = [problem for problem in find_problems(schema, data).problems if problem.column == name]
+        problem = problems[0] if problems else Problem(name, found, remedy)
+        raise DataError(str(problem), column=name, problem=problem.to_json())

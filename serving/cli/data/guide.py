@@ -30,9 +30,9 @@ from training.datasets.drafts.columns import (
     split_list,
 )
 from training.datasets.drafts.proposal import SchemaProposal
+from training.datasets.file_check import check_file
 from training.planning.first_plan import check_first_job
 from training.rows.schema.schema import parse_schema
-from training.rows.tables.file_check import check_file
 
 T = TypeVar("T")
 ELSEWHERE = (
@@ -79,7 +79,7 @@ def guide(
         raise InputError(f"{place}: exists; say another --name")
     place.write_text(text, "utf-8")
     with show_busy("checking every row"):
-        problems = check_file(parsed, data)
+        problems = check_file(parsed, data).problems
     for problem in problems:
         print(f"- {problem}")
     options = _ask_total(home, proposal.people)

@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 
 from accountant.errors import SchemaError
-from serving.cli.terminal import Json, align_columns, show
+from serving.cli.terminal import Json, align_columns, show, show_busy
+from training.datasets.file_check import check_file
 from training.datasets.made_up import write_made_up
 from training.planning.first_plan import check_first_job
 from training.rows.schema.schema import parse_schema
-from training.rows.tables.file_check import check_file
 
 SchemaFile = Annotated[Path, typer.Option(help="The schema, YAML.")]
 
@@ -31,21 +31,13 @@ def check(
     dpserve schema check adult.yaml --data adult.csv
     """
     check_first_job(parsed := parse_schema(schema_bytes(schema)))
-    problems = [problem.to_json() for problem in check_file(parsed, data)]
-    rows = [("COLUMN", "FOUND", "ROWS", "REMEDY")]
-    for problem in problems:
-        dots = ", .." if problem["count"] > len(problem["rows"]) else ""
-        rows.append(
-            (
-                problem["column"] or "(the file)",
-                problem["found"],
-                ", ".join(map(str, problem["rows"])) + dots,
-                problem["remedy"],
-            )
-        )
-    text = align_columns(rows) if problems else f"{data.name} can be registered with {schema.name}"
-    show(json, {"ok": not problems, "problems": problems}, text)
-    if problems:
+    with show_busy("checking every row"):
+        result = check_file(parsed, data)
+    fits = f"{data.name} can be registered with {schema.name}"
+    end = align_columns(result.problems_table()) if result.problems else fits
+    text = f"{align_columns(result.columns_table())}\n{end}"
+    show(json, result.to_json(), text)
+    if result.problems:
         raise typer.Exit(2)
 
 

@@ -33,8 +33,8 @@ from training.datasets.drafts.drafts import (
     Drafts,
 )
 from training.datasets.drafts.proposal import SchemaProposal
+from training.datasets.file_check import check_file
 from training.rows.schema.schema import parse_schema
-from training.rows.tables.file_check import check_file
 from training.rows.tables.row_files import read_columns
 
 ROWS = b"person_id,age,city,born,ill\n1,34,Bonn,03/04/1990,yes\n2,51,Kiel,05/06/1973,no\n3,7,Bonn,01/02/2019,no\n"
@@ -308,7 +308,7 @@ def test_long_texts_that_repeat_are_read_once_each(tmp_path):
         for path in sorted(tmp_path.glob("*.*")):
             assert path.suffix == ".feather" or path.stat().st_size < 10_000
             assert SchemaProposal.of_file(path).features.keys() == {"x", "c", "y", "d"}
-            assert check_file(schema, path) == []
+            assert check_file(schema, path).problems == []
             folder = tmp_path / f"of-{path.stem}{path.suffix[1:]}"
             folder.mkdir()
             packed = pack(path, schema, Unit(), folder=folder)

@@ -11,11 +11,11 @@ from table_story import filled_in, stranger_in
 from accountant.errors import SchemaError
 from models.features.written import Form, encoding_named, list_encodings
 from training.datasets.drafts.proposal import SchemaProposal
+from training.datasets.file_check import check_file
 from training.datasets.packing import pack
 from training.rows.schema.schema import parse_schema
 from training.rows.sources.encoding import describe_readings, list_readings
 from training.rows.sources.files import CsvTable
-from training.rows.tables.file_check import check_file
 
 WORDS = {  # city; man, woman; how much they earn; the columns
     "Russian": "Москва Казань Тула|мужской женский|низкий высокий|Город Пол Доход",
@@ -96,7 +96,7 @@ def test_each_encoding_that_python_names_reads_as_it_writes(tmp_path, encoding):
         except UnicodeEncodeError:
             continue
         schema = schema_of(names, parts, encoding)
-        assert check_file(schema, file) == []
+        assert check_file(schema, file).problems == []
         packed = pack(file, schema)
         codes = [[feature.values.index(row[at]) for row in rows] for at, feature in enumerate(schema.features)]
         assert (packed.bins == codes).all()
@@ -134,19 +134,19 @@ def test_any_name_that_python_has_for_it_is_taken_and_no_other(tmp_path):
 def test_a_wrong_encoding_is_refused_with_the_likely_one_and_a_declared_one_that_fits_is_believed(tmp_path):
     names, rows, parts = table("Russian")
     file = write(tmp_path / "rows.csv", names, rows, "cp1251")
-    assert check_file(schema_of(names, parts, "utf-8"), file)[0].remedy == (
+    assert check_file(schema_of(names, parts, "utf-8"), file).problems[0].remedy == (
         "say `encoding: cp1251` under `format` in the schema"
     )
     names, rows, parts = table("Turkish")
     few = [row for row in rows if row[2] == "yüksek"]  # whose letters say little of the language
     file = write(tmp_path / "few.csv", ["a", "b", "c"], few, "iso8859-9")
-    assert check_file(schema_of(["a", "b", "c"], parts, "iso8859-9"), file) == []
+    assert check_file(schema_of(["a", "b", "c"], parts, "iso8859-9"), file).problems == []
     write(file, ["a", "b", "c"], few, "utf-8")
-    assert check_file(schema_of(["a", "b", "c"], parts, "iso8859-9"), file)[0].found == (
+    assert check_file(schema_of(["a", "b", "c"], parts, "iso8859-9"), file).problems[0].found == (
         "text that is not ISO8859-9 (read here as utf-8)"
     )
     plain = write(tmp_path / "plain.csv", ["a", "b", "c"], [["x", "y", "no"], ["x", "y", "yes"]], "ascii")
-    assert check_file(schema_of(["a", "b", "c"], (["x"], ["y"], ["no", "yes"]), "cp1252"), plain) == []
+    assert check_file(schema_of(["a", "b", "c"], (["x"], ["y"], ["no", "yes"]), "cp1252"), plain).problems == []
 
 
 def test_where_no_word_tells_the_likely_ones_are_shown_side_by_side(tmp_path):

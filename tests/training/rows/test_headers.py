@@ -6,9 +6,9 @@ import pytest
 
 from accountant.errors import DataError
 from models.features.features import NumericFeature
+from training.datasets.file_check import check_file
 from training.rows.schema.schema import parse_schema
 from training.rows.tables.data import read_batches
-from training.rows.tables.file_check import check_file
 from training.rows.tables.row_files import read_columns
 
 SCHEMA = """target: {name: y, classes: [no, yes]}
@@ -33,7 +33,7 @@ def test_the_check_and_the_registration_read_the_same(tmp_path, text):
     schema = parse_schema(SCHEMA.replace("note]", 'note, "note\\nof"]').encode())
     path = tmp_path / "rows.csv"
     path.write_bytes(text.encode())
-    assert check_file(schema, path) == []
+    assert check_file(schema, path).problems == []
     [batch] = read_batches(path, schema)
     assert batch["a"].to_pylist() == [1.5, None, None]
     assert batch["c"].to_pylist() == ["Ulm", None, "Bonn"]
@@ -46,17 +46,17 @@ def test_a_name_that_the_schema_speaks_of_stands_once(tmp_path):
     (tmp_path / "rows.csv").write_text("a,a,c,y\n1,2,Ulm,no\n")
     with pytest.raises(DataError, match=r"columns \['a'\]: stand twice"):
         list(read_batches(tmp_path / "rows.csv", parse_schema(SCHEMA.encode())))
-    assert "stands twice" in str(check_file(parse_schema(SCHEMA.encode()), tmp_path / "rows.csv")[0])
+    assert "stands twice" in str(check_file(parse_schema(SCHEMA.encode()), tmp_path / "rows.csv").problems[0])
 
 
 @pytest.mark.parametrize("word", ["?", ".", "n/a", "#DIV/0!", "None"])
 def test_a_word_for_nothing_is_told_what_to_do_which_works(tmp_path, word):
     (tmp_path / "rows.csv").write_text(f"a,c,y\n1,Ulm,no\n{word},Ulm,yes\n")
     schema = SCHEMA.replace('["?"]', "[]")
-    [problem] = check_file(parse_schema(schema.encode()), tmp_path / "rows.csv")
+    [problem] = check_file(parse_schema(schema.encode()), tmp_path / "rows.csv").problems
     assert "missing_words" in problem.remedy
     mended = parse_schema(SCHEMA.replace('["?"]', f'["{word}"]').encode())
-    assert check_file(mended, tmp_path / "rows.csv") == []
+    assert check_file(mended, tmp_path / "rows.csv").problems == []
     [batch] = read_batches(tmp_path / "rows.csv", mended)
     assert batch["a"].to_pylist() == [1.0, None]
 
@@ -75,11 +75,11 @@ def test_marks_between_thousands_are_checked_as_they_are_read(tmp_path, marks, c
     text = "target: {name: y, classes: [no, yes]}\nrecords: 6\nfeatures:\n  a: {type: numeric, range: [0, 9], MARKS}\n"
     text += "format: {delimiter: semicolon}\n"
     schema = parse_schema(text.replace("MARKS", marks).encode())
-    assert check_file(schema, tmp_path / "rows.csv") == []
+    assert check_file(schema, tmp_path / "rows.csv").problems == []
     [batch] = read_batches(tmp_path / "rows.csv", schema)
     assert batch["a"].to_pylist() == [1234.5, 7, -1e6, 0.5, 1000, 2]
     plain = parse_schema(text.replace(", MARKS", "").encode())
-    problems = {each.found: each.remedy for each in check_file(plain, tmp_path / "rows.csv")}
+    problems = {each.found: each.remedy for each in check_file(plain, tmp_path / "rows.csv").problems}
     assert any("thousands" in remedy for found, remedy in problems.items() if "thousands" in found or "three" in found)
 
 
@@ -87,14 +87,14 @@ def test_marks_between_thousands_are_checked_as_they_are_read(tmp_path, marks, c
 def test_a_mark_before_three_digits_is_asked_about(tmp_path, cell, said):
     (tmp_path / "rows.csv").write_text(f'a,y\n"{cell}",no\n2,yes\n')
     text = "target: {name: y, classes: [no, yes]}\nrecords: 6\nfeatures:\n  a: {type: numeric, range: [0, 9]MORE}\n"
-    [problem] = check_file(parse_schema(text.replace("MORE", said).encode()), tmp_path / "rows.csv")
+    [problem] = check_file(parse_schema(text.replace("MORE", said).encode()), tmp_path / "rows.csv").problems
     assert problem.remedy.startswith("say which it is")
     values = []
     for mark in ("thousands", "decimal"):  # either as it says
         other = {",": ".", ".": ","}[cell[1]] if mark == "thousands" else cell[1]
         more = f", decimal: '{other}'" + (f", thousands: '{cell[1]}'" if mark == "thousands" else "")
         schema = parse_schema(text.replace("MORE", more).encode())
-        assert check_file(schema, tmp_path / "rows.csv") == []
+        assert check_file(schema, tmp_path / "rows.csv").problems == []
         [batch] = read_batches(tmp_path / "rows.csv", schema)
         values.append(batch["a"][0].as_py())
     assert values == [1234, 1.234]

@@ -21,10 +21,10 @@ from models.features.calendar import number_of, text_of
 from models.features.features import CALENDAR, feature_from_json
 from training.datasets.datasets import pack
 from training.datasets.drafts.proposal import SchemaProposal
+from training.datasets.file_check import check_file
 from training.datasets.made_up import is_made_up, write_made_up
 from training.rows.schema.schema import parse_schema
 from training.rows.tables.data import read_batches
-from training.rows.tables.file_check import check_file
 
 SCHEMA = """
 target: {name: y, classes: ["no", "yes"]}
@@ -65,7 +65,7 @@ def test_a_declared_form_gives_the_same_rows(tmp_path, usual, encoding):
     text, schema = "\n".join(ODD) + "\n", SCHEMA + WORLD.replace("ENC", encoding)
     (tmp_path / "odd.csv").write_bytes(text.encode("utf-8-sig" if encoding == "utf-8" else encoding))
     assert packed(tmp_path / "odd.csv", schema) == usual
-    assert check_file(parse_schema(schema.encode()), tmp_path / "odd.csv") == []
+    assert check_file(parse_schema(schema.encode()), tmp_path / "odd.csv").problems == []
     with pytest.raises(DataError):
         packed(tmp_path / "odd.csv", SCHEMA)
     for ending, kind in ((".gz", "gzip"), (".zst", "zstd")):
@@ -93,7 +93,7 @@ def test_typed_files_and_folders_of_them_give_the_same_rows(tmp_path, usual):
         writer.write_table(table())
     for name in ("a.parquet", "a.feather", "a.arrow"):
         assert packed(tmp_path / name, SCHEMA) == usual
-        assert check_file(parse_schema(SCHEMA.encode()), tmp_path / name) == []
+        assert check_file(parse_schema(SCHEMA.encode()), tmp_path / name).problems == []
     for row in range(3):
         folder = (
             tmp_path / "parts" / f"word={['é', '__HIVE_DEFAULT_PARTITION__', 'b'][row]}" / f"lab={[1.5, 'NaN', 9][row]}"
@@ -171,7 +171,7 @@ def test_what_is_not_declared_is_refused_with_row_kind_and_remedy(tmp_path, colu
         pack(tmp_path / "rows.csv", parsed)
     assert column in str(refused.value)
     assert cell.strip('"') not in str(refused.value)
-    (problem,) = check_file(parsed, tmp_path / "rows.csv")
+    (problem,) = check_file(parsed, tmp_path / "rows.csv").problems
     assert (problem.column, problem.found, problem.rows) == (column, found, [3])
     assert remedy in problem.remedy
 
@@ -237,7 +237,7 @@ def test_made_up_rows_are_written_as_the_schema_declares(tmp_path, encoding):
     schema = parse_schema((SCHEMA + WORLD.replace("ENC", encoding).replace("either", '","')).encode())
     for name in ("a.made-up.csv", "a.made-up.parquet"):
         write_made_up(schema, 200, tmp_path / name)
-        assert check_file(schema, tmp_path / name) == []
+        assert check_file(schema, tmp_path / name).problems == []
         assert pack(tmp_path / name, schema).labels.size == 200
     assert is_made_up(tmp_path)
     assert is_made_up(tmp_path / "*.parquet")

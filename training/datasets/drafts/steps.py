@@ -38,10 +38,10 @@ from training.datasets.drafts.drafts import (
 )
 from training.datasets.drafts.proposal import SchemaProposal
 from training.datasets.drafts.registering import register_requested
+from training.datasets.file_check import check_file
 from training.planning.first_plan import check_first_job
 from training.requests.registration import RegistrationRequest
 from training.rows.schema.schema import parse_schema
-from training.rows.tables.file_check import check_file
 
 LOG = logging.getLogger("dpserve.registering")
 STEP_SECONDS = 1800.0  # a step is ended after so long
@@ -131,7 +131,7 @@ def _changes(home: Home, drafts: Drafts, draft: Draft, rows: Path) -> dict[str, 
     schema = drafts.schema(draft)
     if draft.state == CHECKING:
         check_first_job(parsed := parse_schema(schema_bytes(schema)))
-        problems = [problem.to_json() for problem in check_file(parsed, rows)]
+        problems = [problem.to_json() for problem in check_file(parsed, rows).problems]
         return {"state": PROBLEMS if problems else READY, "problems": problems[:MOST_PROBLEMS]}
     origin = f"{draft.name}, which was uploaded" if draft.path is None else draft.path
     request = RegistrationRequest.of(draft.asked)

@@ -51,6 +51,7 @@ class Numeric(Strict):
     """`range` with `bins` uniform cut points from its low end on (and, for `scale: log`, a quarter as many
     log-spaced), or `edges`. `decimal`: the mark before the fraction; `measure`: it is no id, whatever its name says.
     `unit_mark`: what stands beside the number in its cells. `missing_values`: numbers that stand for a missing value.
+    `outside`: most cells may lie outside of the range only where that is `expected`.
     """
 
     type: Literal["numeric"]
@@ -64,11 +65,14 @@ class Numeric(Strict):
     missing_words: Words = ()
     missing_values: Annotated[tuple[Finite, ...], Field(max_length=20)] = ()
     measure: StrictBool = False
+    outside: Literal["expected"] | None = None
 
     @model_validator(mode="after")
     def _complete(self) -> Numeric:
         if (self.range is None) == (self.edges is None):
             raise ValueError(f"needs either `range: [low, high]` or `edges: [...]`: {PUBLIC_ONLY}")
+        if self.outside is not None and self.range is None:
+            raise ValueError("outside: is of a range; beyond the last of `edges` is a bin of its own")
         if self.range is not None and not self.range[0] < self.range[1]:
             raise ValueError(f"range={list(self.range)}: low must be below high")
         if self.edges is not None and (not self.edges or any(a >= b for a, b in pairwise(self.edges))):
@@ -139,6 +143,7 @@ Iso = Annotated[StrictStr, BeforeValidator(_iso)]
 class Calendar(Strict):
     """A date in days, a datetime or a time of day in seconds: `range` with `bins` even cut points, or `edges`, as ISO
     texts. `written`: how files write the days; `first_year`: of the hundred that years with two digits stand for.
+    `outside`: as of a number.
     """
 
     type: Literal["date", "datetime", "time"]
@@ -148,11 +153,14 @@ class Calendar(Strict):
     written: Patterns | None = None
     first_year: FirstYear | None = None
     missing_words: Words = ()
+    outside: Literal["expected"] | None = None
 
     @model_validator(mode="after")
     def _complete(self) -> Calendar:
         if (self.range is None) == (self.edges is None):
             raise ValueError(f"needs either `range: [first, last]` or `edges: [...]`: {PUBLIC_ONLY}")
+        if self.outside is not None and self.range is None:
+            raise ValueError("outside: is of a range; beyond the last of `edges` is a bin of its own")
         if self.type == "time" and self.written is not None:
             raise ValueError("written: is of days; a time of day is read as 14:30 or 14:30:00")
         ends = self.ends()

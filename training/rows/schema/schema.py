@@ -79,6 +79,7 @@ class _Answers(Strict):
     missing_words: Words = ()
     missing_values: Annotated[tuple[Finite, ...], Field(max_length=20)] = ()
     prevalence: _Share | tuple[_Share, ...] | None = None
+    outside: Literal["expected"] | None = None
 
     @model_validator(mode="after")
     def _complete(self) -> _Answers:
@@ -88,7 +89,7 @@ class _Answers(Strict):
             raise ValueError("classes: each must stand there once")
         if any(len(str(label)) > MAX_LABEL for label in self.classes or ()):
             raise ValueError(f"classes: each must have at most {MAX_LABEL} characters")
-        for key in ("decimal", "thousands", "unit_mark", "missing_values"):
+        for key in ("decimal", "thousands", "unit_mark", "missing_values", "outside"):
             if key in self.model_fields_set and self.range is None:
                 raise ValueError(f"{key}: is of a number, with `range`")
         if self.range is not None and not self.range[0] / 2 < self.range[1] / 2:  # as it is centred and halved later
@@ -172,6 +173,13 @@ class _File(Strict):
             return (self.target.target(self.target.name),)
         return tuple(declared.target(name, declared.also_feature) for name, declared in (self.targets or {}).items())
 
+    def expected(self) -> Iterator[str]:
+        """Yield the columns of which most cells may be other, or outside of the range."""
+        targets = [(self.target.name, self.target)] if self.target else (self.targets or {}).items()
+        for name, column in (*targets, *self.features.items()):
+            if getattr(column, "other", None) or getattr(column, "outside", None):
+                yield name
+
     def kinds_of_groups(self) -> dict[str, _Kind]:
         return {name: kind or self.features[name] for name, kind in self.groups.items()}
 
@@ -223,8 +231,8 @@ class Schema:
     `ends`: of each number, the range that is declared, or its outer cut points. Of several `targets` a model learns
     one: `question` gives the schema of that one, which is what learners are given. `groups`: public bins of columns by
     which an evaluation may tell people apart, and no learner does. `form`, `written`: how files are written, and each
-    column not written as usual. `measures`: numbers that are no ids, whatever their names say; `expects_other`: columns
-    of which most rows may hold none of the listed values.
+    column not written as usual. `measures`: numbers that are no ids, whatever their names say; `expected`: columns of
+    which most cells may be none of the listed values, or lie outside of the range.
     """
 
     targets: tuple[Target, ...]
@@ -237,7 +245,7 @@ class Schema:
     form: Form = PLAIN
     written: Mapping[str, Written] = field(default_factory=dict, compare=False)
     measures: frozenset[str] = frozenset()
-    expects_other: frozenset[str] = frozenset()
+    expected: frozenset[str] = frozenset()
     refined: tuple[SchemaProfile, ...] = ()
 
     @property
@@ -395,7 +403,7 @@ def schema_from(body: Any, raw: bytes) -> Schema:
         file.questions(), file.records, features, file.ignore, hashlib.sha256(raw).hexdigest(), ends, groups,
         Form(file.format.delimiter, file.format.encoding), file.written(),
         frozenset(name for name, kind in file.features.items() if isinstance(kind, Numeric) and kind.measure),
-        frozenset(n for n, kind in file.features.items() if isinstance(kind, Categorical) and kind.other == "expected"),
+        frozenset(file.expected()),
         tuple(SchemaProfile(**profile.model_dump()) for profile in file.refined or ()),
     )  # fmt: skip
 

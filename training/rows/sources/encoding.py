@@ -81,6 +81,11 @@ def can_decode(table: CsvTable, encoding: str) -> bool:
     return True
 
 
+def is_utf8(table: CsvTable) -> bool:
+    """Return whether a file is UTF-8 with letters beyond ASCII, which hardly a file of another encoding is."""
+    return not can_decode(table, "ascii") and can_decode(table, "utf-8")
+
+
 def describe_readings(readings: list[Reading]) -> str:
     """Say, to its steward alone, what the likely encodings make of a file; empty where its bytes leave no doubt."""
     if len(readings) == 1 and not readings[0].words:

@@ -274,14 +274,6 @@ def _size(column: pa.Array) -> float:
     )
 
 
-def cells_of(column: pa.Array) -> list[Any]:
-    """Return the cells as Python has them, each word of words and codes once, however often it stands there."""
-    if not pa.types.is_dictionary(column.type):
-        return list(column.to_pylist())
-    words = [*column.dictionary.to_pylist(), None]
-    return [words[-1 if code is None else code] for code in column.indices.to_pylist()]
-
-
 def _check_once(name: str, columns: Sequence[str]) -> None:
     if len(set(columns)) < len(columns):
         raise DataError(f"data={name}: the first line must be a header that names each column once")

@@ -6,14 +6,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import replace
 
-from models.features.column_law import NULLS, number_pattern
-from models.features.date_patterns import has_short_year, is_real, pattern_of, patterns_of
-from models.features.features import BooleanFeature, CalendarFeature, NumericFeature
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from models.features.column_law import Misfit, read_column
+from models.features.date_patterns import has_short_year, pattern_of
+from models.features.features import BooleanFeature, CalendarFeature, DateFeature, Feature
 from models.features.written import Written
-from training.rows.schema.schema import Schema, Target
+from training.rows.schema.schema import Target
 from training.rows.sources.cell_kinds import (
     A_MISSING_WORD,
     A_TEXT,
@@ -25,7 +29,6 @@ from training.rows.sources.cell_kinds import (
 )
 
 Verdict = tuple[str, str]  # what is found, and the remedy
-Test = Callable[[str], Verdict | None]
 
 _WORD = "say the word under `missing_words` of the column, or of `format` for all columns"
 _TEXT = (
@@ -55,71 +58,32 @@ NOTHING = ("nothing", "leave the row out, or say `missing: leave-out` of the tar
 NO_CLASS = ("no class", "list the class in `classes`, or mend the row")
 
 
-def tests_of(schema: Schema) -> dict[str, Test]:
-    """Return, by column, what is wrong with a cell; None where nothing is. Categories take anything."""
-    tests: dict[str, Test] = {}
-    for feature in schema.stored:
-        written = schema.written_as(feature.name)
-        if isinstance(feature, CalendarFeature):
-            tests[feature.name] = _dates(feature, written)
-        elif isinstance(feature, NumericFeature):
-            tests[feature.name] = _numbers(written)
-        elif isinstance(feature, BooleanFeature):
-            tests[feature.name] = _truths(written)
-    return tests | {target.name: _answers(target, schema.written_as(target.name)) for target in schema.targets}
+def explain_cells(column: Feature | Target, written: Written, cells: Sequence[str]) -> list[Verdict]:
+    """Return what stands in cells that the law of columns does not read as this column, and the remedy for each."""
+    if isinstance(column, CalendarFeature):
+        return _explain_dates(column, written, cells)
+    explain = _explain_truth if isinstance(column, BooleanFeature) else _explain_number
+    return [explain(cell.strip(), written) for cell in cells]
 
 
-def _answers(target: Target, written: Written) -> Test:
-    classes, number = {str(label) for label in target.classes or ()}, _numbers(written)
-
-    def test(cell: str) -> Verdict | None:
-        if cell in classes:
-            return None
-        if _is_missing(cell, written):
-            return None if target.leave_out else NOTHING
-        return NO_CLASS if classes else number(cell)
-
-    return test
+def _explain_truth(text: str, written: Written) -> Verdict:
+    kind = kind_of(text)
+    if kind == A_TRUTH:
+        return kind, "say what it means by `true_words` and `false_words` of the column"
+    if kind == A_TEXT:
+        return kind, f"a word for yes or no is said under `true_words` and `false_words`; else {_TEXT}"
+    return kind, _OF_ANY_COLUMN.get(kind, _NUMBER)
 
 
-def _is_missing(cell: str, written: Written) -> bool:
-    return cell.strip() in NULLS or cell.strip() in written.missing
-
-
-def _truths(written: Written) -> Test:
-    words = written.truths()
-
-    def test(cell: str) -> Verdict | None:
-        if cell.strip().lower() in words or _is_missing(cell, written):
-            return None
-        kind = kind_of(cell)
-        if kind == A_TRUTH:
-            return kind, "say what it means by `true_words` and `false_words` of the column"
-        if kind == A_TEXT:
-            return kind, f"a word for yes or no is said under `true_words` and `false_words`; else {_TEXT}"
-        return kind, _OF_ANY_COLUMN.get(kind, _NUMBER)
-
-    return test
-
-
-def _numbers(written: Written) -> Test:
-    """Return a test of numbers as the law of columns reads them."""
-    fits = re.compile(number_pattern(written), re.ASCII).fullmatch
-
-    def test(cell: str) -> Verdict | None:
-        if _is_missing(cell, written) or fits(cell.strip()):
-            return None
-        text = cell.strip()
-        if written.unit_mark:
-            text = text.removeprefix(written.unit_mark).removesuffix(written.unit_mark).strip()
-        kind = kind_of(text)
-        if kind == NUMBER_WITH_UNIT:
-            return kind, _remedy_of_unit(text, written)
-        if kind == "a number with a decimal point" and written.thousands:
-            return kind, "write it with the mark that the others have, or leave the marks between thousands out"
-        return kind, {**_OF_NUMBERS, **_OF_ANY_COLUMN}.get(kind, "write the number alone")
-
-    return test
+def _explain_number(text: str, written: Written) -> Verdict:
+    if written.unit_mark:
+        text = text.removeprefix(written.unit_mark).removesuffix(written.unit_mark).strip()
+    kind = kind_of(text)
+    if kind == NUMBER_WITH_UNIT:
+        return kind, _remedy_of_unit(text, written)
+    if kind == "a number with a decimal point" and written.thousands:
+        return kind, "write it with the mark that the others have, or leave the marks between thousands out"
+    return kind, {**_OF_NUMBERS, **_OF_ANY_COLUMN}.get(kind, "write the number alone")
 
 
 def _remedy_of_unit(text: str, written: Written) -> str:
@@ -132,28 +96,26 @@ def _remedy_of_unit(text: str, written: Written) -> str:
     return f"say `unit_mark: {said}` of the column: the number that stands there is read"
 
 
-def _dates(feature: CalendarFeature, written: Written) -> Test:
-    """Return a test of dates as registration reads them, each text once."""
-    verdicts: dict[str, Verdict | None] = {}
+def _explain_dates(feature: CalendarFeature, written: Written, cells: Sequence[str]) -> list[Verdict]:
+    """Each pattern is tried on all cells at once, by the law of columns."""
+    texts = pa.array(cells, pa.large_string())
+    verdicts: list[Verdict | None] = [None] * len(cells)
+    for pattern in DATES if feature.kind != "time" else ():
+        first_year = (written.first_year or 2000) if has_short_year(pattern) else None
+        for at in np.flatnonzero(_can_read(feature, texts, Written(dates=(pattern,), first_year=first_year))).tolist():
+            verdicts[at] = verdicts[at] or (f"a date written {pattern}", _remedy_of_pattern(pattern, written))
+    of_days = Written(dates=tuple(pattern for pattern in DATES if not has_short_year(pattern)))
+    days = _can_read(DateFeature(feature.name, ()), texts, of_days).tolist()
+    pairs = zip(verdicts, cells, days, strict=True)
+    return [verdict or _misfit_of_calendar(feature, cell.strip(), is_day) for verdict, cell, is_day in pairs]
 
-    def fits(cell: str, dates: tuple[str, ...]) -> bool:
-        matches = (re.fullmatch(pattern, cell.strip(), re.ASCII) for pattern in patterns_of(feature, dates))
-        return any(match is not None and is_real(match, written.first_year) for match in matches)
 
-    def judge(cell: str) -> Verdict | None:
-        if _is_missing(cell, written) or fits(cell, written.dates):
-            return None
-        other = () if feature.kind == "time" else (pattern for pattern in DATES if fits(cell, (pattern,)))
-        for pattern in other:
-            return f"a date written {pattern}", _remedy_of_pattern(pattern, written)
-        return _misfit_of_calendar(feature, cell)
-
-    def test(cell: str) -> Verdict | None:
-        if cell not in verdicts:
-            verdicts[cell] = judge(cell)
-        return verdicts[cell]
-
-    return test
+def _can_read(feature: CalendarFeature, texts: pa.Array, written: Written) -> NDArray[np.bool_]:
+    try:
+        read_column(feature, texts, written)
+    except Misfit as misfit:
+        return np.zeros(len(texts), bool) if misfit.cells is None else ~misfit.cells
+    return np.ones(len(texts), bool)
 
 
 def _remedy_of_pattern(pattern: str, written: Written) -> str:
@@ -167,17 +129,16 @@ def _remedy_of_pattern(pattern: str, written: Written) -> str:
     return f"add {said} to `written` of the column{century}, or write it as the others"
 
 
-def _misfit_of_calendar(feature: CalendarFeature, cell: str) -> Verdict:
+def _misfit_of_calendar(feature: CalendarFeature, cell: str, is_day: bool) -> Verdict:
     kind, noun = kind_of(cell), feature.noun
     like = {"date": "2024-03-01", "datetime": "2024-03-01 14:30", "time": "14:30"}[feature.kind]
-    days = [re.fullmatch(pattern_of("date", each), cell.strip(), re.ASCII) for each in DATES]
     if kind == "a time" and feature.kind == "time":
         return "a time that no day has", "mend the row"
-    if any(day is not None and is_real(day) for day in days):
+    if is_day:
         if feature.kind == "time":
             return "a date", "declare it `type: date` with its range and how it is `written`, or put it under `ignore`"
         return "a date without a time of day", "declare the column `type: date`, or write a time of day after it"
-    if any(days):
+    if any(re.fullmatch(pattern_of("date", pattern), cell, re.ASCII) for pattern in DATES):
         return "a date that no calendar has", "mend the row"
     if kind in ("a date", "a moment with the name of a zone") and feature.kind != "time":
         return "a date in a form without a pattern", f"write it as {like}; a zone by its distance from UTC, +01:00"

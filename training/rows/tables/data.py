@@ -23,7 +23,7 @@ from accountant.errors import DataError
 from dpserve_verify.privacy.budget import Relation
 from models.features.column_law import Misfit, places_in, read_column, read_numbers, read_texts, told_row
 from models.features.features import CalendarFeature, CategoricalFeature, Codes, Feature, NumericFeature, RawColumns
-from models.features.written import PLAIN, USUAL, Form
+from models.features.written import PLAIN, USUAL, Form, Written
 from training.rows import kernels
 from training.rows.packed.cells import Cells, Span, declared_ranges, grid_of
 from training.rows.partitions.partition import TARGET_GRID
@@ -31,8 +31,10 @@ from training.rows.partitions.rows import Rows
 from training.rows.people.people import missing_texts
 from training.rows.schema.schema import Schema, Target
 from training.rows.sources.cells import misfit_error, read_as_written
-from training.rows.sources.files import BATCH_ROWS, Kinds, Table, ending, no_such_file
-from training.rows.sources.folders import open_table
+from training.rows.sources.encoding import is_utf8
+from training.rows.sources.files import BATCH_ROWS, CsvTable, Kinds, Table, ending, no_such_file
+from training.rows.sources.folders import FolderTable, open_table
+from training.rows.tables.column_counts import ColumnCount
 
 NO_CLASS = np.uint8(255)  # stored in place of an answer that is missing; there are at most 255 classes, from 0
 NO_NUMBER = np.int32(-(1 << 31))  # the same, far below -TARGET_GRID
@@ -90,6 +92,16 @@ def written_batches(
         start += len(batch)
 
 
+def require_declared_encoding(data: Path, form: Form) -> None:
+    """Raise DataError where a .csv is UTF-8 and declared to be another encoding, which would read other letters."""
+    with reading(data):
+        table = open_table(data, form)
+        for part in table.parts if isinstance(table, FolderTable) else [table]:
+            if isinstance(part, CsvTable) and form.encoding != "utf-8" and is_utf8(part):
+                name = form.encoding.upper()
+                raise DataError(f"data={data.name}: text that is not {name}; say `encoding: utf-8` under `format`")
+
+
 @contextmanager
 def reading(data: Path | Table) -> Iterator[None]:
     """Turn what a reader raises into a DataError that names the file, and quotes nothing of it."""
@@ -132,18 +144,33 @@ def check_left_out(schema: Schema, relation: Relation) -> None:
             raise DataError(f"{target.name}: `missing: leave-out` needs add-remove: how many are left out is private")
 
 
-def encode_column(feature: Feature, column: pa.Array, start: int = 0) -> Codes:
-    """Return the codes of an Arrow column, by the feature's own law. Texts are looked up once per distinct value."""
+def encode_column(feature: Feature, column: pa.Array, start: int = 0, count: ColumnCount | None = None) -> Codes:
+    """Return the codes of an Arrow column, by the feature's own law; `count` counts them."""
+    with _columns_of(feature.name, start):
+        return read_codes(feature, column, count=count)
+
+
+def read_codes(feature: Feature, column: pa.Array, written: Written = USUAL, count: ColumnCount | None = None) -> Codes:
+    """Return the codes of an Arrow column by the law of columns; `count` counts them. Texts are looked up once per
+    distinct value. Raises Misfit.
+    """
+    if isinstance(feature, NumericFeature):
+        numbers = read_column(feature, column, written)
+        if count is not None:
+            count.add_numbers(numbers)
+        if len(feature.edges) > kernels.votes.FEW_EDGES:
+            return feature.encode(numbers)
+        return kernels.votes.encode_numbers(numbers, np.array(feature.edges, float), feature.missing)
     if isinstance(feature, CategoricalFeature):
-        with _columns_of(feature.name, start):
-            words = read_texts(feature.values, column)
+        words = read_texts(feature.values, column, written)
         words = words if pa.types.is_dictionary(words.type) else words.dictionary_encode()
         listed = feature.encode(np.asarray(words.dictionary.to_pylist(), dtype=object))
-        return np.append(listed, np.uint16(feature.missing))[places_in(words)]
-    numbers = raw_values(feature, column, start)
-    if not isinstance(feature, NumericFeature) or len(feature.edges) > kernels.votes.FEW_EDGES:
-        return feature.encode(numbers)
-    return kernels.votes.encode_numbers(numbers, np.array(feature.edges, float), feature.missing)
+        codes = np.append(listed, np.uint16(feature.missing))[places_in(words)]
+    else:
+        codes = feature.encode(read_column(feature, column, written))
+    if count is not None:
+        count.add_codes(codes)
+    return codes
 
 
 @contextmanager
@@ -155,16 +182,36 @@ def _columns_of(name: str, start: int) -> Iterator[None]:
         raise misfit_error(name, misfit, start) from None
 
 
-def encode_finely(feature: NumericFeature, span: Span, column: pa.Array, start: int = 0) -> tuple[Codes, Codes]:
+def encode_finely(
+    feature: NumericFeature, span: Span, column: pa.Array, start: int = 0, count: ColumnCount | None = None
+) -> tuple[Codes, Codes]:
     """Return the codes of a column of numbers as `encode_column` gives them, and those of its fine cells."""
-    grid = grid_of(feature, span)
-    fine, table = grid.encode(raw_values(feature, column, start)), grid.declared.astype(bin_dtype([feature]))
+    grid, numbers = grid_of(feature, span), raw_values(feature, column, start)
+    if count is not None:
+        count.add_numbers(numbers)
+    fine, table = grid.encode(numbers), grid.declared.astype(bin_dtype([feature]))
     codes = np.empty(len(fine), table.dtype)
     kernels.cells.merge(fine, table, codes)
     return codes, fine
 
 
-def encode_labels(schema: Schema, column: pa.Array, start: int = 0) -> NDArray[np.uint8]:
+def read_classes(target: Target, column: pa.Array, written: Written = USUAL) -> NDArray[np.int64]:
+    """Return the place of each label in `classes`, -1 where it is missing, -2 where it is none of them. Raises
+    Misfit.
+    """
+    labels = [str(label) for label in target.classes or ()]
+    words = read_texts(labels, column, written)
+    words = words if pa.types.is_dictionary(words.type) else words.dictionary_encode()
+    index = pc.index_in(words.dictionary, value_set=pa.array(labels, pa.large_string()))
+    none = pc.if_else(missing_texts(words.dictionary), pa.scalar(-1, pa.int32()), pa.scalar(-2, pa.int32()))
+    places = np.append(np.asarray(pc.coalesce(index, none), np.int64), -1)
+    result: NDArray[np.int64] = places[places_in(words)]
+    return result
+
+
+def encode_labels(
+    schema: Schema, column: pa.Array, start: int = 0, count: ColumnCount | None = None
+) -> NDArray[np.uint8]:
     """Encode class labels as their index in `classes`. A label that is missing or not listed raises DataError, naming
     its row; where the target leaves out rows without an answer, a missing one is NO_CLASS, and only one that is not
     listed raises.
@@ -172,31 +219,31 @@ def encode_labels(schema: Schema, column: pa.Array, start: int = 0) -> NDArray[n
     target = schema.only
     assert target.classes is not None
     with _columns_of(target.name, start):
-        words = read_texts([str(label) for label in target.classes], column, schema.written_as(target.name))
-    words = words if pa.types.is_dictionary(words.type) else words.dictionary_encode()
-    labels = pa.array([str(label) for label in target.classes], pa.large_string())
-    index = pc.index_in(words.dictionary, value_set=labels).take(words.indices)
-    if target.leave_out:
-        missing = missing_texts(words.dictionary).take(words.indices).fill_null(True)
-        index = pc.if_else(pc.and_(pc.is_null(index), missing), pa.scalar(int(NO_CLASS), pa.int32()), index)
-    if index.null_count:
-        row = start + int(pc.index(pc.is_null(index), True).as_py())
+        places = read_classes(target, column, schema.written_as(target.name))
+    wrong = places < (-1 if target.leave_out else 0)
+    if wrong.any():
+        row = start + int(wrong.argmax())
         raise DataError(
             f"{target.name}, {told_row(row)}: missing, or not one of the classes {list(target.classes)}", row=row
         )
-    return np.asarray(index.to_numpy(zero_copy_only=False), dtype=np.uint8)
+    if count is not None:
+        count.add(len(places), int(np.count_nonzero(places < 0)))
+    return np.where(places < 0, NO_CLASS, places).astype(np.uint8)
 
 
-def encode_targets(schema: Schema, column: pa.Array, start: int = 0) -> NDArray[np.int32]:
+def encode_targets(
+    schema: Schema, column: pa.Array, start: int = 0, count: ColumnCount | None = None
+) -> NDArray[np.int32]:
     """Return numbers to predict as int32 in -TARGET_GRID..TARGET_GRID: clipped to the public range, centred on its
     middle, on a grid of half the range / TARGET_GRID. [100, 101] thus behaves as [0, 1]. Infinities lie beyond the
-    range, and nobody counts what was clipped. A missing target raises, naming its row, or is NO_NUMBER where such rows
-    are left out.
+    range. A missing target raises, naming its row, or is NO_NUMBER where such rows are left out.
     """
     target = schema.only
     assert target.range is not None
     with _columns_of(target.name, start):
         numbers, (low, high) = read_numbers(column), target.range
+    if count is not None:
+        count.add_numbers(numbers)
     missing = np.isnan(numbers)
     if missing.any() and not target.leave_out:
         row = start + int(missing.argmax())
@@ -207,9 +254,12 @@ def encode_targets(schema: Schema, column: pa.Array, start: int = 0) -> NDArray[
     return np.where(missing, NO_NUMBER, steps)
 
 
-def encode_answers(schema: Schema, column: pa.Array, start: int = 0) -> NDArray[Any]:
-    """Return what is to be learnt, as `Rows` holds it: class indices uint8, or a number's targets int32."""
-    return encode_targets(schema, column, start) if schema.classes is None else encode_labels(schema, column, start)
+def encode_answers(schema: Schema, column: pa.Array, start: int = 0, count: ColumnCount | None = None) -> NDArray[Any]:
+    """Return what is to be learnt, as `Rows` holds it: class indices uint8, or a number's targets int32. `count` counts
+    them.
+    """
+    encode = encode_targets if schema.classes is None else encode_labels
+    return encode(schema, column, start, count)
 
 
 def has_answer(answers: NDArray[Any]) -> NDArray[np.bool_]:

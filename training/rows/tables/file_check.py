@@ -11,31 +11,34 @@ import io
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from accountant.errors import DataError
-from models.features.column_law import Misfit, is_text, read_column
-from models.features.features import (
-    MISSING_TEXT,
-    CategoricalFeature,
-    Feature,
-    NumericFeature,
-)
-from models.features.written import Written
-from training.rows.schema.schema import Schema
-from training.rows.sources.encoding import can_decode
-from training.rows.sources.files import CsvTable, Table, cells_of, no_such_file
+from models.features.column_law import Misfit, is_text, plain_column, read_numbers, read_texts
+from models.features.features import CategoricalFeature, Feature
+from training.rows.schema.schema import Schema, Target
+from training.rows.sources.encoding import can_decode, is_utf8
+from training.rows.sources.files import CsvTable, Table, no_such_file
 from training.rows.sources.folders import FolderTable, open_table
 from training.rows.sources.sniff import form_of
-from training.rows.tables.cell_tests import tests_of
+from training.rows.tables.cell_tests import NO_CLASS, NOTHING, explain_cells
+from training.rows.tables.column_counts import PARTS, ColumnCount, counts_of, find_misfit
+from training.rows.tables.data import read_classes, read_codes
 
+CHUNK = 1 << 13  # lines of a .csv that are looked at together
 FIRST = 5  # rows that are named of one problem
+QUOTE = "quote texts that hold the mark between columns"
+DECLARE = "store the column as the schema declares it, or declare what it holds"
 
 
 @dataclass
@@ -64,92 +67,176 @@ class Problem:
         return f"{self.column or 'the file'}: {where}{self.found}; {self.remedy}"
 
 
-def check_file(schema: Schema, path: Path, most: int | None = None) -> list[Problem]:
-    """Return what keeps the rows from being registered; none where nothing does. DataError where there is no such file.
-    At `most` so many problems: then what follows is not looked at.
+def problem_of(error: DataError) -> Problem:
+    """Return the problem of a refusal that is no single cell's."""
+    found, _, remedy = error.message.rpartition("; ")
+    return Problem(str(error.details.get("column", "")), found or error.message, remedy if found else "write it anew")
+
+
+@dataclass(frozen=True)
+class FileCheck:
+    """What the steward of a file is told: its `problems`, and what becomes of the cells of each column."""
+
+    problems: Sequence[Problem]
+    counts: Mapping[str, ColumnCount]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it for programs."""
+        return {
+            "ok": not self.problems,
+            "problems": [problem.to_json() for problem in self.problems],
+            "columns": [count.to_json() for count in self.counts.values()],
+        }
+
+    def columns_table(self, most: int = 24) -> list[tuple[str, ...]]:
+        """Return what becomes of the cells of each column; of more than `most`, those alone of which not all fit."""
+        lines = [(name, *count.shares()) for name, count in self.counts.items()]
+        odd = [line for line, count in zip(lines, self.counts.values(), strict=True) if count.fits < count.cells]
+        if len(lines) > most and len(odd) < len(lines):
+            lines = [*odd, (f"({len(lines) - len(odd)} others)", "100.0 %", *"-" * (len(PARTS) - 1))]
+        return [("CELLS OF", *map(str.upper, PARTS)), *lines]
+
+    def problems_table(self) -> list[tuple[str, ...]]:
+        """Return the problems line by line."""
+        lines: list[tuple[str, ...]] = [("COLUMN", "FOUND", "ROWS", "REMEDY")]
+        for problem in self.problems:
+            places = ", ".join(map(str, problem.rows)) + (", .." if problem.count > len(problem.rows) else "")
+            lines.append((problem.column or "(the file)", problem.found, places, problem.remedy))
+        return lines
+
+
+def find_problems(schema: Schema, path: Path, most: int | None = None) -> FileCheck:
+    """Return what keeps the rows from being registered, as far as it is found column by column. At `most` so many
+    problems: then what follows is not looked at.
     """
-    problems: dict[tuple[str, str], Problem] = {}
-
-    def note(column: str, found: str, remedy: str, row: int | None = None) -> None:
-        problem = problems.setdefault((column, found), Problem(column, found, remedy))
-        if row is not None:
-            problem.at(row)
-
-    listed = {
-        feature.name: _Listed(feature, schema.written_as(feature.name))
-        for feature in schema.features
-        if isinstance(feature, CategoricalFeature) and feature.name not in schema.expects_other
-    }
+    look = _Look(schema)
     try:
         table = open_table(path, schema.form)
         for part in table.parts if isinstance(table, FolderTable) else [table]:
-            where = f" (in {part.name})" if isinstance(table, FolderTable) else ""
+            look.where = f" (in {part.name})" if isinstance(table, FolderTable) else ""
             keys = {*table.keys} if isinstance(table, FolderTable) else set()
-            tests = tests_of(schema)
-            names, rows = (_csv if isinstance(part, CsvTable) else _typed)(part, schema, note)
-            _compare(schema, {*names, *keys}, note)
-            places = [(at, name, tests[name]) for at, name in enumerate(names) if name in tests]
-            looks = [(at, listed[name]) for at, name in enumerate(names) if name in listed]
-            for row, cells in rows:
-                for at, look in looks:
-                    look.count(cells[at])
-                for at, name, test in places:
-                    verdict = test(cells[at])
-                    if verdict is not None:
-                        note(name, f"{verdict[0]}{where}", verdict[1], row)
-                if most is not None and len(problems) >= most:
-                    return list(problems.values())
+            names, batches = (_csv_batches if isinstance(part, CsvTable) else _typed_batches)(part, schema, look.note)
+            _compare(schema, {*names, *keys}, look.note)
+            for rows, columns in batches:
+                look.at(dict(zip(names, columns, strict=True)), rows)
+                if most is not None and len(look.problems) >= most:
+                    return FileCheck([*look.problems.values()], look.counts)
     except FileNotFoundError:
         raise DataError(no_such_file(str(path))) from None
+    except DataError as error:
+        problem = problem_of(error)
+        look.note(problem.column, problem.found, problem.remedy)
     except (pa.ArrowException, OSError, csv.Error, UnicodeError) as error:
-        note("", f"what cannot be read as {path.suffix[1:] or 'a table'} ({type(error).__name__})", "write it anew")
-    for name, look in listed.items():
-        if problem := look.problem():
-            note(name, *problem)
-    return list(problems.values())
+        kind = path.suffix[1:] or "a table"
+        look.note("", f"what cannot be read as {kind} ({type(error).__name__})", "write it anew")
+    look.where = ""
+    for name, (found, remedy) in look.shares():
+        look.note(name, found, remedy)
+    return FileCheck([*look.problems.values()], look.counts)
 
 
-@dataclass
-class _Listed:
-    """Counts how many cells of a column of categories are listed, and how those that are not differ from the listed."""
+class _Look:
+    """Looks at the cells of each column by the law of columns, and notes the rows of those that do not fit, in kind."""
 
-    feature: CategoricalFeature
-    written: Written
-    listed: int = 0
-    other: int = 0
-    misses: Counter[str] = field(default_factory=Counter)
-    verdicts: dict[str, str | None] = field(default_factory=dict)
+    def __init__(self, schema: Schema) -> None:
+        self.problems: dict[tuple[str, str], Problem] = {}
+        self.counts, self.where = counts_of(schema), ""
+        self._schema = schema
+        self._misses: dict[str, Counter[str]] = {}
 
-    def count(self, cell: str) -> None:
-        """Count one cell; each text is looked at once."""
-        if cell not in self.verdicts:
-            self.verdicts[cell] = self._judge(cell)
-        verdict = self.verdicts[cell]
-        self.listed += verdict == ""
-        if verdict:
-            self.other += 1
-            self.misses[verdict] += 1
+    def note(self, column: str, found: str, remedy: str, row: int | None = None) -> None:
+        """Note what is wrong with a column, at a row."""
+        problem = self.problems.setdefault((column, found), Problem(column, found, remedy))
+        if row is not None:
+            problem.at(row)
 
-    def _judge(self, cell: str) -> str | None:
-        """Return "" of a listed text, None of a missing one, else how it differs from a listed one."""
-        if cell in self.feature.values:
-            return ""
-        if cell == MISSING_TEXT or cell.strip() in self.written.missing:
-            return None
-        for miss, plain in NEAR_MISSES.items() if len(cell) <= LONGEST else ():
-            if plain(cell) in {plain(value) for value in self.feature.values}:
-                return miss
-        return "none of the listed values"
+    def at(self, columns: Mapping[str, pa.Array], rows: Sequence[int]) -> None:
+        """Look at a batch; `rows`: where each row stands, as a spreadsheet counts."""
+        for feature in self._schema.stored:
+            if feature.name in columns:
+                self._fit(feature, columns[feature.name], rows, partial(self._read, feature))
+        for target in self._schema.targets:
+            if target.name in columns:
+                self._fit(target, columns[target.name], rows, partial(self._answer, target, rows))
 
-    def problem(self) -> tuple[str, str] | None:
-        """Return what is found and the remedy where fewer than half of the cells are listed."""
-        if self.other <= self.listed:
-            return None
-        [(miss, count)] = self.misses.most_common(1)
-        share = f"{self.other / (self.listed + self.other):.0%} of the cells are not listed under `values`"
-        if miss != "none of the listed values" and 2 * count > self.other:
-            return f"{share}: they have {miss}", "list the values as the file writes them, or write the cells as listed"
-        return share, "list the values that are publicly known, or say `other: expected` of the column"
+    def _fit(
+        self, of: Feature | Target, column: pa.Array, rows: Sequence[int], read: Callable[[pa.Array], None]
+    ) -> None:
+        """Read a column; where cells do not fit, note each, and read the rest."""
+        column = plain_column(column)
+        try:
+            return read(column)
+        except Misfit as error:
+            misfit = error
+        count = self.counts[of.name]
+        if misfit.cells is None:
+            count.cells, count.refused = count.cells + len(column), count.refused + len(column)
+            return self.note(of.name, misfit.problem + self.where, DECLARE)
+        places = np.flatnonzero(misfit.cells).tolist()
+        verdicts = [(misfit.problem, DECLARE)] * len(places)
+        if is_text(column.type):
+            cells = column.take(pa.array(places)).to_pylist()
+            distinct = list(dict.fromkeys(cells))
+            explained = explain_cells(of, self._schema.written_as(of.name), distinct)
+            verdict_of = dict(zip(distinct, explained, strict=True))
+            verdicts = [verdict_of[cell] for cell in cells]
+        for place, (found, remedy) in zip(places, verdicts, strict=True):
+            self.note(of.name, found + self.where, remedy, rows[place])
+        read(column.take(pa.array(np.arange(len(column)), mask=misfit.cells)))
+        count.missing, count.refused = count.missing - len(places), count.refused + len(places)
+        return None
+
+    def _read(self, feature: Feature, column: pa.Array) -> None:
+        count, written = self.counts[feature.name], self._schema.written_as(feature.name)
+        read_codes(feature, column, written, count if count.feature is feature else None)
+        if isinstance(feature, CategoricalFeature) and count.feature is feature and not count.expected:
+            misses = self._misses.setdefault(feature.name, Counter())
+            for cell in pc.value_counts(read_texts(feature.values, column, written)).to_pylist():
+                if cell["values"] and (miss := _near_miss(feature, cell["values"])):
+                    misses[miss] += cell["counts"]
+
+    def _answer(self, target: Target, rows: Sequence[int], column: pa.Array) -> None:
+        written, count = self._schema.written_as(target.name), self.counts[target.name]
+        if target.classes is None:
+            numbers = read_numbers(column, written)
+            places = np.where(np.isnan(numbers), -1, 0)
+            if count.feature is None:
+                count.add_numbers(numbers)
+        else:
+            places = read_classes(target, column, written)
+            if count.feature is None:
+                count.add(len(places), int(np.count_nonzero(places == -1)))
+                count.refused += int(np.count_nonzero(places == -2))
+        for code, (found, remedy) in ((-1, NOTHING), (-2, NO_CLASS)):
+            for place in np.flatnonzero(places == code).tolist() if code == -2 or not target.leave_out else ():
+                self.note(target.name, found + self.where, remedy, rows[place])
+
+    def shares(self) -> Iterator[tuple[str, tuple[str, str]]]:
+        """Yield the columns that hardly a cell fits, with what is found and the remedy."""
+        for name, count in self.counts.items():
+            misses = self._misses.get(name, Counter())
+            if (problem := count.problem()) is None:
+                continue
+            [(miss, number)] = misses.most_common(1) or [("", 0)]
+            if miss in NEAR_MISSES and 2 * number > count.other:
+                problem = (
+                    f"{problem[0]}: they have {miss}",
+                    "list the values as the file writes them, or write the cells as listed",
+                )
+            yield name, problem
+        name, found, remedy = find_misfit(self._schema, self.counts) or ("-", "", "")
+        if not name and not self.problems:
+            yield name, (found, remedy)
+
+
+def _near_miss(feature: CategoricalFeature, cell: str) -> str | None:
+    """Return how a text differs from a listed one; None of a listed one."""
+    if cell in feature.values:
+        return None
+    for miss, plain in NEAR_MISSES.items() if len(cell) <= LONGEST else ():
+        if plain(cell) in {plain(value) for value in feature.values}:
+            return miss
+    return "none of the listed values"
 
 
 _BLANKS = " \t\r\n\u00a0\u202f\ufeff"
@@ -174,7 +261,7 @@ def explaining(schema: Schema, path: Path) -> Iterator[None]:
     try:
         yield
     except DataError as error:
-        problems = check_file(schema, path, most=1) if path.exists() else []
+        problems = find_problems(schema, path, most=1).problems if path.exists() else []
         if not problems:
             raise
         details = {**error.details, "problem": problems[0].to_json()}
@@ -193,14 +280,14 @@ def _compare(schema: Schema, names: set[str], note: Callable[..., None]) -> None
         note(name, "a column that the schema does not speak of", "add it to `features`, or to `ignore`")
 
 
-Rows = Iterator[tuple[int, Sequence[str]]]
+Batches = Iterator[tuple[Sequence[int], Sequence[pa.Array]]]  # each row's place as a spreadsheet counts; its columns
 
 
-def _csv(table: Table, schema: Schema, note: Callable[..., None]) -> tuple[list[str], Rows]:
+def _csv_batches(table: Table, schema: Schema, note: Callable[..., None]) -> tuple[list[str], Batches]:
+    """Cut a .csv into cells line by line, which goes on where the reader of registrations ends."""
     assert isinstance(table, CsvTable)
     seems, form = form_of(table), schema.form
-    is_utf8 = seems.encoding == "utf-8" and not can_decode(table, "ascii")
-    if (is_utf8 and form.encoding != "utf-8") or not can_decode(table, form.encoding):
+    if (form.encoding != "utf-8" and is_utf8(table)) or not can_decode(table, form.encoding):
         note("", f"text that is not {form.encoding.upper()} (read here as {seems.encoding})",
              f"say `encoding: {seems.encoding}` under `format` in the schema")  # fmt: skip
         form = replace(form, encoding=seems.encoding)
@@ -215,58 +302,30 @@ def _csv(table: Table, schema: Schema, note: Callable[..., None]) -> tuple[list[
     next(lines, [])
     names = CsvTable(table.path, form).names
 
-    def rows() -> Rows:
+    def batches() -> Batches:
         with text:
-            for row, cells in enumerate(lines, 2):
-                if not cells:
-                    continue  # an empty line is no row
-                if len(cells) != len(names):
-                    note(
-                        "",
-                        "a row with more or fewer cells than the first one",
-                        "quote texts that hold the mark between columns",
-                        row,
-                    )
-                    continue
-                yield row, cells
+            numbered = ((row, cells) for row, cells in enumerate(lines, 2) if cells)  # an empty line is no row
+            while chunk := [*islice(numbered, CHUNK)]:
+                whole = [(row, cells) for row, cells in chunk if len(cells) == len(names)]
+                for row in [row for row, cells in chunk if len(cells) != len(names)]:
+                    note("", "a row with more or fewer cells than the first one", QUOTE, row)
+                if whole:
+                    columns = zip(*(cells for _, cells in whole), strict=True)
+                    yield [row for row, _ in whole], [pa.array(cells, pa.large_string()) for cells in columns]
 
-    return names, rows()
+    return names, batches()
 
 
 _NAMED = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe"}
 
 
-def _typed(table: Table, schema: Schema, note: Callable[..., None]) -> tuple[list[str], Rows]:
-    """Test a form that says types: what is no text is judged by the law of columns, column by column."""
+def _typed_batches(table: Table, schema: Schema, note: Callable[..., None]) -> tuple[list[str], Batches]:
     names = [*table.types()]
-    described: dict[str, Feature] = {feature.name: feature for feature in schema.stored}
-    for target in schema.targets:
-        answers = tuple(str(label) for label in target.classes or ())
-        described[target.name] = (
-            CategoricalFeature(target.name, answers) if answers else NumericFeature(target.name, ())
-        )
 
-    def cells(name: str, column: pa.Array, first: int) -> list[str]:
-        feature, values = described.get(name), cells_of(column)
-        if feature is not None and not is_text(column.type):
-            try:
-                values = read_column(feature, column, schema.written_as(name)).tolist()
-            except Misfit as misfit:
-                row = None if misfit.row is None else first + misfit.row
-                note(name, misfit.problem, "store the column as the schema declares it, or declare what it holds", row)
-                values = []
-            if not isinstance(feature, CategoricalFeature):
-                numbers = name in schema.target_names  # of which none may be missing
-                values = [value if numbers else None for value in values]
-            values = values or [None] * len(column)
-        return ["" if value is None or value != value else str(value) for value in values]
-
-    def rows() -> Rows:
+    def batches() -> Batches:
         row = 2
         for batch in table.batches(names, {}):
-            columns = [cells(name, column, row) for name, column in zip(names, batch.columns, strict=True)]
-            for row_cells in zip(*columns, strict=True):
-                yield row, row_cells
-                row += 1
+            yield range(row, row + len(batch)), batch.columns
+            row += len(batch)
 
-    return names, rows()
+    return names, batches()

@@ -1,0 +1,128 @@
+"""What becomes of the cells of each column, counted while rows are read. Exact, so for the steward of the rows alone:
+shown before they are registered, stored in no ledger, and told to nobody else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.features.features import CategoricalFeature, Feature, NumericFeature
+from training.rows.packed.cells import Span
+from training.rows.schema.schema import Schema
+
+LEAST_LISTED, LEAST_WITHIN = 0.5, 0.1  # of the cells that are there
+PARTS = ("fits", "clipped", "other", "missing", "refused")
+
+
+@dataclass
+class ColumnCount:
+    """Counts the cells of a column: those that are `missing`; `clipped`, outside of the declared range; `other`, none
+    of the listed values; `refused`, which cannot be read; and the rest, which fit. `span`: the declared range, None
+    where there is none; `expected`: most cells may be other, or clipped.
+    """
+
+    name: str
+    feature: Feature | None
+    span: Span | None = None
+    expected: bool = False
+    cells: int = 0
+    missing: int = 0
+    clipped: int = 0
+    other: int = 0
+    refused: int = 0
+
+    @property
+    def fits(self) -> int:
+        """Count the cells that are listed, or lie within the range."""
+        return self.cells - self.missing - self.clipped - self.other - self.refused
+
+    def add(self, cells: int, missing: int) -> None:
+        """Count cells that are missing, or fit."""
+        self.cells += cells
+        self.missing += missing
+
+    def add_numbers(self, numbers: NDArray[np.float64]) -> None:
+        """Count numbers, NaN where missing."""
+        self.add(len(numbers), int(np.count_nonzero(np.isnan(numbers))))
+        if self.span is not None:
+            low, high = self.span
+            self.clipped += int(np.count_nonzero((numbers < low) | (numbers > high)))
+
+    def add_codes(self, codes: NDArray[Any]) -> None:
+        """Count the codes of a category or of a truth value."""
+        assert self.feature is not None
+        self.add(len(codes), int(np.count_nonzero(codes == self.feature.missing)))
+        if isinstance(self.feature, CategoricalFeature):
+            self.other += int(np.count_nonzero(codes == len(self.feature.values)))
+
+    def problem(self) -> tuple[str, str] | None:
+        """Return what refuses the column, and the remedy: a list or a range that hardly a cell fits."""
+        present = self.cells - self.missing - self.refused
+        if self.expected or not present:
+            return None
+        if self.span is not None and self.fits < LEAST_WITHIN * present:
+            found = f"{self.clipped / present:.0%} of the cells lie outside of the range"
+            return found, "declare the range that is publicly known, or say `outside: expected` of the column"
+        if self.other and self.fits < LEAST_LISTED * present:
+            found = f"{self.other / present:.0%} of the cells are not listed under `values`"
+            return found, "list the values that are publicly known, or say `other: expected` of the column"
+        return None
+
+    def shares(self) -> list[str]:
+        """Return the share of each of PARTS for people: exact in its tenths, and neither 0 nor all is rounded to."""
+        return [_percent(getattr(self, part), self.cells) for part in PARTS]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the shares of all cells, for the steward's programs."""
+        return {"column": self.name, **{part: getattr(self, part) / max(1, self.cells) for part in PARTS}}
+
+
+def _percent(part: int, whole: int) -> str:
+    if not part:
+        return "-"
+    share = part / whole
+    if part < whole and not 0.0005 <= share < 0.9995:
+        return "< 0.1 %" if share < 0.5 else "> 99.9 %"
+    return f"{share:.1%}".replace("%", " %")
+
+
+def counts_of(schema: Schema) -> dict[str, ColumnCount]:
+    """Return a count of each column that a schema reads, all at nothing: of a feature where the column is one, and of a
+    target alone where `feature` is None. A column that is a group alone may hold anything.
+    """
+    counts = {
+        feature.name: ColumnCount(
+            feature.name, feature, _declared_range(schema, feature), feature.name in schema.expected
+        )
+        for feature in schema.features
+    }
+    for group in schema.groups:
+        counts.setdefault(group.name, ColumnCount(group.name, group, _declared_range(schema, group), True))
+    for target in schema.targets:
+        counts.setdefault(target.name, ColumnCount(target.name, None, target.range, target.name in schema.expected))
+    return counts
+
+
+def _declared_range(schema: Schema, feature: Feature) -> Span | None:
+    """Return the declared range; None where cut points are declared, for beyond the last of them is a bin as well."""
+    if not isinstance(feature, NumericFeature) or feature.name not in schema.ends:
+        return None
+    return schema.ends[feature.name] if schema.ends[feature.name][1] > feature.edges[-1] else None
+
+
+def find_misfit(schema: Schema, counts: Mapping[str, ColumnCount]) -> tuple[str, str, str] | None:
+    """Return the first column that is refused for what its cells are, with what was found and the remedy; the name is
+    "" where no cell of any feature fits.
+    """
+    for count in counts.values():
+        if problem := count.problem():
+            return count.name, *problem
+    features = [counts[feature.name] for feature in schema.features]
+    if any(count.fits or not count.cells for count in features) or all(count.expected for count in features):
+        return None
+    return "", "no cell of any feature fits the schema", "declare the columns as the file has them"
