@@ -269,9 +269,12 @@ class Client:
         """Return envelope, proof and statement: all that a verifier needs beside the model and the pinned keys."""
         return self._get(_of_model(reference, "/certificate"))
 
-    def bundle(self, reference: str) -> bytes:
-        """Return all files of a model as a zip file, the exact bytes that the service has verified."""
-        return self._transport.answer("GET", _of_model(reference, "/bundle")).content
+    def bundle(self, reference: str, *, portable: bool = False) -> bytes:
+        """Return all files of a model as a zip file, the exact bytes that the service has verified; with `portable`,
+        also the model in plain ONNX operators.
+        """
+        query = {"portable": "true"} if portable else {}
+        return self._transport.answer("GET", _of_model(reference, "/bundle"), query=query).content
 
     def predict(self, model: str, records: Sequence[Record]) -> Predictions:
         """Return a label, or a number, for each record, in their order.

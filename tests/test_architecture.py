@@ -216,7 +216,7 @@ serving/cli/data: dpserve_verify(. certificates privacy) accountant(. certificat
 serving/cli/local: dpserve_verify(. keys system) accountant(home) models(store) local(aggregator campaign owner)
     serving(cli cli/backends)
 serving/cli/released: dpserve_verify(. certificates system) accountant(system) models(edit explain features forms
-    store worth) serving(cli cli/backends)
+    onnx store worth) serving(cli cli/backends)
 serving/http: dpserve_verify(. formats) accountant(. access home ledger/families system) training(planning)
     serving(process process/config process/watch wire)
 serving/pages: dpserve_verify(. certificates formats log privacy) accountant(. access audit home ledger

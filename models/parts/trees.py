@@ -139,7 +139,7 @@ def codes_of_tests(features: Sequence[Feature]) -> list[dict[str, range]]:
 def check_tree(
     tree: Tree, features: Sequence[Feature], allowed: Sequence[dict[str, range]], depth: int = MAX_DEPTH
 ) -> None:
-    """Raise ModelInvalid unless every split asks a test that its feature has (`codes_asked`), and every weight is an
+    """Raise ModelInvalid unless every split asks a test that its feature has (`codes_of_tests`), and every weight is an
     exact integer.
     """
     if isinstance(tree, Leaf):

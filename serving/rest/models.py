@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
@@ -232,9 +232,9 @@ async def show_certificate(request: Request) -> Response:
     )
 
 
-async def served_model(request: Request, version: str | None = None) -> Served:
-    """Return the model that the path names, verified, from memory or from its files."""
-    known_query(request)
+async def served_model(request: Request, version: str | None = None, more: Sequence[str] = ()) -> Served:
+    """Return the model that the path names, verified, from memory or from its files. `more`: what the query may say."""
+    known_query(request, *more)
     serving = state(request)
     serving.require_ready()
     name = request.path_params["name"]

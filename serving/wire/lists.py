@@ -19,7 +19,7 @@ from dpserve_verify.errors import InputError
 from dpserve_verify.system.printable import uncomputed
 from serving.wire.errors import json_response
 from serving.wire.list_parts import MAX_LIMIT, Part
-from serving.wire.request_bodies import known_query, query_int, query_text
+from serving.wire.request_bodies import known_query, query_flag, query_int, query_text
 
 FORM, FORMS = "form", ("csv", "json")
 MAX_LINES, PART_LINES = 10_000, 500  # lines of a list that pages show in parts, and in how large parts a file is read
@@ -44,11 +44,9 @@ def part_of(request: Request, *others: str) -> Part:
     `others`, or a value that is none.
     """
     known_query(request, *PART, *others)
-    limit, archived = query_int(request, "limit", 0, 1, MAX_LIMIT), query_text(request, "archived")
-    if archived not in (None, "true", "false"):
-        raise InputError(f"archived={archived[:40]!r}: must be true or false")
+    limit, archived = query_int(request, "limit", 0, 1, MAX_LIMIT), query_flag(request, "archived")
     q, after = (query_text(request, "q") or "").strip()[:200], query_text(request, "after")
-    return Part(q, after, limit or None, archived == "true")
+    return Part(q, after, limit or None, archived)
 
 
 def page_part(request: Request, *others: str) -> Part:

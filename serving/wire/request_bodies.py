@@ -255,6 +255,14 @@ def query_text(request: Request, name: str) -> str | None:
     return texts[0] if texts else None
 
 
+def query_flag(request: Request, name: str) -> bool:
+    """Return whether the query says `true`, given at most once; InputError where it is neither true nor false."""
+    text = query_text(request, name)
+    if text not in (None, "true", "false"):
+        raise InputError(f"{name}={text[:40]!r}: must be true or false")
+    return text == "true"
+
+
 def known_query(request: Request, *names: str) -> None:
     """Raise InputError where the query has a name that is none of `names`."""
     if not request.scope["query_string"]:

@@ -12,6 +12,7 @@ from dpserve_verify.certificates.bundle import FILES
 from dpserve_verify.errors import InputError
 from dpserve_verify.system.files import PUBLIC, write_new
 from models.features.features import number_text
+from models.onnx.portable import portable_files
 from models.store.bundle import write_bundle
 from models.worth.words import short_worth
 from serving.cli.backend import backend
@@ -79,17 +80,22 @@ def export(
     witnessed: Annotated[
         bool, typer.Option("--witnessed", help="With a proof against the newest checkpoint that witnesses cosigned.")
     ] = False,
+    portable: Annotated[
+        bool, typer.Option("--portable", help="With portable.onnx, in plain ONNX operators, for other runtimes.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Copy a verified model and its certificate into a new folder that can travel.
 
     \b
     dpserve model export adult --out adult-model
+    dpserve model export adult --out adult-model --portable
     """
     bundles = backend().bundles
     opened = bundles.open(name)
     opened.verified.runtime  # noqa: B018 - ModelInvalid: no model travels that does not open
     bundle = bundles.with_witnessed_proof(opened) if witnessed else opened.verified.travelling
+    more = portable_files(opened.verified.ensemble, bundle.onnx) if portable else {}
     out.absolute().parent.mkdir(parents=True, exist_ok=True)
     statements, signed = [], bundles.signed_statements(opened)
     card = card_with(bundle.card, [envelope for _, envelope, _ in signed])
@@ -98,5 +104,7 @@ def export(
         for suffix, content in ((".dsse.json", envelope), (".tlog-proof", proof)):
             statements.append(f"worth-{job}{suffix}")
             write_new(out.absolute() / statements[-1], content, PUBLIC)
-    body = {"model": opened.reference, "out": str(out), "files": [*FILES, *statements]}
+    for name, content in more.items():
+        write_new(out.absolute() / name, content, PUBLIC)
+    body = {"model": opened.reference, "out": str(out), "files": [*FILES, *statements, *more]}
     show(json, body, f"{body['model']} written to {out}")

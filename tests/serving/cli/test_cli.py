@@ -10,7 +10,9 @@ import stat
 import subprocess
 import sys
 import time
+from hashlib import sha256
 
+import onnxruntime
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
@@ -387,8 +389,13 @@ def test_unknown_model(home, said, name):
 
 def test_export_travels_and_verifies_without_a_home(home, tmp_path, said, monkeypatch):
     out = tmp_path / "exported"
-    assert said("model", "export", "adult", "--out", str(out))[0] == 0
-    assert {path.name for path in out.iterdir()} == set(FILES)
+    assert said("model", "export", "adult", "--out", str(out), "--portable")[0] == 0
+    assert {path.name for path in out.iterdir()} == {*FILES, "portable.onnx", "portable.json"}
+    assert (
+        json.loads((out / "portable.json").read_text())["portable_of"]
+        == sha256((out / "model.onnx").read_bytes()).hexdigest()
+    )
+    onnxruntime.InferenceSession(out / "portable.onnx")
     code, body, _ = said("model", "export", "adult", "--out", str(out))
     assert (code, body["error"]["code"]) == (2, "name_taken")
     trust = tmp_path / "trust.json"

@@ -164,8 +164,14 @@ def test_train_predict_evaluate_and_verify(server, laptop, said):
     code, body, _ = said("verify far")
     assert (code, body["ok"], body["model"]) == (0, True, "far")
     assert "were not pinned here" not in said("verify far@2")[2]
-    code, body, _ = said("model export far --out", laptop / "far")
+    code, body, _ = said("model export far --portable --out", laptop / "far")
     assert code == 0
+    with Client(f"http://127.0.0.1:{server.port}", server.tokens["predict"]) as service:
+        packed = zipfile.ZipFile(io.BytesIO(service.bundle(body["model"], portable=True)))
+    folder = body["model"].replace("@", "-")
+    for name in ("portable.onnx", "portable.json"):  # made here, of what was verified; the server makes the same
+        assert (laptop / "far" / name).read_bytes() == packed.read(f"{folder}/{name}")
+    assert server.get("/v1/models/far/bundle?portable=yes").status_code == 400
     assert said("verify", laptop / "far")[1]["ok"]
     assert any(name.startswith("worth-") for name in body["files"])
     before = len(said("job list")[1]["jobs"])
