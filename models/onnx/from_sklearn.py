@@ -1,7 +1,7 @@
-"""A released ensemble as a scikit-learn classifier, or regressor, which skl2onnx converts wherever it stands in a
-Pipeline.
+"""A released ensemble, and a learner that has one, as skl2onnx converts them wherever they stand in a Pipeline.
 
-Importing this module registers the converters. The ensemble becomes the same nodes as in `models.onnx.export`.
+Importing this module registers the converters of `EnsembleClassifier` and `EnsembleRegressor`; `register` does so for a
+learner. The ensemble becomes the same nodes as in `models.onnx.export`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
 from dpserve_verify.errors import InputError, ModelInvalid
 from models.features.features import CategoricalFeature, RawColumns
-from models.onnx.export import Exportable, ensemble_graph
+from models.onnx.export import ML_OPSET, Exportable, ensemble_graph
 from models.onnx.nodes import ML, Inputs
 
 try:
@@ -71,14 +71,25 @@ class EnsembleRegressor(RegressorMixin, _Frozen):  # type: ignore[misc]
     """An ensemble that answers a number."""
 
 
+def _released(estimator: Any) -> tuple[Exportable, list[str]]:
+    """Return what an estimator has released, and the columns that it takes, in their order. InputError where a learner
+    is not fitted.
+    """
+    if isinstance(estimator, _Frozen):
+        return estimator.ensemble, [feature.name for feature in estimator.ensemble.features]
+    if not hasattr(estimator, "ensemble_"):
+        raise InputError(f"{type(estimator).__name__}: is not fitted yet")
+    return estimator.ensemble_, [feature.name for feature in estimator.schema_.features]
+
+
 def _shapes(operator: Any) -> None:
     """Set the shapes of the outputs: labels (N,) and probabilities (N, classes), or values (N, 1). ModelInvalid unless
-    the inputs, taken together, have one column per feature.
+    the inputs, taken together, have one column per column that the estimator takes.
     """
-    ensemble: Exportable = operator.raw_operator.ensemble
+    ensemble, columns = _released(operator.raw_operator)
     widths = [variable.type.shape[1] for variable in operator.inputs]
-    if None in widths or sum(widths) != len(ensemble.features):
-        raise ModelInvalid(f"inputs of widths {widths}: one column per feature ({len(ensemble.features)}) in all")
+    if None in widths or sum(widths) != len(columns):
+        raise ModelInvalid(f"inputs of widths {widths}: one column per feature ({len(columns)}) in all")
     rows = operator.inputs[0].get_first_dimension()
     if not ensemble.classes:
         operator.outputs[0].type = DoubleTensorType([rows, 1])
@@ -90,10 +101,10 @@ def _shapes(operator: Any) -> None:
 
 def _convert(scope: Any, operator: Any, container: Any) -> None:
     """Convert the numbers to one double tensor and each text to an (N, 1) tensor; then add the ensemble's nodes."""
-    ensemble: Exportable = operator.raw_operator.ensemble
+    ensemble, taken = _released(operator.raw_operator)
     add = partial(_add, container)
     unique = scope.get_unique_variable_name
-    numbers, columns, texts = _split(ensemble, operator.inputs)
+    numbers, columns, texts = _split(ensemble, _in_order(operator.inputs, taken), taken)
     doubles = [_double(container, unique, variable) for variable in numbers]
     together = unique("numbers")
     if doubles:
@@ -109,25 +120,36 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
 Split = tuple[list[Any], dict[int, int], dict[int, tuple[Any, int]]]
 
 
-def _split(ensemble: Exportable, variables: Sequence[Any]) -> Split:
+def _in_order(variables: Sequence[Any], taken: Sequence[str]) -> list[Any]:
+    """Return the inputs in the order of the columns: by name where each is one column and is called so, as frames are
+    read; else as they come, as arrays are.
+    """
+    by_name = {variable.raw_name: variable for variable in variables}
+    if len(variables) == len(taken) and by_name.keys() == set(taken):
+        return [by_name[name] for name in taken]
+    return list(variables)
+
+
+def _split(ensemble: Exportable, variables: Sequence[Any], taken: Sequence[str]) -> Split:
     """Find which input holds which feature: return the number inputs, the column of each feature in their join, and
-    the (input, column) of each text feature.
+    the (input, column) of each text feature. A column that the ensemble does not read is passed over.
     """
     numbers: list[Any] = []
     columns: dict[int, int] = {}
     texts: dict[int, tuple[Any, int]] = {}
+    places = {feature.name: i for i, feature in enumerate(ensemble.features)}
     widths = [variable.type.shape[1] for variable in variables]
     width = 0
     for variable, first, size in zip(variables, accumulate(widths, initial=0), widths, strict=False):
-        held = range(first, first + size)
+        held = {places[name]: at for at, name in enumerate(taken[first : first + size]) if name in places}
         is_text = isinstance(variable.type, StringTensorType)
         if any(isinstance(ensemble.features[i], CategoricalFeature) != is_text for i in held):
             raise ModelInvalid(f"input {variable.full_name}: texts for categorical features, numbers for all others")
         if is_text:
-            texts.update({i: (variable, i - first) for i in held})
-        else:
+            texts.update({i: (variable, at) for i, at in held.items()})
+        elif held:
             numbers.append(variable)
-            columns.update({i: width + i - first for i in held})
+            columns.update({i: width + at for i, at in held.items()})
             width += size
     return numbers, columns, texts
 
@@ -153,14 +175,31 @@ def _pick(container: Any, unique: Any, variable: Any, column: int) -> str:
 
 def _add(container: Any, node: NodeProto) -> None:
     attributes = {each.name: helper.get_attribute_value(each) for each in node.attribute}
-    container.add_node(node.op_type, list(node.input), list(node.output), op_domain=node.domain, **attributes)
+    version = ML_OPSET if node.domain == ML else None  # of ML's own, skl2onnx would take one that it cannot convert
+    container.add_node(
+        node.op_type, list(node.input), list(node.output), op_domain=node.domain, op_version=version, **attributes
+    )
 
 
-update_registered_converter(
-    EnsembleClassifier,
-    "DpserveEnsembleClassifier",
-    _shapes,
-    _convert,
-    options={"zipmap": [True, False, "columns"], "nocl": [True, False], "output_class_labels": [False, True]},
-)
-update_registered_converter(EnsembleRegressor, "DpserveEnsembleRegressor", _shapes, _convert)
+OPTIONS = {"zipmap": [True, False, "columns"], "nocl": [True, False], "output_class_labels": [False, True]}
+
+
+def register(estimator: type) -> None:
+    """Let skl2onnx convert estimators of this class: of an ensemble, or a learner that was fitted."""
+    if hasattr(estimator, "predict_proba"):
+        name, options = "DpserveClassifier", {"options": OPTIONS}
+    else:
+        name, options = "DpserveRegressor", {}
+    update_registered_converter(estimator, name, _shapes, _convert, overwrite=True, **options)
+
+
+def answers_of_classifier(scope: Any = None, inputs: Any = None) -> list[Any]:
+    """Declare what a classifier answers; `_shapes` sets the types that are right for its classes."""
+    return [
+        scope.declare_local_variable("label", Int64TensorType()),
+        scope.declare_local_variable("probabilities", FloatTensorType()),
+    ]
+
+
+register(EnsembleClassifier)
+register(EnsembleRegressor)

@@ -4,6 +4,7 @@ and loading it takes longer than all the rest. What only scikit-learn calls, or 
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from inspect import signature
 from typing import Any, ClassVar, Self
 
@@ -43,12 +44,25 @@ class Estimator:
 
         return type("Tagged", (getattr(base, self._mixin), base.BaseEstimator), {})().__sklearn_tags__()
 
+    def _make_convertible(self) -> None:
+        """Let skl2onnx convert what was fitted, wherever it stands in a Pipeline, where it is installed."""
+        if find_spec("skl2onnx") is not None:
+            from models.onnx.from_sklearn import register  # loads skl2onnx, which an extra brings
+
+            register(type(self))
+
 
 class Classifier(Estimator):
     """What classifiers have besides."""
 
     _mixin = "ClassifierMixin"
     _estimator_type = "classifier"
+
+    def onnx_parser(self) -> Any:
+        """Return what declares the outputs of a converted classifier: skl2onnx asks for it."""
+        from models.onnx.from_sklearn import answers_of_classifier  # loads skl2onnx, which an extra brings
+
+        return answers_of_classifier
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the mean accuracy of `predict(X)` against y."""

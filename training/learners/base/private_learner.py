@@ -137,7 +137,14 @@ class PrivateLearner(Shown, Estimator, ABC):
             self._begin(schema, recipe, named=frames.is_frame(X))
         self.ensemble_ = self.learn(session)
         session.close()
+        self._make_convertible()
         return self
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take the state of a copy, or of a pickle: what was fitted can be converted here as well."""
+        self.__dict__.update(state)
+        if "ensemble_" in state:
+            self._make_convertible()
 
     def _read_texts(self) -> None:
         """Read numbers that were given as texts, or as floats without a fraction, as every other door does. What means
