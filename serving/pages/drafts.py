@@ -14,6 +14,7 @@ from starlette.responses import Response
 from dpserve_verify.certificates.plain_words import meaning
 from dpserve_verify.errors import DpserveError, InputError
 from dpserve_verify.privacy.budget import Budget, Relation, parse_relation
+from models.features.written import PLAIN, list_encodings
 from serving.http.routes import Door, access, in_thread, state, with_prices
 from serving.pages.datasets import every_dataset, offers
 from serving.pages.parts.ui import FORM, form_fields, page, parse_form, see_other
@@ -21,7 +22,7 @@ from serving.process.config.settings import ServerSettings
 from serving.rest.drafts import find_draft, groups_of, new_draft, start_check, start_registration
 from serving.wire.errors import status_of
 from serving.wire.request_bodies import known_query, query_text, read_body
-from training.datasets.drafts.columns import ROLES, ColumnGroup
+from training.datasets.drafts.columns import MARKS, PATTERNS, ROLES, THOUSANDS, ColumnGroup, read_lines, write_lines
 from training.datasets.drafts.drafts import AT_WORK, READY, Draft, Drafts
 from training.rows.schema.schema import KINDS
 from training.rows.schema.schema_text import FILL_IN
@@ -44,6 +45,12 @@ ASKED = (
     *PERSON,
     *IDS,
 )
+DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe"}
+LABELS = {
+    "unit_mark": "unit beside the number", "written": "dates", "first_year": "first year of two digits",
+    "true_words": "words for true", "false_words": "words for false", "missing_words": "words for missing",
+    "outside": "most outside of the range", "other": "most values not listed",
+}  # fmt: skip
 USUAL = {"contributions": "1", "relation": "add-remove"}  # what holds permanently is answered by whoever registers
 
 
@@ -102,6 +109,7 @@ async def _page(
     }
     text = await in_thread(_store(request).schema_text, draft)
     records = re.search(r"^records: (\d+)", text, re.MULTILINE)
+    form_of_file = draft.form or (draft.proposal or {}).get("format", {})
     roles = [name for group in groups if _control_values(group, answers)["role"] == "unit" for name in group.columns]
     context: dict[str, Any] = {
         "draft": draft,
@@ -122,6 +130,15 @@ async def _page(
             name for group in groups if _control_values(group, answers)["role"] == "target" for name in group.columns
         ],
         "ready": draft.state == READY,
+        "thousands": [*THOUSANDS],
+        "marks": LABELS,
+        "patterns": PATTERNS,
+        "encodings": list_encodings(),
+        "delimiters": DELIMITERS,
+        "encoding": form_of_file.get("encoding", PLAIN.encoding) if ".csv" in draft.name else "",
+        "delimiter": form_of_file.get("delimiter", PLAIN.delimiter),
+        "lines": (typed or {}).get("lines") or write_lines(groups, answers),
+        "lines_typed": "lines" in (typed or {}),
     }
     registered = (draft.asked or {}).get("name") if draft.state == "registered" else None
     if registered:
@@ -134,11 +151,9 @@ async def _page(
 def _control_values(group: ColumnGroup, answers: dict[tuple[str, ...], dict[str, Any]]) -> dict[str, str]:
     """Return the values of a group's controls."""
     answer = answers.get(group.columns, {})
-    usual = {"role": group.role, "type": group.type, "public": group.public, "written": ""}
-    return {
-        name: answer.get(name) or (value if name in ("role", "type") or not answer else "")
-        for name, value in usual.items()
-    }
+    usual = {"role": group.role, "type": group.type, "public": group.public, **dict.fromkeys(MARKS, ""), **group.marks}
+    values = {name: answer.get(name) or ("" if name == "public" and answer else value) for name, value in usual.items()}
+    return {**values, "marked": " ".join(answer.get(name, "") for name in MARKS if name != "written").strip()}
 
 
 async def meaning_of(request: Request) -> Response:
@@ -161,12 +176,42 @@ async def columns(request: Request) -> Response:
     draft = await in_thread(find_draft, request, _store(request))
     answers = []
     for at, group in enumerate(groups_of(draft)):
-        values = {name: fields.get(f"{name}.{at}", "").strip() for name in ("role", "type", "public", "written")}
+        values = {name: fields.get(f"{name}.{at}", "").strip() for name in ("role", "type", "public", *MARKS)}
         kind = "" if values["type"] in ("", group.type) else values["type"]
+        values |= {
+            name: "" for name in MARKS if values[name] == group.marks.get(name)
+        }  # each column's own, as proposed
         answers.append({**values, "columns": list(group.columns), "type": kind, "role": values["role"] or group.role})
-    number = fields.get("records", "").strip()
-    body = {"answers": answers, "rows": int(number) if number.isascii() and number.isdigit() else 0}
-    return await _check(request, draft, body)
+    return await _check(request, draft, {"answers": answers, "rows": _count(fields.get("records", ""))})
+
+
+def _count(text: str) -> int:
+    text = text.strip()
+    return int(text) if text.isascii() and text.isdigit() else 0
+
+
+async def lines(request: Request) -> Response:
+    """Declare what the columns are by a line for each; every row is checked."""
+    fields = dict(parse_form(await read_body(request, COLUMN_BYTES, FORM)))
+    draft = await in_thread(find_draft, request, _store(request))
+    typed = {"lines": fields.get("lines", "").replace("\r\n", "\n"), "records": fields.get("records", "")}
+    try:
+        answers = read_lines(groups_of(draft), typed["lines"])
+    except InputError as error:
+        return await _page(request, draft, error, typed)
+    return await _check(request, draft, {"answers": answers, "rows": _count(typed["records"])}, typed)
+
+
+async def file_form(request: Request) -> Response:
+    """Read the file in another encoding, or with another mark between cells."""
+    fields = await form_fields(request, "encoding", "delimiter")
+    draft = await in_thread(find_draft, request, _store(request))
+    marks = {words: mark for mark, words in DELIMITERS.items()}
+    if fields["encoding"] not in list_encodings() or fields["delimiter"] not in marks:
+        raise InputError("form: encoding and delimiter must be among those that the page lists")
+    form = {"encoding": fields["encoding"], "delimiter": marks[fields["delimiter"]]}
+    await in_thread(_store(request).look_again, draft, form)
+    return see_other(f"/ui/drafts/{draft.id}")
 
 
 async def schema(request: Request) -> Response:
@@ -176,12 +221,12 @@ async def schema(request: Request) -> Response:
     return await _check(request, draft, {"schema": fields.get("schema", "").replace("\r\n", "\n")})
 
 
-async def _check(request: Request, draft: Draft, body: dict[str, Any]) -> Response:
+async def _check(request: Request, draft: Draft, body: dict[str, Any], typed: dict[str, str] | None = None) -> Response:
     try:
         await with_prices(request, start_check, request, _store(request), body)
     except InputError as error:
         shown = Draft(**{**vars(draft), "answers": body.get("answers", draft.answers)})
-        return await _page(request, shown, error, {"records": str(body.get("rows") or "")})
+        return await _page(request, shown, error, typed or {"records": str(body.get("rows") or "")})
     return see_other(f"/ui/drafts/{draft.id}")
 
 
@@ -227,6 +272,8 @@ DOORS = (
     Door("GET", "/ui/drafts/meaning", STEWARD, meaning_of, "What a total means", media=HTML, hidden=True),
     Door("GET", ONE, STEWARD, draft, "A file on its way", media=HTML, hidden=True),
     Door("POST", f"{ONE}/columns", STEWARD, columns, "Say what its columns are", 303, media=HTML, hidden=True),
+    Door("POST", f"{ONE}/lines", STEWARD, lines, "Say it by lines", 303, media=HTML, hidden=True),
+    Door("POST", f"{ONE}/form", STEWARD, file_form, "Read it otherwise", 303, media=HTML, hidden=True),
     Door("POST", f"{ONE}/schema", STEWARD, schema, "Give its schema", 303, media=HTML, hidden=True),
     Door("POST", f"{ONE}/register", STEWARD, register, "Register it", 303, media=HTML, hidden=True),
     Door("POST", f"{ONE}/delete", STEWARD, delete, "Delete it", 303, media=HTML, hidden=True),

@@ -25,7 +25,7 @@ from serving.wire.request_bodies import (
     read_body,
     strict_json,
 )
-from training.datasets.drafts.columns import ROLES, ColumnGroup
+from training.datasets.drafts.columns import MARKS, ROLES, ColumnGroup
 from training.datasets.drafts.drafts import AT_WORK, STATES, Draft, Drafts
 from training.datasets.drafts.proposal import SchemaProposal, checked_text, text_of_answers
 from training.requests.base import json_schema
@@ -37,7 +37,7 @@ BYTES = b"application/octet-stream"
 STEWARD = ("steward",)
 PATH = "/v1/drafts"
 ANSWER = {"columns": (list,), "role": (str,)}
-ANSWER_MORE = {"public": (str,), "type": (str,), "written": (str,)}
+ANSWER_MORE = dict.fromkeys(("public", "type", *MARKS), (str,))
 
 
 async def list_drafts(request: Request) -> Response:
@@ -169,6 +169,7 @@ LINE = json_schemas.record(
         "columns": json_schemas.array(json_schemas.TEXT), "type": json_schemas.TEXT, "written": json_schemas.TEXT,
         "role": {"enum": list(ROLES)}, "wants": json_schemas.TEXT, "public": json_schemas.TEXT,
         "choices": json_schemas.array(json_schemas.TEXT), "named": json_schemas.TEXT,
+        "marks": json_schemas.ANY_OBJECT,
     },
     says="columns of one type whose names differ by numbers alone, and what is proposed of them; `wants`: what a "
     "person must say",
@@ -200,7 +201,8 @@ ANSWERS = _takes(
     {
         "columns": _TEXTS, "role": {"enum": list(ROLES)},
         "public": {"type": "string", "description": "LOW .. HIGH, FIRST .. LAST, or values with commas"},
-        "type": {"type": "string"}, "written": {"type": "string"},
+        "type": {"type": "string"},
+        **{name: {"type": "string", "description": words} for name, words in MARKS.items()},
     },
     "columns", "role",
 )  # fmt: skip

@@ -5,8 +5,12 @@ from __future__ import annotations
 import re
 
 import pytest
+from browser import chromium, new_page, no_faults, no_serious_findings, no_sideways_scroll
 from in_process import BASE
+from loans import PUBLIC, write_loans
 from pages_in_process import HTML, pages_at, words
+from playwright.sync_api import expect
+from small_home import serving, until
 
 from accountant.home import Home
 from accountant.home.notes import Note, note_of, notes, write_note
@@ -14,6 +18,16 @@ from dpserve_verify.errors import InputError
 from serving.cli.server import new_home
 from serving.process import first_sign_in
 from training.datasets.drafts import sample, steps
+
+ROWS = 1200
+CLICKS, INPUTS = 15, 10  # at most, from an empty home to a certified and evaluated model of one's own file
+COUNTED = """for (const kind of ["click", "change"]) addEventListener(kind, ({target}) => {
+  if (kind === "click" && !target.closest("a, button, summary")) return;
+  const counted = JSON.parse(sessionStorage.counted ?? '{"click": [], "change": []}'), what = target.name || target.id;
+  const one = kind === "click" ? counted.click.length : `${location.pathname} ${what}`;
+  if (!counted[kind].includes(one)) counted[kind].push(one);
+  sessionStorage.counted = JSON.stringify(counted);
+}, true);"""
 
 
 @pytest.fixture
@@ -96,3 +110,54 @@ def test_notes_are_words_for_people_and_checked(tmp_path):
     (tmp_path / "notes.json").write_text("{")
     with pytest.raises(InputError, match="cannot be read"):
         notes(tmp_path, "model")
+
+
+@pytest.mark.server
+@pytest.mark.system("chromium")
+def test_from_an_empty_home_to_an_evaluated_model_in_a_browser_alone(tmp_path, monkeypatch):
+    """A file as a bank's export gives it: nothing of it is changed outside, nothing is typed into a terminal."""
+    file, home = write_loans(tmp_path / "prets.csv", ROWS), tmp_path / "home"
+    monkeypatch.setenv("DPSERVE_HOME", str(home))
+    new_home()  # as `dpserve serve` does first
+    with serving(home, workers=1) as server, chromium() as browser:
+        page = new_page(browser, server)
+        page.add_init_script(COUNTED)
+        link = until(lambda: re.search(r"http://\S+/ui/login#[\w-]+", server.log.read_text()), "the link")[0]
+        page.goto(link)
+        page.wait_for_url("**/ui")
+        page.get_by_label("File of rows").set_input_files(file)
+        page.get_by_role("button", name="Upload").click()
+        page.get_by_text("All columns in one box").click()
+        box = page.get_by_label("A line for each column")
+        proposed = dict(line.split(":", 1) for line in box.input_value().splitlines())
+        assert proposed["N° client"].strip() == "unit"
+        assert {name for name in proposed if proposed[name] == " ignore"} == {"N° dossier", "Nom", "Commentaire"}
+        shown = page.locator("table.columns").inner_text()
+        assert "decimal ,, thousands blank, missing: NC" in shown
+        assert "decimal ,, unit %" in shown
+        box.fill("\n".join(f"{name}: {PUBLIC.get(name, said.strip())}" for name, said in proposed.items()))
+        page.get_by_label("Approximate number of rows").fill(str(ROWS))
+        page.get_by_role("button", name="Check every row by these lines").click()
+        expect(page.get_by_text("every row fits")).to_be_visible()
+
+        page.get_by_label("One person is named by").select_option("N° client")
+        page.get_by_label("Rows of one person").fill("2")
+        page.get_by_label("ε in all, permanently").fill("3")
+        page.get_by_label("δ in all, permanently").fill("1e-6")
+        page.get_by_label("Share kept aside").fill("0.2")
+        page.get_by_role("button", name="Register it, permanently").click()
+        page.get_by_role("link", name="To the first job").click()
+        page.get_by_label("ε, the price").fill("1")
+        page.get_by_label("ε of an evaluation").fill("1")
+        page.get_by_role("button", name="Submit, for ε 1 and 1 aside").click()
+        page.get_by_role("link", name="See the model").click()
+        expect(page.get_by_role("heading", name="prets@1")).to_be_visible()
+        counted = page.evaluate("JSON.parse(sessionStorage.counted)")
+        assert 5 < len(counted["click"]) <= CLICKS, counted
+        assert 8 < len(counted["change"]) <= INPUTS, counted
+        page.wait_for_function("fetch(location.href).then(a => a.text()).then(t => t.includes('auroc'))", polling=500)
+        no_sideways_scroll(page)
+        no_serious_findings(page)
+        no_faults(page)
+        trail = (home / "logs" / "access.jsonl").read_text() + (home / "ledger.db").read_bytes().decode("latin-1")
+        assert link.rpartition("#")[2] not in trail

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from accountant.system.confined import Bounds, ConfinedFork, run_confined
 from dpserve_verify.errors import InputError
 from training.datasets.datasets import pack
 from training.datasets.drafts import steps
-from training.datasets.drafts.columns import ColumnAnswer, parse_target, unit_of
+from training.datasets.drafts.columns import ColumnAnswer, parse_target, read_lines, unit_of, write_lines
 from training.datasets.drafts.drafts import (
     CHECKING,
     COLUMNS,
@@ -35,6 +36,7 @@ from training.datasets.drafts.drafts import (
 from training.datasets.drafts.proposal import SchemaProposal
 from training.datasets.file_check import check_file
 from training.rows.schema.schema import parse_schema
+from training.rows.sources.sniff import Column
 from training.rows.tables.row_files import read_columns
 
 ROWS = b"person_id,age,city,born,ill\n1,34,Bonn,03/04/1990,yes\n2,51,Kiel,05/06/1973,no\n3,7,Bonn,01/02/2019,no\n"
@@ -258,7 +260,7 @@ class Harmful(SchemaProposal):
     """What looks at a file, as a decoder that its bytes have taken over."""
 
     @classmethod
-    def of_file(cls, path, look=True):
+    def of_file(cls, path, look=True, form=None):
         kept = []
         while path.name == "memory.csv":
             kept.append(bytearray(1 << 20))
@@ -349,3 +351,92 @@ def test_parts_come_in_order_and_again(home, drafts):
     assert drafts.append(draft, 3, b"def").state == LOOKING
     assert drafts.rows(draft).read_bytes() == b"abcdef"
     assert drafts.is_asked()
+
+
+@pytest.mark.parametrize(
+    ("cells", "kind", "decimal", "thousands", "missing"),
+    [
+        (["2\u00a0741,66", "600,5", "NC"], "numeric", ",", " ", {"NC"}),
+        (["1'234.50", "3"], "numeric", ".", "'", set()),
+        (["1.234,56", "12", "-"], "numeric", ",", ".", {"-"}),
+        (["1,234,567", "12"], "numeric", ".", ",", set()),
+        (["1,234.5", "1,5"], "text", "either", ",", set()),
+        (["1 234", "1'234"], "text", ".", None, set()),
+        (["4,31 %", "5\u00a0%", "7"], "numeric", ",", "", set()),
+        (["4 kg", "5 g"], "text", ".", "", set()),
+        (["?", "n/c"], "empty", ".", "", {"?", "n/c"}),
+        (["Bonn", "unknown"], "text", ".", "", {"unknown"}),
+    ],
+)
+def test_marks_between_thousands_and_words_for_a_missing_value_are_seen(cells, kind, decimal, thousands, missing):
+    column = Column()
+    for cell in cells:
+        column(cell)
+    assert (column.kind, column.decimal, column.missing) == (kind, decimal, missing)
+    assert thousands in (None, column.thousands)
+
+
+def test_how_cells_are_written_is_said_and_checked(tmp_path):
+    (tmp_path / "people.csv").write_bytes(ROWS)
+    proposal = SchemaProposal.of_file(tmp_path / "people.csv")
+    said = ColumnAnswer(("age",), public="0 .. 9000", decimal=",", thousands="blank", missing_words="NC, ?")
+    born = ColumnAnswer(("born",), public="1900-01-01 .. 2030-12-31", written="DD/MM/YYYY, YYYYMMDD")
+    named = ColumnAnswer(("born",), public="1900-01-01 .. 2030-12-31", written="MON DD, YYYY")
+    assert proposal.to_schema([*ANSWERS, named], 3)["features"]["born"]["written"] == ["MON DD, YYYY"]
+    body = proposal.to_schema([*ANSWERS[1:2], born, ANSWERS[3], said], 3)["features"]
+    marks = {"decimal": ",", "thousands": " ", "missing_words": ["NC", "?"]}
+    assert {name: body["age"][name] for name in marks} == marks
+    assert body["born"]["written"] == ["DD/MM/YYYY", "YYYYMMDD"]
+    for wrong, says in (
+        (ColumnAnswer(("age",), public="0 .. 9", decimal=";"), "age: decimal=';': must be one of . , either"),
+        (ColumnAnswer(("age",), public="0 .. 9", thousands=" "), "age: thousands=' ': must be one of none, blank"),
+        (
+            ColumnAnswer(("born",), public="1900-01-01 .. 2030-12-31", written="DDMMYY"),
+            "born: DDMMYY: say `first_year`",
+        ),
+        (ColumnAnswer(("born",), public="1900-01-01 .. 2030-12-31"), "born: say how its days are written"),
+    ):
+        with pytest.raises(InputError, match=re.escape(says)):
+            proposal.to_schema([*ANSWERS, wrong], 3)
+
+
+def test_lines_say_what_the_columns_are(tmp_path):
+    (tmp_path / "people.csv").write_bytes(ROWS.replace(b"city", b"age: of"))
+    groups = SchemaProposal.of_file(tmp_path / "people.csv").groups()
+    lines = write_lines(groups, {})
+    assert lines.splitlines() == [
+        "age: 0 .. 120",
+        "age: of:",
+        "born: 1900-01-01 .. 2030-12-31",
+        "ill:",
+        "person_id: unit",
+    ]
+    text = "age: of: Bonn, target\nage: 0 .. 99\n\nborn: leave out\nill: target no, yes leave-out\nperson_id:"
+    said = {answer["columns"][0]: (answer["role"], answer["public"]) for answer in read_lines(groups, text)}
+    assert said == {
+        "age: of": ("feature", "Bonn, target"), "age": ("feature", "0 .. 99"), "born": ("ignore", ""),
+        "ill": ("target", "no, yes leave-out"), "person_id": ("unit", ""),
+    }  # fmt: skip
+    answers = {tuple(answer["columns"]): answer for answer in read_lines(groups, text)}
+    assert read_lines(groups, write_lines(groups, answers)) == sorted(
+        answers.values(), key=lambda answer: [group.columns[0] for group in groups].index(answer["columns"][0])
+    )
+    for wrong, says in (("nobody: 1 .. 2", "line 1: must begin"), ("age: 1 .. 2\nage: 1 .. 3", "line 2: age stands")):
+        with pytest.raises(InputError, match=says):
+            read_lines(groups, wrong)
+
+
+def test_a_file_is_looked_at_again_in_the_encoding_that_is_said(home, drafts):
+    rows = ROWS.replace(b"Bonn", "Köln".encode("cp1252")).replace(b"city", "Städte".encode("cp1252"))
+    draft = looked(home, drafts, rows=rows)
+    drafts.look_again(draft, {"encoding": "cp1251", "delimiter": ","})
+    steps.step(home, drafts, drafts.get(draft.id, "ana"))
+    again = drafts.get(draft.id, "ana")
+    assert (again.state, again.proposal["format"]) == (COLUMNS, {"encoding": "cp1251"})
+    assert "Stдdte" in again.proposal["features"]
+    drafts.look_again(draft, {"encoding": "euc-jp", "delimiter": ","})
+    steps.step(home, drafts, drafts.get(draft.id, "ana"))
+    assert drafts.get(draft.id, "ana").state == UNREADABLE
+    drafts.look_again(draft, {"encoding": "cp1252", "delimiter": ","})
+    steps.step(home, drafts, drafts.get(draft.id, "ana"))
+    assert "Städte" in drafts.get(draft.id, "ana").proposal["features"]

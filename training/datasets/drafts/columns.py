@@ -4,23 +4,49 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, field
+from typing import Any, get_args
 
 from dpserve_verify.errors import InputError
 from models.features.date_patterns import problem_of
+from models.features.written import ISO_DATE, Decimal
 from training.rows.people.id_words import words_of
 from training.rows.schema.schema import KINDS
 from training.rows.schema.schema_text import FILL_IN
+from training.rows.sources.cell_kinds import DATES
 
 ROLES = ("feature", "target", "group", "feature and group", "unit", "ignore")
 CALENDAR = ("date", "datetime", "time")
 LEAVE_OUT = " leave-out"
 SHARE = re.compile(r" share ([0-9. ]+)$")
-WRITTEN = {"numeric": ("decimal",), "boolean": ("true_words", "false_words"), **dict.fromkeys(CALENDAR, ("written",))}
+# How cells of each type may be written, beside words for a missing value.
+WRITTEN = {
+    "numeric": ("decimal", "thousands", "unit_mark", "outside"), "boolean": ("true_words", "false_words"),
+    "date": ("written", "first_year", "outside"), "datetime": ("written", "first_year", "outside"),
+    "time": ("outside",), "categorical": ("other",),
+}  # fmt: skip
+PATTERNS = (*DATES,)  # of days, that are offered
+THOUSANDS = {"none": "", "blank": " ", "apostrophe": "'", "comma": ",", "point": "."}
+MARKS = {
+    "decimal": "the mark before the fraction: . or , or either",
+    "thousands": f"what stands between thousands: {', '.join(THOUSANDS)}",
+    "unit_mark": "what stands beside a number, as % or kg",
+    "written": "patterns of dates, with commas",
+    "first_year": "of the hundred years that two digits stand for",
+    "true_words": "words for true, with commas",
+    "false_words": "words for false, with commas",
+    "missing_words": "words for a missing value, with commas",
+    "outside": "expected, where most numbers or days lie outside of the range",
+    "other": "expected, where most values are not listed",
+}  # fmt: skip
+# Roles as a line of text says them, before what is public.
+ROLE_WORDS = {"leave out": "ignore", **{role: role for role in sorted(ROLES, key=len, reverse=True)}}
+BIRTH = {"birth", "born", "birthdate", "birthday", "naissance", "geburt", "geburtsdatum", "nacimiento", "nascita"}
+LIFETIME = "1900-01-01 .. 2030-12-31"
 # What a word of a column's name says that everybody knows: a unit's own ends, or what no person exceeds.
 PUBLIC_RANGES = {
-    "age": "0 .. 120", "percent": "0 .. 100", "percentage": "0 .. 100", "pct": "0 .. 100", "hour": "0 .. 23",
+    **dict.fromkeys(("age", "alter", "edad", "eta", "idade", "leeftijd"), "0 .. 120"),
+    "percent": "0 .. 100", "percentage": "0 .. 100", "pct": "0 .. 100", "hour": "0 .. 23",
     "minute": "0 .. 59", "month": "1 .. 12", "latitude": "-90 .. 90", "longitude": "-180 .. 180",
     "probability": "0 .. 1",
 }  # fmt: skip
@@ -37,6 +63,7 @@ class ColumnGroup:
     wants: what a person must say of them; empty where nothing is left open.
     public: what is proposed there.
     choices: patterns of dates, one of them to be chosen.
+    marks: how its cells are written, by MARKS, as an answer says it.
     """
 
     columns: tuple[str, ...]
@@ -46,6 +73,7 @@ class ColumnGroup:
     wants: str
     public: str
     choices: tuple[str, ...] = ()
+    marks: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def named(self) -> str:
@@ -64,7 +92,8 @@ class ColumnAnswer:
 
     public: LOW .. HIGH, or values with commas; of a target, `share` with about the last class's (or every class's)
         share of rows may follow, and `leave-out`.
-    type, written: where it is another than proposed.
+    type: where it is another than proposed.
+    written .. other: the MARKS, where they are others than proposed; lists with commas.
     """
 
     columns: tuple[str, ...]
@@ -72,6 +101,46 @@ class ColumnAnswer:
     public: str = ""
     type: str = ""
     written: str = ""
+    decimal: str = ""
+    thousands: str = ""
+    unit_mark: str = ""
+    first_year: str = ""
+    true_words: str = ""
+    false_words: str = ""
+    missing_words: str = ""
+    outside: str = ""
+    other: str = ""
+
+    def marks(self, kind: str) -> dict[str, Any]:
+        """Return what it says of how cells of this type are written, as a schema does. InputError."""
+        said = {name: getattr(self, name) for name in (*WRITTEN.get(kind, ()), "missing_words")}
+        return {name: _read_mark(name, text) for name, text in said.items() if text}
+
+
+def _read_mark(name: str, text: str) -> str | int | list[str]:
+    if name == "thousands":
+        if text not in THOUSANDS:
+            raise InputError(f"thousands={text[:40]!r}: must be one of {', '.join(THOUSANDS)}")
+        return THOUSANDS[text]
+    if name == "decimal":
+        if text not in get_args(Decimal):
+            raise InputError(f"decimal={text[:40]!r}: must be one of {' '.join(get_args(Decimal))}")
+        return text
+    if name == "first_year":
+        return int(_number(text))
+    if name in ("unit_mark", "outside", "other"):
+        return text
+    return [text] if text in PATTERNS else split_list(text)
+
+
+def marks_of(declaration: Mapping[str, Any]) -> dict[str, str]:
+    """Return how a declaration says that cells are written, as an answer says it."""
+    marks = {name: value for name in MARKS if (value := declaration.get(name)) not in (None, FILL_IN)}
+    spelt = {value: word for word, value in THOUSANDS.items()}
+    return {
+        name: spelt[value] if name == "thousands" else ", ".join(value) if isinstance(value, list) else str(value)
+        for name, value in marks.items()
+    }
 
 
 def group_columns(columns: Columns) -> list[ColumnGroup]:
@@ -90,21 +159,23 @@ def _group(names: Sequence[str], columns: Columns) -> ColumnGroup:
     choices = ("DD/MM/YYYY", "MM/DD/YYYY")
     if kind in ("numeric", FILL_IN) and len(names) == 1:
         public = next((PUBLIC_RANGES[word] for word in words_of(names[0])[-1:] if word in PUBLIC_RANGES), "")
+    elif kind in ("date", "datetime") and BIRTH.intersection(words_of(names[0])):
+        public = LIFETIME
     wants = wanted.get(kind, "FIRST .. LAST") if FILL_IN in str(first) else ""
     return ColumnGroup(
         tuple(names), kind, written, "feature", wants, public,
-        choices if first.get("written") == FILL_IN else (),
+        choices if first.get("written") == FILL_IN else (), marks_of(first),
     )  # fmt: skip
 
 
 def _describe_cells(declaration: Mapping[str, Any]) -> str:
-    words = {"decimal": "decimal", "written": "", "true_words": "yes:", "false_words": "no:"}
-    parts = []
-    for key, word in words.items():
-        value = declaration.get(key, FILL_IN)
-        if value != FILL_IN:
-            parts.append(f"{word} {value if isinstance(value, str) else ' or '.join(value)}".strip())
-    return ", ".join(parts)
+    words = {
+        "decimal": "decimal", "thousands": "thousands", "unit_mark": "unit", "written": "",
+        "true_words": "yes:", "false_words": "no:",
+        "missing_words": "missing:",
+    }  # fmt: skip
+    marks = {name: text.replace(", ", " or ") for name, text in marks_of(declaration).items()}
+    return ", ".join(f"{word} {marks[name]}".strip() for name, word in words.items() if name in marks)
 
 
 def unit_of(answers: Iterable[ColumnAnswer]) -> str | None:
@@ -118,8 +189,9 @@ def unit_of(answers: Iterable[ColumnAnswer]) -> str | None:
 def target_of_answer(name: str, answer: ColumnAnswer, proposed: Mapping[str, Any]) -> dict[str, Any]:
     """Return the declaration of a target. InputError, which names the column."""
     declaration = _read_for(name, parse_target, answer.public)
-    decimal = proposed.get("decimal")
-    return {**declaration, "decimal": decimal} if decimal and "range" in declaration else declaration
+    marks = {**{name: proposed[name] for name in MARKS if name in proposed}, **_read_for(name, answer.marks, "numeric")}
+    kept = (*WRITTEN["numeric"], "missing_words") if "range" in declaration else ("missing_words",)
+    return {**declaration, **{name: marks[name] for name in kept if name in marks}}
 
 
 def feature_of_answer(name: str, answer: ColumnAnswer, proposed: Mapping[str, Any]) -> dict[str, Any]:
@@ -132,12 +204,15 @@ def feature_of_answer(name: str, answer: ColumnAnswer, proposed: Mapping[str, An
     declaration = {
         key: value
         for key, value in proposed.items()
-        if FILL_IN not in str(value) and (same or key in WRITTEN.get(kind, ()))
+        if FILL_IN not in str(value) and (same or key in (*WRITTEN.get(kind, ()), "missing_words"))
     }
-    if answer.written or proposed.get("written") == FILL_IN:
-        if kind in ("date", "datetime") and problem_of((answer.written,), None):
-            raise InputError(f"{name}: say how its days are written: DD/MM/YYYY or MM/DD/YYYY")
-        declaration |= {"written": [answer.written]} if kind in ("date", "datetime") else {}
+    marks = _read_for(name, answer.marks, kind)
+    patterns = marks.get("written") or ([] if proposed.get("written") == FILL_IN else [ISO_DATE])
+    if kind in ("date", "datetime") and not patterns:
+        raise InputError(f"{name}: say how its days are written: DD/MM/YYYY or MM/DD/YYYY, or another pattern")
+    if kind in ("date", "datetime") and (problem := problem_of(tuple(patterns), marks.get("first_year"))):
+        raise InputError(f"{name}: {problem}")
+    declaration |= marks
     public: dict[str, Any] = {}
     if answer.public:
         public = _read_for(name, lambda text: parse_public(text, kind, strict=bool(answer.type)), answer.public)
@@ -151,6 +226,35 @@ def _read_for(name: str, parse: Callable[[str], dict[str, Any]], text: str) -> d
         return parse(text)
     except (ValueError, InputError) as error:
         raise InputError(f"{name}: {error}") from None
+
+
+def write_lines(groups: Sequence[ColumnGroup], answers: Mapping[tuple[str, ...], Mapping[str, str]]) -> str:
+    """Return a line for each group: its name, its role where it is no feature, and what is public of it."""
+    lines = []
+    for group in groups:
+        answer = answers.get(group.columns, {})
+        role, public = answer.get("role") or group.role, answer["public"] if answer else group.public
+        lines.append(f"{group.named}: {'' if role == 'feature' else role} {public}".replace(":  ", ": ").rstrip())
+    return "\n".join(lines)
+
+
+def read_lines(groups: Sequence[ColumnGroup], text: str) -> list[dict[str, Any]]:
+    """Return the answers that lines of text give, as `write_lines` spells them. InputError names the line."""
+    by_name = {group.named: group for group in sorted(groups, key=lambda each: -len(each.named))}
+    answers: dict[str, dict[str, Any]] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        group = next((group for name, group in by_name.items() if line.strip().startswith(f"{name}:")), None)
+        if group is None and line.strip():
+            raise InputError(f"line {number}: must begin with a column's name and a colon, as in the box at first")
+        if group is None:
+            continue
+        if group.named in answers:
+            raise InputError(f"line {number}: {group.named} stands there twice")
+        said = line.strip().removeprefix(f"{group.named}:").strip()
+        word = next((word for word in ROLE_WORDS if said == word or said.startswith(f"{word} ")), "")
+        role = ROLE_WORDS.get(word, group.role if not said else "feature")
+        answers[group.named] = {"columns": list(group.columns), "role": role, "public": said.removeprefix(word).strip()}
+    return list(answers.values())
 
 
 def parse_target(answer: str) -> dict[str, Any]:

@@ -45,6 +45,7 @@ class Draft:
     """One file on its way. `by`: whose it is. `path`: where it lies, where it was not uploaded. `proposal`: what is
     proposed of its columns; `answers`: what was said of them; `problems`: of the last check; `asked`: the registration;
     `refusal`: why the last step was refused, as errors are told. `is_sample`: the sample data of `sample`.
+    `form`: encoding and delimiter of the file, where a person said them.
     """
 
     id: str
@@ -60,6 +61,7 @@ class Draft:
     asked: Json | None = None
     refusal: Json | None = None
     is_sample: bool = False
+    form: Json | None = None
 
 
 class Drafts:
@@ -148,6 +150,13 @@ class Drafts:
             self._from(draft.id, COLUMNS, PROBLEMS, READY)
             replace_unsynced(self.folder / draft.id / SCHEMA, schema.encode(), PRIVATE)
             return self._ask(replace(self._read(draft.id), state=CHECKING, answers=answers, problems=(), refusal=None))
+
+    def look_again(self, draft: Draft, form: Json) -> Draft:
+        """Request another look at the file, in the encoding and with the delimiter of `form`."""
+        with self._alone(draft):
+            self._from(draft.id, COLUMNS, PROBLEMS, READY, UNREADABLE)
+            again = replace(self._read(draft.id), answers=(), problems=(), refusal=None)
+            return self._ask(replace(again, state=LOOKING, form=form))
 
     def register(self, draft: Draft, asked: Json) -> Draft:
         """Request the registration of the draft."""

@@ -26,7 +26,7 @@ from training.datasets.drafts.columns import (
     group_columns,
     target_of_answer,
 )
-from training.rows.people.id_words import names_people, words_of
+from training.rows.people.id_words import IDS, names_people, words_of
 from training.rows.schema.schema import called_again, has_no_name, parse_schema
 from training.rows.schema.schema_text import FILL_IN
 from training.rows.sources.cell_kinds import NO, YES
@@ -39,7 +39,11 @@ from training.rows.tables.row_files import column_types
 
 ID_WORDS = frozenset(["id", "ids", "uuid", "guid", "uid", "key", "hash"])
 TIME_WORDS = frozenset(["date", "time", "datetime", "timestamp", "birthday", "datum", "zeit"])
-TEXT_WORDS = frozenset(["comment", "comments", "text", "note", "notes", "description", "remark", "remarks", "freetext"])
+TEXT_WORDS = {
+    "comment", "comments", "text", "note", "notes", "description", "remark", "remarks", "freetext", "commentaire",
+    "commentaires", "remarque", "remarques", "bemerkung", "bemerkungen", "kommentar", "kommentare", "comentario",
+    "comentarios", "observaciones", "commento", "opmerking",
+}  # fmt: skip
 MAX_ROWS = 100_000  # whose cells are looked at
 MAX_PARTS = 20  # files of a folder, whose encoding is looked at
 NUMERIC: Mapping[str, Any] = {"type": "numeric", "range": [FILL_IN, FILL_IN], "bins": 32}
@@ -81,14 +85,15 @@ class SchemaProposal:
     reading: str = ""
 
     @classmethod
-    def of_file(cls, path: Path, look: bool = True) -> SchemaProposal:
+    def of_file(cls, path: Path, look: bool = True, form: Form | None = None) -> SchemaProposal:
         """Propose a schema for a file or folder of rows.
 
         look: whether cells are looked at for how they are written (marks, patterns of dates, words).
+        form: of a .csv, where a person said it.
         Raises DataError where the first line of a .csv holds what no column is called, so that it may be a row: nothing
         of it is repeated.
         """
-        form, cells, description = _look_at(path) if look else (PLAIN, {}, "")
+        form, cells, description = _look_at(path, form) if look else (form or PLAIN, {}, "")
         try:
             types = column_types(path, form)
         except DataError as error:
@@ -209,7 +214,7 @@ def reason_to_ignore(name: str, kind: pa.DataType | None, seen: Column | None = 
     words = words_of(name) or [""]
     if has_no_name(name):
         return "without a name"
-    if names_people(name) or words[-1] in ID_WORDS:
+    if names_people(name) or words[-1] in ID_WORDS or (IDS.issuperset(words) and words != ["code"]):
         return "an id"
     if seen is None and ((kind is not None and pa.types.is_temporal(kind)) or TIME_WORDS.intersection(words)):
         return "a date or a time: as a feature, {type: date, range: [first, last]}, or datetime, or time"
@@ -235,14 +240,14 @@ def _require_header(path: Path, names: Iterable[str]) -> None:
         )
 
 
-def _look_at(path: Path) -> tuple[Form, dict[str, Column], str]:
+def _look_at(path: Path, form: Form | None) -> tuple[Form, dict[str, Column], str]:
     """Return how the file and the cells of its first MAX_ROWS rows are written, and `describe_readings`."""
     with reading(path):
         table = open_table(path)
         parts = table.parts[:MAX_PARTS] if isinstance(table, FolderTable) else [table]
         tables = [part for part in parts if isinstance(part, CsvTable)]
         telling = next((part for part in tables if not can_decode(part, "utf-8")), tables[0] if tables else None)
-        form = PLAIN if telling is None else form_of(telling)
+        form = form or (PLAIN if telling is None else form_of(telling))
         description = "" if telling is None else describe_readings(list_readings(telling))
         table = open_table(path, form)
         columns, rows = {name: Column() for name in table.types()}, 0
@@ -275,20 +280,23 @@ def _declare(kind: pa.DataType | None, seen: Column | None) -> tuple[Mapping[str
 
 
 def _declare_by_cells(seen: Column) -> tuple[Mapping[str, Any], str]:
+    missing = {"missing_words": sorted(seen.missing)} if seen.missing else {}
     if seen.kind == "boolean":
         words = {"true_words": sorted(seen.words & YES), "false_words": sorted(seen.words & NO)}
-        return {"type": "boolean", **{key: listed for key, listed in words.items() if listed}}, ""
+        return {"type": "boolean", **{key: listed for key, listed in words.items() if listed}, **missing}, ""
     if seen.kind == "time":
-        return {"type": "time", "range": ["00:00", "23:59:59"]}, ""
+        return {"type": "time", "range": ["00:00", "23:59:59"], **missing}, ""
     if seen.kind in ("date", "datetime"):
-        declaration = {"type": seen.kind, "range": [FILL_IN, FILL_IN]}
+        declaration = {"type": seen.kind, "range": [FILL_IN, FILL_IN], **missing}
         if seen.dates is None:
             return {**declaration, "written": FILL_IN}, "which: DD/MM/YYYY or MM/DD/YYYY?"
         return (declaration if seen.dates == [ISO_DATE] else {**declaration, "written": [*seen.dates]}), ""
     if seen.kind != "numeric":
         return CATEGORICAL, ""
-    mark = {} if seen.decimal == "." else {"decimal": seen.decimal}
-    return {**NUMERIC, **mark}, "" if seen.fractions else OR_CODES
+    marks: dict[str, str] = {"decimal": seen.decimal} if seen.decimal != "." else {}
+    marks |= {"thousands": seen.thousands} if seen.thousands else {}
+    marks |= {"unit_mark": seen.unit_mark} if seen.unit_mark else {}
+    return {**NUMERIC, **marks, **missing}, "" if seen.fractions else OR_CODES
 
 
 def _flow(value: object) -> str:

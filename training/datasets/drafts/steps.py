@@ -22,6 +22,7 @@ from accountant.home.notes import SAMPLE, Note, write_note
 from accountant.system.confined import Bounds, ConfinedFork
 from dpserve_verify.errors import DpserveError, InputError
 from dpserve_verify.system.files import locked
+from models.features.written import Form
 from training.datasets.datasets import schema_bytes
 from training.datasets.drafts import sample
 from training.datasets.drafts.drafts import (
@@ -127,7 +128,8 @@ def _done(home: Home, drafts: Drafts, draft: Draft) -> dict[str, Any]:
 
 def _changes(home: Home, drafts: Drafts, draft: Draft, rows: Path) -> dict[str, Any]:
     if draft.state == LOOKING:
-        return {"state": COLUMNS, "proposal": SchemaProposal.of_file(rows).to_json()}
+        form = None if draft.form is None else Form(**draft.form)
+        return {"state": COLUMNS, "proposal": SchemaProposal.of_file(rows, form=form).to_json()}
     schema = drafts.schema(draft)
     if draft.state == CHECKING:
         check_first_job(parsed := parse_schema(schema_bytes(schema)))

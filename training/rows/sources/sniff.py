@@ -9,8 +9,9 @@ from typing import cast
 
 from models.features.column_law import NULLS
 from models.features.date_patterns import pattern_of
-from models.features.written import FALSE, TRUE, Decimal, Delimiter, Form
-from training.rows.sources.cell_kinds import DATES, NO, YES
+from models.features.written import FALSE, TRUE, Decimal, Delimiter, Form, Thousands
+from training.rows.people.people import NOBODY, PLACEHOLDERS
+from training.rows.sources.cell_kinds import DATES, NO, YES, unit_beside
 from training.rows.sources.encoding import list_readings
 from training.rows.sources.files import CsvTable
 
@@ -22,6 +23,31 @@ _CLOCK = re.compile(pattern_of("time", None), re.ASCII)
 LIKE_IDS_AMONG = 2_000  # cells
 LONGEST = 1_000  # characters of a number, a date or a word
 _NUMBER = re.compile(r"[+-]?(\d+(?P<mark>[.,])?\d*|(?P<bare>[.,])\d+)([eE][+-]?\d+)?", re.ASCII)
+# Marks between thousands: blanks and apostrophes are nothing else; a point or a comma is one where it stands twice, or
+# before another mark.
+_GROUPED = re.compile(
+    r"[+-]?\d{1,3}(?:(?:(?P<blank>[ \u00a0\u202f])\d{3}(?:(?P=blank)\d{3})*"
+    r"|(?P<quote>['\u2019])\d{3}(?:(?P=quote)\d{3})*)(?:(?P<mark>[.,])\d*)?"
+    r"|(?P<sign>[.,])\d{3}(?:(?:(?P=sign)\d{3})+(?:(?!(?P=sign))(?P<last>[.,])\d*)?|(?!(?P=sign))(?P<only>[.,])\d+))",
+    re.ASCII,
+)
+# Words for a missing value, small: what a column of numbers or days holds beside them.
+MISSING = {
+    *NOBODY,
+    *PLACEHOLDERS,
+    "?",
+    "-",
+    "--",
+    ".",
+    "nc",
+    "n/c",
+    "n.c.",
+    "nsp",
+    "s.o.",
+    "k.a.",
+    "inconnu",
+    "unbekannt",
+}
 
 
 def form_of(table: CsvTable) -> Form:
@@ -48,6 +74,9 @@ class Column:
         self.words: set[str] = set()  # of YES and NO alone
         self._usual: set[str] = set()
         self._different: set[int] = set()
+        self._thousands: set[Thousands] = set()
+        self._units: set[str] = set()
+        self.missing: set[str] = set()  # of MISSING alone, as they are written
 
     def __call__(self, cell: str) -> None:
         """Take in one more cell."""
@@ -58,15 +87,15 @@ class Column:
         text = cell.strip()
         if text in NULLS:
             return
+        if text.lower() in MISSING:
+            self.missing.add(text)
+            return
         self.cells += 1
         if self.cells <= LIKE_IDS_AMONG:
             self._different.add(hash(text))
         self.long += len(text) > 40 or "\n" in text
         if self._numbers:
-            number = _NUMBER.fullmatch(text)
-            self._numbers = number is not None
-            if number is not None and (mark := number["mark"] or number["bare"]):
-                self._marks.add(mark)
+            self._see_number(text)
         if self._days:
             self._see_date(text)
         self._clocks = self._clocks and _CLOCK.match(text) is not None
@@ -74,6 +103,21 @@ class Column:
             word = text.lower()
             self._truths = word in YES | NO or word in (*TRUE, *FALSE)
             (self.words if word in YES | NO else self._usual).add(word)
+
+    def _see_number(self, text: str) -> None:
+        if unit := unit_beside(text):
+            self._units.add(unit)
+            text = text.replace(unit, "", 1).strip()
+        number, grouped = _NUMBER.fullmatch(text), _GROUPED.fullmatch(text)
+        self._numbers = number is not None or grouped is not None
+        if number is not None and (mark := number["mark"] or number["bare"]):
+            self._marks.add(mark)
+        elif number is None and grouped is not None:
+            self._thousands.add(
+                " " if grouped["blank"] else "'" if grouped["quote"] else cast(Thousands, grouped["sign"])
+            )
+            if mark := grouped["mark"] or grouped["last"] or grouped["only"]:
+                self._marks.add(mark)
 
     def _see_date(self, text: str) -> None:
         attempts = {pattern: _MOMENTS[pattern].match(text) or _DAYS[pattern].match(text) for pattern in DATES}
@@ -108,10 +152,23 @@ class Column:
         return "either" if len(self._marks) > 1 else "," if self._marks == {","} else "."
 
     @property
+    def thousands(self) -> Thousands:
+        """Return the mark between thousands; empty where there is none."""
+        return next(iter(self._thousands), "")
+
+    @property
+    def unit_mark(self) -> str:
+        """Return the unit beside the numbers; empty where there is none."""
+        return next(iter(self._units), "")
+
+    @property
     def kind(self) -> str:
         """Return the kind of its cells: empty, boolean, numeric, date, datetime, time, or text."""
         if not self.cells:
             return "empty"
+        several = max(len(self._thousands), len(self._units)) > 1
+        if self._numbers and (several or self._thousands & self._marks):
+            return "text"  # of two units, or a mark that stands before fractions and between thousands
         if self._truths and len(self.words | self._usual) > 1:
             return "boolean"
         if self._clocks:
