@@ -45,7 +45,6 @@ PUBLIC_TRAINING = {
     "training.measuring.profile.release",
     "training.measuring.worth.evaluate",
     "training.measuring.worth.public_rows",
-    "training.planning.first_plan",
     "training.planning.job_views",
     "training.planning.plans",
     "training.planning.price_engine",
@@ -137,7 +136,7 @@ training/datasets: dpserve_verify(. privacy system) accountant(. home ledger led
     training(planning rows/cluster rows/kernels rows/packed rows/partitions rows/people rows/schema rows/sources
     rows/tables)
 training/datasets/drafts: dpserve_verify(. privacy system) accountant(. access home ledger/families system)
-    models(features) training(datasets planning requests rows/people rows/schema rows/sources rows/tables)
+    models(features) training(datasets requests rows/people rows/schema rows/sources rows/tables)
 training/datasets/growing: dpserve_verify(. system) accountant(. home ledger ledger/families) models(features)
     training(datasets rows/packed rows/schema rows/tables)
 training/finish: dpserve_verify(. certificates keys privacy system) accountant(. access certificates home ledger
@@ -211,7 +210,7 @@ serving/cli/backends/server: dpserve_verify(. audit certificates keys log privac
     certificates system) models(features profile store worth) training(datasets rows/tables) serving(cli/backends wire)
     dpserve(.)
 serving/cli/data: dpserve_verify(. certificates privacy) accountant(. certificates home ledger/families)
-    models(profile) training(datasets datasets/drafts datasets/growing measuring/profile planning requests rows/schema)
+    models(profile) training(datasets datasets/drafts datasets/growing measuring/profile requests rows/schema)
     serving(cli cli/backends wire)
 serving/cli/local: dpserve_verify(. keys system) accountant(home) models(store) local(aggregator campaign owner)
     serving(cli cli/backends)

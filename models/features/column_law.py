@@ -10,7 +10,8 @@ written):
 - a date, a moment, a time of day: of dates, timestamps (in UTC) and times, of texts by their patterns; no number is
   one;
 - a category, and a class: of texts the text as it stands; of numbers and truth values, where any are listed, the listed
-  text that means the same (`010` is listed, the column holds 10); of dates the ISO text.
+  text that means the same (`010` is listed, the column holds 10); of dates the ISO text. A class also of texts that
+  mean a listed number or truth value, for what is no class is refused, and never "other".
 
 Dictionaries, views and large texts are as their values. Everything else is refused.
 """
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -54,12 +56,18 @@ def told_row(row: int) -> str:
     return f"row {row + 2} as a spreadsheet counts"
 
 
+@dataclass(frozen=True)
+class ClassFeature(CategoricalFeature):
+    """The column of a target with classes."""
+
+
 def read_column(feature: Feature, column: pa.Array, written: Written = USUAL) -> NDArray[Any]:
     """Return what the feature reads: float64 (n,), NaN where missing; of a category texts (n,), None where missing.
     Raises Misfit.
     """
     if isinstance(feature, CategoricalFeature):
-        texts = read_texts(feature.values, column, written)
+        read = read_class_texts if isinstance(feature, ClassFeature) else read_texts
+        texts = read(feature.values, column, written)
         if not pa.types.is_dictionary(texts.type):
             return np.asarray(texts.to_numpy(zero_copy_only=False), dtype=object)
         repeated: NDArray[Any] = np.array([*texts.dictionary.to_pylist(), None], dtype=object)[places_in(texts)]
@@ -317,8 +325,7 @@ def _texts_of(listed: Sequence[str], column: pa.Array) -> pa.Array:
     if is_text(kind) or pa.types.is_null(kind):
         return column.cast(pa.large_string())
     if pa.types.is_boolean(kind):
-        truths = USUAL.truths()
-        words_of = {truths[text.strip().lower()]: text for text in reversed(listed) if text.strip().lower() in truths}
+        words_of = _by_truth(listed)
         if len(words_of) < 2:
             raise Misfit("holds truth values; the listed values have no words for both")
         return pc.if_else(column, *(pa.scalar(words_of[means], pa.large_string()) for means in (True, False)))
@@ -330,6 +337,47 @@ def _texts_of(listed: Sequence[str], column: pa.Array) -> pa.Array:
     if pa.types.is_date(kind) or pa.types.is_time(kind) or pa.types.is_timestamp(kind):
         return pc.replace_substring_regex(column.cast(pa.large_string()), r" 00:00:00(\.0+)?Z?$", "")
     raise Misfit(f"holds {str(kind)[:60]}; must be texts, numbers or truth values")
+
+
+def read_class_texts(listed: Sequence[str], column: pa.Array, written: Written = USUAL) -> pa.DictionaryArray:
+    """Return a column of classes as a dictionary of large texts. As `read_texts`; and what is no class, where it is the
+    number or the truth value of one (`1.0` for 1; `True` for yes, and so 1), as that class. Raises Misfit.
+    """
+    column, meant = plain_column(column), class_reader(tuple(listed))
+    plain = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+    if _is_number(plain.type) and not any(map(_NUMBER.fullmatch, listed)) and len(_by_truth(listed)) == 2:
+        column = pc.equal(pa.array(read_truths(plain, written), from_pandas=True), 1.0)
+    words = read_texts(listed, column, written)
+    words = words if pa.types.is_dictionary(words.type) else words.dictionary_encode()
+    texts = [None if text is None else meant(text) for text in words.dictionary.to_pylist()]
+    return pa.DictionaryArray.from_arrays(words.indices, pa.array(texts, pa.large_string()))
+
+
+@lru_cache(maxsize=64)
+def class_reader(listed: tuple[str, ...]) -> Callable[[str], str]:
+    """Return what reads a text as one of the `listed` classes: itself, or that of the same number or truth value; as it
+    stands where it is none.
+    """
+    known, truths, by_truth = {*listed}, USUAL.truths(), _by_truth(listed)
+    by_number = {float(text): text for text in reversed(listed) if _NUMBER.fullmatch(text)}
+
+    def read(text: str) -> str:
+        if text in known:
+            return text
+        plain = text.strip().lower()
+        number = float(plain) if _NUMBER.fullmatch(plain) else None
+        if number in by_number and abs(number) < _EXACT:
+            return by_number[number]
+        means = truths.get(plain, {0.0: False, 1.0: True}.get(number) if number is not None and not by_number else None)
+        return text if means is None or len(by_truth) < 2 else by_truth[means]
+
+    return read
+
+
+def _by_truth(listed: Sequence[str]) -> dict[bool, str]:
+    """Return the first of the listed texts that mean yes, and the first that mean no."""
+    truths = USUAL.truths()
+    return {truths[text.strip().lower()]: text for text in reversed(listed) if text.strip().lower() in truths}
 
 
 def _listed_numbers(column: pa.Array, listed: Sequence[str], by_number: Mapping[float, str]) -> pa.Array:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from accountant.errors import DataError
 from training.datasets.packing import check_counts, look_through
+from training.planning.first_plan import check_first_job
 from training.rows.schema.schema import Schema
 from training.rows.sources.folders import open_table
 from training.rows.tables.file_check import FileCheck, find_problems, problem_of
@@ -17,8 +18,10 @@ from training.rows.tables.file_check import FileCheck, find_problems, problem_of
 
 def check_file(schema: Schema, data: Path) -> FileCheck:
     """Return what keeps the rows from being registered, which is nothing where a registration takes them, and what
-    becomes of the cells of each column. DataError where there is no such file.
+    becomes of the cells of each column. DataError where there is no such file, InputError where no model could be
+    learnt by the schema.
     """
+    check_first_job(schema)
     open_table(data, schema.form)  # what is no table at all is no problem of its columns
     try:
         counts = look_through(data, schema)

@@ -31,7 +31,6 @@ from training.datasets.drafts.columns import (
 )
 from training.datasets.drafts.proposal import SchemaProposal
 from training.datasets.file_check import check_file
-from training.planning.first_plan import check_first_job
 from training.rows.schema.schema import parse_schema
 
 T = TypeVar("T")
@@ -74,7 +73,7 @@ def guide(
     body = proposal.to_schema(answers, ask("Rows, about, as everybody may know", None, int))
     place = Path(f"{name}.yaml")
     text = yaml.safe_dump(body, sort_keys=False, allow_unicode=True, width=120)
-    check_first_job(parsed := parse_schema(text.encode()))
+    parsed = parse_schema(text.encode())
     if place.exists() and ask(f"{place} exists; write over it (yes or no)", "no", _yes) is False:
         raise InputError(f"{place}: exists; say another --name")
     place.write_text(text, "utf-8")

@@ -11,7 +11,6 @@ from accountant.errors import SchemaError
 from serving.cli.terminal import Json, align_columns, show, show_busy
 from training.datasets.file_check import check_file
 from training.datasets.made_up import write_made_up
-from training.planning.first_plan import check_first_job
 from training.rows.schema.schema import parse_schema
 
 SchemaFile = Annotated[Path, typer.Option(help="The schema, YAML.")]
@@ -30,7 +29,7 @@ def check(
     \b
     dpserve schema check adult.yaml --data adult.csv
     """
-    check_first_job(parsed := parse_schema(schema_bytes(schema)))
+    parsed = parse_schema(schema_bytes(schema))
     with show_busy("checking every row"):
         result = check_file(parsed, data)
     fits = f"{data.name} can be registered with {schema.name}"

@@ -17,6 +17,7 @@ from dpserve_verify.privacy.budget import Budget, Relation
 from models.onnx import export
 from training.datasets import datasets
 from training.datasets.datasets import register
+from training.datasets.file_check import check_file
 from training.planning import first_plan, plans
 from training.planning.first_plan import check_first_job
 from training.planning.price_engine import first_for
@@ -57,7 +58,7 @@ def test_what_can_never_be_learnt_is_refused_while_nothing_is_entered(tmp_path, 
     assert (home.ledger.datasets(), home.ledger.log.size()) == ([], size)
     if epsilon == "3":  # and a check says the same
         with pytest.raises(InputError, match=re.escape(problem)):
-            check_first_job(parse_schema(schema.read_bytes()))
+            check_file(parse_schema(schema.read_bytes()), rows)
 
 
 def test_a_schema_whose_empty_model_cannot_be_exported_is_refused(tmp_path, monkeypatch):

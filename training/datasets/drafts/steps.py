@@ -40,7 +40,6 @@ from training.datasets.drafts.drafts import (
 from training.datasets.drafts.proposal import SchemaProposal
 from training.datasets.drafts.registering import register_requested
 from training.datasets.file_check import check_file
-from training.planning.first_plan import check_first_job
 from training.requests.registration import RegistrationRequest
 from training.rows.schema.schema import parse_schema
 
@@ -132,8 +131,8 @@ def _changes(home: Home, drafts: Drafts, draft: Draft, rows: Path) -> dict[str, 
         return {"state": COLUMNS, "proposal": SchemaProposal.of_file(rows, form=form).to_json()}
     schema = drafts.schema(draft)
     if draft.state == CHECKING:
-        check_first_job(parsed := parse_schema(schema_bytes(schema)))
-        problems = [problem.to_json() for problem in check_file(parsed, rows).problems]
+        check = check_file(parse_schema(schema_bytes(schema)), rows)
+        problems = [problem.to_json() for problem in check.problems]
         return {"state": PROBLEMS if problems else READY, "problems": problems[:MOST_PROBLEMS]}
     origin = f"{draft.name}, which was uploaded" if draft.path is None else draft.path
     request = RegistrationRequest.of(draft.asked)

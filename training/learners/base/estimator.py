@@ -64,21 +64,9 @@ class Classifier(Estimator):
 
         return answers_of_classifier
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the mean accuracy of `predict(X)` against y."""
-        from sklearn.metrics import accuracy_score  # loads scikit-learn
-
-        return float(accuracy_score(y, self.predict(X), sample_weight=sample_weight))  # type: ignore[attr-defined]
-
 
 class Regressor(Estimator):
     """What regressors have besides."""
 
     _mixin = "RegressorMixin"
     _estimator_type = "regressor"
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return R^2 of `predict(X)` against y."""
-        from sklearn.metrics import r2_score  # loads scikit-learn
-
-        return float(r2_score(y, self.predict(X), sample_weight=sample_weight))  # type: ignore[attr-defined]

@@ -24,6 +24,7 @@ from accountant.privacy.claims import BOUNDS, Claim
 from accountant.system.lazy_import import later
 from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import Budget, Relation, parse_relation
+from models.features.column_law import read_numbers
 from models.features.features import RawColumns
 from models.features.reading import ALL
 from models.forms.ensemble import Ensemble
@@ -302,6 +303,17 @@ class PrivateClassifier(Classifier, PrivateLearner):
         """Return probabilities (n, classes); every row sums to 1."""
         return self._released().probabilities(self._columns(X))
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the mean accuracy of `predict(X)` against y, which is read as `fit` reads it: rows that it would leave
+        out do not count.
+        """
+        said = self.predict(X)
+        with frames.value_errors():
+            true = data.encode_labels(self.schema_, self._answers(y, self.schema_))
+        there = data.has_answer(true)
+        weights = None if sample_weight is None else np.asarray(sample_weight)[there]
+        return float(np.average(said[there] == self.classes_[true[there]], weights=weights))
+
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return scores to rank by: (n,) for two classes, above 0 for the last one; else (n, classes)."""
         scores = np.asarray(self._released().scores(self._columns(X)), np.float64)
@@ -329,6 +341,19 @@ class PrivateRegressor(Regressor, PrivateLearner):
         if schema.target_range is None:
             raise InputError(f"range: the target {schema.target!r} has classes; {type(self).__name__} learns a number")
         return frames.target_column(y, type(self).__name__)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return R^2 of `predict(X)` against y, which is read as `fit` reads it: rows that it would leave out do not
+        count.
+        """
+        from sklearn.metrics import r2_score  # loads scikit-learn
+
+        said = self.predict(X)
+        with frames.value_errors():
+            true = read_numbers(self._answers(y, self.schema_))
+        there = ~np.isnan(true) | (not self.schema_.only.leave_out)
+        weights = None if sample_weight is None else np.asarray(sample_weight)[there]
+        return float(r2_score(true[there], said[there], sample_weight=weights))
 
     def __sklearn_tags__(self) -> Any:
         """Mark the score as poor: few rows and much noise make it so."""

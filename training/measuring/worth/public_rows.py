@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 from sklearn import metrics as known
 
@@ -15,8 +16,8 @@ from accountant.errors import DataError
 from accountant.home import Home
 from accountant.ledger.comparisons import EVALUATE
 from dpserve_verify.errors import InputError
-from models.features.column_law import told_row
-from models.features.features import CategoricalFeature, Feature, NumericFeature, encode_columns
+from models.features.column_law import ClassFeature, told_row
+from models.features.features import Feature, NumericFeature, encode_columns
 from models.forms.ensemble import Ensemble
 from models.parts.answers import labels_of, probabilities_of
 from models.store.loading import VerifiedModel
@@ -26,7 +27,8 @@ from models.worth.stated import layout_of
 from training.datasets.copy_guard import Asker, Guard, dataset_of
 from training.datasets.described import written_as
 from training.datasets.known_rows import find_registered
-from training.rows.schema.schema import Schema
+from training.rows.schema.schema import Schema, Target
+from training.rows.tables.data import read_classes
 from training.rows.tables.row_files import read_columns
 
 WORD = "by the word of {by}, who brought the rows: no ledger knows them, and nothing was paid"
@@ -53,7 +55,7 @@ def evaluate_rows(
     """
     ensemble = verified.ensemble
     texts = tuple(map(str, ensemble.classes))
-    answer = CategoricalFeature(ensemble.target, texts) if texts else NumericFeature(ensemble.target, ())
+    answer = ClassFeature(ensemble.target, texts) if texts else NumericFeature(ensemble.target, ())
     about = verified.certificate.form.dataset
     schema = written_as(home, about.name, about.schema_digest, said)
     digest = _digest_of(path)
@@ -69,7 +71,7 @@ def evaluate_rows(
             f"data={path.name}: its rows stand in the dataset {registered}, and are private: evaluate on them by "
             f"--dataset {registered} --epsilon E, from the budget of those people"
         )
-    scores, answers = _read(ensemble, path, answer, schema)
+    scores, answers, without = _read(ensemble, path, answer, schema)
     found, curves = _figures(ensemble, scores, answers)
     word = WORD.format(by=by)
     metrics: list[dict[str, Any]] = [{"metric": name, "value": f"{value:.6f}"} for name, value in found.items()]
@@ -81,7 +83,9 @@ def evaluate_rows(
         "metrics": metrics,
         "word": word,
     }
-    facts = (f"{len(answers)} rows of {path.name}, sha256 {digest}.", f"The figures are exact for these rows, {word}.")
+    left_out = f" {without} more have no answer, and are left out as at training." if without else ""
+    rows = f"{len(answers)} rows of {path.name}, sha256 {digest}.{left_out}"
+    facts = (rows, f"The figures are exact for these rows, {word}.")
     return Report(f"What {reference} is worth on {path.name}", facts, metrics, curves, body)
 
 
@@ -96,26 +100,32 @@ def _digest_of(path: Path) -> str:
 
 def _read(
     ensemble: Ensemble, path: Path, answer: Feature, schema: Schema | None
-) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Return scores (n, outputs) and true answers (n,): class indices, or numbers clipped to the public range."""
-    texts = tuple(map(str, ensemble.classes))
+) -> tuple[NDArray[np.int64], NDArray[Any], int]:
+    """Return scores (n, outputs) and true answers (n,): class indices, or numbers clipped to the public range. And how
+    many rows were left out, for they have no answer and `schema` says so of the target: as at training.
+    """
+    target, targets = Target(ensemble.target, ensemble.classes, None), schema.targets if schema else ()
+    may_lack = any(declared.name == target.name and declared.leave_out for declared in targets)
     scores, answers, start = [], [], 0
     for columns in read_columns(path, [*ensemble.features, answer], schema):
         true = np.asarray(columns[ensemble.target])
-        if texts:
-            places = {text: place for place, text in enumerate(texts)}
-            codes = np.array([places.get(each, -1) for each in true.tolist()], np.int64)
+        if target.classes:
+            codes = read_classes(target, pa.array(true, pa.large_string()))
+            bad, missing = codes < 0, codes == -1
         else:
             codes = np.asarray(true, np.float64)
-        bad = np.flatnonzero(codes < 0) if texts else np.flatnonzero(np.isnan(codes))
-        if len(bad):
-            raise DataError(f"{ensemble.target}, {told_row(start + int(bad[0]))}: missing, or no answer of the model's")
-        scores.append(ensemble.coded_scores(encode_columns(ensemble.features, columns)))
-        answers.append(codes if texts else np.clip(codes, *(ensemble.target_range or (0.0, 0.0))))
+            bad = missing = np.isnan(codes)
+        refused = np.flatnonzero(bad & ~missing if may_lack else bad)
+        if len(refused):
+            where = told_row(start + int(refused[0]))
+            raise DataError(f"{ensemble.target}, {where}: missing, or no answer of the model's")
+        scores.append(ensemble.coded_scores(encode_columns(ensemble.features, columns))[~bad])
+        answers.append((codes if target.classes else np.clip(codes, *(ensemble.target_range or (0.0, 0.0))))[~bad])
         start += len(codes)
-    if not start:
-        raise DataError(f"data={path.name}: the file has no rows")
-    return np.concatenate(scores), np.concatenate(answers)
+    count = sum(map(len, answers))
+    if not count:
+        raise DataError(f"data={path.name}: the file has no rows{' with an answer' if start else ''}")
+    return np.concatenate(scores), np.concatenate(answers), start - count
 
 
 def _figures(

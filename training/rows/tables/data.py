@@ -21,7 +21,15 @@ from numpy.typing import NDArray
 
 from accountant.errors import DataError
 from dpserve_verify.privacy.budget import Relation
-from models.features.column_law import Misfit, places_in, read_column, read_numbers, read_texts, told_row
+from models.features.column_law import (
+    Misfit,
+    places_in,
+    read_class_texts,
+    read_column,
+    read_numbers,
+    read_texts,
+    told_row,
+)
 from models.features.features import CalendarFeature, CategoricalFeature, Codes, Feature, NumericFeature, RawColumns
 from models.features.written import PLAIN, USUAL, Form, Written
 from training.rows import kernels
@@ -200,8 +208,7 @@ def read_classes(target: Target, column: pa.Array, written: Written = USUAL) -> 
     Misfit.
     """
     labels = [str(label) for label in target.classes or ()]
-    words = read_texts(labels, column, written)
-    words = words if pa.types.is_dictionary(words.type) else words.dictionary_encode()
+    words = read_class_texts(labels, column, written)
     index = pc.index_in(words.dictionary, value_set=pa.array(labels, pa.large_string()))
     none = pc.if_else(missing_texts(words.dictionary), pa.scalar(-1, pa.int32()), pa.scalar(-2, pa.int32()))
     places = np.append(np.asarray(pc.coalesce(index, none), np.int64), -1)

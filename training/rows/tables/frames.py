@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from accountant.errors import DataError
 from dpserve_verify.errors import InputError
+from models.features.column_law import plain_column
 from models.features.features import CategoricalFeature
 from training.rows.schema.column_rules import Columns, array_names
 from training.rows.schema.schema import Schema
@@ -105,7 +106,8 @@ def label_column(y: Any, schema: Schema, who: str) -> pa.Array:
     """Return labels as a column. Whole floats are whole numbers; what is continuous, or no column, raises."""
     if y is None:
         raise BadData(f"y: {who} requires y to be passed, but the target y is None")
-    labels = _labels(y)
+    labels = plain_column(_labels(y, schema))
+    labels = labels.dictionary_decode() if pa.types.is_dictionary(labels.type) else labels
     if schema.classes is not None and len(schema.classes) == 2 < pc.count_distinct(labels).as_py():
         raise BadData(f"y: Only binary classification is supported. The classes are {list(schema.classes)}")
     return labels
@@ -127,14 +129,16 @@ def target_column(y: Any, who: str) -> pa.Array:
     return _arrow(numbers, "numbers")
 
 
-def _labels(y: Any) -> pa.Array:
+def _labels(y: Any, schema: Schema | None = None) -> pa.Array:
     if isinstance(y, pa.ChunkedArray | pa.Array):
         return y.combine_chunks() if isinstance(y, pa.ChunkedArray) else y
     from sklearn.utils.validation import column_or_1d
 
     labels = column_or_1d(y, warn=True)
-    if labels.dtype.kind == "f":
-        labels = _whole(labels)
+    if labels.dtype.kind == "f" and schema is not None:
+        _require_whole(labels, schema)
+    if labels.dtype.kind == "O" and {type(label) for label in labels} >= {str, int}:  # as `[1, 2, "3+"]` in a frame
+        labels = np.array([str(label) if type(label) is int else label for label in labels], object)
     return _arrow(labels, "labels")
 
 
@@ -145,9 +149,13 @@ def _arrow(values: NDArray[Any], what: str) -> pa.Array:
         raise BadData(f"y: not a column of {what} of one type ({type(error).__name__})") from None
 
 
-def _whole(labels: NDArray[Any]) -> NDArray[np.int64]:
-    if not np.isfinite(labels).all():
+def _require_whole(labels: NDArray[Any], schema: Schema) -> None:
+    """Raise BadData where floats are no labels: one is missing that may not be, or all classes are whole and one is
+    not.
+    """
+    missing = np.isnan(labels)
+    if np.isinf(labels).any() or (missing.any() and not schema.only.leave_out):
         raise BadData("y: holds NaN or infinity; every row needs one of the classes")
-    if (labels != np.floor(labels)).any():
+    fractions = any("." in str(label) for label in schema.classes or ())
+    if not fractions and (labels[~missing] != np.floor(labels[~missing])).any():
         raise BadData("y: Unknown label type: continuous; labels are texts or whole numbers")
-    return labels.astype(np.int64)
