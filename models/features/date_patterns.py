@@ -70,7 +70,7 @@ def problem_of(patterns: tuple[str, ...], first_year: int | None) -> str | None:
     for one, other in combinations(patterns, 2):
         for example in _EXAMPLES:
             match = re.fullmatch(pattern_of("date", other)[1:-1], write_day(one, *example), re.ASCII)
-            if match is not None and _day_of(match) not in (None, (example[0] % 100, *example[1:])):
+            if match is not None and day_of(match) not in (None, (example[0] % 100, *example[1:])):
                 text = write_day(one, *example)
                 return f"{one} and {other}: {text} may be either; write the column in one of them"
     return None
@@ -83,7 +83,7 @@ def write_day(pattern: str, year: int, month: int, day: int) -> str:
     return _PART.sub(lambda part: parts[part[0]], pattern)
 
 
-def _day_of(match: re.Match[str]) -> tuple[int, int, int] | None:
+def day_of(match: re.Match[str]) -> tuple[int, int, int] | None:
     """Return the last two digits of the year, month and day; None where no calendar has them."""
     parts = match.groupdict()
     month = month_of(parts["name"]) if "name" in parts else int(parts["month"])

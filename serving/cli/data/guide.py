@@ -141,16 +141,18 @@ def _ask_columns(proposal: SchemaProposal) -> list[ColumnAnswer]:
     for name in ask("More columns to ignore, with commas, or none", "none", read_names_or_none):
         del columns[name]
         answers.append(ColumnAnswer((name,), "ignore"))
-    return answers + [_ask_group(group) for group in group_columns(columns)]
+    return answers + [_ask_group(group) for group in group_columns(columns, proposal.choices)]
 
 
 def _ask_group(group: ColumnGroup) -> ColumnAnswer:
     """Ask what a person must say of these columns."""
-    written = ""
+    written, year = "", ""
     if group.choices:
-        written = ask(f"{group.named}: days are written {' or '.join(group.choices)}", None, str)
+        written = ask(f"{group.named}: cells are written {' or '.join(group.choices)}", None, str)
+    if group.has_short_year(written):
+        year = str(ask(f"{group.named}: the first of the hundred years (1950: 49 is 2049)", None, int))
     if not group.wants:
-        return ColumnAnswer(group.columns, "feature", written=written)
+        return ColumnAnswer(group.columns, "feature", written=written, first_year=year)
 
     def read_public(answer: str) -> str:
         return answer if answer == "ignore" or parse_public(answer, group.type) else ""
@@ -158,7 +160,7 @@ def _ask_group(group: ColumnGroup) -> ColumnAnswer:
     public = ask(f"{group.named}, {group.type}: {group.wants}, or ignore", group.public or "ignore", read_public)
     if public == "ignore":
         return ColumnAnswer(group.columns, "ignore")
-    return ColumnAnswer(group.columns, "feature", public, written=written)
+    return ColumnAnswer(group.columns, "feature", public, written=written, first_year=year)
 
 
 def _ask_total(home: Home, people: Sequence[str]) -> dict[str, Any]:

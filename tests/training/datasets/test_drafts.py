@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import time
@@ -14,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from accountant.errors import UnknownName, WrongState
+from accountant.errors import SchemaError, UnknownName, WrongState
 from accountant.ledger.families.records import Unit
 from accountant.system.confined import Bounds, ConfinedFork, run_confined
 from dpserve_verify.errors import InputError
@@ -36,6 +37,7 @@ from training.datasets.drafts.drafts import (
 from training.datasets.drafts.proposal import SchemaProposal
 from training.datasets.file_check import check_file
 from training.rows.schema.schema import parse_schema
+from training.rows.schema.schema_text import FILL_IN
 from training.rows.sources.sniff import Column
 from training.rows.tables.row_files import read_columns
 
@@ -372,8 +374,8 @@ def test_marks_between_thousands_and_words_for_a_missing_value_are_seen(cells, k
     column = Column()
     for cell in cells:
         column(cell)
-    assert (column.kind, column.decimal, column.missing) == (kind, decimal, missing)
-    assert thousands in (None, column.thousands)
+    assert (column.kind, column.missing) == (kind, missing)
+    assert kind != "numeric" or (column.decimal, column.thousands) == (decimal, thousands)
 
 
 def test_how_cells_are_written_is_said_and_checked(tmp_path):
@@ -440,3 +442,70 @@ def test_a_file_is_looked_at_again_in_the_encoding_that_is_said(home, drafts):
     drafts.look_again(draft, {"encoding": "cp1252", "delimiter": ","})
     steps.step(home, drafts, drafts.get(draft.id, "ana"))
     assert "Städte" in drafts.get(draft.id, "ana").proposal["features"]
+
+
+# What the draft says of how cells are written, what a person chooses where it leaves that open, and what is then read.
+LOOKS = {
+    "three digits after each comma": (
+        ["1,234", "56,789"], {"decimal": FILL_IN}, {"thousands ,": [1234, 56789], "decimal ,": [1.234, 56.789]}
+    ),
+    "three digits after each point": (
+        ["1.234", "5.000"], {"decimal": FILL_IN}, {"thousands .": [1234, 5000], "decimal .": [1.234, 5]}
+    ),
+    "three digits after a comma, one after a point": (
+        ["1,234", "2.5"], {"decimal": FILL_IN}, {"thousands ,": [1234, 2.5], "decimal either": [1.234, 2.5]}
+    ),
+    "a comma that is no thousands'": (["1,234", "0,500"], {"decimal": ","}, {"": [1.234, 0.5]}),
+    "a point that is no thousands'": (["1.234", "12.5"], {}, {"": [1.234, 12.5]}),
+    "both marks": (["1,234.5", "7"], {"thousands": ","}, {"": [1234.5, 7]}),
+    "both marks, the other way": (["1.234,5", "7"], {"decimal": ",", "thousands": "."}, {"": [1234.5, 7]}),
+    "blanks and a comma": (["2\u00a0741,66", "7"], {"decimal": ",", "thousands": " "}, {"": [2741.66, 7]}),
+    "apostrophes": (["1'234", "7"], {"thousands": "'"}, {"": [1234, 7]}),
+    "per cent": (["4,31 %", "5 %"], {"decimal": ",", "unit_mark": "%"}, {"": [4.31, 5]}),
+    "money": (["1 200 €", "7 €"], {"thousands": " ", "unit_mark": "€"}, {"": [1200, 7]}),
+    "marks for nothing": (["?", "5", "n/a"], {"missing_words": ["?", "n/a"]}, {"": [None, 5, None]}),
+    "a mark for nothing among days": (
+        ["-", "14.03.2014"], {"written": ["DD.MM.YYYY"], "missing_words": ["-"]}, {"": [None, "2014-03-14"]}
+    ),
+    "months by name": (
+        ["14 mars 2014", "1 août 2014"], {"written": ["DD MON YYYY"]}, {"": ["2014-03-14", "2014-08-01"]}
+    ),
+    "two digits for the year": (
+        ["31/12/24", "01/02/49"], {"written": ["DD/MM/YY"], "first_year": FILL_IN},
+        {"1925": ["2024-12-31", "1949-02-01"], "1950": ["2024-12-31", "2049-02-01"]},
+    ),
+    "two digits for everything": (
+        ["01/02/24"], {"written": FILL_IN, "first_year": FILL_IN},
+        {"DD/MM/YY": ["2024-02-01"], "MM/DD/YY": ["2024-01-02"]},
+    ),
+    "a clock of twelve hours": (["2014-03-14 10:30 PM"], {}, {"": ["2014-03-14T22:30:00"]}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LOOKS)
+def test_a_draft_says_how_cells_are_written_and_asks_where_they_do_not_say(tmp_path, name):
+    cells, declared, chosen = LOOKS[name]
+    path = tmp_path / "rows.csv"
+    path.write_text("a;y\n" + "".join(f'"{cell}";{"uv"[at % 2]}\n' for at, cell in enumerate(cells)), "utf-8")
+    proposal = SchemaProposal.of_file(path)
+    proposal = SchemaProposal.from_json(json.loads(json.dumps(proposal.to_json())))
+    told = {key: value for key, value in proposal.features["a"].items() if key not in ("type", "range", "bins")}
+    assert told == declared
+    if FILL_IN in declared.values():
+        with pytest.raises(SchemaError, match="still FILL-IN"):
+            parse_schema(proposal.to_yaml("rows.csv", True).encode())
+        assert proposal.choices.get("a", ["1925", "1950"]) == [*chosen]
+    days, moments = "1900-01-01 .. 2050-01-01", "1900-01-01T00:00:00 .. 2050-01-01T00:00:00"
+    public = {"numeric": "0 .. 90000", "date": days, "datetime": moments}
+    for choice, meant in chosen.items():
+        year = (choice if choice.isdigit() else "1950") if "first_year" in declared else ""
+        written = "" if choice.isdigit() else choice
+        said = ColumnAnswer(("a",), public=public[proposal.features["a"]["type"]], written=written, first_year=year)
+        body = proposal.to_schema([said, ColumnAnswer(("y",), "target", "u, v")], 9)
+        schema = parse_schema(yaml.safe_dump(body).encode())
+        assert check_file(schema, path).problems == []
+        [feature] = schema.features
+        [columns] = read_columns(path, [feature], schema)
+        values = [None if value != value else value for value in columns["a"].tolist()]
+        assert [value if value is None or isinstance(each, float | int) else feature.text(value)
+                for value, each in zip(values, meant, strict=True)] == meant  # fmt: skip

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, get_args
 
 from dpserve_verify.errors import InputError
-from models.features.date_patterns import problem_of
+from models.features.date_patterns import has_short_year, problem_of
 from models.features.written import ISO_DATE, Decimal
 from training.rows.people.id_words import words_of
 from training.rows.schema.schema import KINDS
@@ -25,6 +25,7 @@ WRITTEN = {
     "date": ("written", "first_year", "outside"), "datetime": ("written", "first_year", "outside"),
     "time": ("outside",), "categorical": ("other",),
 }  # fmt: skip
+CHOSEN = ("written", "first_year", "decimal")  # what a person chooses where the cells do not say it
 PATTERNS = (*DATES,)  # of days, that are offered
 THOUSANDS = {"none": "", "blank": " ", "apostrophe": "'", "comma": ",", "point": "."}
 MARKS = {
@@ -62,7 +63,7 @@ class ColumnGroup:
     role: one of ROLES, as proposed.
     wants: what a person must say of them; empty where nothing is left open.
     public: what is proposed there.
-    choices: patterns of dates, one of them to be chosen.
+    choices: how its cells may be written, one of them to be chosen.
     marks: how its cells are written, by MARKS, as an answer says it.
     """
 
@@ -80,6 +81,10 @@ class ColumnGroup:
         """Return the group's name, for people to read."""
         first, count = self.columns[0], len(self.columns)
         return first if count == 1 else f"{first} .. {self.columns[-1]} ({count})"
+
+    def has_short_year(self, written: str) -> bool:
+        """Return whether its days, by the pattern that was chosen, need a first year."""
+        return has_short_year(written or self.marks.get("written", ""))
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields and `named`, for programs."""
@@ -117,6 +122,16 @@ class ColumnAnswer:
         return {name: _read_mark(name, text) for name, text in said.items() if text}
 
 
+def _read_choice(answer: str) -> dict[str, str]:
+    """Read what a mark before three digits is: `thousands ,`, or `decimal ,`."""
+    key, _, mark = answer.partition(" ")
+    if key == "thousands" and mark in (",", "."):
+        return {"thousands": mark, "decimal": "." if mark == "," else ","}
+    if key != "decimal" or mark not in get_args(Decimal):
+        raise InputError("say whether the mark before three digits parts `thousands`, or is its `decimal`")
+    return {"decimal": mark}
+
+
 def _read_mark(name: str, text: str) -> str | int | list[str]:
     if name == "thousands":
         if text not in THOUSANDS:
@@ -143,20 +158,20 @@ def marks_of(declaration: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def group_columns(columns: Columns) -> list[ColumnGroup]:
+def group_columns(columns: Columns, choices: Mapping[str, Sequence[str]]) -> list[ColumnGroup]:
     """Group features that one answer is for, in the file's order."""
     groups: dict[tuple[str, str], list[str]] = {}
     for name, declaration in columns.items():
         groups.setdefault((re.sub(r"\d+", "#", name), declaration["type"]), []).append(name)
-    return [_group(names, columns) for names in groups.values()]
+    return [_group(names, columns, choices) for names in groups.values()]
 
 
-def _group(names: Sequence[str], columns: Columns) -> ColumnGroup:
+def _group(names: Sequence[str], columns: Columns, choices: Mapping[str, Sequence[str]]) -> ColumnGroup:
     first = columns[names[0]]
     kind, public = first["type"], ""
     wanted = {"numeric": "LOW .. HIGH", "categorical": "its values with commas", FILL_IN: "LOW .. HIGH, or values"}
     written = "; ".join(sorted({_describe_cells(columns[name]) for name in names} - {""}))
-    choices = ("DD/MM/YYYY", "MM/DD/YYYY")
+    one_of = dict.fromkeys(choice for name in names for choice in choices.get(name, ()))
     if kind in ("numeric", FILL_IN) and len(names) == 1:
         public = next((PUBLIC_RANGES[word] for word in words_of(names[0])[-1:] if word in PUBLIC_RANGES), "")
     elif kind in ("date", "datetime") and BIRTH.intersection(words_of(names[0])):
@@ -164,7 +179,7 @@ def _group(names: Sequence[str], columns: Columns) -> ColumnGroup:
     wants = wanted.get(kind, "FIRST .. LAST") if FILL_IN in str(first) else ""
     return ColumnGroup(
         tuple(names), kind, written, "feature", wants, public,
-        choices if first.get("written") == FILL_IN else (), marks_of(first),
+        tuple(one_of), marks_of(first),
     )  # fmt: skip
 
 
@@ -190,6 +205,8 @@ def target_of_answer(name: str, answer: ColumnAnswer, proposed: Mapping[str, Any
     """Return the declaration of a target. InputError, which names the column."""
     declaration = _read_for(name, parse_target, answer.public)
     marks = {**{name: proposed[name] for name in MARKS if name in proposed}, **_read_for(name, answer.marks, "numeric")}
+    if "range" in declaration and marks.get("decimal") == FILL_IN:
+        marks |= _read_for(name, _read_choice, answer.written)
     kept = (*WRITTEN["numeric"], "missing_words") if "range" in declaration else ("missing_words",)
     return {**declaration, **{name: marks[name] for name in kept if name in marks}}
 
@@ -200,19 +217,21 @@ def feature_of_answer(name: str, answer: ColumnAnswer, proposed: Mapping[str, An
     if kind not in (*KINDS, FILL_IN):
         raise InputError(f"{name}: type={kind[:40]!r}: must be one of {', '.join(KINDS)}")
     same = kind == proposed["type"]
-    is_open = any(FILL_IN in str(value) for key, value in proposed.items() if key != "written") or not same
+    is_open = any(FILL_IN in str(value) for key, value in proposed.items() if key not in CHOSEN) or not same
     declaration = {
         key: value
         for key, value in proposed.items()
         if FILL_IN not in str(value) and (same or key in (*WRITTEN.get(kind, ()), "missing_words"))
     }
     marks = _read_for(name, answer.marks, kind)
-    patterns = marks.get("written") or ([] if proposed.get("written") == FILL_IN else [ISO_DATE])
-    if kind in ("date", "datetime") and not patterns:
-        raise InputError(f"{name}: say how its days are written: DD/MM/YYYY or MM/DD/YYYY, or another pattern")
-    if kind in ("date", "datetime") and (problem := problem_of(tuple(patterns), marks.get("first_year"))):
-        raise InputError(f"{name}: {problem}")
+    if kind == "numeric" and proposed.get("decimal") == FILL_IN and not {"decimal", "thousands"} & marks.keys():
+        marks |= _read_for(name, _read_choice, answer.written)
     declaration |= marks
+    patterns = marks.get("written") or proposed.get("written", [ISO_DATE])
+    if kind in ("date", "datetime") and patterns == FILL_IN:
+        raise InputError(f"{name}: say how its days are written: DD/MM/YYYY or MM/DD/YYYY, or another pattern")
+    if kind in ("date", "datetime") and (problem := problem_of(tuple(patterns), declaration.get("first_year"))):
+        raise InputError(f"{name}: {problem}")
     public: dict[str, Any] = {}
     if answer.public:
         public = _read_for(name, lambda text: parse_public(text, kind, strict=bool(answer.type)), answer.public)

@@ -17,6 +17,7 @@ import yaml
 
 from accountant.errors import DataError
 from dpserve_verify.errors import InputError
+from models.features.date_patterns import has_short_year
 from models.features.written import ISO_DATE, PLAIN, Form
 from training.datasets.drafts.columns import (
     ROLES,
@@ -74,6 +75,7 @@ class SchemaProposal:
     people: columns that may name persons, by their names or by how their values repeat.
     format: `delimiter` and `encoding` of a .csv, where they are not the usual ones.
     remarks: column -> a comment for the person who fills in its declaration.
+    choices: column -> how its cells may be written, where they do not say which.
     reading: what the likely encodings make of the file's words, for its steward alone: part of no draft.
     """
 
@@ -82,6 +84,7 @@ class SchemaProposal:
     people: Sequence[str] = ()
     format: Mapping[str, str] = field(default_factory=dict)
     remarks: Mapping[str, str] = field(default_factory=dict)
+    choices: Mapping[str, Sequence[str]] = field(default_factory=dict)
     reading: str = ""
 
     @classmethod
@@ -124,18 +127,20 @@ class SchemaProposal:
             (*by_name, *repeating),
             {key: value for key in usual if (value := getattr(form, key)) != usual[key]},
             {name: remark for name, (_, remark) in drafts.items() if remark},
+            {name: choices for name in drafts if name in seen and (choices := choices_of(seen[name]))},
         )
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> SchemaProposal:
         """Read what `to_json` wrote."""
-        return cls(body["features"], body["ignore"], tuple(body["people"]), body.get("format", {}))
+        choices = body.get("choices", {})
+        return cls(body["features"], body["ignore"], tuple(body["people"]), body.get("format", {}), choices=choices)
 
     def to_json(self) -> dict[str, Any]:
         """Return the proposal without its remarks, for a draft's file."""
         return {
             "features": dict(self.features), "ignore": dict(self.ignore), "people": list(self.people),
-            "format": dict(self.format),
+            "format": dict(self.format), "choices": {name: list(listed) for name, listed in self.choices.items()},
         }  # fmt: skip
 
     def to_yaml(self, name: str, looked: bool) -> str:
@@ -160,7 +165,7 @@ class SchemaProposal:
         """Return all columns in groups that one answer is for: features first, then what is ignored."""
         unit = next(iter(self.people), None)
         ignored = (ColumnGroup((name,), "", "", "unit" if name == unit else "ignore", "", "") for name in self.ignore)
-        return [*group_columns(self.features), *ignored]
+        return [*group_columns(self.features, self.choices), *ignored]
 
     def to_schema(self, answers: Iterable[ColumnAnswer], records: int) -> dict[str, Any]:
         """Return the body of the schema that a person's answers make of the proposal.
@@ -287,16 +292,43 @@ def _declare_by_cells(seen: Column) -> tuple[Mapping[str, Any], str]:
     if seen.kind == "time":
         return {"type": "time", "range": ["00:00", "23:59:59"], **missing}, ""
     if seen.kind in ("date", "datetime"):
-        declaration = {"type": seen.kind, "range": [FILL_IN, FILL_IN], **missing}
-        if seen.dates is None:
-            return {**declaration, "written": FILL_IN}, "which: DD/MM/YYYY or MM/DD/YYYY?"
-        return (declaration if seen.dates == [ISO_DATE] else {**declaration, "written": [*seen.dates]}), ""
+        return _declare_dates(seen, missing)
     if seen.kind != "numeric":
         return CATEGORICAL, ""
-    marks: dict[str, str] = {"decimal": seen.decimal} if seen.decimal != "." else {}
-    marks |= {"thousands": seen.thousands} if seen.thousands else {}
-    marks |= {"unit_mark": seen.unit_mark} if seen.unit_mark else {}
-    return {**NUMERIC, **marks, **missing}, "" if seen.fractions else OR_CODES
+    declaration = {**NUMERIC, **missing, **({"unit_mark": seen.unit_mark} if seen.unit_mark else {})}
+    if (two := seen.thousands_or_decimal) is not None:
+        mark, decimal = two
+        other = "." if mark == "," else ","
+        remark = (
+            f"1{mark}234 is 1234: write thousands: {_quote(mark)}, decimal: {_quote(other)} there; "
+            f"or it has a fraction: decimal: {_quote(decimal)}"
+        )
+        return {**declaration, "decimal": FILL_IN}, remark
+    marks = {"decimal": seen.decimal, "thousands": seen.thousands}
+    usual = {"decimal": ".", "thousands": ""}
+    marks = {key: mark for key, mark in marks.items() if mark != usual[key]}
+    return {**declaration, **marks}, "" if seen.fractions else OR_CODES
+
+
+def _declare_dates(seen: Column, missing: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
+    declaration = {"type": seen.kind, "range": [FILL_IN, FILL_IN], **missing}
+    patterns = seen.date_choices if seen.dates is None else [*seen.dates]
+    remarks = [f"which: {' or '.join(patterns)}?"] if seen.dates is None else []
+    if seen.dates is None:
+        declaration["written"] = FILL_IN
+    elif patterns != [ISO_DATE]:
+        declaration["written"] = patterns
+    if any(map(has_short_year, patterns)):
+        declaration["first_year"] = FILL_IN
+        remarks.append("first_year: with 1950, the years 50 to 99 are 1950 to 1999, and 00 to 49 are 2000 to 2049")
+    return declaration, "; ".join(remarks)
+
+
+def choices_of(seen: Column) -> tuple[str, ...]:
+    """Return how the cells of a column may be written, where they do not say which, as a person chooses it."""
+    if seen.kind == "numeric" and (two := seen.thousands_or_decimal) is not None:
+        return f"thousands {two[0]}", f"decimal {two[1]}"
+    return tuple(seen.date_choices) if seen.kind in ("date", "datetime") and seen.dates is None else ()
 
 
 def _flow(value: object) -> str:

@@ -6,7 +6,9 @@ Told to the steward of a file alone: by the draft of a schema, and by the check 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
+from models.features.date_patterns import pattern_of
 from training.rows.people.people import NOBODY, PLACEHOLDERS
 
 YES = {"ja", "j", "oui", "si", "sí", "y", "t", "on", "wahr", "x", "vrai", "verdadero"}
@@ -18,15 +20,18 @@ DATES = (
     "DD/MON/YYYY", "DD. MON YYYY", "DDMONYYYY", "MON DD, YYYY", "MON DD YYYY", "DD-MON-YY", "DD MON YY", "YYYY-MON-DD",
     "YYYY年MM月DD日",
 )  # fmt: skip
+DAYS = {each: re.compile(pattern_of("date", each), re.ASCII) for each in DATES}
 # Units that are named when they are seen beside a number: what else stands there may be anything.
 _UNITS = """
-% ‰ ° °C °F € $ £ ¥ EUR USD GBP CHF JPY CNY INR BRL PLN CZK SEK NOK DKK kr zł Kč Ft R$ US$ Fr. Rs. k M
+% ‰ ° °C °F € $ £ ¥ EUR USD GBP CHF JPY CNY INR BRL PLN CZK SEK NOK DKK kr zł Kč Ft R$ US$ Fr. Rs.
 kg g mg µg μg ug t lb lbs oz m cm mm km mi ft in m2 m² m3 m³ ha l L ml mL dl dL cl gal h hr hrs hours min s sec ms
 d day days week weeks month months mo year years yr yrs y ans Jahre Tage Stunden jours mois heures años días
 mmHg bpm mg/dl mg/dL mmol/l mmol/L g/dl g/dL g/l kg/m2 kg/m² /min W kW kWh MW MWh V A Hz kHz MHz GHz km/h mph m/s
-ppm J kJ kcal cal Pa kPa hPa bar K MB GB kB KB TB
+ppm J kJ kcal cal Pa kPa hPa bar MB GB kB KB TB
 """
 UNITS = frozenset(_UNITS.split())
+# Words for a missing value, small: what a column of numbers or days holds beside them.
+_MISSING = {*NOBODY, *PLACEHOLDERS, "--", "nc", "n/c", "n.c.", "nsp", "s.o.", "k.a.", "inconnu", "unbekannt"}
 _NUMBER = r"\d(?:[\d.,'’ \u00a0\u2009\u202f]*\d)?"
 _UNIT = r"[^\s\d.,'’+\-<>~()][^\s\d]{0,11}\d?"
 _WITH_UNIT = re.compile(
@@ -56,11 +61,16 @@ _KINDS = (
 def kind_of(cell: str) -> str:
     """Return what stands in a cell that does not fit, in kind."""
     text = cell.strip()
-    if text.lower() in NOBODY or text.lower() in PLACEHOLDERS:
+    if is_missing_word(text):
         return A_MISSING_WORD
     if text.lower() in YES | NO:
         return A_TRUTH
     return next((kind for kind, pattern in _KINDS if pattern.fullmatch(text)), A_TEXT)
+
+
+def is_missing_word(text: str) -> bool:
+    """Return whether a text is one that people write where nothing is known."""
+    return text.lower() in _MISSING
 
 
 def unit_beside(text: str) -> str | None:
@@ -68,3 +78,9 @@ def unit_beside(text: str) -> str | None:
     match = _WITH_UNIT.fullmatch(text)
     unit = match and (match["after"] or match["before"])
     return unit if unit in UNITS else None
+
+
+@lru_cache(maxsize=4096)
+def patterns_like(shape: str) -> tuple[str, ...]:
+    """Return the patterns that a date fits whose digits are all 9."""
+    return tuple(pattern for pattern, fits in DAYS.items() if fits.match(shape))

@@ -7,46 +7,27 @@ import re
 from collections.abc import Sequence
 from typing import cast
 
-from models.features.column_law import NULLS
-from models.features.date_patterns import pattern_of
-from models.features.written import FALSE, TRUE, Decimal, Delimiter, Form, Thousands
-from training.rows.people.people import NOBODY, PLACEHOLDERS
-from training.rows.sources.cell_kinds import DATES, NO, YES, unit_beside
+from models.features.column_law import NULLS, number_pattern
+from models.features.date_patterns import day_of, has_short_year, pattern_of, problem_of
+from models.features.written import FALSE, TRUE, Decimal, Delimiter, Form, Thousands, Written
+from training.rows.sources.cell_kinds import DATES, DAYS, NO, YES, is_missing_word, patterns_like, unit_beside
 from training.rows.sources.encoding import list_readings
 from training.rows.sources.files import CsvTable
 
 # What stands in rows and names no column: nothing, a missing value, a number with its sign and unit, a date, a time.
-NO_NAME = re.compile(r"\s*(na|n/a|nan|null|none|true|false|[-+<>=$€£%.,:/\s\d]*(e[-+]?)?[\d%$€£]*)\s*", re.IGNORECASE)
-_DAYS = {each: re.compile(pattern_of("date", each), re.ASCII) for each in DATES}
-_MOMENTS = {each: re.compile(pattern_of("datetime", each), re.ASCII) for each in DATES}
+NO_NAME = re.compile(
+    r"(?!\s*e\s*$)\s*(na|n/a|nan|null|none|true|false|[-+<>=$€£%.,:/\s\d]*(e[-+]?)?[\d%$€£]*)\s*", re.IGNORECASE
+)
 _CLOCK = re.compile(pattern_of("time", None), re.ASCII)
 LIKE_IDS_AMONG = 2_000  # cells
 LONGEST = 1_000  # characters of a number, a date or a word
-_NUMBER = re.compile(r"[+-]?(\d+(?P<mark>[.,])?\d*|(?P<bare>[.,])\d+)([eE][+-]?\d+)?", re.ASCII)
-# Marks between thousands: blanks and apostrophes are nothing else; a point or a comma is one where it stands twice, or
-# before another mark.
-_GROUPED = re.compile(
-    r"[+-]?\d{1,3}(?:(?:(?P<blank>[ \u00a0\u202f])\d{3}(?:(?P=blank)\d{3})*"
-    r"|(?P<quote>['\u2019])\d{3}(?:(?P=quote)\d{3})*)(?:(?P<mark>[.,])\d*)?"
-    r"|(?P<sign>[.,])\d{3}(?:(?:(?P=sign)\d{3})+(?:(?!(?P=sign))(?P<last>[.,])\d*)?|(?!(?P=sign))(?P<only>[.,])\d+))",
-    re.ASCII,
-)
-# Words for a missing value, small: what a column of numbers or days holds beside them.
-MISSING = {
-    *NOBODY,
-    *PLACEHOLDERS,
-    "?",
-    "-",
-    "--",
-    ".",
-    "nc",
-    "n/c",
-    "n.c.",
-    "nsp",
-    "s.o.",
-    "k.a.",
-    "inconnu",
-    "unbekannt",
+_WHOLE = re.compile(r"[+-]?(0|[1-9][0-9]*)")
+_BELOW_ONE = re.compile(r"[+-]?0+[.,]")  # no mark between thousands stands after nothing
+_SAID = [(".", ""), (",", ""), ("either", ""), (".", ","), (",", "."), (".", " "), (",", " "), (".", "'"), (",", "'")]
+# How numbers may be written, the plainest first.
+_NUMBERS = {
+    each: re.compile(number_pattern(each), re.ASCII)
+    for each in (Written(decimal=cast(Decimal, decimal), thousands=cast(Thousands, mark)) for decimal, mark in _SAID)
 }
 
 
@@ -68,15 +49,15 @@ class Column:
     def __init__(self) -> None:
         self.cells = self.long = 0
         self._numbers = self._days = self._clocks = self._truths = True
+        self._forms = list(_NUMBERS)  # in which all numbers seen may be written
         self._marks: set[str] = set()
+        self.unit_mark = ""
+        self.missing: set[str] = set()  # words for a missing value, of those that people write
         self._seen: list[frozenset[str]] = []
         self._with_time = 0
         self.words: set[str] = set()  # of YES and NO alone
         self._usual: set[str] = set()
         self._different: set[int] = set()
-        self._thousands: set[Thousands] = set()
-        self._units: set[str] = set()
-        self.missing: set[str] = set()  # of MISSING alone, as they are written
 
     def __call__(self, cell: str) -> None:
         """Take in one more cell."""
@@ -87,14 +68,14 @@ class Column:
         text = cell.strip()
         if text in NULLS:
             return
-        if text.lower() in MISSING:
+        if is_missing_word(text) and text.lower() not in YES | NO:
             self.missing.add(text)
             return
         self.cells += 1
         if self.cells <= LIKE_IDS_AMONG:
             self._different.add(hash(text))
         self.long += len(text) > 40 or "\n" in text
-        if self._numbers:
+        if self._numbers and not _WHOLE.fullmatch(text):
             self._see_number(text)
         if self._days:
             self._see_date(text)
@@ -104,33 +85,27 @@ class Column:
             self._truths = word in YES | NO or word in (*TRUE, *FALSE)
             (self.words if word in YES | NO else self._usual).add(word)
 
-    def _see_number(self, text: str) -> None:
-        if unit := unit_beside(text):
-            self._units.add(unit)
-            text = text.replace(unit, "", 1).strip()
-        number, grouped = _NUMBER.fullmatch(text), _GROUPED.fullmatch(text)
-        self._numbers = number is not None or grouped is not None
-        if number is not None and (mark := number["mark"] or number["bare"]):
-            self._marks.add(mark)
-        elif number is None and grouped is not None:
-            self._thousands.add(
-                " " if grouped["blank"] else "'" if grouped["quote"] else cast(Thousands, grouped["sign"])
-            )
-            if mark := grouped["mark"] or grouped["last"] or grouped["only"]:
-                self._marks.add(mark)
-
     def _see_date(self, text: str) -> None:
-        attempts = {pattern: _MOMENTS[pattern].match(text) or _DAYS[pattern].match(text) for pattern in DATES}
-        matches = {pattern: match for pattern, match in attempts.items() if match}
-        self._days = bool(matches)
+        patterns = patterns_like(re.sub("[0-9]", "9", text))
+        self._days = bool(patterns)
+        matches = {pattern: match for pattern in patterns if (match := DAYS[pattern].match(text))}
         self._with_time += any(match["hour"] for match in matches.values())
-        real = frozenset(
-            pattern
-            for pattern, match in matches.items()
-            if 1 <= int(match["month"]) <= 12 and 1 <= int(match["day"]) <= 31
-        )
+        real = frozenset(pattern for pattern, match in matches.items() if day_of(match))
         if real and real not in self._seen:
             self._seen.append(real)
+
+    def _see_number(self, text: str) -> None:
+        unit = unit_beside(text)
+        if unit is not None:
+            self._numbers = self.unit_mark in ("", unit)
+            self.unit_mark, text = unit, text.removeprefix(unit).removesuffix(unit).strip()
+            if _WHOLE.fullmatch(text):
+                return
+        self._marks.update(text)
+        below_one = _BELOW_ONE.match(text) is not None
+        fitting = (each for each in self._forms if _NUMBERS[each].fullmatch(text))
+        self._forms = [each for each in fitting if not (below_one and each.thousands)]
+        self._numbers = self._numbers and bool(self._forms)
 
     @property
     def like_ids(self) -> bool:
@@ -143,32 +118,32 @@ class Column:
 
     @property
     def fractions(self) -> bool:
-        """Tell whether some number has a mark before its fraction."""
+        """Tell whether some number has a mark before its fraction, or between its thousands."""
         return bool(self._marks)
 
     @property
     def decimal(self) -> Decimal:
         """Return the mark before fractions: ".", ",", or "either"."""
-        return "either" if len(self._marks) > 1 else "," if self._marks == {","} else "."
+        return self._forms[0].decimal if self._marks else "."
 
     @property
     def thousands(self) -> Thousands:
-        """Return the mark between thousands; empty where there is none."""
-        return next(iter(self._thousands), "")
+        """Return the mark between thousands."""
+        return self._forms[0].thousands if self._marks else ""
 
     @property
-    def unit_mark(self) -> str:
-        """Return the unit beside the numbers; empty where there is none."""
-        return next(iter(self._units), "")
+    def thousands_or_decimal(self) -> tuple[str, Decimal] | None:
+        """Return the mark that may part thousands, and what it is else; None where the cells say which."""
+        seen = self._marks.intersection(".,")
+        may_part = next((each.thousands for each in self._forms if each.thousands in seen), None)
+        plain = next((each.decimal for each in self._forms if not each.thousands), None)
+        return (may_part, plain) if may_part and plain else None
 
     @property
     def kind(self) -> str:
         """Return the kind of its cells: empty, boolean, numeric, date, datetime, time, or text."""
         if not self.cells:
             return "empty"
-        several = max(len(self._thousands), len(self._units)) > 1
-        if self._numbers and (several or self._thousands & self._marks):
-            return "text"  # of two units, or a mark that stands before fractions and between thousands
         if self._truths and len(self.words | self._usual) > 1:
             return "boolean"
         if self._clocks:
@@ -186,5 +161,15 @@ class Column:
                 if len(fits) != 1:
                     return None
                 chosen += fits
-        clash = ({"DD/MM/YYYY", "MM/DD/YYYY"}, {"DD-MM-YYYY", "MM-DD-YYYY"})
-        return None if any(patterns <= set(chosen) for patterns in clash) else sorted(chosen, reverse=True)
+        return None if problem_of(tuple(chosen), self.first_year_of(chosen)) else sorted(chosen, reverse=True)
+
+    @property
+    def date_choices(self) -> list[str]:
+        """Return the patterns of which each fits all dates; where none does, those that fit some."""
+        every = frozenset.intersection(*self._seen) or frozenset.union(*self._seen)
+        return [pattern for pattern in DATES if pattern in every]
+
+    @staticmethod
+    def first_year_of(patterns: Sequence[str]) -> int | None:
+        """Return any first year where a pattern needs one."""
+        return 1950 if any(map(has_short_year, patterns)) else None
