@@ -75,6 +75,9 @@ def predict(
     ],
     out: Annotated[Path, typer.Option(help="Where to write label and p_<class>, or value; .parquet or .csv.")],
     schema: Described = None,
+    keep: Annotated[
+        list[str] | None, typer.Option(help="A column of the file to write before the predictions, such as an id.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Predict every row of a file, in its order, with a verified model.
@@ -82,9 +85,10 @@ def predict(
     \b
     dpserve predict adult --data new.parquet --out predictions.parquet
     dpserve predict visits --data new.csv --schema new.yaml --out predictions.csv
+    dpserve predict visits --data new.csv --keep id --out predictions.csv
     """
     with show_progress(f"predicting with {name}") as progress:
-        body = backend().models.predict(name, data, schema, out, progress)
+        body = backend().models.predict(name, data, schema, out, progress, keep or ())
     summary = f"{body['target']} of {body['records']} records predicted with {body['model']}, written to {out}"
     show(json, body, summary)
 

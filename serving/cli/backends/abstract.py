@@ -231,7 +231,9 @@ class Models(ABC):
         """Return the version that answers to a model's name; None where none does."""
 
     @abstractmethod
-    def predict(self, name: str, data: Path, schema: Path | None, out: Path, progress: Progress) -> Body:
+    def predict(
+        self, name: str, data: Path, schema: Path | None, out: Path, progress: Progress, keep: Sequence[str] = ()
+    ) -> Body:
         """Predict every row of a file, in its order, into another; return `model`, `target`, `records` and `out`.
 
         Args:
@@ -240,6 +242,7 @@ class Models(ABC):
             schema: How the file is written; as the model's dataset when left out.
             out: The file to write.
             progress: Called with the number of records done.
+            keep: Columns of the file that stand before the predictions, as they are.
         """
 
     @abstractmethod

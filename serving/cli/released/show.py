@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from accountant.system.lazy_import import later
 from dpserve_verify.certificates.bundle import FILES
 from dpserve_verify.errors import InputError
 from dpserve_verify.system.files import PUBLIC, write_new
 from models.features.features import number_text
-from models.onnx.portable import portable_files
 from models.store.bundle import write_bundle
 from models.worth.words import short_worth
 from serving.cli.backend import backend
 from serving.cli.certificates import card_with, certificate_json, certificate_line, show_page, show_record
 from serving.cli.complete import Model
 from serving.cli.terminal import Json, align_columns, show
+
+if TYPE_CHECKING:
+    from models.onnx import portable as portable_form
+else:
+    portable_form = later("models.onnx.portable")  # loads onnx
 
 
 def show_model(
@@ -95,7 +100,7 @@ def export(
     opened = bundles.open(name)
     opened.verified.runtime  # noqa: B018 - ModelInvalid: no model travels that does not open
     bundle = bundles.with_witnessed_proof(opened) if witnessed else opened.verified.travelling
-    more = portable_files(opened.verified.ensemble, bundle.onnx) if portable else {}
+    more = portable_form.portable_files(opened.verified.ensemble, bundle.onnx) if portable else {}
     out.absolute().parent.mkdir(parents=True, exist_ok=True)
     statements, signed = [], bundles.signed_statements(opened)
     card = card_with(bundle.card, [envelope for _, envelope, _ in signed])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import re
@@ -466,6 +467,45 @@ def test_predict_answers_every_row_in_order(home, tmp_path, said, kind):
     columns = {name: table[name].to_pylist() for name in table.column_names}
     assert found["label"].to_pylist() == model.ensemble.predict(columns).tolist()
     assert abs(found["p_>50K"].to_numpy() - model.ensemble.probabilities(columns)[:, 1]).max() < 1e-6
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+@pytest.mark.parametrize("written", ["parquet", "csv"])
+def test_a_key_goes_with_its_predictions(home, tmp_path, said, kind, written):
+    table = pq.read_table(DATA / "adult_test.parquet").slice(0, 500)
+    ids = [["007", "NA", "", "=1+1", "é", None][i % 6] for i in range(500)]
+    table = table.append_column("id", pa.array(ids)).append_column("row", pa.array(range(500)))
+    data, out = tmp_path / f"rows.{kind}", tmp_path / f"out.{written}"
+    (pq.write_table if kind == "parquet" else pyarrow.csv.write_csv)(table, data)
+    code, body, _ = said("predict", "adult", "--data", str(data), "--keep", "row", "--keep", "id", "--out", str(out))
+    assert (code, body["records"]) == (0, 500)
+    plain = tmp_path / "plain.parquet"
+    assert said("predict", "adult", "--data", str(data), "--out", str(plain))[0] == 0
+    wanted = ids if kind == "parquet" else [text or "" for text in ids]  # a .csv has no null
+    if written == "parquet":
+        found = pq.read_table(out)
+        assert found.column_names == ["row", "id", *pq.read_table(plain).column_names]
+        assert found["id"].to_pylist() == wanted
+        assert found.drop_columns(["row", "id"]) == pq.read_table(plain)
+    else:
+        with out.open(newline="") as file:
+            lines = list(csv.DictReader(file))
+        assert [line["id"] for line in lines] == [f"'{text}" if text == "=1+1" else text or "" for text in ids]
+        assert [line["label"] for line in lines] == pq.read_table(plain)["label"].to_pylist()
+        found = {"row": [line["row"] for line in lines]}
+    assert list(map(int, found["row"] if written == "csv" else found["row"].to_pylist())) == list(range(500))
+
+
+def test_what_cannot_be_kept_is_refused_and_nothing_is_written(home, tmp_path, said):
+    table = pq.read_table(DATA / "adult_test.parquet").slice(0, 5)
+    table = table.append_column("lists", pa.array([[1]] * 5)).append_column("label", pa.array(["x"] * 5))
+    pq.write_table(table, tmp_path / "rows.parquet")
+    for name, why in (("nobody", "no such column"), ("lists", "holds list"), ("label", "a column of the predictions")):
+        command = ("predict", "adult", "--data", str(tmp_path / "rows.parquet"), "--keep", name)
+        code, body, _ = said(*command, "--out", str(tmp_path / "out.csv"))
+        assert code == 2
+        assert why in body["error"]["message"]
+        assert not (tmp_path / "out.csv").exists()
 
 
 def test_predict_takes_missing_values(home, tmp_path, said):

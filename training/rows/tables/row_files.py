@@ -19,6 +19,7 @@ from accountant.errors import DataError
 from dpserve_verify.errors import InputError
 from dpserve_verify.system.files import replacing
 from dpserve_verify.system.printable import uncomputed
+from models.features.column_law import is_text
 from models.features.features import Feature, RawColumns
 from models.features.written import PLAIN, Form
 from models.parts.answers import ClassLabel
@@ -66,15 +67,60 @@ def column_types(data: Path | Table, form: Form = PLAIN) -> dict[str, pa.DataTyp
 Answer = tuple[NDArray[Any], NDArray[np.float32]]  # labels or values (n,), probabilities (n, classes)
 
 
-def write_predictions(path: Path, classes: Sequence[ClassLabel], answers: Iterable[Answer]) -> int:
-    """Write `label` and `p_<class>` for each class, in order, or `value` where there are no classes; the file appears
-    whole or not at all. In a .csv no label is a formula (`uncomputed`). Returns the rows.
+class KeptColumns:
+    """Columns of a file that go with its predictions as they stand, each batch as many rows as are asked for."""
+
+    def __init__(self, path: Path, names: Sequence[str], schema: Schema | None = None) -> None:
+        """Open the file, written as `schema` says. DataError where it lacks a column, or one holds lists or bytes."""
+        types = column_types(path, schema.form if schema else PLAIN)
+        if absent := sorted(set(names) - types.keys()):
+            raise DataError(f"keep {absent}: {path.name} has no such column; it has {sorted(types)}")
+        kinds = {name: _kept_type(name, types[name] or pa.string()) for name in dict.fromkeys(names)}
+        self.schema = pa.schema(list(kinds.items()))
+        self._rows = self._batches(path, schema.form if schema else PLAIN)
+        self._left = self.schema.empty_table()
+
+    def take(self, count: int) -> list[pa.ChunkedArray]:
+        """Return the next `count` rows, by column. DataError where the file has fewer."""
+        while len(self._left) < count:
+            batch = next(self._rows, None)
+            if batch is None:
+                raise DataError("data: it was changed while it was read")
+            self._left = pa.concat_tables([self._left, batch])
+        taken, self._left = self._left.slice(0, count), self._left.slice(count)
+        return list(taken.columns)
+
+    def _batches(self, path: Path, form: Form) -> Iterator[pa.Table]:
+        with reading(path):
+            texts = {name: pa.string() for name in self.schema.names}
+            for batch in open_table(path, form).batches(self.schema.names, texts):
+                yield pa.Table.from_batches([batch]).select(self.schema.names).cast(self.schema)
+
+
+def _kept_type(name: str, kind: pa.DataType) -> pa.DataType:
+    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if is_text(plain):
+        return pa.string()
+    if pa.types.is_nested(plain) or pa.types.is_binary(plain) or pa.types.is_large_binary(plain):
+        raise DataError(f"keep {name!r}: holds {str(plain)[:60]}; texts, numbers, dates and truth values can be kept")
+    return plain
+
+
+def write_predictions(
+    path: Path, classes: Sequence[ClassLabel], answers: Iterable[Answer], kept: KeptColumns | None = None
+) -> int:
+    """Write `label` and `p_<class>` for each class, in order, or `value` where there are no classes, behind the columns
+    that are `kept`; the file appears whole or not at all. In a .csv no text is a formula (`uncomputed`). Returns the
+    rows.
     """
     if path.suffix not in (".parquet", ".csv"):
         raise InputError(f"out={path.name}: must end in .parquet or .csv")
     if not path.absolute().parent.is_dir():
         raise InputError(f"out={path}: its folder does not exist")
-    schema = _schema(classes)
+    answered = _schema(classes)
+    schema = answered if kept is None else pa.schema([*kept.schema, *answered])
+    if twice := set(answered.names).intersection(kept.schema.names if kept else ()):
+        raise InputError(f"keep {min(twice)!r}: a column of the predictions is called so; rename that of the file")
     count = 0
     in_csv = path.suffix == ".csv"
     kind = pyarrow.csv.CSVWriter if in_csv else pyarrow.parquet.ParquetWriter
@@ -82,10 +128,18 @@ def write_predictions(path: Path, classes: Sequence[ClassLabel], answers: Iterab
     with replacing(path) as partial, kind(partial, schema) as writer:  # unsynced: it can be made again
         for labels, probabilities in answers:
             names = [cells.get(name, name) for name in labels.tolist()] if cells else labels.tolist()
-            columns = [pa.array(names, schema[0].type), *(pa.array(column) for column in probabilities.T)]
+            beside = [] if kept is None else [_uncomputed(column, in_csv) for column in kept.take(len(labels))]
+            columns = [*beside, pa.array(names, answered[0].type), *(pa.array(column) for column in probabilities.T)]
             writer.write_table(pa.Table.from_arrays(columns, schema=schema))
             count += len(labels)
     return count
+
+
+def _uncomputed(column: pa.ChunkedArray, in_csv: bool) -> pa.ChunkedArray | pa.Array:
+    """Return a kept column, of which no text is a formula in a .csv."""
+    if not in_csv or column.type != pa.string():
+        return column
+    return pa.array([None if text is None else uncomputed(text) for text in column.to_pylist()], pa.string())
 
 
 def write_figures(path: Path, figures: Iterable[Mapping[str, Any]]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -51,7 +51,9 @@ class HomeModels(Models):
         """Return the version that answers to a name."""
         return ModelStore(Home.open().models).champion(name)
 
-    def predict(self, name: str, data: Path, schema: Path | None, out: Path, progress: Progress) -> Body:
+    def predict(
+        self, name: str, data: Path, schema: Path | None, out: Path, progress: Progress, keep: Sequence[str] = ()
+    ) -> Body:
         """Predict a file with a verified model."""
         home = Home.open()
         model = bundles.open_in(home, name)
@@ -60,7 +62,8 @@ class HomeModels(Models):
         form = described.written_as(home, dataset.name, dataset.schema_digest, schema)
         batches = row_files.read_columns(data, verified.ensemble.features, form)
         answers = (verified.runtime.predict(columns) for columns in batches)
-        count = row_files.write_predictions(out, verified.ensemble.classes, _count_answers(answers, progress))
+        kept = row_files.KeptColumns(data, keep, form) if keep else None
+        count = row_files.write_predictions(out, verified.ensemble.classes, _count_answers(answers, progress), kept)
         return {"model": model.reference, "target": verified.ensemble.target, "records": count, "out": str(out)}
 
     def place(self, act: str, name: str, reason: str, by: str | None, flags: Mapping[str, bool]) -> Body:

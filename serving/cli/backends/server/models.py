@@ -20,7 +20,7 @@ from serving.cli.backends.server.connection import Connection, refuse_by
 from serving.cli.backends.server.jobs import champion_of
 from serving.wire.list_parts import Part
 from training.datasets.described import format_from_json, read_schema
-from training.rows.tables.row_files import read_columns, write_predictions
+from training.rows.tables.row_files import KeptColumns, read_columns, write_predictions
 
 RECORDS = 10_000  # in a request; a server takes twice as many
 CELLS = 1_000_000  # in a request
@@ -48,15 +48,20 @@ class ServerModels(Models):
         with self.connection.asking() as service:
             return champion_of(service, name)
 
-    def predict(self, name: str, data: Path, schema: Path | None, out: Path, progress: Progress) -> Body:
-        """Predict a file at the server. It is read here, as the server says that the model's dataset is written."""
+    def predict(
+        self, name: str, data: Path, schema: Path | None, out: Path, progress: Progress, keep: Sequence[str] = ()
+    ) -> Body:
+        """Predict a file at the server. It is read here, as the server says that the model's dataset is written; what
+        is kept never leaves this machine.
+        """
         check_reference(name)
         with self.connection.asking() as service:
             model = service.model(name)
             features = [feature_from_json(body) for body in model["features"]]
             form = format_from_json(model["format"]) if schema is None else read_schema(schema)
             answers = _answers(service, model["model"], features, read_columns(data, features, form), progress)
-            count = write_predictions(out, model["classes"], answers)
+            kept = KeptColumns(data, keep, form) if keep else None
+            count = write_predictions(out, model["classes"], answers, kept)
         return {"model": model["model"], "target": model["target"], "records": count, "out": str(out)}
 
     def place(self, act: str, name: str, reason: str, by: str | None, flags: Mapping[str, bool]) -> Body:
