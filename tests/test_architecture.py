@@ -215,7 +215,7 @@ serving/cli/data: dpserve_verify(. certificates privacy) accountant(. certificat
 serving/cli/local: dpserve_verify(. keys system) accountant(home) models(store) local(aggregator campaign owner)
     serving(cli cli/backends)
 serving/cli/released: dpserve_verify(. certificates system) accountant(system) models(edit explain features forms
-    onnx store worth) serving(cli cli/backends)
+    store worth) serving(cli cli/backends)
 serving/http: dpserve_verify(. formats) accountant(. access home ledger/families system) training(planning)
     serving(process process/config process/watch wire)
 serving/pages: dpserve_verify(. certificates formats log privacy) accountant(. access audit home ledger

@@ -24,7 +24,6 @@ from accountant.privacy.claims import BOUNDS, Claim
 from accountant.system.lazy_import import later
 from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import Budget, Relation, parse_relation
-from models.features.column_law import read_numbers
 from models.features.features import RawColumns
 from models.features.reading import ALL
 from models.forms.ensemble import Ensemble
@@ -42,11 +41,13 @@ from training.session.session import Public, Releaser, Session
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from models.features import column_law
     from training.notebook import notebook_budget
     from training.rows.partitions.rows import Rows
     from training.rows.tables import data, frames, selections
 else:
     # what reads frames: a plan does without
+    column_law = later("models.features.column_law")
     data, frames = later("training.rows.tables.data"), later("training.rows.tables.frames")
     notebook_budget, selections = later("training.notebook.notebook_budget"), later("training.rows.tables.selections")
 
@@ -350,7 +351,7 @@ class PrivateRegressor(Regressor, PrivateLearner):
 
         said = self.predict(X)
         with frames.value_errors():
-            true = read_numbers(self._answers(y, self.schema_))
+            true = column_law.read_numbers(self._answers(y, self.schema_))
         there = ~np.isnan(true) | (not self.schema_.only.leave_out)
         weights = None if sample_weight is None else np.asarray(sample_weight)[there]
         return float(r2_score(true[there], said[there], sample_weight=weights))
