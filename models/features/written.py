@@ -18,7 +18,8 @@ from typing import Literal
 
 from models.features import date_patterns
 
-Delimiter = Literal[",", ";", "\t", "|"]
+Delimiter = Literal[",", ";", "\t", "|", " "]
+DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe", " ": "blanks"}  # as a schema names them
 Decimal = Literal[".", ",", "either"]
 Thousands = Literal["", ".", ",", " ", "'"]
 ISO_DATE = "YYYY-MM-DD"
@@ -66,7 +67,9 @@ def list_encodings() -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Form:
-    """How a .csv file is cut into cells. ValueError where its encoding is none."""
+    """How a .csv file is cut into cells: " " stands for any number of blanks and tabs. ValueError where its encoding is
+    none.
+    """
 
     delimiter: Delimiter = ","
     encoding: str = "utf-8"

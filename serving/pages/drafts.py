@@ -14,7 +14,7 @@ from starlette.responses import Response
 from dpserve_verify.certificates.plain_words import meaning
 from dpserve_verify.errors import DpserveError, InputError
 from dpserve_verify.privacy.budget import Budget, Relation, parse_relation
-from models.features.written import PLAIN, list_encodings
+from models.features.written import DELIMITERS, PLAIN, list_encodings
 from serving.http.routes import Door, access, in_thread, state, with_prices
 from serving.pages.datasets import every_dataset, offers
 from serving.pages.parts.ui import FORM, form_fields, page, parse_form, see_other
@@ -45,13 +45,13 @@ ASKED = (
     *PERSON,
     *IDS,
 )
-DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe"}
 LABELS = {
     "unit_mark": "unit beside the number", "written": "dates", "first_year": "first year of two digits",
     "true_words": "words for true", "false_words": "words for false", "missing_words": "words for missing",
     "outside": "most outside of the range", "other": "most values not listed",
 }  # fmt: skip
 USUAL = {"contributions": "1", "relation": "add-remove"}  # what holds permanently is answered by whoever registers
+_CUT = re.compile(r"\.(csv|tsv|txt|data)(\.gz|\.zst)?$", re.IGNORECASE)  # files that are cut into cells
 
 
 async def drafts(request: Request) -> Response:
@@ -135,7 +135,7 @@ async def _page(
         "patterns": PATTERNS,
         "encodings": list_encodings(),
         "delimiters": DELIMITERS,
-        "encoding": form_of_file.get("encoding", PLAIN.encoding) if ".csv" in draft.name else "",
+        "encoding": form_of_file.get("encoding", PLAIN.encoding) if _CUT.search(draft.name) else "",
         "delimiter": form_of_file.get("delimiter", PLAIN.delimiter),
         "lines": (typed or {}).get("lines") or write_lines(groups, answers),
         "lines_typed": "lines" in (typed or {}),

@@ -20,6 +20,7 @@ from accountant.errors import RecordError
 from dpserve_verify.errors import InputError
 from dpserve_verify.system.printable import uncomputed
 from models.features.column_law import read_column
+from models.features.csv_lines import CsvLines, OtherDelimiter
 from models.features.features import CategoricalFeature, Feature
 from models.features.written import PLAIN, USUAL, Form, Written
 from serving.wire.bounds import MAX_CELLS, Room, check_cells
@@ -84,14 +85,15 @@ def columns_of(
 def _lines(raw: bytes, limit: int, form: Form) -> Iterator[list[str]]:
     """Yield the header and at most `limit` records; empty lines are skipped."""
     try:
-        text = raw.decode(form.codec).lstrip("\ufeff")
-        reader = csv.reader(io.StringIO(text, newline=""), delimiter=form.delimiter, strict=True)
-        for count, cells in enumerate(filter(None, reader)):
+        lines = CsvLines(io.StringIO(raw.decode(form.codec), newline=""), form, strict=True)
+        for count, cells in enumerate(filter(None, lines)):
             if count > limit:
                 raise TooLarge(f"records: more than {limit}; at most that many a request", limit=limit)
             yield cells
     except UnicodeDecodeError as error:
         raise InputError(f"body: must be {form.encoding.upper()}, byte {error.start} is not") from None
+    except OtherDelimiter as error:
+        raise InputError(f"body: {error}") from None
     except csv.Error as error:
         raise InputError(f"body: not CSV ({error})") from None
 

@@ -60,6 +60,8 @@ def write_made_up(schema: Schema, rows: int, path: Path, seed: int = 0) -> None:
 
 def _write_csv(schema: Schema, columns: dict[str, pa.Array], path: Path) -> None:
     """Write a .csv as the schema says that files are written."""
+    if schema.form.delimiter == " ":
+        raise InputError("out: cells that are missing cannot be parted by blanks; name a .parquet")
     described = {declared.name: declared for declared in schema.stored}
     described |= {
         declared.name: NumericFeature(declared.name, ()) for declared in schema.targets if declared.classes is None

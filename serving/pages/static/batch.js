@@ -5,13 +5,15 @@ const model = document.getElementById("model").dataset.model;
 const CELLS = 150_000, RECORDS = 10_000, BYTES = 4 << 20; // of one part: soon enough answered
 const WHOLE = 16 << 20; // of a file that is sent as it is
 const [QUOTE, LINE] = [0x22, 0x0a];
-const MARKS = { ",": ",", ";": ";", tab: "\t", "|": "|" };
+const MARKS = { ",": ",", ";": ";", tab: "\t", "|": "|", " ": " " };
+const SAYS = /^\ufeff?"?sep=(.)"?(\r?\n|\r|$)/; // as spreadsheets write it before the header
+const cut = (line, mark) => line.trim().split(mark === " " ? /[ \t]+/ : mark);
 const wait = (seconds) => new Promise((done) => setTimeout(done, 1000 * seconds));
 const chosen = (name) => document.getElementById(`batch-${name}`).value;
 
 // Where the header ends, and then each part: at the end of a line that is not within quotes. What a cell holds is the
 // server's to read; where quotes stand otherwise a part may grow, or be refused, and no record is lost.
-async function* placesOf(file, cells) {
+async function* placesOf(file, cells, heads) {
   const most = Math.max(1, Math.min(RECORDS, Math.floor(CELLS / cells)));
   let [at, start, lines, quoted, header] = [0, 0, 0, false, true];
   for (const reader = file.stream().getReader(); ; ) {
@@ -22,7 +24,7 @@ async function* placesOf(file, cells) {
       if (byte === QUOTE) quoted = !quoted;
       else if (byte === LINE && !quoted) {
         lines += 1;
-        if (header || lines >= most || at - start >= BYTES) {
+        if (header ? lines === heads : lines >= most || at - start >= BYTES) {
           yield [start, at];
           [start, lines, header] = [at, 0, false];
         }
@@ -69,10 +71,11 @@ async function run(file, told, bar) {
   const written = writtenAs(), answers = [];
   const wide = /^utf-(16|32)/.test(chosen("encoding")); // whose line ends are not one byte: as one part
   const first = await file.slice(0, 1 << 16).text();
-  const cells = first.split("\n", 1)[0].split(MARKS[chosen("delimiter")]).length;
+  const heads = SAYS.test(first) ? 2 : 1;
+  const cells = cut(first.split("\n", heads)[heads - 1] ?? "", MARKS[chosen("delimiter")]).length;
   if (wide && file.size > WHOLE) throw new Error(`A file in UTF-16 or UTF-32 may have ${WHOLE >> 20} MB here. A larger one: dpserve predict ${model} --data FILE --out FILE`);
   let [header, records] = [0, 0];
-  for await (const [start, end] of wide ? [[0, 0], [0, file.size]] : placesOf(file, cells)) {
+  for await (const [start, end] of wide ? [[0, 0], [0, file.size]] : placesOf(file, cells, heads)) {
     if (start === 0 && !records && !header && !wide) {
       header = end;
       if (end < file.size) continue;
@@ -98,8 +101,10 @@ async function run(file, told, bar) {
 // What parts the columns is seen in the first line.
 document.getElementById("batch-file")?.addEventListener("change", async ({ target }) => {
   const line = ((await target.files[0]?.slice(0, 1 << 16).text()) ?? "").split(/\r|\n/, 1)[0];
-  const counts = Object.entries(MARKS).map(([name, mark]) => [line.split(mark).length, name]);
-  const [most, name] = counts.reduce((a, b) => (b[0] > a[0] ? b : a));
+  const said = SAYS.exec(line)?.[1];
+  const counts = Object.entries(MARKS).map(([name, mark]) => [said ? 2 * (mark === said) : mark === " " ? 0 : line.split(mark).length, name]);
+  let [most, name] = counts.reduce((a, b) => (b[0] > a[0] ? b : a));
+  if (most === 1 && cut(line, " ").length > 1) [most, name] = [2, " "];
   if (most > 1) document.getElementById("batch-delimiter").value = name;
 });
 
@@ -113,7 +118,7 @@ form?.addEventListener("submit", async (event) => {
   try {
     const link = document.createElement("a");
     link.href = URL.createObjectURL(await run(file, told, bar));
-    link.download = `${file.name.replace(/\.(csv|parquet)$/i, "")}.predicted.csv`;
+    link.download = `${file.name.replace(/\.(csv|tsv|txt|data|parquet)$/i, "")}.predicted.csv`;
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
   } catch (error) {

@@ -32,7 +32,7 @@ from training.rows.schema.schema import called_again, has_no_name, parse_schema
 from training.rows.schema.schema_text import FILL_IN
 from training.rows.sources.cell_kinds import NO, YES
 from training.rows.sources.encoding import can_decode, describe_readings, list_readings
-from training.rows.sources.files import CsvTable
+from training.rows.sources.files import TEXT, CsvTable, form_ending
 from training.rows.sources.folders import FolderTable, open_table
 from training.rows.sources.sniff import NO_NAME, Column, form_of
 from training.rows.tables.data import reading
@@ -104,7 +104,7 @@ class SchemaProposal:
                 raise
             remedy = f"`dpserve schema draft {path.name} --data` proposes the encoding"
             raise DataError(f"data={path.name}: its first line is not UTF-8; {remedy}") from None
-        if path.suffix == ".csv":
+        if form_ending(path) in TEXT:
             _require_header(path, types)
             if not look and not can_decode(CsvTable(path), "utf-8"):
                 description = "The file is not UTF-8: with --data its encoding is proposed, too."

@@ -22,7 +22,7 @@ from pydantic import (
 
 from models.features.calendar import number_of
 from models.features.features import CALENDAR, BooleanFeature, CategoricalFeature, NumericFeature
-from models.features.written import ISO_DATE, Decimal, Delimiter, Thousands, encoding_named
+from models.features.written import DELIMITERS, ISO_DATE, Decimal, Delimiter, Thousands, encoding_named
 
 MAX_BINS = 60_000
 LOG_SHARE = 4
@@ -199,4 +199,4 @@ class Format(Strict):
     @field_validator("delimiter", mode="before")
     @classmethod
     def _named(cls, value: Any) -> Any:
-        return {"tab": "\t", "comma": ",", "semicolon": ";", "pipe": "|"}.get(value, value)
+        return {name: mark for mark, name in DELIMITERS.items()}.get(value, value)

@@ -1,4 +1,4 @@
-"""One file of rows, by the end of its name: .parquet, .csv (also .csv.gz and .csv.zst), .arrow, .feather or .ipc.
+"""One file of rows, by the end of its name: one of ENDINGS.
 
 Read in batches: memory is bounded whatever the size of a file, and what a compressed one may unpack to is.
 """
@@ -10,9 +10,10 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,6 +25,7 @@ from pyarrow import ipc
 
 from accountant.errors import DataError
 from models.features.column_law import NULLS
+from models.features.csv_lines import CsvLines, OtherDelimiter
 from models.features.written import PLAIN, Form
 
 BATCH_ROWS = READ_BYTES = 1 << 16
@@ -31,8 +33,9 @@ BATCH_BYTES, FIRST_ROWS = 1 << 24, 256
 MOST_DECODED = 1 << 36  # bytes that a compressed file may unpack to
 COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
 ARROW = (".arrow", ".feather", ".ipc")
-ENDINGS = (".parquet", ".csv", *(f".csv{ending}" for ending in COMPRESSED), *ARROW)
-SAID = ".parquet, .csv, .csv.gz, .csv.zst, .arrow, .feather or .ipc"
+TEXT = (".csv", ".tsv", ".txt", ".data")  # read alike: what parts the columns is declared
+ENDINGS = (".parquet", *TEXT, *(f"{text}{packed}" for text in TEXT for packed in COMPRESSED), *ARROW)
+SAID = ".parquet, .csv, .tsv, .txt, .data (also with .gz and .zst), .arrow, .feather or .ipc"
 Kinds = Mapping[str, pa.DataType]
 # As the law of columns has it, which looks at texts without blanks about them: some blanks alone say nothing, too.
 _NO_NUMBERS = [f"{before}{null}{after}" for null in NULLS for before in ("", " ", "  ") for after in ("", " ", "  ")]
@@ -62,6 +65,12 @@ class Table(Protocol):
 def ending(path: Path) -> str:
     """Return the ending of the file's name, one of ENDINGS; "" where it has none of them."""
     return next((suffix for suffix in ENDINGS if path.name.lower().endswith(suffix)), "")
+
+
+def form_ending(path: Path) -> str:
+    """Return the ending without that of a compressed file."""
+    suffix = ending(path)
+    return next((text for text in TEXT if suffix.startswith(text)), suffix)
 
 
 def no_such_file(data: str) -> str:
@@ -209,19 +218,34 @@ class CsvTable:
         return lines, quotes
 
     @cached_property
-    def _header(self) -> tuple[list[str], int]:
-        """Read the names of the header as they stand, and how many lines they take. DataError where there are none."""
+    def _header(self) -> tuple[list[str], int, int]:
+        """Read the names of the header as they stand, how many lines they take with those before them, and how many
+        these are. DataError where there are no names.
+        """
         with self.raw() as file:
             start = bytes(file.read(1 << 20))
         decoder = codecs.getincrementaldecoder(self.form.codec)
-        text = decoder("replace").decode(start).lstrip("\ufeff")
-        lines = csv.reader(io.StringIO(text, newline=""), delimiter=self.form.delimiter)
-        names = [name.strip() for name in next(lines, [])]
+        text = decoder("replace").decode(start)
+        lines = self.lines(io.StringIO(text, newline=""))
+        cells, count = lines.header()
+        names = [name.strip() for name in cells]
         if not any(names):
             raise DataError(f"data={self.name}: the file is empty")
         if any("\ufffd" in name for name in names):
             decoder().decode(start)  # raises what the reading of the rows would
-        return names, lines.line_num
+        return names, count, lines.skipped
+
+    @property
+    def is_plain(self) -> bool:
+        """Return whether its cells are parted by one mark, from the header on: as other readers take it."""
+        return self.form.delimiter != " " and self._header[2] == 0
+
+    def lines(self, text: Iterable[str]) -> CsvLines:
+        """Cut lines of the file into cells. DataError where it says itself that it is cut otherwise."""
+        try:
+            return CsvLines(text, self.form)
+        except OtherDelimiter as error:
+            raise DataError(f"data={self.name}: {error}") from None
 
     @cached_property
     def names(self) -> list[str]:
@@ -248,8 +272,12 @@ class CsvTable:
         )
         parse = pyarrow.csv.ParseOptions(delimiter=self.form.delimiter, newlines_in_values=self._scanned[1])
         read = pyarrow.csv.ReadOptions(encoding=self.form.encoding, column_names=names, skip_rows=self._header[1])
+        source: Any = self.path
+        if self.form.delimiter == " ":
+            source, parse.delimiter, read.encoding = pa.PythonFile(_Rewritten(self), "r"), "\t", "utf8"
+            read.skip_rows = 1
         try:
-            yield from pyarrow.csv.open_csv(self.path, read, parse, convert)
+            yield from pyarrow.csv.open_csv(source, read, parse, convert)
         except pa.ArrowInvalid as error:
             column = re.match(r"In CSV column #(\d+)", str(error))
             if column is None:
@@ -259,6 +287,29 @@ class CsvTable:
     def most_rows(self) -> int:
         """Count the ends of its lines."""
         return self._scanned[0]
+
+
+class _Rewritten(io.RawIOBase):
+    """A file whose cells are parted by blanks, with one tab between them: bytes of UTF-8."""
+
+    def __init__(self, table: CsvTable) -> None:
+        text = io.TextIOWrapper(table.raw(), table.form.codec, newline="")
+        self._rows, self._rest = iter(table.lines(text)), b""
+
+    def readable(self) -> bool:
+        """Return that it can be read."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill the buffer with as many rows as it takes, at least one, and keep what it does not take."""
+        room = memoryview(buffer).cast("B")
+        while len(self._rest) < len(room) and (rows := [*islice(self._rows, FIRST_ROWS)]):
+            out = io.StringIO(newline="")
+            csv.writer(out, delimiter="\t", lineterminator="\n").writerows(rows)
+            self._rest += out.getvalue().encode()
+        part, self._rest = self._rest[: len(room)], self._rest[len(room) :]
+        room[: len(part)] = part
+        return len(part)
 
 
 def _is_text(kind: pa.DataType) -> bool:

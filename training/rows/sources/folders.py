@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from accountant.errors import DataError
 from models.features.written import PLAIN, Form
-from training.rows.sources.files import SAID, Kinds, Table, ending, open_file
+from training.rows.sources.files import SAID, Kinds, Table, ending, form_ending, open_file
 
 HIVE_MISSING = "__HIVE_DEFAULT_PARTITION__"
 MOST_FILES = 100_000
@@ -72,7 +72,7 @@ class FolderTable:
             problem = "holds no file of rows" if not self.files else f"holds more than {MOST_FILES} files"
             problem = problem if odd is None else f"{odd.name}: must end in {SAID}"
             raise DataError(f"data={self.name}: {problem}")
-        if len({kind.partition(".csv")[1] or kind for kind in kinds}) > 1:
+        if len(set(map(form_ending, self.files))) > 1:
             raise DataError(f"data={self.name}: its files are of several forms: {', '.join(sorted(kinds))}")
         return [open_file(path, self.form) for path in self.files]
 

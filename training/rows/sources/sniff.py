@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from typing import cast
 
 from models.features.column_law import NULLS, number_pattern
+from models.features.csv_lines import CsvLines, said_delimiter
 from models.features.date_patterns import day_of, has_short_year, pattern_of, problem_of
-from models.features.written import FALSE, TRUE, Decimal, Delimiter, Form, Thousands, Written
+from models.features.written import DELIMITERS, FALSE, TRUE, Decimal, Delimiter, Form, Thousands, Written
 from training.rows.sources.cell_kinds import DATES, DAYS, NO, YES, is_missing_word, patterns_like, unit_beside
 from training.rows.sources.encoding import list_readings
 from training.rows.sources.files import CsvTable
@@ -19,6 +20,7 @@ NO_NAME = re.compile(
     r"(?!\s*e\s*$)\s*(na|n/a|nan|null|none|true|false|[-+<>=$€£%.,:/\s\d]*(e[-+]?)?[\d%$€£]*)\s*", re.IGNORECASE
 )
 _CLOCK = re.compile(pattern_of("time", None), re.ASCII)
+FIRST_LINES = 5
 LIKE_IDS_AMONG = 2_000  # cells
 LONGEST = 1_000  # characters of a number, a date or a word
 _WHOLE = re.compile(r"[+-]?(0|[1-9][0-9]*)")
@@ -32,15 +34,26 @@ _NUMBERS = {
 
 
 def form_of(table: CsvTable) -> Form:
-    """Return the encoding and the delimiter that a .csv seems to have: by its first bytes, by what decodes, and by its
-    first line.
+    """Return the encoding and the delimiter that a file seems to have: by its first bytes, by what decodes, and by its
+    first lines.
     """
-    form = Form(encoding=list_readings(table)[0].encoding)
-    with table.raw() as file:
-        start = codecs.getincrementaldecoder(form.codec)().decode(file.read(1 << 20))
-    first = start.partition("\n")[0]
+    encoding = list_readings(table)[0].encoding
+    first, *more = first_lines(table, Form(encoding=encoding))
+    said = said_delimiter(first)
+    if said in DELIMITERS:
+        return Form(cast(Delimiter, said), encoding)
     delimiter = max(",;\t|", key=first.count)
-    return Form(cast(Delimiter, delimiter) if first.count(delimiter) else ",", form.encoding)
+    if first.count(delimiter) and not (delimiter == "\t" and "  " in first):
+        return Form(cast(Delimiter, delimiter), encoding)
+    cells = {len(row) for row in CsvLines([first, *more], Form(" ")) if row}
+    return Form(" " if len(cells) == 1 and cells != {1} else ",", encoding)
+
+
+def first_lines(table: CsvTable, form: Form) -> list[str]:
+    """Return the first lines of a file, at least one."""
+    with table.raw() as file:
+        start = codecs.getincrementaldecoder(form.codec)("replace").decode(file.read(1 << 20))
+    return re.split(r"\r\n|\r|\n", start, maxsplit=FIRST_LINES)[:FIRST_LINES]
 
 
 class Column:

@@ -23,7 +23,7 @@ from models.features.written import Form
 from training.rows.packed.working import working_folder
 from training.rows.sources import remote
 from training.rows.sources.catalogs import Check, DuckCatalog, nothing
-from training.rows.sources.files import ARROW, BATCH_ROWS, ending
+from training.rows.sources.files import ARROW, BATCH_ROWS, CsvTable, ending
 from training.rows.sources.folders import FolderTable, open_table
 from training.rows.tables.data import reading
 
@@ -121,6 +121,10 @@ def _dataset(source: Path, form: Form) -> dataset.Dataset:
     files = table.files if isinstance(table, FolderTable) else (source,)
     suffix = ending(files[0])
     kind: Any = "parquet" if suffix == ".parquet" else "ipc"
+    tables = table.parts if isinstance(table, FolderTable) else [table]
+    if not all(part.is_plain if isinstance(part, CsvTable) else suffix in (".parquet", *ARROW) for part in tables):
+        texts = {field.name: field.type for field in schema}
+        return dataset.dataset(pa.Table.from_batches(table.batches([*kinds], texts), schema))
     if suffix not in (".parquet", *ARROW):
         kind = dataset.CsvFileFormat(
             csv.ParseOptions(delimiter=form.delimiter, newlines_in_values=True),

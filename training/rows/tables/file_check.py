@@ -25,12 +25,14 @@ import pyarrow.compute as pc
 
 from accountant.errors import DataError
 from models.features.column_law import Misfit, is_text, plain_column, read_numbers, read_texts
+from models.features.csv_lines import said_delimiter
 from models.features.features import CategoricalFeature, Feature
+from models.features.written import DELIMITERS
 from training.rows.schema.schema import Schema, Target
 from training.rows.sources.encoding import can_decode, is_utf8
 from training.rows.sources.files import CsvTable, Table, no_such_file
 from training.rows.sources.folders import FolderTable, open_table
-from training.rows.sources.sniff import form_of
+from training.rows.sources.sniff import first_lines, form_of
 from training.rows.tables.cell_tests import NO_CLASS, NOTHING, explain_cells
 from training.rows.tables.column_counts import PARTS, ColumnCount, counts_of, find_misfit
 from training.rows.tables.data import read_classes, read_codes
@@ -291,15 +293,15 @@ def _csv_batches(table: Table, schema: Schema, note: Callable[..., None]) -> tup
         note("", f"text that is not {form.encoding.upper()} (read here as {seems.encoding})",
              f"say `encoding: {seems.encoding}` under `format` in the schema")  # fmt: skip
         form = replace(form, encoding=seems.encoding)
-    with table.raw() as file:
-        first = bytes(file.read(1 << 20)).decode(form.encoding, "replace").partition("\n")[0]
-    if seems.delimiter != form.delimiter and form.delimiter not in first:
+    first = first_lines(table, form)[0]
+    if seems.delimiter != form.delimiter and (said_delimiter(first) or form.delimiter not in first):
         note("", f"columns parted by {seems.delimiter!r}",
-             f"say `delimiter: {_NAMED[seems.delimiter]}` under `format` in the schema")  # fmt: skip
+             f"say `delimiter: {DELIMITERS[seems.delimiter]}` under `format` in the schema")  # fmt: skip
         form = replace(form, delimiter=seems.delimiter)
     text = io.TextIOWrapper(table.raw(), form.codec, "replace", "")
-    lines = csv.reader(text, delimiter=form.delimiter)
-    next(lines, [])
+    cut = CsvTable(table.path, form).lines(text)
+    cut.header()
+    lines = iter(cut)
     names = CsvTable(table.path, form).names
 
     def batches() -> Batches:
@@ -314,9 +316,6 @@ def _csv_batches(table: Table, schema: Schema, note: Callable[..., None]) -> tup
                     yield [row for row, _ in whole], [pa.array(cells, pa.large_string()) for cells in columns]
 
     return names, batches()
-
-
-_NAMED = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe"}
 
 
 def _typed_batches(table: Table, schema: Schema, note: Callable[..., None]) -> tuple[list[str], Batches]:

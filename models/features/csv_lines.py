@@ -1,0 +1,55 @@
+"""Lines of text cut into cells, as the form of a file says: one way for files and for what is sent to a server."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterable, Iterator
+from itertools import chain
+
+from models.features.written import DELIMITERS, Form
+
+_SAYS = re.compile(r"\ufeff?\"?sep=(.)\"?[\r\n]*")  # Excel's own first line
+_CELL = re.compile(r'"((?:[^"]|"")*)"|([^ \t]+)')
+
+
+class OtherDelimiter(ValueError):
+    """The first line of a file says that its columns are parted otherwise than they are declared to be."""
+
+
+class CsvLines:
+    """The rows of a text, the header first. A first line `sep=;` is no row: `skipped` counts it, and OtherDelimiter is
+    raised where it says another mark than the form. `lines` of the text end as they stand there.
+    """
+
+    def __init__(self, lines: Iterable[str], form: Form, strict: bool = False) -> None:
+        source = iter(lines)
+        first = next(source, "").removeprefix("\ufeff")
+        said = said_delimiter(first)
+        self.skipped = int(said is not None)
+        if said not in (None, form.delimiter):
+            named = DELIMITERS.get(str(said))
+            remedy = f"say `delimiter: {named}` under `format`" if named else "write the file with commas"
+            raise OtherDelimiter(f"its first line says that columns are parted by {said!r}; {remedy}")
+        source = source if self.skipped else chain([first], source)
+        self._rows = map(_cut_at_blanks, source) if form.delimiter == " " else None
+        self._reader = csv.reader(source, delimiter=form.delimiter, strict=strict)
+
+    def __iter__(self) -> Iterator[list[str]]:
+        """Iterate over the rows; an empty line is one without cells. Raises csv.Error."""
+        return self._reader if self._rows is None else self._rows
+
+    def header(self) -> tuple[list[str], int]:
+        """Return the first row, and how many lines it and what stands before it take."""
+        names = next(iter(self), [])
+        return names, self.skipped + (self._reader.line_num if self._rows is None else 1)
+
+
+def said_delimiter(first: str) -> str | None:
+    """Return the mark that a first line says to stand between columns; None where it says none."""
+    match = _SAYS.fullmatch(first)
+    return match and match[1]
+
+
+def _cut_at_blanks(line: str) -> list[str]:
+    return [quoted.replace('""', '"') or bare for quoted, bare in _CELL.findall(line.rstrip("\r\n"))]
