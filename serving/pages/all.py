@@ -13,6 +13,7 @@ from serving.pages import (
     jobs,
     ledger,
     manual,
+    measurements,
     models,
     profiles,
     schedules,
@@ -22,6 +23,7 @@ from serving.pages import (
 PAGES: tuple[Door, ...] = (
     *home.DOORS,
     *datasets.DOORS,
+    *measurements.DOORS,
     *profiles.DOORS,
     *drafts.DOORS,
     *jobs.DOORS,

@@ -23,6 +23,7 @@ from models.features.reading import READING
 from serving.http.routes import in_thread
 from serving.pages.datasets import every_dataset
 from serving.pages.parts.blocks import windows
+from serving.pages.parts.commands import job_command
 from serving.rest.jobs import price_job, reserve_job
 from serving.wire.errors import TakesTooLong, status_of
 from training.learners.docs import learners_to_json
@@ -157,6 +158,7 @@ def _price(home: Home, form: Form, rights: Access) -> dict[str, Any]:
         "used": used,
         "job": max(0.0, after - used),
         "digest": form.digest,
+        "command": job_command(form.body),
     }
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import uuid
+from contextlib import suppress
+from decimal import Decimal
 from functools import partial
 from typing import Any
 
@@ -10,12 +12,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from accountant.access.grants import ASKING, Access
+from accountant.errors import UnknownName
 from accountant.home import Home
 from accountant.ledger.entry_search import Wanted, search
-from accountant.ledger.families.job_kinds import kind_of
+from accountant.ledger.families.job_kinds import Profile, kind_of
 from accountant.ledger.families.left import describe_budget
 from accountant.ledger.families.records import ISSUED, PUBLIC_STATES
-from serving.http.rights import JOBS, LISTED, NAMED, seen_datasets
+from models.profile import report
+from models.store.versions import versions_by_entry
+from models.worth.statements import statement_of, worth_to_json
+from serving.http.rights import JOBS, LISTED, NAMED, READS, seen_datasets
 from serving.http.routes import Door, access, in_thread, job_number, state, with_prices
 from serving.pages.datasets import every_dataset
 from serving.pages.job_form import Form, price_of, send, view
@@ -24,6 +30,7 @@ from serving.pages.parts.ui import form_fields, page, see_other
 from serving.rest.jobs import cancel_reservation
 from serving.wire import lists
 from serving.wire.request_bodies import known_query, query_int
+from training.measuring.profile import release
 from training.planning.job_views import job_to_json, jobs_to_json
 
 HTML = "text/html"
@@ -92,13 +99,31 @@ def _job(home: Home, seq: int, rights: Access) -> dict[str, Any]:
     job_json = job_to_json(home, row)
     steps = search(home.ledger.log.database, Wanted(job=seq), limit=MAX_STEPS).entries
     entry = home.ledger.reservation(seq).value
-    budget = describe_budget(home.ledger.dataset_of(seq))
+    budget = describe_budget(home.ledger.dataset_of(seq), Decimal(0) if kind_of(job_json).is_pure else None)
     step_lines = [
         {"kind": step.value["type"], "time": step.value["time"], "entry": step.seq} for step in reversed(steps)
     ]
-    return {"job": job_json, "steps": step_lines, "parameters": entry["parameters"], "budget": budget} | {
-        "theirs": rights.has(*ASKING) and rights.may_cancel(row)
-    }
+    return {
+        "job": job_json, "steps": step_lines, "parameters": entry["parameters"], "budget": budget,
+        "theirs": rights.has(*ASKING) and rights.may_cancel(row), **_released(home, job_json, rights),
+    }  # fmt: skip
+
+
+def _released(home: Home, job_json: dict[str, Any], rights: Access) -> dict[str, Any]:
+    """Return what a finished evaluation or profile says, as far as the caller may see it: `result`, `counted`, and the
+    `model` that was measured.
+    """
+    kind, seq, dataset = kind_of(job_json), job_json["job"], job_json["dataset"]
+    shown: dict[str, Any] = {"result": None, "counted": [], "model": None}
+    if job_json["state"] != ISSUED or kind.makes_model or not rights.may(*READS, dataset=dataset):
+        return shown
+    with suppress(UnknownName):  # in another home of the same ledger
+        if isinstance(kind, Profile):
+            return {**shown, "counted": report.facts(release.profile_to_json(seq, release.profile_of(home, seq)[2]))}
+        result = worth_to_json(seq, statement_of(home, seq)[2])
+        version = versions_by_entry(home, result["model"]).get(result["certificate"])
+        return {**shown, "result": result, "model": version and f"{result['model']}@{version[0]}"}
+    return shown
 
 
 async def cancel(request: Request) -> Response:

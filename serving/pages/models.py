@@ -6,9 +6,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import anyio
 from starlette.requests import Request
 from starlette.responses import Response
 
+from accountant.access.grants import ASKING
 from accountant.access.tokens import SCOPES
 from accountant.errors import UnknownName
 from accountant.home import Home
@@ -21,7 +23,7 @@ from models.features.features import CategoricalFeature, Feature, NumericFeature
 from models.features.written import list_encodings
 from models.parts.answers import before
 from models.store import placing
-from models.store.bundle import CHAMPION
+from models.store.bundle import CHAMPION, ModelStore
 from models.store.since import growth_since
 from models.worth.statements import judgements, mark, worths
 from serving.http.rights import LISTED, NOTHING, READS, may_model, seen_models
@@ -29,6 +31,7 @@ from serving.http.routes import Door, access, in_thread, state
 from serving.pages.parts import shapes as ui_shapes
 from serving.pages.parts.ui import form_fields, page, see_other
 from serving.process.registry import Registry, Served
+from serving.process.state import ServingState
 from serving.rest import files
 from serving.rest.models import file_format
 from serving.rest.placing import NO_REASON
@@ -37,6 +40,7 @@ from serving.wire.errors import json_response, status_of
 from serving.wire.request_bodies import known_query, query_int, query_text
 
 PAGE = 50
+FOLLOW_SECONDS = 3.0
 DIGITS = 8  # of a digest, at least, that a search goes by
 VALUES = 12  # of a category, named before the rest is counted
 MANY = 8  # features; of more the page shows those that matter most, finds the others, and folds
@@ -168,6 +172,8 @@ async def show(request: Request) -> Response:
     known_query(request, "placed")
     serving, reference = state(request), request.path_params["name"]
     home, name = serving.home, reference.partition("@")[0]
+    if "placed" in request.query_params:
+        await _follow_store(serving, name)
     problem: VerificationError | UnknownName | None = None
     context: dict[str, Any] = {}
     try:
@@ -188,6 +194,7 @@ async def show(request: Request) -> Response:
         "placed": query_int(request, "placed", 0),
         "who": rights.has(*READS),
         "places_it": _may_promote(request),
+        "measures": rights.may(*ASKING, dataset=dataset),
         "asks": may_model(rights, ("predict",), name, dataset),
         "edits_it": context["curves"] and may_model(rights, ("train", "promote"), name, dataset),
     }
@@ -228,7 +235,27 @@ async def place(request: Request) -> Response:
     if typed["although"] and act is placing.promote:
         act = partial(placing.promote, although_not_better=True)
     done = await in_thread(act, state(request).home, f"{name}@{typed['version']}", why, by)
-    return see_other(f"/ui/models/{name}?placed={done.entry}")
+    shown = name if act is placing.retire else f"{name}@{typed['version']}"
+    return see_other(f"/ui/models/{shown}?placed={done.entry}")
+
+
+async def _follow_store(serving: ServingState, name: str) -> None:
+    """Wait, for FOLLOW_SECONDS at most, until this process has seen what the home's files say of the model's versions:
+    it looks twice a second, and a page that is shown after a change must not show what was before.
+    """
+    with anyio.move_on_after(FOLLOW_SECONDS):
+        while not await in_thread(_agrees, ModelStore(serving.home.models), name, serving.registry.to_json()):
+            await anyio.sleep(0.1)
+
+
+def _agrees(store: ModelStore, name: str, lines: list[dict[str, Any]]) -> bool:
+    """Return whether the registry's lines of a model say of each version what its files say."""
+    champion, retired = store.champion(name), store.retired(name)
+    states = {line["version"]: line["state"] for line in lines if line["name"] == name and line["state"] != "revoked"}
+    served = {version: state for version, state in states.items() if version not in retired}
+    return all(states[version] == "retired" for version in states.keys() & {*retired}) and all(
+        (state == "champion") == (version == champion) and state != "retired" for version, state in served.items()
+    )
 
 
 def _context(home: Home, registry: Registry, reference: str) -> dict[str, Any]:

@@ -77,6 +77,21 @@ def test_a_job_is_priced_then_sent_then_followed_to_its_model(page, server):
     expect(page.get_by_role("link", name="See the model")).to_be_visible()
 
 
+def test_on_a_phone_the_price_is_seen_without_scrolling(page):
+    page.goto("/ui/jobs/new?dataset=adult")
+    desk = page.viewport_size
+    page.set_viewport_size({"width": 390, "height": 844})
+    for epsilon, says in (("0.01", "fits"), ("90", "does not fit")):
+        page.get_by_label("ε, the price").fill(epsilon)
+        bar = page.locator(".price-bar")
+        expect(bar).to_contain_text(says)
+        expect(bar).to_be_in_viewport(ratio=1)
+        assert page.evaluate("scrollY") == 0
+        no_sideways_scroll(page)
+    page.set_viewport_size(desk)
+    expect(page.locator(".price-bar")).to_be_hidden()
+
+
 def test_a_price_that_does_not_fit_says_what_would(page, server):
     page.goto("/ui/jobs/new?dataset=adult&learner=forest&epsilon=1.5")
     before = len(jobs(server))

@@ -1,0 +1,144 @@
+"""Pages by which somebody pays to measure: what a model is worth, or how a dataset's rows are spread. Each shows its
+price first, and sends exactly what was priced.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+
+from accountant.access.grants import ASKING, Access
+from accountant.access.tokens import SCOPES
+from accountant.errors import BudgetRefused, Forbidden, IdempotencyConflict
+from accountant.home import Home
+from dpserve_verify.errors import DpserveError, InputError
+from serving.http.rights import NAMED, require_model, seen_models
+from serving.http.routes import Door, access, require_dataset, state, with_prices
+from serving.pages.job_form import SENT, SLOW, STALE, body_of
+from serving.pages.parts.commands import command
+from serving.pages.parts.ui import form_fields, page, see_other
+from serving.rest.evaluations import price_evaluation, reserve_evaluation
+from serving.rest.profiles import price_profile, reserve_profile
+from serving.wire.errors import TakesTooLong, status_of
+from training.requests import EvaluationRequest, ProfileRequest
+
+HTML = "text/html"
+BESIDE = ("idempotency_key", "priced")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of measurement. `on`: the field that the command names first; `fields`: those of its form."""
+
+    request: Any
+    path: str
+    verb: str
+    on: str
+    fields: tuple[str, ...]
+    price: Callable[[Home, Any, str], dict[str, Any]]
+    reserve: Callable[[Home, Any, str], dict[str, Any]]
+
+
+EVALUATION = Kind(
+    EvaluationRequest, "/ui/evaluations/new", "evaluate", "model",
+    ("model", "dataset", "epsilon", "part", "against", "group", "scores", "blocks"),
+    price_evaluation, reserve_evaluation,
+)  # fmt: skip
+PROFILE = Kind(
+    ProfileRequest, "/ui/profiles/new", "profile", "dataset",
+    ("dataset", "epsilon", "part", "columns", "blocks"), price_profile, reserve_profile,
+)  # fmt: skip
+
+
+def _body(kind: Kind, fields: Mapping[str, str]) -> dict[str, Any]:
+    return body_of(kind.request, {name: fields.get(name, "").strip() for name in kind.fields})
+
+
+def _digest(body: Mapping[str, Any]) -> str:
+    return hashlib.sha256(orjson.dumps(body, option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+
+async def _allow(request: Request, kind: Kind, body: Mapping[str, Any]) -> Access:
+    """Return the caller's rights. Forbidden unless they may measure on the dataset, and see each model."""
+    rights = await require_dataset(request, ASKING, str(body.get("dataset", "")))
+    for reference in filter(None, (body.get("model"), body.get("against"))):
+        require_model(rights, state(request).registry, SCOPES, reference)
+    return rights
+
+
+async def _price(request: Request, kind: Kind, body: dict[str, Any]) -> dict[str, Any] | None:
+    """Return what the panel of the price shows; None where too little is filled in."""
+    if not all(body.get(name) for name in ("dataset", "epsilon", kind.on)):
+        return None
+    words = command(kind.verb, str(body[kind.on]), {name: body[name] for name in body if name != kind.on})
+    try:
+        rights = await _allow(request, kind, body)
+        plan = await with_prices(request, kind.price, state(request).home, kind.request.of(body), rights.principal)
+        return {"kind": "fits", "plan": plan, "digest": _digest(body), "command": words}
+    except BudgetRefused as refused:
+        return {"kind": "refused", "message": refused.message, "details": refused.details}
+    except TakesTooLong:
+        return {"kind": "wrong", "message": SLOW}
+    except DpserveError as error:
+        return {"kind": "wrong", "message": error.message}
+
+
+async def new(request: Request, kind: Kind) -> Response:
+    """Return the page of the form, with its price once enough is filled in."""
+    fields = dict(request.query_params)
+    if unknown := sorted(fields.keys() - {*kind.fields, *BESIDE}):
+        raise InputError(f"{unknown[0][:80]!r} is no field of the form")
+    return await _form(request, kind, fields)
+
+
+async def _form(
+    request: Request, kind: Kind, fields: Mapping[str, str], status: int = 200, problem: str = ""
+) -> Response:
+    serving, rights = state(request), access(request)
+    lines = seen_models(rights, serving.registry.to_json(), serving.registry)
+    mine = next((line for line in lines if fields.get("model") in (line["model"], line["name"])), {})
+    same = ("dataset", "target")
+    others = [line["model"] for line in lines if line is not mine and all(line[key] == mine.get(key) for key in same)]
+    form = {**dict.fromkeys((*EVALUATION.fields, *PROFILE.fields), ""), "dataset": mine.get("dataset") or "", **fields}
+    return page(
+        request, "measure_new.html", status=status, kind=kind, others=others, problem=problem,
+        form=form, price=await _price(request, kind, _body(kind, form)),
+        key=fields.get("idempotency_key") or uuid.uuid4().hex,
+    )  # fmt: skip
+
+
+async def submit(request: Request, kind: Kind) -> Response:
+    """Submit what was priced; anything else shows its price first."""
+    fields = await form_fields(request, *kind.fields, *BESIDE)
+    body = _body(kind, fields)
+    if fields["priced"] != _digest(body):
+        return await _form(request, kind, fields, 409, STALE)
+    try:
+        rights = await _allow(request, kind, body)
+        asked = kind.request.of({**body, "idempotency_key": fields["idempotency_key"] or None})
+        job = await with_prices(request, kind.reserve, state(request).home, asked, rights.principal)
+    except IdempotencyConflict as error:
+        return await _form(request, kind, {**fields, "idempotency_key": ""}, status_of(error), SENT)
+    except BudgetRefused as refused:
+        return await _form(request, kind, fields, status_of(refused))  # the price beside the form tells it
+    except (InputError, Forbidden) as error:
+        return await _form(request, kind, fields, status_of(error), error.message)
+    return see_other(f"/ui/jobs/{job['job']}")
+
+
+def _doors(kind: Kind, says: str) -> tuple[Door, Door]:
+    return (
+        Door("GET", kind.path, ASKING, partial(new, kind=kind), says, media=HTML, hidden=True, on=NAMED),
+        Door("POST", kind.path, ASKING, partial(submit, kind=kind), says, 303, media=HTML, hidden=True, on=NAMED),
+    )
+
+
+DOORS = (*_doors(EVALUATION, "Measure a model"), *_doors(PROFILE, "Profile a dataset"))
