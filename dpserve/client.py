@@ -214,8 +214,7 @@ class Client:
         return self._post("/v1/plans/profiles", request_body(dataset=dataset, epsilon=epsilon, **more))
 
     def profile(self, dataset: str, epsilon: Number, **more: Unpack[ProfileFields]) -> Json:
-        """Count how the rows of a dataset are spread, as a job that is waited for; what was counted before costs
-        nothing again.
+        """Count how the rows of a dataset are spread, as a job that is waited for. The same again costs nothing.
 
         Args:
             dataset: Its name.
@@ -276,31 +275,32 @@ class Client:
         query = {"portable": "true"} if portable else {}
         return self._transport.answer("GET", _of_model(reference, "/bundle"), query=query).content
 
-    def predict(self, model: str, records: Sequence[Record]) -> Predictions:
+    def predict(self, model: str, records: Sequence[Record], notes: bool = False) -> Predictions:
         """Return a label, or a number, for each record, in their order.
 
         Args:
             model: `adult`, `adult@champion` or `adult@2`.
             records: Feature -> value; None where a value is missing, never NaN.
+            notes: Whether `raw["notes"]` says of each record what was clipped, unknown or missing.
 
         Raises:
             UnknownName: No such model is served.
             BadInput: (422) A record does not fit the model's schema; the message names record and field.
         """
-        return Predictions.of(self._post("/predict", {"model": model, "records": list(records)}))
+        body, query = {"model": model, "records": list(records)}, {"notes": "1" if notes else None}
+        return Predictions.of(self._transport.ask("POST", "/predict", again=True, body=body, query=query))
 
-    def predict_table(self, model: str, table: bytes, kind: str, answer: str | None = None) -> bytes:
+    def predict_table(self, model: str, table: bytes, kind: str, answer: str = "", notes: bool = False) -> bytes:
         """Predict a table in bytes that has a column for each feature: Arrow, `.npy`, CSV or Parquet.
 
         Args:
             model: As for `predict`.
             table: At most 20,000 records and 16 MiB.
-            kind: Its media type: `application/vnd.apache.arrow.stream`, `application/x-npy`, `text/csv` or
-                `application/vnd.apache.parquet`.
-            answer: The media type that is wanted back, which is never Parquet; as `kind` where left out.
+            kind: Its media type: `text/csv`, `application/x-npy`, `application/vnd.apache.arrow.stream` or `.parquet`.
+            answer: The media type that is wanted back, never Parquet; as `kind` if left out. With `notes` in a column.
         """
         headers = {"Content-Type": kind, "Accept": answer or kind}
-        query = {"model": model}
+        query = {"model": model, **({"notes": "1"} if notes else {})}
         return self._transport.answer("POST", "/predict", content=table, query=query, headers=headers).content
 
     @overload

@@ -78,6 +78,9 @@ def predict(
     keep: Annotated[
         list[str] | None, typer.Option(help="A column of the file to write before the predictions, such as an id.")
     ] = None,
+    notes: Annotated[
+        bool, typer.Option("--notes", help="Also a column that says which values were clipped, unknown or missing.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Predict every row of a file, in its order, with a verified model.
@@ -86,9 +89,10 @@ def predict(
     dpserve predict adult --data new.parquet --out predictions.parquet
     dpserve predict visits --data new.csv --schema new.yaml --out predictions.csv
     dpserve predict visits --data new.csv --keep id --out predictions.csv
+    dpserve predict adult --data new.parquet --notes --out predictions.csv
     """
     with show_progress(f"predicting with {name}") as progress:
-        body = backend().models.predict(name, data, schema, out, progress, keep or ())
+        body = backend().models.predict(name, data, schema, out, progress, keep or (), notes)
     summary = f"{body['target']} of {body['records']} records predicted with {body['model']}, written to {out}"
     show(json, body, summary)
 

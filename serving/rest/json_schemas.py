@@ -11,6 +11,7 @@ from typing import Any
 from accountant.ledger.families.records import State
 from dpserve_verify.errors import DpserveError
 from dpserve_verify.privacy.budget import Relation
+from models.features.notes import KINDS
 from models.store.standing import Standing
 from models.worth.judging import OUTCOMES
 from serving.wire.errors import HTTP_CODES, status_of
@@ -332,9 +333,14 @@ STATEMENT = record(
 )
 CERTIFIED = record({"model": TEXT, "envelope": ENVELOPE, "proof": TEXT, "statement": STATEMENT})
 _ANSWERED = {"model": TEXT, "target": TEXT, "certificate": CERTIFICATE, "predictions": array(LABEL)}
+NOTES = {
+    **array(array(record({"field": TEXT, "note": {"enum": [*KINDS]}}, {"to": TEXT}))),
+    "description": "where they were asked for: of each record the values that were clipped `to` an end of the range, "
+    "that the schema does not list, or that are missing",
+}
 PREDICTED = record(
     _ANSWERED,
-    {"classes": array(LABEL), "probabilities": array(array(REAL))},
+    {"classes": array(LABEL), "probabilities": array(array(REAL)), "notes": NOTES},
     "of a model that answers a number, predictions are numbers, without classes and probabilities",
 )
 EXPLAINED = record(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
@@ -18,6 +18,8 @@ from accountant.access.tokens import SCOPES
 from accountant.home import Home
 from accountant.ledger.archive import archived
 from dpserve_verify.errors import InputError
+from models.features.notes import Note, notes_of
+from models.features.text_numbers import NO_TEXTS, Numbers
 from models.onnx.runtime import columns_from_records
 from models.store.since import growth_since
 from models.worth.statements import mark, worths
@@ -32,7 +34,7 @@ from serving.wire.quick_json import quick_json
 from serving.wire.request_bodies import JSON, check_fields, known_query, query_text, read_body, strict_json
 from serving.wire.tables_out import Source, table_answer
 from serving.wire.work_time import check_time, in_turn
-from training.datasets.described import format_from_json, format_to_json, written_as
+from training.datasets.described import format_from_json, format_to_json, ranges_of, written_as
 
 PREDICT_BYTES = 16 << 20
 RECORDS = 20_000
@@ -52,6 +54,7 @@ class Posted:
     form: of the answer; "" where it is the body's.
     is_csv: CSV cannot be told from its first bytes.
     file: how the CSV is written, where it is a file that is sent as it is.
+    notes: whether to say which values were clipped, unknown or missing.
     """
 
     raw: bytes
@@ -59,6 +62,7 @@ class Posted:
     form: str
     is_csv: bool = False
     file: csv_tables.FileForm | None = None
+    notes: bool = False
 
 
 async def predict(request: Request) -> Response:
@@ -66,6 +70,9 @@ async def predict(request: Request) -> Response:
     posted = await _read_posted(request)
     serving = state(request)
     serving.require_ready()
+    if posted.notes:  # by the dataset's schema, which must be read
+        find = restrict_to_allowed(access(request), serving.registry.get)
+        return await in_turn(access(request).principal, answer, find, posted, serving.home)
     packed = posted.model is not None and parquet_tables.is_parquet(posted.raw)
     size = AT_ONCE + 1 if packed else len(posted.raw)  # what must be unpacked first is never answered on the loop
     return await run_quickly(serving.registry, access(request), size, answer, posted)
@@ -91,9 +98,9 @@ async def _read_posted(request: Request) -> Posted:
     form = _form(headers.get(b"accept", b""))
     kind = headers.get(b"content-type", JSON).partition(b";")[0].strip().lower()
     if kind == JSON:
-        known_query(request)
-        return Posted(raw, None, form or "json")
-    known_query(request, "model", *(["format"] if kind == csv_tables.CSV else []))
+        known_query(request, "notes")
+        return Posted(raw, None, form or "json", notes=_wants_notes(request))
+    known_query(request, "model", "notes", *(["format"] if kind == csv_tables.CSV else []))
     model = query_text(request, "model")
     if model is None:
         raise InputError("query model: is missing; a table is sent to /predict?model=NAME")
@@ -101,7 +108,14 @@ async def _read_posted(request: Request) -> Posted:
     if kind == csv_tables.CSV and (text := query_text(request, "format")) is not None:
         schema = format_from_json(strict_json(text.encode()))
         file = csv_tables.FileForm() if schema is None else csv_tables.FileForm(schema.form, schema.written)
-    return Posted(raw, model, form, kind == csv_tables.CSV, file)
+    return Posted(raw, model, form, kind == csv_tables.CSV, file, _wants_notes(request))
+
+
+def _wants_notes(request: Request) -> bool:
+    text = query_text(request, "notes")
+    if text not in (None, "0", "1"):
+        raise InputError(f"query notes={text[:40]!r}: must be 1, or left out")
+    return text == "1"
 
 
 def _form(accept: bytes) -> str:
@@ -112,33 +126,53 @@ def _form(accept: bytes) -> str:
     return ""
 
 
-def answer(find: Find, posted: Posted) -> Response:
-    """Predict records; answer in JSON, Arrow, CSV or .npy as the client accepts, for Parquet in Arrow. Blocks."""
+def answer(find: Find, posted: Posted, home: Home | None = None) -> Response:
+    """Predict records; answer in JSON, Arrow, CSV or .npy as the client accepts, for Parquet in Arrow. Blocks. `home`:
+    that has the schemas, where notes are wanted.
+    """
     start = perf_counter()
     if posted.model is None:
         served, columns = from_records(find, posted.raw)
         form = posted.form
     else:
         served = find(posted.model)
-        model = served.verified
-        raw = posted.raw
-        if not posted.is_csv and parquet_tables.is_parquet(raw):
-            raw = parquet_tables.as_arrow(raw, model.ensemble.features, RECORDS)
-        reading = raw, model.ensemble.features, model.runtime.reads, RECORDS
-        if posted.is_csv:
-            kind, columns = "csv", csv_tables.columns_of(*reading, posted.file)
-        else:
-            kind, columns = tables_in.columns_of(*reading, model.runtime.texts)
+        kind, columns = _table_columns(served, posted, served.verified.runtime.reads, served.verified.runtime.texts)
         form = posted.form or kind
     label, probabilities = run_model(served, columns)
+    notes = None if home is None else _notes(served, posted, home)
     if form == "json":
-        content = orjson.dumps(answer_json(served, label, probabilities), option=orjson.OPT_SERIALIZE_NUMPY)
-        response: Response = JsonBytes(content)
+        body = answer_json(served, label, probabilities) | ({} if notes is None else {"notes": notes})
+        response: Response = JsonBytes(orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY))
     else:
         source = Source(served.reference, served.certificate, served.verified.ensemble.classes)
-        response = table_answer(form, source, label, probabilities)
+        response = table_answer(form, source, label, probabilities, notes)
     served.count(len(label), perf_counter() - start)
     return response
+
+
+def _table_columns(
+    served: Served, posted: Posted, reads: Container[str], texts: Mapping[str, Numbers]
+) -> tuple[str, dict[str, NDArray[Any]]]:
+    """Read a table; return its kind and the columns that are `reads`, of which `texts` become a model's numbers."""
+    raw, features = posted.raw, served.verified.ensemble.features
+    if posted.is_csv:
+        return "csv", csv_tables.columns_of(raw, features, reads, RECORDS, posted.file)
+    if parquet_tables.is_parquet(raw):
+        raw = parquet_tables.as_arrow(raw, features, RECORDS)
+    return tables_in.columns_of(raw, features, reads, RECORDS, texts)
+
+
+def _notes(served: Served, posted: Posted, home: Home) -> list[list[Note]]:
+    """Return what became of the values of each record, by the ranges of the model's dataset."""
+    features, dataset = served.verified.ensemble.features, served.verified.certificate.form.dataset
+    ends = ranges_of(home, dataset.name, dataset.schema_digest)
+    if posted.model is None:
+        columns = columns_from_records(features, parse(posted.raw)["records"], RECORDS)
+    else:
+        columns = _table_columns(served, posted, [feature.name for feature in features], NO_TEXTS)[1]
+    check_answer(len(columns[features[0].name]), len(features))
+    check_time()
+    return notes_of(features, ends, columns)
 
 
 def from_records(find: Find, raw: bytes) -> tuple[Served, dict[str, NDArray[Any]]]:
@@ -274,6 +308,11 @@ TABLE = {
     "description": "Arrow IPC, .npy, CSV, Parquet: a column for each feature",
 }
 MODEL_QUERY = {"type": "string", "description": "the model, where the body is a table; JSON names it itself"}
+NOTES_QUERY = {
+    "type": "integer",
+    "enum": [0, 1],
+    "description": "1: say which values of each record were clipped, unknown or missing; of a table in column `notes`",
+}
 FORMAT_QUERY = {
     "type": "string",
     "maxLength": 8000,
@@ -289,7 +328,7 @@ DOORS = (
         "Predict records",
         takes=PREDICT,
         gives=json_schemas.PREDICTED,
-        query={"model": MODEL_QUERY, "format": FORMAT_QUERY},
+        query={"model": MODEL_QUERY, "format": FORMAT_QUERY, "notes": NOTES_QUERY},
         also={kind.decode(): TABLE for kind in TABLES},
         on=NAMED,
     ),

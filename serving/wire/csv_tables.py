@@ -29,6 +29,7 @@ from serving.wire.tables_in import Feed, check_names, columns_by_law, stand_in
 from serving.wire.work_time import check_time
 
 CSV = b"text/csv"
+NOTES = "notes"  # the column that says what was clipped, unknown or missing
 
 
 @dataclass(frozen=True)
@@ -98,15 +99,25 @@ def _lines(raw: bytes, limit: int, form: Form) -> Iterator[list[str]]:
         raise InputError(f"body: not CSV ({error})") from None
 
 
-def csv_of(classes: Sequence[str | int], label: NDArray[Any], probabilities: NDArray[Any]) -> bytes:
-    """Return predictions as CSV: `label`, which no spreadsheet computes, and `p_<class>` for each class, or `value`."""
+def csv_of(
+    classes: Sequence[str | int],
+    label: NDArray[Any],
+    probabilities: NDArray[Any],
+    notes: Sequence[str] | None = None,
+) -> bytes:
+    """Return predictions as CSV: `label`, which no spreadsheet computes, and `p_<class>` for each class, or `value`;
+    and the `notes` of each record, where there are some.
+    """
     out = io.StringIO(newline="")
     write = csv.writer(out)
-    write.writerow(["label", *(f"p_{name}" for name in classes)] if classes else ["value"])
+    ends = [[]] * len(label) if notes is None else [[uncomputed(text)] for text in notes]
+    last = [] if notes is None else [NOTES]
+    write.writerow([*(["label", *(f"p_{name}" for name in classes)] if classes else ["value"]), *last])
     if classes:
         shown = probabilities.astype(np.float32).astype(str).tolist()
         cells = {name: uncomputed(name) if isinstance(name, str) else name for name in classes}
-        write.writerows([cells.get(name, name), *chances] for name, chances in zip(label.tolist(), shown, strict=True))
+        rows = zip(label.tolist(), shown, ends, strict=True)
+        write.writerows([cells.get(name, name), *chances, *end] for name, chances, end in rows)
     else:
-        write.writerows([repr(value)] for value in label.tolist())
+        write.writerows([repr(value), *end] for value, end in zip(label.tolist(), ends, strict=True))
     return out.getvalue().encode()

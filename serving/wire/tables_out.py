@@ -7,7 +7,7 @@ schema as well.
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 from pyarrow import ipc
 from starlette.responses import Response
 
-from serving.wire.csv_tables import csv_of
+from dpserve_verify.errors import InputError
+from models.features.notes import Note, note_text
+from serving.wire.csv_tables import NOTES, csv_of
 from serving.wire.tables_in import NPY, STREAM
 
 Classes = tuple[str | int, ...]
@@ -38,29 +40,46 @@ class Source:
         return {"Dpserve-Model": self.reference, "Dpserve-Certificate": orjson.dumps(self.certificate).decode()}
 
 
-def table_answer(form: str, source: Source, label: NDArray[Any], probabilities: NDArray[Any]) -> Response:
+def table_answer(
+    form: str,
+    source: Source,
+    label: NDArray[Any],
+    probabilities: NDArray[Any],
+    notes: Sequence[Sequence[Note]] | None = None,
+) -> Response:
     """Return predictions as a table; `form`: "arrow", "csv" or "npy". label (n,), probabilities (n, classes) float32,
-    of which a number has none.
+    of which a number has none; `notes` of each record, where they are wanted, as texts in the last column. InputError
+    for a `.npy` with notes.
 
     A `.npy` is the probabilities in the order of the model's classes, or the values (n,) float64.
     """
-    headers = source.headers
+    headers, texts = source.headers, None if notes is None else [note_text(each) for each in notes]
     if form == "csv":
-        content = csv_of(source.classes, label, probabilities)
+        content = csv_of(source.classes, label, probabilities, texts)
         return Response(content, headers=headers, media_type="text/csv; charset=utf-8")
     if form != "npy":
-        content = _arrow(source.classes, label, probabilities, headers)
+        content = _arrow(source.classes, label, probabilities, headers, texts)
         return Response(content, headers=headers, media_type=STREAM.decode())
+    if texts is not None:
+        raise InputError("query notes: a .npy holds numbers alone; ask for JSON, Arrow or CSV by the Accept header")
     sink = io.BytesIO()
     np.save(sink, probabilities if source.classes else label, allow_pickle=False)
     return Response(sink.getvalue(), headers=headers, media_type=NPY.decode())
 
 
-def _arrow(classes: Classes, label: NDArray[Any], probabilities: NDArray[Any], about: dict[str, str]) -> bytes:
+def _arrow(
+    classes: Classes,
+    label: NDArray[Any],
+    probabilities: NDArray[Any],
+    about: dict[str, str],
+    notes: Sequence[str] | None,
+) -> bytes:
     kind = pa.string() if classes and isinstance(classes[0], str) else pa.int64()
     columns = {"label": pa.array(label, kind)} if classes else {"value": pa.array(label)}
     for index, name in enumerate(classes):
         columns[f"p_{name}"] = pa.array(np.ascontiguousarray(probabilities[:, index]))
+    if notes is not None:
+        columns[NOTES] = pa.array(notes, pa.string())
     batch = pa.record_batch(list(columns.values()), names=list(columns))
     batch = batch.replace_schema_metadata({name.lower().replace("-", "."): text for name, text in about.items()})
     sink = pa.BufferOutputStream()

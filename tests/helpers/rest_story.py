@@ -246,7 +246,7 @@ class Story:
     def served(self) -> None:
         """Predictions, the models, and which version answers."""
         records = {"model": "visits", "records": [RECORD, {**RECORD, "age": None}]}
-        for path in ("/predict", "/explain"):
+        for path in ("/predict?notes=1", "/explain"):
             self.post("predict", path, **records)
         for path in ("", "/visits@1", "/visits/certificate", "/visits/bundle"):
             self.get("predict", f"/v1/models{path}")

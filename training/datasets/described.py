@@ -40,6 +40,19 @@ def written_as(home: Home, dataset: str, digest: str, said: Path | None) -> Sche
         return None
 
 
+def ranges_of(home: Home, dataset: str, digest: str) -> Mapping[str, tuple[float, float]]:
+    """Return, of each number that a model of this dataset reads, the range beyond which it is clipped. InputError where
+    this home has not the schema, with this digest, that declares them.
+    """
+    schema = written_as(home, dataset, digest, None)
+    if schema is None:
+        raise InputError(
+            f"notes: the schema of dataset {dataset} is not here, which declares the ranges; ask for the prediction "
+            "without notes, or a server that has the schema"
+        )
+    return schema.ends
+
+
 def read_schema(path: Path) -> Schema:
     """Return the schema in a file."""
     return parse_schema(schema_bytes(path))

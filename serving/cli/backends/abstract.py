@@ -232,7 +232,14 @@ class Models(ABC):
 
     @abstractmethod
     def predict(
-        self, name: str, data: Path, schema: Path | None, out: Path, progress: Progress, keep: Sequence[str] = ()
+        self,
+        name: str,
+        data: Path,
+        schema: Path | None,
+        out: Path,
+        progress: Progress,
+        keep: Sequence[str] = (),
+        has_notes: bool = False,
     ) -> Body:
         """Predict every row of a file, in its order, into another; return `model`, `target`, `records` and `out`.
 
@@ -243,6 +250,7 @@ class Models(ABC):
             out: The file to write.
             progress: Called with the number of records done.
             keep: Columns of the file that stand before the predictions, as they are.
+            has_notes: Whether a column says which values were clipped, unknown or missing.
         """
 
     @abstractmethod

@@ -26,6 +26,7 @@ from small_home import DATA, ROOT, environment, serving, write_files
 from accountant.access import grants
 from accountant.home import Home
 from dpserve import Client
+from dpserve.errors import BadInput
 from dpserve_verify.errors import InputError, ModelInvalid
 from local.campaign import campaigns
 from serving.cli.app import TREE, run
@@ -213,6 +214,48 @@ def test_predictions_are_those_of_the_home(server, laptop, said, monkeypatch, ki
         assert out.read_bytes() == (laptop / "here.csv").read_bytes()
     else:  # in other groups of rows
         assert pq.read_table(out).equals(pq.read_table(laptop / "here.parquet"))
+
+
+def test_notes_say_what_was_clipped_unknown_or_missing_here_and_there(server, laptop, said, monkeypatch):
+    """In JSON, in a table's column and in a file of either side; the answers themselves stay."""
+    rows = pq.read_table(DATA / "adult_test.parquet").slice(0, 3).drop_columns(["income"])
+    records = [dict(each) for each in rows.to_pylist()]
+    records[0] |= {"age": 120, "workclass": "Astronaut", "sex": None}
+    records[1] |= {"hours_per_week": -3}
+    notes = [
+        [
+            {"field": "age", "note": "clipped", "to": "90"},
+            {"field": "workclass", "note": "unknown"},
+            {"field": "sex", "note": "missing"},
+        ],
+        [{"field": "hours_per_week", "note": "clipped", "to": "1"}],
+    ]
+    with Client(f"http://127.0.0.1:{server.port}", server.tokens["predict"]) as service:
+        known, noted = service.predict("adult", records), service.predict("adult", records, notes=True)
+        assert "notes" not in known.raw
+        assert noted.raw["notes"][:2] == notes
+        assert noted.raw == known.raw | {"notes": noted.raw["notes"]}
+        wanted = {"model": "adult", "records": records}
+        for query, why in (({"notes": "yes"}, "must be 1"), ({"note": "1"}, "note")):
+            with pytest.raises(BadInput, match=why):
+                service._transport.ask("POST", "/predict", again=True, body=wanted, query=query)
+        table, sink = pa.Table.from_pylist(records), pa.BufferOutputStream()
+        pa.csv.write_csv(table, sink)
+        raw = sink.getvalue().to_pybytes()
+        told = [*csv.DictReader(service.predict_table("adult", raw, "text/csv", notes=True).decode().splitlines())]
+        with pytest.raises(BadInput, match="numbers alone"):
+            service.predict_table("adult", raw, "text/csv", "application/x-npy", notes=True)
+    text = "age clipped to 90; workclass unknown; sex missing"
+    assert [each["notes"] for each in told[:2]] == [text, "hours_per_week clipped to 1"]
+    pq.write_table(table, laptop / "rows.parquet")
+    words = "predict adult --notes --data", laptop / "rows.parquet", "--out"
+    assert said(*words, laptop / "there.csv")[0] == 0
+    for name in ("DPSERVE_URL", "DPSERVE_TOKEN"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("DPSERVE_HOME", str(server.path))
+    assert said(*words, laptop / "here.csv")[0] == 0
+    assert (laptop / "there.csv").read_bytes() == (laptop / "here.csv").read_bytes()
+    assert text in (laptop / "here.csv").read_text()
 
 
 def test_csv_over_rest_says_what_json_says(server):

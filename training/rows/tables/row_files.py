@@ -64,7 +64,8 @@ def column_types(data: Path | Table, form: Form = PLAIN) -> dict[str, pa.DataTyp
         return (open_table(data, form) if isinstance(data, Path) else data).types()
 
 
-Answer = tuple[NDArray[Any], NDArray[np.float32]]  # labels or values (n,), probabilities (n, classes)
+# Labels or values (n,), probabilities (n, classes), and the notes of each record where they are wanted.
+Answer = tuple[NDArray[Any], NDArray[np.float32], Sequence[str] | None]
 
 
 class KeptColumns:
@@ -107,17 +108,23 @@ def _kept_type(name: str, kind: pa.DataType) -> pa.DataType:
 
 
 def write_predictions(
-    path: Path, classes: Sequence[ClassLabel], answers: Iterable[Answer], kept: KeptColumns | None = None
+    path: Path,
+    classes: Sequence[ClassLabel],
+    answers: Iterable[Answer],
+    kept: KeptColumns | None = None,
+    has_notes: bool = False,
 ) -> int:
     """Write `label` and `p_<class>` for each class, in order, or `value` where there are no classes, behind the columns
-    that are `kept`; the file appears whole or not at all. In a .csv no text is a formula (`uncomputed`). Returns the
-    rows.
+    that are `kept` and before the `notes` that are wanted; the file appears whole or not at all. In a .csv no text is a
+    formula (`uncomputed`). Returns the rows.
     """
     if path.suffix not in (".parquet", ".csv"):
         raise InputError(f"out={path.name}: must end in .parquet or .csv")
     if not path.absolute().parent.is_dir():
         raise InputError(f"out={path}: its folder does not exist")
     answered = _schema(classes)
+    if has_notes:
+        answered = answered.append(pa.field("notes", pa.string()))
     schema = answered if kept is None else pa.schema([*kept.schema, *answered])
     if twice := set(answered.names).intersection(kept.schema.names if kept else ()):
         raise InputError(f"keep {min(twice)!r}: a column of the predictions is called so; rename that of the file")
@@ -126,10 +133,12 @@ def write_predictions(
     kind = pyarrow.csv.CSVWriter if in_csv else pyarrow.parquet.ParquetWriter
     cells = {name: uncomputed(name) for name in classes if in_csv and isinstance(name, str)}
     with replacing(path) as partial, kind(partial, schema) as writer:  # unsynced: it can be made again
-        for labels, probabilities in answers:
+        for labels, probabilities, notes in answers:
             names = [cells.get(name, name) for name in labels.tolist()] if cells else labels.tolist()
             beside = [] if kept is None else [_uncomputed(column, in_csv) for column in kept.take(len(labels))]
             columns = [*beside, pa.array(names, answered[0].type), *(pa.array(column) for column in probabilities.T)]
+            if notes is not None:
+                columns.append(pa.array([uncomputed(text) if in_csv else text for text in notes], pa.string()))
             writer.write_table(pa.Table.from_arrays(columns, schema=schema))
             count += len(labels)
     return count

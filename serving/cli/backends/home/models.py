@@ -18,6 +18,8 @@ from serving.wire.list_parts import Part
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from models.features import notes
+    from models.features.features import RawColumns
     from models.store import placing
     from models.worth import statements
     from serving.cli.backends.home import bundles
@@ -25,10 +27,11 @@ if TYPE_CHECKING:
     from training.rows.tables import row_files
 else:  # a list does without
     placing, statements = later("models.store.placing"), later("models.worth.statements")
-    bundles = later("serving.cli.backends.home.bundles")
+    bundles, notes = later("serving.cli.backends.home.bundles"), later("models.features.notes")
     row_files, described = later("training.rows.tables.row_files"), later("training.datasets.described")
 
-Answer: TypeAlias = "tuple[NDArray[Any], NDArray[Any]]"  # labels (n,) and probabilities (n, classes)
+# Labels (n,), probabilities (n, classes), and notes where they are wanted.
+Answer: TypeAlias = "tuple[NDArray[Any], NDArray[Any], list[str] | None]"
 
 
 class HomeModels(Models):
@@ -52,7 +55,14 @@ class HomeModels(Models):
         return ModelStore(Home.open().models).champion(name)
 
     def predict(
-        self, name: str, data: Path, schema: Path | None, out: Path, progress: Progress, keep: Sequence[str] = ()
+        self,
+        name: str,
+        data: Path,
+        schema: Path | None,
+        out: Path,
+        progress: Progress,
+        keep: Sequence[str] = (),
+        has_notes: bool = False,
     ) -> Body:
         """Predict a file with a verified model."""
         home = Home.open()
@@ -61,9 +71,16 @@ class HomeModels(Models):
         require_access(home, "predict", model=model.reference.partition("@")[0], dataset=dataset.name)
         form = described.written_as(home, dataset.name, dataset.schema_digest, schema)
         batches = row_files.read_columns(data, verified.ensemble.features, form)
-        answers = (verified.runtime.predict(columns) for columns in batches)
+        ends = described.ranges_of(home, dataset.name, dataset.schema_digest) if has_notes else None
+
+        def answer(columns: RawColumns) -> Answer:
+            labels, probabilities = verified.runtime.predict(columns)
+            found = None if ends is None else notes.notes_of(verified.ensemble.features, ends, columns)
+            return labels, probabilities, None if found is None else [notes.note_text(each) for each in found]
+
+        answers = _count_answers(map(answer, batches), progress)
         kept = row_files.KeptColumns(data, keep, form) if keep else None
-        count = row_files.write_predictions(out, verified.ensemble.classes, _count_answers(answers, progress), kept)
+        count = row_files.write_predictions(out, verified.ensemble.classes, answers, kept, has_notes)
         return {"model": model.reference, "target": verified.ensemble.target, "records": count, "out": str(out)}
 
     def place(self, act: str, name: str, reason: str, by: str | None, flags: Mapping[str, bool]) -> Body:
@@ -81,6 +98,6 @@ class HomeModels(Models):
 def _count_answers(answers: Iterator[Answer], progress: Progress) -> Iterator[Answer]:
     """Yield the same answers, and report how many records went by."""
     done = 0
-    for labels, probabilities in answers:
-        yield labels, probabilities
-        progress(done := done + len(labels), None)
+    for answer in answers:
+        yield answer
+        progress(done := done + len(answer[0]), None)

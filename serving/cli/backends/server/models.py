@@ -20,7 +20,7 @@ from serving.cli.backends.server.connection import Connection, refuse_by
 from serving.cli.backends.server.jobs import champion_of
 from serving.wire.list_parts import Part
 from training.datasets.described import format_from_json, read_schema
-from training.rows.tables.row_files import KeptColumns, read_columns, write_predictions
+from training.rows.tables.row_files import Answer, KeptColumns, read_columns, write_predictions
 
 RECORDS = 10_000  # in a request; a server takes twice as many
 CELLS = 1_000_000  # in a request
@@ -49,7 +49,14 @@ class ServerModels(Models):
             return champion_of(service, name)
 
     def predict(
-        self, name: str, data: Path, schema: Path | None, out: Path, progress: Progress, keep: Sequence[str] = ()
+        self,
+        name: str,
+        data: Path,
+        schema: Path | None,
+        out: Path,
+        progress: Progress,
+        keep: Sequence[str] = (),
+        has_notes: bool = False,
     ) -> Body:
         """Predict a file at the server. It is read here, as the server says that the model's dataset is written; what
         is kept never leaves this machine.
@@ -59,9 +66,10 @@ class ServerModels(Models):
             model = service.model(name)
             features = [feature_from_json(body) for body in model["features"]]
             form = format_from_json(model["format"]) if schema is None else read_schema(schema)
-            answers = _answers(service, model["model"], features, read_columns(data, features, form), progress)
+            batches = read_columns(data, features, form)
+            answers = _answers(service, model["model"], features, batches, progress, has_notes)
             kept = KeptColumns(data, keep, form) if keep else None
-            count = write_predictions(out, model["classes"], answers, kept)
+            count = write_predictions(out, model["classes"], answers, kept, has_notes)
         return {"model": model["model"], "target": model["target"], "records": count, "out": str(out)}
 
     def place(self, act: str, name: str, reason: str, by: str | None, flags: Mapping[str, bool]) -> Body:
@@ -77,9 +85,14 @@ class ServerModels(Models):
 
 
 def _answers(
-    service: Client, model: str, features: Sequence[Feature], batches: Iterator[RawColumns], progress: Progress
-) -> Iterator[tuple[NDArray[Any], NDArray[np.float32]]]:
-    """Yield labels (n,) and probabilities (n, classes) of each request."""
+    service: Client,
+    model: str,
+    features: Sequence[Feature],
+    batches: Iterator[RawColumns],
+    progress: Progress,
+    has_notes: bool,
+) -> Iterator[Answer]:
+    """Yield labels (n,), probabilities (n, classes) and the notes, where they are wanted, of each request."""
     most = max(1, min(RECORDS, CELLS // max(1, len(features))))
     done = 0
     for columns in batches:
@@ -89,9 +102,12 @@ def _answers(
             sink = pa.BufferOutputStream()
             with ipc.new_stream(sink, batch.schema) as writer:
                 writer.write_batch(batch.slice(start, most))
-            answer = ipc.open_stream(service.predict_table(model, sink.getvalue().to_pybytes(), STREAM)).read_all()
+            table = service.predict_table(model, sink.getvalue().to_pybytes(), STREAM, notes=has_notes)
+            answer = ipc.open_stream(table).read_all()
+            notes = answer["notes"].to_pylist() if has_notes else None
+            answer = answer.drop_columns(["notes"]) if has_notes else answer
             label, *chances = (column.to_numpy() for column in answer.columns)
-            yield label, np.column_stack(chances) if chances else np.empty((len(label), 0), np.float32)
+            yield label, np.column_stack(chances) if chances else np.empty((len(label), 0), np.float32), notes
             done += len(label)
             progress(done, None)
 
