@@ -52,6 +52,7 @@ PUBLIC_TRAINING = {
     "training.rows.schema.schema",
     "training.rows.schema.schema_text",
     "training.datasets.file_check",
+    "training.rows.tables.file_check",
     "training.rows.tables.row_files",
 }
 
@@ -210,8 +211,8 @@ serving/cli/backends/server: dpserve_verify(. audit certificates keys log privac
     certificates system) models(features profile store worth) training(datasets rows/tables) serving(cli/backends wire)
     dpserve(.)
 serving/cli/data: dpserve_verify(. certificates privacy) accountant(. certificates home ledger/families)
-    models(profile) training(datasets datasets/drafts datasets/growing measuring/profile requests rows/schema)
-    serving(cli cli/backends wire)
+    models(profile) training(datasets datasets/drafts datasets/growing measuring/profile requests rows/schema
+    rows/tables) serving(cli cli/backends wire)
 serving/cli/local: dpserve_verify(. keys system) accountant(home) models(store) local(aggregator campaign owner)
     serving(cli cli/backends)
 serving/cli/released: dpserve_verify(. certificates system) accountant(system) models(edit explain features forms

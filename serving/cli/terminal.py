@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Literal, TextIO
+from typing import Annotated, Any, Literal, TextIO, TypeVar
 
 import typer
 
@@ -27,6 +27,7 @@ Contains = Annotated[str, typer.Option(help="Only lines whose name holds this te
 Limit = Annotated[int | None, typer.Option(help="At most so many lines; all when left out.", min=1)]
 After = Annotated[str | None, typer.Option(help="Go on behind the line of this name.")]
 Every = Annotated[bool, typer.Option("--all", help="Also what is archived.")]
+T = TypeVar("T")
 Style = Literal["bold", "good", "bad", "dim"]
 CODES: Mapping[Style, str] = {"bold": "1", "good": "32", "bad": "1;31", "dim": "2"}
 _PAINT = re.compile(rf"(\x1b\[(?:0|{'|'.join(CODES.values())})m)")
@@ -150,3 +151,25 @@ def require_end(once: bool, json: bool) -> None:
         raise InputError(
             "--json: goes with --once; what runs until it is told to stop writes a log (DPSERVE_LOG_FORMAT)"
         )
+
+
+def ask(question: str, default: str | None, read: Callable[[str], T]) -> T:
+    """Ask until `read` accepts the answer, and return what it makes of it. An empty answer is the default."""
+    while True:
+        try:
+            answer = input(f"{question}{'' if default is None else f' [{default}]'}: ").strip() or default
+        except EOFError:
+            raise typer.Abort from None
+        try:
+            if answer is None:
+                raise InputError("an answer is needed")
+            return read(answer)
+        except InputError as error:
+            print(f"  {error}")
+
+
+def read_yes(answer: str) -> bool:
+    """Return whether the answer is yes. InputError where it is neither yes nor no."""
+    if answer not in ("yes", "no"):
+        raise InputError("yes or no")
+    return answer == "yes"

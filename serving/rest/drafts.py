@@ -143,7 +143,8 @@ def draft_to_json(draft: Draft) -> dict[str, Any]:
     return {
         "draft": draft.id, "file": draft.name, "state": draft.state, "bytes": draft.size, "received": draft.received,
         "columns": [group.to_json() for group in groups_of(draft)],
-        "problems": list(draft.problems), "error": None if draft.state in AT_WORK else draft.refusal,
+        "problems": list(draft.problems), "cells": list(draft.cells),
+        "error": None if draft.state in AT_WORK else draft.refusal,
         "dataset": (draft.asked or {}).get("name") if draft.state == "registered" else None,
     }  # fmt: skip
 
@@ -169,16 +170,25 @@ LINE = json_schemas.record(
         "columns": json_schemas.array(json_schemas.TEXT), "type": json_schemas.TEXT, "written": json_schemas.TEXT,
         "role": {"enum": list(ROLES)}, "wants": json_schemas.TEXT, "public": json_schemas.TEXT,
         "choices": json_schemas.array(json_schemas.TEXT), "named": json_schemas.TEXT,
-        "marks": json_schemas.ANY_OBJECT,
+        "marks": json_schemas.ANY_OBJECT, "cells": json_schemas.array(json_schemas.TEXT),
     },
     says="columns of one type whose names differ by numbers alone, and what is proposed of them; `wants`: what a "
-    "person must say",
+    "person must say; `cells`: the first ones, for who brought the file",
 )  # fmt: skip
+CELLS = json_schemas.record(
+    {
+        "column": json_schemas.TEXT,
+        **dict.fromkeys(("fits", "clipped", "other", "missing", "refused"), json_schemas.REAL),
+    },
+    says="shares of the column's cells: `clipped` lie outside of the range, `other` are not listed, `refused` cannot "
+    "be read",
+)
 DRAFT = json_schemas.record(
     {
         "draft": json_schemas.TEXT, "file": json_schemas.TEXT, "state": {"enum": list(STATES)},
         "bytes": json_schemas.COUNT, "received": json_schemas.COUNT, "columns": json_schemas.array(LINE),
-        "problems": json_schemas.array(PROBLEM), "error": json_schemas.maybe(json_schemas.ANY_OBJECT),
+        "problems": json_schemas.array(PROBLEM), "cells": json_schemas.array(CELLS),
+        "error": json_schemas.maybe(json_schemas.ANY_OBJECT),
         "dataset": json_schemas.maybe(json_schemas.TEXT),
     },
     says="`error`: why the last step was refused",

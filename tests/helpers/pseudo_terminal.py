@@ -22,9 +22,10 @@ def talk(
     env: dict[str, str],
     answers: Sequence[tuple[str, str]] = (),
     seconds: float = PATIENCE,
+    code: int = 0,
 ) -> str:
-    """All that it wrote until it ended, as it must with exit code 0. Each of `answers` is typed as soon as a line that
-    waits ends as its pattern says; all must have been asked for.
+    """All that it wrote until it ended, as it must with exit code `code`. Each of `answers` is typed as soon as a
+    line that waits ends as its pattern says; all must have been asked for.
     """
     ours, theirs = pty.openpty()
     waiting = select.poll()  # select() itself ends at the thousandth open file
@@ -46,5 +47,5 @@ def talk(
     else:
         os.killpg(process.pid, signal.SIGKILL)
     os.close(ours)
-    assert (process.wait(timeout=60), left) == (0, []), seen[-3000:]
+    assert (process.wait(timeout=60), left) == (code, []), seen[-3000:]
     return seen

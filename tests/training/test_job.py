@@ -274,7 +274,7 @@ def test_bad_files_are_refused_and_leave_nothing(home, files):
             14, "income", pa.array([*income[:5], "500K", *income[6:]])
         ),
         "row 9 .*: missing": good.set_column(14, "income", pa.array([*income[:7], None, *income[8:]])),
-        "age: row 2 .*: text": good.set_column(0, "age", good["sex"]),
+        "age: row 2, .*: text": good.set_column(0, "age", good["sex"]),
         "no listed value is a number": good.set_column(1, "workclass", pa.array(np.arange(ROWS) / 2)),
     }
     for problem, rows in cases.items():

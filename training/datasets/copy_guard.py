@@ -7,9 +7,9 @@ not compared, answers are counted, each that no registration follows leaves an e
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from accountant.errors import NameTaken, WrongState
@@ -25,6 +25,7 @@ from accountant.ledger.comparisons import (
 from accountant.ledger.families.families import Dataset
 from dpserve_verify.errors import InputError
 from training.datasets.overlap import LEAST_PEOPLE, SKETCH, Scan, Sketch
+from training.rows.tables.file_check import FileCheck
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,10 +39,19 @@ _NEW = {REGISTER: "--new-people", APPEND: "--new-rows", EVALUATE: "--public"}
 
 @dataclass(frozen=True)
 class Asker:
-    """Who brings a file. `access`: what they may see; None: they hold the keys of the home, and may see everything."""
+    """Who brings a file. `access`: what they may see; None: they hold the keys of the home, and may see everything.
+    `look` shows them what becomes of the cells before anything is entered, and raises to end the registration.
+    """
 
     principal: str = "home"
     access: Access | None = None
+    look: Callable[[FileCheck], None] | None = None
+
+    def shown(self, check: FileCheck) -> Asker:
+        """Show them what becomes of the cells; return them as who has seen it, however often the file is read."""
+        if self.look is not None:
+            self.look(check)
+        return replace(self, look=None)
 
     def may_see(self, dataset: str) -> bool:
         """Return whether the dataset may be named to them."""

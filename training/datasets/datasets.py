@@ -50,7 +50,7 @@ from training.rows.people.parts import Parting
 from training.rows.schema.refined_schema import check_refined
 from training.rows.schema.schema import Schema, parse_schema
 from training.rows.tables.data import check_left_out
-from training.rows.tables.file_check import explaining
+from training.rows.tables.file_check import FileCheck, explaining
 from training.rows.tables.partition_source import Source
 from training.rows.tables.row_files import column_types
 
@@ -111,6 +111,7 @@ def register(
             people = _people_of(scan, answer, by_name, by_values, schema)
             guard.require_enough(people, how.column, others)
             check_packed(schema, data, packed, relation)
+            asker = asker.shown(FileCheck([], packed.counts))
             files = _files(len(schema.targets), parting is not None, about.cells, person is not None)
             mac = write_packed(home, folder, files, raw, people)
             about = replace(about, commitment=mac)

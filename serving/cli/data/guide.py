@@ -7,8 +7,9 @@ import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
 import yaml
@@ -16,24 +17,23 @@ import yaml
 from accountant.home import Home
 from dpserve_verify.certificates.plain_words import meaning
 from dpserve_verify.errors import InputError
-from dpserve_verify.privacy.budget import Budget
+from dpserve_verify.privacy.budget import Budget, exact_decimal
 from serving.cli import train
 from serving.cli.backends.user import require_access
-from serving.cli.data.register import register
-from serving.cli.terminal import Json, align_columns, show_busy
+from serving.cli.data.register import register_source
+from serving.cli.terminal import Json, align_columns, ask, read_yes, show_busy
 from training.datasets.drafts.columns import (
     ColumnAnswer,
     ColumnGroup,
     group_columns,
-    parse_public,
-    parse_target,
-    split_list,
 )
 from training.datasets.drafts.proposal import SchemaProposal
+from training.datasets.drafts.public_answers import parse_count, parse_public, parse_target, split_list
 from training.datasets.file_check import check_file
+from training.datasets.opened import RowSource
+from training.requests.registration import NO_HOLDOUT, RegistrationRequest
 from training.rows.schema.schema import parse_schema
 
-T = TypeVar("T")
 ELSEWHERE = (
     "guide: asks on a terminal. Elsewhere: dpserve schema draft FILE --data > NAME.yaml, fill it in, dpserve schema "
     "check NAME.yaml --data FILE, dpserve dataset register NAME --data FILE --schema NAME.yaml --unit COLUMN|record "
@@ -70,27 +70,31 @@ def guide(
         print(proposal.reading, end="\n\n")
     answers = _ask_columns(proposal)
     targets = [answer.columns[0] for answer in answers if answer.role == "target"]
-    body = proposal.to_schema(answers, ask("Rows, about, as everybody may know", None, int))
+    body = proposal.to_schema(answers, ask("Rows, about, as everybody may know", None, parse_count))
     place = Path(f"{name}.yaml")
     text = yaml.safe_dump(body, sort_keys=False, allow_unicode=True, width=120)
-    parsed = parse_schema(text.encode())
-    if place.exists() and ask(f"{place} exists; write over it (yes or no)", "no", _yes) is False:
+    if place.exists() and ask(f"{place} exists; write over it (yes or no)", "no", read_yes) is False:
         raise InputError(f"{place}: exists; say another --name")
     place.write_text(text, "utf-8")
     with show_busy("checking every row"):
-        problems = check_file(parsed, data).problems
-    for problem in problems:
-        print(f"- {problem}")
-    options = _ask_total(home, proposal.people)
+        check = check_file(parse_schema(text.encode()), data)
+    print(f"\n{align_columns(check.columns_table())}\n")
+    if check.problems:  # nothing more is asked
+        print(align_columns(check.problems_table()))
+        again = shlex.join(["dpserve", "schema", "check", str(place), "--data", str(data)])
+        raise InputError(
+            f"schema: {place} is written, and the file cannot be registered with it; mend it, then: {again}"
+        )
+    options = _ask_total(home, proposal)
     command = ["dpserve", "dataset", "register", name, "--data", str(data), "--schema", str(place)]
     command += [part for key, value in options.items() if value is not None for part in (f"--{key}", str(value))]
     print(f"\nThe same by one command:\n{shlex.join(command)}")
-    if problems:
-        raise InputError(f"schema: {len(problems)} problems are above; mend {place}, and run that command")
-    if not ask("Register it now (yes or no)", "no", _yes):
+    if not ask("Register it now (yes or no)", "no", read_yes):
         return
     family = options.pop("family")
-    register(name=name, data=str(data), schema=place, family=[family] if family else None, **options)
+    asked = {**options, "name": name, "family": [family] if family else []}
+    request = RegistrationRequest.of({key: value for key, value in asked.items() if value not in (None, [])})
+    register_source(request, RowSource(str(data)), place, is_shown=True)
     price = f"{(Decimal(home.ledger.dataset(name).budget.epsilon) / 10).normalize():f}"
     first = targets[0] if len(targets) > 1 else None
     option = f" --target {first}" if first else ""
@@ -100,26 +104,12 @@ def guide(
     train.plan(name=name, epsilon=price, target=first)
 
 
-def ask(question: str, default: str | None, read: Callable[[str], T]) -> T:
-    """Ask until `read` accepts the answer, and return what it makes of it. An empty answer is the default."""
-    while True:
-        try:
-            answer = input(f"{question}{'' if default is None else f' [{default}]'}: ").strip() or default
-        except EOFError:
-            raise typer.Abort from None
-        try:
-            if answer is None:
-                raise InputError("an answer is needed")
-            return read(answer)
-        except (ValueError, InputError) as error:
-            print(f"  {error}")
-
-
 def _table(proposal: SchemaProposal) -> list[tuple[str, ...]]:
-    rows: list[tuple[str, ...]] = [("COLUMNS", "TYPE", "WRITTEN", "ROLE")]
+    rows: list[tuple[str, ...]] = [("COLUMNS", "TYPE", "WRITTEN", "ROLE", "FIRST CELLS")]
     for group in proposal.groups():
         may_be_unit = not group.type and any(name in proposal.people for name in group.columns)
-        rows.append((group.named, group.type, group.written, "unit?" if may_be_unit else group.role))
+        role, cells = "unit?" if may_be_unit else group.role, " | ".join(group.cells)
+        rows.append((group.named, group.type, group.written, role, cells))
     return rows
 
 
@@ -128,7 +118,8 @@ def _ask_columns(proposal: SchemaProposal) -> list[ColumnAnswer]:
     columns = dict(proposal.features)
 
     def read_names_or_none(answer: str) -> list[str]:
-        return [] if answer == "none" else _read_names(answer, columns)
+        rest = {name: column for name, column in everything.items() if name not in targets}
+        return [] if answer == "none" else _read_names(answer, rest)
 
     def read_target(answer: str) -> str:
         return answer if parse_target(answer) else ""
@@ -139,7 +130,7 @@ def _ask_columns(proposal: SchemaProposal) -> list[ColumnAnswer]:
     for name in targets:
         columns.pop(name, None)
     for name in ask("More columns to ignore, with commas, or none", "none", read_names_or_none):
-        del columns[name]
+        columns.pop(name, None)
         answers.append(ColumnAnswer((name,), "ignore"))
     return answers + [_ask_group(group) for group in group_columns(columns, proposal.choices)]
 
@@ -148,9 +139,9 @@ def _ask_group(group: ColumnGroup) -> ColumnAnswer:
     """Ask what a person must say of these columns."""
     written, year = "", ""
     if group.choices:
-        written = ask(f"{group.named}: cells are written {' or '.join(group.choices)}", None, str)
+        written = ask(f"{group.named}: cells are written {' or '.join(group.choices)}", None, _one_of(group.choices))
     if group.has_short_year(written):
-        year = str(ask(f"{group.named}: the first of the hundred years (1950: 49 is 2049)", None, int))
+        year = str(ask(f"{group.named}: the first of the hundred years (1950: 49 is 2049)", None, parse_count))
     if not group.wants:
         return ColumnAnswer(group.columns, "feature", written=written, first_year=year)
 
@@ -163,34 +154,58 @@ def _ask_group(group: ColumnGroup) -> ColumnAnswer:
     return ColumnAnswer(group.columns, "feature", public, written=written, first_year=year)
 
 
-def _ask_total(home: Home, people: Sequence[str]) -> dict[str, Any]:
+def _ask_total(home: Home, proposal: SchemaProposal) -> dict[str, Any]:
     """Ask whose the rows are, and the total: each answer holds permanently, and none is proposed."""
-    if people:
-        print(f"\nMay name people: {', '.join(people[:5])}")
-    unit = ask("\nOne person is named by the column (record: each row is another one)", None, str)
-    most = 1 if unit == "record" else ask("Rows of one person that are used at most", "1", int)
+    if proposal.people:
+        print(f"\nMay name people: {', '.join(proposal.people[:5])}")
+    columns = ("record", *proposal.features, *proposal.ignore)
+    unit = ask("\nOne person is named by the column (record: each row is another one)", None, _one_of(columns))
+    most = 1 if unit == "record" else ask("Rows of one person that are used at most", "1", parse_count)
     registered = [dataset.registration.name for dataset in home.ledger.datasets()]
     relative = (
-        ask(f"People of it stand in {', '.join(registered)} as well (a name, or no)", None, str) if registered else "no"
+        ask(
+            f"People of it stand in {', '.join(registered)} as well (a name, or no)", None, _one_of(["no", *registered])
+        )
+        if registered
+        else "no"
     )
     options: dict[str, Any] = {"unit": unit, "contributions": most, "family": None if relative == "no" else relative}
     if relative != "no":
         return {**options, "epsilon": None, "delta": None, "holdout": None}
-    epsilon, delta = ask("epsilon in all, permanently", None, str), ask("delta in all, permanently", None, str)
+
+    def read_share(answer: str) -> str:
+        if answer != NO_HOLDOUT and not 0 < exact_decimal("holdout", answer) < 1:
+            raise InputError("a share between 0 and 1, or none")
+        return answer
+
+    epsilon = ask("epsilon in all, permanently", None, _read_decimal)
+    delta = ask("delta in all, permanently", None, partial(_read_decimal, epsilon=epsilon))
     total = Budget.of(epsilon, delta)
     print(f"  {meaning(total, unit=unit)}")
-    holdout = ask("Share of the people kept aside for evaluation, like 0.2, or none; never later", None, str)
+    holdout = ask("Share of the people kept aside for evaluation, like 0.2, or none; never later", None, read_share)
     return {**options, "epsilon": epsilon, "delta": delta, "holdout": holdout}
 
 
 def _read_names(answer: str, columns: Mapping[str, Any]) -> list[str]:
-    names = split_list(answer)
+    if not (names := split_list(answer)):
+        raise InputError("name a column")
     if unknown := [name for name in names if name not in columns]:
         raise InputError(f"{', '.join(unknown)}: no such column")
     return names
 
 
-def _yes(said: str) -> bool:
-    if said not in ("yes", "no"):
-        raise InputError("yes or no")
-    return said == "yes"
+def _one_of(listed: Sequence[str]) -> Callable[[str], str]:
+    """Return what reads one of the listed answers."""
+
+    def read(answer: str) -> str:
+        if answer not in listed:
+            raise InputError(f"{answer[:40]}: none of {', '.join(listed[:9])}{', ..' if len(listed) > 9 else ''}")
+        return answer
+
+    return read
+
+
+def _read_decimal(answer: str, epsilon: str = "") -> str:
+    """Read an epsilon, or the delta beside it."""
+    Budget.of(epsilon or answer, answer if epsilon else "0")
+    return answer

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -13,10 +15,11 @@ from dpserve_verify.errors import InputError
 from serving.cli.backends.user import require_access, this_user
 from serving.cli.datasets import QueryReason, show_as_is
 from serving.cli.requests import takes_request
-from serving.cli.terminal import Json, note, show_busy
+from serving.cli.terminal import Json, align_columns, ask, note, read_yes, show_busy
 from training.datasets.drafts.registering import register_requested
 from training.datasets.opened import RowSource, rows_at
 from training.requests.registration import RegistrationRequest
+from training.rows.tables.file_check import FileCheck
 
 
 @takes_request(RegistrationRequest, "name")
@@ -44,19 +47,44 @@ def register(
             "schema: --schema FILE says what is public; on a terminal, dpserve dataset guide FILE asks for it; "
             "dpserve schema draft FILE --data writes one to fill in"
         )
+    register_source(request, RowSource(data, query, table, query_reason), schema, json=json)
+
+
+def register_source(
+    request: RegistrationRequest, source: RowSource, schema: Path, json: bool = False, is_shown: bool = False
+) -> None:
+    """Register rows, and show the dataset. On a terminal what becomes of each column's cells is shown before anything
+    is entered, unless the steward has seen it (`is_shown`).
+    """
     home = Home.open()
     request.check()
     for member in request.family:
         require_access(home, "steward", dataset=home.ledger.member(member))
     access = require_access(home) if request.family else require_access(home, "steward")
-    source = RowSource(data, query, table, query_reason)
-    row_query = None if source.stated is None else RowQuery.of(source.stated, query_reason, this_user())
-    with (
-        show_busy(f"packing the rows of {request.name}"),
-        rows_at(home, source, schema, request.unit) as (rows, origin),
-    ):
-        dataset = register_requested(home, request, rows, schema, this_user(), origin, row_query, access)
+    row_query = None if source.stated is None else RowQuery.of(source.stated, source.reason, this_user())
+    with ExitStack() as busy:
+        busy.enter_context(show_busy(f"packing the rows of {request.name}"))
+
+        def show_counts(check: FileCheck) -> None:
+            busy.close()  # the spinner writes over a question
+            _confirm_counts(request.name, check)
+
+        is_terminal = all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
+        look = None if is_shown or json or not is_terminal else show_counts
+        with rows_at(home, source, schema, request.unit) as (rows, origin):
+            dataset = register_requested(home, request, rows, schema, this_user(), origin, row_query, access, look)
     if dataset.holdout is None and not request.family and request.holdout is None:
         note("All rows are for training. With --holdout 0.2 a fifth of the people would be kept aside, with a budget")
         note("of their own, so that models can be evaluated on them; that cannot be declared later.")
     show_as_is(home, dataset, json)
+
+
+def _confirm_counts(name: str, check: FileCheck) -> None:
+    """Show what becomes of the cells; ask where many are clipped. InputError where the answer is no."""
+    note(align_columns(check.columns_table()))
+    if clipped := check.mostly_clipped():
+        note(f"Half of the cells or more lie outside of the range: {', '.join(clipped)}.")
+        if ask(f"Register {name} so, permanently (yes or no)", "no", read_yes) is False:
+            raise InputError(
+                f"dataset={name}: not registered; declare other ranges, or say `outside: expected` of these columns"
+            )

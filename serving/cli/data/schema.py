@@ -29,9 +29,8 @@ def check(
     \b
     dpserve schema check adult.yaml --data adult.csv
     """
-    parsed = parse_schema(schema_bytes(schema))
     with show_busy("checking every row"):
-        result = check_file(parsed, data)
+        result = check_file(parse_schema(schema_bytes(schema)), data)
     fits = f"{data.name} can be registered with {schema.name}"
     end = align_columns(result.problems_table()) if result.problems else fits
     text = f"{align_columns(result.columns_table())}\n{end}"

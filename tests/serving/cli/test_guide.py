@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+import warm
 from ledgers import ROOT
 from pseudo_terminal import talk
 
@@ -50,6 +51,57 @@ def test_the_messy_table_is_registered_by_answers(tmp_path, monkeypatch):
     monkeypatch.setenv("DPSERVE_HOME", str(tmp_path / "home"))
     dataset = Home.open().ledger.dataset("messy")
     assert (dataset.registration.unit.column, dataset.registration.unit.contributions) == ("patient_id", 4)
+
+
+@pytest.fixture
+def terminal(tmp_path):
+    """Say a command of dpserve on a terminal, with a home of its own, and answer its questions."""
+    Home.init({"DPSERVE_HOME": str(tmp_path / "home")})
+    environment = {**os.environ, "DPSERVE_HOME": str(tmp_path / "home"), "PYTHONPATH": str(ROOT)}
+
+    def say(*command, answers=(), code=0):
+        program = [*warm.python(), "-m", "serving.cli", "dataset", *command]
+        return talk(program, tmp_path, environment, answers, code=code)
+
+    return say
+
+
+def test_a_range_is_a_range_and_nothing_more_is_asked_once_the_file_does_not_fit(tmp_path, terminal):
+    rows = "".join(f"{1000 + row},{row % 7},{'no' if row % 2 else 'yes'}\n" for row in range(40))
+    (tmp_path / "rents.csv").write_text(f"rent,rooms,late\n{rows}")
+    answers = [
+        ("Columns to predict", "late"), ("late: its classes", "no, yes"), ("More columns to ignore", "none"),
+        ("rent, numeric", "0 - 10"), ("rooms, numeric", "1, 7"), ("1 .. 7 for the range, or values.*rooms", "[1, 7]"),
+        ("Rows, about", "about 40"), ("write a whole number.*Rows, about", "40"),
+    ]  # fmt: skip
+    seen = terminal("guide", "rents.csv", answers=answers, code=2)
+    assert re.search(r"rent +numeric +feature +1000 \| 1001 \| 1002 \| 1003 \| 1004\s", seen)
+    assert re.search(r"rent +- +100.0 % +- +- +-\s", seen)
+    assert "100% of the cells lie outside of the range" in seen
+    assert "dpserve schema check rents.yaml --data rents.csv" in seen
+    assert "One person is named" not in seen
+    assert "literal" not in seen
+    assert parse_schema((tmp_path / "rents.yaml").read_bytes()).ends == {"rent": (0, 10), "rooms": (1, 7)}
+
+
+def test_what_becomes_of_the_cells_is_shown_on_a_terminal_before_anything_is_entered(tmp_path, terminal):
+    rows = "".join(f"{row},{'no' if row % 2 else 'yes'}\n" for row in range(40))
+    (tmp_path / "rents.csv").write_text(f"rent,late\n{rows}")
+    schema = (
+        "target: {name: late, classes: [no, yes]}\nrecords: 40\nfeatures: {rent: {type: numeric, range: [0, HIGH]}}\n"
+    )
+    for high in (10, 100):
+        (tmp_path / f"{high}.yaml").write_text(schema.replace("HIGH", str(high)))
+    register = ["register", "rents", "--data", "rents.csv", "--unit", "record", "--epsilon", "1", "--delta", "0"]
+    question = [("Half of the cells or more lie outside of the range: rent.*Register rents so", "no")]
+    seen = terminal(*register, "--schema", "10.yaml", answers=question, code=2)
+    assert re.search(r"rent +27.5 % +72.5 % +- +- +-\s", seen)
+    assert not Home.open({"DPSERVE_HOME": str(tmp_path / "home")}).ledger.datasets()
+    seen = terminal(*register, "--schema", "100.yaml")
+    assert seen.index("CELLS OF") < seen.index("still fit")
+    home = Home.open({"DPSERVE_HOME": str(tmp_path / "home")})
+    assert [dataset.registration.name for dataset in home.ledger.datasets()] == ["rents"]
+    assert not [path for path in home.path.rglob("*") if path.is_file() and b"CELLS OF" in path.read_bytes()]
 
 
 def test_elsewhere_it_names_the_commands_that_say_the_same(tmp_path, capsys):

@@ -10,6 +10,7 @@ from typing import Any, get_args
 from dpserve_verify.errors import InputError
 from models.features.date_patterns import has_short_year, problem_of
 from models.features.written import ISO_DATE, Decimal
+from training.datasets.drafts.public_answers import parse_count, parse_public, parse_target, split_list
 from training.rows.people.id_words import words_of
 from training.rows.schema.schema import KINDS
 from training.rows.schema.schema_text import FILL_IN
@@ -17,8 +18,6 @@ from training.rows.sources.cell_kinds import DATES
 
 ROLES = ("feature", "target", "group", "feature and group", "unit", "ignore")
 CALENDAR = ("date", "datetime", "time")
-LEAVE_OUT = " leave-out"
-SHARE = re.compile(r" share ([0-9. ]+)$")
 # How cells of each type may be written, beside words for a missing value.
 WRITTEN = {
     "numeric": ("decimal", "thousands", "unit_mark", "outside"), "boolean": ("true_words", "false_words"),
@@ -65,6 +64,7 @@ class ColumnGroup:
     public: what is proposed there.
     choices: how its cells may be written, one of them to be chosen.
     marks: how its cells are written, by MARKS, as an answer says it.
+    cells: the first cells of the first column, for the steward of the file alone.
     """
 
     columns: tuple[str, ...]
@@ -75,6 +75,7 @@ class ColumnGroup:
     public: str
     choices: tuple[str, ...] = ()
     marks: Mapping[str, str] = field(default_factory=dict)
+    cells: tuple[str, ...] = ()
 
     @property
     def named(self) -> str:
@@ -142,7 +143,7 @@ def _read_mark(name: str, text: str) -> str | int | list[str]:
             raise InputError(f"decimal={text[:40]!r}: must be one of {' '.join(get_args(Decimal))}")
         return text
     if name == "first_year":
-        return int(_number(text))
+        return parse_count(text)
     if name in ("unit_mark", "outside", "other"):
         return text
     return [text] if text in PATTERNS else split_list(text)
@@ -274,43 +275,3 @@ def read_lines(groups: Sequence[ColumnGroup], text: str) -> list[dict[str, Any]]
         role = ROLE_WORDS.get(word, group.role if not said else "feature")
         answers[group.named] = {"columns": list(group.columns), "role": role, "public": said.removeprefix(word).strip()}
     return list(answers.values())
-
-
-def parse_target(answer: str) -> dict[str, Any]:
-    """Read `no, yes`, `no, yes share 0.02`, or `0 .. 30000`, where `leave-out` may follow. InputError, ValueError."""
-    missing = {"missing": "leave-out"} if answer.endswith(LEAVE_OUT) else {}
-    text = answer.removesuffix(LEAVE_OUT)
-    shares = [_number(share) for shares in SHARE.findall(text) for share in shares.split()]
-    low, dots, high = (part.strip() for part in SHARE.sub("", text).partition(".."))
-    if not low or (dots and shares):
-        raise InputError(
-            "say its classes in order, the last is the one looked for (no, yes; where it is rare, about its share: "
-            "no, yes share 0.02), or LOW .. HIGH"
-        )
-    rare = {"prevalence": shares if len(shares) > 1 else shares[0]} if shares else {}
-    return {**({"range": [_number(low), _number(high)]} if dots else {"classes": split_list(low)}), **rare, **missing}
-
-
-def parse_public(answer: str, kind: str, strict: bool = False) -> dict[str, Any]:
-    """Read a range, or values. strict: only what this type has. InputError, ValueError."""
-    low, dots, high = (part.strip() for part in answer.partition(".."))
-    if strict and (not dots) != (kind == "categorical"):
-        wants = "its values with commas" if kind == "categorical" else "LOW .. HIGH"
-        raise InputError(f"a {kind} column has {wants}")
-    if not dots:
-        return {"type": "categorical", "values": split_list(answer)}
-    if kind in CALENDAR:
-        return {"range": [low, high]}
-    return {"type": "numeric", "range": [_number(low), _number(high)]}
-
-
-def split_list(answer: str) -> list[str]:
-    """Return what stands between commas."""
-    return [part.strip() for part in answer.split(",") if part.strip()]
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise InputError(f"{text[:40]!r} is no number; write LOW .. HIGH") from None

@@ -43,7 +43,8 @@ Json = dict[str, Any]
 @dataclass(frozen=True)
 class Draft:
     """One file on its way. `by`: whose it is. `path`: where it lies, where it was not uploaded. `proposal`: what is
-    proposed of its columns; `answers`: what was said of them; `problems`: of the last check; `asked`: the registration;
+    proposed of its columns; `answers`: what was said of them; `problems` and `cells`, what
+    becomes of those of each column: of the last check; `asked`: the registration;
     `refusal`: why the last step was refused, as errors are told. `is_sample`: the sample data of `sample`.
     `form`: encoding and delimiter of the file, where a person said them.
     """
@@ -58,6 +59,7 @@ class Draft:
     proposal: Json | None = None
     answers: Sequence[Json] = ()
     problems: Sequence[Json] = ()
+    cells: Sequence[Json] = ()
     asked: Json | None = None
     refusal: Json | None = None
     is_sample: bool = False
@@ -149,7 +151,9 @@ class Drafts:
         with self._alone(draft):
             self._from(draft.id, COLUMNS, PROBLEMS, READY)
             replace_unsynced(self.folder / draft.id / SCHEMA, schema.encode(), PRIVATE)
-            return self._ask(replace(self._read(draft.id), state=CHECKING, answers=answers, problems=(), refusal=None))
+            return self._ask(
+                replace(self._read(draft.id), state=CHECKING, answers=answers, problems=(), cells=(), refusal=None)
+            )
 
     def look_again(self, draft: Draft, form: Json) -> Draft:
         """Request another look at the file, in the encoding and with the delimiter of `form`."""
@@ -198,9 +202,10 @@ class Drafts:
                 raise WrongState("draft: is being registered", state=REGISTERING)
             shutil.rmtree(self.folder / draft.id, ignore_errors=True)
 
-    def delete_rows(self, draft: Draft) -> None:
-        """Delete the uploaded rows of a draft that is registered."""
+    def forget_rows(self, draft: Draft) -> None:
+        """Delete the uploaded rows of a draft that is registered, and all that was told of them."""
         shutil.rmtree(self.folder / draft.id / "file", ignore_errors=True)
+        self.change(draft, problems=(), cells=(), proposal={**(draft.proposal or {}), "cells": {}})
 
     def get(self, identity: str, by: str) -> Draft:
         """Raise UnknownName where there is none of theirs."""

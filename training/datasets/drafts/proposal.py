@@ -7,7 +7,7 @@ The same object is behind `dpserve schema draft`, `dpserve dataset guide`, the b
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,7 @@ TEXT_WORDS = {
     "commentaires", "remarque", "remarques", "bemerkung", "bemerkungen", "kommentar", "kommentare", "comentario",
     "comentarios", "observaciones", "commento", "opmerking",
 }  # fmt: skip
+FIRST_CELLS, CELL_LENGTH = 5, 24  # of each column, that its steward is shown
 MAX_ROWS = 100_000  # whose cells are looked at
 MAX_PARTS = 20  # files of a folder, whose encoding is looked at
 NUMERIC: Mapping[str, Any] = {"type": "numeric", "range": [FILL_IN, FILL_IN], "bins": 32}
@@ -77,6 +78,7 @@ class SchemaProposal:
     remarks: column -> a comment for the person who fills in its declaration.
     choices: column -> how its cells may be written, where they do not say which.
     reading: what the likely encodings make of the file's words, for its steward alone: part of no draft.
+    cells: column -> its first cells, for the steward of the file alone.
     """
 
     features: Mapping[str, Mapping[str, Any]]
@@ -86,6 +88,7 @@ class SchemaProposal:
     remarks: Mapping[str, str] = field(default_factory=dict)
     choices: Mapping[str, Sequence[str]] = field(default_factory=dict)
     reading: str = ""
+    cells: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @classmethod
     def of_file(cls, path: Path, look: bool = True, form: Form | None = None) -> SchemaProposal:
@@ -96,7 +99,7 @@ class SchemaProposal:
         Raises DataError where the first line of a .csv holds what no column is called, so that it may be a row: nothing
         of it is repeated.
         """
-        form, cells, description = _look_at(path, form) if look else (form or PLAIN, {}, "")
+        form, seen, description, cells = _look_at(path, form) if look else (form or PLAIN, {}, "", {})
         try:
             types = column_types(path, form)
         except DataError as error:
@@ -108,7 +111,7 @@ class SchemaProposal:
             _require_header(path, types)
             if not look and not can_decode(CsvTable(path), "utf-8"):
                 description = "The file is not UTF-8: with --data its encoding is proposed, too."
-        return replace(cls.of_types(types, cells, form), reading=description)
+        return replace(cls.of_types(types, seen, form), reading=description, cells=cells)
 
     @classmethod
     def of_types(
@@ -133,14 +136,15 @@ class SchemaProposal:
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> SchemaProposal:
         """Read what `to_json` wrote."""
-        choices = body.get("choices", {})
-        return cls(body["features"], body["ignore"], tuple(body["people"]), body.get("format", {}), choices=choices)
+        parts = body["features"], body["ignore"], tuple(body["people"]), body.get("format", {})
+        return cls(*parts, choices=body.get("choices", {}), cells=body.get("cells", {}))
 
     def to_json(self) -> dict[str, Any]:
         """Return the proposal without its remarks, for a draft's file."""
         return {
             "features": dict(self.features), "ignore": dict(self.ignore), "people": list(self.people),
             "format": dict(self.format), "choices": {name: list(listed) for name, listed in self.choices.items()},
+            "cells": {name: list(cells) for name, cells in self.cells.items()},
         }  # fmt: skip
 
     def to_yaml(self, name: str, looked: bool) -> str:
@@ -165,7 +169,8 @@ class SchemaProposal:
         """Return all columns in groups that one answer is for: features first, then what is ignored."""
         unit = next(iter(self.people), None)
         ignored = (ColumnGroup((name,), "", "", "unit" if name == unit else "ignore", "", "") for name in self.ignore)
-        return [*group_columns(self.features, self.choices), *ignored]
+        groups = [*group_columns(self.features, self.choices), *ignored]
+        return [replace(group, cells=tuple(self.cells.get(group.columns[0], ()))) for group in groups]
 
     def to_schema(self, answers: Iterable[ColumnAnswer], records: int) -> dict[str, Any]:
         """Return the body of the schema that a person's answers make of the proposal.
@@ -245,8 +250,10 @@ def _require_header(path: Path, names: Iterable[str]) -> None:
         )
 
 
-def _look_at(path: Path, form: Form | None) -> tuple[Form, dict[str, Column], str]:
-    """Return how the file and the cells of its first MAX_ROWS rows are written, and `describe_readings`."""
+def _look_at(path: Path, form: Form | None) -> tuple[Form, dict[str, Column], str, dict[str, list[str]]]:
+    """Return how the file and the cells of its first MAX_ROWS rows are written, `describe_readings`, and of each column
+    the first cells that are there.
+    """
     with reading(path):
         table = open_table(path)
         parts = table.parts[:MAX_PARTS] if isinstance(table, FolderTable) else [table]
@@ -256,15 +263,26 @@ def _look_at(path: Path, form: Form | None) -> tuple[Form, dict[str, Column], st
         description = "" if telling is None else describe_readings(list_readings(telling))
         table = open_table(path, form)
         columns, rows = {name: Column() for name in table.types()}, 0
+        first: dict[str, list[str]] = {name: [] for name in columns}
         for batch in table.batches([*columns], dict.fromkeys(columns, pa.string())):
-            for column, cells in zip(columns.values(), batch.columns, strict=True):
+            for (name, column), cells in zip(columns.items(), batch.columns, strict=True):
+                if len(first[name]) < FIRST_CELLS:
+                    first[name] = [*first[name], *_present_cells(cells)][:FIRST_CELLS]
                 if pa.types.is_string(cells.type) or pa.types.is_large_string(cells.type):
                     for cell in cells.to_pylist():
                         column(cell or "")
             rows += len(batch)
             if rows >= MAX_ROWS:
                 break
-    return form, columns, description
+    return form, columns, description, first
+
+
+def _present_cells(column: pa.Array) -> Iterator[str]:
+    """Yield the cells that are there, cut to what a line shows."""
+    for start in range(0, len(column), FIRST_CELLS):
+        for cell in column.slice(start, FIRST_CELLS):
+            if text := " ".join(str("" if cell.as_py() is None else cell.as_py()).split()):
+                yield text if len(text) <= CELL_LENGTH else f"{text[: CELL_LENGTH - 2]}.."
 
 
 def _declare(kind: pa.DataType | None, seen: Column | None) -> tuple[Mapping[str, Any], str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from accountant.access.grants import Access
@@ -13,6 +14,7 @@ from dpserve_verify.privacy.budget import Relation
 from training.datasets import datasets, made_up
 from training.datasets.copy_guard import Asker
 from training.requests.registration import RegistrationRequest
+from training.rows.tables.file_check import FileCheck
 
 
 def register_requested(
@@ -24,9 +26,11 @@ def register_requested(
     origin: str | None = None,
     query: RowQuery | None = None,
     access: Access | None = None,
+    look: Callable[[FileCheck], None] | None = None,
 ) -> Dataset:
     """Register `rows`, as `by` asked for. `origin`: where they came from, if not from there; `query`: by which.
-    `access`: what `by` may see; None: they hold the home's keys.
+    `access`: what `by` may see; None: they hold the home's keys. `look` shows them what becomes of the cells before
+    anything is entered, and raises to end the registration.
     """
     request.check()
     made_up.require_real(rows, request.made_up)
@@ -35,5 +39,5 @@ def register_requested(
         request.contributions,
         [home.ledger.member(name) for name in request.family],
         None if request.reason is None else NewPeople(request.reason, by), request.family_name,
-        request.share(), origin, request.person(), query, Asker(by, access), request.said_ids(),
+        request.share(), origin, request.person(), query, Asker(by, access, look), request.said_ids(),
     )  # fmt: skip

@@ -106,6 +106,8 @@ def step(home: Home, drafts: Drafts, draft: Draft) -> None:
         stored = [(dataset.registration.name, dataset.registration.schema) for dataset in home.ledger.datasets()]
         entered = before == READY and (name, digest) in stored  # it stood there before the cut
         drafts.change(draft, **({"state": REGISTERED, "refusal": None} if entered else {"state": before}))
+        if entered:
+            drafts.forget_rows(draft)
         return
     drafts.change(draft, refusal=InputError(CUT).to_json()["error"])
     try:
@@ -117,7 +119,7 @@ def step(home: Home, drafts: Drafts, draft: Draft) -> None:
         return
     drafts.change(draft, **{"refusal": None, **changes})
     if changes["state"] == REGISTERED:
-        drafts.delete_rows(draft)
+        drafts.forget_rows(draft)
 
 
 def _done(home: Home, drafts: Drafts, draft: Draft) -> dict[str, Any]:
@@ -131,9 +133,9 @@ def _changes(home: Home, drafts: Drafts, draft: Draft, rows: Path) -> dict[str, 
         return {"state": COLUMNS, "proposal": SchemaProposal.of_file(rows, form=form).to_json()}
     schema = drafts.schema(draft)
     if draft.state == CHECKING:
-        check = check_file(parse_schema(schema_bytes(schema)), rows)
-        problems = [problem.to_json() for problem in check.problems]
-        return {"state": PROBLEMS if problems else READY, "problems": problems[:MOST_PROBLEMS]}
+        check = check_file(parse_schema(schema_bytes(schema)), rows).to_json()
+        problems = check["problems"][:MOST_PROBLEMS]
+        return {"state": PROBLEMS if problems else READY, "problems": problems, "cells": check["columns"]}
     origin = f"{draft.name}, which was uploaded" if draft.path is None else draft.path
     request = RegistrationRequest.of(draft.asked)
     register_requested(home, request, rows, schema, draft.by, origin, access=access_of(home.ledger, draft.by))

@@ -98,6 +98,10 @@ class FileCheck:
             lines = [*odd, (f"({len(lines) - len(odd)} others)", "100.0 %", *"-" * (len(PARTS) - 1))]
         return [("CELLS OF", *map(str.upper, PARTS)), *lines]
 
+    def mostly_clipped(self) -> list[str]:
+        """Return the columns of which half or more of the cells lie outside of the range, and are not expected to."""
+        return [count.name for count in self.counts.values() if not count.expected and count.clipped >= count.fits > 0]
+
     def problems_table(self) -> list[tuple[str, ...]]:
         """Return the problems line by line."""
         lines: list[tuple[str, ...]] = [("COLUMN", "FOUND", "ROWS", "REMEDY")]
