@@ -1,4 +1,4 @@
-"""Small drawings as SVG, for notebooks: lines over a range, bars of a name each, and what is left of a whole. They load
+"""Small drawings as SVG, for notebooks: lines over a range, bars of a name each, and what is used of a whole. They load
 nothing and ask for nothing outside; text is escaped, and takes the colour of the page.
 """
 
@@ -74,7 +74,7 @@ def bars(title: str, sizes: Mapping[str, float], top: float = 0) -> tuple[str, f
 
 
 def gauge(title: str, share: float, said: str) -> str:
-    """Draw which share of a total is left."""
+    """Draw which share of a total is used."""
     filled = max(0.0, min(1.0, share)) * WIDE
     parts = [text(0, 13, title, 'font-weight="600"')]
     parts.append(f'<rect x="0" y="20" width="{WIDE}" height="14" fill="currentColor" opacity=".15"/>')

@@ -85,21 +85,21 @@ FINAL = frozenset({"issued", "burned", "released"})
 
 @dataclass(frozen=True)
 class Budget:
-    """The budget of a dataset or a family. Plan by `share_left` and `one_job`.
+    """The budget of a dataset or a family. Plan by `share_left` and `one_job`, which `room` says in words.
 
-    `spent`, `reserved` and `left` are epsilon converted at `delta`, and do not add up.
+    `spent` and `reserved` are epsilon converted at `delta`, and do not add up.
 
     Attributes:
         epsilon: Epsilon in all.
         delta: Delta in all.
         reserved: Epsilon of jobs that have not started.
         spent: Epsilon spent.
-        left: Epsilon left.
         share_left: The share of the budget that is left, 0 to 1.
         one_job: Epsilon of a single job that would surely be admitted now, 0 where there is none: of Gaussian noise at
             `delta`, or of any noise at delta 0, or of the whole total (docs/budgets.md).
         jobs_left: By learner, how many jobs still fit.
         bound_by: In words, what lets no larger job in.
+        room: In words, how much is used and what one more job may ask for, as every door says it.
         window: Of a dataset that has grown, the blocks with most room, which `share_left` and `one_job` speak of.
     """
 
@@ -107,11 +107,11 @@ class Budget:
     delta: Decimal
     reserved: Decimal
     spent: Decimal
-    left: Decimal
     share_left: Decimal
     one_job: Decimal
     jobs_left: Mapping[str, int]
     bound_by: str = ""
+    room: str = ""
     window: tuple[int, int] | None = None
 
     @classmethod
@@ -122,9 +122,7 @@ class Budget:
             delta=Decimal(body["total"]["delta"]),
             reserved=Decimal(body["reserved"]["epsilon"]),
             spent=Decimal(body["spent"]["epsilon"]),
-            left=Decimal(body["left"]["epsilon"]),
-            share_left=Decimal(body["left"]["share"]),
-            one_job=_one_job(body["left"]),
+            **_left(body["left"]),
             jobs_left=dict(body["jobs_left"]),
             bound_by=body["left"].get("binding", {}).get("words", ""),
             window=(blocks[0], blocks[1]) if (blocks := body["left"].get("window")) else None,
@@ -132,8 +130,7 @@ class Budget:
 
     def _repr_html_(self) -> str:
         """Draw what is left of it, in a notebook."""
-        text = f"{self.share_left:.0%} left; room for one more job: up to epsilon {self.one_job} at delta {self.delta}"
-        return drawings.gauge(f"Budget of epsilon {self.epsilon}", float(self.share_left), text)
+        return drawings.gauge(f"Budget of epsilon {self.epsilon}", 1 - float(self.share_left), self.room)
 
 
 @dataclass(frozen=True)
@@ -200,11 +197,11 @@ class Plan:
     Attributes:
         epsilon: The price, with `delta`.
         rounds: Rounds of the learner.
-        left: Epsilon left after it, converted at the dataset's delta.
         more: How many jobs like it fit after it.
         warnings: What to know before it is submitted.
         share_left: The share of the budget left after it.
         one_job: Epsilon of the largest single job that fits after it.
+        room: In words, how much is used after it and what one more job may ask for.
     """
 
     dataset: str
@@ -213,12 +210,12 @@ class Plan:
     epsilon: Decimal
     delta: Decimal
     rounds: int
-    left: Decimal
     more: int
     warnings: Sequence[str]
     raw: Json = field(repr=False, compare=False)
     share_left: Decimal = Decimal(0)
     one_job: Decimal = Decimal(0)
+    room: str = ""
 
     @property
     def chosen_by_auto(self) -> str | None:
@@ -242,12 +239,10 @@ class Plan:
             epsilon=Decimal(body["epsilon"]),
             delta=Decimal(body["delta"]),
             rounds=body["rounds"],
-            left=Decimal(body["left"]["epsilon"]),
             more=body["left"]["jobs"],
             warnings=body["warnings"],
             raw=body,
-            share_left=Decimal(body["left"]["share"]),
-            one_job=_one_job(body["left"]),
+            **_left(body["left"]),
         )
 
 
@@ -260,7 +255,9 @@ class Job:
         done: Releases of the plan that were made, or runs where the job is tuned; nothing of the data.
         total: How many there are in all.
         epsilon: Its price, with `delta`.
-        left: Epsilon left in the budget, converted at the dataset's delta.
+        share_left: The share of the budget that is left now, 0 to 1.
+        one_job: Epsilon of the largest single job that fits now.
+        room: In words, how much is used and what one more job may ask for.
         entry: The ledger's entry of its certificate.
         error: Why it came to nothing.
     """
@@ -274,7 +271,9 @@ class Job:
     model: str
     epsilon: Decimal
     delta: Decimal
-    left: Decimal
+    share_left: Decimal
+    one_job: Decimal
+    room: str
     entry: int | None
     error: str | None
     raw: Json = field(repr=False, compare=False)
@@ -321,7 +320,7 @@ class Job:
             model=body["model"],
             epsilon=Decimal(body["epsilon"]),
             delta=Decimal(body["delta"]),
-            left=Decimal(body["left"]["epsilon"]),
+            **_left(body["left"]),
             entry=None if body["certificate"] is None else body["certificate"]["entry"],
             error=body["error"],
             raw=body,
@@ -463,10 +462,10 @@ class Entry:
     text: str
 
 
-def _one_job(left: Json) -> Decimal:
-    """Read the largest epsilon of one more job: 0 where none fits. Older services do not send it."""
-    one_job = left.get("one_job")
-    return Decimal(one_job["epsilon"]) if one_job else Decimal(0)
+def _left(left: Json) -> dict[str, Any]:
+    """Read what is left: its share, the largest epsilon of one more job, 0 where none fits, and its words."""
+    job = left.get("one_job") or {"epsilon": "0"}
+    return {"share_left": Decimal(left["share"]), "one_job": Decimal(job["epsilon"]), "room": left.get("words", "")}
 
 
 @dataclass(frozen=True)

@@ -94,12 +94,7 @@ def dpserve(*arguments: str, show: bool = False, expect: int = 0) -> str:
 
 def budget(when: str) -> None:
     found = json.loads(dpserve("dataset", "show", "adult", "--json"))["budget"]
-    share = float(found["left"]["share"])
-    bar = "#" * round(40 * share)
-    print(f"  budget {when}: [{bar:<40}] {share:.1%} left")
-    spent, total = found["spent"]["epsilon"], found["total"]
-    print(f"  spent epsilon {spent} of {total['epsilon']} at delta {total['delta']}; ", end="")
-    print(f"jobs of a tenth of it that still fit: {found['jobs_left']}")
+    print(f"  {when}: {found['left']['words']}")
 
 
 def certificate(home: Path) -> None:

@@ -223,8 +223,8 @@ serving/pages: dpserve_verify(. certificates formats log privacy) accountant(. a
     ledger/families log store) models(edit features parts profile store worth) training(datasets/drafts jobs learners
     measuring/profile planning requests rows/schema) local(campaign) serving(http pages/parts process process/config
     process/watch rest wire)
-serving/pages/parts: dpserve_verify(. formats log) accountant(. access home ledger ledger/families store)
-    models(explain features forms) serving(http process wire)
+serving/pages/parts: dpserve_verify(. formats log privacy) accountant(. access home ledger ledger/families store)
+    models(explain features forms) training(learners) serving(http process wire)
 serving/process: dpserve_verify(. certificates formats keys system) accountant(. access home ledger) models(store)
     serving(process/config process/watch process/workers wire)
 serving/process/config: dpserve_verify(. formats privacy system) accountant(access home system) serving(wire)

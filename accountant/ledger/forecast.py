@@ -15,19 +15,22 @@ from accountant.store.store import body_at
 from dpserve_verify.log.entry import read_entry
 
 WINDOW_DAYS = 30
+MIN_DAYS = 7  # of history: less says nothing of a month
 MAX_JOBS = 2_000  # the rate of more is known well enough
 
 
 def forecast(ledger: Ledger, dataset: Dataset, now: datetime | None = None) -> dict[str, Any]:
     """Return the burn rate of the account that ends first, over the last WINDOW_DAYS (its whole life, where that is
-    shorter; a day at least), and the day on which nothing would be left of it. Of a dataset that has grown: of the
+    shorter), and the day on which nothing would be left of it. Of a dataset that has grown: of the
     block that `left` speaks of, and of the total for one person. A straight line, no promise: the filter decides.
-    Nothing is told of an account that is younger than a day: a rate of hours says nothing of days.
+    Nothing is told before MIN_DAYS of history.
     """
     now = now or datetime.now(UTC)
     rates = [_rate(ledger, family, now) for family in roomiest(dataset).families]
     share, rate, days = min(rates, key=lambda each: (each[0] / each[1] if each[1] else inf, each[0]))
-    days_left = share / rate if rate and days >= 1 else None
+    if days < MIN_DAYS:
+        return {"share_per_day": None, "days_left": None, "used_up_on": None}
+    days_left = share / rate if rate else None
     ends = None if days_left is None or days_left > 36_500 else (now + timedelta(days=days_left)).date().isoformat()
     return {
         "share_per_day": f"{rate:.6f}",

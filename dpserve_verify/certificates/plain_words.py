@@ -17,9 +17,10 @@ from html import escape
 from dpserve_verify.certificates.certificate import Certificate
 from dpserve_verify.certificates.predicate import DatasetForm, EventForm, FamilyForm
 from dpserve_verify.certificates.sentences import GROWTH
-from dpserve_verify.formats.canonical import encode_base64
-from dpserve_verify.privacy.budget import Budget
+from dpserve_verify.formats.canonical import decimal_string, encode_base64
+from dpserve_verify.privacy.budget import Budget, used_words
 from dpserve_verify.privacy.events import event_from_json
+from dpserve_verify.privacy.filter import Filter, price_from_json
 
 EXACT = Context(prec=60)
 WIDTH = 80
@@ -291,17 +292,26 @@ def _edits_section(certificate: Certificate) -> tuple[Section, ...]:
 
 def _account(account: FamilyForm | DatasetForm) -> str:
     after, total = account.after, account.budget
-    balance = (
-        f"used {after.epsilon}, left {after.left}"
-        if after.epsilon is not None and after.left is not None
-        else f"the sum of pure figures was {after.pure}"
-    )
+    balance = _used(account) or f"the sum of pure figures was {after.pure}"
     largest = "" if account.largest in (None, total.epsilon) else f" (the largest ever in force: {account.largest})"
     total_taken = " This model took the whole of it: nothing else was learnt about these people, or will be."
     return (
         f"Family {account.family}: total epsilon {total.epsilon} at delta {total.delta}{largest}; when this "
         f"certificate was written, {balance}.{total_taken if account.whole else ''}"
     )
+
+
+def _used(account: FamilyForm | DatasetForm) -> str | None:
+    """Say how much of the budget was used, as every door says it; None where the certificate does not tell. A total
+    that was changed has the filter of the first one, which it does not state: then the sums, converted.
+    """
+    after, total = account.after, account.budget
+    if account.whole:
+        return used_words(0.0)
+    design = Filter.design(Budget.of(total.epsilon, total.delta))
+    if {*after.rdp} == {*map(decimal_string, design.orders)}:
+        return used_words(1 - design.share(price_from_json(after.to_json(), design.orders)))
+    return None if after.epsilon is None else f"epsilon {after.epsilon} of it was used"
 
 
 def _checks_section(certificate: Certificate) -> Section:

@@ -133,6 +133,30 @@ class Budget:
         return {"epsilon": decimal_string(self.epsilon), "delta": decimal_string(self.delta)}
 
 
+def short_delta(delta: str | Decimal) -> str:
+    """Write a delta for a terminal: 1e-6, 2.5e-7; from a thousandth on as it is."""
+    number = Decimal(str(delta)).normalize()
+    if not number or number.adjusted() > -4:
+        return decimal_string(number)
+    mantissa, exponent = f"{number:e}".split("e")
+    return f"{mantissa}e{int(exponent)}"
+
+
+def used_words(share_left: float, of: str = "budget") -> str:
+    """Say in words how much of a budget, or of a quota, is used."""
+    return f"{percent_words(1 - share_left)} of the {of} used"
+
+
+def percent_words(share: float) -> str:
+    """Write a share as per cent, for people. It is never rounded to nothing, nor to all."""
+    percent = 100 * share
+    if 0 < percent < 0.1:
+        return "less than 0.1 %"
+    if 99 < percent < 100:
+        return "more than 99 %"
+    return f"{percent:.{1 if percent < 9.95 else 0}f}".removesuffix(".0") + " %"
+
+
 def check_name(what: str, name: str) -> str:
     """Return `name`, of a dataset, model or token. InputError unless it is 1 to 64 of a-z 0-9 . _ - and begins with a
     letter or digit. Names become folder names and metric labels, so they are narrow.

@@ -12,11 +12,23 @@ from accountant.home import Home
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.left import blocks_words, left_words, windows_words
 from dpserve_verify.errors import InputError
-from dpserve_verify.privacy.budget import exact_decimal
+from dpserve_verify.privacy.budget import exact_decimal, percent_words, short_delta
 from serving.cli.backend import backend
 from serving.cli.backends.user import require_access, this_user
 from serving.cli.complete import Name
-from serving.cli.terminal import After, Contains, Every, Json, Limit, align_columns, note, note_more, show, show_busy
+from serving.cli.terminal import (
+    After,
+    Contains,
+    Every,
+    Json,
+    Limit,
+    Verbose,
+    align_columns,
+    note,
+    note_more,
+    show,
+    show_busy,
+)  # fmt: skip
 from serving.wire.list_parts import Part
 from training.planning.job_views import dataset_to_json
 
@@ -95,26 +107,26 @@ def list_datasets(
     datasets, part = backend().datasets, Part(contains, after, limit, every)
     if json:
         return show(True, datasets.list_part(part), "")
-    rows, problems = [("FAMILY", "DATASETS", "RELATION", "TOTAL", "LEFT")], list[str]()
+    rows, problems = [("FAMILY", "DATASETS", "TOTAL", "BUDGET")], list[str]()
     families = datasets.list_families(part)
     for body in families["families"]:
-        total = f"epsilon {body['epsilon']}, delta {body['delta']}"
+        total = f"epsilon {body['epsilon']}, delta {short_delta(body['delta'])}"
         members = ", ".join(body["datasets"])
-        rows.append((body["name"], members, body["relation"], total, left_words(body["budget"]["left"])))
+        rows.append((body["name"], members, total, left_words(body["budget"]["left"])))
         problems += [body["problem"]] if body["problem"] else []
     show(False, {}, "\n".join([align_columns(rows), *problems]))
     return note_more(families["next"])
 
 
-def show_dataset(name: Name, json: Json = False) -> None:
-    """Show a dataset: its budget, and how many jobs still fit.
+def show_dataset(name: Name, verbose: Verbose = False, json: Json = False) -> None:
+    """Show a dataset: its budget, and what is used of it; with --verbose, how many jobs of each learner still fit.
 
     \b
     dpserve dataset show adult
     """
     with show_busy("pricing a job of each learner"):
         body = backend().datasets.get(name)
-    show(json, body, dataset_text(body))
+    show(json, body, dataset_text(body, verbose))
 
 
 def show_as_is(home: Home, dataset: Dataset, json: bool) -> None:
@@ -123,61 +135,79 @@ def show_as_is(home: Home, dataset: Dataset, json: bool) -> None:
     show(json, body, dataset_text(body))
 
 
-def dataset_text(body: dict[str, Any]) -> str:
+def dataset_text(body: dict[str, Any], verbose: bool = False) -> str:
     """Describe a dataset in lines for people."""
     budget = body["budget"]
-    closed = budget["closed_by"]
-    jobs = ", ".join(f"{count} of {learner}" for learner, count in budget["jobs_left"].items())
-    forecast, rate = body["forecast"], "nothing was spent lately"
+    closed, forecast = budget["closed_by"], body["forecast"]
     where = f"{blocks_words(budget['left']['window'])}: " if "windows" in budget["left"] else ""
-    if forecast["days_left"] is not None:
-        rate = f"{float(forecast['share_per_day']):.2%} a day, {forecast['days_left']} days left"
-    elif float(forecast["share_per_day"]):
-        rate = "too early to say"
-    block = budget["account"].get("block")
-    most = f", of block {block}, of which most is used" if block is not None else ""
+    used_up = forecast["used_up_on"]
+    family = [] if body["family_names"] == [body["name"]] else [("family", ", ".join(body["family_names"]))]
+    protects = "one row" if body["unit"] == "record" else f"one {body['unit']}, with all their rows"
     lines = [
         ("dataset", body["name"]),
         *(("problem", problem) for problem in [body["problem"]] if problem),
-        ("family", ", ".join(body["family_names"])),
-        ("relation", f"{body['relation']}, unit of privacy: {body['unit']}"),
+        *family,
+        ("protects", protects),
         *(("targets", f"{', '.join(names)}; a job says --target") for names in [body.get("targets")] if names),
-        ("total", f"epsilon {body['epsilon']}, delta {body['delta']}"),
+        ("total", f"epsilon {body['epsilon']}, delta {short_delta(body['delta'])}"),
         *([] if budget["largest"] == body["epsilon"] else [("largest ever", f"epsilon {budget['largest']}")]),
-        ("spent", f"epsilon {budget['spent']['epsilon']}, converted at delta {body['delta']}{most}"),
-        ("reserved", f"epsilon {budget['reserved']['epsilon']}, converted at delta {body['delta']}{most}"),
-        *(("left", words) for words in windows_words(budget["left"]) or [left_words(budget["left"])]),
+        *(("budget", words) for words in windows_words(budget["left"]) or [left_words(budget["left"])]),
         *([("blocks", _blocks_text(body["blocks"]))] if "blocks" in body else []),
         *([("one person", _person_text(body["person"]))] if "person" in body else []),
         *(
             (
                 "kept aside",
-                f"{float(holdout['share']) * 100:g} %; left {left_words(holdout['budget']['left'], 'evaluation')}",
+                f"{float(holdout['share']) * 100:g} %: {left_words(holdout['budget']['left'], 'evaluation')}",
             )
             for holdout in [body.get("holdout")]
             if holdout
         ),
         *([] if closed is None else [("closed", f"by job {closed}, which took the whole total: nothing is admitted")]),
-        ("still fit", f"{where}at a tenth of the total epsilon each: {jobs or 'none'}"),
-        ("at this rate", where + rate),
-        *(("quota", f"{q['analyst']}: {q['used']} used of {q['quota'] or 'any'}") for q in body["quotas"]),
+        *([] if used_up is None else [("at this rate", f"{where}used up on {used_up}")]),
+        *(
+            (
+                "quota",
+                f"{q['analyst']} may use {percent_words(float(q['quota'] or 1))} of the budget, has used "
+                f"{percent_words(float(q['used']))}",
+            )
+            for q in body["quotas"]
+            if q["quota"] or verbose
+        ),
+        *(_details(body, where) if verbose else []),
     ]
     return align_columns(lines)
 
 
+def _details(body: dict[str, Any], where: str) -> list[tuple[str, str]]:
+    """Return the lines of --verbose."""
+    budget = body["budget"]
+    jobs = ", ".join(f"{count} of {learner}" for learner, count in budget["jobs_left"].items())
+    block = budget["account"].get("block")
+    most = f", of block {block}, of which most is used" if block is not None else ""
+    at = f", converted at delta {short_delta(body['delta'])}{most}"
+    return [
+        ("families", ", ".join(body["family_names"])),
+        ("neighbours", f"{body['relation']}, unit of privacy: {body['unit']}"),
+        ("spent", f"epsilon {budget['spent']['epsilon']}{at}"),
+        ("reserved", f"epsilon {budget['reserved']['epsilon']}{at}"),
+        ("still fit", f"{where}at a tenth of the total epsilon each: {jobs or 'none'}"),
+    ]
+
+
 def _person_text(person: dict[str, Any]) -> str:
-    total, spent = person["total"], person["spent"]["epsilon"]
+    total = person["total"]
     return (
-        f"epsilon {total['epsilon']} at delta {total['delta']} over all blocks that will ever come; {spent} is spent, "
-        f"left {left_words({name: person['left'][name] for name in ('share', 'one_job')})}"
+        f"epsilon {total['epsilon']}, delta {short_delta(total['delta'])}, over all blocks that will ever come: "
+        f"{left_words({name: person['left'][name] for name in ('share', 'one_job')})}"
     )
 
 
 def _blocks_text(blocks: dict[str, Any]) -> str:
-    """Say how many blocks there are, and what is left of the newest."""
-    newest = ", ".join(f"{block['block']}: {float(block['left']):.1%}" for block in blocks["listed"][-LISTED:])
+    """Say how many blocks there are, and how much is used of the newest."""
+    shares = [(block["block"], 1 - float(block["left"])) for block in blocks["listed"][-LISTED:]]
+    newest = ", ".join(f"{number}: {100 * used:.0f} %" for number, used in shares)
     gone = f"; the rows up to {blocks['dropped']} are deleted" if blocks["dropped"] else ""
-    return f"{blocks['last']}{gone}; left of each, the newest last: {newest}"
+    return f"{blocks['last']}{gone}; used of each, the newest last: {newest}"
 
 
 def draft(

@@ -11,7 +11,7 @@ from accountant.ledger.families.left import left_words
 from serving.cli.backend import backend
 from serving.cli.complete import DATASETS
 from serving.cli.terminal import Json, align_columns, note_more, show, show_progress
-from training.learners.job_words import closing
+from training.learners.job_words import STATES, closing
 
 Number = Annotated[int, typer.Argument(help="The job's number.", min=0)]
 COLUMNS = ("job", "state", "dataset", "learner", "epsilon", "model", "by", "time")
@@ -19,7 +19,7 @@ COLUMNS = ("job", "state", "dataset", "learner", "epsilon", "model", "by", "time
 
 def list_jobs(
     dataset: Annotated[str | None, typer.Option(help="Only of this dataset.", autocompletion=DATASETS)] = None,
-    state: Annotated[str | None, typer.Option(help="reserved, started, committed, issued, burned or released.")] = None,
+    state: Annotated[str | None, typer.Option(help="waiting, running, signing, done, failed or 'given back'.")] = None,
     limit: Annotated[int, typer.Option(help="At most so many.", min=1)] = 50,
     after: Annotated[int | None, typer.Option(help="Go on after this job.", min=0)] = None,
     json: Json = False,
@@ -27,10 +27,12 @@ def list_jobs(
     """List jobs, the newest first.
 
     \b
-    dpserve job list --dataset adult --state issued
+    dpserve job list --dataset adult --state done
     """
-    body = backend().jobs.list_page(dataset, state, after, limit)
-    rows = [tuple(line[name] for name in COLUMNS) for line in body["jobs"]]
+    states = {words: name for name, words in STATES.items()}
+    body = backend().jobs.list_page(dataset, states.get(state or "", state), after, limit)
+    lines = [{**line, "state": STATES.get(line["state"], line["state"])} for line in body["jobs"]]
+    rows = [tuple(line[name] for name in COLUMNS) for line in lines]
     show(json, body, align_columns([tuple(name.upper() for name in COLUMNS), *rows]))
     note_more(body["next"])
 
@@ -71,16 +73,16 @@ def cancel(number: Number, json: Json = False) -> None:
 def _text(body: dict[str, Any]) -> str:
     certificate, progress = body["certificate"] or {}, body["progress"]
     lines = [
-        ("job", f"{body['job']}: {body['state']}"),
+        ("job", f"{body['job']}: {STATES.get(body['state'], body['state'])}"),
         ("asked", f"{body['learner']} on {body['dataset']}, by {body['by']} at {body['time']}"),
         ("progress", f"{progress['done']} of {progress['total']}"),
-        ("price", f"epsilon {body['epsilon']}, delta {body['delta']}"),
+        ("price", f"epsilon {body['epsilon']}"),
         ("model", body["model"]),
         *closing(body),
         *([("evaluation", "job {job}: {state}".format(**body["evaluation"]))] if "evaluation" in body else []),
         *([("certificate", f"entry {certificate['entry']}")] if certificate else []),
         *([("waiting", body["waiting"])] if body["waiting"] else []),
         *([("error", body["error"])] if body["error"] else []),
-        ("left", left_words(body["left"])),
+        ("budget", left_words(body["left"])),
     ]
     return align_columns(lines)

@@ -11,6 +11,7 @@ import typer
 from accountant.ledger.families.left import left_words
 from accountant.system.lazy_import import later
 from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import short_delta
 from models.worth.words import short_figure, short_worth, verdict
 from serving.cli.backend import backend
 from serving.cli.complete import Model
@@ -21,6 +22,7 @@ from serving.cli.terminal import (
     Every,
     Json,
     Limit,
+    Verbose,
     align_columns,
     check_out,
     note,
@@ -44,7 +46,12 @@ Described = Annotated[
 
 
 def list_models(
-    contains: Contains = "", limit: Limit = None, after: After = None, every: Every = False, json: Json = False
+    contains: Contains = "",
+    limit: Limit = None,
+    after: After = None,
+    every: Every = False,
+    verbose: Verbose = False,
+    json: Json = False,
 ) -> None:
     """List the models of this home, each held against the ledger that issued it; `verify` asks for all.
 
@@ -54,7 +61,8 @@ def list_models(
     """
     with show_busy("looking at the models"):
         body = backend().models.list_part(Part(contains, after, limit, every))
-    rows = [("MODEL", "STATE", "EPSILON", "DELTA", "RELATION", "WORTH"), *map(_row, body["models"])]
+    rows = [("MODEL", "STATE", "EPSILON", "WORTH", *(("DELTA", "NEIGHBOURS") if verbose else ()))]
+    rows += [_row(line)[: len(rows[0])] for line in body["models"]]
     show(json, body, align_columns(rows))
     note_more(body["next"])
 
@@ -65,7 +73,8 @@ def _row(line: dict[str, Any]) -> tuple[str, ...]:
         problem = f": {line['problem']}" if line["problem"] and line["state"] != "revoked" else ""
         return (line["model"], f"{line['state']}{problem}", "", "", "", "")
     worth = [short_worth(statement) for statement in line["worth"]] or ["not evaluated"]
-    return (line["model"], line["state"], certificate["epsilon"], certificate["delta"], certificate["relation"], *worth)
+    detail = short_delta(certificate["delta"]), certificate["relation"]
+    return line["model"], line["state"], certificate["epsilon"], "; ".join(worth), *detail
 
 
 def predict(
@@ -131,24 +140,24 @@ def evaluate(
     if data is not None and len(given) == 1 and not plan:
         return _evaluate_rows(name, data, schema, out, public, json)
     if data is not None or not {"dataset", "epsilon"} <= given.keys():
-        raise InputError("evaluate: name private rows by --dataset and a price by --epsilon, or a file of --data alone")
+        raise InputError("evaluate: give --dataset NAME --epsilon E, or --data FILE")
     request = EvaluationRequest.of(given).to_json()
     key = request.pop("idempotency_key", None)
     if plan:
         body = backend().measurements.plan_evaluation(request)
-        price = f"epsilon {body['epsilon']}, delta {body['delta']}, on {body['part']} rows"
+        price = f"epsilon {body['epsilon']}, on {body['part']} rows"
         measured_before = (
             "" if body["known"] is None else f"; job {body['known']} has measured this: its statement is given"
         )
         budget = left_words(body["left"], "evaluation")
         expected = [] if body["expected"] is None else [("expect", body["expected"]["says"])]
         return show(
-            json, body, align_columns([("price", f"{price}{measured_before}"), ("left after it", budget), *expected])
+            json, body, align_columns([("price", f"{price}{measured_before}"), ("after it", budget), *expected])
         )
     with show_busy(f"evaluating {name} on {given['dataset']}"):
         body = backend().measurements.evaluate(request, key, out)
     show(json, body, worth_text(body["worth"]))
-    note(f"statement {body['statement']}; left {left_words(body['left'], 'evaluation')}")
+    note(f"statement {body['statement']}; {left_words(body['left'], 'evaluation')}")
 
 
 def _evaluate_rows(name: str, data: Path, schema: Path | None, out: Path | None, public: bool, json: bool) -> None:

@@ -114,7 +114,7 @@ def next_steps(home: Standing) -> list[Step]:
         "empty": [
             ("dpserve schema draft rows.parquet > adult.yaml", "a draft; fill in what everybody may know"),
             (
-                "dpserve dataset register adult --data rows.parquet --schema adult.yaml --epsilon 3 --delta 1e-5",
+                "dpserve dataset register adult --data rows.parquet --schema adult.yaml --epsilon 3 --delta 1e-6",
                 "give the rows a budget, once and permanently",
             ),
         ],

@@ -23,6 +23,7 @@ from dpserve_verify.system.printable import printable_json, printable_lines
 
 PATIENCE = 0.5  # seconds that a person waits without asking whether anything happens
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
+Verbose = Annotated[bool, typer.Option("--verbose", help="Every detail.")]
 Contains = Annotated[str, typer.Option(help="Only lines whose name holds this text.")]
 Limit = Annotated[int | None, typer.Option(help="At most so many lines; all when left out.", min=1)]
 After = Annotated[str | None, typer.Option(help="Go on behind the line of this name.")]

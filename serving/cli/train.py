@@ -9,19 +9,20 @@ import typer
 
 from accountant.errors import UnknownName
 from accountant.ledger.families.left import left_words
+from dpserve_verify.privacy.budget import short_delta
 from models.worth.words import short_worth
 from serving.cli.backend import backend
 from serving.cli.complete import LEARNERS
 from serving.cli.requests import parse_tuning, takes_request
-from serving.cli.terminal import Json, align_columns, show, show_busy, show_progress
-from training.learners.job_words import closing
+from serving.cli.terminal import Json, Verbose, align_columns, show, show_busy, show_progress
+from training.learners.job_words import STATES, closing, short_reason
 from training.requests import JobRequest
 
 EVALUATION = "evaluation"
 
 
 @takes_request(JobRequest, "dataset", without=("tuning", "promote", "labels", "idempotency_key"))
-def plan(asked: JobRequest, json: Json = False) -> None:
+def plan(asked: JobRequest, verbose: Verbose = False, json: Json = False) -> None:
     """Price a job: what it would cost and what would be left. Spends nothing.
 
     \b
@@ -32,25 +33,41 @@ def plan(asked: JobRequest, json: Json = False) -> None:
     with show_busy("pricing"):
         body = backend().jobs.plan(asked.to_json())
     then = body.get("evaluation")
+    champion = body["becomes"] == "champion"
+    becomes = "which answers to that name at once" if champion else "a candidate: dpserve model promote chooses it"
     instead = f", in place of {body['replaces']}" if body["replaces"] else ""
     lines = [
-        ("job", f"{body['learner']} on {body['dataset']}{_target_text(body)}, {body['rounds']} releases"),
-        *_learner_lines(body),
-        ("price", f"epsilon {body['epsilon']}, delta {body['delta']}, {body['relation']}"),
-        ("left after it", f"{left_words(body['left'])}; {body['left']['jobs']} more like it"),
+        ("job", f"{body['learner']} on {body['dataset']}{_target_text(body)}"),
+        *_learner_lines(body, verbose),
+        ("price", f"epsilon {body['epsilon']}"),
+        ("after it", left_words(body["left"])),
         *_evaluation_lines(then),
-        ("model", f"{body['becomes']} of {body['model']}{instead}"),
+        ("model", f"{body['model']}, {becomes}{instead}"),
         *([("expect", body["expected"]["says"])] if body["expected"] else []),
         *(("warning", text) for text in body["warnings"]),
+        *(_details(body) if verbose else []),
     ]
     show(json, body, align_columns(lines))
 
 
-@takes_request(JobRequest, "dataset", without=("tuning",))
-def train(asked: JobRequest, json: Json = False) -> None:
-    """Train a model: reserve its price, fit, certify, put it among the models.
+def _details(body: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the lines of --verbose."""
+    job = body["left"]["one_job"]
+    holds = "of any noise" if job is None or "noise" not in job else "of Gaussian noise alone"
+    return [
+        ("delta", short_delta(body["delta"])),
+        ("neighbours", body["relation"]),
+        ("noisy answers", str(body["rounds"])),
+        ("more like it", str(body["left"]["jobs"])),
+        *([("room", f"for jobs {holds}, at delta {short_delta(job['delta'])}")] if job else []),
+    ]
 
-    The first of a name answers to it at once; any further one is a candidate, until it is promoted.
+
+@takes_request(JobRequest, "dataset", without=("tuning",))
+def train(asked: JobRequest, verbose: Verbose = False, json: Json = False) -> None:
+    """Train a model: pay for it, fit it, certify it.
+
+    The first model of a name answers to it at once; any further one is a candidate, until it is promoted.
 
     \b
     dpserve train adult --epsilon 0.5
@@ -61,15 +78,14 @@ def train(asked: JobRequest, json: Json = False) -> None:
     body = _run_job(asked, f"{asked.learner} on {asked.dataset}")
     certificate = body["certificate"] or {}
     lines = [
-        ("job", f"{body['job']}: {body['state']}"),
-        *_learner_lines(body),
-        ("model", f"{body['model']}{_target_text(body)}"),
-        ("version", _version_text(body)),
-        ("spent", f"epsilon {body['epsilon']}, delta {body['delta']}, {body['rounds']} releases"),
-        ("certificate", f"entry {certificate.get('entry')}, statement {certificate.get('statement')}"),
+        ("job", f"{body['job']}: {STATES.get(body['state'], body['state'])}"),
+        *_learner_lines(body, verbose),
+        ("model", f"{_version_text(body)}{_target_text(body)}"),
+        ("price", f"epsilon {body['epsilon']}"),
         *_worth_lines(body),
         *closing(body),
-        ("left", left_words(body["left"])),
+        ("budget", left_words(body["left"])),
+        *(_paid_details(body, certificate) if verbose else []),
     ]
     show(json, body, align_columns(lines))
 
@@ -78,8 +94,20 @@ def _evaluation_lines(then: dict[str, Any] | None) -> list[tuple[str, str]]:
     """Return the lines on the evaluation that follows: its price, and how wide its intervals will be."""
     if then is None:
         return []
-    price = f"epsilon {then['epsilon']}; left {left_words(then['left'], EVALUATION)}"
-    return [("evaluation", price), ("", f"expect {then['expected']['says']}")]
+    return [
+        ("evaluation", f"epsilon {then['epsilon']}"),
+        ("after it", left_words(then["left"], EVALUATION)),
+        ("expect", then["expected"]["says"]),
+    ]
+
+
+def _paid_details(body: dict[str, Any], certificate: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the lines of --verbose of a job that is done."""
+    return [
+        ("delta", short_delta(body["delta"])),
+        ("noisy answers", str(body["rounds"])),
+        ("certificate", f"entry {certificate.get('entry')}, statement {certificate.get('statement')}"),
+    ]
 
 
 def _worth_lines(body: dict[str, Any]) -> list[tuple[str, str]]:
@@ -89,7 +117,7 @@ def _worth_lines(body: dict[str, Any]) -> list[tuple[str, str]]:
         return [("worth", f"a worker measures it: job {then['job']}")] if then else []
     then = body["evaluated"]
     return [
-        ("worth", f"{short_worth(then['worth'])}; epsilon {then['epsilon']} of what is kept aside, job {then['job']}")
+        ("worth", f"{short_worth(then['worth'])}; epsilon {then['epsilon']} of the part kept aside, job {then['job']}")
     ]
 
 
@@ -107,14 +135,15 @@ def _version_text(body: dict[str, Any]) -> str:
     version, champion = f"{body['model']}@{body['version']}", backend().models.champion(body["model"])
     if body["version_state"] == "champion":
         instead = f", in place of {body['replaces']}" if body["replaces"] else ""
-        return f"{version}, champion: it answers to {body['model']}{instead}"
-    answers = f"{body['model']}@{champion} answers on" if champion else "nothing answers to the name"
-    return f"{version}, {body['version_state']}: {answers}; dpserve model promote {version}"
+        return f"{version}, which answers to the name {body['model']}{instead}"
+    answers = f"{body['model']}@{champion} answers to the name" if champion else "nothing answers to the name"
+    return f"{version}, a {body['version_state']}: {answers}; dpserve model promote {version}"
 
 
-def _learner_lines(body: dict[str, Any]) -> list[tuple[str, str]]:
+def _learner_lines(body: dict[str, Any], verbose: bool = False) -> list[tuple[str, str]]:
     """Return the line on which learner a public rule chose, and why; none where a person named it."""
-    return [("by auto", body["chosen_by_auto"])] if "chosen_by_auto" in body else []
+    why = body.get("chosen_by_auto")
+    return [] if why is None else [("chosen", why if verbose else short_reason(why))]
 
 
 def _target_text(body: dict[str, Any]) -> str:
@@ -166,9 +195,9 @@ def _tuning_plan_text(body: dict[str, Any]) -> str:
     lines = [
         ("job", f"the best of runs of {body['learner']} on {body['dataset']}{_target_text(body)}"),
         *_learner_lines(body),
-        ("price", f"epsilon {body['epsilon']}, delta {body['delta']}, {body['relation']}, for all of it"),
+        ("price", f"epsilon {body['epsilon']}, for all of it"),
         ("runs", f"{law['mean']} on average ({law['type']}); {law['made']} are made, so that time does not tell"),
-        ("left after it", f"{left_words(body['left'])}; {body['left']['jobs']} more like it"),
+        ("after it", left_words(body["left"])),
     ]
     keys = list(tuning["settings"][0])
     rows = [tuple(key.upper() for key in keys), *(tuple(line[key] for key in keys) for line in tuning["settings"])]
@@ -180,16 +209,15 @@ def _tuning_text(body: dict[str, Any]) -> str:
     setting = chosen.get("setting")
     text = ", ".join(f"{key}={value}" for key, value in setting.items()) if setting else "none: no run was drawn"
     lines = [
-        ("job", f"{body['job']}: {body['state']}"),
+        ("job", f"{body['job']}: {STATES.get(body['state'], body['state'])}"),
         *_learner_lines(body),
-        ("model", f"{body['model']}{_target_text(body)}"),
-        ("version", _version_text(body)),
+        ("model", f"{_version_text(body)}{_target_text(body)}"),
         ("setting", text),
         ("score", f"{chosen.get('score')} rows told right, with noise; of the best, so rather too many"),
-        ("spent", f"epsilon {body['epsilon']}, delta {body['delta']}"),
+        ("price", f"epsilon {body['epsilon']}"),
         ("certificate", f"entry {certificate.get('entry')}, statement {certificate.get('statement')}"),
         *closing(body),
-        ("left", left_words(body["left"])),
+        ("budget", left_words(body["left"])),
     ]
     return align_columns(lines)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from decimal import Decimal
 from functools import lru_cache, partial
 from typing import Any
@@ -95,7 +95,7 @@ def tightest_first(home: Home, rights: Access) -> list[dict[str, Any]]:
     """Return every family that the caller may see, with its budget and its datasets, the one with the least left
     first.
     """
-    datasets = every_dataset(home)
+    datasets = every_dataset(home, rights.principal)
     problems = problems_of(home, datasets)
     families = [
         family_to_json(row, problems) | {"protects": _protects(row.family.relation, row.family.unit)}
@@ -109,7 +109,7 @@ def every_dataset(home: Home, analyst: str | None = None) -> tuple[Dataset, ...]
     return _as_of(home.ledger, home.ledger.log.size(), analyst)
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=16)
 def _as_of(ledger: Ledger, size: int, analyst: str | None) -> tuple[Dataset, ...]:
     """Return the datasets as of a ledger of so many entries; cached, for none changes without an entry."""
     return tuple(ledger.datasets(analyst))
@@ -168,11 +168,10 @@ async def _change(request: Request, change: Callable[..., object], *values: str)
 
 
 def _dataset(home: Home, name: str, rights: Access, before: int) -> dict[str, Any]:
-    dataset = home.ledger.dataset(name)
+    dataset = home.ledger.dataset(name, rights.principal)
     registration = dataset.registration
     size = home.ledger.log.size()
     (points, by_models), now = _history(home.ledger, name, size), datetime.now(UTC)
-    first = datetime.fromisoformat(points[1].time) if len(points) > 1 else now  # a rate of hours says nothing of days
     return {
         **line(dataset),
         "lost": problems_of(home, [dataset]).get(name),
@@ -185,11 +184,11 @@ def _dataset(home: Home, name: str, rights: Access, before: int) -> dict[str, An
         "version": dataset.version,
         "families": [
             {**family_to_json(row, {}), "id": row.family.identity}
-            for row in seen_families(rights, every_dataset(home))
+            for row in seen_families(rights, every_dataset(home, rights.principal))
             if name in row.names
         ],
         "quotas": home.ledger.quotas(name),
-        "forecast": forecast(home.ledger, dataset) if now - first >= timedelta(days=1) else None,
+        "forecast": forecast(home.ledger, dataset),
         "models": by_models,
         "points": points,
         "chart": burndown_chart.staircase([(point.time, 1 - point.share) for point in points], now),
@@ -199,14 +198,14 @@ def _dataset(home: Home, name: str, rights: Access, before: int) -> dict[str, An
         "profiles": profiles_of(home, name),
         "blocks": blocks_of(home, dataset, before),
         "aside": None if dataset.holdout is None else float(dataset.holdout),
-        "holdout": None if dataset.holdout is None else _kept_aside(home, name),
+        "holdout": None if dataset.holdout is None else _kept_aside(home, name, rights.principal),
         "person": None if dataset.person is None else describe_accounts([dataset.person]),
     }
 
 
-def _kept_aside(home: Home, name: str) -> dict[str, Any]:
+def _kept_aside(home: Home, name: str, analyst: str) -> dict[str, Any]:
     """Describe the budget of the part that is kept aside, for an evaluation, whose noise is pure."""
-    return describe_budget(home.ledger.dataset(name, part=HOLDOUT), Decimal(0))
+    return describe_budget(home.ledger.dataset(name, analyst, HOLDOUT), Decimal(0))
 
 
 @lru_cache(maxsize=64)
@@ -219,13 +218,13 @@ async def fits(request: Request) -> Response:
     """Return a part of the dataset's page that takes longer: what would still fit, per learner."""
     known_query(request)
     name = request.path_params["name"]
-    context = await with_prices(request, _fits, state(request).home, name)
+    context = await with_prices(request, _fits, state(request).home, name, access(request).principal)
     trains = await in_thread(partial(access(request).may, "train", dataset=name))
     return page(request, "_fits.html", **context, trains=trains)
 
 
-def _fits(home: Home, name: str) -> dict[str, Any]:
-    dataset = home.ledger.dataset(name)
+def _fits(home: Home, name: str, analyst: str) -> dict[str, Any]:
+    dataset = home.ledger.dataset(name, analyst)
     problem = problems_of(home, [dataset]).get(name)
     left = {} if problem else jobs_left(home, dataset)
     return {"name": name, "left": left, "epsilon": dataset.budget.epsilon / 10, "problem": problem}

@@ -99,7 +99,8 @@ def _job(home: Home, seq: int, rights: Access) -> dict[str, Any]:
     job_json = job_to_json(home, row)
     steps = search(home.ledger.log.database, Wanted(job=seq), limit=MAX_STEPS).entries
     entry = home.ledger.reservation(seq).value
-    budget = describe_budget(home.ledger.dataset_of(seq), Decimal(0) if kind_of(job_json).is_pure else None)
+    delta = Decimal(0) if kind_of(job_json).is_pure else None
+    budget = describe_budget(home.ledger.dataset_of(seq, rights.principal), delta)
     step_lines = [
         {"kind": step.value["type"], "time": step.value["time"], "entry": step.seq} for step in reversed(steps)
     ]

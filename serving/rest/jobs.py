@@ -157,10 +157,12 @@ async def list_datasets(request: Request) -> Response:
     part, home, rights = lists.part_of(request, "archived"), state(request).home, access(request)
 
     def look() -> dict[str, Any]:
-        visible, end = seen_datasets(rights, home.ledger.datasets()), monotonic() + PRICES_SECONDS
+        asker, end = rights.principal, monotonic() + PRICES_SECONDS
+        visible = seen_datasets(rights, home.ledger.datasets(asker))
         wanted, following = cut_datasets(part, visible, archived(home.ledger, "dataset"))
         described = [
-            job_views.dataset_to_json(home, dataset, detail=False, works_out=monotonic() < end) for dataset in wanted
+            job_views.dataset_to_json(home, dataset, detail=False, works_out=monotonic() < end, analyst=asker)
+            for dataset in wanted
         ]
         return {"datasets": described, "next": following}
 
@@ -172,7 +174,7 @@ async def list_families(request: Request) -> Response:
     part, home, rights = lists.part_of(request, "archived"), state(request).home, access(request)
 
     def look() -> dict[str, Any]:
-        datasets = home.ledger.datasets()
+        datasets = home.ledger.datasets(rights.principal)
         visible = seen_families(rights, datasets)
         rows, following = cut_families(part, visible, archived(home.ledger, "dataset"))
         problems = job_views.problems_of(home, datasets)
@@ -184,8 +186,12 @@ async def list_families(request: Request) -> Response:
 async def show_dataset(request: Request) -> Response:
     """Return one dataset, with quotas and what a job costs. 404 where there is none."""
     known_query(request)
-    home, name = state(request).home, request.path_params["name"]
-    return json_response(await with_prices(request, lambda: job_views.dataset_to_json(home, home.ledger.dataset(name))))
+    home, name, asker = state(request).home, request.path_params["name"], access(request).principal
+
+    def look() -> dict[str, Any]:
+        return job_views.dataset_to_json(home, home.ledger.dataset(name, asker), analyst=asker)
+
+    return json_response(await with_prices(request, look))
 
 
 STREAM = "A job's progress as server-sent events: `job` at each change, `end` at the end"

@@ -85,6 +85,7 @@ _ROOM = {
     "epsilon": {**DECIMAL, "description": "the total minus what is spent and reserved, converted at delta"},
     "share": SHARE,
     "one_job": maybe(record(BUDGET["properties"], {"noise": {"type": "string", "enum": ["gaussian"]}})),
+    "words": {**TEXT, "description": "how much is used, and what one more job may ask for"},
     "binding": {**ACCOUNT, "description": "lets no larger job in"},
     "least": {**ACCOUNT, "description": "whose share it is: of all accounts the least"},
 }
@@ -112,7 +113,8 @@ STANDING = record(
 QUOTA = record({"analyst": TEXT, "quota": maybe(TEXT), "used": SHARE})
 PROBLEM = {**maybe(TEXT), "description": "what keeps this line alone from being whole: code and words; or null"}
 FORECAST = record(
-    {"share_per_day": SHARE, "days_left": maybe(COUNT), "used_up_on": maybe(DATE)}, says="a straight line, no promise"
+    {"share_per_day": maybe(SHARE), "days_left": maybe(COUNT), "used_up_on": maybe(DATE)},
+    says="a straight line, no promise; null in the first seven days",
 )
 _DATASET = {
     "name": TEXT, "uuid": TEXT, "family": TEXT, "families": array(TEXT), "family_names": array(TEXT),

@@ -43,7 +43,7 @@ def test_the_demo_tells_the_whole_story(tmp_path):
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stdout + done.stderr
     for said in (
-        "budget before: [########################################] 100.0% left",
+        "before: 0 % of the budget used. Room for one more job: up to epsilon 3",
         "LazyBB, epsilon 0.5 (ours)",
         "would fit",
         "HTTP 403",

@@ -28,12 +28,10 @@ def test_every_block_of_the_page_runs(tmp_path, monkeypatch, capsys):
             exec(compile(block, str(PAGE), "exec"), session)
     said = capsys.readouterr().out
     assert re.search(
-        r"<Account of epsilon 3, 3 fits spent 1\.\d+; left \d\d\.\d %\. Room for one more fit: up to epsilon \d\.\d+ "
-        r"\(delta 0.000001, by Gaussian noise\) "
-        r"\(delta 0.000001, add-remove\)>",
+        r"<Account of epsilon 3, 3 fits: \d+ % of the budget used\. Room for one more fit: up to epsilon \d\.\d+>",
         said,
     )
-    assert "account: asked epsilon 3 at delta 0.000001; of epsilon 3, 4 fits spent" in said
+    assert "account: epsilon 3 does not fit: epsilon 3, 4 fits: " in said
     assert "FILL-IN" in said
     assert "<LazyBB(schema=Columns(" in said
     assert re.search(r"\): spent epsilon \S+ at delta 0.000001>", said)
@@ -51,10 +49,10 @@ def test_the_analysts_notebook_runs(tmp_path, monkeypatch, capsys):
     _, model, account, explained, _, _ = play("analyst")
     said = capsys.readouterr().out
     assert "spent epsilon 0.5" in repr(model)
-    assert "1 fit spent" in repr(account)
+    assert ", 1 fit: " in repr(account)
     assert explained._repr_html_().startswith("<svg")
     assert float(re.search(r"not seen: (0\.\d+)", said)[1]) > 0.7  # .856, and .001 from fit to fit: 100 of those away
-    assert "asked epsilon 2 at delta 0.000001" in said
+    assert "account: epsilon 2 does not fit" in said
     onnx.checker.check_model(onnx.load(tmp_path / "adult.onnx"))
 
 

@@ -136,7 +136,9 @@ def test_from_a_budget_to_predictions(server):
     assert (made.state, made.done, made.model, made.dataset) == ("issued", made.total, "mine", "adult")
     assert seen[-1] == (made.total, made.total)
     assert made.epsilon == plan.epsilon <= Decimal("0.1")
-    assert after.left == plan.left == made.left
+    assert (after.share_left, after.one_job) == (plan.share_left, plan.one_job) == (made.share_left, made.one_job)
+    assert after.room == plan.room == made.room
+    assert f" % of the budget used. Room for one more job: up to epsilon {after.one_job}" in after.room
     assert after.spent > before.spent
     assert before.jobs_left["lazybb"] >= after.jobs_left["lazybb"]
     with client(server, "predict") as shop:

@@ -171,8 +171,8 @@ def test_jobs_left_and_the_forecast_are_of_that_block(server):
     assert body["budget"]["jobs_left"]["ebm"] > 0
     assert (body["forecast"]["days_left"], body["budget"]["closed_by"]) == (None, None)
     shown = dpserve(server.path, "dataset", "show", "grown").stdout
-    assert "block 2: 100.0 %. Room for one more job: up to epsilon 1 (" in shown
-    assert "blocks 1-2 together: 0.0 %. No further job fits (block 1, closed by job" in shown
+    assert "block 2: 0 % of the budget used. Room for one more job: up to epsilon 1" in shown
+    assert "blocks 1-2 together: 100 % of the budget used. No further job fits (block 1, closed by job" in shown
     assert "nothing is admitted" not in shown
 
 

@@ -50,20 +50,21 @@ def _of_two(public: Public) -> Choice:
     """Choose the learner for two classes."""
     power, words, features = strength(public), mostly_categories(public.features), len(public.features)
     per_feature, rarer = power / features, power * min(public.prevalence, default=1.0)
-    reason = f"a strength of {power:,.0f}, about records x epsilon,"
-    mostly = "more features are categories than not"
+    signal = f"records x epsilon is about {power:,.0f}"
     least = TREES_FROM if public.pure else CURVES_FROM if words else 0
+    kind = "delta 0" if public.pure else "mostly categories" if words else "mostly numbers"
     if power < least:
-        return Choice("lazybb", f"{reason} below {least:,}, and {'no delta' if public.pure else mostly}: lazybb")
+        return Choice("lazybb", f"few rows for this epsilon, {kind} ({signal}, below {least:,}): lazybb")
     if features > MANY and per_feature < TREES_EACH:
-        return Choice("lazybb", f"{reason} of which each feature has {per_feature:,.0f}, below {TREES_EACH}: lazybb")
+        each = f"{signal}, {per_feature:,.0f} for each feature, below {TREES_EACH}"
+        return Choice("lazybb", f"many features for so few rows ({each}): lazybb")
     if rarer < RARE_FROM and public.prevalence:
-        return Choice("lazybb", f"{reason} of which the rarer class has {rarer:,.0f}, below {RARE_FROM:,}: lazybb")
-    if words and _curves(public):
-        return Choice("ebm", f"{reason} from {CURVES_FROM:,} on, and {mostly}: ebm")
-    if public.pure or words:
-        return Choice("lazybb-tree", f"{reason} from {least:,} on: lazybb-tree")
-    return Choice("lazybb-tree", f"{reason} and at least half of the features are no categories: lazybb-tree")
+        return Choice(
+            "lazybb", f"few rows of the rarer class ({signal}, of it {rarer:,.0f}, below {RARE_FROM:,}): lazybb"
+        )
+    learner = "ebm" if words and _curves(public) else "lazybb-tree"
+    enough = f"enough rows for this epsilon, {kind} ({signal}, from {least:,} on)" if least else f"{kind} ({signal})"
+    return Choice(learner, f"{enough}: {learner}")
 
 
 def _curves(public: Public) -> bool:

@@ -72,8 +72,7 @@ class Expected:
                 f"no better than guessing: too few records for this epsilon. By what was reached on other datasets "
                 f"about epsilon {self.least:g} is the least"
             )
-        where = "as by defaults on about eight of ten other datasets; yours may be harder"
-        return f"AUROC {low:.2f} to {high:.2f}, {where}"
+        return f"AUROC {low:.2f} to {high:.2f}, as on most other tables of this size"
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,12 +10,21 @@ from accountant.ledger.families.families import Dataset
 
 TUNING = "private-tuning"  # no parameter of a learner can be called so
 CHOSEN = "chosen-by-auto"  # why it is this learner, among a job's parameters: none of a learner can be called so
+STATES = {  # of a job, for people
+    "reserved": "waiting", "started": "running", "committed": "signing",
+    "issued": "done", "burned": "failed", "released": "given back",
+}  # fmt: skip
 CLOSES = "this job takes the whole total: nothing is admitted after it, even where the total is raised later"
 
 
 def chosen_to_json(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return why it is this learner, where a public rule chose it; else nothing."""
     return {"chosen_by_auto": parameters[CHOSEN]} if CHOSEN in parameters else {}
+
+
+def short_reason(why: str) -> str:
+    """Return why it is this learner, without the figures in brackets and its name behind them."""
+    return re.sub(r"( \([^)]*\))?: [a-z-]+$", "", why)
 
 
 def window_to_json(dataset: Dataset) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from weakref import WeakSet
 
 from accountant.errors import BudgetRefused
 from accountant.ledger.families.left import left_to_json, left_words
-from accountant.privacy.claims import price
+from accountant.privacy.claims import claim, price
 from accountant.privacy.one_job import OneJob, one_job, room
 from dpserve_verify.errors import InputError
 from dpserve_verify.formats.canonical import decimal_string
@@ -47,6 +47,7 @@ class Account:
         self._filter = Filter.design(Budget.of(str(epsilon), str(delta)))
         self._relation = parse_relation(relation)
         self._used, self._fits = self._filter.nothing(), 0
+        self._closing: Decimal | None = None  # the claim of the fit that took the whole total
         self._lock, self._open = Lock(), True
         self._rowwise = rowwise
         self._whole: Selection | None = None  # the rows that every fit is on, or on a fold of
@@ -70,36 +71,47 @@ class Account:
     @property
     def spent(self) -> Decimal:
         """Return the epsilon of all fits together, converted at the account's delta, rounded up to 6 digits."""
-        return self._filter.epsilon_of(self._used)
-
-    @property
-    def left(self) -> Decimal:
-        """Return the total minus `spent`; at least 0. To plan by, take `share_left` and `one_fit`: single fits add up
-        to less than the sum of their epsilons."""
-        return max(Decimal(0), self.budget.epsilon - self.spent)
+        return self._filter.epsilon_of(self._used) if self._closing is None else self._closing
 
     @property
     def share_left(self) -> float:
-        """Return how much of what the filter admits is left, in 0..1, by the criterion that lasts longest."""
-        return 1 - self._filter.share(self._used)
+        """Return how much of what the filter admits is left, in 0..1, by the criterion that lasts longest; 0 where one
+        fit took the whole total."""
+        return 0.0 if self._closing is not None else 1 - self._filter.share(self._used)
 
     @property
     def one_fit(self) -> Decimal:
         """Return the largest epsilon of one more fit at the account's delta, by Gaussian noise, or, where no noise has
-        room, at delta 0; 0 where there is none. Private selection may get more or less (docs/budgets.md)."""
+        room, at delta 0; the whole total where nothing was spent; 0 where there is none. Private selection may get more
+        or less (docs/budgets.md)."""
         return self._one_job.epsilon
 
     @property
     def _one_job(self) -> OneJob:
+        if self._closing is not None:
+            return OneJob(Decimal(0), Decimal(0))
+        if self._used == self._filter.nothing():
+            return OneJob(self.budget.epsilon, self.budget.delta)
         return one_job([room(self._filter, self._used, self.budget.delta)], self.budget.delta)
 
     def admits(self, plan: Plan) -> bool:
-        """Return whether a fit with this plan would be charged now."""
-        return self._filter.admits(self._used, price(plan, self._filter.orders))
+        """Return whether a fit with this plan would be charged now: beside the fits before, or as the only fit, where
+        nothing was spent and it claims no more than the total. The latter closes the account, as a ledger's job does.
+        """
+        return self._fits_beside(plan) or self._may_close(plan)
+
+    def _fits_beside(self, plan: Plan) -> bool:
+        return self._closing is None and self._filter.admits(self._used, price(plan, self._filter.orders))
+
+    def _may_close(self, plan: Plan) -> bool:
+        return self._used == self._filter.nothing() and claim(plan, self.budget.delta).epsilon <= self.budget.epsilon
 
     def fits_left(self, plan: Plan) -> int:
         """Return how many more fits with this plan (`model.recipe_.plan`) would be admitted."""
-        return self._filter.jobs_left(self._used, price(plan, self._filter.orders))
+        if self._closing is not None:
+            return 0
+        beside = self._filter.jobs_left(self._used, price(plan, self._filter.orders))
+        return max(beside, int(self._may_close(plan)))
 
     def check(self, budget: Budget, relation: Relation) -> None:
         """Raise InputError unless this account can hold a fit of this budget under this relation."""
@@ -122,8 +134,10 @@ class Account:
         cost = price(plan, self._filter.orders)
         with self._lock:
             all_rows = self._whole if rows is None or self._rowwise else self._whole_of(rows)
-            if not (self._open and self._filter.admits(self._used, cost)):
-                raise BudgetRefused(f"account: {self.words()}; this fit does not fit", **self.to_json())
+            if not (self._open and self.admits(plan)):
+                raise BudgetRefused(f"account: this fit does not fit: {self.words()}", **self.to_json())
+            if not self._fits_beside(plan):
+                self._closing = claim(plan, self.budget.delta).epsilon
             self._used, self._fits, self._whole = self._used + cost, self._fits + 1, all_rows
 
     def _whole_of(self, rows: Selection) -> Selection:
@@ -143,19 +157,20 @@ class Account:
         """Describe the total, the fits, what they spent and what is left in one line."""
         times = "1 fit" if self._fits == 1 else f"{self._fits} fits"
         left = left_words(left_to_json(self.share_left, self._one_job), "fit")
-        return f"of epsilon {self.budget.epsilon}, {times} spent {self.spent}; left {left}"
+        return f"epsilon {self.budget.epsilon}, {times}: {left}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the same for programs: `total`, `spent`, `left`, `fits`; decimals as text. `share` and `one_job`: what
-        is left as a share, and the budget of the largest fit.
+        """Return the same for programs: `total`, `spent`, `fits`, decimals as text. `share` and `one_job`: what is left
+        as a share, and the budget of the largest fit.
         """
-        total, left = self.budget.to_json(), decimal_string(self.left)
         share_fields = left_to_json(self.share_left, self._one_job)
-        return {"total": total, "spent": decimal_string(self.spent), "left": left, "fits": self._fits, **share_fields}
+        return {
+            "total": self.budget.to_json(), "spent": decimal_string(self.spent), "fits": self._fits, **share_fields,
+        }  # fmt: skip
 
     def __repr__(self) -> str:
         closed = "" if self._open else ", closed: a copy from another process"
-        return f"<Account {self.words()} (delta {self.budget.delta}, {self._relation.value}{closed})>"
+        return f"<Account of {self.words()}{closed}>"
 
     def __sklearn_clone__(self) -> Account:
         return self

@@ -31,8 +31,11 @@ else:
 LAST = 2**53  # above every job's number
 
 
-def dataset_to_json(home: Home, dataset: Dataset, detail: bool = True, works_out: bool = True) -> dict[str, Any]:
-    """Return what everybody may know of a dataset: `dpserve dataset show` and GET /v1/datasets/{name}.
+def dataset_to_json(
+    home: Home, dataset: Dataset, detail: bool = True, works_out: bool = True, analyst: str | None = None
+) -> dict[str, Any]:
+    """Return what everybody may know of a dataset: `dpserve dataset show` and GET /v1/datasets/{name}. What is left is
+    told under the quotas with which `dataset` was loaded, and of the part kept aside under those of `analyst`.
 
     `detail`: quotas and the forecast as well. `works_out`: how many jobs of each learner still fit even where that
     takes a second; else `priced` says where nobody has asked for that yet.
@@ -59,7 +62,7 @@ def dataset_to_json(home: Home, dataset: Dataset, detail: bool = True, works_out
         "schema": registration.schema,
         **({} if registration.query is None else {"query": registration.query.to_json()}),
         **({"refined": [profile.to_json() for profile in registration.refined]} if registration.refined else {}),
-        **_holdout(home, dataset),
+        **_holdout(home, dataset, analyst),
         **_blocks(dataset),
         **({} if dataset.person is None else {"person": describe_accounts([dataset.person])}),
         "budget": {**budget, **fits},
@@ -109,11 +112,11 @@ def _blocks(dataset: Dataset) -> dict[str, Any]:
     return {"blocks": {"last": dataset.last, "dropped": dataset.dropped, "listed": listed}}
 
 
-def _holdout(home: Home, dataset: Dataset) -> dict[str, Any]:
+def _holdout(home: Home, dataset: Dataset, analyst: str | None) -> dict[str, Any]:
     """Return where rows are kept aside for evaluation: their share, and their own budget of the same total."""
     if dataset.holdout is None:
         return {}
-    holdout = home.ledger.dataset(dataset.registration.name, part=HOLDOUT)
+    holdout = home.ledger.dataset(dataset.registration.name, analyst, HOLDOUT)
     budget = describe_budget(holdout, Decimal(0))  # an evaluation's noise is pure
     return {"holdout": {"share": decimal_string(dataset.holdout), "budget": budget}}
 

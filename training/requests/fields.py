@@ -92,7 +92,7 @@ def check_runs(runs: Decimal, name: str) -> Decimal:
 
 
 _EPSILON = DecimalReader(check_epsilon, EPSILON_PATTERN, "0.5 or 5e-1")
-_DELTA = DecimalReader(check_delta, DELTA_PATTERN, "0.00001 or 1e-5")
+_DELTA = DecimalReader(check_delta, DELTA_PATTERN, "0.000001 or 1e-6")
 _RUNS = DecimalReader(check_runs, RUNS_PATTERN, "6 or 5.5")
 Epsilon = Annotated[Number, PlainValidator(_EPSILON), _EPSILON.schema(exclusiveMinimum=0, maximum=100)]
 Delta = Annotated[Number, PlainValidator(_DELTA), _DELTA.schema(minimum=0, exclusiveMaximum=1)]

@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from math import floor
 from typing import Any, NamedTuple
 
 from accountant.ledger.families.families import Dataset, Family
 from accountant.ledger.families.windows import ALL, Window, window_words
 from accountant.privacy.one_job import OneJob, Room, one_job, room
 from dpserve_verify.formats.canonical import decimal_string
-from dpserve_verify.privacy.budget import Budget
+from dpserve_verify.privacy.budget import Budget, used_words
 from dpserve_verify.privacy.filter import Price, price_to_json
 
 FAMILY, BLOCK, PERSON, QUOTA, ROWS = "family", "block", "person", "quota", "rows"
@@ -73,12 +72,14 @@ class Left:
 
     def to_json(self) -> dict[str, Any]:
         """Return the share (six places), the job (None where none is admitted), the window and both accounts. For old
-        readers `epsilon`: the total of `family` minus what was used of it, converted (docs/budgets.md).
+        readers `epsilon`: the total of `family` minus what was used of it, converted (docs/budgets.md). `words`: as
+        every door says it, of one more job.
         """
         window = {} if self.window is None else {"window": [*self.window]}
         accounts = {"binding": self.binding.to_json(), "least": self.least.to_json()}
         epsilon = decimal_string(Decimal(0) if self.least.kind == ROWS else epsilon_left(self.family))
-        return {"epsilon": epsilon, **left_to_json(self.share, self.job), **window, **accounts}
+        left = {"epsilon": epsilon, **left_to_json(self.share, self.job), **window, **accounts}
+        return {**left, "words": left_words(left)}
 
 
 class _Standing(NamedTuple):
@@ -310,31 +311,36 @@ def left_to_json(share: float, job: OneJob) -> dict[str, Any]:
     return {"share": f"{share:.6f}", "one_job": budget and budget | ({"noise": "gaussian"} if job.gaussian else {})}
 
 
-def left_words(left: Mapping[str, Any], what: str = "job") -> str:
-    """Put what `left_to_json` or `Left.to_json` says into words, for a line of text. A share is rounded down, and never
-    to nothing. Of a dataset that has grown: a phrase for each window.
+def left_words(left: Mapping[str, Any], what: str = "job", epsilon: str = "epsilon") -> str:
+    """Say in words what `left_to_json` or `Left.to_json` says: how much is used, and what one more job may ask for. Of
+    a dataset that has grown: a phrase for each window. `epsilon`: as the reader writes it.
     """
     if "windows" in left:
-        return "; ".join(windows_words(left, what))
-    share, job = float(left["share"]), left["one_job"]
-    percentage = "less than 0.1 %" if 0 < share < 0.001 else f"{floor(1000 * share) / 10:.1f} %"
-    binding, window = left.get("binding"), left.get("window")
+        return "; ".join(windows_words(left, what, epsilon))
+    of = QUOTA if left.get("least", {}).get("account") == QUOTA else "budget"
+    return f"{used_words(float(left['share']), of)}. {room_words(left, what, epsilon)}"
+
+
+def room_words(left: Mapping[str, Any], what: str = "job", epsilon: str = "epsilon") -> str:
+    """Say in words what one more job may ask for, and what lets no larger one in where that is not plain."""
+    job, binding, window = left["one_job"], left.get("binding"), left.get("window")
     if job is None:
         why = "" if binding is None else f" ({binding['words']})"
-        return f"{percentage}. No further {what} fits{why}"
-    noise = ", by Gaussian noise" if job.get("noise") else ""
+        return f"No further {what} fits{why}"
     bound = ""
     if binding is not None and binding["account"] != FAMILY and [binding.get("block")] * 2 != window:
-        bound = f"; bound by {binding['words']}"
-    return (
-        f"{percentage}. Room for one more {what}: up to epsilon {job['epsilon']} (delta {job['delta']}{noise}{bound})"
-    )
+        bound = f" (bound by {binding['words']})"
+    delta = "δ" if epsilon == "ε" else "delta"
+    pure = f" at {delta} 0" if what == "job" and not float(job["delta"]) else ""
+    return f"Room for one more {what}: up to {epsilon} {job['epsilon']}{pure}{bound}"
 
 
-def windows_words(left: Mapping[str, Any], what: str = "job") -> list[str]:
+def windows_words(left: Mapping[str, Any], what: str = "job", epsilon: str = "epsilon") -> list[str]:
     """Put what is left of each window into words, each window once; [] where there are none."""
     by_window = {tuple(window_left["window"]): window_left for window_left in left.get("windows", ())}
-    return [f"{blocks_words(window)}: {left_words(window_left, what)}" for window, window_left in by_window.items()]
+    return [
+        f"{blocks_words(window)}: {left_words(window_left, what, epsilon)}" for window, window_left in by_window.items()
+    ]
 
 
 def blocks_words(window: Sequence[int]) -> str:

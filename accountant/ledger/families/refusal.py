@@ -7,8 +7,9 @@ from typing import Any
 
 from accountant.errors import BudgetRefused
 from accountant.ledger.families.families import Dataset, Family
-from accountant.ledger.families.left import describe_accounts, left_of, left_words
+from accountant.ledger.families.left import QUOTA, describe_accounts, left_of, room_words
 from accountant.ledger.families.records import Request
+from dpserve_verify.privacy.budget import short_delta, used_words
 from dpserve_verify.privacy.filter import Price, price_to_json
 
 
@@ -23,22 +24,28 @@ def refusal(
     family, cost = max(refusing, key=lambda pair: (pair[0].whole is not None, pair[0].share if pair[0].block else 0.0))
     delta = request.budget.delta
     summary, by_quota = describe_accounts([family], delta), family.filter.admits(family.used, cost)
-    left_json = left_of(dataset.families, delta, dataset.window).to_json()
+    left = left_of(dataset.families, delta, dataset.window)
+    left_json = left.to_json()
     asked_json = {**request.budget.to_json(), "price": price_to_json(cost, family.filter.orders)}
-    fits = "" if would_fit is None else f"; by this learner, epsilon {would_fit['epsilon']} would fit"
+    room = left_json["one_job"]
+    is_told = would_fit is None or (room is not None and room["epsilon"] == would_fit["epsilon"])
+    fits = "" if is_told or would_fit is None else f"; by this learner, epsilon {would_fit['epsilon']} would fit"
+    of = QUOTA if left.least.kind == QUOTA else "budget"
+    reserved = float(summary["reserved"]["share"])
+    held = f" ({100 * reserved:.0f} % by jobs that have not started)" if reserved >= 0.01 else ""
     if family.whole is not None:
         fits = f"; closed by job {family.whole.job}, which took the whole total"
     quota = family.quota if by_quota else None
     why = "" if quota is None else f"{quota.analyst} may use {quota.share} of it; "
     which: dict[str, Any] = {} if family.block is None else {"block": family.block}
+    at = "" if delta == family.budget.delta else f" at delta {short_delta(delta)}"
     where = "" if family.block is None else f", block {family.block}"
     if family.person:
         where, which = ", one person over all its blocks", {"person": True}
     message = (
-        f"dataset={request.dataset}{where}: asked epsilon {request.budget.epsilon} at delta {request.budget.delta}; "
-        f"of epsilon {family.budget.epsilon}, {summary['spent']['epsilon']} is spent and "
-        f"{summary['reserved']['epsilon']} reserved, converted at delta {family.budget.delta}; {why}"
-        f"left {left_words(left_json)}{fits}"
+        f"dataset={request.dataset}{where}: epsilon {request.budget.epsilon}{at} does not fit; "
+        f"{why}{used_words(left.share, of)}{held}. "
+        f"{room_words(left_json)}{fits}"
     )
     return BudgetRefused(
         message, dataset=request.dataset, asked=asked_json, spent=summary["spent"], left=left_json,

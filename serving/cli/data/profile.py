@@ -52,16 +52,16 @@ def profile(
     rows += [(column["name"], *report.summary(column)) for column in statement["columns"]]
     text = "\n".join([*report.facts(statement), "", align_columns(rows)])
     show(json, body | {"out": None if out is None else str(out)}, text)
-    note(f"statement {body['statement']}; left {left_words(body['left'], 'profile')}")
+    note(f"statement {body['statement']}; {left_words(body['left'], 'profile')}")
 
 
 def _show_plan(body: dict[str, Any], json: bool) -> None:
     counted_before = "" if body["known"] is None else f"; job {body['known']} has counted this: its statement is given"
     pairs = f" and {len(body['pairs'])} pairs" if body["pairs"] else ""
     lines = [
-        ("price", f"epsilon {body['epsilon']}, delta {body['delta']}, on {body['part']} rows{counted_before}"),
+        ("price", f"epsilon {body['epsilon']}, on {body['part']} rows{counted_before}"),
         ("counts", f"of {len(body['columns'])} columns{pairs}, each within {body['count_within']} rows, with a chance "
                    f"of 95 % ({body['noise']} noise)"),
-        ("left after it", left_words(body["left"], "profile")),
+        ("after it", left_words(body["left"], "profile")),
     ]  # fmt: skip
     show(json, body, align_columns(lines))

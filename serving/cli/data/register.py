@@ -37,10 +37,10 @@ def register(
     A refreshed, filtered or joined copy is about the same people: it shares their budget and gets none of its own.
 
     \b
-    dpserve dataset register adult --data adult.parquet --schema adult.yaml --epsilon 3 --delta 1e-5 --holdout 0.2
-    dpserve dataset register taxis --data 's3://rows/taxis/*.parquet' --schema taxis.yaml --epsilon 3 --delta 1e-5
+    dpserve dataset register adult --data adult.parquet --schema adult.yaml --epsilon 3 --delta 1e-6 --holdout 0.2
+    dpserve dataset register taxis --data 's3://rows/taxis/*.parquet' --schema taxis.yaml --epsilon 3 --delta 1e-6
     dpserve dataset register adult-2027 --data new.parquet --schema adult.yaml --family adult
-    dpserve dataset register visits --data env:URL --table visits --schema visits.yaml --epsilon 3 --delta 1e-5
+    dpserve dataset register visits --data env:URL --table visits --schema visits.yaml --epsilon 3 --delta 1e-6
     """
     if schema is None:
         raise InputError(

@@ -20,7 +20,7 @@ MAX_BARS = 1000
 
 
 def windows(home: Home, name: str, rights: Access, typed: str = "") -> list[dict[str, Any]]:
-    """Return the windows of blocks that a job may read of a dataset that has grown: words, the blocks they mean, what
+    """Return the windows of blocks that a job may read of a dataset that has grown: the name, the blocks, what
     fits, and the block with the least left. The one that was `typed` comes first, where it is valid. [] of a dataset
     that has not grown, or that the caller may not train on.
     """
@@ -44,7 +44,7 @@ def _window(dataset: Dataset, words: str) -> dict[str, Any] | None:
     except InputError:
         return None
     return {
-        "words": words,
+        "named": words,
         "blocks": window_words((first, last)),
         **left(in_window(dataset, (first, last)), dataset.delta).to_json(),
     }

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
@@ -19,10 +20,13 @@ from starlette.responses import HTMLResponse, Response
 
 from accountant.access.grants import Access
 from accountant.access.tokens import SCOPES, Token
+from accountant.ledger.families.left import left_words, room_words, windows_words
 from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import percent_words
 from serving.http.rights import JOBS, READS
 from serving.pages.parts import static_files
 from serving.wire.request_bodies import read_body
+from training.learners.job_words import STATES, short_reason
 
 FORM_BYTES = 1 << 16
 MAX_FIELDS = 200
@@ -85,11 +89,13 @@ def figure(value: str | float | Decimal, digits: int = 4) -> str:
 
 
 def percent(share: str | float) -> str:
-    """Format a share as per cent. It is never rounded up to all, nor down to nothing."""
-    value = 100 * float(share)
-    if 0 < value < 1:
-        return "< 1 %"
-    return f"{int(value)} %" if 99 < value < 100 else f"{round(value)} %"
+    """Format a share as per cent, as every door does."""
+    return percent_words(float(share))
+
+
+def rooms(left: Mapping[str, Any], what: str = "job") -> list[str]:
+    """Say how much is used and what one more job may ask for: a line for each window of a dataset that grew."""
+    return windows_words(left, what, "ε") or [left_words(left, what, "ε")]
 
 
 def clock(time: str) -> str:
@@ -111,7 +117,8 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {"figure": figure, "percent": percent, "clock": clock, "count": lambda number: f"{number:,}"}
-    environment.globals |= {"static": static_files.address}
+    environment.filters |= {"short_reason": short_reason, "rooms": rooms, "room": partial(room_words, epsilon="ε")}
+    environment.globals |= {"static": static_files.address, "job_states": STATES}
     return environment
 
 

@@ -103,7 +103,10 @@ def test_a_copy_shares_the_budget_of_its_family(home):
     assert [home.ledger.dataset(name).version for name in ("first", "copy")] == [1, 2]
     reserve(home.ledger, asked("copy"), PURE)
     for name in ("first", "copy"):
-        with pytest.raises(BudgetRefused, match="1 reserved"):
+        with pytest.raises(
+            BudgetRefused,
+            match=r"used \(100 % by jobs that have not started\)\. No further job fits",
+        ):
             reserve(home.ledger, asked(name), PURE)
     reserve(home.ledger, request("adult"))  # another family
     assert audit_home(home).problems == ()
@@ -292,10 +295,12 @@ def test_the_forecast_is_a_straight_line(home):
     reserve(home.ledger, asked("d"), PURE)
     released = reserve(home.ledger, asked("d"), PURE).seq
     home.ledger.release(released)
-    seen = forecast(home.ledger, home.ledger.dataset("d"), now + timedelta(days=2))
-    assert seen["share_per_day"] == "0.050000"  # a tenth in two days
-    assert seen["days_left"] in (17, 18)
-    assert seen["used_up_on"] == (now + timedelta(days=2 + 18)).date().isoformat()
+    early = forecast(home.ledger, home.ledger.dataset("d"), now + timedelta(days=6.9))
+    assert set(early.values()) == {None}  # less than a week says nothing
+    seen = forecast(home.ledger, home.ledger.dataset("d"), now + timedelta(days=10))
+    assert seen["share_per_day"] == "0.010000"  # a tenth in ten days
+    assert seen["days_left"] in (89, 90)
+    assert seen["used_up_on"] == (now + timedelta(days=10 + 90)).date().isoformat()
     later = forecast(home.ledger, home.ledger.dataset("d"), now + timedelta(days=40))
     assert later["days_left"] is None  # nothing was spent in the last thirty days
 

@@ -250,8 +250,8 @@ def test_a_dataset_is_used_up_only_if_no_window_admits_a_job(home):
     assert (body["closed_by"], body["spent"]["epsilon"], body["account"]["block"]) == (None, "1", 1)
     assert [each["name"] for each in body["left"]["windows"]] == ["newest", "all"]
     assert left_words(body["left"]) == (
-        "block 2: 100.0 %. Room for one more job: up to epsilon 1 (delta 0.000001); "
-        f"blocks 1-2 together: 0.0 %. No further job fits (block 1, closed by job {job})"
+        "block 2: 0 % of the budget used. Room for one more job: up to epsilon 1; "
+        f"blocks 1-2 together: 100 % of the budget used. No further job fits (block 1, closed by job {job})"
     )
     assert forecast(home.ledger, dataset)["days_left"] is None
     (row,) = families_of(home.ledger.datasets())

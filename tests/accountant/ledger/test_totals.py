@@ -346,7 +346,7 @@ def test_training_at_the_total_ends_and_verifies(tmp_path, learner, monkeypatch,
     assert left == left | {"epsilon": "0", "share": "0.000000", "one_job": None, "jobs": 0}
     monkeypatch.setenv("DPSERVE_HOME", str(home.path))
     assert run(["train", "adult", "--learner", learner, "--epsilon", "0.1"]) == 0
-    assert f"closes       {CLOSES}" in capsys.readouterr().out
+    assert f"closes  {CLOSES}" in capsys.readouterr().out
     made = job_to_json(home, *home.ledger.jobs())
     assert (made["state"], made["whole"]) == ("issued", True)
     said = told_of(home)

@@ -154,16 +154,18 @@ def test_nothing_is_left_of_a_full_budget():
     design = Filter.design(Budget.of("1", "0"))
     left = left_to_json(0.0, one_job([room(design, pure("1", design), Decimal(0))], Decimal(0)))
     assert left == {"share": "0.000000", "one_job": None}
-    assert left_words(left) == "0.0 %. No further job fits"
+    assert left_words(left) == "100 % of the budget used. No further job fits"
 
 
 def test_a_share_is_never_rounded_up():
     job = OneJob(Decimal("2.66"), Decimal("0.000001"), gaussian=True)
     left = left_to_json(0.99996, job)
     assert left["one_job"] == {"epsilon": "2.66", "delta": "0.000001", "noise": "gaussian"}
-    assert left_words(left) == ("99.9 %. Room for one more job: up to epsilon 2.66 (delta 0.000001, by Gaussian noise)")
+    assert left_words(left) == "less than 0.1 % of the budget used. Room for one more job: up to epsilon 2.66"
     budget = {"epsilon": "2.66", "delta": "0.000001"}
-    assert left_words({"share": "0.000400", "one_job": budget}).startswith("less than 0.1 %")
+    assert left_words({"share": "0.000400", "one_job": budget}).startswith("more than 99 % of the budget used. Room")
+    pure = left_words({"share": "0.5", "one_job": {"epsilon": "0.1", "delta": "0"}})
+    assert pure == "50 % of the budget used. Room for one more job: up to epsilon 0.1 at delta 0"
 
 
 def test_it_is_told_quickly():

@@ -296,7 +296,7 @@ def test_a_job_that_waits_can_be_given_back_and_then_not_again(site):
 
 def test_pages_of_datasets_tell_the_budget_in_words(site):
     for path in ("/ui", "/ui/datasets", "/ui/datasets/adult"):
-        assert re.search(r"\d+ % left", site.page(path, "train").text), path
+        assert re.search(r"[\d.]+ % used", site.page(path, "train").text), path
     fits = site.page("/ui/datasets/adult/fits", "train").text
     assert "lazybb" in fits
     assert "more job" in fits
@@ -317,7 +317,15 @@ def test_figures_are_short_and_exact_enough(value, says):
 
 
 @pytest.mark.parametrize(
-    ("share", "says"), [(0, "0 %"), (0.0001, "< 1 %"), (0.5, "50 %"), (0.999, "99 %"), ("1.000000", "100 %")]
+    ("share", "says"),
+    [
+        (0, "0 %"),
+        (0.0001, "less than 0.1 %"),
+        (0.042, "4.2 %"),
+        (0.5, "50 %"),
+        (0.999, "more than 99 %"),
+        ("1.000000", "100 %"),
+    ],
 )
 def test_a_share_is_never_rounded_to_nothing_or_to_all(share, says):
     assert ui.percent(share) == says

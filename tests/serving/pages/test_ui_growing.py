@@ -51,7 +51,7 @@ def test_a_dataset_shows_its_blocks_a_page_at_a_time(pages):
     newest = words(pages.page("/ui/datasets/adult"))
     assert "40 blocks, each with the whole total; the rows of the first 2 are deleted" in newest
     assert "Nothing was spent on 35." in newest
-    assert re.search(r"Least is left of block 7 \((\d+) %\), block 8 \(\1 %\), block 9 \(\1 %\)\.", newest)
+    assert re.search(r"Most is used of block 7 \((\d+) %\), block 8 \(\1 %\), block 9 \(\1 %\)\.", newest)
     assert "Block 40" in newest
     assert "Block 29" in newest
     assert "Block 28" not in newest
@@ -70,7 +70,8 @@ def test_a_dataset_shows_its_blocks_a_page_at_a_time(pages):
 def test_a_dataset_tells_of_the_total_for_one_person(pages, home):
     shown = words(pages.page("/ui/datasets/clinic"))
     assert re.search(
-        r"ε 3 at δ 0, over all blocks that will ever come\. 0 is spent and 1 reserved, \d+ % is left", shown
+        r"ε 3 at δ 0, over all blocks that will ever come\.\s+[\d.]+ % of the budget used\. Room for one more",
+        shown,
     )
     assert "One person, over all blocks" not in words(pages.page("/ui/datasets/adult"))
     entry = home.ledger.dataset("clinic").seq + 1
@@ -82,13 +83,13 @@ def test_a_new_job_is_offered_windows_with_what_fits(pages, home):
     which blocks; a dataset that has not grown is asked for nothing."""
     path = "/ui/jobs/new?dataset=adult&learner=lazybb&epsilon=0.5"
     shown = words(pages.page(path))
-    assert "all 3 to 40 up to ε" in shown
-    assert re.search(r"all 3 to 40 up to ε [0-9.]+( Gaussian)? block 7: \d\d %", shown)
+    assert "all 3 to 40 Room for one more job: up to ε" in shown
+    assert re.search(r"up to ε [0-9.]+ \(bound by block 7\) block 7: \d\d %", shown)
     assert "last:12 29 to 40" in shown
-    assert "block 29: 100 %" in shown
+    assert "block 29: 0 %" in shown
     priced = words(pages.page(f"{path}&blocks=6-8"))
     assert "6-8 6 to 8" in priced
-    assert "Blocks 6 to 8 charged to each" in priced
+    assert "Blocks 6 to 8 it is charged to each" in priced
     refused = words(pages.page("/ui/jobs/new?dataset=adult&learner=lazybb&epsilon=2.9&blocks=7"))
     assert "Block 7 does not admit it." in refused
     assert "which of the 40 of dataset adult?" in shown  # it cannot be priced without

@@ -65,11 +65,11 @@ def test_a_job_is_priced_then_sent_then_followed_to_its_model(page, server):
     page.get_by_role("link", name="New job").first.click()
     page.get_by_label("ε, the price").fill("0.3")
     expect(price(page)).to_contain_text("fits")
-    expect(price(page)).to_contain_text("left after it")
-    expect(price(page)).to_contain_text("by auto: a strength of")  # no learner was named
+    expect(price(page)).to_contain_text("of the budget used. Room for one more job: up to ε")
+    expect(price(page)).to_contain_text("few rows for this epsilon, mostly categories")  # no learner was named
     assert len(jobs(server)) == before  # a price spends nothing
     no_serious_findings(page)
-    page.get_by_role("button", name="Submit, for ε 0.3").click()
+    page.get_by_role("button", name="Train (ε 0.3)").click()
     page.wait_for_url(re.compile(r"/ui/jobs/\d+$"))
     expect(page.locator(".badge").first).to_have_text("done")  # nobody reloads the page
     expect(page.locator("#done")).to_have_text(str(jobs(server)[0]["rounds"]))
@@ -96,8 +96,8 @@ def test_a_price_that_does_not_fit_says_what_would(page, server):
     page.goto("/ui/jobs/new?dataset=adult&learner=forest&epsilon=1.5")
     before = len(jobs(server))
     expect(price(page)).to_contain_text("does not fit")
-    assert page.get_by_role("button", name=re.compile("Submit")).count() == 0
-    page.get_by_role("button", name="Ask for").click()
+    assert page.get_by_role("button", name=re.compile("^Train \\(")).count() == 0
+    page.get_by_role("button", name="Use ε").click()
     expect(price(page).locator(".badge")).to_have_text("fits")
     assert float(page.get_by_label("ε, the price").input_value()) < 1.5
     assert len(jobs(server)) == before
@@ -105,13 +105,13 @@ def test_a_price_that_does_not_fit_says_what_would(page, server):
 
 def test_what_was_typed_after_the_price_came_is_priced_before_it_can_be_sent(page):
     page.goto(f"{FORM}&epsilon=0.05")
-    submit = page.get_by_role("button", name=re.compile("Submit"))
+    submit = page.get_by_role("button", name=re.compile("^Train \\("))
     expect(submit).to_be_enabled()
     page.get_by_label("ε, the price").press("End")
     page.get_by_label("ε, the price").press("Backspace")
     page.get_by_label("ε, the price").press("4")
     assert submit.is_disabled()
-    expect(submit).to_have_text("Submit, for ε 0.04")
+    expect(submit).to_have_text("Train (ε 0.04)")
     expect(submit).to_be_enabled()
 
 
@@ -119,7 +119,7 @@ def test_a_button_that_is_held_down_for_long_still_sends(page):
     """The field is left as the button is pressed; a price that came until it is let go would replace the button."""
     page.goto("/ui/jobs/new?dataset=adult&learner=lazybb")
     page.get_by_label("ε, the price").fill("0.011")
-    submit = page.get_by_role("button", name="Submit, for ε 0.011")
+    submit = page.get_by_role("button", name="Train (ε 0.011)")
     submit.hover()
     page.mouse.down()
     page.wait_for_timeout(500)  # any price asked for now would be there
@@ -131,7 +131,7 @@ def test_what_was_priced_and_is_typed_again_can_be_sent_and_enter_asks_anew(page
     page.goto("/ui/jobs/new?dataset=adult&learner=lazybb")
     field = page.get_by_label("ε, the price")
     field.fill("0.012")
-    submit = page.get_by_role("button", name="Submit, for ε 0.012")
+    submit = page.get_by_role("button", name="Train (ε 0.012)")
     expect(submit).to_be_enabled()
     field.press("End")
     field.press("5")
@@ -142,7 +142,7 @@ def test_what_was_priced_and_is_typed_again_can_be_sent_and_enter_asks_anew(page
     field.fill("0.0125")
     with page.expect_response(re.compile("/ui/jobs/price")):
         field.press("Enter")
-    expect(page.get_by_role("button", name="Submit, for ε 0.0125")).to_be_enabled()
+    expect(page.get_by_role("button", name="Train (ε 0.0125)")).to_be_enabled()
 
 
 def test_a_price_that_failed_is_asked_for_again(page):
@@ -152,7 +152,7 @@ def test_a_price_that_failed_is_asked_for_again(page):
         page.get_by_label("ε, the price").fill("0.013")
     page.unroute("**/ui/jobs/price?*")
     page.get_by_label("ε, the price").blur()
-    expect(page.get_by_role("button", name="Submit, for ε 0.013")).to_be_enabled()
+    expect(page.get_by_role("button", name="Train (ε 0.013)")).to_be_enabled()
     page.faults.clear()  # the one that was made to fail
 
 
@@ -172,11 +172,11 @@ def test_without_scripts_the_form_still_shows_its_price_and_sends_it_once(browse
     page = signed_in(browser, server, "train", FORM, java_script_enabled=False)
     page.get_by_label("ε, the price").fill("0.02")
     page.get_by_role("button", name="Show the price").click()
-    page.get_by_role("button", name="Submit, for ε 0.02").click()
+    page.get_by_role("button", name="Train (ε 0.02)").click()
     page.wait_for_url(re.compile(r"/ui/jobs/\d+$"))
     count = len(jobs(server))
     page.go_back()
-    page.get_by_role("button", name="Submit, for ε 0.02").click()
+    page.get_by_role("button", name="Train (ε 0.02)").click()
     assert len(jobs(server)) == count  # the same form, the same job
     page.context.close()
 
@@ -187,7 +187,7 @@ def test_a_dataset_tells_its_budget_its_history_and_what_would_fit(page, server)
     until(lambda: server.get(f"/v1/jobs/{number}").json()["state"] == "issued", "there is a history")
     page.goto("/ui/datasets")
     page.get_by_role("link", name="adult").click()
-    expect(page.get_by_role("img", name=re.compile(r"\d+ % left"))).to_be_visible()
+    expect(page.get_by_role("img", name=re.compile(r"% used"))).to_be_visible()
     expect(page.get_by_text("more jobs").first).to_be_visible()
     expect(page.locator(".chart .line")).to_be_visible()
     expect(page.get_by_role("region", name="Which models used it").get_by_role("row", name="adult")).to_be_visible()

@@ -14,12 +14,14 @@ import pytest
 from sklearn.base import clone
 
 from accountant.errors import BudgetRefused
-from accountant.privacy.claims import price
+from accountant.privacy.claims import claim, price
 from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import Budget, Relation
 from dpserve_verify.privacy.events import BoundedRange, Gaussian, Plan, Release
 from dpserve_verify.privacy.filter import Filter
 from training.notebook import Account
+
+DELTA = Decimal("0.000001")
 
 
 def plan(epsilon: str = "0.1", count: int = 3) -> Plan:
@@ -40,14 +42,48 @@ def test_an_account_admits_what_the_filter_of_a_dataset_admits(delta):
         account.charge(plan())
         used, times = used + cost, times + 1
         assert account.spent == design.epsilon_of(used)
-        assert account.left == 1 - account.spent
+        assert account.share_left == 1 - design.share(used)
     assert (account.fits, left) == (times, times)
     assert times == 3 if delta == "0" else times > 3
     before = repr(account)
-    with pytest.raises(BudgetRefused, match="of epsilon 1, ") as caught:
+    with pytest.raises(BudgetRefused, match="does not fit: epsilon 1, ") as caught:
         account.charge(plan())
     assert repr(account) == before
     assert caught.value.details == account.to_json()
+
+
+def claiming(epsilon: str) -> Plan:
+    """Return a plan of one Gaussian release that claims at most so much, and little less."""
+    low, high = 1, 100_000
+    while low < high:
+        middle = (low + high) // 2
+        fits = claim(gaussian(middle), DELTA).epsilon <= Decimal(epsilon)
+        low, high = (low, middle) if fits else (middle + 1, high)
+    return gaussian(low)
+
+
+def gaussian(thousandths: int) -> Plan:
+    noise = Gaussian(Decimal(thousandths) / 1000)
+    return Plan.of([Release("sum", "discrete-gaussian", "l2", 10**6, noise)])
+
+
+@pytest.mark.parametrize("epsilon", ["1", "0.95"])
+def test_a_first_fit_may_take_the_whole_total_and_closes_the_account(epsilon):
+    """As a ledger's first job may; the filter, which leaves room for other jobs beside it, takes .922 of 1."""
+    whole, small = claiming(epsilon), plan("0.001", 1)
+    account = Account("1")
+    assert not account._filter.admits(account._filter.nothing(), price(whole, account._filter.orders))
+    assert (account.one_fit, account.fits_left(whole), account.admits(claiming("1.01"))) == (1, 1, False)
+    account.charge(whole)
+    assert account.spent == claim(whole, DELTA).epsilon > Decimal(epsilon) - Decimal("0.01")
+    assert (account.share_left, account.one_fit, account.fits_left(small)) == (0, 0, 0)
+    with pytest.raises(BudgetRefused, match="1 fit: 100 % of the budget used. No further fit fits"):
+        account.charge(small)
+    used = Account("1")
+    used.charge(small)
+    assert not used.admits(whole)
+    with pytest.raises(BudgetRefused):
+        used.charge(whole)
 
 
 def test_no_pure_price_does_not_fit_a_pure_account():
@@ -71,7 +107,7 @@ def test_threads_cannot_spend_more_than_there_is():
 
     with ThreadPoolExecutor(8) as pool:
         assert sum(pool.map(charge, range(1200))) == 1000 == account.fits
-    assert account.left == 0
+    assert account.share_left == 0
 
 
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda each: clone(each, safe=False)])
@@ -119,13 +155,13 @@ def refused_in_child(account) -> int:
 
 def test_an_account_says_what_is_spent_and_left():
     account = Account("3", "0", "replace-one")
-    told = "100.0 %. Room for one more fit: up to epsilon 3 (delta 0)"
-    assert repr(account) == f"<Account of epsilon 3, 0 fits spent 0; left {told} (delta 0, replace-one)>"
+    told = "0 % of the budget used. Room for one more fit: up to epsilon 3"
+    assert repr(account) == f"<Account of epsilon 3, 0 fits: {told}>"
     account.charge(plan())
-    told = "90.0 %. Room for one more fit: up to epsilon 2.7 (delta 0)"
-    assert repr(account) == f"<Account of epsilon 3, 1 fit spent 0.300000; left {told} (delta 0, replace-one)>"
+    told = "10 % of the budget used. Room for one more fit: up to epsilon 2.7"
+    assert repr(account) == f"<Account of epsilon 3, 1 fit: {told}>"
     assert account.to_json() == {
-        "total": {"epsilon": "3", "delta": "0"}, "spent": "0.3", "left": "2.7", "fits": 1,
+        "total": {"epsilon": "3", "delta": "0"}, "spent": "0.3", "fits": 1,
         "share": "0.900000", "one_job": {"epsilon": "2.7", "delta": "0"},
     }  # fmt: skip
 

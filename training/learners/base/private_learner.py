@@ -203,10 +203,10 @@ class PrivateLearner(Shown, Estimator, ABC):
         self.account.check(public.budget, public.relation)
         if not self.account.admits(recipe.plan):
             fits = would_fit(self, public, self.account.admits, recipe.unit)
-            advice = "nothing more fits" if fits is None else f"by this learner, epsilon {fits} would fit"
+            advice = "nothing more fits" if fits is None else f"epsilon {fits} would fit"
             raise BudgetRefused(
-                f"account: asked epsilon {public.budget.epsilon} at delta {public.budget.delta}; "
-                f"{self.account.words()}; {advice}",
+                f"account: epsilon {public.budget.epsilon} does not fit: {self.account.words()}; "
+                f"by this learner, {advice}",
                 **self.account.to_json(),
                 would_fit=None if fits is None else str(fits),
             )
