@@ -149,7 +149,7 @@ def test_from_an_empty_home_to_an_evaluated_model_in_a_browser_alone(tmp_path, m
         page.get_by_role("link", name="To the first job").click()
         page.get_by_label("ε, the price").fill("1")
         page.get_by_label("ε of an evaluation").fill("1")
-        page.get_by_role("button", name="Submit, for ε 1 and 1 aside").click()
+        page.get_by_role("button", name="Train (ε 1) and evaluate (ε 1)").click()
         page.get_by_role("link", name="See the model").click()
         expect(page.get_by_role("heading", name="prets@1")).to_be_visible()
         counted = page.evaluate("JSON.parse(sessionStorage.counted)")

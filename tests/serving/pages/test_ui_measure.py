@@ -52,13 +52,13 @@ MEASURED = {
 @pytest.mark.parametrize("path", MEASURED)
 def test_a_measurement_is_priced_sent_and_shown(site, path):
     fields, figure, noun = MEASURED[path]
-    assert "its price shows here" in words(site.page(path, params={**fields, "epsilon": ""}))
+    assert "what it costs shows here" in words(site.page(path, params={**fields, "epsilon": ""}))
     asked = site.page(path, params=fields)
     assert re.search("Expect (about|counts right within)", words(asked))
     verb, name, *flags = command_of(asked)[1:]
     plan = json.loads(dpserve(site.home.path, verb, name, *flags, "--plan", "--json").stdout)
     assert float(plan["epsilon"]) == pytest.approx(float(fields["epsilon"]), abs=1e-5)
-    assert f"Submit, for ε {fields['epsilon']}" in words(asked)
+    assert f"(ε {fields['epsilon']})" in words(asked)
 
     priced, key = hidden(asked, "priced"), hidden(asked, "idempotency_key")
     size = site.home.ledger.log.size()
@@ -90,7 +90,7 @@ def test_a_measurement_is_priced_sent_and_shown(site, path):
 def test_what_does_not_fit_says_what_would(site):
     refused = words(site.page("/ui/evaluations/new", params={"model": "adult@1", "dataset": "adult", "epsilon": "10"}))
     assert "does not fit" in refused
-    assert re.search(r"at this δ is ε [89]", refused)
+    assert re.search(r"This one fits up to ε [89]", refused)
     assert "cannot be priced" in words(site.page("/ui/profiles/new", params={"dataset": "nobody", "epsilon": "1"}))
 
 
