@@ -21,13 +21,14 @@ BENCH := .venv-bench
 DEPLOY := .venv-deploy
 FEDERATED := .venv-federated
 STORES := .venv-stores
+CLIENTS := .venv-clients
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 LOCK := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --quiet \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links --no-emit-package dpserve-verify
 
 IMAGE := --extra train --extra doors --extra client --extra postgres -c requirements/dev.txt
 
-.PHONY: help install demo demo-local test wheel-test image-test federated-test stores-test lint lint-deploy format serve bench bench-utility bench-serving wheel docs lock clean
+.PHONY: help install demo demo-local test wheel-test image-test federated-test stores-test clients-test lint lint-deploy format serve bench bench-utility bench-serving wheel docs lock clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1 /p' Makefile | while read -r name what; do printf '  make %-14s %s\n' "$$name" "$$what"; done
@@ -43,7 +44,7 @@ demo-local: install ## Owners who keep their rows train models: by reports, and 
 test: lint ## Lint, then run all tests (FAST=1: the quick ones)
 	@$(if $(FAST),echo 'FAST=1 leaves out every test marked slow or server or statistical: run make test before you commit')
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
-		-m "not federation and not wheel and not image and not stores$(if $(FAST), and not slow and not server and not statistical)" $(ARGS)
+		-m "not federation and not wheel and not image and not stores and not clients$(if $(FAST), and not slow and not server and not statistical)" $(ARGS)
 
 wheel-test: wheel ## Install the wheel as pip does, in each of PYTHONS that is here (minutes), and what `make install` makes
 	@WHEEL=$$(echo $(CURDIR)/dist/dpserve-*.whl) WHEEL_PYTHONS="$(PYTHONS)" $(BIN)/python -m pytest -s -v -rs tests/deploy/test_wheel.py $(ARGS)
@@ -56,6 +57,9 @@ federated-test: $(VENV)/dev.stamp $(FEDERATED)/made.stamp ## Run a federation of
 
 stores-test: $(VENV)/dev.stamp $(STORES)/made.stamp ## Register rows of a real object store, moto's S3 (half a minute)
 	@STORES_PYTHON=$(CURDIR)/$(STORES)/bin/python $(BIN)/python -m pytest tests/training/rows/test_stores.py $(ARGS)
+
+clients-test: $(VENV)/dev.stamp $(CLIENTS)/made.stamp ## Make clients of the description by two generators, and train by each (needs java)
+	@CLIENTS_PYTHON=$(CURDIR)/$(CLIENTS)/bin/python $(BIN)/python -m pytest tests/serving/test_generated_clients.py $(ARGS)
 
 lint: $(VENV)/dev.stamp ## Check style and types
 	$(BIN)/ruff check .
@@ -113,6 +117,7 @@ lock: $(VENV)/dev.stamp ## Pin again what pyproject.toml asks for (ARGS=--upgrad
 	$(subst pyproject.toml ,,$(LOCK)) benchmarks/requirements-serving.in $(ARGS) -o benchmarks/requirements-serving.txt
 	$(LOCK) requirements/build.in --extra train --extra federated -c requirements/dev.txt $(ARGS) -o requirements/federated.txt
 	$(subst pyproject.toml ,,$(LOCK)) requirements/stores.in $(ARGS) -o requirements/stores.txt
+	$(subst pyproject.toml ,,$(LOCK)) requirements/clients.in $(ARGS) -o requirements/clients.txt
 	$(LOCK) requirements/build.in --extra train --extra serve --extra client --extra postgres --extra dask -c requirements/dev.txt $(ARGS) -o requirements/dask.txt
 	$(LOCK) $(IMAGE) $(ARGS) -o requirements/image.txt
 	for more in dask duckdb hsm; do $(LOCK) $(IMAGE) --extra $$more $(ARGS) -o requirements/image-$$more.txt; done
@@ -120,7 +125,7 @@ lock: $(VENV)/dev.stamp ## Pin again what pyproject.toml asks for (ARGS=--upgrad
 	$(subst pyproject.toml ,,$(LOCK)) deploy/lint/requirements.in $(ARGS) -o deploy/lint/requirements.txt
 
 clean: ## Remove .venv and everything that was built
-	rm -rf $(VENV) $(BENCH) $(BENCH)-serving $(DEPLOY) $(FEDERATED) $(STORES) deploy/lint/node_modules build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(BENCH) $(BENCH)-serving $(DEPLOY) $(FEDERATED) $(STORES) $(CLIENTS) deploy/lint/node_modules build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # An environment of its own: the peers bring pandas and more. Its own .gitignore keeps it out of commits.
@@ -157,6 +162,13 @@ $(STORES)/made.stamp: requirements/stores.txt
 	@echo '*' > $(STORES)/.gitignore
 	@echo 'Installing requirements/stores.txt into $(STORES)'
 	@$(STORES)/bin/python -m pip --disable-pip-version-check --no-input install -qq --require-hashes -r requirements/stores.txt
+	@touch $@
+
+$(CLIENTS)/made.stamp: requirements/clients.txt
+	@$(PYTHON) -m venv --clear $(CLIENTS)
+	@echo '*' > $(CLIENTS)/.gitignore
+	@echo 'Installing requirements/clients.txt into $(CLIENTS)'
+	@$(CLIENTS)/bin/python -m pip --disable-pip-version-check --no-input install -qq --require-hashes -r requirements/clients.txt
 	@touch $@
 
 $(BIN)/python:

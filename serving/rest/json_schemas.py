@@ -205,9 +205,10 @@ _FOLLOWING = record(
     {"window": WINDOW},
     says="the evaluation that `evaluate` asks for, charged together with the job to what is kept aside",
 )  # fmt: skip
+ISSUED = record({"entry": COUNT, "statement": SHA256}, says="the entry that issued it, and its statement's digest")
 PLAN = record(
     {
-        **_PRICED, "unit": DECIMAL, "relation": RELATION, "certificate": {"type": "null"}, "warnings": array(TEXT),
+        **_PRICED, "unit": DECIMAL, "relation": RELATION, "certificate": maybe(ISSUED), "warnings": array(TEXT),
         "becomes": {"enum": ["champion", "candidate"]}, "replaces": maybe(TEXT),
         "left": record({**_ROOM, "jobs": COUNT}, _GROWN), "expected": maybe(EXPECTED),
     },
@@ -215,7 +216,6 @@ PLAN = record(
         "evaluation": _FOLLOWING,},
 )  # fmt: skip
 VERSION_STATE = {"enum": [each.value for each in Standing]}
-ISSUED = record({"entry": COUNT, "statement": SHA256}, says="the entry that issued it, and its statement's digest")
 CHOSEN = record({"setting": maybe(ANY_OBJECT), "score": {"type": ["integer", "null"]}}, says="released with the model")
 JOB = record(
     {
@@ -389,7 +389,7 @@ REFUSED = record(
     {
         "account": {**ACCOUNT, "description": "the first that does not admit it"},
         "block": COUNT,
-        "person": {"const": True},
+        "person": {"type": "boolean", "description": "true: what one person may cost is the reason"},
     },
 )
 MISFIT = record({}, {"record": COUNT, "field": TEXT}, "which record and field, where one does not fit")

@@ -68,8 +68,8 @@ def _operation(door: Door) -> dict[str, Any]:
         worded = {name: {**nullable[name], **in_words(name, type)} for name, type in fields.items()}
         bodies["application/json"] = {"schema": {**door.takes, "properties": worded}}
     bodies |= {media: {"schema": schema} for media, schema in door.also.items()}
-    answers: dict[str, Any] = {media: {"schema": BYTES} for media in door.also}  # as the question, or as `Accept` says
-    answers[door.media] = {"schema": door.gives}
+    answers: dict[str, Any] = {door.media: {"schema": door.gives}}  # first: generators of clients take the first
+    answers |= {media: {"schema": BYTES} for media in door.also if media != door.media}  # as asked, or as `Accept` says
     names = re.findall(r"{(\w+)(?::\w+)?}", door.path)
     in_path = [{"name": name, "in": "path", "required": True, "schema": json_schemas.TEXT} for name in names]
     responses: dict[str, Any] = {str(door.status): {"description": "done", "content": answers}}

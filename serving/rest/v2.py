@@ -217,7 +217,7 @@ def _response(
 T, N = json_schemas.TEXT, json_schemas.COUNT
 TENSOR = json_schemas.record(
     {"name": T, "datatype": T, "shape": json_schemas.array(N)},
-    {"data": {"type": "array"}, "parameters": json_schemas.ANY_OBJECT},
+    {"data": json_schemas.array({}), "parameters": json_schemas.ANY_OBJECT},
 )
 INFER = {
     "type": "object",
@@ -243,13 +243,16 @@ INFERRED = json_schemas.record(
     "`parameters` are the certificate's",
 )
 BODY = {"type": "string", "format": "binary", "description": f"JSON, then tensors; {JSON_SIZE} says where"}
+DESCRIBED = json_schemas.record(
+    {"name": T, "datatype": T, "shape": json_schemas.array({"type": "integer", "minimum": -1})}
+)
 METADATA = json_schemas.record(
     {
         "name": T,
         "versions": json_schemas.array(T),
         "platform": T,
-        "inputs": {"type": "array"},
-        "outputs": {"type": "array"},
+        "inputs": json_schemas.array(DESCRIBED),
+        "outputs": json_schemas.array(DESCRIBED),
     }
 )
 NAMED = json_schemas.record({"name": T, "ready": {"const": True}})

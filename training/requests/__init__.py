@@ -21,6 +21,7 @@ from training.requests.fields import (
     Grid,
     Key,
     Name,
+    Pair,
     Parameters,
     Reference,
     Runs,
@@ -146,8 +147,6 @@ class ProfileRequest(Checked):
         Field(description="these columns alone: fewer are counted more exactly; all when left out"),
         Option("--columns", "this column alone: fewer are counted more exactly; all when left out"),
     ] = ()
-    pairs: Annotated[
-        tuple[tuple[Text, Text], ...], Field(description="two columns each that are counted together as well")
-    ] = ()
+    pairs: Annotated[tuple[Pair, ...], Field(description="two columns each that are counted together as well")] = ()
     blocks: Blocks = None
     idempotency_key: Key = None

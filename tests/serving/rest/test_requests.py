@@ -20,6 +20,7 @@ from serving.app import DOORS
 from serving.rest.openapi import openapi
 from training.requests import EvaluationRequest, JobRequest, ProfileRequest, ScheduleRequest
 from training.requests.base import json_schema, request_fields
+from training.requests.fields import DELTA_PATTERN, matches
 from training.requests.registration import RegistrationRequest
 
 BASES = {
@@ -230,3 +231,30 @@ def test_a_field_that_is_null_is_as_left_out(site):
 def test_what_is_refused_is_named_by_its_own_name(site):
     answer = site.bear(site.secret, "POST", "/v1/plans", json={**BASES[JobRequest], "evaluate": 0})
     assert answer.json()["error"]["message"] == "evaluate=0: must be > 0"
+
+
+def test_every_list_of_the_description_says_what_it_holds():
+    """Generators of clients leave a door out where one does not, and take the first answer that is described."""
+    bare = []
+
+    def look(shape, where):
+        if isinstance(shape, dict):
+            if "array" in shape.get("type", ()) and not {"items"} & shape.keys():
+                bare.append(where)
+            for name, value in shape.items():
+                if name != "example":
+                    look(value, f"{where}/{name}")
+        elif isinstance(shape, list):
+            for at, value in enumerate(shape):
+                look(value, f"{where}/{at}")
+
+    described = openapi(DOORS)
+    look(described["paths"], "")
+    assert bare == []
+    answers = described["paths"]["/predict"]["post"]["responses"]["200"]["content"]
+    assert next(iter(answers)) == "application/json"
+
+
+@pytest.mark.parametrize("text", ["0E-7", "0e5", "0", "1e-6"])
+def test_a_delta_as_programs_write_decimals_is_read(text):
+    assert matches(DELTA_PATTERN, text)
