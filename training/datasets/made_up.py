@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import glob
 import hashlib
+import re
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ METADATA = {b"dpserve.made-up": b"true"}
 MOST_ROWS = 10_000_000
 MISSING, OTHER = 0.03, 0.02  # shares of values that are missing, or that the schema does not list
 UNLISTED = "not-in-the-schema"
+CODE = re.compile("0|-?[1-9][0-9]{0,17}")  # a whole number that is written in no other way; 010 is a text
 
 
 def write_made_up(schema: Schema, rows: int, path: Path, seed: int = 0) -> None:
@@ -111,8 +113,7 @@ def _feature(feature: Feature, schema: Schema, rows: int, seed: int) -> pa.Array
         return pa.array(place < 0.5, mask=missing)
     if isinstance(feature, CategoricalFeature):
         texts = np.array([*feature.values, UNLISTED], object)[(place * len(feature.values)).astype(int)]
-        are_whole = all(value.lstrip("-").isdigit() for value in feature.values)
-        if are_whole:
+        if all(map(CODE.fullmatch, feature.values)):
             return pa.array(texts.astype(np.int64), mask=missing)
         return pa.array(np.where(chance > 1 - OTHER, UNLISTED, texts), mask=missing)
     low, high = schema.ends[feature.name]

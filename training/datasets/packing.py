@@ -116,7 +116,7 @@ def pack(
     wanted = sorted({unit.column or "", *(() if scan is None else scan.names)} - described)
     with ExitStack() as ended:
         # Three at one time: the next batches are read, this one is looked at, and it is packed.
-        batches = ended.enter_context(closing(_ahead(read_batches(data, schema, wanted), schema)))
+        batches = ended.enter_context(closing(_ahead(read_batches(data, schema, wanted, unit.column), schema)))
         if (first := next(batches, None)) is None:
             raise DataError(f"data={data.name}: the file has no rows")
         coder, start, used = Coder(data, schema), 0, 0

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
+from contextlib import suppress
 from itertools import product
 from math import comb, factorial
 
@@ -15,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from ledgers import EXAMPLES, bodies, changed, place
 from stores import at
+from table_fuzzer import TYPES, array_of
 
 from accountant.audit.audit import audit_home
 from accountant.errors import DataError, NameTaken
@@ -38,7 +41,8 @@ from training.datasets.overlap import (
     merge_sketches,
     same_people,
 )
-from training.rows.people.fingerprints import bits_of, mix, unmix
+from training.rows.people.fingerprints import bits_of, holds_fractions, mix, unmix
+from training.rows.people.people import unit_ids
 
 TOTAL = Budget.of("1", "1e-6")
 KEY = b"a key of the home"
@@ -118,6 +122,17 @@ def test_values_are_counted_exactly_below_the_limit():
 
 
 # ---- the two error rates ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [*TYPES, pa.dictionary(pa.int8(), pa.timestamp("ns"))], ids=str)
+def test_a_column_of_any_type_is_compared_or_passed_over(kind):
+    """Also one whose name is a person's, and as the unit of privacy it is taken or refused."""
+    column = array_of(random.Random(1), kind, ["low", "high", "low"])
+    words = bits_of(column, np.uint64(3))
+    assert words is None or len(words) == 3
+    assert holds_fractions(column) in (True, False)
+    with suppress(DataError):
+        assert len(unit_ids("person", column)) == 3
 
 
 @pytest.mark.parametrize(("there", "here", "once"), list(product(range(4), range(4), range(7))))

@@ -139,6 +139,7 @@ REFUSED = {
     "a name that does not print": (with_features('  "a\\u0007": {type: boolean}\n'), "column name"),
     "a name without end": (with_features(f"  {'a' * 201}: {{type: boolean}}\n"), "column name"),
     "a name of what a graph works out": (with_features("  /label: {type: boolean}\n"), "/label"),
+    "a mark that is a list": (GOOD + "format: {delimiter: [semicolon]}\n", "format.delimiter"),
     "an empty category": (with_features('  c: {type: categorical, values: [""]}\n'), "c.values"),
 }
 

@@ -103,7 +103,7 @@ class SchemaProposal:
         try:
             types = column_types(path, form)
         except DataError as error:
-            if look or not isinstance(error.__context__, UnicodeDecodeError):
+            if look or not isinstance(error.__context__, UnicodeError):
                 raise
             remedy = f"`dpserve schema draft {path.name} --data` proposes the encoding"
             raise DataError(f"data={path.name}: its first line is not UTF-8; {remedy}") from None

@@ -59,13 +59,14 @@ def number_bits(numbers: NDArray[np.float64]) -> Hashes:
 def bits_of(column: pa.Array, key: np.uint64, as_is: bool = False) -> Hashes | None:
     """Return (rows,): a word for each value, equal exactly where the values are (but for chance, 2^-64 a pair of
     texts), which `mix` makes a fingerprint. `as_is`: texts are compared byte by byte, as in sketches from before. None
-    where the column holds lists or structs.
+    where the column holds lists, structs or intervals of the calendar.
     """
+    column = plain_storage(column)
     kind = column.type
     if pa.types.is_dictionary(kind):
         words = bits_of(column.dictionary, key, as_is)
         return None if words is None else _at(words, column.indices)
-    if pa.types.is_nested(kind):
+    if pa.types.is_nested(kind) or pa.types.is_interval(kind):
         return None
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_null(kind):
         if pa.types.is_boolean(kind):
@@ -81,6 +82,11 @@ def bits_of(column: pa.Array, key: np.uint64, as_is: bool = False) -> Hashes | N
         column = column.cast(pa.binary())
     words = column.cast(pa.large_binary()).dictionary_encode()
     return _at(_of_texts(words.dictionary if as_is else plain_texts(words.dictionary), key), words.indices)
+
+
+def plain_storage(column: pa.Array) -> pa.Array:
+    """Return a column of an extension type, such as Arrow's own bool8, as it is stored."""
+    return column.storage if isinstance(column.type, pa.BaseExtensionType) else column
 
 
 def plain_texts(texts: pa.Array) -> pa.Array:
@@ -113,14 +119,16 @@ def holds_fractions(column: pa.Array) -> bool:
     """Return whether one of the first values is a number, or spells one, that is not whole: such columns name no
     people.
     """
-    sample = column.slice(0, 1000)
+    sample = plain_storage(column.slice(0, 1000))
     if pa.types.is_dictionary(sample.type):
         sample = sample.dictionary_decode()
     if pa.types.is_floating(sample.type):
         numbers = sample.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False)
         return bool((np.isfinite(numbers) & (numbers != np.floor(numbers))).any())
-    if pa.types.is_integer(sample.type) or pa.types.is_nested(sample.type) or pa.types.is_null(sample.type):
-        return False
+    if pa.types.is_decimal(sample.type):
+        sample = sample.cast(pa.large_string())
+    if pa.types.is_primitive(sample.type) or pa.types.is_nested(sample.type) or pa.types.is_null(sample.type):
+        return False  # whole numbers, truth values, times
     return bool(pc.any(pc.match_substring_regex(sample.cast(pa.large_binary()), FRACTION)).as_py())
 
 

@@ -69,7 +69,7 @@ def unit_ids(name: str, column: pa.Array) -> pa.Array:
             return _texts_or_bytes(name, column)
     if pa.types.is_floating(kind):
         column = _whole_numbers(name, column)
-    if pa.types.is_boolean(kind) or pa.types.is_nested(kind):
+    if pa.types.is_boolean(kind) or pa.types.is_nested(kind) or pa.types.is_interval(kind):
         raise DataError(f"column {name!r}: holds {kind}; the unit of privacy is named by texts or whole numbers")
     if pa.types.is_integer(kind):
         return column.cast(pa.large_string()).cast(pa.large_binary())

@@ -199,4 +199,5 @@ class Format(Strict):
     @field_validator("delimiter", mode="before")
     @classmethod
     def _named(cls, value: Any) -> Any:
-        return {name: mark for mark, name in DELIMITERS.items()}.get(value, value)
+        names = {name: mark for mark, name in DELIMITERS.items()}
+        return names.get(value, value) if isinstance(value, str) else value

@@ -55,9 +55,11 @@ def bin_dtype(features: Sequence[Feature]) -> type[np.uint8] | type[np.uint16]:
     return np.uint8 if max(feature.bins for feature in features) <= 256 else np.uint16
 
 
-def read_batches(data: Path | Table, schema: Schema, also: Sequence[str] = ()) -> Iterator[pa.RecordBatch]:
+def read_batches(
+    data: Path | Table, schema: Schema, also: Sequence[str] = (), unit: str | None = None
+) -> Iterator[pa.RecordBatch]:
     """Read batches with the schema's columns (and `also`), each read as the schema says that it is written, after
-    checking names. DataError on anything else.
+    checking names: the column of the `unit` is the one that the schema need not speak of. DataError on anything else.
     """
     wanted = [*dict.fromkeys((*(feature.name for feature in schema.stored), *schema.target_names, *also))]
     described = [
@@ -74,7 +76,7 @@ def read_batches(data: Path | Table, schema: Schema, also: Sequence[str] = ()) -
                 f"columns {sorted(absent)}: in the schema but not in the first line of {table.name}, which must be a "
                 f"header with the columns' names, parted by {schema.form.delimiter!r} as the schema's `format` says"
             )
-        check_names([*types], schema, also)
+        check_names([*types], schema, [unit] if unit else [])
         yield from written_batches(table, described, schema, wanted, texts)
 
 
@@ -117,7 +119,7 @@ def reading(data: Path | Table) -> Iterator[None]:
         yield
     except FileNotFoundError:
         raise DataError(no_such_file(str(data))) from None
-    except (pa.ArrowException, OSError, UnicodeDecodeError, csv.Error) as error:
+    except (pa.ArrowException, OSError, UnicodeError, csv.Error) as error:
         kind = (ending(data) if isinstance(data, Path) else "").lstrip(".") or "rows"
         raise DataError(f"data={data.name}: cannot be read as {kind} with this schema: {public_part(error)}") from None
 
@@ -302,8 +304,9 @@ def answer_codes(target: Target, answers: NDArray[Any]) -> NDArray[Any]:
 
 def public_part(error: Exception) -> str:
     """Return the kind of an Arrow error and its first words: Arrow quotes values of the file after them."""
-    if isinstance(error, UnicodeDecodeError):
-        return f"not {error.encoding.upper()}; the schema's `format` says the encoding"
+    if isinstance(error, UnicodeError):
+        encoding = getattr(error, "encoding", str(error).split()[0])  # of UTF-16, where it has no mark: in words alone
+        return f"not {encoding.upper()}; the schema's `format` says the encoding"
     return f"{type(error).__name__} ({str(error).split(':')[0][:80]})"
 
 
