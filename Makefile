@@ -109,7 +109,7 @@ docs: $(VENV)/dev.stamp ## Build the documentation into site/
 	@echo "open site/index.html"
 
 lock: $(VENV)/dev.stamp ## Pin again what pyproject.toml asks for (ARGS=--upgrade: newest versions)
-	$(LOCK) requirements/build.in --extra train --extra serve --extra client --extra postgres --extra duckdb --extra hsm --extra dask --extra sklearn --extra dev $(ARGS) -o requirements/dev.txt
+	$(LOCK) requirements/build.in --extra train --extra serve --extra client --extra postgres --extra duckdb --extra stats --extra hsm --extra dask --extra sklearn --extra dev $(ARGS) -o requirements/dev.txt
 	$(LOCK) requirements/build.in --extra train --extra serve --extra client --extra postgres -c requirements/dev.txt $(ARGS) -o requirements/run.txt
 	$(LOCK) --extra train --extra serve --extra client --extra postgres -c requirements/dev.txt $(ARGS) -o serving/requirements.txt
 	$(LOCK) requirements/build.in benchmarks/requirements.in --extra train -c requirements/dev.txt $(ARGS) -o benchmarks/requirements.txt

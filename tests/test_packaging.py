@@ -200,7 +200,7 @@ def test_wheel_works_in_a_venv_of_its_own(wheel, small_wheel, tmp_path):
     data = ROOT / "examples" / "data"
     rows = ["--data", str(data / "adult_train.parquet"), "--schema", str(data / "adult.schema.yaml")]
     run("dataset", "register", "adult", *rows, "--epsilon", "3", "--delta", "1e-6", "--unit", "record")
-    assert "champion" in run("train", "adult", "--learner", "lazybb", "--epsilon", "0.5", "--set", "rounds=20")
+    assert "name adult" in run("train", "adult", "--learner", "lazybb", "--epsilon", "0.5", "--set", "rounds=20")
     assert "verified" in run("verify", str(tmp_path / "home" / "models" / "adult" / "1"))
 
 
@@ -271,7 +271,11 @@ RUN = ["train", "serve", "doors", "postgres"]
 @pytest.mark.parametrize("python", PYTHONS)
 @pytest.mark.parametrize(
     ("lock", "extras"),
-    [(LOCKS[0], RUN), (LOCKS[1], [*RUN, "duckdb", "hsm", "dask", "sklearn", "dev"]), (LOCKS[3], [*RUN, "dask"])],
+    [
+        (LOCKS[0], RUN),
+        (LOCKS[1], [*RUN, "duckdb", "stats", "hsm", "dask", "sklearn", "dev"]),
+        (LOCKS[3], [*RUN, "dask"]),
+    ],
 )
 def test_lock_satisfies_the_project(lock, extras, python):
     """The lock is no older than pyproject.toml; `make lock` mends it."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from models.features.written import DELIMITERS, Form
@@ -53,3 +54,14 @@ def said_delimiter(first: str) -> str | None:
 
 def _cut_at_blanks(line: str) -> list[str]:
     return [quoted.replace('""', '"') or bare for quoted, bare in _CELL.findall(line.rstrip("\r\n"))]
+
+
+def name_columns(header: Sequence[str]) -> list[str]:
+    """Name each column once: the third is `column 3` where it has no name, and a second `note` is `note (2)`."""
+    names: list[str] = []
+    counts = Counter[str]()
+    for at, given in enumerate(header, 1):
+        name = given or f"column {at}"
+        counts[name] += 1
+        names.append(name if counts[name] == 1 else f"{name} ({counts[name]})")
+    return names

@@ -67,12 +67,13 @@ def list_encodings() -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Form:
-    """How a .csv file is cut into cells: " " stands for any number of blanks and tabs. ValueError where its encoding is
-    none.
+    """How a text file is cut into cells: " " stands for any number of blanks and tabs. `sheet`: of a workbook, where
+    several hold cells. ValueError where its encoding is none.
     """
 
     delimiter: Delimiter = ","
     encoding: str = "utf-8"
+    sheet: str = ""
 
     def __post_init__(self) -> None:
         """Name the encoding as it is named here."""

@@ -216,6 +216,7 @@ def draft(
         bool,
         typer.Option("--data", help="Look at how cells are written, too: marks, dates, words."),
     ] = False,
+    sheet: Annotated[str, typer.Option(help="The sheet of a workbook, where several hold cells.")] = "",
     json: Json = False,
 ) -> None:
     """Write a draft of a schema from column names and types. No value is read; what is public knowledge is yours to
@@ -230,7 +231,7 @@ def draft(
     """
     from training.datasets.drafts.proposal import SchemaProposal  # loads what reads rows
 
-    proposal = SchemaProposal.of_file(file, data)
+    proposal = SchemaProposal.of_file(file, data, sheet=sheet)
     text = proposal.to_yaml(file.name, data)
     show(json, {"schema": text}, text.rstrip("\n"))
     if proposal.reading:

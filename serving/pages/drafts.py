@@ -137,6 +137,8 @@ async def _page(
         "delimiters": DELIMITERS,
         "encoding": form_of_file.get("encoding", PLAIN.encoding) if _CUT.search(draft.name) else "",
         "delimiter": form_of_file.get("delimiter", PLAIN.delimiter),
+        "workbook": draft.name.lower().endswith((".xlsx", ".xlsm")),
+        "sheet": form_of_file.get("sheet", PLAIN.sheet),
         "lines": (typed or {}).get("lines") or write_lines(groups, answers),
         "lines_typed": "lines" in (typed or {}),
     }
@@ -203,13 +205,13 @@ async def lines(request: Request) -> Response:
 
 
 async def file_form(request: Request) -> Response:
-    """Read the file in another encoding, or with another mark between cells."""
-    fields = await form_fields(request, "encoding", "delimiter")
+    """Read the file in another encoding, with another mark between cells, or another sheet of it."""
+    fields = await form_fields(request, "encoding", "delimiter", "sheet")
     draft = await in_thread(find_draft, request, _store(request))
     marks = {words: mark for mark, words in DELIMITERS.items()}
     if fields["encoding"] not in list_encodings() or fields["delimiter"] not in marks:
         raise InputError("form: encoding and delimiter must be among those that the page lists")
-    form = {"encoding": fields["encoding"], "delimiter": marks[fields["delimiter"]]}
+    form = {"encoding": fields["encoding"], "delimiter": marks[fields["delimiter"]], "sheet": fields["sheet"][:100]}
     await in_thread(_store(request).look_again, draft, form)
     return see_other(f"/ui/drafts/{draft.id}")
 

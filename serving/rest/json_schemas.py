@@ -276,7 +276,7 @@ WRITTEN = record(
     },
 )  # fmt: skip
 FORMAT = record(
-    {"form": record({"delimiter": TEXT, "encoding": TEXT}), "columns": table(WRITTEN)},
+    {"form": record({"delimiter": TEXT, "encoding": TEXT}, {"sheet": TEXT}), "columns": table(WRITTEN)},
     says="how the files of its dataset are written, as its schema says; of columns those not written as usual",
 )
 MODEL = record(

@@ -91,14 +91,15 @@ class SchemaProposal:
     cells: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @classmethod
-    def of_file(cls, path: Path, look: bool = True, form: Form | None = None) -> SchemaProposal:
+    def of_file(cls, path: Path, look: bool = True, form: Form | None = None, sheet: str = "") -> SchemaProposal:
         """Propose a schema for a file or folder of rows.
 
         look: whether cells are looked at for how they are written (marks, patterns of dates, words).
-        form: of a .csv, where a person said it.
+        form: of a text file, where a person said it; sheet: of a workbook.
         Raises DataError where the first line of a .csv holds what no column is called, so that it may be a row: nothing
         of it is repeated.
         """
+        form = Form(sheet=sheet) if sheet else form
         form, seen, description, cells = _look_at(path, form) if look else (form or PLAIN, {}, "", {})
         try:
             types = column_types(path, form)
@@ -123,7 +124,7 @@ class SchemaProposal:
         drafts = {name: _declare(kind, seen.get(name)) for name, kind in types.items() if not reasons[name]}
         by_name = [name for name in types if names_people(name)]
         repeating = [name for name in types if name not in by_name and name in seen and seen[name].like_ids]
-        usual = {"delimiter": PLAIN.delimiter, "encoding": PLAIN.encoding}
+        usual = {"delimiter": PLAIN.delimiter, "encoding": PLAIN.encoding, "sheet": PLAIN.sheet}
         return cls(
             {name: declaration for name, (declaration, _) in drafts.items()},
             {name: reason for name, reason in reasons.items() if reason},

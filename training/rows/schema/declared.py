@@ -188,6 +188,7 @@ class Format(Strict):
 
     delimiter: Delimiter = ","
     encoding: Annotated[StrictStr, AfterValidator(encoding_named)] = "utf-8"
+    sheet: Annotated[StrictStr, Field(max_length=100)] = ""
     decimal: Decimal = "."
     thousands: Thousands = ""
     dates: Patterns = (ISO_DATE,)

@@ -9,7 +9,6 @@ import codecs
 import csv
 import io
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,8 +24,9 @@ from pyarrow import ipc
 
 from accountant.errors import DataError
 from models.features.column_law import NULLS
-from models.features.csv_lines import CsvLines, OtherDelimiter
+from models.features.csv_lines import CsvLines, OtherDelimiter, name_columns
 from models.features.written import PLAIN, Form
+from training.rows.sources.cell_tables import SHEETS, STATISTICS, CellTable
 
 BATCH_ROWS = READ_BYTES = 1 << 16
 BATCH_BYTES, FIRST_ROWS = 1 << 24, 256
@@ -34,8 +34,12 @@ MOST_DECODED = 1 << 36  # bytes that a compressed file may unpack to
 COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
 ARROW = (".arrow", ".feather", ".ipc")
 TEXT = (".csv", ".tsv", ".txt", ".data")  # read alike: what parts the columns is declared
-ENDINGS = (".parquet", *TEXT, *(f"{text}{packed}" for text in TEXT for packed in COMPRESSED), *ARROW)
-SAID = ".parquet, .csv, .tsv, .txt, .data (also with .gz and .zst), .arrow, .feather or .ipc"
+_PACKED = [f"{text}{packed}" for text in TEXT for packed in COMPRESSED]
+ENDINGS = (".parquet", *SHEETS, *STATISTICS, *TEXT, *_PACKED, *ARROW)
+SAID = (
+    ".parquet, .csv, .tsv, .txt, .data (also with .gz and .zst), .xlsx, .xlsm, .arrow, .feather, .ipc, or of SPSS, "
+    "Stata and SAS .sav, .zsav, .por, .dta, .sas7bdat and .xpt"
+)
 Kinds = Mapping[str, pa.DataType]
 # As the law of columns has it, which looks at texts without blanks about them: some blanks alone say nothing, too.
 _NO_NUMBERS = [f"{before}{null}{after}" for null in NULLS for before in ("", " ", "  ") for after in ("", " ", "  ")]
@@ -88,6 +92,8 @@ def open_file(path: Path, form: Form = PLAIN) -> Table:
         raise DataError(f"data={path.name}: must be a file; write what comes out of a pipe to one first")
     if suffix == ".parquet":
         return ParquetTable(path)
+    if suffix in (*SHEETS, *STATISTICS):
+        return CellTable(path, form)
     return ArrowTable(path) if suffix in ARROW else CsvTable(path, form)
 
 
@@ -252,13 +258,7 @@ class CsvTable:
         """Return the header's names, each once: the third column is `column 3` where it has no name, and a second one
         called `note` is `note (2)`. DataError where there is no header.
         """
-        names: list[str] = []
-        counts = Counter[str]()
-        for at, header in enumerate(self._header[0], 1):
-            name = header or f"column {at}"
-            counts[name] += 1
-            names.append(name if counts[name] == 1 else f"{name} ({counts[name]})")
-        return names
+        return name_columns(self._header[0])
 
     def types(self) -> dict[str, pa.DataType | None]:
         """Return None: a .csv says no types."""

@@ -1,0 +1,78 @@
+"""Workbooks (.xlsx) as spreadsheets write them, from cells of Python: texts, numbers, truth values, days, errors."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime, time
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+HEAD = '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\n'
+MAIN = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+RELATED = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+PACKAGE = "http://schemas.openxmlformats.org/package/2006"
+KIND = "application/vnd.openxmlformats-officedocument.spreadsheetml"
+STYLES = f"""<styleSheet xmlns="{MAIN}"><fonts count="1"><font/></fonts><fills count="1"><fill/></fills>
+<borders count="1"><border/></borders><cellStyleXfs count="1"><xf/></cellStyleXfs><cellXfs count="4"><xf numFmtId="0"/>
+<xf numFmtId="14" applyNumberFormat="1"/><xf numFmtId="22" applyNumberFormat="1"/>
+<xf numFmtId="21" applyNumberFormat="1"/>
+</cellXfs></styleSheet>"""
+EPOCH = datetime(1899, 12, 30)
+
+
+def write_workbook(path: Path, sheets: Mapping[str, Sequence[Sequence[object]]]) -> Path:
+    """Write sheets of rows. A text that begins with # is an error of the spreadsheet's; None an empty cell."""
+    names = [*sheets]
+    listed = "".join(f'<sheet name="{escape(n)}" sheetId="{at}" r:id="r{at}"/>' for at, n in enumerate(names, 1))
+    parts = "".join(
+        f'<Relationship Id="r{at}" Type="{RELATED}/worksheet" Target="worksheets/sheet{at}.xml"/>'
+        for at in range(1, len(names) + 1)
+    )
+    types = "".join(
+        f'<Override PartName="/xl/worksheets/sheet{at}.xml" ContentType="{KIND}.worksheet+xml"/>'
+        for at in range(1, len(names) + 1)
+    )
+    files = {
+        "[Content_Types].xml": f'<Types xmlns="{PACKAGE}/content-types"><Default Extension="rels" '
+        f'ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
+        f'<Override PartName="/xl/workbook.xml" ContentType="{KIND}.sheet.main+xml"/>'
+        f'<Override PartName="/xl/styles.xml" ContentType="{KIND}.styles+xml"/>'
+        f"{types}</Types>",
+        "_rels/.rels": f'<Relationships xmlns="{PACKAGE}/relationships"><Relationship Id="r1" '
+        f'Type="{RELATED}/officeDocument" Target="xl/workbook.xml"/></Relationships>',
+        "xl/workbook.xml": f'<workbook xmlns="{MAIN}" xmlns:r="{RELATED}"><sheets>{listed}</sheets></workbook>',
+        "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{PACKAGE}/relationships">{parts}<Relationship Id="s" '
+        f'Type="{RELATED}/styles" Target="styles.xml"/></Relationships>',
+        "xl/styles.xml": STYLES,
+    }
+    for at, name in enumerate(names, 1):
+        rows = "".join(
+            f'<row r="{row}">{"".join(_cell(row, place, cell) for place, cell in enumerate(cells))}</row>'
+            for row, cells in enumerate(sheets[name], 1)
+        )
+        files[f"xl/worksheets/sheet{at}.xml"] = f'<worksheet xmlns="{MAIN}"><sheetData>{rows}</sheetData></worksheet>'
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in files.items():
+            archive.writestr(name, HEAD + text)
+    return path
+
+
+def _cell(row: int, place: int, cell: object) -> str:
+    where = f'r="{chr(65 + place)}{row}"'
+    if cell is None:
+        return ""
+    if isinstance(cell, bool):
+        return f'<c {where} t="b"><v>{int(cell)}</v></c>'
+    if isinstance(cell, datetime):
+        return f'<c {where} s="2"><v>{(cell - EPOCH).total_seconds() / 86400!r}</v></c>'
+    if isinstance(cell, date):
+        return f'<c {where} s="1"><v>{(datetime.combine(cell, time()) - EPOCH).days}</v></c>'
+    if isinstance(cell, time):
+        seconds = cell.hour * 3600 + cell.minute * 60 + cell.second
+        return f'<c {where} s="3"><v>{seconds / 86400!r}</v></c>'
+    if isinstance(cell, int | float):
+        return f"<c {where}><v>{cell!r}</v></c>"
+    if str(cell).startswith("#"):
+        return f'<c {where} t="e"><v>{cell}</v></c>'
+    return f'<c {where} t="inlineStr"><is><t xml:space="preserve">{escape(str(cell))}</t></is></c>'

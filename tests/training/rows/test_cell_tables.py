@@ -1,0 +1,157 @@
+"""Workbooks and files of statistics programs are read as the same rows in a .csv are, from the draft to a prediction.
+
+`tests/data/statistics/people.*` hold ROWS, as pyreadstat wrote them; in those of SPSS, -9 of `age` is declared missing.
+"""
+
+from __future__ import annotations
+
+import sys
+import zipfile
+from datetime import date, datetime, time
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+import yaml
+from ledgers import ROOT
+from workbooks import write_workbook
+
+from accountant.errors import DataError
+from training.datasets.drafts.columns import ColumnAnswer
+from training.datasets.drafts.proposal import SchemaProposal
+from training.datasets.file_check import check_file
+from training.datasets.packing import pack
+from training.rows.schema.schema import parse_schema
+from training.rows.sources import cell_tables
+from training.rows.sources.files import open_file
+from training.rows.tables.file_check import find_problems
+from training.rows.tables.row_files import read_columns
+
+NAMES = ["age", "town", "born", "seen", "sex", "ill"]
+ROWS = [
+    [34.0, "Bonn", date(1990, 4, 3), datetime(2024, 3, 1, 14, 30), 1.0, "no"],
+    [51.0, "Köln", None, None, 2.0, "yes"],
+    [None, "", date(1973, 6, 5), datetime(2024, 3, 2, 9), 1.0, "no"],
+    [-9.0, "Kiel", date(2019, 2, 1), datetime(2024, 3, 3, 1, 2, 3), 2.0, "no"],
+    [7.0, "Bonn", date(2001, 1, 1), datetime(2024, 3, 4), 1.0, "yes"],
+]
+SCHEMA = """
+target: {name: ill, classes: ["no", "yes"]}
+records: 5
+features:
+  age: {type: numeric, range: [0, 120], missing_values: [-9]}
+  town: {type: categorical, values: [Bonn, Köln, Kiel]}
+  born: {type: date, range: [1930-01-01, 2025-01-01]}
+  seen: {type: datetime, range: ["2024-03-01T00:00:00", "2024-03-05T00:00:00"]}
+  sex: {type: categorical, values: [1, 2]}
+"""
+STATISTICS = sorted((ROOT / "tests" / "data" / "statistics").iterdir())
+
+
+def read(path, schema):
+    [columns] = read_columns(path, schema.features, schema)
+    values = {name: [None if value != value else value for value in column] for name, column in columns.items()}
+    packed = pack(path, schema)
+    return values, packed.bins.tolist(), packed.labels.tolist()
+
+
+@pytest.fixture(scope="module")
+def as_csv(tmp_path_factory):
+    path = tmp_path_factory.mktemp("csv") / "people.csv"
+    lines = [",".join("" if cell is None else f"{cell:g}" if isinstance(cell, float) else str(cell) for cell in row)
+             for row in [NAMES, *ROWS]]  # fmt: skip
+    path.write_text("\n".join(lines) + "\n", "utf-8")
+    return read(path, parse_schema(SCHEMA.encode()))
+
+
+@pytest.mark.parametrize("name", ["a.xlsx", "a.xlsm", *(path.name for path in STATISTICS)])
+def test_the_same_rows_are_read_alike_in_every_form(tmp_path, as_csv, name):
+    path = tmp_path / name
+    if name.startswith("a."):
+        write_workbook(path, {"people": [NAMES, *ROWS, [None] * 6], "notes": []})
+    else:
+        path.write_bytes((STATISTICS[0].parent / name).read_bytes())
+    assert check_file(parse_schema(SCHEMA.encode()), path).problems == []
+    values, bins, labels = read(path, parse_schema(SCHEMA.encode()))
+    missing = [None if cell == "" else cell for cell in as_csv[0]["town"]]
+    assert values["town"] in (missing, as_csv[0]["town"])
+    assert {**values, "town": None} == {**as_csv[0], "town": None}
+    assert (bins, labels) == as_csv[1:]
+    if name.endswith("sav"):  # the file says itself that -9 is missing
+        plain = parse_schema(SCHEMA.replace(", missing_values: [-9]", "").encode())
+        assert read(path, plain) == (values, bins, labels)
+    draft = SchemaProposal.of_file(path)
+    kinds = {name: declared["type"] for name, declared in draft.features.items()}
+    assert kinds == {"age": "numeric", "town": "categorical", "born": "date", "seen": "datetime", "sex": "numeric",
+                     "ill": "boolean"}  # fmt: skip
+
+
+def test_cells_of_a_workbook_keep_their_types_and_others_become_texts(tmp_path):
+    header = ["a", None, "a", "code", "at", "flag", "odd", 2024, "none"]
+    rows = [
+        [1, 2.5, 3, "007", time(14, 30), True, date(2024, 3, 1), "#N/A", None],
+        ["?", 2, 3, 7, None, False, 1.5, 5, None],
+        [None] * 9,
+        [2.0, None, 3, 7.25, time(1, 2, 3), None, "x", 6, None],
+    ]
+    table = open_file(write_workbook(tmp_path / "a.xlsx", {"s": [header, *rows]}))
+    assert table.types() == {
+        "a": pa.string(), "column 2": pa.float64(), "a (2)": pa.float64(), "code": pa.string(), "at": pa.time64("us"),
+        "flag": pa.bool_(), "odd": pa.string(), "2024": pa.float64(), "none": pa.null(),
+    }  # fmt: skip
+    [batch] = table.batches([*table.types()], {})
+    assert batch["a"].to_pylist() == ["1", "?", None, "2"]
+    assert batch["code"].to_pylist() == ["007", "7", None, "7.25"]
+    assert batch["odd"].to_pylist() == ["2024-03-01", "1.5", None, "x"]
+    assert batch["2024"].to_pylist() == [None, 5, None, 6]
+
+
+def test_a_row_of_a_workbook_is_named_as_the_spreadsheet_names_it(tmp_path):
+    path = write_workbook(tmp_path / "a.xlsx", {"s": [["age", "ill"], [1, "no"], [None, None], ["4 kg", "yes"]]})
+    schema = parse_schema(
+        b"target: {name: ill, classes: ['no', 'yes']}\nrecords: 3\nfeatures: {age: {type: numeric, range: [0, 9]}}\n"
+    )
+    problems = {(problem.column, problem.found): problem.rows for problem in find_problems(schema, path).problems}
+    assert problems == {("ill", "nothing"): [3], ("age", "a number with a unit"): [4]}
+
+
+def test_of_several_sheets_one_is_said(tmp_path):
+    people = [["age", "ill"], [1, "no"], [2, "yes"]]
+    path = write_workbook(tmp_path / "a.xlsx", {"2023": people, "2024": [*people, [3, "no"]]})
+    with pytest.raises(DataError, match="2 sheets that hold cells: 2023, 2024; say `sheet: NAME` under `format`"):
+        SchemaProposal.of_file(path)
+    proposal = SchemaProposal.of_file(path, sheet="2024")
+    answers = [ColumnAnswer(("age",), public="0 .. 9"), ColumnAnswer(("ill",), "target", "no, yes")]
+    body = proposal.to_schema(answers, 3)
+    assert body["format"] == {"sheet": "2024"}
+    schema = parse_schema(yaml.safe_dump(body).encode())
+    assert check_file(schema, path).problems == []
+    assert len(pack(path, schema).labels) == 3
+    body["format"]["sheet"] = "2025"
+    [problem] = check_file(parse_schema(yaml.safe_dump(body).encode()), path).problems
+    assert problem.found.endswith("has no sheet '2025': 2023, 2024")
+    assert problem.remedy == "say `sheet: NAME` under `format`"
+
+
+def test_what_is_no_such_file_is_refused_with_a_remedy(tmp_path, monkeypatch):
+    def refusal(path: Path) -> str:
+        with pytest.raises(DataError) as refused:
+            open_file(path).types()
+        return refused.value.message
+
+    (tmp_path / "a.xlsx").write_bytes(b"PK no workbook")
+    assert refusal(tmp_path / "a.xlsx").endswith("save it anew as .xlsx")
+    write_workbook(tmp_path / "b.xlsx", {"s": [[None], ["age"], [1]]})
+    assert refusal(tmp_path / "b.xlsx").endswith("delete what is above the row that has them")
+    write_workbook(tmp_path / "c.xlsx", {"s": []})
+    assert refusal(tmp_path / "c.xlsx").endswith("name another file")
+    (tmp_path / "a.sav").write_bytes(b"no such thing")
+    assert refusal(tmp_path / "a.sav").endswith("save it anew, or as .csv")
+    monkeypatch.setattr(cell_tables, "MOST_CELLS", 3)
+    write_workbook(tmp_path / "d.xlsx", {"s": [["a", "b"], [1, 2]]})
+    assert refusal(tmp_path / "d.xlsx").endswith("save it as .csv or .parquet")
+    with zipfile.ZipFile(tmp_path / "d.xlsx") as archive:
+        monkeypatch.setattr(cell_tables, "MOST_UNPACKED", sum(part.file_size for part in archive.infolist()) - 1)
+    assert refusal(tmp_path / "d.xlsx").endswith("save it as .csv")
+    monkeypatch.setitem(sys.modules, "pyreadstat", None)
+    assert "install dpserve[stats], or save it as .csv" in refusal(STATISTICS[0])
