@@ -219,7 +219,7 @@ serving/cli/released: dpserve_verify(. certificates system) accountant(system) m
     store worth) serving(cli cli/backends)
 serving/http: dpserve_verify(. formats) accountant(. access home ledger/families system) training(planning)
     serving(process process/config process/watch wire)
-serving/pages: dpserve_verify(. certificates formats log privacy) accountant(. access audit home ledger
+serving/pages: dpserve_verify(. certificates formats log privacy) accountant(. access audit home keys ledger
     ledger/families log store) models(edit features parts profile store worth) training(datasets/drafts jobs learners
     measuring/profile planning requests rows/schema) local(campaign) serving(http pages/parts process process/config
     process/watch rest wire)

@@ -11,6 +11,7 @@ from serving.pages import (
     edits,
     home,
     jobs,
+    keeping,
     ledger,
     manual,
     measurements,
@@ -34,5 +35,6 @@ PAGES: tuple[Door, ...] = (
     *ledger.DOORS,
     *audit.DOORS,
     *tokens.DOORS,
+    *keeping.DOORS,
     *manual.DOORS,
 )

@@ -11,9 +11,9 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from accountant.access.grants import Access
+from accountant.access.grants import ASKING, Access
 from accountant.home import Home
-from accountant.home.notes import notes
+from accountant.home.notes import note_of, notes
 from accountant.ledger.archive import archived
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.left import describe_accounts, describe_budget
@@ -195,6 +195,9 @@ def _dataset(home: Home, name: str, rights: Access, before: int) -> dict[str, An
         "jobs": jobs_to_json(home, dataset=name, limit=NEWEST_JOBS, access=rights),
         "trains": rights.may("train", dataset=name),
         "keeps": rights.may("steward", dataset=name),
+        "measures": rights.may(*ASKING, dataset=name),
+        "note": note_of(home.path, "dataset", name),
+        "archived": name in archived(home.ledger, "dataset"),
         "profiles": profiles_of(home, name),
         "blocks": blocks_of(home, dataset, before),
         "aside": None if dataset.holdout is None else float(dataset.holdout),

@@ -15,8 +15,9 @@ from typing import Any
 import orjson
 
 from accountant.access.grants import Access
-from accountant.errors import BudgetRefused, Forbidden, IdempotencyConflict
+from accountant.errors import BudgetRefused, Forbidden, IdempotencyConflict, RowsUnavailable, SchemaError
 from accountant.home import Home
+from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.left import describe_budget
 from dpserve_verify.errors import InputError
 from models.features.reading import READING
@@ -27,6 +28,7 @@ from serving.pages.parts.commands import job_command
 from serving.rest.jobs import price_job, reserve_job
 from serving.wire.errors import TakesTooLong, status_of
 from training.learners.docs import learners_to_json
+from training.planning.plans import fitting_learners
 from training.requests import JobRequest
 from training.requests.base import Control, request_fields
 
@@ -108,8 +110,6 @@ def view(home: Home, form: Form, rights: Access) -> dict[str, Any]:
     """Return what the form offers: the datasets that the caller may train on with their budgets, the learners, and the
     parameters of the chosen one.
     """
-    learners = learners_to_json()
-    chosen = next((row for row in learners if row["name"] == form["learner"]), learners[0])
     datasets: list[dict[str, Any]] = [
         {
             "name": row.registration.name,
@@ -117,15 +117,33 @@ def view(home: Home, form: Form, rights: Access) -> dict[str, Any]:
             "delta": row.delta,
             "budget": describe_budget(row),
             "blocks": row.last,
+            "row": row,
         }
         for row in every_dataset(home, rights.principal)
         if rights.may("train", dataset=row.registration.name)
     ]
-    dataset_name = form["dataset"] or next((row["name"] for row in datasets), "")  # what a browser chooses
+    nothing: dict[str, Any] = {"name": "", "targets": (), "row": None}
+    first = datasets[0] if datasets and not form["dataset"] else nothing  # what a browser chooses
+    chosen_dataset: dict[str, Any] = next((row for row in datasets if row["name"] == form["dataset"]), first)
+    target = form["target"] if form["target"] in chosen_dataset["targets"] else ""
+    learners = _fitting(home, chosen_dataset["row"], target)
+    chosen = next((row for row in learners if row["name"] == form["learner"]), learners[0])
     return {
-        "datasets": datasets, "learners": learners, "chosen": chosen,
-        "windows": windows(home, dataset_name, rights, form["blocks"]), "shown": SHOWN,
+        "datasets": datasets, "learners": learners, "chosen": chosen, "targets": chosen_dataset["targets"],
+        "target": target, "windows": windows(home, chosen_dataset["name"], rights, form["blocks"]), "shown": SHOWN,
     }  # fmt: skip
+
+
+def _fitting(home: Home, dataset: Dataset | None, target: str) -> list[dict[str, Any]]:
+    """Return the learners that fit, as documented; all of them where no schema is here to tell."""
+    learners = learners_to_json()
+    if dataset is None:
+        return learners
+    try:
+        fitting = fitting_learners(home, dataset, target or None)
+    except (RowsUnavailable, SchemaError):
+        return learners
+    return [row for row in learners if row["name"] in fitting] or learners
 
 
 async def price_of(home: Home, form: Form, rights: Access, run: Runs = in_thread) -> dict[str, Any] | None:

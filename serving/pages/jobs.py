@@ -25,7 +25,6 @@ from serving.http.rights import JOBS, LISTED, NAMED, READS, seen_datasets
 from serving.http.routes import Door, access, in_thread, job_number, state, with_prices
 from serving.pages.datasets import every_dataset
 from serving.pages.job_form import Form, price_of, send, view
-from serving.pages.parts.blocks import windows
 from serving.pages.parts.ui import form_fields, page, see_other
 from serving.rest.jobs import cancel_reservation
 from serving.wire import lists
@@ -165,15 +164,12 @@ async def parameters(request: Request) -> Response:
 
 
 async def blocks(request: Request) -> Response:
-    """Return a part of the form: which blocks of the chosen dataset, where it has grown, and what fits into them."""
+    """Return a part of the form: what depends on the chosen dataset and target, which are the blocks where it has
+    grown, the targets, the learners that fit, and their parameters.
+    """
     form = Form.of(request.query_params.multi_items())
-    home, rights = state(request).home, access(request)
-    return page(
-        request,
-        "_windows.html",
-        form=form,
-        windows=await in_thread(windows, home, form["dataset"], rights, form["blocks"]),
-    )
+    context = await in_thread(view, state(request).home, form, access(request))
+    return page(request, "_choices.html", form=form, **context)
 
 
 async def submit(request: Request) -> Response:
@@ -192,7 +188,16 @@ DOORS = (
     Door("POST", "/ui/jobs/new", ASKS, submit, "Submit a job", 303, media=HTML, hidden=True, on=NAMED),
     Door("GET", "/ui/jobs/price", ASKS, price, "What a job would cost", media=HTML, hidden=True, on=NAMED),
     Door("GET", "/ui/jobs/parameters", ASKS, parameters, "What a learner takes", media=HTML, hidden=True, on=NAMED),
-    Door("GET", "/ui/jobs/blocks", ASKS, blocks, "Which blocks it reads", media=HTML, hidden=True, on=NAMED),
+    Door(
+        "GET",
+        "/ui/jobs/blocks",
+        ASKS,
+        blocks,
+        "What depends on the dataset",
+        media=HTML,
+        hidden=True,
+        on=NAMED,
+    ),
     Door("GET", "/ui/jobs/{job}", JOBS, job, "A job and its progress", media=HTML, hidden=True),
     Door(
         "POST", "/ui/jobs/{job}/cancel", ASKING, cancel, "Cancel a job before it started", 303, media=HTML, hidden=True

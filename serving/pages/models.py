@@ -14,6 +14,7 @@ from accountant.access.grants import ASKING
 from accountant.access.tokens import SCOPES
 from accountant.errors import UnknownName
 from accountant.home import Home
+from accountant.home.notes import note_of, notes
 from accountant.ledger.archive import archived
 from dpserve_verify.certificates.bundle import FILES
 from dpserve_verify.certificates.plain_words import best_guess, factor, plain
@@ -125,6 +126,7 @@ async def models(request: Request) -> Response:
         "before": before,
         "archived": len(hidden),
         "every": every,
+        "notes": await in_thread(notes, serving.home.path, "model"),
     }
     return page(request, "models.html", **context, total=len(lines), kept=len(matches))
 
@@ -190,10 +192,12 @@ async def show(request: Request) -> Response:
         return _not_served(request, reference, versions, problem)
     rights = access(request)
     dataset = context["form"].dataset.name
-    permissions = {
+    permissions: dict[str, Any] = {
         "placed": query_int(request, "placed", 0),
         "who": rights.has(*READS),
         "places_it": _may_promote(request),
+        "note": note_of(home.path, "model", name),
+        "archived": name in await in_thread(archived, home.ledger, "model"),
         "measures": rights.may(*ASKING, dataset=dataset),
         "asks": may_model(rights, ("predict",), name, dataset),
         "edits_it": context["curves"] and may_model(rights, ("train", "promote"), name, dataset),

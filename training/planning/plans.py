@@ -197,6 +197,27 @@ def jobs_left(home: Home, dataset: Dataset) -> dict[str, int]:
     return _count_jobs(dataset, [references_for(public) for public in _references(home, dataset)])
 
 
+def fitting_learners(home: Home, dataset: Dataset, target: str | None) -> list[str]:
+    """Return the learners that take a job on this target, or on any where None is said, at a tenth of the total: by
+    public numbers alone.
+    """
+    if dataset.registration.unit.remote:
+        return []
+    budget = Budget(from_nano(max(1, nano(dataset.budget.epsilon) // 10)), dataset.delta)
+    schema = schema_of(home, dataset)
+    questions = [schema.question(name) for name in ([target] if target else schema.target_names)]
+    public = [public_of(roomiest(dataset), question, budget) for question in questions]
+    return [name for name in LEARNERS if any(_takes(name, each) for each in public)]
+
+
+def _takes(learner: str, public: Public) -> bool:
+    try:
+        LEARNERS[learner]().check(public)
+    except InputError:
+        return False
+    return True
+
+
 def known_jobs_left(home: Home, dataset: Dataset) -> dict[str, int] | None:
     """Return `jobs_left` at once where its prices are known; None else. It changes with every job: the prices do
     not.

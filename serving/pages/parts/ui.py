@@ -36,26 +36,32 @@ RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 @dataclass(frozen=True)
 class Place:
-    """A line of the navigation, for who holds one of `scopes`; on everything, where it shows the `whole`."""
+    """A line of the navigation, for who holds one of `scopes`; on everything, where it shows the `whole`. `later`: what
+    stands under "More", for nobody needs it in a first hour.
+    """
 
     path: str
     label: str
     scopes: tuple[str, ...]
     says: str
     whole: bool = False
+    later: bool = False
 
 
 PLACES = (
     Place("/ui/datasets", "Datasets", READS, "What is registered, and what is left of each budget"),
     Place("/ui/jobs", "Jobs", JOBS, "What was asked for, what runs, and what it cost"),
-    Place("/ui/schedules", "Schedules", ("train", "audit", "steward"), "Jobs that are asked for again each period"),
-    Place("/ui/campaigns", "Campaigns", ("train", "audit"), "Owners who keep their rows, and how many answered", True),
     Place("/ui/models", "Models", SCOPES, "What was released, with its certificate"),
     Place("/ui/ledger", "Ledger", ("audit",), "Every entry, in plain words and as it was signed", True),
     Place("/ui/audit", "Audit", ("audit",), "Whether the ledger still adds up", True),
-    Place("/ui/grants", "Grants", SCOPES, "Who may do what, on what, until when"),
     Place("/ui/tokens", "Tokens", ("admin",), "Who may ask for what", True),
-)
+    Place("/ui/grants", "Grants", SCOPES, "Who may do what, on what, until when", later=True),
+    Place("/ui/schedules", "Schedules", ("train", "audit", "steward"), "Jobs that are asked for again each period",
+          later=True),
+    Place("/ui/campaigns", "Campaigns", ("train", "audit"), "Owners who keep their rows, and how many answered", True,
+          later=True),
+    Place("/ui/keys", "Keys", ("admin",), "What certificates and checkpoints are signed with", True, later=True),
+)  # fmt: skip
 
 
 # Where the documentation explains a page: by how its address begins, the longest first.

@@ -45,6 +45,12 @@ const dpserve = {
       if (button.classList.contains("copy")) button.textContent = "Copied";
     });
   });
+  // What unfolds over the page folds again when something else is chosen, or by Escape.
+  const fold = event => {
+    for (const each of document.querySelectorAll(".more[open]")) if (event.key === "Escape" || !each.contains(event.target)) each.open = false;
+  };
+  document.addEventListener("click", fold);
+  document.addEventListener("keydown", event => { if (event.key === "Escape") fold(event); });
   // A field that finds rows of a table by what they say.
   for (const field of document.querySelectorAll("[data-rows]")) field.addEventListener("input", () => {
     const wanted = field.value.trim().toLowerCase();

@@ -38,6 +38,10 @@
     shown = asked;
     offer();
   });
+  // What may be chosen has changed with the dataset or the target, and so has the price.
+  form.addEventListener("htmx:afterSwap", ({ target }) => {
+    if (target.id === "choices") document.getElementById("epsilon").dispatchEvent(new Event("change", { bubbles: true }));
+  });
   price.addEventListener("click", event => {
     const button = event.target.closest("[data-epsilon]");
     if (!button) return;

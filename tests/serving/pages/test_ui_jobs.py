@@ -182,9 +182,10 @@ def test_without_scripts_the_form_still_shows_its_price_and_sends_it_once(browse
 
 
 def test_a_dataset_tells_its_budget_its_history_and_what_would_fit(page, server):
-    asked = {"dataset": "adult", "learner": "lazybb", "epsilon": "0.2", "parameters": {"rounds": 3}}
-    number = server.post("/v1/jobs", asked, scope="train").json()["job"]
-    until(lambda: server.get(f"/v1/jobs/{number}").json()["state"] == "issued", "there is a history")
+    for model in ("adult", "other"):
+        asked = {"dataset": "adult", "learner": "lazybb", "epsilon": "0.1", "parameters": {"rounds": 3}, "model": model}
+        number = server.post("/v1/jobs", asked, scope="train").json()["job"]
+        until(lambda number=number: server.get(f"/v1/jobs/{number}").json()["state"] == "issued", "there is a history")
     page.goto("/ui/datasets")
     page.get_by_role("link", name="adult").click()
     expect(page.get_by_role("img", name=re.compile(r"% used"))).to_be_visible()
