@@ -101,6 +101,12 @@ CASES = {
     "dates of two forms": Case(DAY, ["14.03.2014", "2014-04-01"], ["2014-03-14", "2014-04-01"]),
     "days first": Case(DAY, ["14/03/2014"], ["2014-03-14"]),
     "days first where months are said": Case({**DAY, "written": ["MM/DD/YYYY"]}, ["14/03/2014"], ["2014-03-14"]),
+    "days or months first": Case(DAY, ["03/04/2014"], ["2014-04-03"], {"written": ["DD/MM/YYYY"]}),
+    "months or days first": Case(
+        DAY, ["03/04/2014", "05/06/2014"], ["2014-03-04", "2014-05-06"], {"written": ["MM/DD/YYYY"]}
+    ),
+    "one day says which is first": Case(DAY, ["03/04/2014", "14/05/2014"], ["2014-04-03", "2014-05-14"]),
+    "two digits for everything": Case(DAY, ["03/04/05"], ["2005-03-04"], {"written": ["MM/DD/YY"], "first_year": 1950}),
     "years of two digits": Case(DAY, ["14/03/14", "31/12/49"], ["2014-03-14", "2049-12-31"], {"first_year": 1950}),
     "years of two digits of birth": Case(DAY, ["14.03.49"], ["1949-03-14"], {"first_year": 1920}),
     "months by name": Case(DAY, ["14-Mar-2014", "01-DEC-2014"], ["2014-03-14", "2014-12-01"]),
@@ -243,3 +249,91 @@ def test_whatever_stands_in_a_cell_has_a_remedy():
     for column in (*schema.features, *schema.targets):
         verdicts = explain_cells(column, schema.written_as(column.name), sorted(cells))
         assert all(found and remedy for found, remedy in verdicts), column.name
+
+
+@dataclass
+class File:
+    """A file that is refused as a whole, or by the values of a column.
+
+    meant: what is read of `a` in the end. writes: what a person puts in place of other words of the file. says: what a
+    person declares where the remedy names the key.
+    """
+
+    text: str
+    declared: dict[str, Any]
+    meant: list[Any]
+    encoding: str = "utf-8"
+    format: dict[str, Any] = field(default_factory=dict)
+    writes: dict[str, str] = field(default_factory=dict)
+    says: dict[str, Any] = field(default_factory=dict)
+
+
+TOWNS = {"type": "categorical", "values": ["Köln", "Ulm"]}
+CODES = {"type": "categorical", "values": [1, 2]}
+SMALL = {"type": "numeric", "range": [0, 9]}
+FILES = {
+    "semicolons": File("a;other\n1;u\n2;v\n", SMALL, [1, 2]),
+    "tabs": File("a\tother\n1\tu\n2\tv\n", SMALL, [1, 2]),
+    "pipes": File("a|other\n1|u\n2|v\n", SMALL, [1, 2]),
+    "blanks": File("a  other\n1    u\n2    v\n", SMALL, [1, 2]),
+    "commas where semicolons are said": File("a,other\n1,u\n2,v\n", SMALL, [1, 2], format={"delimiter": "semicolon"}),
+    "a first line of its own": File("sep=;\na;other\n1;u\n2;v\n", SMALL, [1, 2]),
+    "an alphabet of Europe": File("a,other\nKöln,u\nUlm,v\n", TOWNS, ["Köln", "Ulm"], "cp1252"),
+    "UTF-16": File("a,other\nKöln,u\nUlm,v\n", TOWNS, ["Köln", "Ulm"], "utf-16"),
+    "UTF-8 where another is said": File("a,other\nKöln,u\n", TOWNS, ["Köln"], format={"encoding": "cp1252"}),
+    "two marks of a file at once": File("a;other\nKöln;u\nUlm;v\n", TOWNS, ["Köln", "Ulm"], "cp1252"),
+    "a comma in a text": File("a,other\nBad Ems, Lahn,u\nUlm,v\n", {**TOWNS, "values": ["Bad Ems, Lahn", "Ulm"]},
+                              ["Bad Ems, Lahn", "Ulm"], writes={"Bad Ems, Lahn": '"Bad Ems, Lahn"'}),
+    "a row that ends early": File("a,other\n1,u\n2\n", SMALL, [1, 2], writes={"2\n": "2,v\n"}),
+    "a column more": File("a,other,note\n1,u,x\n2,v,y\n", SMALL, [1, 2]),
+    "an unnamed column more": File(",a,other\n0,1,u\n1,2,v\n", SMALL, [1, 2]),
+    "another name": File("A,other\n1,u\n2,v\n", SMALL, [1, 2], writes={"A,": "a,"}),
+    "a name twice": File("a,other,a\n1,u,3\n2,v,3\n", SMALL, [1, 2], writes={"other,a": "other,b"}),
+    "blanks about categories": File("a,other\n Köln,u\n Köln,v\n", TOWNS, ["Köln", "Köln"], writes={" Köln": "Köln"}),
+    "capitals of categories": File("a,other\nKÖLN,u\nKÖLN,v\n", TOWNS, ["KÖLN"] * 2, says={"values": ["KÖLN"]}),
+    "codes with a point": File("a,other\n1.0,u\n2.0,v\n", CODES, ["1.0", "2.0"], says={"values": ["1.0", "2.0"]}),
+    "categories that nobody listed": File("a,other\nx,u\ny,v\n", TOWNS, ["x", "y"]),
+    "a range that hardly a number falls in": File("a,other\n100,u\n200,v\n", SMALL, [100, 200]),
+}  # fmt: skip
+
+
+def amend_file(case: File, remedy: str, column: str, body: dict[str, Any], text: str) -> tuple[dict[str, Any], str]:
+    """Do what a remedy of a file says."""
+    if match := re.search(r"`(encoding|delimiter): ([\w-]+)` under `format`", remedy):
+        return {**body, "format": {**body.get("format", {}), match[1]: match[2]}}, text
+    mended = text
+    for word, written in case.writes.items():
+        mended = mended.replace(word, written)
+    if mended != text and re.search(
+        r"name it in the first row|name each column once|quote texts|write the cells", remedy
+    ):
+        return body, mended
+    declared = body["features"]["a"]
+    if match := re.search(r"say `(other|outside): expected`", remedy):
+        declared = {**declared, match[1]: "expected"}
+    elif "list the values as the file writes them" in remedy:
+        declared = {**declared, **case.says}
+    else:
+        assert "add it to `features`, or to `ignore`" in remedy, remedy
+        return {**body, "ignore": [*body.get("ignore", ()), column]}, text
+    return {**body, "features": {"a": declared}}, text
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_that_is_refused_is_read_as_meant_once_its_remedy_is_done(tmp_path, name):
+    case, path = FILES[name], tmp_path / "rows.csv"
+    body = {"target": {"name": "other", "classes": ["u", "v"]}, "records": 60, "features": {"a": case.declared},
+            "format": case.format}  # fmt: skip
+    text, refusals = case.text, 0
+    while True:
+        path.write_bytes(text.encode(case.encoding))
+        schema = parse_schema(yaml.safe_dump(body, sort_keys=False, allow_unicode=True).encode())
+        if not (problems := check_file(schema, path).problems):
+            break
+        refusals += 1
+        assert refusals < 4, [str(problem) for problem in problems]
+        body, text = amend_file(case, problems[0].remedy, problems[0].column, body, text)
+    assert refusals, "nothing was refused"
+    [columns] = read_columns(path, schema.features, schema)
+    assert columns["a"].tolist() == case.meant
+    assert pack(path, schema).labels.tolist() == [0, 1][: len(case.meant)]

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import cast
 
 from models.features.column_law import NULLS, number_pattern
-from models.features.csv_lines import CsvLines, said_delimiter
+from models.features.csv_lines import CsvLines
 from models.features.date_patterns import day_of, has_short_year, pattern_of, problem_of
-from models.features.written import DELIMITERS, FALSE, TRUE, Decimal, Delimiter, Form, Thousands, Written
+from models.features.written import FALSE, TRUE, Decimal, Delimiter, Form, Thousands, Written
 from training.rows.sources.cell_kinds import DATES, DAYS, NO, YES, is_missing_word, patterns_like, unit_beside
 from training.rows.sources.encoding import list_readings
 from training.rows.sources.files import CsvTable
@@ -39,9 +39,6 @@ def form_of(table: CsvTable) -> Form:
     """
     encoding = list_readings(table)[0].encoding
     first, *more = first_lines(table, Form(encoding=encoding))
-    said = said_delimiter(first)
-    if said in DELIMITERS:
-        return Form(cast(Delimiter, said), encoding)
     delimiter = max(",;\t|", key=first.count)
     if first.count(delimiter) and not (delimiter == "\t" and "  " in first):
         return Form(cast(Delimiter, delimiter), encoding)

@@ -97,13 +97,20 @@ def _remedy_of_unit(text: str, written: Written) -> str:
 
 
 def _explain_dates(feature: CalendarFeature, written: Written, cells: Sequence[str]) -> list[Verdict]:
-    """Each pattern is tried on all cells at once, by the law of columns."""
+    """Each pattern is tried on all cells at once, by the law of columns. Of a cell that fits several, those count that
+    fit every cell which fits any: else it stays open.
+    """
     texts = pa.array(cells, pa.large_string())
-    verdicts: list[Verdict | None] = [None] * len(cells)
+    fits = dict[str, NDArray[np.bool_]]()
     for pattern in DATES if feature.kind != "time" else ():
         first_year = (written.first_year or 2000) if has_short_year(pattern) else None
-        for at in np.flatnonzero(_can_read(feature, texts, Written(dates=(pattern,), first_year=first_year))).tolist():
-            verdicts[at] = verdicts[at] or (f"a date written {pattern}", _remedy_of_pattern(pattern, written))
+        fits[pattern] = _can_read(feature, texts, Written(dates=(pattern,), first_year=first_year))
+    every = np.any([*fits.values()], axis=0) if fits else np.zeros(len(cells), bool)
+    common = [pattern for pattern, fit in fits.items() if (fit >= every).all()]
+    verdicts: list[Verdict | None] = [None] * len(cells)
+    for at in np.flatnonzero(every).tolist():
+        patterns = [pattern for pattern in fits if fits[pattern][at] and (pattern in common or not common)]
+        verdicts[at] = f"a date written {' or '.join(patterns)}", _remedy_of_patterns(patterns, written)
     of_days = Written(dates=tuple(pattern for pattern in DATES if not has_short_year(pattern)))
     days = _can_read(DateFeature(feature.name, ()), texts, of_days).tolist()
     pairs = zip(verdicts, cells, days, strict=True)
@@ -118,15 +125,17 @@ def _can_read(feature: CalendarFeature, texts: pa.Array, written: Written) -> ND
     return np.ones(len(texts), bool)
 
 
-def _remedy_of_pattern(pattern: str, written: Written) -> str:
-    said = json.dumps(pattern, ensure_ascii=False) if " " in pattern else pattern
-    short = has_short_year(pattern) and written.first_year is None
+def _remedy_of_patterns(patterns: Sequence[str], written: Written) -> str:
+    said = [json.dumps(each, ensure_ascii=False) if " " in each else each for each in patterns]
+    short = any(map(has_short_year, patterns)) and written.first_year is None
     century = ", and `first_year`, of the hundred years that two digits stand for (1950: 49 is 2049)" if short else ""
-    both = replace(written, dates=(*written.dates, pattern), first_year=written.first_year or 1950)
+    if len(patterns) > 1:
+        return f"say which it is under `written` of the column, {' or '.join(said)}{century}"
+    both = replace(written, dates=(*written.dates, patterns[0]), first_year=written.first_year or 1950)
     both = replace(both, first_year=both.first_year if any(map(has_short_year, both.dates)) else None)
     if both.problem():
-        return f"say `written: [{said}]` of the column{century}, where all are written so; else write it in one form"
-    return f"add {said} to `written` of the column{century}, or write it as the others"
+        return f"say `written: [{said[0]}]` of the column{century}, where all are written so; else write it in one form"
+    return f"add {said[0]} to `written` of the column{century}, or write it as the others"
 
 
 def _misfit_of_calendar(feature: CalendarFeature, cell: str, is_day: bool) -> Verdict:
