@@ -299,6 +299,7 @@ SETTINGS = {  # variable -> default as a person would say it ("": as `dpserve co
     "DPSERVE_AUDIT_SECONDS": ("", "Seconds between audits of the ledger; `0`: only when asked."),
     "DPSERVE_DRAIN_SECONDS": ("", "Seconds for which a server that is told to stop says not ready first."),
     "DPSERVE_JOB_WORKERS": ("", "How many processes beside the server run queued jobs; `0`: none."),
+    "DPSERVE_WORKER": ("", "Whether `bentoml serve` starts a worker that runs queued jobs; `0`: none."),
     "DPSERVE_MODELS_IN_MEMORY": ("", "How many models each serving process keeps open."),
     "DPSERVE_WITHOUT_LEDGER_SECONDS": (
         "",

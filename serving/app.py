@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import anyio
 from starlette.applications import Starlette
@@ -74,8 +74,17 @@ def make_server_app() -> ASGIApp:
     return Connections(Doors(app, ours=app))
 
 
-def make_app() -> Starlette:
-    """Return the routes, looking after their own state."""
+Beside = Callable[[ServingState], AbstractAsyncContextManager[None]]
+
+
+@asynccontextmanager
+async def nothing_beside(serving: ServingState) -> AsyncIterator[None]:
+    """Start nothing: who started this process looks after the others."""
+    yield
+
+
+def make_app(beside: Beside = nothing_beside) -> Starlette:
+    """Return the routes, looking after their own state. `beside`: what goes on for as long as they are served."""
     serving = ServingState()
 
     async def docs(request: Request) -> Response:
@@ -84,7 +93,7 @@ def make_app() -> Starlette:
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        async with serving.watching(), warming(serving):
+        async with serving.watching(), warming(serving), beside(serving):
             with loading():
                 await anyio.to_thread.run_sync(learners_to_json)  # loads them, or the first request would wait for it
                 await anyio.to_thread.run_sync(static_files.files)  # fails where one is not the pinned one

@@ -13,6 +13,7 @@ from serving.process.workers.loading import loading
 with loading():
     from serving.app import make_app
     from serving.http.routes import Doors
+    from serving.process.beside import worker_beside
     from serving.process.config.settings import ServerSettings
     from serving.process.watch.logs import set_up
     from serving.rest.models import answer_records
@@ -20,7 +21,7 @@ with loading():
 SETTINGS = ServerSettings()
 CLIENT_PAGE = "/schema.json"  # for BentoML's client; BentoML's web page calls addresses outside and is not offered
 set_up()
-APP = make_app()
+APP = make_app(worker_beside)
 
 
 @bentoml.service(

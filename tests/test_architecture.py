@@ -225,7 +225,7 @@ serving/pages: dpserve_verify(. certificates formats log privacy) accountant(. a
     process/watch rest wire)
 serving/pages/parts: dpserve_verify(. formats log privacy) accountant(. access home ledger ledger/families store)
     models(explain features forms) training(learners) serving(http process wire)
-serving/process: dpserve_verify(. certificates formats keys system) accountant(. access home ledger) models(store)
+serving/process: dpserve_verify(. certificates formats keys system) accountant(. access home keys ledger) models(store)
     serving(process/config process/watch process/workers wire)
 serving/process/config: dpserve_verify(. formats privacy system) accountant(access home system) serving(wire)
 serving/process/watch: dpserve_verify(. audit certificates log system) accountant(audit home ledger ledger/families)

@@ -694,11 +694,13 @@ def status(url, headers=None):
         return None
 
 
-def test_bentoml_serve_from_the_project_waits_for_a_home(tmp_path):
-    """Without a home it lives, and is ready for nothing; and is ready as soon as there is one."""
+def test_bentoml_serve_from_the_project_waits_for_a_home_and_trains(tmp_path):
+    """Without a home it lives, and is ready for nothing; it is ready as soon as there is one, and runs its jobs by one
+    worker of its own, which goes where it goes.
+    """
     port, home = free_port(), tmp_path / "home"
     command = [sys.executable, "-m", "bentoml", "serve", "--port", str(port), "--host", "127.0.0.1"]
-    own = {"BENTOML_HOME": str(tmp_path / "bentoml"), "DPSERVE_WORKERS": "1"}
+    own = {"BENTOML_HOME": str(tmp_path / "bentoml"), "DPSERVE_WORKERS": "2"}
     with (tmp_path / "log").open("wb") as out:
         process = subprocess.Popen(command, cwd=ROOT, env={**environment(home), **own}, stdout=out, stderr=out)
     try:
@@ -706,11 +708,20 @@ def test_bentoml_serve_from_the_project_waits_for_a_home(tmp_path):
         until(lambda: status(f"{url}/livez") == 200, "it lives")
         assert status(f"{url}/readyz") == 503
         assert status(f"{url}/v1/models", {"Authorization": "Bearer dps_x"}) == 503
-        Home.init({"DPSERVE_HOME": str(home)})
+        made, files = Home.init({"DPSERVE_HOME": str(home)}), write_files(tmp_path / "files")
         until(lambda: status(f"{url}/readyz") == 200, "it is ready")
+        rows, schema = files / "rows.parquet", files / "schema.yaml"
+        register(made, "adult", rows, schema, Budget.of(1, 0), Relation.ADD_REMOVE, None)
+        asked = JobRequest("adult", "lazybb", "0.5", delta="0", parameters={"rounds": 5})
+        number = job.submit(made, asked, by="test").seq
+        until(lambda: made.ledger.job(number).public_state == "issued", "it is trained")
+        said = (tmp_path / "log").read_text().splitlines()
+        workers = [int(line.rpartition(" ")[2]) for line in said if "a training worker runs beside" in line]
+        assert [psutil.pid_exists(worker) for worker in workers] == [True]  # of two that serve, one has it
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(300)
+    until(lambda: not psutil.pid_exists(workers[0]), "its worker has gone with it")
 
 
 @pytest.mark.slow
@@ -740,6 +751,8 @@ def test_built_bento_serves_from_another_folder(tmp_path):
         with bentoml.SyncHTTPClient(f"http://127.0.0.1:{port}", token=bento.tokens["predict"]) as client:
             assert client.predict(model="adult@1", records=records(5)) == answer
         assert answer["certificate"]["entry"] == released["certificate"]["entry"]
-        assert "Your own messy table" in bento.get("/docs").text
-        assert "dpserve train" in bento.get("/docs/reference/commands").text
+        assert "Your own messy table" in bento.ask_again("GET", "/docs").text
+        assert "dpserve train" in bento.ask_again("GET", "/docs/reference/commands").text
+        job.submit(home, JobRequest("adult", "lazybb", "0.2", delta="0", parameters={"rounds": 5}), by="test")
+        until(lambda: all(each.public_state == "issued" for each in home.ledger.jobs()), "its worker trains")
         assert "src" in json.dumps([child.cwd() for child in psutil.Process(bento.process.pid).children()])

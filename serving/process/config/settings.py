@@ -98,6 +98,7 @@ class ServerSettings(BaseSettings):
     )
     drain_seconds: Annotated[float, BeforeValidator(_drain_seconds)] = DRAIN_SECONDS
     job_workers: Annotated[int, _within(0, 1000, "a whole number of processes, at most 1000")] = JOB_WORKERS
+    worker: Annotated[int, _within(0, 1, "0 or 1")] = 1
     models_in_memory: Above0 = 100
     without_ledger_seconds: Annotated[int, _within(10, 86_400, "a whole number of seconds, 10 to 86400")] = 300
     metrics_versions: Annotated[str, BeforeValidator(_metrics_versions)] = CHAMPIONS
