@@ -183,6 +183,7 @@ def _each_text(
 
 _MARKS = {".": r"\.", ",": ",", "either": "[.,]"}
 _BLANKS = "[ \u00a0\u2009\u202f]"
+_NO_DIGITS = r"(?i:inf|infinity|nan(?:\([a-z0-9_]*\))?)"  # C writes -nan(ind), which is missing as NaN is
 _THOUSANDS = {".": r"\.", ",": ",", " ": _BLANKS, "'": "['\u2019]"}
 
 
@@ -191,7 +192,7 @@ def number_pattern(written: Written) -> str:
     mark, whole = _MARKS[written.decimal], "[0-9]+"
     if written.thousands:
         whole = f"(?:[0-9]+|[0-9]{{1,3}}(?:{_THOUSANDS[written.thousands]}[0-9]{{3}})+)"
-    number = rf"(?:(?:{whole}(?:{mark}[0-9]*)?|{mark}[0-9]+)(?:[eE][+-]?[0-9]+)?|(?i:inf|infinity))"
+    number = rf"(?:(?:{whole}(?:{mark}[0-9]*)?|{mark}[0-9]+)(?:[eE][+-]?[0-9]+)?|{_NO_DIGITS})"
     if not written.unit_mark:
         return rf"[+-]?{number}"
     unit, blanks = re.escape(written.unit_mark), f"{_BLANKS}*"

@@ -5,15 +5,19 @@ from __future__ import annotations
 from datetime import date
 from decimal import Decimal
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from accountant.errors import DataError
 from dpserve_verify.privacy.budget import Relation
+from models.features.column_law import Misfit, read_numbers
+from models.features.features import NumericFeature
 from training.datasets.file_check import check_file
 from training.datasets.packing import check_packed, pack
 from training.rows.schema.schema import parse_schema
+from training.rows.tables.data import raw_values, read_batches
 from training.rows.tables.file_check import find_problems
 
 SCHEMA = """target: {{name: y, {target}}}
@@ -191,3 +195,36 @@ def test_shares_are_exact_and_neither_all_nor_none_is_rounded_to(tmp_path):
     }  # fmt: skip
     check = asked(schema_of(), write(tmp_path / "rows.csv", ["1", "many", "", "500"]))
     assert check.counts["a"].shares() == ["25.0 %", "25.0 %", "-", "25.0 %", "25.0 %"]
+
+
+TEXTS_OF_NUMBERS = """1 +1 -1 1. .5 -.5 +.5 1e5 1E5 1e+5 1e-400 1e400 inf -inf Infinity INF +inf nan NaN NAN -nan
+nan(ind) 0x10 1_0 1,5 NA N/A null NULL None #N/A - 0001 00 1d 1f 1.5.2 --1 +-1 1e e5 1e5.5 True 1'000 n/a Null
+\u0661 \uff11"""
+NUMBERS = [*TEXTS_OF_NUMBERS.split(), "", " ", "  ", " 1", "1 ", "\t1", "1\u00a0", "    ", "     NA", "N/A "]
+
+
+def test_a_registration_reads_the_numbers_that_the_law_reads(tmp_path):
+    """A .csv is read by pyarrow where it can, and by the law where a cell is no plain number: to the same end."""
+    schema, differ = schema_of(), []
+    for text in NUMBERS:
+        path = write(tmp_path / "rows.csv", ["7"] * 3 + [f'"{text}"', "8"])
+        try:
+            meant = read_numbers(pa.array(["7", "7", "7", text, "8"])).tolist()
+        except Misfit:
+            meant = "refused"
+        try:
+            [batch] = read_batches(path, schema)
+            found = raw_values(schema.features[0], batch["a"]).tolist()
+        except DataError as error:
+            found = "refused" if error.details == {"column": "a", "row": 3} else str(error)
+        differ += [text] if str(found) != str(meant) else []
+    assert differ == []
+
+
+def test_a_column_that_is_no_plain_number_far_down_is_read_from_its_first_row_on_once(tmp_path):
+    cells = [str(at % 90) for at in range(120_000)]
+    cells[100_000] = "17\u00a0"
+    path = write(tmp_path / "rows.csv", cells)
+    batches = [raw_values(NumericFeature("a", ()), batch["a"]) for batch in read_batches(path, schema_of())]
+    assert len(batches) > 1
+    assert np.concatenate(batches).tolist() == [17 if at == 100_000 else at % 90 for at in range(120_000)]

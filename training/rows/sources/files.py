@@ -45,6 +45,14 @@ Kinds = Mapping[str, pa.DataType]
 _NO_NUMBERS = [f"{before}{null}{after}" for null in NULLS for before in ("", " ", "  ") for after in ("", " ", "  ")]
 
 
+class OtherNumbers(Exception):
+    """A column of a .csv has cells that pyarrow reads as no numbers: what the law of columns says is not asked yet."""
+
+    def __init__(self, column: str) -> None:
+        super().__init__(column)
+        self.column = column
+
+
 class Table(Protocol):
     """Rows with named columns."""
 
@@ -265,7 +273,7 @@ class CsvTable:
         return dict.fromkeys(self.names)
 
     def batches(self, columns: Sequence[str], kinds: Kinds) -> Iterator[pa.RecordBatch]:
-        """Raise DataError where a cell is no number in a column that must be one."""
+        """Raise OtherNumbers where a cell is no plain number in a column that must be one."""
         names = self.names
         convert = pyarrow.csv.ConvertOptions(
             column_types=dict(kinds), null_values=_NO_NUMBERS, strings_can_be_null=False, include_columns=list(columns)
@@ -280,9 +288,9 @@ class CsvTable:
             yield from pyarrow.csv.open_csv(source, read, parse, convert)
         except pa.ArrowInvalid as error:
             column = re.match(r"In CSV column #(\d+)", str(error))
-            if column is None:
+            if column is None or kinds.get(names[int(column[1])]) != pa.float64():
                 raise
-            raise DataError(f"data={self.name}: column {names[int(column[1])]!r}: holds what is not a number") from None
+            raise OtherNumbers(names[int(column[1])]) from None
 
     def most_rows(self) -> int:
         """Count the ends of its lines."""

@@ -40,7 +40,7 @@ from training.rows.people.people import missing_texts
 from training.rows.schema.schema import Schema, Target
 from training.rows.sources.cells import misfit_error, read_as_written
 from training.rows.sources.encoding import is_utf8
-from training.rows.sources.files import BATCH_ROWS, CsvTable, Kinds, Table, ending, no_such_file
+from training.rows.sources.files import BATCH_ROWS, CsvTable, Kinds, OtherNumbers, Table, ending, no_such_file
 from training.rows.sources.folders import FolderTable, open_table
 from training.rows.tables.column_counts import ColumnCount
 
@@ -94,12 +94,20 @@ def written_batches(
     numbers = {column.name for column in features if isinstance(column, NumericFeature)} - special.keys()
     kinds = {**kinds, **{name: pa.float64() if name in numbers else pa.string() for name in plain}}
     start = 0
-    for batch in table.batches(wanted, kinds):
-        for name, feature in special.items():
-            place = batch.schema.get_field_index(name)
-            batch = batch.set_column(place, name, read_as_written(feature, batch[name], forms[name], start))
-        yield batch
-        start += len(batch)
+    while True:
+        skip = start
+        try:
+            for batch in table.batches(wanted, kinds):
+                batch, skip = batch.slice(min(skip, len(batch))), max(0, skip - len(batch))
+                for name, feature in special.items() if len(batch) else ():
+                    place = batch.schema.get_field_index(name)
+                    batch = batch.set_column(place, name, read_as_written(feature, batch[name], forms[name], start))
+                if len(batch) or not start:
+                    yield batch
+                start += len(batch)
+            return
+        except OtherNumbers as error:  # the quick reader knows fewer forms of numbers than the law, which goes on
+            special[error.column], kinds[error.column] = plain[error.column], pa.string()
 
 
 def require_declared_encoding(data: Path, form: Form) -> None:
