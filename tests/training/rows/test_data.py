@@ -261,7 +261,7 @@ def test_no_rows_are_refused(tmp_path):
         rows_of(SCHEMA, empty, [], Relation.ADD_REMOVE)
 
 
-@pytest.mark.parametrize("name", ["data.txt", "data", "data.parquet.gz", "none.csv", "none.parquet"])
+@pytest.mark.parametrize("name", ["data.doc", "data", "data.parquet.gz", "none.csv", "none.parquet"])
 def test_other_files_are_refused(tmp_path, name):
     if not name.startswith("none"):
         (tmp_path / name).write_text("x")
