@@ -224,7 +224,7 @@ serving/pages: dpserve_verify(. certificates formats log privacy) accountant(. a
     measuring/profile planning requests rows/schema) local(campaign) serving(http pages/parts process process/config
     process/watch rest wire)
 serving/pages/parts: dpserve_verify(. formats log privacy) accountant(. access home ledger ledger/families store)
-    models(explain features forms) training(learners) serving(http process wire)
+    models(explain features forms worth) training(learners) serving(http process wire)
 serving/process: dpserve_verify(. certificates formats keys system) accountant(. access home keys ledger) models(store)
     serving(process/config process/watch process/workers wire)
 serving/process/config: dpserve_verify(. formats privacy system) accountant(access home system) serving(wire)

@@ -18,7 +18,7 @@ from dpserve_verify.certificates.certificate import Certificate
 from dpserve_verify.certificates.predicate import DatasetForm, EventForm, FamilyForm
 from dpserve_verify.certificates.sentences import GROWTH
 from dpserve_verify.formats.canonical import decimal_string, encode_base64
-from dpserve_verify.privacy.budget import Budget, used_words
+from dpserve_verify.privacy.budget import Budget, short_delta, used_words
 from dpserve_verify.privacy.events import event_from_json
 from dpserve_verify.privacy.filter import Filter, price_from_json
 
@@ -87,21 +87,21 @@ def meaning(total: Budget, relation: str = "add-remove", unit: str | None = None
         unit: "record", the column that names people, or None where that is not chosen yet.
         person: the total for one person over all blocks, where one is declared.
     """
-    reader = "One who sees all that is ever released, and knows everything else, can tell at most"
+    reader = "Worst case: an attacker who sees all that is ever released is right at most"
     guess = best_guess(total.epsilon, total.delta)
     if relation == "replace-one":
         whose = "row" if unit in (None, "record") else "person"
         return (
-            f"{reader} {guess} times in 100 which of two things one {whose} says; a coin: 50. {ONCE} Such a dataset "
-            "cannot grow."
+            f"{reader} {guess} times in 100 which of two things one {whose} says (chance alone: 50). {ONCE} Such a "
+            "dataset cannot grow."
         )
-    record = f"{reader} {guess} times in 100 whether one row was in it; a coin: 50. {ONCE} {OF_RECORDS}"
+    record = f"{reader} {guess} times in 100 whether one row was in it (chance alone: 50). {ONCE} {OF_RECORDS}"
     if unit == "record":
         return record
     most = best_guess(person.epsilon, person.delta) if person else guess
     over = " in however many blocks" if person else ""
     people = (
-        f"{reader} {most} times in 100 whether one person's rows were in it{over}; a coin: 50. {ONCE} "
+        f"{reader} {most} times in 100 whether one person's rows were in it{over} (chance alone: 50). {ONCE} "
         f"{OF_A_TOTAL.format(guess=guess) if person else OF_PEOPLE}"
     )
     return people if unit else f"{people} Where each row is taken for another person: {OF_RECORDS}"
@@ -199,7 +199,7 @@ def _promise(certificate: Certificate) -> Section:
     unit = certificate.form.claim.unit.name
     add_remove = certificate.relation == "add-remove"
     worlds = f"with any one {unit} {'added or removed' if add_remove else 'replaced'}"
-    but = f", and {delta:f} (1 in {int(1 / delta):,}) on top" if delta else ""
+    but = f", and {short_delta(delta)} (1 in {int(1 / delta):,}) on top" if delta else ""
     shared = certificate.form.claim.trust_model.startswith("two-aggregators:")
     worlds = f"with any one {unit}'s contribution left out" if shared else worlds
     contribution = "'s contribution" if shared else ""
@@ -208,17 +208,18 @@ def _promise(certificate: Certificate) -> Section:
         if add_remove
         else f"which of two things a given {unit} says"
     )
-    exception = f" This holds but for a chance of {delta:f}, about which nothing is said." if delta else ""
+    exception = f" With a probability of {short_delta(delta)} this may fail." if delta else ""
     beliefs = "; ".join(
         f"{(100 * prior).normalize():f} in 100 into at most {belief(epsilon, prior):f} in 100" for prior in PRIORS
     )
     return Section(
         "What is promised",
         (
-            f"({epsilon:f}, {delta:f})-differential privacy. Whatever is made of this model, its chance is at most "
-            f"e^{epsilon:f} = {factor(epsilon):f} times what it would have been {worlds}{but}. Figures are rounded up.",
-            f"In guesses: where it is a toss-up {about}, nobody who has the model, and all else there is to know, "
-            f"guesses right more than {best_guess(epsilon, delta):f} times in 100.",
+            f"({epsilon:f}, {short_delta(delta)})-differential privacy. Whatever is made of this model, its chance is "
+            f"at most e^{epsilon:f} = {factor(epsilon):f} times what it would have been {worlds}{but}. Figures are "
+            "rounded up.",
+            f"Asked {about}, an attacker who has the model, and knows everything else, answers right at most "
+            f"{best_guess(epsilon, delta):f} times in 100 (chance alone: 50).",
             f"In beliefs: the model can turn a chance of {beliefs}.{exception}",
             f"It holds permanently, and against {certificate.form.claim.adversary}.",
         ),
@@ -233,7 +234,7 @@ def _spent(certificate: Certificate) -> Section:
     about = "" if target is None else f", one of several targets, to learn {target}"
     cost = (
         f"This model took {count} noisy {answers} from the data{about}, together epsilon "
-        f"{certificate.epsilon:f} at delta {certificate.delta:f}."
+        f"{certificate.epsilon:f} at delta {short_delta(certificate.delta)}."
     )
     families = dataset.families or []
     accounts = [_account(family) for family in families] or [_account(dataset)]
@@ -296,8 +297,8 @@ def _account(account: FamilyForm | DatasetForm) -> str:
     largest = "" if account.largest in (None, total.epsilon) else f" (the largest ever in force: {account.largest})"
     total_taken = " This model took the whole of it: nothing else was learnt about these people, or will be."
     return (
-        f"Family {account.family}: total epsilon {total.epsilon} at delta {total.delta}{largest}; when this "
-        f"certificate was written, {balance}.{total_taken if account.whole else ''}"
+        f"Family {account.family}: total epsilon {total.epsilon} at delta {short_delta(total.delta)}{largest}; when "
+        f"this certificate was written, {balance}.{total_taken if account.whole else ''}"
     )
 
 

@@ -8,7 +8,7 @@ from accountant.certificates.worth import WorthPredicate
 from models.explain.card import NO_ACCURACY
 from models.explain.markdown import plain
 from models.worth.metrics import name_of_figure
-from models.worth.words import short_figure
+from models.worth.words import short_figures
 
 MEASURED = "- **Not that the model is right.** What it was measured to be worth stands at the end, as others signed it."
 HEAD = """
@@ -38,10 +38,10 @@ def with_worth(card: bytes, statements: Sequence[WorthPredicate]) -> bytes:
             body = metric.to_json()
             if {"class", "group"} & body.keys():
                 continue
-            value = "no result" if metric.value is None else short_figure(metric.value)
+            value, interval = short_figures(body)
             lines.append(
                 f"| {form.ledger.reservation} | {where} | {form.claim.epsilon} | {plain(name_of_figure(body))} "
-                f"| {value} | {short_figure(metric.low)} to {short_figure(metric.high)} |"
+                f"| {value} | {interval} |"
             )
     text = card.decode().replace(NO_ACCURACY, MEASURED) + HEAD.format(percent=f"{float(statements[0].level) * 100:g}")
     return f"{text}{chr(10).join(lines)}\n".encode()

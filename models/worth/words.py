@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 from typing import Any
 
 from models.worth.judging import BETTER, NOT_BETTER
@@ -15,7 +17,7 @@ def short_worth(body: dict[str, Any]) -> str:
     if first["value"] is None:
         return f"{first['metric']}: no result, too few rows for this epsilon{seen}"
     shown = "" if body["outcome"] == BETTER and "against" not in body else f", {verdict(body)}"
-    return f"{first['metric']} {short_figure(first['low'])} to {short_figure(first['high'])}{seen}{shown}"
+    return f"{first['metric']} {', '.join(short_figures(first))}{seen}{shown}"
 
 
 def verdict(body: dict[str, Any]) -> str:
@@ -31,5 +33,17 @@ def verdict(body: dict[str, Any]) -> str:
 
 
 def short_figure(text: str) -> str:
-    """Return a figure for people: four decimals, or none where it is large."""
-    return f"{float(text):.4f}" if abs(float(text)) < 10 else f"{float(text):,.0f}"
+    """Write an exact figure for people: three decimals, or none where it is large."""
+    return f"{float(text):.3f}" if abs(float(text)) < 10 else f"{float(text):,.0f}"
+
+
+def short_figures(metric: Mapping[str, Any]) -> tuple[str, str]:
+    """Write a figure and its interval with as many digits as it carries: "0.85", "0.78 to 0.93". The ends are rounded
+    outward; "no result" where there is no value.
+    """
+    low, high = Decimal(str(metric["low"])), Decimal(str(metric["high"]))
+    width = max(high - low, Decimal("1e-4"))
+    unit = Decimal(1).scaleb(min(0, max(-4, width.adjusted() - 1)))
+    ends = f"{low.quantize(unit, ROUND_FLOOR):,f} to {high.quantize(unit, ROUND_CEILING):,f}"
+    value = metric["value"]
+    return "no result" if value is None else f"{Decimal(str(value)).quantize(unit, ROUND_HALF_EVEN):,f}", ends

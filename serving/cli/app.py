@@ -36,15 +36,13 @@ TREE: Nodes = {
         "Make a home: keys, a ledger, and one admin token, in a file of the home.",
         instead="A laptop needs no home",
     ),
-    "plan": Leaf("train:plan", "Price a job: what it would cost and what would be left.", needs=EITHER),
-    "train": Leaf(
-        "train:train", "Train a model: reserve its price, fit, certify, put it among the served models.", needs=EITHER
+    "plan": Leaf(
+        "train:plan", "Price a job: what it would cost, and how much of the budget would be used.", needs=EITHER
     ),
-    "tune": Leaf(
-        "train:tune", "Tune privately: learn a random number of times with settings from a grid.", needs=EITHER
-    ),
+    "train": Leaf("train:train", "Train a model: pay for it, fit it, certify it.", needs=EITHER),
+    "tune": Leaf("train:tune", "Tune privately: try several settings, at one price.", needs=EITHER),
     "evaluate": Leaf(
-        "models:evaluate", "Say what a model is worth: on private rows, at a price, or on rows of yours.", needs=EITHER
+        "models:evaluate", "Measure how good a model is: on private rows at a price, or on rows of yours.", needs=EITHER
     ),
     "profile": Leaf(
         "data.profile:profile",
@@ -82,7 +80,7 @@ TREE: Nodes = {
     ),
     "restore": Leaf("home:restore", "Put a backup into a new home and an empty database, and audit it.", needs=NOTHING),
     "login": Leaf("login:login", "Ask a server from now on.", NOTHING),
-    "logout": Leaf("login:logout", "Ask no server any more: the token is removed from this computer.", NOTHING),
+    "logout": Leaf("login:logout", "Log out: the token is removed from this computer.", NOTHING),
     "config": Leaf("server:config", "Print every setting that is in force, and where it came from.", needs=NOTHING),
     "dataset": Branch(
         "Register datasets, and see what is left of their budgets.",
@@ -100,7 +98,7 @@ TREE: Nodes = {
         },
     ),
     "schema": Branch(
-        "Schemas: what everybody may know before any row is read.",
+        "Schemas: what everybody may know of the columns.",
         {
             "draft": Leaf("datasets:draft", needs=NOTHING),
             "check": Leaf("data.schema:check", needs=NOTHING),

@@ -13,7 +13,7 @@ BY_WORDS = {
     "; try again": "",
     "has keys already": "`dpserve` alone says what to do next with it",
     "must have none of the bits": "chmod go= it, and think about who may have read it",
-    "a budget is given once": "dpserve dataset show says what is left of it",
+    "a budget is given once": "dpserve dataset show says how much of it is used",
 }
 BY_CODE = {
     "schema_invalid": "dpserve schema draft FILE shows the form",
@@ -22,10 +22,10 @@ BY_CODE = {
     "certificate_invalid": "trust nothing of it; dpserve ledger audit looks at all of this home",
     "model_invalid": "trust nothing of it; dpserve ledger audit looks at all of this home",
     "ledger_invalid": "dpserve ledger audit says where; restore the newest copy",
-    "ledger_unavailable": "mend the database and try again: nothing was changed unless it says so",
+    "ledger_unavailable": "fix the database and try again: nothing was changed unless it says so",
     "rows_unavailable": "the ledger and all other datasets are as ever",
     "engine_unavailable": "nothing was spent; DPSERVE_ENGINE=local asks the rows here",
-    "job_failed": "dpserve dataset show says what is left",
+    "job_failed": "dpserve dataset show says how much of the budget is used",
 }
 
 

@@ -61,7 +61,7 @@ def login(
 
 
 def logout(json: Json = False) -> None:
-    """Ask no server any more: the token is removed from this computer. The keys that were pinned stay.
+    """Log out: the token is removed from this computer. The keys that were pinned stay.
 
     The token itself is good until it is ended where it was made (`dpserve token revoke`).
 

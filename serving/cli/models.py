@@ -12,7 +12,7 @@ from accountant.ledger.families.left import left_words
 from accountant.system.lazy_import import later
 from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import short_delta
-from models.worth.words import short_figure, short_worth, verdict
+from models.worth.words import short_figure, short_figures, short_worth, verdict
 from serving.cli.backend import backend
 from serving.cli.complete import Model
 from serving.cli.requests import takes_request
@@ -123,7 +123,7 @@ def evaluate(
     plan: Annotated[bool, typer.Option("--plan", help="Say what it would cost; spend nothing.")] = False,
     json: Json = False,
 ) -> None:
-    """Say what a model is worth: on private rows, at a price, or on rows of yours.
+    """Measure how good a model is: on private rows at a price, or on rows of yours.
 
     One noisy histogram is released, and every figure and interval follows from it. The statement is signed, stands in
     the ledger, and is given again for nothing where the same is asked again.
@@ -157,7 +157,7 @@ def evaluate(
     with show_busy(f"evaluating {name} on {given['dataset']}"):
         body = backend().measurements.evaluate(request, key, out)
     show(json, body, worth_text(body["worth"]))
-    note(f"statement {body['statement']}; {left_words(body['left'], 'evaluation')}")
+    note(f"{left_words(body['left'], 'evaluation')}. Signed: {body['statement']}")
 
 
 def _evaluate_rows(name: str, data: Path, schema: Path | None, out: Path | None, public: bool, json: bool) -> None:
@@ -171,25 +171,21 @@ def _evaluate_rows(name: str, data: Path, schema: Path | None, out: Path | None,
     )
 
 
+PARTS = {"holdout": "the part kept aside", "training": "the training rows", "all": "all rows"}
+
+
 def worth_text(body: dict[str, Any]) -> str:
     """Describe a statement of worth in lines for people: where and how it was measured, then every figure with its
     interval.
     """
     warning = "; the model learnt from these rows: it looks better than it is" if body["seen"] else ""
     head = [
-        ("model", f"{body['model']}, certified by entry {body['certificate']}"),
-        ("measured on", f"{body['part']} rows of {body['dataset']}{warning}"),
-        ("spent", f"epsilon {body['epsilon']}, delta {body['delta']}; entry {body['entry']}"),
+        ("model", body["model"]),
+        ("measured on", f"{PARTS.get(body['part'], body['part'])} of {body['dataset']}{warning}"),
+        ("price", f"epsilon {body['epsilon']}"),
         ("verdict", verdict(body)),
     ]
-    lines = [
-        (
-            metrics.name_of_figure(metric),
-            "no result" if metric["value"] is None else short_figure(metric["value"]),
-            f"{short_figure(metric['low'])} to {short_figure(metric['high'])}",
-        )
-        for metric in body["metrics"]
-    ]
+    lines = [(metrics.name_of_figure(metric), *short_figures(metric)) for metric in body["metrics"]]
     percent = f"{float(body['level']) * 100:g} %"
     rows = [("FIGURE", "VALUE", f"{percent} INTERVAL"), *lines]
     return f"{align_columns(head)}\n\n{align_columns(rows)}"

@@ -23,7 +23,7 @@ EVALUATION = "evaluation"
 
 @takes_request(JobRequest, "dataset", without=("tuning", "promote", "labels", "idempotency_key"))
 def plan(asked: JobRequest, verbose: Verbose = False, json: Json = False) -> None:
-    """Price a job: what it would cost and what would be left. Spends nothing.
+    """Price a job: what it would cost, and how much of the budget would be used. Spends nothing.
 
     \b
     dpserve plan adult --epsilon 0.5
@@ -173,7 +173,9 @@ def tune(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Tune privately: learn a random number of times with settings from a grid, keep the best, as one job.
+    """Tune privately: try several settings, at one price.
+
+    It learns a random number of times with settings from a grid, and keeps the best, as one job.
 
     Epsilon is the price of all of it. Each run gets about half, so defaults are often better: docs/tuning.md.
 

@@ -27,6 +27,43 @@ def test_every_command_of_the_readme_runs(tmp_path: Path) -> None:
     assert (folder / "exported" / "model.onnx").exists()
 
 
+MAX_WORDS = 20  # of the glossary before the first model
+FIRST_PATH = ("init", "dataset register", "plan", "train", "evaluate", "predict")
+
+
+def glossary() -> tuple[list[list[str]], list[str]]:
+    """The words of docs/glossary.md, each line's with what else it is called; and those that the first hour has not."""
+    page = (ROOT / "docs" / "glossary.md").read_text("utf-8")
+    rows = [row.split(", ") for row in re.findall(r"^\| ([a-z, ]+) \|", page, re.M) if row != "word"]
+    (hidden,) = re.findall(r"does without these: (.*?)\.", page, re.S)
+    return rows, " ".join(hidden.split()).split(", ")
+
+
+@pytest.mark.slow
+def test_the_first_path_needs_few_words_and_none_that_is_hidden(tmp_path: Path) -> None:
+    """What the README's first commands print, and the commands: words are counted as they are printed."""
+    folder, script = checkout(tmp_path), "\n".join(blocks("README.md", "sh")).replace("\\\n", " ")
+    lines = [line for line in script.splitlines() if line.startswith("dpserve ")]
+    path = [next(line for line in lines if line.startswith(f"dpserve {name}")) for name in FIRST_PATH]
+    assert [lines.index(line) for line in path] == sorted(lines.index(line) for line in path)
+    before, after = path[:4], path[4:]  # the model is there after `train`
+    shell = 'export PATH="$PWD/.venv/bin:$PATH"\nexec 2>&1\n'
+    said = follow(folder, shell + "\n".join([*before, "echo THE MODEL", *after]))
+    first, _, then = said.partition("THE MODEL")
+    rows, hidden = glossary()
+    assert 20 <= len(rows) <= 29
+
+    def stands(word: str, text: str) -> bool:
+        return re.search(rf"\b{re.escape(word)}s?\b", text, re.I) is not None
+
+    read = "\n".join([*before, first])
+    used = [row[0] for row in rows if any(stands(word, read) for word in row)]
+    assert 8 <= len(used) <= MAX_WORDS, used
+    assert [word for word in hidden if stands(word, first + then)] == []
+    assert "of the budget used. Room for one more job: up to epsilon" in first
+    assert re.search(r"^auroc +0\.\d{2,3} +0\.\d{2,3} to 0\.\d{2,3}$", then, re.M)
+
+
 @pytest.mark.slow
 @pytest.mark.server
 @pytest.mark.system("curl")

@@ -144,10 +144,10 @@ def read_unit(
 def ask(columns: Sequence[str], why: str) -> InputError:
     """Return the question where columns may name people and nothing was said."""
     return _question(
-        f"columns {list(columns)} may name people ({why}); is each row about another person",
+        f"columns {list(columns)} may name people ({why}); can one person have several rows",
         [
-            f"--unit {shlex.quote(columns[0])} (and --contributions), where it names the person",
-            f"--unit {EACH_ROW}, where no person has two rows",
+            f"--unit {shlex.quote(columns[0])} (and --contributions) if that column names the person",
+            f"--unit {EACH_ROW} if no person has two rows",
         ],
     )
 

@@ -70,7 +70,7 @@ def guide(
         print(proposal.reading, end="\n\n")
     answers = _ask_columns(proposal)
     targets = [answer.columns[0] for answer in answers if answer.role == "target"]
-    body = proposal.to_schema(answers, ask("Rows, about, as everybody may know", None, parse_count))
+    body = proposal.to_schema(answers, ask("Approximate number of rows (will be public)", None, parse_count))
     place = Path(f"{name}.yaml")
     text = yaml.safe_dump(body, sort_keys=False, allow_unicode=True, width=120)
     if place.exists() and ask(f"{place} exists; write over it (yes or no)", "no", read_yes) is False:

@@ -23,6 +23,7 @@ from accountant.access.tokens import SCOPES, Token
 from accountant.ledger.families.left import left_words, room_words, windows_words
 from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import percent_words
+from models.worth.words import short_figures
 from serving.http.rights import JOBS, READS
 from serving.pages.parts import static_files
 from serving.wire.request_bodies import read_body
@@ -123,7 +124,8 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {"figure": figure, "percent": percent, "clock": clock, "count": lambda number: f"{number:,}"}
-    environment.filters |= {"short_reason": short_reason, "rooms": rooms, "room": partial(room_words, epsilon="ε")}
+    environment.filters |= {"rooms": rooms, "room": partial(room_words, epsilon="ε")}
+    environment.filters |= {"short_reason": short_reason, "short_figures": short_figures}
     environment.globals |= {"static": static_files.address, "job_states": STATES}
     return environment
 

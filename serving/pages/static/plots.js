@@ -122,7 +122,7 @@ function put(feature, label) {
 function valueAt(feature, bins, at) {
   if (at === bins.length - 1) return "";
   if (feature.kind === "boolean") return String(at === 1);
-  if (feature.kind === "categorical") return at === bins.length - 2 ? "?" : bins[at].label;
+  if (feature.kind === "categorical") return at === bins.length - 2 ? "?" : `=${bins[at].label}`; // as the form has them
   const { low, high } = bins[at];
   if (feature.calendar) return dateOf(feature.calendar, low === null || high === null ? high ?? low + 1 : (low + high) / 2);
   return String(Number((low === null || high === null ? high ?? low + 1 : (low + high) / 2).toPrecision(4)));

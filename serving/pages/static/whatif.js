@@ -136,7 +136,7 @@ function put({ detail: { feature, value } }) {
   const each = asks.find((one) => one.dataset.feature === feature);
   const control = each?.querySelector(CONTROL);
   if (!control) return;
-  control.value = each.dataset.kind === "categorical" && value !== "" && value !== "?" ? `=${value}` : value;
+  control.value = value;
   control.dispatchEvent(new Event("input", { bubbles: true }));
 }
 

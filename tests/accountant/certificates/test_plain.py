@@ -55,7 +55,7 @@ def test_epsilon_one_half():
     text = words(plain(certificate(**HALF)))
     assert "(0.5, 0)-differential privacy" in text
     assert "at most e^0.5 = 1.6488 times what it would have been with any one record added or removed. " in text
-    assert "guesses right more than 62.25 times in 100" in text
+    assert "answers right at most 62.25 times in 100 (chance alone: 50)" in text
     assert "a chance of 10 in 100 into at most 15.49 in 100; 1 in 100 into at most 1.64 in 100" in text
     assert math.exp(0.5) == pytest.approx(1.6487, abs=1e-4)
     assert math.exp(0.5) / (1 + math.exp(0.5)) == pytest.approx(0.62246, abs=1e-5)
@@ -66,9 +66,9 @@ def test_delta_is_on_top():
     found = certificate()
     text = words(plain(found))
     assert f"= {factor(found.epsilon)} times" in text
-    assert ", and 0.000001 (1 in 1,000,000) on top." in text
-    assert "This holds but for a chance of 0.000001, about which nothing is said." in text
-    assert f"right more than {best_guess(found.epsilon, found.delta)} times" in text
+    assert ", and 1e-6 (1 in 1,000,000) on top." in text
+    assert "With a probability of 1e-6 this may fail." in text
+    assert f"right at most {best_guess(found.epsilon, found.delta)} times" in text
 
 
 EPSILON = st.decimals("0.000001", "100", places=6)
@@ -113,12 +113,10 @@ def test_what_was_spent_and_what_is_left():
     found = certificate(about=dataset(families=2))
     stated, design = found.statement["predicate"]["dataset"], Filter.design(Budget.of("3", "0.000001"))
     text = words(plain(found))
-    assert (
-        f"This model took 25 noisy answers from the data, together epsilon {found.epsilon} at delta 0.000001." in text
-    )
+    assert f"This model took 25 noisy answers from the data, together epsilon {found.epsilon} at delta 1e-6." in text
     for each in stated["families"]:
         after = each["after"]
-        assert f"Family {each['family']}: total epsilon 3 at delta 0.000001; " in text
+        assert f"Family {each['family']}: total epsilon 3 at delta 1e-6; " in text
         share = design.share(price_from_json(after, design.orders))
         assert 0 < share < 0.1
         assert f"was written, {100 * share:.1f} % of the budget used." in text

@@ -199,14 +199,14 @@ def test_jobs_are_listed_shown_cancelled(home, said, capsys):
     assert said("job", "watch", str(seqs[1]))[1] == body
     assert said("job", "cancel", str(seqs[1]))[1]["error"]["code"] == "wrong_state"
     assert said("job", "show", "99")[1]["error"]["code"] == "unknown_name"
-    assert said("job", "list", "--state", "done")[0] == 2
+    assert said("job", "list", "--state", "nothing")[0] == 2
     assert said("job", "list", "--dataset", "nope")[0] == 2
     opened.ledger.start(seqs[0], "test:1:0.00", 60.0)
     opened.ledger.burn(seqs[0], "failed")
     code, body, _ = said("job", "watch", str(seqs[0]))
     assert (code, body["state"]) == (5, "burned")
     assert run(["job", "list"]) == 0
-    assert "burned" in capsys.readouterr().out
+    assert "failed" in capsys.readouterr().out
 
 
 def test_learners_say_what_they_take(said, capsys):

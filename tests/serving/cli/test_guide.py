@@ -24,7 +24,7 @@ ANSWERS = [
     ("birth_date, date", "1930-01-01 .. 2015-12-31"), ("sex, categorical", "female, male"),
     ("region, categorical", "north, east, south, west"),
     (r"lab_001 \.\. lab_185 \(185\), numeric", "0 .. 120"),
-    ("Rows, about", ""), ("an answer is needed.*Rows, about", "6120"),
+    ("Approximate number of rows", ""), ("an answer is needed.*Approximate number of rows", "6120"),
     ("May name people: patient_id.*One person", ""), ("an answer is needed.*One person", "patient_id"),
     (r"Rows of one person.*\[1\]", "4"), ("epsilon in all", ""), ("an answer is needed.*epsilon in all", "3"),
     ("delta in all", ""), ("an answer is needed.*delta in all", "1e-6"),
@@ -72,7 +72,7 @@ def test_a_range_is_a_range_and_nothing_more_is_asked_once_the_file_does_not_fit
     answers = [
         ("Columns to predict", "late"), ("late: its classes", "no, yes"), ("More columns to ignore", "none"),
         ("rent, numeric", "0 - 10"), ("rooms, numeric", "1, 7"), ("1 .. 7 for the range, or values.*rooms", "[1, 7]"),
-        ("Rows, about", "about 40"), ("write a whole number.*Rows, about", "40"),
+        ("Approximate number of rows", "about 40"), ("write a whole number.*Approximate number of rows", "40"),
     ]  # fmt: skip
     seen = terminal("guide", "rents.csv", answers=answers, code=2)
     assert re.search(r"rent +numeric +feature +1000 \| 1001 \| 1002 \| 1003 \| 1004\s", seen)

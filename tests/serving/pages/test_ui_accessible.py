@@ -329,7 +329,7 @@ def test_token_is_made_shown_once_and_ended(page, server):
     bearer = {"Authorization": f"Bearer {secret}"}
     until(lambda: server.ask("GET", "/v1/ledger", None, headers=bearer).status_code == 200, "the token is good")
     page.get_by_role("link", name="Back to all tokens").click()
-    page.locator("summary", has_text="End it").and_(page.get_by_label("End token reader")).click()
+    page.locator("summary", has_text="Revoke").and_(page.get_by_label("End token reader")).click()
     page.get_by_role("button", name="End reader permanently").click()
     page.get_by_text("1 that was ended").wait_for()
     until(lambda: server.ask("GET", "/v1/ledger", None, headers=bearer).status_code == 401, "the token has ended")

@@ -763,6 +763,14 @@ def test_a_picture_and_the_form_move_together(page):
     page.evaluate("document.dispatchEvent(new CustomEvent('dpserve:put', {detail: {feature: 'age', value: '61'}}))")
     expect(page.get_by_label("age", exact=True)).to_have_value("61")
     expect(page.get_by_label("age, slider")).to_have_value("61")
+    control = page.locator('.ask[data-kind="categorical"] select').first
+    values = control.evaluate("(select) => [...select.options].map((option) => option.value)")
+    name = next(value[1:] for value in values if value.startswith("="))
+    control.select_option("")
+    page.locator(f'#plots [data-place="{name}"]').first.dispatch_event("click")
+    expect(control).to_have_value(
+        f"={name}"
+    )  # a category that is called ? is told from another value, which is sent as ?
 
 
 # ---- without a browser

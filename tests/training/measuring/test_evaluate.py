@@ -383,7 +383,7 @@ def test_rows_that_are_nobodys_secret_cost_nothing_and_say_whose_word_it_is(home
     found = evaluate_rows(home, verified, "adult@1", tmp_path / "public.csv", "a tester")
     figures = {each["metric"]: float(each["value"]) for each in found.metrics}
     assert 0.8 < figures["auroc"] < 0.95
-    assert "by the word of a tester" in found.body["word"]
+    assert "measured by a tester on rows of their own" in found.body["word"]
     for suffix in (".html", ".json", ".csv"):
         report.write(found, tmp_path / f"report{suffix}")
     page = (tmp_path / "report.html").read_text()

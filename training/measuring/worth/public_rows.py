@@ -31,7 +31,7 @@ from training.rows.schema.schema import Schema, Target
 from training.rows.tables.data import read_classes
 from training.rows.tables.row_files import read_columns
 
-WORD = "by the word of {by}, who brought the rows: no ledger knows them, and nothing was paid"
+WORD = "measured by {by} on rows of their own: not certified, and free"
 
 
 def evaluate_rows(
@@ -85,7 +85,7 @@ def evaluate_rows(
     }
     left_out = f" {without} more have no answer, and are left out as at training." if without else ""
     rows = f"{len(answers)} rows of {path.name}, sha256 {digest}.{left_out}"
-    facts = (rows, f"The figures are exact for these rows, {word}.")
+    facts = (rows, f"Exact, {word}.")
     return Report(f"What {reference} is worth on {path.name}", facts, metrics, curves, body)
 
 
