@@ -18,6 +18,7 @@ from serving.pages import (
     models,
     profiles,
     schedules,
+    service,
     tokens,
 )
 
@@ -29,6 +30,7 @@ PAGES: tuple[Door, ...] = (
     *drafts.DOORS,
     *jobs.DOORS,
     *schedules.DOORS,
+    *service.DOORS,
     *campaigns.DOORS,
     *models.DOORS,
     *edits.DOORS,

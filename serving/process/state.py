@@ -20,6 +20,7 @@ from dpserve_verify.errors import DpserveError, LedgerUnavailable
 from serving.process.config.settings import ServerSettings
 from serving.process.registry import Registry
 from serving.process.tokens import Bearer, Rights, rights
+from serving.process.watch.history import History
 from serving.process.watch.metrics import MISMATCHES
 from serving.process.workers.forks import is_orphan, stop_serving
 from serving.wire.errors import NotReady
@@ -38,6 +39,7 @@ class ServingState:
         settings = ServerSettings()
         self.registry = Registry(settings.models_in_memory, settings.metrics_versions)
         self.figures = JobFigures()
+        self.history = History()
         self.stopping = False
         self._stopping = os.environ.get("DPSERVE_STOPPING", "")
         self._home: Home | None = None
@@ -153,6 +155,8 @@ class ServingState:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             await anyio.to_thread.run_sync(self.refresh, False, limiter=LOOKING)
+            if self._home is not None:
+                await anyio.to_thread.run_sync(self.history.look, self._home.ledger.log.database, limiter=LOOKING)
             if is_orphan():
                 return stop_serving()
 

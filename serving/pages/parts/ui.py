@@ -61,6 +61,7 @@ PLACES = (
           later=True),
     Place("/ui/campaigns", "Campaigns", ("train", "audit"), "Owners who keep their rows, and how many answered", True,
           later=True),
+    Place("/ui/service", "Service", ("audit",), "Requests, errors, seconds, the queue and training", True, later=True),
     Place("/ui/keys", "Keys", ("admin",), "What certificates and checkpoints are signed with", True, later=True),
 )  # fmt: skip
 
@@ -71,7 +72,8 @@ HELP = (
     ("/ui/jobs", "dashboard#a-job-the-price-first"), ("/ui/campaigns", "local"),
     ("/ui/schedules", "budgets#one-that-grows-blocks"),
     ("/ui/verify", "verifying-in-the-browser"), ("/ui/models", "dashboard#models"), ("/ui/ledger", "audit"),
-    ("/ui/audit", "audit"), ("/ui/grants", "access"), ("/ui/tokens", "access"), ("/ui", "dashboard"), ("/api", "curl"),
+    ("/ui/audit", "audit"), ("/ui/service", "monitoring"), ("/ui/keys", "keys"), ("/ui/evaluations", "evaluation"),
+    ("/ui/grants", "access"), ("/ui/tokens", "access"), ("/ui", "dashboard"), ("/api", "curl"),
 )  # fmt: skip
 
 

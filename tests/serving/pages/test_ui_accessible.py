@@ -60,6 +60,7 @@ EXAMPLES = {
     "/ui/profiles/new": "/ui/profiles/new?dataset=adult&epsilon=0.1",
     "/ui/evaluations/new": "/ui/evaluations/new?model=adult&part=training&epsilon=0.1",
     "/ui/keys": "/ui/keys",
+    "/ui/service": "/ui/service?range=15m",
     "/ui/models": "/ui/models",
     "/ui/models/{name}": "/ui/models/adult",
     "/ui/models/{name}/edit": "/ui/models/adult/edit?feature=age",
