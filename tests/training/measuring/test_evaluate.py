@@ -34,6 +34,7 @@ from training.kinds.training_steps import TrainingSteps
 from training.measuring.worth import evaluate
 from training.planning.job_views import job_to_json
 from training.requests import EvaluationRequest, JobRequest
+from training.rows.schema.schema import schema_of
 
 TEST = ledgers.EXAMPLES / "adult_test.parquet"
 
@@ -202,6 +203,41 @@ def test_what_is_learnt_from_is_marked_and_must_be_asked_for_by_name(home):
     assert (body["part"], body["seen"]) == (HOLDOUT, False)
     with pytest.raises(InputError, match="must be holdout or training"):
         job.measure(home, asked(part="test"), by="test")
+
+
+@pytest.mark.slow
+def test_fewer_bins_are_part_of_what_is_reserved_and_signed_and_the_same_question_is_answered_once(home, monkeypatch):
+    """By public numbers; statements of 32 bins stand, verify, and answer the same question for nothing."""
+    few, many = evaluate.plan(home, asked("0.02")), evaluate.plan(home, asked("2"))
+    assert few.request.parameters == {"cells": 16, "bins": 8}  # about 2,000 records at epsilon .02
+    assert many.request.parameters == {"cells": 64}
+    assert few.measurement.layout.bins == 8
+    several = dataclasses.replace(
+        evaluate.public_of(few.dataset, *_question(home), few.request.budget), contributions=9
+    )
+    rich = dataclasses.replace(several, budget=Budget.of("0.5"))
+    assert [evaluate._bins_for(public) for public in (several, rich)] == [{"bins": 8}, {"bins": 16}]
+    with monkeypatch.context() as patch:
+        patch.setattr(evaluate, "choose_bins", lambda signal: 32)
+        early = job.measure(home, asked("0.02"), by="test")
+    again = evaluate.plan(home, asked("0.02"))
+    assert (again.known, again.to_json()["epsilon"], again.to_json()["expected"]) == (early["job"], "0", None)
+    body = job.measure(home, asked("0.03"), by="test")
+    assert body["worth"]["histogram"]["columns"] == 8
+    assert home.ledger.log.entry(body["job"]).value["parameters"] == {"cells": 16, "bins": 8}
+    _, _, found = statement_of(home, body["job"])
+    check(found)
+    for columns in (7, 16, 32):
+        counts = dataclasses.replace(found.form.histogram, columns=columns)
+        with pytest.raises(CertificateInvalid, match="histogram"):
+            check(dataclasses.replace(found, form=dataclasses.replace(found.form, histogram=counts)))
+    assert report_of(body["worth"], 1).thresholds[-1]["threshold"] > "0.9"
+    report = audit_home(home)
+    assert report.ok, report.problems
+
+
+def _question(home):
+    return (schema_of(home, home.ledger.dataset("adult", part=HOLDOUT)),)
 
 
 @pytest.mark.slow
