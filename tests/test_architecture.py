@@ -146,7 +146,7 @@ training/jobs: dpserve_verify(. formats privacy system) accountant(. access home
     models(store) training(datasets finish kinds learners measuring/worth planning requests rows/schema session)
 training/kinds: dpserve_verify(. certificates keys privacy system) accountant(. access certificates home ledger
     ledger/families system) models(forms profile worth) training(datasets finish learners measuring/profile
-    measuring/worth planning requests rows/partitions rows/schema tuning)
+    measuring/worth planning requests rows/partitions rows/schema session tuning)
 training/learners: dpserve_verify(. formats) accountant(. ledger/families privacy) models(features forms)
     training(learners/base learners/boosting requests rows/statistics session)
 training/learners/base: dpserve_verify(. privacy) accountant(. noise privacy system) models(explain features forms

@@ -488,9 +488,9 @@ class Replay:
     _OPTIONAL: ClassVar = {
         "token-created": frozenset({"limits"}),
         "dataset-registered": frozenset(
-            {"new_people", "family_name", "targets", "holdout", "cells", "person", "query", "refined", "ids"}
+            {"new_people", "family_name", "targets", "holdout", "cells", "person", "query", "refined", "ids", "firsts"}
         ),
-        "dataset-joined": frozenset({"targets", "cells", "query", "refined", "ids"}),
+        "dataset-joined": frozenset({"targets", "cells", "query", "refined", "ids", "firsts"}),
         "dataset-appended": frozenset({"period", "new_rows", "query", "ids", "each_block"}),
         "person-total": frozenset({"carried", "largest", "reason", "by"}),
         "reserved": frozenset({*KEYS, *ASKED_BESIDE, "whole", "bound", "window", "labels", "schedule"}),

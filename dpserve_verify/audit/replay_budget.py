@@ -199,7 +199,9 @@ class Books:
             require(
                 are_names and len(set(targets)) == len(targets) > 1, "targets: must be two or more names, each once"
             )
-        require(value.get("cells", True) is True, "cells: must be true, or left out")
+        for key in ("cells", "firsts"):
+            require(value.get(key, True) is True, f"{key}: must be true, or left out")
+        require("firsts" not in value or contributions > 1, "firsts: needs more than one row of a person")
         judge_query(value)
         require(type(value["records"]) is int and value["records"] >= 1, "records: must be an integer from 1")
         return relation, unit["name"]

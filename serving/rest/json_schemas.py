@@ -200,7 +200,7 @@ _FOLLOWING = record(
     {
         "dataset": TEXT, "model": TEXT, "against": maybe(TEXT), "group": maybe(TEXT), "scores": TRUTH, "part": TEXT,
         "epsilon": DECIMAL, "delta": DECIMAL, "known": maybe(COUNT), "left": ANY_OBJECT,
-        "expected": maybe(EXPECTED_WIDTH),
+        "expected": maybe(EXPECTED_WIDTH), "contributions": COUNT,
     },
     {"window": WINDOW},
     says="the evaluation that `evaluate` asks for, charged together with the job to what is kept aside",

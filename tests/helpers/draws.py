@@ -57,3 +57,13 @@ def interval(count: int, runs: int) -> tuple[float, float]:
 def refuted(one: int, other: int, epsilon: float, runs: int) -> bool:
     (low_one, high_one), (low_other, high_other) = interval(one, runs), interval(other, runs)
     return low_one > exp(epsilon) * high_other or low_other > exp(epsilon) * high_one
+
+
+def loss(with_it, without) -> float:
+    """The least log-ratio that the frequencies of the event allow for, at 1e-4 each."""
+    from scipy.stats import beta
+
+    above, below = int(with_it.sum()), int(without.sum())
+    low = beta.ppf(1e-4, above, len(with_it) - above + 1)
+    high = beta.ppf(1 - 1e-4, below + 1, len(without) - below)
+    return float(np.log(low / high))

@@ -2,7 +2,8 @@
 
 Packed rows lie in the home's `datasets/<commitment>/`: `bins.npy` (features and groups, rows), `labels.npy` (rows,),
 int32 targets where a number is to be predicted, `labels-2.npy` and so on of further targets, `cells.npy` (numbers,
-rows) uint16, fine cells, where a number is declared, and `schema.yaml`; what is kept aside lies in `holdout-bins.npy`,
+rows) uint16, fine cells, where a number is declared, `firsts.npy` (rows,) bool, where a person may have several rows:
+whether it is their first, and `schema.yaml`; what is kept aside lies in `holdout-bins.npy`,
 `holdout-labels.npy` and so on, which no learner is given. The commitment is an
 HMAC over all of it, its key held by the accountant: it names the rows in the ledger and says nothing about them. Beside
 them `sketch.npz`, by which the same people are known again in another file (`training.datasets.overlap`).
@@ -25,7 +26,7 @@ from accountant.errors import JobFailed, NameTaken, RowsUnavailable, SchemaError
 from accountant.home import Home
 from accountant.ledger.comparisons import REGISTER
 from accountant.ledger.families.families import Dataset, Started
-from accountant.ledger.families.records import HOLDOUT, RECORD, NewPeople, Registration, Unit
+from accountant.ledger.families.records import HOLDOUT, RECORD, NewPeople, Registration, Request, Unit
 from accountant.ledger.families.row_queries import RowQuery
 from accountant.system.numpy_files import map_array
 from dpserve_verify.errors import DpserveError, InputError, LedgerUnavailable
@@ -41,7 +42,7 @@ from training.planning.first_plan import check_first_job
 from training.rows.cluster.driver import check_engine, engine_address, open_cluster
 from training.rows.packed.cells import declared_ranges
 from training.rows.packed.content import Read, content_of
-from training.rows.packed.names import cells_file, row_files, since_file
+from training.rows.packed.names import cells_file, firsts_file, row_files, since_file
 from training.rows.packed.persons import PEOPLE, Before
 from training.rows.packed.working import working_folder
 from training.rows.partitions.rows import Rows, most_rows_of, row_bound
@@ -55,6 +56,7 @@ from training.rows.tables.partition_source import Source
 from training.rows.tables.row_files import column_types
 
 LOG = logging.getLogger("dpserve.datasets")
+ONE_ROW = "first-of-each"  # what a job's parameter `rows` says where it reads one row of each person
 # By folder: its files as they lay when they were hashed, whether they were those that were registered, and its rows.
 _SEEN: dict[Path, tuple[tuple[tuple[int, ...], ...], bool, int]] = {}
 
@@ -94,7 +96,7 @@ def register(
     about = Registration(
         name, relation, budget, how, schema.records, schema.digest, "", tuple(families), new_people, family_name,
         schema.target_names if len(schema.targets) > 1 else (), holdout,
-        any(declared_ranges(schema.features, schema.ends)), person, query, schema.refined, said_ids,
+        any(declared_ranges(schema.features, schema.ends)), person, query, schema.refined, said_ids, how.has_several,
     )  # fmt: skip
     _check_without_rows(home, about, raw, schema)
     parting = parting_of(home, about, relatives)
@@ -107,12 +109,12 @@ def register(
         guard.require_answers_left()
         with working_folder(home.datasets) as folder:
             with explaining(schema, data):
-                packed = pack(data, schema, how, scan, parting, folder, before_of(home, about), said_ids)
+                packed = pack(data, schema, how, scan, parting, folder, before_of(home, about), said_ids, about.firsts)
             people = _people_of(scan, answer, by_name, by_values, schema)
             guard.require_enough(people, how.column, others)
             check_packed(schema, data, packed, relation)
             asker = asker.shown(FileCheck([], packed.counts))
-            files = _files(len(schema.targets), parting is not None, about.cells, person is not None)
+            files = _files(about, len(schema.targets), parting is not None, person is not None)
             mac = write_packed(home, folder, files, raw, people)
             about = replace(about, commitment=mac)
             dataset = _enter(guard, folder, files, about, others, scan, people)
@@ -207,7 +209,7 @@ def open_rows(home: Home, started: Started, schema: Schema) -> Rows:
     group = request.parameters.get("group")
     by = None if group is None else str(group)
     sources = [
-        Source(folder, schema, request.target, request.part, by, about.cells, begins, read)
+        Source(folder, schema, request.target, request.part, by, about.cells, begins, read, takes_one_row(request))
         for folder, begins in zip(folders_of(home, started.dataset), begins_of(started.dataset), strict=True)
     ]
     address = engine_address()
@@ -222,6 +224,11 @@ def open_rows(home: Home, started: Started, schema: Schema) -> Rows:
             address, sources, schema_file, bounds, lambda source, read: _check(home, started, source.folder, read)
         )
     )
+
+
+def takes_one_row(request: Request) -> bool:
+    """Return whether a job reads the first row of each person alone."""
+    return bool(request.parameters.get("rows") == ONE_ROW)
 
 
 def folders_of(home: Home, dataset: Dataset) -> list[Path]:
@@ -278,7 +285,7 @@ def files_of(dataset: Dataset, block: int = 1, bounds: bool | None = None) -> li
     about = dataset.registration
     bounded = dataset.person is not None if bounds is None else bounds
     person = about.person is not None or (bounded and block > 1)
-    return _files(max(1, len(about.targets)), dataset.holdout is not None, about.cells, person)
+    return _files(about, max(1, len(about.targets)), dataset.holdout is not None, person)
 
 
 def _number_of(dataset: Dataset, commitment: str) -> int:
@@ -286,9 +293,10 @@ def _number_of(dataset: Dataset, commitment: str) -> int:
     return next((block.number for block in dataset.blocks if block.commitment == commitment), 1)
 
 
-def _files(targets: int, parted: bool, cells: bool, person: bool) -> list[str]:
+def _files(about: Registration, targets: int, parted: bool, person: bool) -> list[str]:
     parts = (None, HOLDOUT) if parted else (None,)
-    extra = [cells_file(part) for part in parts] if cells else []
+    extra = [cells_file(part) for part in parts] if about.cells else []
+    extra += [firsts_file(part) for part in parts] if about.firsts else []
     extra += [since_file(part) for part in parts] if person else []
     return [*(name for part in parts for name in row_files(targets, part)), *extra, "schema.yaml"]
 

@@ -23,7 +23,7 @@ from dpserve_verify.system.files import replacing
 from models.features.features import Feature, NumericFeature
 from training.rows.packed.cells import declared_ranges
 from training.rows.packed.growing import Growing, write_chosen
-from training.rows.packed.names import cells_file, row_files, since_file
+from training.rows.packed.names import cells_file, firsts_file, row_files, since_file
 from training.rows.packed.persons import WORDS, Before
 from training.rows.partitions.rows import row_bound
 from training.rows.people.fingerprints import fingerprints
@@ -100,18 +100,21 @@ def pack(
     folder: Path | None = None,
     before: Before | None = None,
     said_ids: Collection[str] = (),
+    marks_firsts: bool = False,
 ) -> Packed:
     """Pack all rows of the file in bins; of each unit, the first rows in file order, as many as it may contribute.
     `scan` sees every row as it stands in the file. `parting` says which units are kept aside, `before` who has rows in
-    earlier blocks, where one person is bounded over all of them; `said_ids`: what was said of the ids (`FirstOfEach`).
+    earlier blocks, where one person is bounded over all of them; `said_ids`: what was said of the ids (`FirstOfEach`);
+    `marks_firsts`: whether a file says of each row whether it is the first of its person.
 
     `folder`: an empty one, in which the files of `names` then lie; None: they are gone once nobody looks at them.
     Memory holds a batch of rows; how many rows each person has lies in a file without a name.
     """
     if folder is None:
         with tempfile.TemporaryDirectory() as place:
-            return pack(data, schema, unit, scan, parting, Path(place), before, said_ids)
+            return pack(data, schema, unit, scan, parting, Path(place), before, said_ids, marks_firsts)
     keep = FirstOfEach(unit.column, unit.contributions, folder, said_ids) if unit.column else None
+    first_of_each = FirstOfEach(unit.column, 1, folder) if unit.column and marks_firsts else None
     described = {feature.name for feature in schema.stored} | {*schema.target_names, ""}
     wanted = sorted({unit.column or "", *(() if scan is None else scan.names)} - described)
     with ExitStack() as ended:
@@ -121,7 +124,8 @@ def pack(
             raise DataError(f"data={data.name}: the file has no rows")
         coder, start, used = Coder(data, schema), 0, 0
         most = min(most_rows(data, schema.form), coder.most)
-        files = _Files(folder, coder, most, parting is not None and bool(unit.column), before)
+        held = parting is not None and bool(unit.column)
+        files = _Files(folder, coder, most, held, before, first_of_each is not None)
         ended.enter_context(closing(files))
         pool = ended.enter_context(ThreadPoolExecutor(1, "rows"))
         for batch in chain([first], batches):
@@ -131,6 +135,8 @@ def pack(
                 end = used + (len(batch) if keep is None else int(np.count_nonzero(used_rows)))
                 coder.require_room(end)
                 files.write(batch, start, used, used_rows)
+                if first_of_each is not None and files.firsts is not None:
+                    files.firsts.write(0, used, first_of_each(batch, start)[used_rows])
                 if parting is not None and keep is not None and files.held is not None:
                     files.held.write(0, used, parting.of_units(keep.ids)[used_rows])
                 if before is not None and keep is not None and files.who is not None:
@@ -240,7 +246,15 @@ class _Files:
     in.
     """
 
-    def __init__(self, folder: Path, coder: Coder, most: int, held: bool, before: Before | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        coder: Coder,
+        most: int,
+        held: bool,
+        before: Before | None = None,
+        firsts: bool = False,
+    ) -> None:
         schema = coder.schema
         self._folder, self._targets, self._numbers, self._coder = folder, len(schema.targets), coder.numbers, coder
         first, *answer_paths = (folder / name for name in row_files(self._targets))
@@ -249,6 +263,7 @@ class _Files:
         self.answers = [Growing(path, kind, None, most) for path, kind in zip(answer_paths, kinds, strict=True)]
         self.cells = Growing(folder / cells_file(), np.uint16, self._numbers, most)
         self.held = Growing(folder / HELD, np.bool_, None, most) if held else None
+        self.firsts = Growing(folder / firsts_file(), np.bool_, None, most) if firsts else None
         self.who, self._before = None, before
         if before is not None:
             self.who = Growing(folder / WHO, np.uint64, WORDS, most)
@@ -265,7 +280,7 @@ class _Files:
 
     def close(self) -> None:
         """Close the files."""
-        for file in (self.bins, *self.answers, self.cells, self.held, self.who):
+        for file in (self.bins, *self.answers, self.cells, self.held, self.firsts, self.who):
             if file is not None:
                 file.close()
 
@@ -273,6 +288,7 @@ class _Files:
         """Return what was written: in two parts by `parting`, of units, as was said of each row, or of records."""
         bins, answers = self.bins.done(rows), tuple(file.done(rows) for file in self.answers)
         cells = self.cells.done(rows)
+        firsts = [] if self.firsts is None else [self.firsts.done(rows)]
         if not self._numbers:
             self.cells.path.unlink()
         since = None
@@ -290,7 +306,7 @@ class _Files:
         else:
             aside = self.held.done(rows)
             self.held.path.unlink()
-        arrays = [bins, *answers, *([cells] if self._numbers else []), *([] if since is None else [since])]
+        arrays = [bins, *answers, *firsts, *([cells] if self._numbers else []), *([] if since is None else [since])]
         aside_part, learnt_part = (
             self._part(arrays, part, which) for part, which in ((HOLDOUT, aside), (None, ~aside))
         )
@@ -299,6 +315,7 @@ class _Files:
     def _part(self, whole: Sequence[NDArray[Any]], part: str | None, own: NDArray[np.bool_]) -> Packed:
         """Write the rows of `whole` that `own` marks to the files of `part`; in place of `whole` where that is None."""
         count, names = int(np.count_nonzero(own)), row_files(self._targets, part)
+        names += [] if self.firsts is None else [firsts_file(part)]
         names += [cells_file(part)] if self._numbers else []
         bounded = self._before is not None and self._before.bounds
         names += [since_file(part)] if bounded else []
@@ -308,7 +325,7 @@ class _Files:
                 arrays.append(write_chosen(array, own, count, partial))
         since = arrays.pop() if bounded else None
         cells = arrays.pop() if self._numbers else np.empty((0, count), np.uint16)
-        return Packed(arrays[0], tuple(arrays[1:]), cells, since=since)
+        return Packed(arrays[0], tuple(arrays[1 : self._targets + 1]), cells, since=since)
 
 
 def check_packed(schema: Schema, data: Path, packed: Packed, relation: Relation) -> None:

@@ -33,7 +33,6 @@ from training.jobs.draw_journal import CannotResume, DrawJournal
 from training.kinds.job_steps import JobSteps
 from training.kinds.registry import steps_for, steps_of
 from training.planning.job_views import following, job_to_json
-from training.planning.plans import public_of
 from training.requests import JobRequest
 from training.rows.schema.schema import Schema, schema_of
 from training.session.session import Rehearsal, Session
@@ -103,7 +102,7 @@ def _is_as_reserved(steps: JobSteps, dataset: Dataset, schema: Schema) -> bool:
     """Rehearse the job by this version: whether its plan is the one that was reserved."""
     stored = steps.home.ledger.reservation(steps.seq).value
     try:
-        public = public_of(dataset, steps.question(schema), steps.request.budget)
+        public = steps.public(dataset, schema)
         rehearsal = Rehearsal(public, Decimal(stored["unit"]))
         steps.learner(schema)(rehearsal)
     except (LedgerUnavailable, OSError):
@@ -185,7 +184,7 @@ def _play(
     try:
         journal.begin()
         schema = schema_of(home, started.dataset)
-        public = public_of(started.dataset, steps.question(schema), started.request.budget)
+        public = steps.public(started.dataset, schema)
         learn = steps.learner(schema)
         with closing(steps.open_rows(started, schema)) as rows:
             session = Session(public, started.unit, started.plan, rows, progress, check_lease, journal)

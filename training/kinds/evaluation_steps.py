@@ -6,18 +6,22 @@ from typing import Any
 
 from accountant.certificates.worth import WORTH, Measured, Worth
 from accountant.home import Home
+from accountant.ledger.families.families import Dataset
 from dpserve_verify.privacy.events import plan_from_json
 from models.worth.judging import BETTER, judge
 from models.worth.stated import LEVEL, check, figures, histogram_form, model_form
 from models.worth.statements import statement_of, worth_to_json
+from training.datasets.datasets import takes_one_row
 from training.kinds.job_steps import Learn
 from training.kinds.stated_steps import StatedSteps
 from training.measuring.worth import evaluate
 from training.measuring.worth.evaluate import (
     PlannedWorth,
+    by_one_row,
     evaluator_of,
     learnt_from,
     measured_models,
+    of_one_row,
     part_of,
     seen_by_bins,
 )
@@ -25,6 +29,7 @@ from training.measuring.worth.histogram import variance_of
 from training.requests import EvaluationRequest
 from training.rows.schema.refined_schema import with_profiles
 from training.rows.schema.schema import Schema, schema_of
+from training.session.session import Public
 
 
 class EvaluationSteps(StatedSteps):
@@ -42,6 +47,11 @@ class EvaluationSteps(StatedSteps):
         """Raise where a model that it measures was lost or revoked since."""
         measured_models(self.home, self.request)
 
+    def public(self, dataset: Dataset, schema: Schema) -> Public:
+        """Return what is public, of one row of each person where the first is read alone."""
+        public = super().public(dataset, schema)
+        return of_one_row(public) if takes_one_row(self.request) else public
+
     def learner(self, schema: Schema) -> Learn:
         """Return what counts."""
         measured = [model.ensemble for model in measured_models(self.home, self.request)]
@@ -52,7 +62,7 @@ class EvaluationSteps(StatedSteps):
         home, request = self.home, self.request
         plan = plan_from_json(home.ledger.reservation(self.seq).value["plan"])
         models = measured_models(home, request)
-        dataset = with_profiles(home, home.ledger.dataset_of(self.seq))
+        dataset = by_one_row(with_profiles(home, home.ledger.dataset_of(self.seq)), request)
         evaluator = evaluator_of([model.ensemble for model in models], schema_of(home, dataset), request.parameters)
         layout = evaluator.query.layout
         part = part_of(dataset)

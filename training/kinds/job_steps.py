@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from accountant.home import Home
-from accountant.ledger.families.families import Started
+from accountant.ledger.families.families import Dataset, Started
 from accountant.ledger.families.records import Job, Request
 from training.datasets.datasets import open_rows
+from training.planning.plans import public_of
 from training.rows.partitions.rows import Rows
 from training.rows.schema.schema import Schema
+from training.session.session import Public
 
 Learn = Callable[[Any], Any]  # of a session or a rehearsal: plays the plan; what it released
 
@@ -52,6 +54,10 @@ class JobSteps(ABC):
     def question(self, schema: Schema) -> Schema:
         """Return the schema of what it reads: features and one target."""
         return schema.question(self.request.target, self.request.parameters)
+
+    def public(self, dataset: Dataset, schema: Schema) -> Public:
+        """Return what it may know before anything is released. `schema`: the whole one."""
+        return public_of(dataset, self.question(schema), self.request.budget)
 
     @abstractmethod
     def learner(self, schema: Schema) -> Learn:

@@ -99,6 +99,7 @@ def load(
         _budget(entry, "person") if "person" in entry else None,
         RowQuery.from_json(entry["query"]) if "query" in entry else None,
         profiles_from_entry(entry),
+        firsts="firsts" in entry,
     )
     version = _version(connection, signed, row.seq, identities[0])
     return Dataset(registration, entry["uuid"], row.seq, version, families, row.last, row.dropped or 0)

@@ -108,6 +108,11 @@ class Unit:
         """Return whether the rows stay with their owners, who are units: the platform sees one report of each."""
         return self == OWNER
 
+    @property
+    def has_several(self) -> bool:
+        """Return whether a person whom a column names may have several rows."""
+        return self.column is not None and self.contributions > 1
+
 
 RECORD = Unit()
 OWNER = Unit("owner")
@@ -157,6 +162,7 @@ class Registration:
     query: RowQuery | None = None
     refined: tuple[SchemaProfile, ...] = ()
     ids: tuple[str, ...] = ()
+    firsts: bool = False
 
     @property
     def shared(self) -> bool:
@@ -323,6 +329,7 @@ def registration_fields(registration: Registration, identity: str) -> dict[str, 
         **({"targets": list(registration.targets)} if registration.targets else {}),
         **({} if registration.holdout is None else {"holdout": canonical.decimal_string(registration.holdout)}),
         **({"cells": True} if registration.cells else {}),
+        **({"firsts": True} if registration.firsts else {}),
         **({} if registration.person is None else {"person": registration.person.to_json()}),
         **({} if registration.query is None else {"query": registration.query.to_json()}),
         **({"refined": [profile.to_json() for profile in registration.refined]} if registration.refined else {}),

@@ -8,7 +8,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from draws import drawn
+from draws import drawn, loss
 
 from accountant.errors import PlanMismatch
 from accountant.noise.mechanisms import DiscreteLaplace
@@ -173,16 +173,6 @@ def played(unit: Decimal, count: int, contributions: int, present: int, paired: 
     moved = added > 0
     released = drawn(lambda: evaluator.learn(Session(public, unit, plan, held)), DiscreteLaplace, count, moved)
     return (released >= added[moved]).all(axis=1)
-
-
-def loss(with_it, without) -> float:
-    """The least log-ratio that the frequencies of the event allow for, at 1e-4 each."""
-    from scipy.stats import beta
-
-    above, below = int(with_it.sum()), int(without.sum())
-    low = beta.ppf(1e-4, above, len(with_it) - above + 1)
-    high = beta.ppf(1 - 1e-4, below + 1, len(without) - below)
-    return float(np.log(low / high))
 
 
 @pytest.mark.statistical

@@ -155,7 +155,7 @@ def append(
             with explaining(schema, data):
                 parting = parting_of(home, about, [dataset])
                 before = None if person.each_block else _people_before(home, dataset)
-                pack(data, schema, about.unit, watch, parting, folder, before, said_ids)
+                pack(data, schema, about.unit, watch, parting, folder, before, said_ids, about.firsts)
             sketch = scan.sketch()
             people = naming_people(
                 sketch, about.unit.column, [column for column in by_name if column not in scan.fractions]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import partial
+from itertools import product
 from typing import Any
 
 from accountant.errors import WrongState
@@ -34,6 +35,7 @@ from models.worth.expected_width import Measurement
 from models.worth.layout import BIN_CHOICES, BINS, Layout, choose_bins
 from models.worth.scored import ScoredLayout
 from models.worth.stated import grouped_layout_of, layout_of, paired_layout_of
+from training.datasets.datasets import ONE_ROW, takes_one_row
 from training.learners.job_words import window_to_json
 from training.measuring.worth.histogram import CellCounts, Evaluator, PairedCounts, laplace_variance
 from training.planning.plans import public_of
@@ -79,6 +81,7 @@ class PlannedWorth(Planned):
             **window_to_json(self.dataset),
             "epsilon": decimal_string(claimed.epsilon) if self.known is None else "0",
             "delta": decimal_string(claimed.delta),
+            "contributions": self.measurement.contributions,
             "known": self.known,
             "left": left(after, claimed.delta).to_json(),
             "expected": None if self.known is not None else self.measurement.to_json(),
@@ -108,8 +111,9 @@ def plan(home: Home, asked: EvaluationRequest, by: str | None = None) -> Planned
         raise InputError("scores: for three or more classes; leave it out, of two classes or a number all is counted")
     how: dict[str, str | bool | int] = {} if asked.group is None else {"group": asked.group}
     how |= {"scores": True} if asked.scores else {}
-    question = schema.question(target)
-    public = public_of(dataset, question, budget)
+    public = public_of(dataset, schema.question(target), budget)
+    if has_one_row(dataset):
+        how["rows"], public = ONE_ROW, of_one_row(public)
     groups = 1 if asked.group is None else schema.group(asked.group).bins
     how |= _bins_for(public, groups, asked.scores and asked.against is None)
     evaluator = evaluator_of([model.ensemble for model in models], schema, how)
@@ -148,14 +152,41 @@ def _bins_for(public: Public, groups: int = 1, scores: bool = False) -> dict[str
 
 
 def _in_other_bins(request: Request, models: Sequence[VerifiedModel], schema: Schema) -> list[Request]:
-    """Return the same question with the probability counted in other bins: who asked it so has its answer already."""
+    """Return the same question with the probability counted in other bins, or of all rows: who asked it so has its
+    answer already.
+    """
     others = []
-    for bins in BIN_CHOICES:
-        how = {key: value for key, value in request.parameters.items() if key not in ("bins", "cells")}
-        how |= {} if bins == BINS else {"bins": bins}
+    for bins, rows in product(BIN_CHOICES, {None, request.parameters.get("rows")}):
+        how = {key: value for key, value in request.parameters.items() if key not in ("bins", "cells", "rows")}
+        how |= ({} if rows is None else {"rows": rows}) | ({} if bins == BINS else {"bins": bins})
         size = evaluator_of([model.ensemble for model in models], schema, how).query.size
         others.append(replace(request, parameters={"cells": size, **how}))
     return others
+
+
+def has_one_row(dataset: Dataset) -> bool:
+    """Return whether one row of each person is measured: where a column names people who may have several, which of
+    them is the first was written down, and no total bounds a person over several blocks by another rule.
+
+    It is never worse: of n rows there are at least n / m people, so that noise of 1 / m moves a figure by no more; and
+    as an interval takes the m rows of a person for one, they tell no more than one does.
+    """
+    return dataset.registration.firsts and dataset.person is None
+
+
+def of_one_row(public: Public) -> Public:
+    """Return what is public where one row of each person is read: about how many people there are, between one row to
+    each and as many as one may have.
+    """
+    return replace(public, contributions=1, records=max(1, round(public.records / public.contributions**0.5)))
+
+
+def by_one_row(dataset: Dataset, request: Request) -> Dataset:
+    """Return the dataset as a job reads it: of one row to a person, where it reads the first of each."""
+    if not takes_one_row(request):
+        return dataset
+    about = dataset.registration
+    return replace(dataset, registration=replace(about, unit=replace(about.unit, contributions=1)))
 
 
 def _measurement(evaluator: Evaluator, public: Public, dataset: Dataset) -> Measurement:
@@ -192,9 +223,12 @@ def plan_following(home: Home, training: Request, epsilon: str | float | Decimal
     question = schema_of(home, dataset).question(training.target)
     budget = Budget.of(str(epsilon), "0")
     public = public_of(dataset, question, budget)
-    how = _bins_for(public)
+    how: dict[str, int | str] = {}
+    if has_one_row(dataset):
+        how["rows"], public = ONE_ROW, of_one_row(public)
+    how |= _bins_for(public)
     # How many cells, whatever the scores mean.
-    layout = Layout(tuple(question.classes or ()), 1.0, question.target_range, bins=how.get("bins", BINS))
+    layout = Layout(tuple(question.classes or ()), 1.0, question.target_range, bins=int(how.get("bins", BINS)))
     request = Request(
         training.dataset, NAME, budget, {"cells": layout.size, **how}, training.model, training.target, Evaluation(0),
         HOLDOUT, blocks=training.blocks, window=dataset.window,

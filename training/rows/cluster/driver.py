@@ -102,8 +102,9 @@ def manifest(
             same = schema, source.schema.digest, source.target, source.part, source.by, source.fine
             digested = (*done[at * PARTS : (at + 1) * PARTS],)
             piece = Piece(
-                name, source.folder, low, high, rows, digested, *same, begins=source.begins, features=source.features
-            )
+                name, source.folder, low, high, rows, digested, *same,
+                begins=source.begins, features=source.features, firsts=source.firsts,
+            )  # fmt: skip
             pieces.append(piece)
     check_manifest(pieces)
     return tuple(pieces)

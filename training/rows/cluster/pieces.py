@@ -51,6 +51,7 @@ class Piece:
     seen: frozenset[Seen] = field(default=frozenset(), repr=False, compare=False)
     begins: int | None = None
     features: tuple[str, ...] | None = None
+    firsts: bool = False
 
     @property
     def whose(self) -> str:
@@ -79,7 +80,8 @@ class Piece:
     def source(self) -> Source:
         """Return the source that the piece is read from."""
         schema = _schema(self.schema, self.public)
-        return Source(self.folder, schema, self.target, self.part, self.by, self.fine, self.begins, self.features)
+        same = self.target, self.part, self.by, self.fine, self.begins, self.features, self.firsts
+        return Source(self.folder, schema, *same)
 
     @property
     def state(self) -> State:

@@ -48,6 +48,11 @@ def since_file(part: str | None = None) -> str:
     return "since.npy" if part is None else f"{part}-since.npy"
 
 
+def firsts_file(part: str | None = None) -> str:
+    """Return the file that says of each row whether it is the first of its person."""
+    return "firsts.npy" if part is None else f"{part}-firsts.npy"
+
+
 def cells_file(part: str | None = None) -> str:
     """Return the file of the fine cells."""
     return "cells.npy" if part is None else f"{part}-cells.npy"

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from accountant.system.numpy_files import map_array
 from models.features.features import Codes
 from training.rows.packed.cells import Cells, declared_ranges
-from training.rows.packed.names import cells_file, row_files, since_file
+from training.rows.packed.names import cells_file, firsts_file, row_files, since_file
 from training.rows.packed.scratch import scratch_array
 from training.rows.partitions.partition import Partition
 from training.rows.schema.schema import Schema
@@ -29,6 +29,7 @@ class Source:
     """A packed `folder` by its `schema`, and what a job reads of it: the `part` of the rows, one `target`, the public
     group that `by` names, and `fine` cells where rows stand in such. `begins`: of one person bounded over all
     blocks of a window the first block, where this folder is of another. `features`: those that are read; None: all.
+    `firsts`: whether the first row of each person is read alone.
     """
 
     folder: Path
@@ -39,6 +40,7 @@ class Source:
     fine: bool = False
     begins: int | None = None
     features: tuple[str, ...] | None = None
+    firsts: bool = False
 
     @property
     def asked(self) -> Schema:
@@ -55,7 +57,8 @@ class Source:
         first, *answer_files = row_files(len(self.schema.targets), self.part)
         answers = answer_files[self.schema.target_names.index(self.asked.target)]
         since = [] if self.begins is None else [since_file(self.part)]
-        return [first, answers, *([cells_file(self.part)] if self.fine else []), *since]
+        marks = [firsts_file(self.part)] if self.firsts else []
+        return [first, answers, *([cells_file(self.part)] if self.fine else []), *marks, *since]
 
     @property
     def size(self) -> int:
@@ -72,6 +75,9 @@ class Source:
         present = has_answer(labels[low:high]) if question.only.leave_out else None
         if self.begins is not None:
             used = self._load(self.files[-1])[low:high] < self.begins
+            present = used if present is None else present & used
+        if self.firsts:
+            used = self._load(firsts_file(self.part))[low:high]
             present = used if present is None else present & used
         columns = [at for at, feature in enumerate(schema.features) if feature in question.features]
         group = None if self.by is None else bins[schema.stored.index(schema.group(self.by)), :]
