@@ -220,9 +220,9 @@ serving/cli/released: dpserve_verify(. certificates system) accountant(system) m
 serving/http: dpserve_verify(. formats) accountant(. access home ledger/families system) training(planning)
     serving(process process/config process/watch wire)
 serving/pages: dpserve_verify(. certificates formats log privacy) accountant(. access audit home keys ledger
-    ledger/families log store) models(edit features parts profile store worth) training(datasets/drafts jobs learners
-    measuring/profile planning requests rows/schema) local(campaign) serving(http pages/parts process process/config
-    process/watch rest wire)
+    ledger/families log store) models(edit explain features parts profile store worth) training(datasets/drafts jobs
+    learners measuring/profile planning requests rows/schema) local(campaign) serving(http pages/parts process
+    process/config process/watch rest wire)
 serving/pages/parts: dpserve_verify(. formats log privacy) accountant(. access home ledger ledger/families store)
     models(explain features forms worth) training(learners) serving(http process wire)
 serving/process: dpserve_verify(. certificates formats keys system) accountant(. access home keys ledger) models(store)

@@ -6,6 +6,7 @@ from serving.http.routes import Door
 from serving.pages import (
     audit,
     campaigns,
+    comparison,
     datasets,
     drafts,
     edits,
@@ -33,6 +34,7 @@ PAGES: tuple[Door, ...] = (
     *service.DOORS,
     *campaigns.DOORS,
     *models.DOORS,
+    *comparison.DOORS,
     *edits.DOORS,
     *ledger.DOORS,
     *audit.DOORS,

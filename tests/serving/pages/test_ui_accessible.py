@@ -64,6 +64,7 @@ EXAMPLES = {
     "/ui/models": "/ui/models",
     "/ui/models/{name}": "/ui/models/adult",
     "/ui/models/{name}/edit": "/ui/models/adult/edit?feature=age",
+    "/ui/models/{name}/compare": "/ui/models/adult/compare?with=adult@1",
     "/ui/verify": "/ui/verify",
     "/ui/ledger": "/ui/ledger?dataset=adult&job={job}",
     "/ui/ledger/{entry}": "/ui/ledger/{job}",

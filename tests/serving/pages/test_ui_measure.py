@@ -132,3 +132,26 @@ def test_after_promote_the_page_is_of_that_version_and_says_what_is_true(site):
         assert f"adult now means adult@{version}" in shown
         assert re.search(rf"adult@{version} champion", shown)
         assert not re.search(rf"adult@{other} champion", shown)
+
+
+def test_two_models_stand_side_by_side(site):
+    job.train(
+        site.home, JobRequest("adult", "lazybb-tree", "0.4", parameters={"rounds": 2}, model="woods"), by="cli:ann"
+    )
+    site.look()
+    alone = site.page("/ui/models/adult@1/compare")
+    assert re.findall(r"<option>([^<]+)", alone.text) == ["adult@2", "woods@1"]
+    both = site.page("/ui/models/adult@1/compare?with=adult@2")
+    assert "adult@1 adult@2" in words(both)
+    assert re.search(r"Price ε 0.5 at δ 10⁻⁶ ε 0.5 at δ 10⁻⁶", words(both))
+    assert re.search(r"Worth .*for ε 0.5 nobody measured it", words(both)), "the first was measured, the second not"
+    assert both.text.count("<svg role=") == 6
+    assert shlex.split(re.search(r"<pre[^>]*>(dpserve [^<]*)</pre>", both.text)[1])[2:5] == [
+        "explain",
+        "adult@1",
+        "--compare",
+    ]
+    woods = site.page("/ui/models/adult@1/compare?with=woods@1")
+    assert woods.status_code == 200
+    assert "its trees ask features together" in words(woods)
+    assert site.page("/ui/models/adult@1/compare?with=nobody").status_code == 404
