@@ -30,6 +30,7 @@ from serving.rest import json_schemas
 from serving.wire import csv_tables, lists, parquet_tables, tables_in
 from serving.wire.bounds import check_answer
 from serving.wire.errors import JsonBytes, TooLarge, json_response
+from serving.wire.kept import kept_column
 from serving.wire.quick_json import quick_json
 from serving.wire.request_bodies import JSON, check_fields, known_query, query_text, read_body, strict_json
 from serving.wire.tables_out import Source, table_answer
@@ -55,6 +56,7 @@ class Posted:
     is_csv: CSV cannot be told from its first bytes.
     file: how the CSV is written, where it is a file that is sent as it is.
     notes: whether to say which values were clipped, unknown or missing.
+    keep: the column that goes with the predictions; "" where none does.
     """
 
     raw: bytes
@@ -63,6 +65,7 @@ class Posted:
     is_csv: bool = False
     file: csv_tables.FileForm | None = None
     notes: bool = False
+    keep: str = ""
 
 
 async def predict(request: Request) -> Response:
@@ -100,7 +103,7 @@ async def _read_posted(request: Request) -> Posted:
     if kind == JSON:
         known_query(request, "notes")
         return Posted(raw, None, form or "json", notes=_wants_notes(request))
-    known_query(request, "model", "notes", *(["format"] if kind == csv_tables.CSV else []))
+    known_query(request, "model", "notes", "keep", *(["format"] if kind == csv_tables.CSV else []))
     model = query_text(request, "model")
     if model is None:
         raise InputError("query model: is missing; a table is sent to /predict?model=NAME")
@@ -108,7 +111,10 @@ async def _read_posted(request: Request) -> Posted:
     if kind == csv_tables.CSV and (text := query_text(request, "format")) is not None:
         schema = format_from_json(strict_json(text.encode()))
         file = csv_tables.FileForm() if schema is None else csv_tables.FileForm(schema.form, schema.written)
-    return Posted(raw, model, form, kind == csv_tables.CSV, file, _wants_notes(request))
+    keep = query_text(request, "keep") or ""
+    if keep and kind == csv_tables.CSV and file is None:
+        file = csv_tables.FileForm()  # it may have other columns than the model's
+    return Posted(raw, model, form, kind == csv_tables.CSV, file, _wants_notes(request), keep)
 
 
 def _wants_notes(request: Request) -> bool:
@@ -141,11 +147,15 @@ def answer(find: Find, posted: Posted, home: Home | None = None) -> Response:
     label, probabilities = run_model(served, columns)
     notes = None if home is None else _notes(served, posted, home)
     if form == "json":
+        if posted.keep:
+            raise InputError("query keep: goes with an answer in CSV; ask for it by the Accept header")
         body = answer_json(served, label, probabilities) | ({} if notes is None else {"notes": notes})
         response: Response = JsonBytes(orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY))
     else:
         source = Source(served.reference, served.certificate, served.verified.ensemble.classes)
-        response = table_answer(form, source, label, probabilities, notes)
+        answered = [*csv_tables.answer_names(source.classes), csv_tables.NOTES]
+        kept = kept_column(posted.raw, posted.keep, RECORDS, posted.file, answered) if posted.keep else None
+        response = table_answer(form, source, label, probabilities, notes, kept)
     served.count(len(label), perf_counter() - start)
     return response
 
@@ -158,7 +168,7 @@ def _table_columns(
     if posted.is_csv:
         return "csv", csv_tables.columns_of(raw, features, reads, RECORDS, posted.file)
     if parquet_tables.is_parquet(raw):
-        raw = parquet_tables.as_arrow(raw, features, RECORDS)
+        raw = parquet_tables.as_arrow(raw, [feature.name for feature in features], RECORDS)
     return tables_in.columns_of(raw, features, reads, RECORDS, texts)
 
 
@@ -319,6 +329,10 @@ FORMAT_QUERY = {
     "description": "how a CSV file that is sent whole is written, as `format` of GET /v1/models/{name} says it; other "
     "columns than the model's are passed over",
 }
+KEEP_QUERY = {
+    "type": "string",
+    "description": "a column of a table, such as an id, that stands first in an answer in CSV, as it is",
+}
 DOORS = (
     Door(
         "POST",
@@ -328,7 +342,7 @@ DOORS = (
         "Predict records",
         takes=PREDICT,
         gives=json_schemas.PREDICTED,
-        query={"model": MODEL_QUERY, "format": FORMAT_QUERY, "notes": NOTES_QUERY},
+        query={"model": MODEL_QUERY, "format": FORMAT_QUERY, "notes": NOTES_QUERY, "keep": KEEP_QUERY},
         also={kind.decode(): TABLE for kind in TABLES},
         on=NAMED,
     ),

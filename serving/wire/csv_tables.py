@@ -83,6 +83,16 @@ def columns_of(
     return feed
 
 
+def texts_of(raw: bytes, name: str, limit: int, file: FileForm) -> list[str]:
+    """Return the cells of one column as they stand, of a body that `columns_of` has read."""
+    lines = _lines(raw, limit, file.form)
+    names = [each.strip() for each in next(lines, [])]
+    if names.count(name) != 1:
+        raise InputError(f"keep {name[:80]!r}: the header has {names.count(name)} columns of that name")
+    place = names.index(name)
+    return [cells[place] for cells in lines]
+
+
 def _lines(raw: bytes, limit: int, form: Form) -> Iterator[list[str]]:
     """Yield the header and at most `limit` records; empty lines are skipped."""
     try:
@@ -99,25 +109,33 @@ def _lines(raw: bytes, limit: int, form: Form) -> Iterator[list[str]]:
         raise InputError(f"body: not CSV ({error})") from None
 
 
+def answer_names(classes: Sequence[str | int]) -> list[str]:
+    """Return the names of the columns that predictions have."""
+    return ["label", *(f"p_{name}" for name in classes)] if classes else ["value"]
+
+
 def csv_of(
     classes: Sequence[str | int],
     label: NDArray[Any],
     probabilities: NDArray[Any],
     notes: Sequence[str] | None = None,
+    kept: tuple[str, Sequence[str]] | None = None,
 ) -> bytes:
     """Return predictions as CSV: `label`, which no spreadsheet computes, and `p_<class>` for each class, or `value`;
-    and the `notes` of each record, where there are some.
+    and the `notes` of each record, where there are some. A column that is `kept`, by name, stands first.
     """
     out = io.StringIO(newline="")
     write = csv.writer(out)
     ends = [[]] * len(label) if notes is None else [[uncomputed(text)] for text in notes]
-    last = [] if notes is None else [NOTES]
-    write.writerow([*(["label", *(f"p_{name}" for name in classes)] if classes else ["value"]), *last])
+    begins = [[]] * len(label) if kept is None else [[text] for text in kept[1]]
+    first, last = [] if kept is None else [kept[0]], [] if notes is None else [NOTES]
+    write.writerow([*first, *answer_names(classes), *last])
     if classes:
         shown = probabilities.astype(np.float32).astype(str).tolist()
         cells = {name: uncomputed(name) if isinstance(name, str) else name for name in classes}
-        rows = zip(label.tolist(), shown, ends, strict=True)
-        write.writerows([cells.get(name, name), *chances, *end] for name, chances, end in rows)
+        rows = zip(begins, label.tolist(), shown, ends, strict=True)
+        write.writerows([*begin, cells.get(name, name), *chances, *end] for begin, name, chances, end in rows)
     else:
-        write.writerows([repr(value), *end] for value, end in zip(label.tolist(), ends, strict=True))
+        numbers = zip(begins, label.tolist(), ends, strict=True)
+        write.writerows([*begin, repr(value), *end] for begin, value, end in numbers)
     return out.getvalue().encode()

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dpserve_verify.errors import InputError
-from models.features.features import Feature
 from serving.wire.bounds import TEXT_BYTES
 from serving.wire.errors import TakesTooLong, TooLarge
 from serving.wire.work_time import WORK_SECONDS, seconds_left
@@ -29,14 +28,14 @@ def is_parquet(raw: bytes) -> bool:
     return raw.startswith(MARK)
 
 
-def as_arrow(raw: bytes, features: Sequence[Feature], limit: int) -> bytes:
-    """Return the features' columns as an uncompressed Arrow stream; other columns are not read. Blocks, for a fraction
+def as_arrow(raw: bytes, names: Sequence[str], limit: int) -> bytes:
+    """Return the columns called so as an uncompressed Arrow stream; other columns are not read. Blocks, for a fraction
     of a second.
 
     InputError: no Parquet file, spoilt, nested, or without a column; TooLarge: more than `limit` records, or more than
     TEXT_BYTES unpacked, as its footer says or as it turns out; TakesTooLong.
     """
-    arguments = [json.dumps([feature.name for feature in features]), str(limit), str(TEXT_BYTES)]
+    arguments = [json.dumps(list(names)), str(limit), str(TEXT_BYTES)]
     try:
         done = subprocess.run(
             [sys.executable, "-I", str(PROGRAM), *arguments],

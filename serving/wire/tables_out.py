@@ -21,6 +21,7 @@ from starlette.responses import Response
 from dpserve_verify.errors import InputError
 from models.features.notes import Note, note_text
 from serving.wire.csv_tables import NOTES, csv_of
+from serving.wire.kept import Kept
 from serving.wire.tables_in import NPY, STREAM
 
 Classes = tuple[str | int, ...]
@@ -46,17 +47,21 @@ def table_answer(
     label: NDArray[Any],
     probabilities: NDArray[Any],
     notes: Sequence[Sequence[Note]] | None = None,
+    kept: Kept | None = None,
 ) -> Response:
     """Return predictions as a table; `form`: "arrow", "csv" or "npy". label (n,), probabilities (n, classes) float32,
-    of which a number has none; `notes` of each record, where they are wanted, as texts in the last column. InputError
-    for a `.npy` with notes.
+    of which a number has none; `notes` of each record, where they are wanted, as texts in the last column; a
+    column that is `kept` stands first in CSV. InputError for a `.npy` with notes, and where another form than CSV is to
+    have a column that is kept.
 
     A `.npy` is the probabilities in the order of the model's classes, or the values (n,) float64.
     """
     headers, texts = source.headers, None if notes is None else [note_text(each) for each in notes]
     if form == "csv":
-        content = csv_of(source.classes, label, probabilities, texts)
+        content = csv_of(source.classes, label, probabilities, texts, kept)
         return Response(content, headers=headers, media_type="text/csv; charset=utf-8")
+    if kept is not None:
+        raise InputError("query keep: goes with an answer in CSV; ask for it by the Accept header")
     if form != "npy":
         content = _arrow(source.classes, label, probabilities, headers, texts)
         return Response(content, headers=headers, media_type=STREAM.decode())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import csv
 import io
 import itertools
 import json
@@ -12,6 +13,7 @@ import zlib
 import httpx
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 import tritonclient.http as triton
@@ -395,6 +397,7 @@ def test_the_pages_python_does_what_it_says(server, monkeypatch, capsys):
     said = capsys.readouterr().out.splitlines()
     assert said[0].startswith("adult@2 [")
     assert said[0].endswith(" 0.5")
+    assert said.pop(1) == "[]"  # the notes of the first record
     assert said[1] == "adult@2 ['label', 'p_<=50K', 'p_>50K'] 1000"
     assert said[2] == "(1000, 2)"
     assert said[3].startswith("['label,p_<=50K,p_>50K'")
@@ -415,3 +418,36 @@ def test_the_pages_commands_do_what_they_say(server):
     ]
     settled(server, "adult@1", 200)
     assert server.predict().json()["model"] == "adult@2"
+
+
+# A column that goes with its predictions
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_column_that_is_kept_stands_first_as_it_is(server, wanted, kind):
+    ids = [["007", "a,\n b", "=1+1", "NA", "é"][at % 5] for at in range(COUNT)]
+    table = rows().append_column("id", pa.array(ids)).append_column("more", pa.array([[1.5]] * COUNT).flatten())
+    sink = io.BytesIO()
+    if kind == "csv":
+        pa.csv.write_csv(table, sink)
+    else:
+        pq.write_table(table, sink)
+    media = "text/csv" if kind == "csv" else "application/vnd.apache.parquet"
+    headers = {"Content-Type": media, "Accept": "text/csv"}
+
+    def ask(query, **more):
+        return server.ask("POST", f"/predict?model=adult@2&{query}", "predict", content=sink.getvalue(),
+                          headers={**headers, **more})  # fmt: skip
+
+    answer = ask("keep=id")
+    assert answer.status_code == 200, answer.text
+    lines = list(csv.DictReader(io.StringIO(answer.text, newline="")))
+    assert list(lines[0]) == ["id", "label", "p_<=50K", "p_>50K"]
+    assert [line["id"] for line in lines] == [f"'{text}" if text == "=1+1" else text for text in ids]
+    assert [line["label"] for line in lines] == wanted["predictions"]
+    noted = list(csv.DictReader(io.StringIO(ask("keep=id&notes=1").text, newline="")))
+    assert [list(noted[0])[place] for place in (0, -1)] == ["id", "notes"]
+    for refused in (ask("keep=nobody"), ask("keep=label"), ask("keep=id", Accept="application/json")):
+        assert refused.status_code == 400, refused.text
+    assert ask("keep=id", Accept=STREAM).status_code == 400
+    assert ask("keep=id&keep=age").status_code == 400

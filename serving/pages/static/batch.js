@@ -47,12 +47,13 @@ function writtenAs() {
 
 async function predicted(body, kind = "text/csv", written = "") {
   for (let tries = 1; ; tries += 1) {
-    const answer = await fetch(`/predict?model=${encodeURIComponent(model)}${written && `&format=${encodeURIComponent(written)}`}`, {
+    const said = { model, ...(written && { format: written }), ...(chosen("keep") && { keep: chosen("keep") }) };
+    const answer = await fetch(`/predict?${new URLSearchParams(said)}`, {
       method: "POST", headers: { "Content-Type": kind, Accept: "text/csv" }, body,
     });
     if (answer.ok) return answer.text();
-    const said = (await answer.json().catch(() => null))?.error;
-    if (![429, 503, 504].includes(answer.status) || tries === 5) throw Object.assign(new Error(said?.message ?? `The server answered ${answer.status}.`), said?.details);
+    const error = (await answer.json().catch(() => null))?.error;
+    if (![429, 503, 504].includes(answer.status) || tries === 5) throw Object.assign(new Error(error?.message ?? `The server answered ${answer.status}.`), error?.details);
     await wait(Number(answer.headers.get("Retry-After")) || tries);
   }
 }
@@ -98,14 +99,18 @@ async function run(file, told, bar) {
   return new Blob([answers.join("\n"), "\n"], { type: "text/csv" });
 }
 
-// What parts the columns is seen in the first line.
+// What parts the columns is seen in the first line, and which columns there are to keep.
 document.getElementById("batch-file")?.addEventListener("change", async ({ target }) => {
-  const line = ((await target.files[0]?.slice(0, 1 << 16).text()) ?? "").split(/\r|\n/, 1)[0];
+  const lines = ((await target.files[0]?.slice(0, 1 << 16).text()) ?? "").split(/\r\n|\r|\n/, 2);
+  const line = lines[0];
   const said = SAYS.exec(line)?.[1];
   const counts = Object.entries(MARKS).map(([name, mark]) => [said ? 2 * (mark === said) : mark === " " ? 0 : line.split(mark).length, name]);
   let [most, name] = counts.reduce((a, b) => (b[0] > a[0] ? b : a));
   if (most === 1 && cut(line, " ").length > 1) [most, name] = [2, " "];
   if (most > 1) document.getElementById("batch-delimiter").value = name;
+  const header = line.startsWith("PAR1") ? "" : lines[said ? 1 : 0] ?? "";
+  const names = cut(header.replace(/^\ufeff/, ""), MARKS[name] ?? " ").map((each) => each.trim().replace(/^"(.*)"$/, "$1")).filter(Boolean);
+  document.getElementById("batch-columns").replaceChildren(...names.map((each) => new Option(each, each)));
 });
 
 form?.addEventListener("submit", async (event) => {

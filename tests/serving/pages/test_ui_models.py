@@ -702,21 +702,28 @@ def test_a_file_is_predicted_in_the_browser(page, server, tmp_path):
     with (tmp_path / "some.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, ["note", *rows[0]], delimiter=";")
         writer.writeheader()
-        writer.writerows({"note": 'says "a;\nb"', **row} for row in rows)
+        writer.writerows({"note": f'says "a;\nb" {at}', **row} for at, row in enumerate(rows))
     page.get_by_text("Predict a file").click()
     page.get_by_label("File of records").set_input_files(tmp_path / "some.csv")
+    expect(page.locator("#batch-columns option").first).to_have_attribute("value", "note")
+    page.get_by_label("Keep a column").fill("note")
     with page.expect_download() as given:
         page.get_by_role("button", name="Predict", exact=True).press("Enter")
     assert given.value.suggested_filename == "some.predicted.csv"
-    found = list(csv.DictReader(given.value.path().read_text().splitlines()))
+    with given.value.path().open(newline="") as file:
+        found = list(csv.DictReader(file))
     answer = server.post("/predict", {"model": "adult", "records": rows}).json()
     assert [line["label"] for line in found] == answer["predictions"]
-    pq.write_table(pa.Table.from_pylist([{"note": "kept", **row} for row in rows]), tmp_path / "some.parquet")
+    assert [line["note"] for line in found] == [f'says "a;\nb" {at}' for at in range(40)]
+    kept = [{"note": f'says "a;\nb" {at}', **row} for at, row in enumerate(rows)]
+    pq.write_table(pa.Table.from_pylist(kept), tmp_path / "some.parquet")
     page.get_by_label("File of records").set_input_files(tmp_path / "some.parquet")
     with page.expect_download() as given:
         page.get_by_role("button", name="Predict", exact=True).press("Enter")
     assert given.value.suggested_filename == "some.predicted.csv"
-    assert list(csv.DictReader(given.value.path().read_text().splitlines())) == found
+    with given.value.path().open(newline="") as file:
+        assert list(csv.DictReader(file)) == found
+    page.get_by_label("Keep a column").fill("")
     with (tmp_path / "west.csv").open("w", newline="", encoding="cp1252") as file:  # as it is written in much of Europe
         writer = csv.DictWriter(file, ["größe", *rows[0]], delimiter=";")
         writer.writeheader()

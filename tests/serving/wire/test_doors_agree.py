@@ -143,7 +143,7 @@ def of_arrow(folder, feature, column):
 def of_parquet(folder, feature, column):
     sink = io.BytesIO()
     parquet.write_table(pa.table({NAME: column}), sink)
-    raw = parquet_tables.as_arrow(sink.getvalue(), [feature], 10)
+    raw = parquet_tables.as_arrow(sink.getvalue(), [feature.name], 10)
     return tables_in.columns_of(raw, [feature], {NAME}, 10)[1][NAME]
 
 

@@ -37,6 +37,7 @@ TABLE = pa.table(
     }
 )
 LIMIT = 20_000
+NAMES = [feature.name for feature in FEATURES]
 
 
 @pytest.fixture(autouse=True)
@@ -69,7 +70,7 @@ def column(values, name: str = "job", **options) -> bytes:
     ],
 )  # fmt: skip
 def test_columns_are_those_of_the_file_however_it_was_written(options):
-    stream = as_arrow(body(**options), FEATURES, LIMIT)
+    stream = as_arrow(body(**options), NAMES, LIMIT)
     with ipc.open_stream(stream) as reader:
         assert sorted(reader.schema.names) == ["age", "job", "own.er"]  # the other column is not unpacked
     kind, columns = columns_of(stream, FEATURES, {"age", "job", "own.er"}, LIMIT)
@@ -80,7 +81,7 @@ def test_columns_are_those_of_the_file_however_it_was_written(options):
 
 
 def test_a_file_without_a_row_is_one():
-    assert ipc.open_stream(as_arrow(body(TABLE.slice(0, 0)), FEATURES, LIMIT)).read_all().num_rows == 0
+    assert ipc.open_stream(as_arrow(body(TABLE.slice(0, 0)), NAMES, LIMIT)).read_all().num_rows == 0
 
 
 NESTED = pa.table({"age": [1], "job": [["cook"]], "own.er": [True]})
@@ -115,7 +116,7 @@ def test_what_is_spoilt_nested_or_too_much_is_refused_and_says_why(raw, kind, pr
     assert len(raw) < 2 << 20
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(kind) as found:
-        as_arrow(raw, FEATURES, LIMIT)
+        as_arrow(raw, NAMES, LIMIT)
     assert problem in found.value.message
     assert found.value.message.startswith("body: Parquet ")
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 << 10  # kB of this process
@@ -136,11 +137,11 @@ def test_a_footer_that_lies_about_its_rows_and_every_cut_and_flip_is_refused_or_
     flips = [raw[:at] + bytes([raw[at] ^ 1 << int(rng.integers(8))]) + raw[at + 1 :] for at in places]
     cuts = [raw[: int(at)] + raw[-8:] for at in rng.integers(8, len(raw) - 8, 4)]
     with pytest.raises((InputError, TooLarge)):
-        as_arrow(more, FEATURES, LIMIT)  # 201, of 200
-    assert ipc.open_stream(as_arrow(fewer, FEATURES, LIMIT)).read_all().num_rows == 128  # as many as it says
+        as_arrow(more, NAMES, LIMIT)  # 201, of 200
+    assert ipc.open_stream(as_arrow(fewer, NAMES, LIMIT)).read_all().num_rows == 128  # as many as it says
     for spoilt in (*flips, *cuts):
         with contextlib.suppress(InputError, TooLarge):
-            assert ipc.open_stream(as_arrow(spoilt, FEATURES, LIMIT)).read_all().num_rows == 200
+            assert ipc.open_stream(as_arrow(spoilt, NAMES, LIMIT)).read_all().num_rows == 200
 
 
 def test_the_program_has_limits_and_none_of_the_servers_secrets(monkeypatch):
@@ -149,12 +150,12 @@ def test_the_program_has_limits_and_none_of_the_servers_secrets(monkeypatch):
     seen = {}
     real = parquet_tables.subprocess.run
     monkeypatch.setattr(parquet_tables.subprocess, "run", lambda *a, **k: seen.update(k) or real(*a, **k))
-    as_arrow(body(), FEATURES, LIMIT)
+    as_arrow(body(), NAMES, LIMIT)
     assert not any("DPSERVE" in name for name in seen["env"])
     assert 0 < seen["timeout"] <= 120
     monkeypatch.setattr(parquet_tables, "seconds_left", lambda: 0.001)
     with pytest.raises(TakesTooLong):
-        as_arrow(body(), FEATURES, LIMIT)
+        as_arrow(body(), NAMES, LIMIT)
 
 
 @pytest.mark.slow
