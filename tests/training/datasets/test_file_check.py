@@ -11,11 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from accountant.errors import DataError
-from dpserve_verify.privacy.budget import Relation
+from accountant.home import Home
+from accountant.ledger.families.records import NewPeople
+from dpserve_verify.privacy.budget import Budget, Relation
 from models.features.column_law import Misfit, read_numbers
-from models.features.features import NumericFeature
+from training.datasets.copy_guard import Asker
+from training.datasets.datasets import register
 from training.datasets.file_check import check_file
-from training.datasets.packing import check_packed, pack
 from training.rows.schema.schema import parse_schema
 from training.rows.tables.data import raw_values, read_batches
 from training.rows.tables.file_check import find_problems
@@ -103,25 +105,41 @@ TYPED = {
 
 
 def schema_of(a=NUMBER, target=CLASSES):
-    return parse_schema(SCHEMA.format(a=a, target=target).encode())
+    return SCHEMA.format(a=a, target=target)
 
 
-def asked(schema, path):
-    """What the check says, after what the registration does, which is the same."""
-    try:
-        packed = pack(path, schema)
-        check_packed(schema, path, packed, Relation.ADD_REMOVE)
-    except DataError:
-        packed = None
-    check = check_file(schema, path)
-    assert bool(check.problems) == (packed is None), check.problems
-    looked = find_problems(schema, path)  # which only explains, and would decide the same but for the whole file
-    if packed is None:
-        assert {problem.column for problem in looked.problems} <= {problem.column for problem in check.problems}
-    else:
-        assert looked.problems == []
-        assert check.counts == looked.counts == packed.counts
-    return check
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    return Home.init({"DPSERVE_HOME": str(tmp_path_factory.mktemp("check") / "home")})
+
+
+@pytest.fixture
+def asked(home, tmp_path):
+    """What the check says, after the registration itself, which does the same."""
+
+    def ask(text, path):
+        seen, before = [], home.ledger.log.size()
+        (tmp_path / "schema.yaml").write_text(f"{text}# {before}\n")  # else the same rows and schema are there already
+        files = path, tmp_path / "schema.yaml"
+        total, others = Budget.of("1", "1e-9"), NewPeople("made up", "test")
+        try:
+            register(
+                home, f"d{before}", *files, total, Relation.ADD_REMOVE, "record", new_people=others,
+                asker=Asker(look=seen.append),
+            )  # fmt: skip
+        except DataError:
+            assert home.ledger.log.size() == before
+        schema = parse_schema(text.encode())
+        check, looked = check_file(schema, path), find_problems(schema, path)
+        assert bool(check.problems) == (home.ledger.log.size() == before), check.problems
+        if check.problems:  # the look at each cell, which only explains, would decide the same
+            assert {problem.column for problem in looked.problems} <= {problem.column for problem in check.problems}
+        else:
+            assert looked.problems == []
+            assert check.counts == looked.counts == seen[0].counts
+        return check
+
+    return ask
 
 
 def found(check):
@@ -135,7 +153,7 @@ def write(path, cells, answers=("no", "yes")):
 
 
 @pytest.mark.parametrize("name", CELLS)
-def test_cells_are_checked_as_they_are_registered(tmp_path, name):
+def test_cells_are_checked_as_they_are_registered(tmp_path, asked, name):
     declared, cells, tenths, problem, mended = CELLS[name]
     check = asked(schema_of(declared), path := write(tmp_path / "rows.csv", cells * 10))
     assert (problem or "") in found(check) if problem else not check.problems
@@ -150,14 +168,14 @@ def test_cells_are_checked_as_they_are_registered(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-def test_answers_are_checked_as_they_are_registered(tmp_path, name):
+def test_answers_are_checked_as_they_are_registered(tmp_path, asked, name):
     target, answers, problem = ANSWERS[name]
     check = asked(schema_of(target=target), write(tmp_path / "rows.csv", ["1"] * 12, answers))
     assert problem in found(check) if problem else not check.problems
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_a_text_is_checked_as_it_is_registered(tmp_path, name):
+def test_a_text_is_checked_as_it_is_registered(tmp_path, asked, name):
     text, problem = TEXTS[name]
     (tmp_path / "rows.csv").write_bytes(text.encode("cp1252"))
     check = asked(schema_of(), tmp_path / "rows.csv")
@@ -165,7 +183,7 @@ def test_a_text_is_checked_as_it_is_registered(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", TYPED)
-def test_typed_columns_are_checked_as_they_are_registered(tmp_path, name):
+def test_typed_columns_are_checked_as_they_are_registered(tmp_path, asked, name):
     declared, cells, problem = TYPED[name]
     table = {"a": cells * 10, "b": [True, False] * 10, "note": ["n"] * 20, "y": ["no", "yes"] * 10}
     pq.write_table(pa.table(table), tmp_path / "rows.parquet")
@@ -173,21 +191,21 @@ def test_typed_columns_are_checked_as_they_are_registered(tmp_path, name):
     assert problem in found(check) if problem else not check.problems
 
 
-def test_each_cell_is_counted_once_of_a_column_that_is_feature_group_and_target(tmp_path):
+def test_each_cell_is_counted_once_of_a_column_that_is_feature_group_and_target(tmp_path, asked):
     text = """targets: {y: {classes: [no, yes]}, a: {range: [0, 100], also_feature: true}}
 records: 9
 features: {a: {type: numeric, range: [0, 100]}, b: {type: boolean}}
 groups: {b: {}, note: {type: categorical, values: [nobody]}}
 format: {delimiter: semicolon}
 """
-    check = asked(parse_schema(text.encode()), write(tmp_path / "rows.csv", ["1", "500", "7"]))
+    check = asked(text, write(tmp_path / "rows.csv", ["1", "500", "7"]))
     assert not check.problems
     assert {name: (count.cells, count.clipped, count.other) for name, count in check.counts.items()} == {
         "a": (3, 1, 0), "b": (3, 0, 0), "note": (3, 0, 3), "y": (3, 0, 0),
     }  # fmt: skip
 
 
-def test_shares_are_exact_and_neither_all_nor_none_is_rounded_to(tmp_path):
+def test_shares_are_exact_and_neither_all_nor_none_is_rounded_to(tmp_path, asked):
     check = asked(schema_of(), write(tmp_path / "rows.csv", ["1"] * 4999 + ["500"]))
     assert check.counts["a"].shares() == ["> 99.9 %", "< 0.1 %", "-", "-", "-"]
     assert check.to_json()["columns"][0] == {
@@ -205,7 +223,7 @@ NUMBERS = [*TEXTS_OF_NUMBERS.split(), "", " ", "  ", " 1", "1 ", "\t1", "1\u00a0
 
 def test_a_registration_reads_the_numbers_that_the_law_reads(tmp_path):
     """A .csv is read by pyarrow where it can, and by the law where a cell is no plain number: to the same end."""
-    schema, differ = schema_of(), []
+    schema, differ = parse_schema(schema_of().encode()), []
     for text in NUMBERS:
         path = write(tmp_path / "rows.csv", ["7"] * 3 + [f'"{text}"', "8"])
         try:
@@ -225,6 +243,7 @@ def test_a_column_that_is_no_plain_number_far_down_is_read_from_its_first_row_on
     cells = [str(at % 90) for at in range(120_000)]
     cells[100_000] = "17\u00a0"
     path = write(tmp_path / "rows.csv", cells)
-    batches = [raw_values(NumericFeature("a", ()), batch["a"]) for batch in read_batches(path, schema_of())]
+    schema = parse_schema(schema_of().encode())
+    batches = [raw_values(schema.features[0], batch["a"]) for batch in read_batches(path, schema)]
     assert len(batches) > 1
     assert np.concatenate(batches).tolist() == [17 if at == 100_000 else at % 90 for at in range(120_000)]

@@ -30,7 +30,7 @@ SCHEMA = """
 target: {name: y, classes: ["no", "yes"]}
 records: 20000
 features:
-  wide: {type: numeric, range: [-500, 700]}
+  wide: {type: numeric, range: [-500, 700], missing_values: [-499], outside: expected}
   tail: {type: numeric, range: [0, 100000]}
   right: {type: numeric, range: [0, 1], bins: 16}
   town: {type: categorical, values: [a, b, c, nobody]}
@@ -85,6 +85,7 @@ def test_ranges_shrink_cut_points_follow_rows_and_empty_categories_go(place):
     assert 80 < max(wide.edges) < 200
     assert sum(edge < 2500 for edge in tail.edges) > 8  # the declared cut points have one there
     assert (len(right.edges), town.values, mail.kind) == (16, ("a", "b", "c"), "boolean")
+    assert new.written_as("wide").missing_numbers == (-499,)  # how the file is written stays said
     assert (new.targets, new.records) == (parse_schema(SCHEMA.encode()).targets, 20_000)
     with pytest.raises(InputError, match="not the file that the profile is about"):
         refine(SCHEMA.replace("20000", "20001").encode(), profile_of(home, seq)[2])

@@ -28,6 +28,7 @@ from training.rows.schema.schema_text import load_yaml
 WIDE = 0.5  # a range is kept unless rows are seen in less than this share of it
 MARGIN = 0.1  # of the new range's width, on either side
 DIGITS = 4
+CUTS = ("range", "bins", "scale", "edges", "outside")  # what new cut points stand in the place of
 Floats = NDArray[np.float64]
 HEAD = """\
 {mark}{dataset}, entry {entry} of the ledger: {epsilon} epsilon were paid for it, and this
@@ -111,7 +112,8 @@ def _numeric(
     was = f"{_short(start)} to {_short(end)}, {len(column.limits[0]) - 1} cut points"
     why = "rows are seen in a small part of the range" if narrow else "cut points where rows are"
     now = f"{edges[0]} to {_short(ends[1])}, {len(edges)} cut points"
-    return {"type": "numeric", "edges": edges}, {"was": was, "now": now, "why": why}
+    written = {key: value for key, value in declared.items() if key not in CUTS}
+    return {**written, "edges": edges}, {"was": was, "now": now, "why": why}
 
 
 def _cuts(low: Floats, high: Floats, counts: Floats, ends: tuple[float, float], number: int) -> list[float]:
