@@ -78,6 +78,11 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    """List what is here, loaded or not: completion in a notebook asks."""
+    return sorted(__all__)
+
+
 def __getattr__(name: str) -> Any:
     """Return a learner, or what a notebook needs beside it, from its module."""
     if name not in __all__:

@@ -162,8 +162,9 @@ training/measuring/profile: dpserve_verify(. certificates formats privacy) accou
 training/measuring/worth: dpserve_verify(. certificates formats privacy) accountant(. access home ledger
     ledger/families noise) models(features forms parts store worth) training(calibration datasets learners planning
     requests rows/packed rows/partitions rows/schema rows/tables session)
-training/notebook: dpserve_verify(. formats privacy) accountant(. ledger/families noise privacy) training(calibration
-    datasets/drafts learners/base rows/partitions rows/people rows/schema rows/tables session)
+training/notebook: dpserve_verify(. formats privacy) accountant(. access home ledger/families noise privacy)
+    training(calibration datasets/drafts jobs learners/base requests rows/partitions rows/people rows/schema rows/tables
+    session)
 training/planning: dpserve_verify(. certificates formats privacy) accountant(. access home ledger ledger/families
     privacy system) models(store) training(calibration learners requests rows/packed rows/partitions rows/schema
     session tuning)

@@ -90,7 +90,7 @@ def check_epsilon(epsilon: Decimal, name: str = "epsilon") -> Decimal:
     if epsilon > MAX_EPSILON:
         raise InputError(f"{name}={epsilon}: must be at most {MAX_EPSILON}; far below that nothing is protected")
     if epsilon != from_nano(nano(epsilon)):
-        raise InputError(f"{name}={epsilon}: at most 9 decimals")
+        raise InputError(f"{name}={epsilon}: at most 9 decimals; rounded down: {nano_string(nano(epsilon))}")
     return epsilon
 
 

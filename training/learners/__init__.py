@@ -44,6 +44,11 @@ MODULES = {
 }
 
 
+def __dir__() -> list[str]:
+    """List what is here, loaded or not: completion in a notebook asks."""
+    return sorted(__all__)
+
+
 def __getattr__(name: str) -> Any:
     """Return an estimator of this package, from its module."""
     if name not in MODULES:

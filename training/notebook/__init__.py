@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from training.calibration.plan_warnings import PublicWarning
 from training.datasets.drafts.proposal import SchemaProposal
 from training.learners.base.private_learner import SpendWarning
+from training.notebook.columns import Columns
 from training.notebook.notebook_budget import Account
-from training.rows.schema.column_rules import Columns, uniform_schema
+from training.rows.schema.column_rules import uniform_schema
 from training.rows.schema.schema import Schema
 from training.rows.tables.frames import frame_table
 

@@ -21,6 +21,7 @@ from dpserve_verify.formats.canonical import decimal_string
 from dpserve_verify.privacy.budget import Budget, Relation, parse_relation
 from dpserve_verify.privacy.events import Plan
 from dpserve_verify.privacy.filter import Filter
+from training.learners.base.checks import read_budget
 from training.rows.tables.selections import MADE, Selection
 
 OTHER_ROWS = (
@@ -44,7 +45,7 @@ class Account:
     def __init__(
         self, epsilon: object, delta: object = "0.000001", relation: str = "add-remove", *, rowwise: bool = False
     ) -> None:
-        self._filter = Filter.design(Budget.of(str(epsilon), str(delta)))
+        self._filter = Filter.design(read_budget(epsilon, delta))
         self._relation = parse_relation(relation)
         self._used, self._fits = self._filter.nothing(), 0
         self._closing: Decimal | None = None  # the claim of the fit that took the whole total
@@ -62,6 +63,11 @@ class Account:
     def relation(self) -> Relation:
         """Return the neighbouring relation of what is promised."""
         return self._relation
+
+    @property
+    def rowwise(self) -> bool:
+        """Return whether its owner vouches that it depends, for each row, on that row alone what a fit gets of it."""
+        return self._rowwise
 
     @property
     def fits(self) -> int:

@@ -3,14 +3,44 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterable
 from numbers import Integral, Real
 from typing import Any
 
 from dpserve_verify.errors import InputError
-from dpserve_verify.privacy.budget import exact_decimal
+from dpserve_verify.privacy.budget import Budget, exact_decimal, nano, nano_string
+from training.calibration.plan_warnings import PublicWarning
 
 OWN = {"schema", "epsilon", "delta", "relation", "account"}  # of every learner, and no hyper-parameters
+
+# What users of scikit-learn reach for, and why it is not here.
+ABSENT = {
+    "n_jobs": "a fit uses all processors as it is; leave it out",
+    "random_state": "a seed that somebody knows takes the noise away; leave it out",
+    "class_weight": "say about how large the classes are, from public knowledge, by the schema's `prevalence`",
+    "warm_start": "each fit is a new release and is paid anew; leave it out",
+}
+
+
+def check_absent(names: Iterable[str]) -> None:
+    """Raise InputError for a parameter that other estimators have and a private one cannot."""
+    for name in names:
+        if name in ABSENT:
+            raise InputError(f"{name}: {ABSENT[name]}")
+
+
+def read_budget(epsilon: object, delta: object) -> Budget:
+    """Return the budget that a notebook's user wrote. A float that was computed (0.1 + 0.2, 1 / 3) is rounded down to
+    the decimals that a budget has, which spends no more than was asked for, and a PublicWarning says so.
+    """
+    if isinstance(epsilon, float) and 0 < epsilon <= 100:
+        exact = exact_decimal("epsilon", float(epsilon))
+        floor = nano_string(nano(exact))
+        if exact_decimal("epsilon", floor) not in (0, exact):
+            warnings.warn(f"epsilon={exact} is read as {floor}: rounded down", PublicWarning, stacklevel=4)
+            epsilon = floor
+    return Budget.of(str(epsilon), str(delta))
 
 
 def check_whole(name: str, value: object, low: int, high: int) -> None:

@@ -5,8 +5,16 @@ and loading it takes longer than all the rest. What only scikit-learn calls, or 
 from __future__ import annotations
 
 from importlib.util import find_spec
-from inspect import signature
+from inspect import Parameter, signature
 from typing import Any, ClassVar, Self
+
+from training.learners.base.checks import check_absent
+
+
+def parameters_of(estimator: object) -> dict[str, Parameter]:
+    """Return the arguments of an estimator's constructor, by name."""
+    arguments = signature(type(estimator).__init__).parameters
+    return {name: argument for name, argument in arguments.items() if name != "self"}
 
 
 class Estimator:
@@ -17,11 +25,17 @@ class Estimator:
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return every parameter by its name; none holds an estimator, so `deep` changes nothing."""
-        return {name: getattr(self, name) for name in sorted(signature(type(self)).parameters)}
+        return {name: getattr(self, name) for name in sorted(parameters_of(self))}
+
+    def __new__(cls, *args: Any, **params: Any) -> Self:
+        """Make one that `__init__` fills. InputError for a parameter that a private estimator cannot have."""
+        check_absent(params)
+        return super().__new__(cls)
 
     def set_params(self, **params: Any) -> Self:
         """Change parameters. ValueError for one that there is not."""
         current = self.get_params()
+        check_absent(params)
         for name, value in params.items():
             if name not in current:
                 raise ValueError(f"Invalid parameter {name!r} for {type(self).__name__}; there are {sorted(current)}")

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, replace
 from decimal import Decimal
-from inspect import signature
+from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -23,15 +23,16 @@ from accountant.errors import BudgetRefused
 from accountant.privacy.claims import BOUNDS, Claim
 from accountant.system.lazy_import import later
 from dpserve_verify.errors import InputError
-from dpserve_verify.privacy.budget import Budget, Relation, parse_relation
+from dpserve_verify.privacy.budget import Relation, parse_relation
 from models.features.features import RawColumns
 from models.features.reading import ALL
 from models.forms.ensemble import Ensemble
 from training.calibration.calibrate import calibrate
 from training.calibration.plan_warnings import PublicWarning, check_exportable, too_many_rounds, warnings_of
 from training.calibration.would_fit import would_fit
-from training.learners.base.checks import OWN, read_parameter
-from training.learners.base.estimator import Classifier, Estimator, Regressor
+from training.learners.base.checks import OWN, read_budget, read_parameter
+from training.learners.base.estimator import Classifier, Estimator, Regressor, parameters_of
+from training.learners.base.pipelines import check_steps_before
 from training.learners.base.shown import Shown
 from training.rows.schema.column_rules import Columns
 from training.rows.schema.schema import Schema, parse_schema
@@ -42,14 +43,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from models.features import column_law
-    from training.notebook import notebook_budget
+    from training.notebook import notebook_budget, publishing
     from training.rows.partitions.rows import Rows
     from training.rows.tables import data, frames, selections
 else:
     # what reads frames: a plan does without
     column_law = later("models.features.column_law")
     data, frames = later("training.rows.tables.data"), later("training.rows.tables.frames")
-    notebook_budget, selections = later("training.notebook.notebook_budget"), later("training.rows.tables.selections")
+    notebook_budget, publishing = later("training.notebook.notebook_budget"), later("training.notebook.publishing")
+    selections = later("training.rows.tables.selections")
 
 SPENDS = (
     "clones of one estimator were fitted several times, as cross-validation and searches do. Each fit costs its own "
@@ -128,6 +130,8 @@ class PrivateLearner(Shown, Estimator, ABC):
         BudgetRefused where there is no budget left. Nothing is spent by a fit that is refused.
         """
         self._require_unspent()
+        if self.account is None or not self.account.rowwise:
+            check_steps_before(self)
         schema, public, rows = self.declared(X, y)
         recipe = self.recipe(public)
         for text in warnings_of(self, public, recipe):
@@ -152,7 +156,7 @@ class PrivateLearner(Shown, Estimator, ABC):
         """Read numbers that were given as texts, or as floats without a fraction, as every other door does. What means
         no number stays as it is, and `check` refuses it.
         """
-        kinds, defaults = signature(type(self)).parameters, type(self)().get_params()
+        kinds, defaults = parameters_of(self), type(self)().get_params()
         for name, value in self.get_params().items():
             default = defaults[name]
             if isinstance(value, str | float | Decimal) and name not in OWN and not isinstance(default, str):
@@ -179,7 +183,8 @@ class PrivateLearner(Shown, Estimator, ABC):
     def _require_unspent(self) -> None:
         if self.account is None and hasattr(self, "recipe_"):
             raise BudgetRefused(
-                "fit: this estimator's budget is spent; a clone is a new release and costs its epsilon again"
+                "fit: this estimator has spent its budget. Make it anew in the same cell, which costs its epsilon "
+                "again, or give it account=Account(epsilon=...) of dpserve.learners, which adds up what fits cost"
             )
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -191,6 +196,15 @@ class PrivateLearner(Shown, Estimator, ABC):
         """Return what the last fit cost by itself: (epsilon, delta)."""
         claimed: Claim = self.recipe_.claim
         return claimed
+
+    def publish(self, home: str | Path, dataset: str, model: str | None = None) -> dict[str, Any]:
+        """Train it anew in a home, by the same parameters and budget, from a dataset that is registered there: charged
+        to its account, certified, in the ledger. What was fitted here has none of that, and stays here.
+
+        model: its name there; the dataset's when left out. Returns the job, as `dpserve train --json` does. InputError
+        where the dataset's columns or answers are not those of this fit.
+        """
+        return publishing.publish(self, Path(home), dataset, model)
 
     def _charge(self, public: Public, recipe: Recipe, X: Any) -> None:
         """Pay for the fit, or raise BudgetRefused with what would fit."""
@@ -282,7 +296,7 @@ class PrivateLearner(Shown, Estimator, ABC):
 
         InputError where a parameter is no budget or no relation.
         """
-        schema, budget = schema or self._schema(), Budget.of(str(self.epsilon), str(self.delta))
+        schema, budget = schema or self._schema(), read_budget(self.epsilon, self.delta)
         budget.check_delta(schema.records)
         read = schema.reading(self.features, self.without)
         return Public.of(read, parse_relation(self.relation), budget, pure=budget.delta == 0)
@@ -298,7 +312,18 @@ class PrivateClassifier(Classifier, PrivateLearner):
     @property
     def classes_(self) -> NDArray[Any]:
         """Return the declared classes (k,), in their order."""
-        return np.asarray(self._released().classes)
+        classes = np.asarray(self._released().classes)
+        return classes == str(True) if self._has_truths else classes
+
+    @property
+    def _has_truths(self) -> bool:
+        """Return whether labels are False and True, as declared by a rule."""
+        return isinstance(self.schema, Columns) and self.schema.has_truths
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return labels (n,), as they were declared."""
+        labels = super().predict(X)
+        return labels == str(True) if self._has_truths else labels
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return probabilities (n, classes); every row sums to 1."""

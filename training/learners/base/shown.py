@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from inspect import signature
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from training.learners.base.estimator import parameters_of
 
 if TYPE_CHECKING:
     from accountant.privacy.claims import Claim
@@ -66,13 +68,18 @@ class Shown:
         Path(path).write_bytes(to_onnx(self._released(), {}))
         return Path(path)
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: what the model is and spent, and its curves or votes, where it was fitted."""
+        fitted = hasattr(self, "ensemble_")
+        return f"<p><code>{escape(repr(self))}</code></p>" + (self.explain().drawing if fitted else "")
+
     def _promise(self) -> str:
         spent: Claim = self.spent_  # type: ignore[attr-defined]
         return f"({spent.epsilon}, {spent.delta})-differential privacy, {self.relation}; no ledger vouches for it"
 
     def __repr__(self) -> str:
         """Return the parameters that are not the defaults, and what was spent."""
-        kinds = signature(type(self)).parameters
+        kinds = parameters_of(self)
         shown = {name: repr(getattr(self, name)) for name, kind in kinds.items()}
         changed = {name: text for name, text in shown.items() if text != repr(kinds[name].default)}
         cut = (f"{name}={text if len(text) <= LONGEST else text[:LONGEST] + '...'}" for name, text in changed.items())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -23,13 +23,14 @@ class Columns:
     `prevalence`: about which share of rows each class has, or, of two classes, the last one.
 
     `columns`: what is otherwise, by name, in the words of a schema file: {"sex": {"type": "categorical", "values":
-    ["F", "M"]}}. `records`: None is the number of rows under replace-one, where it is public, and a guess of
-    GUESSED_RECORDS under add/remove. Whoever writes a rule vouches that it is public knowledge: nothing is read from
-    rows.
+    ["F", "M"]}}; low and high may be left out where every column is there. `ignore`: names of columns that are not
+    learnt from. What is `...` stands for what a person must still say. `records`: None is the number of rows under
+    replace-one, where it is public, and a guess of GUESSED_RECORDS under add/remove. Whoever writes a rule vouches that
+    it is public knowledge: nothing is read from rows.
     """
 
-    low: float
-    high: float
+    low: float | None = None
+    high: float | None = None
     classes: Sequence[ClassLabel] | None = None
     records: int | None = None
     bins: int = 32
@@ -37,6 +38,7 @@ class Columns:
     target: str = "target"
     target_range: Sequence[float] | None = None
     prevalence: float | Sequence[float] | None = None
+    ignore: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         """Convert what was given to plain Python values, whatever kind of array or number it was written as."""
@@ -49,17 +51,49 @@ class Columns:
 
     def body(self, names: Sequence[str], rows: int | None = None) -> dict[str, Any]:
         """Return the schema as a file would say it. `rows`: their number, where it is public."""
-        unknown = sorted(set(self.columns) - set(names))
+        unknown = sorted({*self.columns, *self.ignore} - set(names))
         if unknown:
             raise SchemaError(f"columns={unknown}: X has no such columns; it has {sorted(names)[:20]}")
+        blanks = [name for name, declared in self.columns.items() if has_blank(declared)]
+        blanks += ["classes"] if has_blank(self.classes) else []
+        if blanks:
+            raise SchemaError(f"columns: write what is publicly known where `...` stands: {', '.join(blanks[:20])}")
+        missing = sorted(set(names) - {*self.columns, *self.ignore})
+        if missing and (self.low is None or self.high is None):
+            raise SchemaError(f"low, high: say the range of columns that are not declared: {', '.join(missing[:20])}")
         number = {"type": "numeric", "range": [self.low, self.high], "bins": self.bins}
         records = self.records if self.records is not None else rows or GUESSED_RECORDS
-        kinds = {"classes": self.classes, "range": self.target_range, "prevalence": self.prevalence}
+        classes = tuple(map(str, self.classes)) if self.classes and self.has_truths else self.classes
+        kinds = {"classes": classes, "range": self.target_range, "prevalence": self.prevalence}
         return {
             "target": {"name": self.target, **{kind: value for kind, value in kinds.items() if value is not None}},
             "records": records,
-            "features": {name: dict(self.columns.get(name, number)) for name in names},
+            "features": {name: dict(self.columns.get(name, number)) for name in names if name not in self.ignore},
+            **({"ignore": list(self.ignore)} if self.ignore else {}),
         }
+
+    @property
+    def has_truths(self) -> bool:
+        """Return whether the classes are False and True."""
+        return set(map(type, self.classes or ())) == {bool}
+
+    def __repr__(self) -> str:
+        """Return the call that makes it, a line to a column."""
+        given = {
+            item.name: getattr(self, item.name) for item in fields(self)
+            if item.name != "columns" and getattr(self, item.name) != item.default
+        }  # fmt: skip
+        parts = [f"{name}={'...' if value is ... else repr(value)}" for name, value in given.items()]
+        if not self.columns:
+            return f"Columns({', '.join(parts)})"
+        lines = "".join(f"    {name!r}: {dict(declared)},\n" for name, declared in self.columns.items())
+        return (
+            "Columns("
+            + "".join(f"{part}, " for part in parts)
+            + "columns={\n"
+            + lines.replace("Ellipsis", "...")
+            + "})"
+        )
 
     def schema(self, names: Sequence[str], rows: int | None = None) -> Schema:
         """Return the checked schema of columns with these names; its digest is that of `text`."""
@@ -99,3 +133,9 @@ def uniform_schema(
 def _plain(value: Any) -> Any:
     """Return a number or text of NumPy as Python's own."""
     return value.item() if hasattr(value, "item") else value
+
+
+def has_blank(value: Any) -> bool:
+    """Return whether `...` stands in it."""
+    parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    return value is ... or any(map(has_blank, parts))
