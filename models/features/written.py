@@ -18,8 +18,11 @@ from typing import Literal
 
 from models.features import date_patterns
 
-Delimiter = Literal[",", ";", "\t", "|", " "]
-DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe", " ": "blanks"}  # as a schema names them
+Delimiter = Literal[",", ";", "\t", "|", " ", ", ", "; "]
+DELIMITERS = {  # as a schema names them
+    ",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe", " ": "blanks", ", ": "comma and blank",
+    "; ": "semicolon and blank",
+}  # fmt: skip
 Decimal = Literal[".", ",", "either"]
 Thousands = Literal["", ".", ",", " ", "'"]
 ISO_DATE = "YYYY-MM-DD"
@@ -67,17 +70,31 @@ def list_encodings() -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Form:
-    """How a text file is cut into cells: " " stands for any number of blanks and tabs. `sheet`: of a workbook, where
-    several hold cells. ValueError where its encoding is none.
+    """How a text file is cut into cells: " " stands for any number of blanks and tabs, ", " for a comma and the blanks
+    after it. `columns`: their names, where no line of the file has them; `skip`: lines before that line, or before the
+    rows. `sheet`: of a workbook, where several hold cells. ValueError where its encoding is none.
     """
 
     delimiter: Delimiter = ","
     encoding: str = "utf-8"
     sheet: str = ""
+    columns: tuple[str, ...] = ()
+    skip: int = 0
 
     def __post_init__(self) -> None:
         """Name the encoding as it is named here."""
         object.__setattr__(self, "encoding", encoding_named(self.encoding))
+        object.__setattr__(self, "columns", tuple(self.columns))
+
+    @property
+    def mark(self) -> str:
+        """Return the one mark that stands between cells, with blanks after it or without."""
+        return self.delimiter[:1]
+
+    @property
+    def has_blanks(self) -> bool:
+        """Return whether blanks part the cells, or stand after the mark that does."""
+        return self.delimiter.endswith(" ")
 
     @property
     def codec(self) -> str:

@@ -217,6 +217,9 @@ def draft(
         typer.Option("--data", help="Look at how cells are written, too: marks, dates, words."),
     ] = False,
     sheet: Annotated[str, typer.Option(help="The sheet of a workbook, where several hold cells.")] = "",
+    header: Annotated[
+        bool, typer.Option(help="Whether the first line names the columns; else you name them in the draft.")
+    ] = True,
     json: Json = False,
 ) -> None:
     """Write a draft of a schema from column names and types. No value is read; what is public knowledge is yours to
@@ -228,10 +231,11 @@ def draft(
     \b
     dpserve schema draft adult.parquet > adult.yaml
     dpserve schema draft visits.csv --data > visits.yaml
+    dpserve schema draft adult.data --data --no-header > adult.yaml
     """
     from training.datasets.drafts.proposal import SchemaProposal  # loads what reads rows
 
-    proposal = SchemaProposal.of_file(file, data, sheet=sheet)
+    proposal = SchemaProposal.of_file(file, data, sheet=sheet, header=header)
     text = proposal.to_yaml(file.name, data)
     show(json, {"schema": text}, text.rstrip("\n"))
     if proposal.reading:

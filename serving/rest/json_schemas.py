@@ -275,8 +275,9 @@ WRITTEN = record(
         "first_year": maybe(COUNT),
     },
 )  # fmt: skip
+_FORM = {"delimiter": TEXT, "encoding": TEXT}
 FORMAT = record(
-    {"form": record({"delimiter": TEXT, "encoding": TEXT}, {"sheet": TEXT}), "columns": table(WRITTEN)},
+    {"form": record(_FORM, {"sheet": TEXT, "columns": array(TEXT), "skip": COUNT}), "columns": table(WRITTEN)},
     says="how the files of its dataset are written, as its schema says; of columns those not written as usual",
 )
 MODEL = record(

@@ -50,7 +50,7 @@ def columns_of(
     columns, or a cell that does not fit, by record and field; TooLarge: more than `limit` records.
     """
     form, written = (PLAIN, {}) if file is None else (file.form, file.columns)
-    if raw.count(form.delimiter.encode()) > MAX_CELLS:
+    if raw.count(form.mark.encode()) > MAX_CELLS:
         raise TooLarge(f"body: more than {MAX_CELLS} cells", limit=MAX_CELLS)
     lines = _lines(raw, limit, form)
     names: list[str] = next(lines, [])

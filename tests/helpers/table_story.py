@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,7 +44,7 @@ class Stranger:
         self.type("dataset", "register", name, "--data", file, "--schema", declared, *budget, *more)
         self.type("plan", name, *train)
         self.type("train", name, *train)
-        return [row["label"] for row in self.predict(name, file)]
+        return [row.get("label") or row["value"] for row in self.predict(name, file)]
 
     def predict(self, model: str, file: Path, *more: object) -> list[dict[str, str]]:
         out = self.folder / f"{model}.predicted.csv"
@@ -60,25 +61,27 @@ def stranger_in(folder: Path, patch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     return new
 
 
-def filled_in(draft: str, answers: Mapping[str, object]) -> str:
-    """The draft with a person's answers in place of FILL-IN: of `target`, `records`, and by column; the rest stays."""
-    lines = []
+def filled_in(draft: str, answers: Mapping[str, object], ignored: Sequence[str] = (), names: Sequence[str] = ()) -> str:
+    """The draft as a person leaves it: `answers` in its place, of `target`, `records` and by column; these columns are
+    `ignored` instead, and they are named so where the draft numbers them.
+    """
+    for at, name in enumerate(names, 1):
+        draft = draft.replace(f'"column_{at}"', json.dumps(name, ensure_ascii=False))
+    target, lines, left_out = answers["target"], [], [*ignored]
     for line in draft.splitlines():
-        key = line.strip().partition(":")[0].strip('"')
+        key = re.match(r'  "([^"]*)": ', line)
         if line.startswith("target:"):
-            lines.append(f"target: {json.dumps(answers['target'], ensure_ascii=False)}")
+            lines.append(f"target: {json.dumps(target, ensure_ascii=False)}")
         elif line.startswith("records:"):
             lines.append(f"records: {answers['records']}")
-        elif (
-            line.startswith("  ")
-            and not line.startswith("  -")
-            and isinstance(answers["target"], dict)
-            and (key == answers["target"]["name"])
-        ):
+        elif key and (key[1] == target["name"] or key[1] in ignored):
             continue
-        elif "FILL-IN" in line and not line.startswith("#"):
-            assert key in answers, f"nobody says what {key!r} is: {line}"
-            lines.append(f"  {json.dumps(key, ensure_ascii=False)}: {answers[key]}")
-        else:
+        elif key and key[1] in answers:
+            lines.append(f"  {json.dumps(key[1], ensure_ascii=False)}: {answers[key[1]]}")
+        elif line.startswith("  - "):
+            left_out.append(json.loads(line[4:].partition(" #")[0]))
+        elif not line.startswith("ignore:"):
             lines.append(line)
-    return "\n".join(lines) + "\n"
+    text = "\n".join([*lines, f"ignore: {json.dumps(left_out, ensure_ascii=False)}", ""])
+    assert not re.search(r"^[^#]*FILL-IN", text, re.MULTILINE), text
+    return text

@@ -39,6 +39,8 @@ FORMATS = [
     {"encoding": "utf-16"},
     {"thousands": "'"},
     {"missing_words": ["-"]},
+    {"skip": 2},
+    {"delimiter": "comma and blank"},
 ]
 names = st.one_of(
     st.sampled_from([name for name in NAMES if name.strip()]),

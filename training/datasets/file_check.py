@@ -10,9 +10,11 @@ from pathlib import Path
 
 from accountant.errors import DataError
 from training.datasets.packing import check_counts, look_through
+from training.datasets.unit_question import check_no_ids
 from training.planning.first_plan import check_first_job
 from training.rows.schema.schema import Schema
 from training.rows.sources.folders import open_table
+from training.rows.tables.data import reading
 from training.rows.tables.file_check import FileCheck, find_problems, problem_of
 
 
@@ -22,8 +24,10 @@ def check_file(schema: Schema, data: Path) -> FileCheck:
     learnt by the schema.
     """
     check_first_job(schema)
-    open_table(data, schema.form)  # what is no table at all is no problem of its columns
+    table = open_table(data, schema.form)  # what is no table at all is no problem of its columns
     try:
+        with reading(table):
+            check_no_ids(schema, table.types())
         counts = look_through(data, schema)
         check_counts(schema, data, counts)
     except DataError as error:

@@ -62,7 +62,8 @@ def write_made_up(schema: Schema, rows: int, path: Path, seed: int = 0) -> None:
 
 def _write_csv(schema: Schema, columns: dict[str, pa.Array], path: Path) -> None:
     """Write a .csv as the schema says that files are written."""
-    if schema.form.delimiter == " ":
+    form = schema.form
+    if form.delimiter == " ":
         raise InputError("out: cells that are missing cannot be parted by blanks; name a .parquet")
     described = {declared.name: declared for declared in schema.stored}
     described |= {
@@ -72,9 +73,11 @@ def _write_csv(schema: Schema, columns: dict[str, pa.Array], path: Path) -> None
         name: as_written(described[name], column, schema.written_as(name)) if name in described else column
         for name, column in columns.items()
     }
-    pyarrow.csv.write_csv(pa.table(texts), path, pyarrow.csv.WriteOptions(delimiter=schema.form.delimiter))
-    if schema.form.encoding != "utf-8":
-        path.write_bytes(path.read_bytes().decode().encode(schema.form.encoding))
+    pyarrow.csv.write_csv(
+        pa.table(texts), path, pyarrow.csv.WriteOptions(include_header=not form.columns, delimiter=form.mark)
+    )
+    if form.encoding != "utf-8" or form.skip:
+        path.write_bytes(("\n" * form.skip + path.read_bytes().decode()).encode(form.encoding))
 
 
 def is_made_up(path: Path) -> bool:

@@ -35,7 +35,7 @@ def columns_to_watch(schema: Schema, types: Mapping[str, pa.DataType | None]) ->
     """Return the file's columns that name people by their names, and those whose values are to be looked at. DataError
     where an id is a number to learn from.
     """
-    _check_no_ids(schema, types)
+    check_no_ids(schema, types)
     few = {
         feature.name
         for feature in schema.stored
@@ -49,7 +49,7 @@ def columns_to_watch(schema: Schema, types: Mapping[str, pa.DataType | None]) ->
     return by_name, [name for name in open_ones if name not in by_name]
 
 
-def _check_no_ids(schema: Schema, types: Mapping[str, pa.DataType | None]) -> None:
+def check_no_ids(schema: Schema, types: Mapping[str, pa.DataType | None]) -> None:
     """Check that no feature is a number that is called as ids are, and may be whole, unless the schema says that it
     measures.
     """
@@ -61,7 +61,7 @@ def _check_no_ids(schema: Schema, types: Mapping[str, pa.DataType | None]) -> No
         if number and may_be_whole and is_named_like_id and feature.name not in schema.measures:
             raise DataError(
                 f"features.{feature.name}: is called as ids are, and an id is no measure: what a model learns of it "
-                "holds for nobody else. Put it under `ignore`; or, if it is a measure, say `measure: true` of it",
+                "holds for nobody else; put it under `ignore`, or, if it is a measure, say `measure: true` of it",
                 column=feature.name,
             )
 

@@ -5,7 +5,7 @@ const model = document.getElementById("model").dataset.model;
 const CELLS = 150_000, RECORDS = 10_000, BYTES = 4 << 20; // of one part: soon enough answered
 const WHOLE = 16 << 20; // of a file that is sent as it is
 const [QUOTE, LINE] = [0x22, 0x0a];
-const MARKS = { ",": ",", ";": ";", tab: "\t", "|": "|", " ": " " };
+const MARKS = { ", ": ", ", "; ": "; ", ",": ",", ";": ";", tab: "\t", "|": "|", " ": " " };
 const SAYS = /^\ufeff?"?sep=(.)"?(\r?\n|\r|$)/; // as spreadsheets write it before the header
 const cut = (line, mark) => line.trim().split(mark === " " ? /[ \t]+/ : mark);
 const wait = (seconds) => new Promise((done) => setTimeout(done, 1000 * seconds));
@@ -41,7 +41,7 @@ function writtenAs() {
   const columns = Object.fromEntries(JSON.parse(form.dataset.numbers).map((name) => [name, {
     ...said.columns[name], decimal: chosen("decimal"), thousands: chosen("decimal") === "," ? "." : said.columns[name]?.thousands ?? "",
   }]));
-  const cut = { delimiter: MARKS[chosen("delimiter")], encoding: chosen("encoding") };
+  const cut = { ...said.form, delimiter: MARKS[chosen("delimiter")], encoding: chosen("encoding") };
   return JSON.stringify({ form: cut, columns: { ...said.columns, ...columns } });
 }
 
@@ -70,11 +70,13 @@ async function unpacked(file, told, bar) {
 async function run(file, told, bar) {
   if (await file.slice(0, 4).text() === "PAR1") return unpacked(file, told, bar);
   const written = writtenAs(), answers = [];
-  const wide = /^utf-(16|32)/.test(chosen("encoding")); // whose line ends are not one byte: as one part
+  const { columns = [], skip = 0 } = JSON.parse(form.dataset.format)?.form ?? {};
+  // Line ends that are not one byte, rows without a header, lines before it: as one part.
+  const wide = /^utf-(16|32)/.test(chosen("encoding")) || columns.length > 0 || skip > 0;
   const first = await file.slice(0, 1 << 16).text();
   const heads = SAYS.test(first) ? 2 : 1;
   const cells = cut(first.split("\n", heads)[heads - 1] ?? "", MARKS[chosen("delimiter")]).length;
-  if (wide && file.size > WHOLE) throw new Error(`A file in UTF-16 or UTF-32 may have ${WHOLE >> 20} MB here. A larger one: dpserve predict ${model} --data FILE --out FILE`);
+  if (wide && file.size > WHOLE) throw new Error(`A file in UTF-16 or UTF-32, or without a header in its first line, may have ${WHOLE >> 20} MB here. A larger one: dpserve predict ${model} --data FILE --out FILE`);
   let [header, records] = [0, 0];
   for await (const [start, end] of wide ? [[0, 0], [0, file.size]] : placesOf(file, cells, heads)) {
     if (start === 0 && !records && !header && !wide) {
@@ -99,17 +101,27 @@ async function run(file, told, bar) {
   return new Blob([answers.join("\n"), "\n"], { type: "text/csv" });
 }
 
+// In the letters of the file, as far as the browser knows its encoding.
+function decoded(bytes) {
+  try {
+    return new TextDecoder(chosen("encoding")).decode(bytes);
+  } catch {
+    return new TextDecoder().decode(bytes);
+  }
+}
+
 // What parts the columns is seen in the first line, and which columns there are to keep.
 document.getElementById("batch-file")?.addEventListener("change", async ({ target }) => {
-  const lines = ((await target.files[0]?.slice(0, 1 << 16).text()) ?? "").split(/\r\n|\r|\n/, 2);
+  const lines = decoded((await target.files[0]?.slice(0, 1 << 16).arrayBuffer()) ?? new ArrayBuffer()).split(/\r\n|\r|\n/, 2);
   const line = lines[0];
   const said = SAYS.exec(line)?.[1];
   const counts = Object.entries(MARKS).map(([name, mark]) => [said ? 2 * (mark === said) : mark === " " ? 0 : line.split(mark).length, name]);
   let [most, name] = counts.reduce((a, b) => (b[0] > a[0] ? b : a));
   if (most === 1 && cut(line, " ").length > 1) [most, name] = [2, " "];
-  if (most > 1) document.getElementById("batch-delimiter").value = name;
+  if (most > 1 && !chosen("delimiter").startsWith(name)) document.getElementById("batch-delimiter").value = name;
   const header = line.startsWith("PAR1") ? "" : lines[said ? 1 : 0] ?? "";
-  const names = cut(header.replace(/^\ufeff/, ""), MARKS[name] ?? " ").map((each) => each.trim().replace(/^"(.*)"$/, "$1")).filter(Boolean);
+  const { columns = [] } = JSON.parse(form.dataset.format)?.form ?? {};
+  const names = columns.length ? columns : cut(header.replace(/^\ufeff/, ""), MARKS[name] ?? " ").map((each) => each.trim().replace(/^"(.*)"$/, "$1")).filter(Boolean);
   document.getElementById("batch-columns").replaceChildren(...names.map((each) => new Option(each, each)));
 });
 

@@ -6,6 +6,7 @@ import pytest
 
 from accountant.errors import DataError
 from models.features.features import NumericFeature
+from serving.wire.csv_tables import FileForm, columns_of
 from training.datasets.file_check import check_file
 from training.rows.schema.schema import parse_schema
 from training.rows.tables.data import read_batches
@@ -40,6 +41,37 @@ def test_the_check_and_the_registration_read_the_same(tmp_path, text):
     assert batch["y"].to_pylist() == ["no", "yes", "yes"]
     [columns] = read_columns(path, [NumericFeature("a", ())], schema)
     assert columns["a"].tolist()[0] == 1.5
+
+
+NAMED = '["", a, c, note, "note (2)", y]'
+CUT_AS_DECLARED = {  # what `format` says, and the file
+    "no header": (f"{{columns: {NAMED}}}", ROWS),
+    "lines before the header": ("{skip: 2}", "A title\n\n,a,c,note,note,y\n" + ROWS),
+    "a header that is replaced": (f"{{skip: 1, columns: {NAMED}}}", "1,2,3,3,3,4\n" + ROWS),
+    "a blank after each comma": ("{delimiter: comma and blank}", (",a,c,note,note,y\n" + ROWS).replace(",", ", ")),
+    "and after each semicolon": ("{delimiter: semicolon and blank}", (",a,c,note,note,y\n" + ROWS).replace(",", ";  ")),
+    "neither header nor blanks": (f"{{delimiter: blanks, columns: {NAMED}}}", ROWS.replace(" ", "").replace(",", "  ")),
+}
+
+
+@pytest.mark.parametrize(("form", "text"), CUT_AS_DECLARED.values(), ids=CUT_AS_DECLARED)
+def test_a_file_is_cut_as_the_schema_declares(tmp_path, form, text):
+    """By the registration, the check, a prediction of a file, and one that is sent."""
+    schema = parse_schema((SCHEMA.replace("note]", 'note, "note (2)"]') + f"format: {form}\n").encode())
+    path = tmp_path / "rows.data"
+    path.write_text(text)
+    assert check_file(schema, path).problems == []
+    [batch] = read_batches(path, schema)
+    assert batch["a"].to_pylist() == [1.5, None, None]
+    assert batch["c"].to_pylist() == ["Ulm", None, "Bonn"]
+    assert batch["y"].to_pylist() == ["no", "yes", "yes"]
+    a = NumericFeature("a", ())
+    [columns] = read_columns(path, [a], schema)
+    sent = columns_of(text.encode(), [a], {"a"}, 10, FileForm(schema.form, schema.written))["a"]
+    assert [columns["a"].tolist()[0], len(columns["a"])] == [sent.tolist()[0], len(sent)] == [1.5, 3]
+    path.write_text(text.replace("-9", "no"))
+    [problem] = check_file(schema, path).problems
+    assert problem.rows == [text[: text.index("-9")].count("\n") + 1]  # as a spreadsheet counts
 
 
 def test_a_name_that_the_schema_speaks_of_stands_once(tmp_path):

@@ -7,6 +7,7 @@ The same object is behind `dpserve schema draft`, `dpserve dataset guide`, the b
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -91,17 +92,21 @@ class SchemaProposal:
     cells: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @classmethod
-    def of_file(cls, path: Path, look: bool = True, form: Form | None = None, sheet: str = "") -> SchemaProposal:
+    def of_file(
+        cls, path: Path, look: bool = True, form: Form | None = None, sheet: str = "", header: bool = True
+    ) -> SchemaProposal:
         """Propose a schema for a file or folder of rows.
 
         look: whether cells are looked at for how they are written (marks, patterns of dates, words).
-        form: of a text file, where a person said it; sheet: of a workbook.
+        form: of a text file, where a person said it; sheet: of a workbook; header: whether the first line of a text
+        file names its columns: else they are numbered, for a person to name them in the draft.
         Raises DataError where the first line of a .csv holds what no column is called, so that it may be a row: nothing
         of it is repeated.
         """
         form = Form(sheet=sheet) if sheet else form
-        form, seen, description, cells = _look_at(path, form) if look else (form or PLAIN, {}, "", {})
         try:
+            form = _name_columns(path, form, header, look)
+            form, seen, description, cells = _look_at(path, form) if look else (form or PLAIN, {}, "", {})
             types = column_types(path, form)
         except DataError as error:
             if look or not isinstance(error.__context__, UnicodeError):
@@ -124,7 +129,7 @@ class SchemaProposal:
         drafts = {name: _declare(kind, seen.get(name)) for name, kind in types.items() if not reasons[name]}
         by_name = [name for name in types if names_people(name)]
         repeating = [name for name in types if name not in by_name and name in seen and seen[name].like_ids]
-        usual = {"delimiter": PLAIN.delimiter, "encoding": PLAIN.encoding, "sheet": PLAIN.sheet}
+        usual = {key: getattr(PLAIN, key) for key in ("delimiter", "encoding", "sheet", "columns", "skip")}
         return cls(
             {name: declaration for name, (declaration, _) in drafts.items()},
             {name: reason for name, reason in reasons.items() if reason},
@@ -163,7 +168,7 @@ class SchemaProposal:
         if by_name := [column for column in self.people if names_people(column)]:
             lines.append(f"# (--unit {_quote(by_name[0])[1:-1]}, when it is registered, if that names the person)")
         if self.format:
-            lines.append(f"format: {json.dumps(self.format)}")
+            lines.append(f"format: {json.dumps(self.format, ensure_ascii=False)}")
         return "\n".join([*lines, "missing: own-bin", ""])
 
     def groups(self) -> list[ColumnGroup]:
@@ -241,14 +246,34 @@ def _require_header(path: Path, names: Iterable[str]) -> None:
         for place, name in enumerate(listed, 1)
         if NO_NAME.fullmatch(name) or (has_no_name(name) and (place not in at_an_end or len(listed) < 3))
     ]
-    if twice := [name for name in listed if called_again(name) in listed and name != called_again(name)]:
-        where = f"data={path.name}: the first line"
-        raise DataError(f"{where} must be a header that names each column once; {len(twice)} stand there again")
     if odd:
         raise DataError(
             f"data={path.name}: the first line must be a header with the columns' names, and what stands at "
-            f"{odd[:10]} (counted from 1) is a number, a date, or nothing; put a header before it"
+            f"{odd[:10]} (counted from 1) is a number, a date, or nothing; put a header before it, or, "
+            "where there is none, let --no-header number the columns in the draft"
         )
+
+
+def _name_columns(path: Path, form: Form | None, header: bool, look: bool) -> Form | None:
+    """Return how a text file is written in which no line names each column once: the columns are numbered, or a second
+    `note` is `note_2`. None: as it was said.
+    """
+    with reading(path):
+        table = open_table(path)
+        first = table.parts[0] if isinstance(table, FolderTable) else table
+        if not isinstance(first, CsvTable):
+            if not header:
+                raise InputError(f"data={path.name}: is no text file; what its columns are called stands in it")
+            return form
+        said = form or (form_of(first) if look else PLAIN)
+        first = CsvTable(first.path, said)
+        if not header:
+            return replace(said, columns=tuple(f"column_{at}" for at in range(1, len(first.names) + 1)))
+        twice = [name for name in first.names if called_again(name) in first.names and name != called_again(name)]
+        if not twice or any(map(NO_NAME.fullmatch, first.names)):
+            return form
+        names = (re.sub(r" \(([0-9]+)\)$", r"_\1", name) if name in twice else name for name in first.names)
+        return replace(said, columns=tuple(names), skip=first.header_lines)
 
 
 def _look_at(path: Path, form: Form | None) -> tuple[Form, dict[str, Column], str, dict[str, list[str]]]:

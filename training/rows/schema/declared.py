@@ -22,7 +22,7 @@ from pydantic import (
 
 from models.features.calendar import number_of
 from models.features.features import CALENDAR, BooleanFeature, CategoricalFeature, NumericFeature
-from models.features.written import DELIMITERS, ISO_DATE, Decimal, Delimiter, Thousands, encoding_named
+from models.features.written import DELIMITERS, ISO_DATE, Decimal, Delimiter, Form, Thousands, encoding_named
 
 MAX_BINS = 60_000
 LOG_SHARE = 4
@@ -189,6 +189,8 @@ class Format(Strict):
     delimiter: Delimiter = ","
     encoding: Annotated[StrictStr, AfterValidator(encoding_named)] = "utf-8"
     sheet: Annotated[StrictStr, Field(max_length=100)] = ""
+    columns: tuple[StrictStr, ...] = ()
+    skip: Annotated[StrictInt, Field(ge=0, le=100)] = 0
     decimal: Decimal = "."
     thousands: Thousands = ""
     dates: Patterns = (ISO_DATE,)
@@ -202,3 +204,14 @@ class Format(Strict):
     def _named(cls, value: Any) -> Any:
         names = {name: mark for mark, name in DELIMITERS.items()}
         return names.get(value, value) if isinstance(value, str) else value
+
+    @field_validator("columns")
+    @classmethod
+    def _each_once(cls, columns: tuple[str, ...]) -> tuple[str, ...]:
+        if len({*columns}) < len(columns) or not all(name == name.strip() for name in columns):
+            raise ValueError("columns: names each column once, without blanks about the name")
+        return columns
+
+    def form(self) -> Form:
+        """Return how a file is cut into cells."""
+        return Form(self.delimiter, self.encoding, self.sheet, self.columns, self.skip)

@@ -401,7 +401,7 @@ def schema_from(body: Any, raw: bytes) -> Schema:
             )
     return Schema(
         file.questions(), file.records, features, file.ignore, hashlib.sha256(raw).hexdigest(), ends, groups,
-        Form(file.format.delimiter, file.format.encoding, file.format.sheet), file.written(),
+        file.format.form(), file.written(),
         frozenset(name for name, kind in file.features.items() if isinstance(kind, Numeric) and kind.measure),
         frozenset(file.expected()),
         tuple(SchemaProfile(**profile.model_dump()) for profile in file.refined or ()),

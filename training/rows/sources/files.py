@@ -250,9 +250,14 @@ class CsvTable:
         return names, count, lines.skipped
 
     @property
+    def header_lines(self) -> int:
+        """Return how many lines the header takes, with those before it."""
+        return self._header[1]
+
+    @property
     def is_plain(self) -> bool:
         """Return whether its cells are parted by one mark, from the header on: as other readers take it."""
-        return self.form.delimiter != " " and self._header[2] == 0
+        return not (self.form.has_blanks or self.form.columns) and self._header[2] == 0
 
     def lines(self, text: Iterable[str]) -> CsvLines:
         """Cut lines of the file into cells. DataError where it says itself that it is cut otherwise."""
@@ -278,10 +283,10 @@ class CsvTable:
         convert = pyarrow.csv.ConvertOptions(
             column_types=dict(kinds), null_values=_NO_NUMBERS, strings_can_be_null=False, include_columns=list(columns)
         )
-        parse = pyarrow.csv.ParseOptions(delimiter=self.form.delimiter, newlines_in_values=self._scanned[1])
+        parse = pyarrow.csv.ParseOptions(delimiter=self.form.mark, newlines_in_values=self._scanned[1])
         read = pyarrow.csv.ReadOptions(encoding=self.form.encoding, column_names=names, skip_rows=self._header[1])
         source: Any = self.path
-        if self.form.delimiter == " ":
+        if self.form.has_blanks:
             source, parse.delimiter, read.encoding = pa.PythonFile(_Rewritten(self), "r"), "\t", "utf8"
             read.skip_rows = 1
         try:
@@ -298,7 +303,7 @@ class CsvTable:
 
 
 class _Rewritten(io.RawIOBase):
-    """A file whose cells are parted by blanks, with one tab between them: bytes of UTF-8."""
+    """A file whose cells are parted with blanks, with one tab between them: bytes of UTF-8."""
 
     def __init__(self, table: CsvTable) -> None:
         text = io.TextIOWrapper(table.raw(), table.form.codec, newline="")

@@ -41,7 +41,9 @@ def form_of(table: CsvTable) -> Form:
     first, *more = first_lines(table, Form(encoding=encoding))
     delimiter = max(",;\t|", key=first.count)
     if first.count(delimiter) and not (delimiter == "\t" and "  " in first):
-        return Form(cast(Delimiter, delimiter), encoding)
+        marks, with_blank = (sum(line.count(mark) for line in more) for mark in (delimiter, delimiter + " "))
+        spaced = delimiter in ",;" and 0 < marks == with_blank
+        return Form(cast(Delimiter, delimiter + " " if spaced else delimiter), encoding)
     cells = {len(row) for row in CsvLines([first, *more], Form(" ")) if row}
     return Form(" " if len(cells) == 1 and cells != {1} else ",", encoding)
 

@@ -66,7 +66,7 @@ def spool_query(
                 connection = _read_only(connection)
                 check(SqlCatalog(connection))
                 _allow_reading_alone(connection)
-                _copy(connection, query, name, csv.writer(file, delimiter=form.delimiter))
+                _copy(connection, query, name, csv.writer(file, delimiter=form.mark))
         except (SQLAlchemyError, UnicodeEncodeError) as error:
             raise DataError(f"data={shown_url(data, environment)}: {_kind(error)}") from None
         finally:

@@ -144,7 +144,10 @@ def check_names(names: Sequence[str], schema: Schema, also: Sequence[str] = ()) 
     if absent:
         raise DataError(f"columns {sorted(absent)}: in the schema but not in the data, which has {sorted(names)}")
     if twice := schema.twice(names):
-        raise DataError(f"columns {twice}: stand twice in the data; name each column once")
+        raise DataError(
+            f"columns {twice}: stand twice in the data; name each column once, in the file, or by `columns` and `skip` "
+            "under `format`"
+        )
     if unknown:
         raise DataError(
             f"columns {sorted(unknown)}: in the data but not in the schema; add them to `features` or to `ignore`"

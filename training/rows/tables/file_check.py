@@ -297,20 +297,21 @@ def _csv_batches(table: Table, schema: Schema, note: Callable[..., None]) -> tup
         note("", f"text that is not {form.encoding.upper()} (read here as {seems.encoding})",
              f"say `encoding: {seems.encoding}` under `format` in the schema")  # fmt: skip
         form = replace(form, encoding=seems.encoding)
-    first = first_lines(table, form)[0]
-    if seems.delimiter != form.delimiter and (said_delimiter(first) or form.delimiter not in first):
+    first = [*first_lines(table, form), *[""] * form.skip][form.skip]
+    if seems.mark != form.mark and (said_delimiter(first) or form.mark not in first):
         note("", f"columns parted by {seems.delimiter!r}",
              f"say `delimiter: {DELIMITERS[seems.delimiter]}` under `format` in the schema")  # fmt: skip
         form = replace(form, delimiter=seems.delimiter)
     text = io.TextIOWrapper(table.raw(), form.codec, "replace", "")
     cut = CsvTable(table.path, form).lines(text)
+    at = cut.skipped + (1 if form.columns else 2)  # where the first row stands
     cut.header()
     lines = iter(cut)
     names = CsvTable(table.path, form).names
 
     def batches() -> Batches:
         with text:
-            numbered = ((row, cells) for row, cells in enumerate(lines, 2) if cells)  # an empty line is no row
+            numbered = ((row, cells) for row, cells in enumerate(lines, at) if cells)  # an empty line is no row
             while chunk := [*islice(numbered, CHUNK)]:
                 whole = [(row, cells) for row, cells in chunk if len(cells) == len(names)]
                 for row in [row for row, cells in chunk if len(cells) != len(names)]:
