@@ -739,6 +739,20 @@ def test_a_file_is_predicted_in_the_browser(page, server, tmp_path):
         page.get_by_role("button", name="Predict", exact=True).press("Enter")
     found = list(csv.DictReader(given.value.path().read_text().splitlines()))
     assert [line["label"] for line in found] == answer["predictions"]
+    # What parts the columns is seen in the file; 12,000 records go in two parts, each with the file's first lines.
+    for name, mark, first, times in (("a.csv", ";", "sep=;\n", 300), ("a.tsv", "\t", "", 1)):
+        with (tmp_path / name).open("w", newline="") as file:
+            file.write(first)
+            writer = csv.DictWriter(file, [*rows[0]], delimiter=mark, lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows * times)
+        page.get_by_label("File of records").set_input_files(tmp_path / name)
+        page.get_by_label("Its encoding").select_option("utf-8")
+        page.get_by_label("Numbers are written").select_option(".")
+        with page.expect_download() as given:
+            page.get_by_role("button", name="Predict", exact=True).press("Enter")
+        found = list(csv.DictReader(given.value.path().read_text().splitlines()))
+        assert [line["label"] for line in found] == answer["predictions"] * times
     (tmp_path / "less.csv").write_text("age\n3\n")
     page.get_by_label("File of records").set_input_files(tmp_path / "less.csv")
     page.get_by_role("button", name="Predict", exact=True).press("Enter")

@@ -13,6 +13,7 @@ import pytest
 from browser import PHONE, chromium, new_page, no_faults, no_serious_findings, no_sideways_scroll, sign_in
 from playwright.sync_api import expect
 from small_home import ROOT, serving, until
+from workbooks import write_workbook
 
 from accountant.home import Home
 from dpserve_verify.privacy.budget import Budget
@@ -90,11 +91,11 @@ def test_a_messy_table_is_registered_in_a_browser(server, table):
         say(page, "birth_date", public="1930-01-01 .. 2015-12-31")
         say(page, "sex", public="female, male")
         say(page, "lab_001 .. lab_185 (185)", public="0 .. 120")
-        page.get_by_label("Rows, about").fill(str(ROWS))
+        page.get_by_label("Approximate number of rows", exact=True).fill(str(ROWS))
         page.get_by_role("button", name="Check every row", exact=True).press("Enter")
         expect(page.get_by_role("alert")).to_contain_text("region: say its public range or values")
         expect(page.get_by_label("Public range or values of sex")).to_have_value("female, male")
-        expect(page.get_by_label("Rows, about")).to_have_value(str(ROWS))
+        expect(page.get_by_label("Approximate number of rows", exact=True)).to_have_value(str(ROWS))
         assert all("400" in each for each in page.faults)  # the answer that was just read
         page.faults.clear()
 
@@ -182,6 +183,28 @@ def test_a_messy_table_is_registered_in_a_browser(server, table):
     assert not any(line["cells"] for line in registered["columns"])
     assert SECRET not in (server.path / "drafts" / draft / "draft.json").read_text()
     assert server.get(f"/v1/drafts/{draft}", scope="admin").status_code == 404  # it is another's
+
+
+def test_of_a_workbook_the_sheet_that_is_said_is_read(server, tmp_path):
+    people = [["age", "ill"], *[[at % 90, "yes" if at % 3 else "no"] for at in range(30)]]
+    path = write_workbook(tmp_path / "wards.xlsx", {"2023": [["age"], [1]], "2024 <b>": people})
+    with chromium() as browser:
+        page = new_page(browser, server)
+        sign_in(page, server, "steward", "/ui/drafts")
+        page.get_by_label("File of rows").set_input_files(path)
+        page.get_by_role("button", name="Upload").press("Enter")
+        expect(page.get_by_role("alert")).to_contain_text("2 sheets that hold cells: 2023, 2024 <b>")
+        page.get_by_label("Sheet", exact=True).fill("2024 <b>")
+        page.get_by_role("button", name="Read this sheet").press("Enter")
+        say(page, "age", public="0 .. 120")
+        say(page, "ill", "target", "no, yes")
+        page.get_by_label("Approximate number of rows", exact=True).fill("30")
+        page.get_by_role("button", name="Check every row", exact=True).press("Enter")
+        expect(page.get_by_role("button", name="Register it, permanently")).to_be_visible()
+        assert "sheet: 2024 <b>" in page.get_by_label("Schema").input_value()
+        draft = page.url.rpartition("/")[2]
+        no_faults(page)
+    assert server.ask("DELETE", f"/v1/drafts/{draft}", "steward").status_code == 200
 
 
 def test_what_is_not_taken(server, table):

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import gzip
+import json
 import re
 
+import pyarrow as pa
 import pytest
 import yaml
 
 from accountant.errors import DataError
 from dpserve_verify.errors import InputError
 from serving.wire import csv_tables
+from training.datasets.described import format_from_json, format_to_json
 from training.datasets.drafts.columns import ColumnAnswer
 from training.datasets.drafts.proposal import SchemaProposal
 from training.datasets.file_check import check_file
 from training.datasets.packing import pack
 from training.rows.schema.schema import parse_schema
+from training.rows.tables.data import encode_targets
 from training.rows.tables.file_check import find_problems
 from training.rows.tables.row_files import read_columns
 
@@ -102,3 +106,36 @@ def test_a_folder_has_one_form(tmp_path):
     written(tmp_path, "a.txt")
     with pytest.raises(DataError, match="several forms"):
         pack(tmp_path, schema)
+
+
+def test_how_cells_are_written_goes_with_the_model_to_every_door(tmp_path):
+    """As `format` of GET /v1/models/{name} says it, and as `POST /predict?format=` reads it."""
+    text = """
+target: {name: y, range: [0, 5000], unit_mark: EUR, thousands: " "}
+records: 9
+features:
+  rate: {type: numeric, range: [0, 9], decimal: ",", unit_mark: "%"}
+  born: {type: date, range: [1930-01-01, 2029-12-31], written: [DD-MON-YY], first_year: 1930}
+  seen: {type: datetime, range: ["2024-01-01T00:00:00", "2024-12-31T00:00:00"], missing_words: ["?"]}
+format: {delimiter: tab, encoding: cp1252, sheet: rows}
+"""
+    raw = "rate\tborn\tseen\ty\n4,31 %\t14-août-29\t2024-03-14 10:30 PM\tEUR 1 200\n5\t1-Mar-30\t?\t7\n".encode(
+        "cp1252"
+    )
+    (tmp_path / "a.tsv").write_bytes(raw)
+    schema = parse_schema(text.encode())
+    names = ["rate", "born", "seen"]
+    told = json.loads(json.dumps(format_to_json(schema, names)))
+    again = format_from_json(told)
+    assert again.form == schema.form
+    assert again.written == {name: schema.written[name] for name in names}
+    assert check_file(schema, tmp_path / "a.tsv").problems == []
+    assert pack(tmp_path / "a.tsv", schema).labels.tolist() == encode_targets(schema, pa.array([1200, 7])).tolist()
+    [columns] = read_columns(tmp_path / "a.tsv", schema.features, again)
+    sent = csv_tables.columns_of(raw, schema.features, names, 9, csv_tables.FileForm(again.form, again.written))
+    _, born, seen = schema.features
+    for read in (columns, sent):
+        assert read["rate"].tolist() == [4.31, 5]
+        assert [born.text(value) for value in read["born"]] == ["2029-08-14", "1930-03-01"]
+        assert seen.text(read["seen"][0]) == "2024-03-14T22:30:00"
+        assert read["seen"][1] != read["seen"][1]
