@@ -6,6 +6,7 @@ What depends on whose rows they are, and on what is registered already, is asked
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from accountant.errors import DataError
@@ -14,6 +15,7 @@ from training.datasets.unit_question import check_no_ids
 from training.planning.first_plan import check_first_job
 from training.rows.schema.schema import Schema
 from training.rows.sources.folders import open_table
+from training.rows.tables.column_counts import ColumnCount
 from training.rows.tables.data import reading
 from training.rows.tables.file_check import FileCheck, find_problems, problem_of
 
@@ -25,12 +27,13 @@ def check_file(schema: Schema, data: Path) -> FileCheck:
     """
     check_first_job(schema)
     table = open_table(data, schema.form)  # what is no table at all is no problem of its columns
+    counts: Mapping[str, ColumnCount] = {}
     try:
         with reading(table):
             check_no_ids(schema, table.types())
         counts = look_through(data, schema)
         check_counts(schema, data, counts)
     except DataError as error:
-        check = find_problems(schema, data)
-        return check if check.problems else FileCheck([problem_of(error)], check.counts)
+        looked = find_problems(schema, data)
+        return FileCheck(looked.problems or [problem_of(error)], counts or looked.counts)
     return FileCheck([], counts)

@@ -215,6 +215,16 @@ def test_shares_are_exact_and_neither_all_nor_none_is_rounded_to(tmp_path, asked
     assert check.counts["a"].shares() == ["25.0 %", "25.0 %", "-", "25.0 %", "25.0 %"]
 
 
+def test_a_folder_is_checked_with_the_columns_that_its_folders_are(tmp_path, asked):
+    for year in (2020, 2021):
+        (tmp_path / "rows" / f"a={year}").mkdir(parents=True)
+        (tmp_path / "rows" / f"a={year}" / "part.csv").write_text("b;note;y\nyes;n;no\nno;n;yes\n")
+    check = asked(schema_of(), tmp_path / "rows")
+    assert found(check) == "a: 100% of the cells lie outside of the range"
+    assert check.counts["a"].shares() == ["-", "100.0 %", "-", "-", "-"]
+    assert not asked(schema_of("type: numeric, range: [2000, 2030]"), tmp_path / "rows").problems
+
+
 TEXTS_OF_NUMBERS = """1 +1 -1 1. .5 -.5 +.5 1e5 1E5 1e+5 1e-400 1e400 inf -inf Infinity INF +inf nan NaN NAN -nan
 nan(ind) 0x10 1_0 1,5 NA N/A null NULL None #N/A - 0001 00 1d 1f 1.5.2 --1 +-1 1e e5 1e5.5 True 1'000 n/a Null
 \u0661 \uff11"""

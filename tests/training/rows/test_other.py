@@ -14,6 +14,7 @@ from dpserve_verify.privacy.budget import Relation
 from training.datasets.file_check import check_file
 from training.datasets.packing import check_packed, pack
 from training.rows.schema.schema import parse_schema
+from training.rows.tables.file_check import explaining
 
 PLACES = ("Ulm", "Köln", "St. Gallen")
 SCHEMA = """target: {{name: y, classes: [no, yes]}}
@@ -84,3 +85,10 @@ def test_numbers_are_read_by_the_check_as_by_the_registration(tmp_path, kind):
     [problem], refused = answers(tmp_path / "rows.parquet", asked(PLACES))
     assert "no listed value is a number" in problem.found
     assert "no listed value is a number" in refused.message
+
+
+def test_a_refusal_for_another_reason_is_not_explained_by_shares(tmp_path):
+    write(tmp_path / "rows.parquet", ["Paris"] * 20)
+    with pytest.raises(DataError) as refused, explaining(asked(PLACES), tmp_path / "rows.parquet"):
+        raise DataError("another reason")
+    assert refused.value.message == "another reason"

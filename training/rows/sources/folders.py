@@ -60,9 +60,9 @@ class FolderTable:
         return self._tables
 
     @property
-    def keys(self) -> list[str]:
-        """Return the columns that are names of folders."""
-        return [*self._keys(self.files[0])] if self.files else []
+    def keys(self) -> list[dict[str, str | None]]:
+        """Return, for each file, the columns that are names of its folders, and its value in each."""
+        return [self._keys(path) for path in self.files]
 
     @cached_property
     def _tables(self) -> list[Table]:

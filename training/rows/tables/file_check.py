@@ -71,6 +71,8 @@ class Problem:
 
 def problem_of(error: DataError) -> Problem:
     """Return the problem of a refusal that is no single cell's."""
+    if "problem" in error.details:
+        return Problem(**error.details["problem"])
     found, _, remedy = error.message.rpartition("; ")
     return Problem(str(error.details.get("column", "")), found or error.message, remedy if found else "write it anew")
 
@@ -118,13 +120,16 @@ def find_problems(schema: Schema, path: Path, most: int | None = None) -> FileCh
     look = _Look(schema)
     try:
         table = open_table(path, schema.form)
-        for part in table.parts if isinstance(table, FolderTable) else [table]:
-            look.where = f" (in {part.name})" if isinstance(table, FolderTable) else ""
-            keys = {*table.keys} if isinstance(table, FolderTable) else set()
+        is_folder = isinstance(table, FolderTable)
+        for part, keys in (
+            zip(table.parts, table.keys, strict=True) if isinstance(table, FolderTable) else [(table, {})]
+        ):
+            look.where = f" (in {part.name})" if is_folder else ""
             names, batches = (_csv_batches if isinstance(part, CsvTable) else _typed_batches)(part, schema, look.note)
             _compare(schema, {*names, *keys}, look.note)
             for rows, columns in batches:
-                look.at(dict(zip(names, columns, strict=True)), rows)
+                of_keys = {name: pa.repeat(pa.scalar(key, pa.string()), len(rows)) for name, key in keys.items()}
+                look.at({**dict(zip(names, columns, strict=True)), **of_keys}, rows)
                 if most is not None and len(look.problems) >= most:
                     return FileCheck([*look.problems.values()], look.counts)
     except FileNotFoundError:
@@ -136,7 +141,7 @@ def find_problems(schema: Schema, path: Path, most: int | None = None) -> FileCh
         kind = path.suffix[1:] or "a table"
         look.note("", f"what cannot be read as {kind} ({type(error).__name__})", "write it anew")
     look.where = ""
-    for name, (found, remedy) in look.shares():
+    for name, (found, remedy) in look.shares() if most is None else ():  # of all rows, and no reason of a refusal
         look.note(name, found, remedy)
     return FileCheck([*look.problems.values()], look.counts)
 
