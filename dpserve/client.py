@@ -99,6 +99,11 @@ class Client:
         """Return one dataset and its budget. Raises UnknownName."""
         return Dataset.of(self._get(f"/v1/datasets/{segment('dataset', name)}"))
 
+    def decide_dataset(self, name: str, act: str, reason: str) -> Json:
+        """Withdraw, retire or restore a dataset, as `act` says, by an entry: scope steward, on it (docs/budgets.md)."""
+        path = f"/v1/datasets/{segment('dataset', name)}/{segment('act', act)}"
+        return self._change("POST", path, {"reason": reason})
+
     def plan(
         self, dataset: str, learner: str = "auto", epsilon: Number | None = None, **more: Unpack[JobFields]
     ) -> Plan:
@@ -390,9 +395,7 @@ class Client:
             after = page[-1]["index"] + 1
 
     def checkpoint(self, witnessed: bool = False) -> str:
-        """Return the newest signed tree head, a C2SP note, or the newest that witnesses cosigned. Keep it: it shows any
-        rewriting of what came before.
-        """
+        """Return the newest signed tree head, a C2SP note, or the newest that witnesses cosigned. Keep it."""
         return self._transport.answer("GET", "/v1/ledger/checkpoint", query={"witnessed": 1} if witnessed else {}).text
 
     def checkpoints(self) -> Iterator[tuple[int, str]]:
@@ -414,8 +417,7 @@ class Client:
         """Ask for an audit of everything and wait for its result: `ok`, `entries`, `root`, `problems`. Raises
         Unavailable where none was made within `seconds`.
         """
-        since = self._change("POST", "/v1/audits", again=True)["asked"]
-        end = time.monotonic() + seconds
+        since, end = self._change("POST", "/v1/audits", again=True)["asked"], time.monotonic() + seconds
         while time.monotonic() < end:
             audit = self.last_audit()
             if audit is not None and audit["at"] >= since:
@@ -465,8 +467,8 @@ class Client:
         """Let a principal do what `scope` says, on {"dataset": name}, a family, a model, or everything. The same again
         is the same grant.
         """
-        where = on if isinstance(on, str) else dict(on)
-        body = request_body(principal=principal, scope=scope, on=where, expires=expires)
+        on = on if isinstance(on, str) else dict(on)
+        body = request_body(principal=principal, scope=scope, on=on, expires=expires)
         return Grant.of(self._post("/v1/grants", body))
 
     def revoke_grant(self, number: int, reason: str) -> Grant:
@@ -478,16 +480,14 @@ class Client:
         return list(self._get("/v1/tokens")["tokens"])
 
     def _get(self, path: str, **query: Any) -> Json:
-        answer: Json = self._transport.ask("GET", path, again=True, query=query)
-        return answer
+        return dict(self._transport.ask("GET", path, again=True, query=query))
 
     def _post(self, path: str, body: Json) -> Json:
         """Send what may be sent twice: a submission has its key."""
         return self._change("POST", path, body, again=True)
 
     def _change(self, method: str, path: str, body: Json | None = None, again: bool = False) -> Json:
-        answer: Json = self._transport.ask(method, path, again=again, body=body)
-        return answer
+        return dict(self._transport.ask(method, path, again=again, body=body))
 
 
 def _of_model(reference: str, part: str = "") -> str:

@@ -26,6 +26,7 @@ SOURCES = sorted(path.relative_to(ROOT).as_posix() for room in ROOMS for path in
 # What of training/ the doors may import. No other module of it is public: what it makes may hold rows.
 PUBLIC_TRAINING = {
     "training.datasets.datasets",
+    "training.datasets.decisions",
     "training.datasets.described",
     "training.datasets.drafts",
     "training.datasets.growing.append",
@@ -206,8 +207,8 @@ serving/cli: dpserve_verify(. audit certificates formats keys log privacy system
     cli/backends/server pages/parts process process/config process/watch process/workers wire)
 serving/cli/backends: dpserve_verify(.) accountant(access) models(worth) training(rows/tables)
 serving/cli/backends/home: dpserve_verify(. audit certificates keys log) accountant(. access audit certificates home
-    ledger ledger/families log system) models(profile store worth) training(jobs measuring/profile measuring/worth
-    planning requests) local(campaign) serving(cli/backends process/watch wire)
+    ledger ledger/families log system) models(profile store worth) training(datasets jobs measuring/profile
+    measuring/worth planning requests) local(campaign) serving(cli/backends process/watch wire)
 serving/cli/backends/server: dpserve_verify(. audit certificates keys log privacy system) accountant(. access audit
     certificates system) models(features profile store worth) training(datasets rows/tables) serving(cli/backends wire)
     dpserve(.)
@@ -221,9 +222,9 @@ serving/cli/released: dpserve_verify(. certificates system) accountant(system) m
 serving/http: dpserve_verify(. formats) accountant(. access home ledger/families system) training(planning)
     serving(process process/config process/watch wire)
 serving/pages: dpserve_verify(. certificates formats log privacy) accountant(. access audit home keys ledger
-    ledger/families log store) models(edit explain features parts profile store worth) training(datasets/drafts jobs
-    learners measuring/profile planning requests rows/schema) local(campaign) serving(http pages/parts process
-    process/config process/watch rest wire)
+    ledger/families log store) models(edit explain features parts profile store worth) training(datasets
+    datasets/drafts jobs learners measuring/profile planning requests rows/schema) local(campaign) serving(http
+    pages/parts process process/config process/watch rest wire)
 serving/pages/parts: dpserve_verify(. formats log privacy) accountant(. access home ledger ledger/families store)
     models(explain features forms worth) training(learners) serving(http process wire)
 serving/process: dpserve_verify(. certificates formats keys system) accountant(. access home keys ledger) models(store)

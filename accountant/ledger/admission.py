@@ -132,6 +132,7 @@ def reserve(
     """
     request, plan, connection = priced.request, priced.plan, writer.connection
     request.kind.check(request.model, request.target, request.promote)
+    writer.signed.rare().require_open(request.dataset)
     of_schedule = None if scheduled is None else schedules.admit(writer, scheduled, by)
     dataset = block_rows.load_requested(connection, request, by, writer.signed)
     if not follows:

@@ -1,5 +1,6 @@
-"""Datasets and models that lists leave out, for their time is over: a decision that the ledger remembers, with who took
-it and why. Nothing else follows from it: budgets, jobs, predictions and audits are as before.
+"""Datasets and models whose time is over: a decision that the ledger remembers, with who took it and why. Lists leave
+them out. A dataset takes no further job, schedule or block until it is taken up again; what was spent on it stays
+spent, its models answer, and files are compared with its rows. For a model nothing else follows.
 """
 
 from __future__ import annotations
@@ -28,6 +29,12 @@ def archived(ledger: Ledger, what: str) -> frozenset[str]:
     """Return the names that are archived now, of datasets or of models, as it was signed."""
     with ledger.log.signed() as signed:
         return frozenset(name for kind, name in signed.rare().archived if kind == what)
+
+
+def require_open(ledger: Ledger, dataset: str) -> None:
+    """Raise WrongState where a dataset takes no further job."""
+    with ledger.log.signed() as signed:
+        signed.rare().require_open(dataset)
 
 
 def archive(ledger: Ledger, what: str, name: str, why: Why, ends: bool = False) -> int:

@@ -1,8 +1,9 @@
 """What the guard against copies answered: each comparison that no registration follows leaves a signed entry, and only
 a few may be answered in an hour, counted from the entries themselves (docs/privacy/copies.md).
 
-An entry names who asked, by which door, which name was tried, and the datasets in which rows or people were found; it
-holds no share, no count and no id.
+A registration that is withdrawn counts as one: it told that nobody of the file is registered elsewhere, and nothing is
+registered by it any more. An entry names who asked, by which door, which name was tried, and the datasets in which rows
+or people were found; it holds no share, no count and no id.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 from sqlalchemy import Connection
 
 from accountant.ledger.ledger import Ledger
+from accountant.log.entries import WITHDRAWN
 from accountant.store.entry_index import entry_index
 from accountant.store.store import Store, body_at
 from dpserve_verify.errors import InputError
@@ -48,7 +50,12 @@ def require_answers_left(ledger: Ledger, asked: Comparison) -> None:
         InputError: details `again`, the time in UTC from which one more is answered.
     """
     with ledger.log.database.reading() as connection:
-        recent = _recent_entries(ledger.log.database, connection)
+        check_answers(ledger.log.database, connection, asked)
+
+
+def check_answers(database: Store, connection: Connection, asked: Comparison) -> None:
+    """Raise what `require_answers_left` does, in a transaction that stands open."""
+    recent = _recent_entries(database, connection)
     if len(recent) < MAX_ANSWERS or any(_is_same(entry, asked) for entry in recent):
         return
     oldest = sorted(entry.value["time"] for entry in recent)[-MAX_ANSWERS]
@@ -67,7 +74,7 @@ def record_comparison(ledger: Ledger, asked: Comparison, concerns: Collection[st
     datasets = sorted(set(concerns))
     with ledger.log.writing() as writer:
         for entry in _recent_entries(ledger.log.database, writer.connection):
-            if _is_same(entry, asked) and entry.value["concerns"] == datasets:
+            if _is_same(entry, asked) and entry.value.get("concerns") == datasets:
                 return
         data_field = {} if asked.data is None else {"data": asked.data}
         writer.append(COMPARED, door=asked.door, dataset=asked.dataset, concerns=datasets, by=asked.by, **data_field)
@@ -76,13 +83,14 @@ def record_comparison(ledger: Ledger, asked: Comparison, concerns: Collection[st
 def _is_same(entry: Entry, asked: Comparison) -> bool:
     value = entry.value
     same_file = asked.data is not None and value.get("data") == asked.data
-    return same_file and (value["door"], value["by"]) == (asked.door, asked.by)
+    return same_file and (value.get("door"), value["by"]) == (asked.door, asked.by)
 
 
 def _recent_entries(database: Store, connection: Connection) -> list[Entry]:
     """Return the entries of answers in the last SPAN, the oldest first. Entries with a time in the future count."""
     since = (datetime.now(UTC) - SPAN).strftime(_TIME)
-    numbers = np.flatnonzero(entry_index(database, connection).of_kind(COMPARED)).tolist()
+    index = entry_index(database, connection)
+    numbers = np.flatnonzero(index.of_kind(COMPARED) | index.of_kind(WITHDRAWN)).tolist()
     entries: list[Entry] = []
     for number in reversed(numbers):
         entry = read_entry(number, body_at(connection, number))

@@ -68,6 +68,7 @@ def enter(writer: Writer, schedule: Schedule, most: int | None = MAX_OF_ONE) -> 
     token was revoked.
     """
     check_name("schedule", schedule.name)
+    writer.signed.rare().require_open(str(schedule.asked.get("dataset")))
     rows = writer.connection.execute(select(schedule_table).where(schedule_table.c.ended.is_(None))).all()
     if any(row.name == schedule.name for row in rows):
         raise NameTaken(f"schedule={schedule.name}: there is one of that name")

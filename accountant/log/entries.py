@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from sqlalchemy import Connection, insert, select
 
+from accountant.errors import WrongState
 from accountant.keys import key_rows
 from accountant.keys.key_rows import KeyRow
 from accountant.keys.private_keys import KeyStore
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from securesystemslib.signer import Signer
 
 NEWEST = "newest.bin"  # beside the mark
+WITHDRAWN = "dataset-withdrawn"  # the kind that ends a registration, as if it had never been
 MAX_LEAVES, MAX_ENTRIES = 65_536, 4096
 _COLUMN = json.JSONEncoder(sort_keys=True)
 _NEW_CHECKPOINT = insert(checkpoint_table).execution_options(**LATER)  # building costs more than running it
@@ -76,8 +78,8 @@ class Writer:
 
 @dataclass(frozen=True)
 class Rare:
-    """The genesis, and every entry about keys, revocations, quotas and archives up to the entry `newest`, the oldest
-    first.
+    """The genesis, and every entry about keys, revocations, quotas, archives and withdrawals up to the entry `newest`,
+    the oldest first.
     """
 
     newest: int = -1
@@ -103,10 +105,24 @@ class Rare:
     def archived(self) -> frozenset[tuple[str, str]]:
         """Return what is archived now: (dataset or model, its name)."""
         latest: dict[tuple[str, str], bool] = {}
-        for value in (entry.value for entry in self.entries if entry.value["type"].endswith("archived")):
+        for value in (entry.value for entry in self.entries):
             what, _, act = value["type"].partition("-")
-            latest[what, value.get("dataset") or value["name"]] = act == "archived"
+            if act.endswith("archived") or value["type"] == WITHDRAWN:
+                latest[what, value.get("dataset") or value["name"]] = act == "archived"
         return frozenset(subject for subject, is_archived in latest.items() if is_archived)
+
+    def require_open(self, dataset: str) -> None:
+        """Raise WrongState where a dataset is archived: it takes no further job, schedule or block."""
+        if ("dataset", dataset) in self.archived:
+            raise WrongState(
+                f"dataset={dataset}: is retired, and takes no further job, schedule or block; `dpserve dataset "
+                f"restore {dataset} --reason TEXT` takes it up again"
+            )
+
+    @cached_property
+    def withdrawn(self) -> frozenset[int]:
+        """Return the entries that registered what was withdrawn since."""
+        return frozenset(entry.value["registered"] for entry in self.entries if entry.value["type"] == WITHDRAWN)
 
 
 class Known:

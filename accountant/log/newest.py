@@ -13,8 +13,8 @@ reservation, tokens, grants and schedules with the entries that make them. What 
 with no entry of its own, nor does a name that was used: `accountant.log.spenders` finds them by name. Either file is a
 cache: without it, after a start of the machine, and beside another ledger, both are made anew.
 
-Rare entries are chained through it: keys, revocations, quotas and what is archived are few, and whoever asks reads all
-of them.
+Rare entries are chained through it: keys, revocations, quotas, what is archived and what is withdrawn are few, and
+whoever asks reads all of them.
 """
 
 from __future__ import annotations
@@ -63,6 +63,7 @@ _RARE = frozenset(
     {
         *("key-added", "key-retired", "key-compromised", "revoked", "quota-set"),
         *("dataset-archived", "dataset-unarchived", "model-archived", "model-unarchived"),
+        "dataset-withdrawn",
     }
 )
 _PERSON = "person-total"

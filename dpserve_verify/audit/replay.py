@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from dpserve_verify.audit.judge import Value, require_hex
 from dpserve_verify.audit.replay_access import TIME, Rights
-from dpserve_verify.audit.replay_archive import ARCHIVING, Archive
+from dpserve_verify.audit.replay_archive import ARCHIVING, Archive, judge_withdrawn
 from dpserve_verify.audit.replay_budget import Books, DatasetState, SumsDiffer, costs_of
 from dpserve_verify.audit.replay_campaigns import Campaigns
 from dpserve_verify.audit.replay_keys import KeyRing, require_reasons
@@ -101,8 +101,10 @@ class Replay:
             value = decoded
             self._judge_form(seq, kind, value)
             ids = value.get("ids", ["one-person"])
-            in_order = isinstance(ids, list) and bool(ids) and ids == [word for word in IDS_SAID if word in ids]
-            require(in_order, f"ids: must be some of {list(IDS_SAID)}, each once and in order")
+            in_order = isinstance(ids, list) and ids and ids == [word for word in IDS_SAID if word in ids]
+            require(bool(in_order), f"ids: must be some of {list(IDS_SAID)}, each once and in order")
+            if kind in ("reserved", "schedule-added", "dataset-appended"):
+                self.archive.require_open(value)
             self._READERS[kind][1](self, seq, value)
         except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             raise LedgerInvalid(f"entry {seq}: not of its type's form ({error!r:.200})", entry=seq) from error
@@ -448,15 +450,12 @@ class Replay:
         "schedule-removed": ("schedule by", lambda self, *entry: self.schedules.judge_removed(*entry)),
         "grant-added": (
             "principal scope on expires by",
-            lambda self, seq, value: self.access.judge_grant_added(seq, value, self.books),
+            lambda self, *at: self.access.judge_grant_added(*at, self.books),
         ),
         "grant-revoked": ("grant reason by", lambda self, seq, value: self.access.judge_grant_revoked(seq, value)),
         "key-added": ("role keyid pem reason by", lambda self, seq, value: self.keys.judge_added(seq, value)),
         "key-retired": ("role keyid reason by", lambda self, seq, value: self.keys.judge_retired(seq, value)),
-        "key-compromised": (
-            "role keyid after reason by",
-            lambda self, seq, value: self.keys.judge_compromised(seq, value),
-        ),
+        "key-compromised": ("role keyid after reason by", lambda self, *at: self.keys.judge_compromised(*at)),
         "campaign-opened": (
             "reservation definition",
             lambda self, seq, value: self.campaigns.judge_opened(value, self._job(value).state),
@@ -478,6 +477,7 @@ class Replay:
             "reservation definition aggregator answer",
             lambda self, seq, value: self.campaigns.judge_answered(value, self._job(value).state),
         ),
+        "dataset-withdrawn": ("dataset registered reason by", lambda self, _, value: judge_withdrawn(self, value)),
         "revoked": ("issued reason by", lambda self, seq, value: self.keys.judge_revoked(seq, value, self.issued)),
         **{
             kind: (fields, lambda self, _, value: self.archive.judge(value, self.books.datasets, self.names.champions))

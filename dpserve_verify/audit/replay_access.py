@@ -134,6 +134,16 @@ class Rights:
         self.tokens[value["hash"]].revoked = seq
         del self._named[value["name"]]
 
+    def standing(self, on: Collection[tuple[str, str]], time: str) -> list[int]:
+        """Return the grants on one of these (kind, name) that hold at `time`."""
+        return [
+            seq
+            for seq, grant in self.grants.items()
+            if (grant.kind, grant.name) in on
+            and grant.revoked is None
+            and (grant.expires is None or time < grant.expires)
+        ]
+
     def judge_grant_added(self, seq: int, value: Value, books: Books) -> None:
         """Judge `grant-added`: a principal may do something to everything, or to what stands before; a model may
         come.

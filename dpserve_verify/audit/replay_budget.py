@@ -219,6 +219,32 @@ class Books:
         person = read_budget(value["person"]) if "person" in value else None
         self.datasets[value["dataset"]] = DatasetState(seq, *who, *about, remote, shared, holdouts, person)
 
+    def withdraw(self, value: Value) -> DatasetState:
+        """Take out a dataset that nothing holds to, with the family that it founded: its name and its rows may come
+        again. LedgerInvalid where another dataset of its families came after it, or it has grown.
+        """
+        name, registered = value["dataset"], value["registered"]
+        require(name in self.datasets, f"dataset={name!r:.80}: was never registered")
+        dataset = self.datasets[name]
+        require(registered == dataset.seq, f"registered={registered!r:.40}: must be entry {dataset.seq}")
+        require(not dataset.remote, "dataset: its rows stay with their owners")
+        require(name not in self.blocks.known, "dataset: has grown")
+        later = [
+            other
+            for other, state in self.datasets.items()
+            if state.seq > dataset.seq and not {*state.families}.isdisjoint(dataset.families)
+        ]
+        require(not later, f"dataset: {later!r:.80} came into its family since")
+        del self.datasets[name]
+        self._once.discard(dataset.commitment)
+        if dataset.families == (dataset.uuid,):
+            for account in (dataset.uuid, *dataset.held, *dataset.people):
+                family = self.families.pop(account)
+                require(family.used == family.nothing(), "dataset: something of its budget is used")
+            self.held.pop(dataset.uuid, None)
+            self._names = {called: identity for called, identity in self._names.items() if identity != dataset.uuid}
+        return dataset
+
     def judge_appended(self, seq: int, value: Value) -> None:
         """Judge `dataset-appended`: rows of units who are in this block, with an account of the family's total."""
         name = value["dataset"]

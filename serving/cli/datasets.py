@@ -39,6 +39,7 @@ QueryReason = Annotated[
     typer.Option(help="Why each row that the query answers is about one person alone, where nothing shows it."),
 ]
 OnePerson = Annotated[bool, typer.Option("--one-person", help="An id with many more rows than others is one person.")]
+Reason = Annotated[str, typer.Option(help="Why. It stays in the ledger permanently.")]
 DistinctIds = Annotated[
     bool,
     typer.Option("--distinct-ids", help="Ids that capitals or leading zeros alone tell apart are different people."),
@@ -96,6 +97,43 @@ def set_quota(
     show(json, {"dataset": name, "quotas": quotas}, align_columns(rows))
 
 
+def withdraw(name: Name, reason: Reason, json: Json = False) -> None:
+    """Withdraw a registration that nothing was spent on: with a wrong schema, or a wrong total.
+
+    Its name, its rows and its family are free again, with a whole total. Jobs that were cancelled before they started
+    cost nothing and do not hold it; grants and schedules on it end first. Five in an hour, with other comparisons.
+
+    \b
+    dpserve dataset withdraw adult --reason "age is a number, and was declared a category"
+    """
+    _decide(name, "withdraw", reason, json, "is withdrawn, and its name and rows are free")
+
+
+def retire(name: Name, reason: Reason, json: Json = False) -> None:
+    """Let a dataset take no further job, schedule or block. What was spent stays spent, and its models answer.
+
+    Lists leave it out (--all shows it). Jobs that were reserved before may still run. `restore` takes it up again.
+
+    \b
+    dpserve dataset retire visits-2024 --reason "its budget is spent"
+    """
+    _decide(name, "retire", reason, json, "is retired, and takes no further job, schedule or block")
+
+
+def restore(name: Name, reason: Reason, json: Json = False) -> None:
+    """Take a retired dataset up again.
+
+    \b
+    dpserve dataset restore visits-2024 --reason "a review"
+    """
+    _decide(name, "restore", reason, json, "is taken up again")
+
+
+def _decide(name: str, act: str, reason: str, json: bool, words: str) -> None:
+    body = backend().datasets.decide(name, act, reason)
+    show(json, body, f"dataset {name} {words}; entry {body['entry']} of the ledger says so")
+
+
 def list_datasets(
     contains: Contains = "", limit: Limit = None, after: After = None, every: Every = False, json: Json = False
 ) -> None:
@@ -146,6 +184,7 @@ def dataset_text(body: dict[str, Any], verbose: bool = False) -> str:
     lines = [
         ("dataset", body["name"]),
         *(("problem", problem) for problem in [body["problem"]] if problem),
+        *([("retired", "it takes no further job, schedule or block")] if body.get("archived") else []),
         *family,
         ("protects", protects),
         *(("targets", f"{', '.join(names)}; a job says --target") for names in [body.get("targets")] if names),

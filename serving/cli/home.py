@@ -16,7 +16,7 @@ from accountant.ledger.archive import archive
 from accountant.ledger.families.records import Why
 from dpserve_verify.errors import VerificationError
 from serving.cli.backends.user import require_access, this_user
-from serving.cli.complete import Model, Name
+from serving.cli.complete import Model
 from serving.cli.terminal import Json, align_columns, note, paint, show, show_busy, show_progress
 
 Reason = Annotated[str, typer.Option("--reason", help="Why. It stays in the ledger permanently.")]
@@ -147,31 +147,13 @@ def adopt_schedules(json: Json = False) -> None:
         note("no schedules of an earlier version are here")
 
 
-def archive_dataset(name: Name, why: Reason, json: Json = False) -> None:
-    """Leave a dataset out of lists. Nothing else changes: its budget, its jobs and its models are as before.
-
-    \b
-    dpserve dataset archive visits-2024 --reason "its budget is spent"
-    """
-    _archive("dataset", name, why, json)
-
-
-def unarchive_dataset(name: Name, why: Reason, json: Json = False) -> None:
-    """Let an archived dataset stand in lists again.
-
-    \b
-    dpserve dataset unarchive visits-2024 --reason "a review"
-    """
-    _archive("dataset", name, why, json, ends=True)
-
-
 def archive_model(name: Model, why: Reason, json: Json = False) -> None:
     """Leave a model, with all versions of its name, out of lists. It answers as before: `model retire` ends that.
 
     \b
     dpserve model archive adult --reason "superseded by adult-2"
     """
-    _archive("model", name, why, json)
+    _archive(name, why, json)
 
 
 def unarchive_model(name: Model, why: Reason, json: Json = False) -> None:
@@ -180,13 +162,13 @@ def unarchive_model(name: Model, why: Reason, json: Json = False) -> None:
     \b
     dpserve model unarchive adult --reason "used again"
     """
-    _archive("model", name, why, json, ends=True)
+    _archive(name, why, json, ends=True)
 
 
-def _archive(what: str, name: str, reason: str, json: bool, ends: bool = False) -> None:
+def _archive(name: str, reason: str, json: bool, ends: bool = False) -> None:
     home, why = Home.open(), Why(this_user(), reason)
-    require_access(home, "steward", dataset=name) if what == "dataset" else require_access(home, "promote", model=name)
-    entry = archive(home.ledger, what, name, why, ends)
-    body = {what: name, "archived": not ends, "entry": entry}
+    require_access(home, "promote", model=name)
+    entry = archive(home.ledger, "model", name, why, ends)
+    body = {"model": name, "archived": not ends, "entry": entry}
     words = "stands in lists again" if ends else "is left out of lists (--all shows it)"
-    show(json, body, f"{what} {name} {words}; entry {entry} of the ledger says so")
+    show(json, body, f"model {name} {words}; entry {entry} of the ledger says so")

@@ -17,7 +17,7 @@ from accountant.home.notes import note_of, notes
 from accountant.ledger.archive import archived
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.left import describe_accounts, describe_budget
-from accountant.ledger.families.records import HOLDOUT, Unit
+from accountant.ledger.families.records import HOLDOUT, Unit, Why
 from accountant.ledger.families.windows import MAX_BLOCKS
 from accountant.ledger.forecast import forecast
 from accountant.ledger.ledger import Ledger
@@ -34,6 +34,7 @@ from serving.rest.totals import change_total, set_share
 from serving.wire import lists
 from serving.wire.errors import status_of
 from serving.wire.request_bodies import known_query, query_int
+from training.datasets import decisions
 from training.datasets.drafts.sample import sample_folder
 from training.measuring.profile.release import profiles_of
 from training.planning.job_views import family_to_json, jobs_to_json, problems_of
@@ -158,6 +159,17 @@ async def set_quota(request: Request) -> Response:
     return await _change(request, set_share, typed["analyst"] or "*", typed["share"], typed["reason"])
 
 
+async def withdraw(request: Request) -> Response:
+    """Withdraw a registration that nothing was spent on."""
+    typed = await form_fields(request, "reason")
+    name, why = request.path_params["name"], Why(access(request).principal, typed["reason"].strip())
+    try:
+        await in_thread(decisions.decide, state(request).home, name, decisions.WITHDRAW, why)
+    except InputError as error:
+        return await _dataset_page(request, error)
+    return see_other("/ui/datasets")
+
+
 async def _change(request: Request, change: Callable[..., object], *values: str) -> Response:
     name = request.path_params["name"]
     try:
@@ -239,5 +251,6 @@ DOORS = (
     Door("GET", "/ui/datasets/{name}", READS, dataset, "A dataset, its budget and its jobs", media=HTML, hidden=True),
     Door("POST", "/ui/datasets/{name}/budget", STEWARD, change_budget, "Change it", 303, media=HTML, hidden=True),
     Door("POST", "/ui/datasets/{name}/quotas", STEWARD, set_quota, "Set a quota", 303, media=HTML, hidden=True),
+    Door("POST", "/ui/datasets/{name}/withdraw", STEWARD, withdraw, "Withdraw it", 303, media=HTML, hidden=True),
     Door("GET", "/ui/datasets/{name}/fits", READS, fits, "What would still fit", media=HTML, hidden=True),
 )

@@ -172,7 +172,8 @@ FAMILIES = record(
         "next": NEXT,
     }
 )  # fmt: skip
-DATASET = record({**_DATASET, "quotas": array(QUOTA), "forecast": FORECAST}, _RECORDS)
+_ARCHIVED = {**TRUTH, "description": "retired: takes no further job, schedule or block"}
+DATASET = record({**_DATASET, "quotas": array(QUOTA), "forecast": FORECAST, "archived": _ARCHIVED}, _RECORDS)
 
 # Jobs
 

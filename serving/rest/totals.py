@@ -1,4 +1,6 @@
-"""The doors by which a steward changes what a dataset may spend: its family's total, and each analyst's share of it."""
+"""The doors by which a steward changes what a dataset may spend: its family's total, each analyst's share of it, and
+whether it takes jobs at all.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,13 @@ from starlette.responses import Response
 from accountant.access.tokens import resolve_principal
 from accountant.home import Home
 from accountant.ledger.families.left import describe_budget
+from accountant.ledger.families.records import Why
 from dpserve_verify.privacy.budget import exact_decimal
 from serving.http.routes import Door, access, in_thread, state
 from serving.rest import json_schemas
 from serving.wire.errors import json_response
 from serving.wire.request_bodies import json_fields, known_query
+from training.datasets import decisions
 
 
 async def change_budget(request: Request) -> Response:
@@ -47,6 +51,15 @@ def set_share(home: Home, name: str, analyst: str, share: str, reason: str, by: 
     return {"dataset": name, "quotas": home.ledger.quotas(name)}
 
 
+async def decide(request: Request) -> Response:
+    """Withdraw, retire or restore a dataset, as the last part of the path says."""
+    known_query(request)
+    body = await json_fields(request, {"reason": (str,)})
+    name, why = request.path_params["name"], Why(access(request).principal, body["reason"])
+    act = request.url.path.rpartition("/")[2]
+    return json_response(await in_thread(decisions.decide, state(request).home, name, act, why))
+
+
 def _takes(**texts: str) -> dict[str, Any]:
     reason = {"type": "string", "minLength": 1, "maxLength": 500, "description": "stays in the ledger permanently"}
     fields = {name: {"type": "string", "description": says} for name, says in texts.items()} | {"reason": reason}
@@ -55,6 +68,12 @@ def _takes(**texts: str) -> dict[str, Any]:
 
 STEWARD = ("steward",)
 DATASET = "/v1/datasets/{name}"
+DECIDED = {"dataset": json_schemas.TEXT, "entry": {"type": "integer", "description": "of the ledger, which says so"}}
+ACTS = {
+    decisions.WITHDRAW: ("Withdraw a registration that nothing was spent on", "withdrawn"),
+    decisions.RETIRE: ("Let a dataset take no further job, schedule or block", "archived"),
+    decisions.RESTORE: ("Take a retired dataset up again", "archived"),
+}
 DOORS = (
     Door(
         "POST", f"{DATASET}/budget", STEWARD, change_budget, "Change the total of a dataset's family",
@@ -65,5 +84,12 @@ DOORS = (
         "POST", f"{DATASET}/quotas", STEWARD, set_quota, "Set how much of the budget an analyst may use",
         takes=_takes(analyst='token:NAME, cli:USER or a principal; "*": all others', share="above 0 and at most 1"),
         gives=json_schemas.record({"dataset": json_schemas.TEXT, "quotas": json_schemas.array(json_schemas.QUOTA)}),
+    ),
+    *(
+        Door(
+            "POST", f"{DATASET}/{act}", STEWARD, decide, summary,
+            takes=_takes(), gives=json_schemas.record({**DECIDED, now: {"type": "boolean"}}),
+        )
+        for act, (summary, now) in ACTS.items()
     ),
 )  # fmt: skip

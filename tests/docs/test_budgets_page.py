@@ -54,7 +54,7 @@ def folder(tmp_path) -> Path:
 def test_every_command_of_the_page_runs(folder):
     page = (ROOT / "docs" / "budgets.md").read_text()
     script = "set -e\n" + "\n".join(re.findall(r"^```sh\n(.*?)^```", page, re.M | re.S))
-    assert script.count("dpserve ") == 13
+    assert script.count("dpserve ") == 16
     home = folder / "home"
     environment = {**os.environ, "DPSERVE_HOME": str(home), "PYTHONPATH": str(ROOT)}
     command = ["bash", "-c", f'dpserve() {{ {shlex.join(warm.python())} -m serving.cli "$@"; }}\n' + script]

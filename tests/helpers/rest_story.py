@@ -197,12 +197,23 @@ class Story:
         self.post("steward", f"/v1/drafts/{one}/check", schema=SCHEMA)
         until(lambda: self.get("steward", f"/v1/drafts/{one}")["state"] == "ready", "every row was checked")
         total = {"epsilon": "50", "delta": "0.00001", "unit": "record", "holdout": "0.3"}
-        self.post("steward", f"/v1/drafts/{one}/register", name="visits", **total)
+        self.post("steward", f"/v1/drafts/{one}/register", name="tryout", **total)
         until(lambda: self.get("steward", f"/v1/drafts/{one}")["state"] == "registered", "the dataset is there")
+        self.post("steward", "/v1/datasets/tryout/withdraw", reason="another name")
+        self.heard.keep("POST /v1/drafts", "PUT /v1/drafts/{draft}/rows", "POST /v1/drafts/{draft}/check")
+        two = self.post("steward", "/v1/drafts", file="visits.csv", bytes=len(rows))["draft"]
+        self.ask("steward", "PUT", f"/v1/drafts/{two}/rows?at=0", rows, headers=part)
+        until(lambda: self.get("steward", f"/v1/drafts/{two}")["state"] == "columns", "the columns are known")
+        self.post("steward", f"/v1/drafts/{two}/check", schema=SCHEMA)
+        until(lambda: self.get("steward", f"/v1/drafts/{two}")["state"] == "ready", "every row was checked")
+        self.post("steward", f"/v1/drafts/{two}/register", name="visits", **total)
+        until(lambda: self.get("steward", f"/v1/drafts/{two}")["state"] == "registered", "the dataset is there")
         other = self.post("steward", "/v1/drafts", file="more.csv", bytes=10)["draft"]
         self.ask("steward", "DELETE", f"/v1/drafts/{other}")
         self.post("steward", "/v1/datasets/visits/budget", epsilon="60", reason="the board agreed to more")
         self.post("steward", "/v1/datasets/visits/quotas", analyst="ana", share="0.5", reason="half is for others")
+        self.post("steward", "/v1/datasets/visits/retire", reason="its time is over")
+        self.post("steward", "/v1/datasets/visits/restore", reason="a review")
 
     def trained(self) -> None:
         """Two versions, one of them measured; a job that is taken back."""

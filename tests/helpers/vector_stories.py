@@ -29,6 +29,7 @@ from accountant.ledger.families.job_kinds import Evaluation, Profile
 from accountant.ledger.families.records import HOLDOUT, Request, Unit, Why
 from accountant.ledger.families.windows import Period
 from accountant.ledger.person_totals import change_person_total
+from accountant.ledger.withdrawal import withdraw
 from accountant.log.entries import Writer
 from dpserve_verify.errors import LedgerInvalid
 from dpserve_verify.privacy.budget import Budget, Relation, nano_string
@@ -391,7 +392,7 @@ def names_and_edits(home: Home) -> None:
 
 @story
 def archived(home: Home) -> None:
-    """A dataset and a model that lists leave out, and let in again."""
+    """A dataset that takes no job for a while, and a model that lists leave out and let in again."""
     ledger = home.ledger
     ledger.register(registration())
     advance(ledger, reserve(ledger).seq, "issued")
@@ -399,7 +400,28 @@ def archived(home: Home) -> None:
         archive(ledger, what, "adult", WHY)
         archive(ledger, what, "adult", WHY, ends=True)
     archive(ledger, "model", "adult", WHY)
-    reserve(ledger)  # nothing else changes
+    reserve(ledger)  # a model's archive changes nothing else
+
+
+@story
+def withdrawn(home: Home) -> None:
+    """Registrations that were withdrawn: one whose only job was given back, a copy, and one of a name used again."""
+    ledger, people = home.ledger, Unit("person", "name")
+    total = Budget.of("2", "0.000001")
+    ledger.register(
+        registration("visits", total, unit=people, holdout=Decimal("0.2"), person=Budget.of("4", "0.000001"))
+    )
+    ledger.release(reserve(ledger, request("visits")).seq)
+    withdraw(ledger, "visits", WHY)
+    ledger.register(registration("visits", unit=people))  # the same rows, with the whole of another total
+    ledger.register(registration("copy", None, unit=people, families=("visits",)))
+    advance(ledger, reserve(ledger, request("visits")).seq, "issued")
+    withdraw(ledger, "copy", WHY)
+    ledger.register(registration())
+    archive(ledger, "dataset", "adult", WHY)
+    withdraw(ledger, "adult", WHY)
+    ledger.register(registration())  # it is not archived
+    reserve(ledger)
 
 
 @story

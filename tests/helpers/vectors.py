@@ -231,6 +231,14 @@ def entry(kind: str, **fields: Any) -> bytes:
     return canonical.encode({"type": kind, "time": "2026-12-31T00:00:00Z", **fields})
 
 
+def withdrawal(leaves: Leaves, number: int = 0) -> bytes:
+    """The entry that withdraws the registration of this number."""
+    at = first(leaves, "dataset-registered", number)
+    return entry(
+        "dataset-withdrawn", dataset=json.loads(leaves[at])["dataset"], registered=at, reason="x", by="steward"
+    )
+
+
 def half(figures: dict[str, Any]) -> dict[str, Any]:
     return {**figures, "rdp": {order: decimal_string(Decimal(each) / 2) for order, each in figures["rdp"].items()}}
 
@@ -404,6 +412,36 @@ FORGERIES = {
         "rules",
         "a model that is archived is archived once more",
         lambda leaves: [*leaves, entry("model-archived", name="adult", reason="again", by="steward")],
+    ),
+    "a-job-of-the-archived": Forgery(
+        "archived",
+        "rules",
+        "a job on a dataset that is archived",
+        lambda leaves: [*leaves[: first(leaves, "dataset-archived") + 1], leaves[first(leaves, "reserved", 1)]],
+    ),
+    "withdrawn-though-spent": Forgery(
+        "four-jobs",
+        "budgets",
+        "a registration is withdrawn, and jobs were charged on it",
+        lambda leaves: [*leaves, withdrawal(leaves)],
+    ),
+    "withdrawn-under-a-copy": Forgery(
+        "withdrawn",
+        "budgets",
+        "a registration is withdrawn while a copy of it stands in its family",
+        lambda leaves: [*leaves[: first(leaves, "dataset-joined") + 1], withdrawal(leaves, 1)],
+    ),
+    "withdrawn-copy-with-a-job": Forgery(
+        "withdrawn",
+        "budgets",
+        "a copy is withdrawn, and a job on it was charged to its family",
+        lambda leaves: [
+            *again(
+                leaves[: (at := first(leaves, "dataset-withdrawn", 1))], first(leaves, "reserved", 1), dataset="copy"
+            ),
+            leaves[at],
+        ],
+        1,
     ),
     "too-many-reports": Forgery(
         "campaign-of-reports",

@@ -236,11 +236,15 @@ def test_what_is_archived_is_hidden_from_lists_and_nothing_else_changes(path, ca
         return [line["name"] for line in body[kind]]
 
     whole = {kind: names(kind) for kind in ("datasets", "families", "models")}
-    for what, name in (("dataset", "fixed"), ("dataset", "again"), ("model", "lazybb")):
-        code, text = said(capsys, what, "archive", name, "--reason", "its time is over", "--json")
+    for what, act, name in (
+        ("dataset", "retire", "fixed"),
+        ("dataset", "retire", "again"),
+        ("model", "archive", "lazybb"),
+    ):
+        code, text = said(capsys, what, act, name, "--reason", "its time is over", "--json")
         assert (code, json.loads(text)["archived"]) == (0, True)
-        assert run([what, "archive", name, "--reason", "again"]) == 2
-        assert run([what, "archive", "nope", "--reason", "again"]) == 2
+        assert run([what, act, name, "--reason", "again"]) == 2
+        assert run([what, act, "nope", "--reason", "again"]) == 2
     doors.look()
     pages.look()
     assert names("datasets") == [name for name in whole["datasets"] if name not in ("fixed", "again")]
@@ -264,9 +268,9 @@ def test_what_is_archived_is_hidden_from_lists_and_nothing_else_changes(path, ca
     assert registry.get("lazybb").name == "lazybb"  # it answers as before
     report = audit_home(opened, ledgers.bundles(path))
     assert (report.problems, report.ok) == ((), True)
-    for what, name in (("dataset", "fixed"), ("model", "lazybb")):
-        assert run([what, "unarchive", name, "--reason", "a review"]) == 0
-        assert run([what, "unarchive", name, "--reason", "again"]) == 2
+    for what, act, name in (("dataset", "restore", "fixed"), ("model", "unarchive", "lazybb")):
+        assert run([what, act, name, "--reason", "a review"]) == 0
+        assert run([what, act, name, "--reason", "again"]) == 2
     assert names("families") == whole["families"]
     assert names("models") == whole["models"]
     assert audit_home(opened).problems == ()

@@ -10,6 +10,7 @@ from accountant.access.grants import ASKING, Access
 from accountant.errors import RowsUnavailable, SchemaError, words_of
 from accountant.home import Home
 from accountant.ledger import evaluations
+from accountant.ledger.archive import archived
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.job_kinds import kind_of
 from accountant.ledger.families.left import FamilyRow, describe_accounts, describe_budget, left
@@ -45,6 +46,7 @@ def dataset_to_json(
     details: dict[str, Any] = {}
     if detail:
         details = {"quotas": home.ledger.quotas(registration.name), "forecast": forecast(home.ledger, dataset)}
+        details["archived"] = registration.name in archived(home.ledger, "dataset")
     public_count = {"records": registration.records} if registration.relation == "replace-one" else {}
     return {
         "name": registration.name,

@@ -8,6 +8,7 @@ from typing import Any
 
 from accountant.home import Home
 from accountant.ledger import model_names
+from accountant.ledger.archive import require_open
 from accountant.ledger.families.block_rows import require_window
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.left import left, roomiest
@@ -91,6 +92,7 @@ def plan(home: Home, asked: JobRequest, by: str | None = None, promotes: bool = 
     """
     dataset = home.ledger.dataset(asked.dataset, by, None, asked.blocks)
     require_window(dataset, asked.blocks)
+    require_open(home.ledger, asked.dataset)
     request, _ = request_of(home, dataset, asked)
     schema = schema_of(home, dataset).question(request.target, request.parameters)
     public = public_of(dataset, schema, request.budget)

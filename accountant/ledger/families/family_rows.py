@@ -79,7 +79,8 @@ def load(
     if len(_LOADED) >= MAX_LOADED:
         _LOADED.clear()
     _LOADED[name] = row.seq, tuple(identities)
-    if signed and (entry.get("dataset"), entry.get("families", [entry.get("family")])) != (name, identities):
+    stated = entry.get("dataset"), entry.get("families", [entry.get("family")])
+    if signed and (stated != (name, identities) or row.seq in signed.rare().withdrawn):
         raise mismatch(f"dataset {name}", row.seq)
     families = tuple(load_family(connection, identity, analyst, read, part, signed) for identity in identities)
     registration = Registration(

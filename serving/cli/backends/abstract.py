@@ -86,6 +86,19 @@ class Datasets(ABC):
     def get(self, name: str) -> Body:
         """Return one dataset with its quotas and what still fits. Raises UnknownName."""
 
+    @abstractmethod
+    def decide(self, name: str, act: str, reason: str) -> Body:
+        """Withdraw, retire or restore a dataset, and return what it is now, with the entry that says so.
+
+        Args:
+            name: The dataset.
+            act: `withdraw`, `retire` or `restore`.
+            reason: Why; it stays in the ledger.
+
+        Raises:
+            WrongState: It is so already, or something was spent on what is to be withdrawn.
+        """
+
 
 class Grants(ABC):
     """Grants and tokens."""

@@ -398,17 +398,37 @@ _WORDS: dict[str, tuple[str, str, Callable[[Value], str]]] = {
         ),
     ),
     **{
-        f"{what}-{act}": (
+        f"model-{act}": (
             tone,
-            f"{what} {act}",
+            f"model {act}",
             lambda value: (
-                f"{value['by']} decided what lists show: {' '.join(value['type'].split('-'))} "
-                f"{value.get('dataset') or value['name']}. Nothing else changes by it.{_why(value)}"
+                f"{value['by']} decided what lists show: {' '.join(value['type'].split('-'))} {value['name']}. Nothing "
+                f"else changes by it.{_why(value)}"
             ),
         )
-        for what in ("dataset", "model")
         for act, tone in (("archived", "off"), ("unarchived", "run"))
     },
+    "dataset-archived": (
+        "off",
+        "dataset retired",
+        lambda value: (
+            f"{value['by']} retired the dataset {value['dataset']}: it takes no further job, schedule or block. What "
+            f"was spent on it stays spent.{_why(value)}"
+        ),
+    ),
+    "dataset-unarchived": (
+        "run",
+        "dataset restored",
+        lambda value: f"{value['by']} took the dataset {value['dataset']} up again.{_why(value)}",
+    ),
+    "dataset-withdrawn": (
+        "off",
+        "registration withdrawn",
+        lambda value: (
+            f"{value['by']} withdrew the registration of {value['dataset']} by entry {value['registered']}. Nothing "
+            f"was spent on it: its name and its rows may come again, with a total of their own.{_why(value)}"
+        ),
+    ),
     "rows-compared": ("warn", "rows compared", _describe_rows_compared),
     "campaign-opened": (
         "run",

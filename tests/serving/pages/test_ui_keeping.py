@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import ledgers
 import pyarrow.parquet as pq
 import pytest
 import yaml
@@ -67,10 +68,20 @@ def test_notes_and_tags_are_written_and_what_is_over_is_archived(site, thing, na
     assert site.send(f"{at}/archive", scope, why="over").status_code == 303
     assert name in archived(site.home.ledger, kind)
     assert site.home.ledger.log.entry(site.home.ledger.log.size() - 1).value["by"] == f"token:the-{scope}"
-    assert "is archived: lists leave it out" in words(site.page(at))
+    assert {"model": "is archived: lists leave it", "dataset": "takes no further job"}[kind] in words(site.page(at))
     assert f'href="{at}"' not in site.page(f"/ui/{thing}").text
     assert site.send(f"{at}/archive", scope, why="needed", ends="yes").status_code == 303
     assert f'href="{at}"' in site.page(f"/ui/{thing}").text
+
+
+def test_a_registration_is_withdrawn_from_its_page_where_nothing_was_spent(site):
+    at = "/ui/datasets/{}/withdraw"
+    site.home.ledger.register(ledgers.registration("tryout"))
+    assert site.send(at.format("tryout"), "train", reason="x").status_code == 403
+    refused = site.send(at.format("adult"), "steward", reason="x")
+    assert (refused.status_code, "cannot be withdrawn: " in words(refused)) == (409, True)
+    assert site.send(at.format("tryout"), "steward", reason="a typo").status_code == 303
+    assert "tryout" not in [each.registration.name for each in site.home.ledger.datasets()]
 
 
 def test_a_certificate_is_revoked_by_an_admin_alone(site):

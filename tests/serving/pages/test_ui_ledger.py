@@ -164,6 +164,7 @@ MADE_ELSEWHERE = (
     },
     {"type": "dataset-archived", "dataset": "visits", "reason": "yearly", "by": "steward"},
     {"type": "dataset-unarchived", "dataset": "visits", "reason": "yearly", "by": "steward"},
+    {"type": "dataset-withdrawn", "dataset": "visits", "registered": 2, "reason": "yearly", "by": "steward"},
     {"type": "model-archived", "name": "visits", "reason": "yearly", "by": "steward"},
     {"type": "model-unarchived", "name": "visits", "reason": "yearly", "by": "steward"},
     {"type": "rows-compared", "door": "append", "dataset": "visits", "concerns": ["clinic"], "by": "steward"},

@@ -9,18 +9,22 @@ import pyarrow.parquet as pq
 import pytest
 from small_home import write_files
 
-from accountant.errors import SchemaError
+from accountant.audit.audit import audit_home
+from accountant.errors import NameTaken, SchemaError
 from accountant.home import Home
 from accountant.ledger.families.records import NewPeople
 from dpserve_verify.errors import InputError, ModelInvalid
 from dpserve_verify.privacy.budget import Budget, Relation
 from models.onnx import export
+from serving.cli.app import run
 from training.datasets import datasets
 from training.datasets.datasets import register
 from training.datasets.file_check import check_file
+from training.jobs import job
 from training.planning import first_plan, plans
 from training.planning.first_plan import check_first_job
 from training.planning.price_engine import first_for
+from training.requests import JobRequest
 from training.rows.schema.schema import parse_schema, schema_of
 
 
@@ -89,3 +93,34 @@ def test_each_target_is_tried_at_the_budget_and_the_records_of_its_jobs(tmp_path
     monkeypatch.setattr(datasets, "check_new_people", lambda *_: None)
     register(home, "again", other, schema, None, Relation.ADD_REMOVE, "record", families=["other"])
     assert [public.budget for public in seen[1:]] == [own, own]
+
+
+def test_a_withdrawn_registration_leaves_name_and_rows_to_a_mended_schema(tmp_path, capsys, monkeypatch):
+    home, files = Home.init({"DPSERVE_HOME": str(tmp_path / "home")}), write_files(tmp_path / "files")
+    monkeypatch.setenv("DPSERVE_HOME", str(home.path))
+    schema, mended = files / "schema.yaml", tmp_path / "mended.yaml"
+    mended.write_text(schema.read_text().replace("bins: 32", "bins: 16"))
+    total, rows = Budget.of(1, "1e-6"), files / "rows.parquet"
+    first = register(home, "adult", rows, schema, total, Relation.ADD_REMOVE, "record")
+    folder = home.datasets / first.registration.commitment
+    with pytest.raises(NameTaken, match="in the dataset adult already"):
+        register(home, "again", rows, mended, total, Relation.ADD_REMOVE, "record")
+    assert run(["dataset", "withdraw", "adult", "--reason", "the bins were wrong"]) == 0
+    assert "is withdrawn, and its name and rows are free; entry" in capsys.readouterr().out
+    assert not folder.exists()
+    for name, text in (("again", mended), ("adult", schema)):  # another name, then the very same once more
+        dataset = register(home, name, rows, text, Budget.of(2, "1e-6"), Relation.ADD_REMOVE, "record")
+        assert (dataset.budget.epsilon, dataset.is_untouched) == (2, True)
+        assert (home.datasets / dataset.registration.commitment).is_dir()
+        if name == "again":
+            assert run(["dataset", "withdraw", name, "--reason", "another name"]) == 0
+    job.train(home, JobRequest("adult", "lazybb", "0.5"), by="test")
+    assert run(["dataset", "withdraw", "adult", "--reason", "too late"]) == 2
+    assert "has started: its price stays spent; retire it" in capsys.readouterr().err
+    assert run(["dataset", "withdraw", "nobody", "--reason", "x"]) == 2
+    assert run(["dataset", "retire", "adult", "--reason", "its time is over"]) == 0
+    assert run(["plan", "adult", "--epsilon", "0.1"]) == 2
+    assert "is retired" in capsys.readouterr().err
+    assert run(["dataset", "show", "adult"]) == 0
+    assert "it takes no further job, schedule or block" in capsys.readouterr().out
+    assert audit_home(home).problems == ()

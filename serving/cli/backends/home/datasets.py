@@ -5,9 +5,11 @@ from __future__ import annotations
 from accountant.home import Home
 from accountant.ledger.archive import archived
 from accountant.ledger.families.left import families_of
+from accountant.ledger.families.records import Why
 from serving.cli.backends.abstract import Body, Datasets
-from serving.cli.backends.user import this_user
+from serving.cli.backends.user import require_access, this_user
 from serving.wire.list_parts import Part, cut_datasets, cut_families
+from training.datasets import decisions
 from training.planning.job_views import dataset_to_json, family_to_json, problems_of
 
 
@@ -33,3 +35,9 @@ class HomeDatasets(Datasets):
         """Return one dataset."""
         home, user = Home.open(), this_user()
         return dataset_to_json(home, home.ledger.dataset(name, user), analyst=user)
+
+    def decide(self, name: str, act: str, reason: str) -> Body:
+        """Withdraw, retire or restore a dataset."""
+        home = Home.open()
+        require_access(home, "steward", dataset=name)
+        return decisions.decide(home, name, act, Why(this_user(), reason))

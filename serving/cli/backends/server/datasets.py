@@ -27,3 +27,8 @@ class ServerDatasets(Datasets):
         """Return one dataset."""
         with self.connection.asking() as service:
             return dict(service.dataset(name).raw)
+
+    def decide(self, name: str, act: str, reason: str) -> Body:
+        """Withdraw, retire or restore a dataset."""
+        with self.connection.asking() as service:
+            return dict(service.decide_dataset(name, act, reason))

@@ -1,0 +1,50 @@
+"""What a steward decides about a registered dataset as a whole: to withdraw, retire or restore it."""
+
+from __future__ import annotations
+
+import shutil
+from typing import Any
+
+from accountant.home import Home
+from accountant.ledger.archive import archive
+from accountant.ledger.families.records import Why
+from accountant.ledger.withdrawal import withdraw
+from dpserve_verify.errors import InputError
+from dpserve_verify.system.files import locked
+from training.datasets.copy_guard import LOCK
+
+WITHDRAW, RETIRE, RESTORE = "withdraw", "retire", "restore"
+ACTS = (WITHDRAW, RETIRE, RESTORE)
+
+
+def decide(home: Home, name: str, act: str, why: Why) -> dict[str, Any]:
+    """Enter a decision, and return the dataset, what it is now, and the entry that says so.
+
+    Args:
+        home: Where the rows are.
+        name: The dataset.
+        act: `withdraw` ends a registration that nothing was spent on, and deletes its packed rows; `retire` lets it
+            take no further job, schedule or block; `restore` takes it up again.
+        why: Who decides, and why.
+
+    Raises:
+        UnknownName: There is no such dataset.
+        WrongState: It is so already, or something was spent on what is to be withdrawn.
+        InputError: As `accountant.ledger.withdrawal.withdraw`, or there is no such act.
+    """
+    if act not in ACTS:
+        raise InputError(f"act={act!r:.40}: must be one of {', '.join(ACTS)}")
+    if act == WITHDRAW:
+        return {"dataset": name, "withdrawn": True, "entry": _withdraw(home, name, why)}
+    entry = archive(home.ledger, "dataset", name, why, ends=act == RESTORE)
+    return {"dataset": name, "archived": act == RETIRE, "entry": entry}
+
+
+def _withdraw(home: Home, name: str, why: Why) -> int:
+    home.ledger.dataset(name)
+    with locked(home.path / LOCK):  # of several at one time, a file that is compared meanwhile finds all or nothing
+        commitment = home.ledger.dataset(name).registration.commitment
+        entry = withdraw(home.ledger, name, why)
+        if all(commitment not in dataset.commitments for dataset in home.ledger.datasets()):
+            shutil.rmtree(home.datasets / commitment, ignore_errors=True)
+    return entry
