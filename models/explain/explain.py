@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.features.features import Feature, NumericFeature, RawColumns, encode_columns
-from models.parts.answers import ClassLabel, before, middle
+from models.parts.answers import ClassLabel, middle
 from models.parts.pairs import PairTerm, term_names
 from models.parts.released import FeatureSum, Released
 
@@ -118,7 +118,9 @@ def unit(ensemble: Released) -> str:
     """Return what one more in `link` x score is."""
     if not ensemble.classes:
         return ensemble.target
-    return f"log odds of {ensemble.classes[1]}{before(ensemble.bends)}" if ensemble.outputs == 1 else "logits"
+    if ensemble.outputs != 1:
+        return "logits"
+    return f"{'score' if ensemble.bends else 'log odds'} of {ensemble.classes[1]}"  # which bend beyond some scores
 
 
 def shapes(ensemble: Released) -> list[Shape]:

@@ -163,7 +163,7 @@ def test_explanation_adds_up(server, service):
     assert len(found.features) == len(found.contributions[0])
     odds = [found.base + sum(line) for line in found.contributions]
     chances = [line[1] for line in service.predict("curves", records(3)).probabilities]
-    assert found.unit.endswith("before they bend")
+    assert found.unit.startswith("score of ")
     name, version = found.model.split("@")
     told = json.loads((server.home.path / "models" / name / version / "ensemble.json").read_bytes())
     logits = [np.sign(each) * bent(abs(each), each > 0, told["link"], told["bends"]) for each in odds]

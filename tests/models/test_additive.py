@@ -249,7 +249,7 @@ def test_log_odds_bend_and_what_features_add_does_not():
     found, straight = contributions(BENT, columns), contributions(TWO, columns)
     np.testing.assert_allclose(found.base + found.votes.sum(axis=1), 0.25 * BENT.scores(columns))
     assert found.votes.tolist() == straight.votes.tolist()
-    assert (unit(BENT), unit(TWO)) == ("log odds of yes before they bend", "log odds of yes")
+    assert (unit(BENT), unit(TWO)) == ("score of yes", "log odds of yes")
     page = model_card(BENT, CLAIM)
     assert 'adds to the log odds of "yes" before they bend' in page
     assert "a point of score counts otherwise far from zero: 0.05 beyond -9, 0.1 beyond -1, 0.5 beyond 2" in page
