@@ -24,7 +24,7 @@ Tab completes commands and names after: dpserve --install-completion"""
 
 AT_A_SERVER: Sequence[Step] = (
     ("dpserve dataset list", "what there is, and what is left of it"),
-    ("dpserve plan NAME --epsilon 0.5", "a job's price; spends nothing"),
+    ("dpserve plan NAME --epsilon 0.5", "what a model costs, and what to expect of it; spends nothing"),
     ("dpserve train NAME --epsilon 0.5", "spend it; the server's worker learns"),
     ("dpserve verify MODEL", "fetch a model, and check it here by the keys that were pinned"),
     ("dpserve logout", "ask no server any more"),
@@ -114,17 +114,21 @@ def next_steps(home: Standing) -> list[Step]:
         "empty": [
             ("dpserve schema draft rows.parquet > adult.yaml", "a draft; fill in what everybody may know"),
             (
-                "dpserve dataset register adult --data rows.parquet --schema adult.yaml --epsilon 3 --delta 1e-6",
+                "dpserve dataset register adult --data rows.parquet --schema adult.yaml --epsilon 3 --delta 1e-6 "
+                "--holdout 0.2",
                 "give the rows a budget, once and permanently",
             ),
         ],
         "registered": [
-            (f"dpserve dataset show {dataset}", "what is left, and how many jobs of each learner"),
-            ("dpserve learner list", "what can be trained"),
-            (f"dpserve plan {dataset} --epsilon 0.5", "a job's price; spends nothing"),
-            (f"dpserve train {dataset} --epsilon 0.5", "spend it; the model comes with a certificate"),
+            (f"dpserve dataset show {dataset}", "how much of its budget is used"),
+            (f"dpserve plan {dataset} --epsilon 0.5", "what a model costs, and what to expect of it; spends nothing"),
+            (f"dpserve train {dataset} --epsilon 0.5", "train it; the model comes with a certificate"),
         ],
         "released": [
+            (
+                f"dpserve evaluate {model} --data test.parquet",
+                "how good it is, on rows of yours; --dataset: private ones",
+            ),
             (f"dpserve model show {model} --certificate", "what it promises, in plain words"),
             (f"dpserve predict {model} --data new.parquet --out predictions.parquet", "predict a file"),
             (

@@ -98,7 +98,7 @@ def test_what_becomes_of_the_cells_is_shown_on_a_terminal_before_anything_is_ent
     assert re.search(r"rent +27.5 % +72.5 % +- +- +-\s", seen)
     assert not Home.open({"DPSERVE_HOME": str(tmp_path / "home")}).ledger.datasets()
     seen = terminal(*register, "--schema", "100.yaml")
-    assert seen.index("CELLS OF") < seen.index("still fit")
+    assert seen.index("CELLS OF") < seen.index("of the budget used")
     home = Home.open({"DPSERVE_HOME": str(tmp_path / "home")})
     assert [dataset.registration.name for dataset in home.ledger.datasets()] == ["rents"]
     assert not [path for path in home.path.rglob("*") if path.is_file() and b"CELLS OF" in path.read_bytes()]
