@@ -58,7 +58,7 @@ WORDS = {
     "tuning": "the settings to try, as one job: grid, and runs on average",
     "version": "the version's number",
     "version_state": "champion, candidate, retired or revoked; null: there is no model yet",
-    "waiting": "why a worker left it in the queue, where one did",
+    "waiting": "why it still waits in the queue, where that is known",
 }
 
 

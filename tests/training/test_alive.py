@@ -33,6 +33,7 @@ from training.finish import lease
 from training.finish.lease import Lease, lives, this_process
 from training.jobs import job, queue
 from training.kinds import job_steps
+from training.planning import job_views
 from training.planning.job_views import job_to_json
 from training.requests import JobRequest
 
@@ -354,6 +355,23 @@ def test_a_worker_that_cannot_read_the_rows_leaves_the_job_to_one_that_can(home,
     body = job_to_json(whole, whole.ledger.job(queued.seq))
     assert (body["state"], body["waiting"]) == ("issued", None)
     check_sound(home)
+
+
+def test_a_job_that_no_worker_takes_says_so(home, monkeypatch):
+    """Not at once, where a worker may come, and not where the one that there is has other work."""
+    opened = Home.open(place(home))
+    first, second = (job.submit(opened, ASKED, by="test").seq for _ in range(2))
+
+    def told(seq):
+        return job_to_json(opened, opened.ledger.job(seq))["waiting"]
+
+    assert told(first) is None
+    monkeypatch.setattr(job_views, "UNTAKEN_SECONDS", -60.0)
+    assert (
+        told(first) == told(second) == "no worker has taken it, and none is at work: dpserve worker runs what is queued"
+    )
+    opened.ledger.start(first, "somebody", 60)
+    assert (told(first), told(second)) == (None, None)
 
 
 def test_a_job_whose_rows_cannot_be_read_does_not_hold_up_the_others(home, tmp_path):

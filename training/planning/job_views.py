@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -30,6 +31,8 @@ else:
     plans = later("training.planning.plans")  # a list of jobs prices nothing
 
 LAST = 2**53  # above every job's number
+UNTAKEN_SECONDS = 20.0  # workers look for jobs several times a second
+UNTAKEN = "no worker has taken it, and none is at work: dpserve worker runs what is queued"
 
 
 def dataset_to_json(
@@ -198,9 +201,17 @@ def job_to_json(
         "time": entry["time"],
         **chosen,
         "certificate": certificate,
-        "waiting": WAITING.get(job.waiting or "") if job.state is State.RESERVED else None,
+        "waiting": _why_waiting(home, job, entry["time"]) if job.state is State.RESERVED else None,
         "error": _error_of(job),
     }
+
+
+def _why_waiting(home: Home, job: Job, reserved: str) -> str | None:
+    """Say why a reserved job still waits: as a worker left word, or that none has come for it while none is busy."""
+    if job.waiting or not job.queued:
+        return WAITING.get(job.waiting or "")
+    seconds = (datetime.now(UTC) - datetime.fromisoformat(reserved)).total_seconds()
+    return UNTAKEN if seconds > UNTAKEN_SECONDS and not home.ledger.jobs(State.STARTED) else None
 
 
 def _error_of(job: Job) -> str | None:
