@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import sys
+from dataclasses import replace
 
 import pytest
 import warm
@@ -13,7 +14,9 @@ import yaml
 from ledgers import ROOT
 from pages import blocks, newcomers
 from pseudo_terminal import talk
+from table_story import stranger_in
 
+from examples import messy
 from training.datasets.file_check import check_file
 from training.rows.schema import declared, schema
 from training.rows.schema.schema import parse_schema
@@ -61,6 +64,50 @@ python() {{ {sys.executable} "$@"; }}
     assert draft["features"]["smoker"] == {"type": "boolean", "true_words": ["ja"], "false_words": ["nein"]}
     assert [draft["features"][f"lab_{at:03}"].get("decimal") for at in (1, 2)] == ["either", None]
     assert len(draft["features"]) + len(draft["ignore"]) == 202
+
+
+SPELLINGS = {
+    **messy.SPELLINGS,
+    "french with narrow blanks": replace(messy.SPELLINGS["french"], encoding="utf-8", mark="\u202f"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("country", SPELLINGS)
+def test_the_messy_table_as_a_spreadsheet_of_another_country_writes_it(tmp_path, monkeypatch, capsys, country):
+    """The steps of the page, with fewer rows and columns."""
+    spelling, person = SPELLINGS[country], stranger_in(tmp_path, monkeypatch, capsys)
+    for name, size in {"ROWS": 600, "PATIENTS": 200, "LABS": 12}.items():
+        monkeypatch.setattr(messy, name, size)
+    rows, schema_file = tmp_path / "messy.csv", tmp_path / "messy.yaml"
+    messy.write(rows, spelling)
+    schema_file.write_text(messy.schema_in(spelling), "utf-8")
+    draft = yaml.safe_load(person.draft(rows, "--data"))
+    usual = (
+        {} if spelling.encoding == "utf-8" else {"encoding": "cp1252"}
+    )  # the better known name of two that are alike
+    assert draft["format"] == {"delimiter": ";", **usual}
+    assert draft["features"]["visit_date"]["written"] == [spelling.pattern]
+    words = {"true_words": [spelling.yes], "false_words": [spelling.no]}
+    assert draft["features"]["smoker"] == {"type": "boolean", **words}
+    assert [draft["features"][name].get("decimal") for name in ("lab_001", "stay_days")] == [",", ","]
+    assert draft["features"]["cost"].get("thousands") == {".": None}.get(spelling.mark, " ")  # 1.234: it is asked
+    person.type("schema", "check", schema_file, "--data", rows)
+    budget = ("--epsilon", 3, "--delta", "1e-6", "--unit", "patient_id", "--contributions", 4)
+    person.type("dataset", "register", "messy", "--data", rows, "--schema", schema_file, *budget)
+    job = ("messy", "--target", "ward", "--learner", "lazybb", "--epsilon", 1, "--set", "rounds=2")
+    person.type("plan", *job)
+    person.type("train", *job)
+    home = tmp_path / "home"
+    assert (
+        "verified: messy: "
+        in person.type("verify", home / "models" / "messy" / "1", "--trust", home / "trust.json").out
+    )
+    labels = {row["label"] for row in person.predict("messy", rows)}
+    assert labels <= {spelling.words[ward] for ward in messy.WARDS}
+    made_up = tmp_path / "messy.made-up.csv"
+    person.type("schema", "sample", "--schema", schema_file, "--rows", 200, "--out", made_up)
+    person.type("schema", "check", schema_file, "--data", made_up)
 
 
 SMALL = b"""
