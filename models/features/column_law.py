@@ -309,6 +309,9 @@ def read_texts(listed: Sequence[str], column: pa.Array, written: Written = USUAL
     among `listed` that means the same, else in its plainest form. Raises Misfit.
     """
     texts = _texts_of(listed, plain_column(column))
+    if written.trim:
+        words = texts if pa.types.is_dictionary(texts.type) else texts.dictionary_encode()
+        texts = pc.utf8_trim_whitespace(words.dictionary).take(words.indices)
     if not written.missing:
         return texts
     words = texts if pa.types.is_dictionary(texts.type) else texts.dictionary_encode()

@@ -112,7 +112,7 @@ class Written:
     apostrophe as well. `unit_mark`: what may stand before or after a number and says its unit: the number is what is
     read. `dates`: patterns, of which a text fits one at most; `first_year`: of the hundred that years with two digits
     stand for. Words for yes and no are read without regard to capitals, beside TRUE and FALSE. `missing`: texts, and
-    numbers, that stand for a missing value.
+    numbers, that stand for a missing value. `trim`: blanks about a text are no part of it.
     """
 
     decimal: Decimal = "."
@@ -124,6 +124,7 @@ class Written:
     thousands: Thousands = ""
     unit_mark: str = ""
     first_year: int | None = None
+    trim: bool = False
 
     def problem(self) -> str | None:
         """Return what is wrong with it in itself: a text that may be read in two ways."""

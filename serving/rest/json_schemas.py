@@ -273,7 +273,7 @@ WRITTEN = record(
     {"decimal": TEXT, "dates": array(TEXT), "true": array(TEXT), "false": array(TEXT)},
     {
         "missing": array(TEXT), "missing_numbers": array(REAL), "thousands": TEXT, "unit_mark": TEXT,
-        "first_year": maybe(COUNT),
+        "first_year": maybe(COUNT), "trim": TRUTH,
     },
 )  # fmt: skip
 _FORM = {"delimiter": TEXT, "encoding": TEXT}

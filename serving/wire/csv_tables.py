@@ -74,8 +74,9 @@ def columns_of(
                 law = written.get(feature.name, USUAL)
                 feed[feature.name] = read_column(feature, pa.array(column, pa.string()), law)
         elif feature.name in reads:
-            if missing := written.get(feature.name, USUAL).missing:
-                column = ["" if text.strip() in missing else text for text in column]
+            law = written.get(feature.name, USUAL)
+            if law.missing or law.trim:
+                column = ["" if text.strip() in law.missing else text.strip() if law.trim else text for text in column]
             widest, stand_in_text = stand_in(feature)
             texts = [text if len(text.encode()) <= widest else stand_in_text for text in column]
             room.take(sum(map(len, texts)), feature.name)

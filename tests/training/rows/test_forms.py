@@ -7,6 +7,7 @@ import json
 import re
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import yaml
 
@@ -139,3 +140,30 @@ format: {delimiter: tab, encoding: cp1252, sheet: rows}
         assert [born.text(value) for value in read["born"]] == ["2029-08-14", "1930-03-01"]
         assert seen.text(read["seen"][0]) == "2024-03-14T22:30:00"
         assert read["seen"][1] != read["seen"][1]
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_blanks_about_texts_do_not_count_where_the_schema_says_so(tmp_path, ending):
+    """As databases fill up cells of one width: in a file, a draft of it, a prediction and a request."""
+    rows = {"town": ["Bonn   ", " Ulm \u00a0", "       ", "New Ulm"], "y": ["no ", "yes", "no ", "yes"]}
+    path = tmp_path / f"a.{ending}"
+    raw = "".join(f"{town},{y}\n" for town, y in zip(["town", *rows["town"]], ["y", *rows["y"]], strict=True)).encode()
+    if ending == "csv":
+        path.write_bytes(raw)
+    else:
+        pq.write_table(pa.table(rows), path)
+    answers = [ColumnAnswer(("town",), public="Bonn, Ulm, New Ulm"), ColumnAnswer(("y",), "target", "no, yes")]
+    body = SchemaProposal.of_file(path).to_schema([answers[0], answers[1]], 4)
+    assert body["format"] == {"trim": True}
+    body["features"]["town"]["type"] = "categorical"
+    schema = parse_schema(yaml.safe_dump(body).encode())
+    assert check_file(schema, path).problems == []
+    packed = pack(path, schema)
+    assert packed.labels.tolist() == [0, 1, 0, 1]
+    [columns] = read_columns(path, schema.features, schema)
+    sent = csv_tables.columns_of(raw, schema.features, ["town"], 9, csv_tables.FileForm(schema.form, schema.written))
+    for read in (columns, sent):
+        assert [text or None for text in read["town"].tolist()] == ["Bonn", "Ulm", None, "New Ulm"]
+    plain = parse_schema(yaml.safe_dump({**body, "format": {}}).encode())
+    assert "`trim: true` under `format`" in check_file(plain, path).problems[0].remedy
+    assert packed.bins.tolist() == [[0, 1, 4, 2]]

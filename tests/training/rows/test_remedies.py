@@ -289,7 +289,8 @@ FILES = {
     "an unnamed column more": File(",a,other\n0,1,u\n1,2,v\n", SMALL, [1, 2]),
     "another name": File("A,other\n1,u\n2,v\n", SMALL, [1, 2], writes={"A,": "a,"}),
     "a name twice": File("a,other,a\n1,u,3\n2,v,3\n", SMALL, [1, 2], writes={"other,a": "other,b"}),
-    "blanks about categories": File("a,other\n Köln,u\n Köln,v\n", TOWNS, ["Köln", "Köln"], writes={" Köln": "Köln"}),
+    "blanks about categories": File("a, other\n Köln,u\n Ulm,v\n", TOWNS, ["Köln", "Ulm"]),
+    "blanks about classes": File("a, other\n1, u\n2, v\n", SMALL, [1, 2]),
     "capitals of categories": File("a,other\nKÖLN,u\nKÖLN,v\n", TOWNS, ["KÖLN"] * 2, says={"values": ["KÖLN"]}),
     "codes with a point": File("a,other\n1.0,u\n2.0,v\n", CODES, ["1.0", "2.0"], says={"values": ["1.0", "2.0"]}),
     "categories that nobody listed": File("a,other\nx,u\ny,v\n", TOWNS, ["x", "y"]),
@@ -301,6 +302,8 @@ def amend_file(case: File, remedy: str, column: str, body: dict[str, Any], text:
     """Do what a remedy of a file says."""
     if match := re.search(r"`(encoding|delimiter): ([\w-]+)` under `format`", remedy):
         return {**body, "format": {**body.get("format", {}), match[1]: match[2]}}, text
+    if "`trim: true` under `format`" in remedy:
+        return {**body, "format": {**body.get("format", {}), "trim": True}}, text
     mended = text
     for word, written in case.writes.items():
         mended = mended.replace(word, written)

@@ -75,7 +75,7 @@ class SchemaProposal:
     features: column -> its declaration as a schema has it, FILL_IN where a person must say it.
     ignore: column -> why it is left out.
     people: columns that may name persons, by their names or by how their values repeat.
-    format: `delimiter` and `encoding` of a .csv, where they are not the usual ones.
+    format: how the file is written, where that is not as usual.
     remarks: column -> a comment for the person who fills in its declaration.
     choices: column -> how its cells may be written, where they do not say which.
     reading: what the likely encodings make of the file's words, for its steward alone: part of no draft.
@@ -85,7 +85,7 @@ class SchemaProposal:
     features: Mapping[str, Mapping[str, Any]]
     ignore: Mapping[str, str]
     people: Sequence[str] = ()
-    format: Mapping[str, str] = field(default_factory=dict)
+    format: Mapping[str, Any] = field(default_factory=dict)
     remarks: Mapping[str, str] = field(default_factory=dict)
     choices: Mapping[str, Sequence[str]] = field(default_factory=dict)
     reading: str = ""
@@ -129,12 +129,14 @@ class SchemaProposal:
         drafts = {name: _declare(kind, seen.get(name)) for name, kind in types.items() if not reasons[name]}
         by_name = [name for name in types if names_people(name)]
         repeating = [name for name in types if name not in by_name and name in seen and seen[name].like_ids]
+        texts = [column for column in seen.values() if column.kind in ("text", "boolean")]
+        trim = {"trim": True} if any(2 * column.padded > column.cells for column in texts) else {}
         usual = {key: getattr(PLAIN, key) for key in ("delimiter", "encoding", "sheet", "columns", "skip")}
         return cls(
             {name: declaration for name, (declaration, _) in drafts.items()},
             {name: reason for name, reason in reasons.items() if reason},
             (*by_name, *repeating),
-            {key: value for key in usual if (value := getattr(form, key)) != usual[key]},
+            {key: value for key in usual if (value := getattr(form, key)) != usual[key]} | trim,
             {name: remark for name, (_, remark) in drafts.items() if remark},
             {name: choices for name in drafts if name in seen and (choices := choices_of(seen[name]))},
         )

@@ -189,6 +189,7 @@ class Format(Strict):
     delimiter: Delimiter = ","
     encoding: Annotated[StrictStr, AfterValidator(encoding_named)] = "utf-8"
     sheet: Annotated[StrictStr, Field(max_length=100)] = ""
+    trim: StrictBool = False
     columns: tuple[StrictStr, ...] = ()
     skip: Annotated[StrictInt, Field(ge=0, le=100)] = 0
     decimal: Decimal = "."

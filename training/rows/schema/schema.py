@@ -193,7 +193,7 @@ class _File(Strict):
                 thousands = usual.thousands if column.thousands is None else column.thousands
                 forms[name] = Written(
                     column.decimal or usual.decimal, missing=missing, missing_numbers=tuple(column.missing_values),
-                    thousands=thousands, unit_mark=column.unit_mark,
+                    thousands=thousands, unit_mark=column.unit_mark, trim=usual.trim and isinstance(column, _Answers),
                 )  # fmt: skip
             elif isinstance(column, Boolean):
                 true, false = (*usual.true_words, *column.true_words), (*usual.false_words, *column.false_words)
@@ -203,7 +203,7 @@ class _File(Strict):
                 first = column.first_year or (usual.first_year if any(map(has_short_year, dates)) else None)
                 forms[name] = Written(dates=dates, missing=missing, first_year=first)
             elif isinstance(column, Categorical):
-                forms[name] = Written(missing=missing)
+                forms[name] = Written(missing=missing, trim=usual.trim)
             if name in forms and (problem := forms[name].problem()):
                 raise SchemaError(f"schema: {name}: {problem}")
         return {name: column for name, column in forms.items() if column != USUAL}

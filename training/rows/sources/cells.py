@@ -26,7 +26,7 @@ def read_as_written(feature: Feature, column: pa.Array, written: Written, start:
     """
     try:
         if isinstance(feature, CategoricalFeature):
-            return read_texts(feature.values, column, written) if written.missing else column
+            return column if written == USUAL else read_texts(feature.values, column, written)
         if written == USUAL and not isinstance(feature, CalendarFeature | NumericFeature):
             return column
         if not is_text(column.type) and not written.missing_numbers:

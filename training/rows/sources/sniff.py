@@ -59,7 +59,7 @@ class Column:
     """What is seen of a column, cell by cell, in kind: no value is kept, but hashes of the first LIKE_IDS_AMONG."""
 
     def __init__(self) -> None:
-        self.cells = self.long = 0
+        self.cells = self.long = self.padded = 0
         self._numbers = self._days = self._clocks = self._truths = True
         self._forms = list(_NUMBERS)  # in which all numbers seen may be written
         self._marks: set[str] = set()
@@ -84,6 +84,7 @@ class Column:
             self.missing.add(text)
             return
         self.cells += 1
+        self.padded += text != cell
         if self.cells <= LIKE_IDS_AMONG:
             self._different.add(hash(text))
         self.long += len(text) > 40 or "\n" in text

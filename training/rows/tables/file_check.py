@@ -39,6 +39,8 @@ from training.rows.tables.data import read_classes, read_codes
 
 CHUNK = 1 << 13  # lines of a .csv that are looked at together
 FIRST = 5  # rows that are named of one problem
+BLANKS, TRIM = "blanks about them", "say `trim: true` under `format`: then blanks about a text do not count"
+AS_WRITTEN = "list the values as the file writes them, or write the cells as listed"
 QUOTE = "quote texts that hold the mark between columns"
 DECLARE = "store the column as the schema declares it, or declare what it holds"
 
@@ -218,6 +220,11 @@ class _Look:
             if count.feature is None:
                 count.add(len(places), int(np.count_nonzero(places == -1)))
                 count.refused += int(np.count_nonzero(places == -2))
+            if (places == -2).any() and is_text(column.type) and not written.trim:
+                padded = (places == -2) & (read_classes(target, column, replace(written, trim=True)) >= 0)
+                for place in np.flatnonzero(padded).tolist():
+                    self.note(target.name, f"a class with blanks about it{self.where}", TRIM, rows[place])
+                places = np.where(padded, 0, places)
         for code, (found, remedy) in ((-1, NOTHING), (-2, NO_CLASS)):
             for place in np.flatnonzero(places == code).tolist() if code == -2 or not target.leave_out else ():
                 self.note(target.name, found + self.where, remedy, rows[place])
@@ -230,10 +237,7 @@ class _Look:
                 continue
             [(miss, number)] = misses.most_common(1) or [("", 0)]
             if miss in NEAR_MISSES and 2 * number > count.other:
-                problem = (
-                    f"{problem[0]}: they have {miss}",
-                    "list the values as the file writes them, or write the cells as listed",
-                )
+                problem = f"{problem[0]}: they have {miss}", TRIM if miss == BLANKS else AS_WRITTEN
             yield name, problem
         name, found, remedy = find_misfit(self._schema, self.counts) or ("-", "", "")
         if not name and not self.problems:
@@ -253,7 +257,7 @@ def _near_miss(feature: CategoricalFeature, cell: str) -> str | None:
 _BLANKS = " \t\r\n\u00a0\u202f\ufeff"
 LONGEST = 200  # characters of a cell that is compared with the listed values
 NEAR_MISSES: dict[str, Callable[[str], str]] = {
-    "blanks about them": str.strip,
+    BLANKS: str.strip,
     "letters that are put together otherwise (Unicode NFC)": lambda text: unicodedata.normalize("NFC", text),
     "other capitals": str.casefold,
     "`.0` after them": lambda text: re.sub(r"\.0+$", "", text),
