@@ -17,7 +17,7 @@ import yaml
 from accountant.home import Home
 from dpserve_verify.certificates.plain_words import meaning
 from dpserve_verify.errors import InputError
-from dpserve_verify.privacy.budget import Budget, exact_decimal
+from dpserve_verify.privacy.budget import Budget, check_name, exact_decimal
 from serving.cli import train
 from serving.cli.backends.user import require_access
 from serving.cli.data.register import register_source
@@ -62,7 +62,12 @@ def guide(
         raise InputError(ELSEWHERE)
     home = Home.open()
     require_access(home, "steward")
-    name = name or re.sub(r"[^A-Za-z0-9_.-]", "-", data.name.partition(".")[0])
+    name = check_name("dataset", name or re.sub(r"[^A-Za-z0-9_.-]", "-", data.name.partition(".")[0]))
+    if name in [dataset.registration.name for dataset in home.ledger.datasets()]:
+        raise InputError(f"dataset={name}: is registered already; say another --name")
+    place = Path(f"{name}.yaml")
+    if place.exists() and ask(f"{place} exists; write over it (yes or no)", "no", read_yes) is False:
+        raise InputError(f"{place}: exists; say another --name")
     with show_busy("looking at how it is written"):
         proposal = SchemaProposal.of_file(data)
     print(align_columns(_table(proposal)), end="\n\n")
@@ -71,10 +76,7 @@ def guide(
     answers = _ask_columns(proposal)
     targets = [answer.columns[0] for answer in answers if answer.role == "target"]
     body = proposal.to_schema(answers, ask("Approximate number of rows (will be public)", None, parse_count))
-    place = Path(f"{name}.yaml")
     text = yaml.safe_dump(body, sort_keys=False, allow_unicode=True, width=120)
-    if place.exists() and ask(f"{place} exists; write over it (yes or no)", "no", read_yes) is False:
-        raise InputError(f"{place}: exists; say another --name")
     place.write_text(text, "utf-8")
     with show_busy("checking every row"):
         check = check_file(parse_schema(text.encode()), data)

@@ -101,6 +101,10 @@ def test_what_becomes_of_the_cells_is_shown_on_a_terminal_before_anything_is_ent
     assert seen.index("CELLS OF") < seen.index("of the budget used")
     home = Home.open({"DPSERVE_HOME": str(tmp_path / "home")})
     assert [dataset.registration.name for dataset in home.ledger.datasets()] == ["rents"]
+    assert "say another --name" in terminal("guide", "rents.csv", code=2)  # before anything is asked
+    (tmp_path / "flats.yaml").write_text(schema)
+    keep = [("flats.yaml exists; write over it", "no")]
+    assert "COLUMNS" not in terminal("guide", "rents.csv", "--name", "flats", answers=keep, code=2)
     assert not [path for path in home.path.rglob("*") if path.is_file() and b"CELLS OF" in path.read_bytes()]
 
 
