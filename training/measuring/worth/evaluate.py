@@ -112,10 +112,10 @@ def plan(home: Home, asked: EvaluationRequest, by: str | None = None) -> Planned
     how: dict[str, str | bool | int] = {} if asked.group is None else {"group": asked.group}
     how |= {"scores": True} if asked.scores else {}
     public = public_of(dataset, schema.question(target), budget)
-    if has_one_row(dataset):
-        how["rows"], public = ONE_ROW, of_one_row(public)
     groups = 1 if asked.group is None else schema.group(asked.group).bins
     how |= _bins_for(public, groups, asked.scores and asked.against is None)
+    if has_one_row(dataset):
+        how["rows"], public = ONE_ROW, of_one_row(public)
     evaluator = evaluator_of([model.ensemble for model in models], schema, how)
     if evaluator.query.size > MOST_CELLS:
         what = "group" if asked.group is not None else "scores"
@@ -141,7 +141,8 @@ def plan(home: Home, asked: EvaluationRequest, by: str | None = None) -> Planned
 
 def _bins_for(public: Public, groups: int = 1, scores: bool = False) -> dict[str, int]:
     """Return `bins`, where noise would drown as many as there are usually; nothing where it would not, nor of a model
-    whose probabilities are not counted.
+    whose probabilities are not counted. `public`: of all rows, as if each person had as many as they may, so that one
+    row of each is counted in no more bins than all.
     """
     classes = len(public.classes or ())
     if classes != 2 and not scores:
@@ -223,10 +224,9 @@ def plan_following(home: Home, training: Request, epsilon: str | float | Decimal
     question = schema_of(home, dataset).question(training.target)
     budget = Budget.of(str(epsilon), "0")
     public = public_of(dataset, question, budget)
-    how: dict[str, int | str] = {}
+    how: dict[str, int | str] = {**_bins_for(public)}
     if has_one_row(dataset):
         how["rows"], public = ONE_ROW, of_one_row(public)
-    how |= _bins_for(public)
     # How many cells, whatever the scores mean.
     layout = Layout(tuple(question.classes or ()), 1.0, question.target_range, bins=int(how.get("bins", BINS)))
     request = Request(
