@@ -175,10 +175,11 @@ PAGE = """\
 
 Made by `studies/statements/evaluation_widths.py`: {homes} homes of each dataset, a fifth of its people kept
 aside, one model in each, evaluated at epsilon {epsilons} by the code that `dpserve evaluate` runs, in discrete
-Laplace noise of the real source. `aside`: the public guess of rows kept aside, which is all that the forecast
-knows of them: of the loans with one row of a client about half as many are used. `said`: half of the interval
-of the AUROC, in the middle and for nine of ten made-up models. `came`: half of it, in each home. `as said`:
-within those ends, 5 % beyond them admitted; the last column is of the Brier score and the log loss of bins.
+Laplace noise of the real source. `aside`: the public guess of rows kept aside, or of people, of whom one row
+each is measured; it is all that the forecast knows: of the loans with one row of a client about half as many
+are used. `said`: half of the interval of the AUROC, in the middle and for nine of ten made-up models. `came`:
+half of it, in each home. `as said`: within those ends, 5 % beyond them admitted; the last column is of the
+Brier score and the log loss of bins.
 
 | data | rows of one person | aside | epsilon | bins | said | from, to | came | as said | others |
 |---|---:|---:|---:|---:|---|---|---|---|---|
