@@ -266,7 +266,8 @@ def _micros(match: pa.StructArray, written: Written) -> tuple[NDArray[np.int64],
     """Return matched texts as microseconds since 1970, and which of them are in the calendar. A zone is subtracted:
     UTC.
     """
-    parts: Mapping[str, Any] = {field.name: match.field(field.name) for field in match.type}
+    texts = {field.name: match.field(field.name) for field in match.type}
+    parts: Mapping[str, Any] = {name: text for name, text in texts.items() if pc.any(pc.not_equal(text, "")).as_py()}
 
     def whole(name: str, default: int) -> NDArray[np.int64]:
         if name not in parts:
