@@ -181,7 +181,7 @@ async def _change(request: Request, change: Callable[..., object], *values: str)
 
 def _dataset(home: Home, name: str, rights: Access, before: int) -> dict[str, Any]:
     dataset = home.ledger.dataset(name, rights.principal)
-    registration = dataset.registration
+    registration, is_retired = dataset.registration, name in archived(home.ledger, "dataset")
     size = home.ledger.log.size()
     (points, by_models), now = _history(home.ledger, name, size), datetime.now(UTC)
     return {
@@ -205,11 +205,11 @@ def _dataset(home: Home, name: str, rights: Access, before: int) -> dict[str, An
         "points": points,
         "chart": burndown_chart.staircase([(point.time, 1 - point.share) for point in points], now),
         "jobs": jobs_to_json(home, dataset=name, limit=NEWEST_JOBS, access=rights),
-        "trains": rights.may("train", dataset=name),
+        "trains": rights.may("train", dataset=name) and not is_retired,
         "keeps": rights.may("steward", dataset=name),
         "measures": rights.may(*ASKING, dataset=name),
         "note": note_of(home.path, "dataset", name),
-        "archived": name in archived(home.ledger, "dataset"),
+        "archived": is_retired,
         "profiles": profiles_of(home, name),
         "blocks": blocks_of(home, dataset, before),
         "aside": None if dataset.holdout is None else float(dataset.holdout),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from typing import Any
 
 from accountant.home import Home
+from accountant.home.notes import Note, write_note
 from accountant.ledger.archive import archive
 from accountant.ledger.families.records import Why
 from accountant.ledger.withdrawal import withdraw
@@ -47,4 +49,6 @@ def _withdraw(home: Home, name: str, why: Why) -> int:
         entry = withdraw(home.ledger, name, why)
         if all(commitment not in dataset.commitments for dataset in home.ledger.datasets()):
             shutil.rmtree(home.datasets / commitment, ignore_errors=True)
+    with suppress(OSError):  # of a home that cannot be written: it is withdrawn all the same
+        write_note(home.path, "dataset", name, Note())  # words of people do not pass to another one of its name
     return entry

@@ -69,6 +69,7 @@ def test_notes_and_tags_are_written_and_what_is_over_is_archived(site, thing, na
     assert name in archived(site.home.ledger, kind)
     assert site.home.ledger.log.entry(site.home.ledger.log.size() - 1).value["by"] == f"token:the-{scope}"
     assert {"model": "is archived: lists leave it", "dataset": "takes no further job"}[kind] in words(site.page(at))
+    assert "New job" not in words(site.page(at))
     assert f'href="{at}"' not in site.page(f"/ui/{thing}").text
     assert site.send(f"{at}/archive", scope, why="needed", ends="yes").status_code == 303
     assert f'href="{at}"' in site.page(f"/ui/{thing}").text

@@ -12,6 +12,7 @@ from small_home import write_files
 from accountant.audit.audit import audit_home
 from accountant.errors import NameTaken, SchemaError
 from accountant.home import Home
+from accountant.home.notes import Note, note_of, write_note
 from accountant.ledger.families.records import NewPeople
 from dpserve_verify.errors import InputError, ModelInvalid
 from dpserve_verify.privacy.budget import Budget, Relation
@@ -103,11 +104,13 @@ def test_a_withdrawn_registration_leaves_name_and_rows_to_a_mended_schema(tmp_pa
     total, rows = Budget.of(1, "1e-6"), files / "rows.parquet"
     first = register(home, "adult", rows, schema, total, Relation.ADD_REMOVE, "record")
     folder = home.datasets / first.registration.commitment
+    write_note(home.path, "dataset", "adult", Note("for the board"))
     with pytest.raises(NameTaken, match="in the dataset adult already"):
         register(home, "again", rows, mended, total, Relation.ADD_REMOVE, "record")
     assert run(["dataset", "withdraw", "adult", "--reason", "the bins were wrong"]) == 0
     assert "is withdrawn, and its name and rows are free; entry" in capsys.readouterr().out
     assert not folder.exists()
+    assert note_of(home.path, "dataset", "adult") == Note()  # of another dataset of that name
     for name, text in (("again", mended), ("adult", schema)):  # another name, then the very same once more
         dataset = register(home, name, rows, text, Budget.of(2, "1e-6"), Relation.ADD_REMOVE, "record")
         assert (dataset.budget.epsilon, dataset.is_untouched) == (2, True)
