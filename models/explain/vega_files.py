@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +17,7 @@ else:
     vl_convert = later("vl_convert")
 
 ENDINGS = (".png", ".svg", ".html")
+SVG, NO_LETTER = "http://www.w3.org/2000/svg", "\ue000"  # which is left to private use
 SHARP = 2  # pixels of a PNG for one of the drawing
 
 
@@ -40,4 +43,23 @@ def write_drawing(path: Path, svg: Callable[[], str], page: Callable[[], str]) -
     elif path.suffix == ".svg":
         write(path, svg().encode())
     else:
-        write(path, vl_convert.svg_to_png(svg(), scale=SHARP))
+        drawn = svg()
+        check_letters(path, drawn)
+        write(path, vl_convert.svg_to_png(drawn, scale=SHARP))
+
+
+def check_letters(path: Path, drawn: str) -> None:
+    """Raise InputError where no font of this machine has some letter of a drawing: it would be an empty box."""
+
+    def pixels(letter: str) -> bytes:
+        text = f'<text x="4" y="30" font-family="sans-serif" font-size="20">{letter}</text>'
+        return bytes(vl_convert.svg_to_png(f'<svg xmlns="{SVG}" width="40" height="40">{text}</svg>'))
+
+    written = html.unescape(re.sub("<[^>]*>", " ", drawn))
+    box = pixels(NO_LETTER)
+    without = sorted(letter for letter in {*written} if letter > "\x7f" and letter.isalpha() and pixels(letter) == box)
+    if without:
+        raise InputError(
+            f"out={path.name}: no font of this machine has {', '.join(without[:5])}; name an .svg or .html, which are "
+            "drawn where they are read, or install one (on Debian: fonts-noto, fonts-noto-cjk)"
+        )

@@ -18,6 +18,7 @@ from dpserve_verify.errors import InputError
 from models.explain.explain import shapes, unit
 from models.explain.picture import picture
 from models.explain.shapes import shape_panels
+from models.explain.vega_files import write_drawing
 from models.explain.vega_panels import LIGHT, words_of
 from models.explain.vega_parts import amount
 from models.parts.edits import Edit
@@ -174,3 +175,15 @@ def test_a_browser_runs_the_script_under_the_policy(tmp_path):
     )
     assert 'data-says="up to 18: ' in done.stdout
     assert 'tabindex="0"' in done.stdout
+
+
+def test_a_picture_whose_letters_no_font_here_has_is_refused_and_a_page_is_written(tmp_path):
+    """Pixels need the fonts of this machine: it would be a row of empty boxes."""
+    letter = "\U00012f90"  # of Cypro-Minoan, which next to no font has
+    drawn = f'<svg xmlns="http://www.w3.org/2000/svg" width="90" height="40"><text y="30">Größe {letter}</text></svg>'
+    with pytest.raises(InputError, match=f"no font of this machine has {letter}; name an .svg or .html"):
+        write_drawing(tmp_path / "out.png", lambda: drawn, lambda: drawn)
+    assert not (tmp_path / "out.png").exists()
+    write_drawing(tmp_path / "out.html", lambda: drawn, lambda: drawn)
+    write_drawing(tmp_path / "out.png", lambda: drawn.replace(letter, "für"), lambda: drawn)
+    assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")
