@@ -138,7 +138,7 @@ training/datasets: dpserve_verify(. privacy system) accountant(. home ledger led
     training(planning rows/cluster rows/kernels rows/packed rows/partitions rows/people rows/schema rows/sources
     rows/tables)
 training/datasets/drafts: dpserve_verify(. privacy system) accountant(. access home ledger/families system)
-    models(features) training(datasets requests rows/people rows/schema rows/sources rows/tables)
+    models(features) training(datasets datasets/growing requests rows/people rows/schema rows/sources rows/tables)
 training/datasets/growing: dpserve_verify(. system) accountant(. home ledger ledger/families) models(features)
     training(datasets rows/packed rows/schema rows/tables)
 training/finish: dpserve_verify(. certificates keys privacy system) accountant(. access certificates home ledger

@@ -208,6 +208,7 @@ def _dataset(home: Home, name: str, rights: Access, before: int) -> dict[str, An
         "trains": rights.may("train", dataset=name) and not is_retired,
         "keeps": rights.may("steward", dataset=name),
         "measures": rights.may(*ASKING, dataset=name),
+        **offers(),
         "note": note_of(home.path, "dataset", name),
         "archived": is_retired,
         "profiles": profiles_of(home, name),

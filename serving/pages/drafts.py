@@ -50,6 +50,7 @@ LABELS = {
     "true_words": "words for true", "false_words": "words for false", "missing_words": "words for missing",
     "outside": "most outside of the range", "other": "most values not listed",
 }  # fmt: skip
+APPENDED = ("records", "reason", "person_epsilon", "new_rows", "each_block", *IDS)
 USUAL = {"contributions": "1", "relation": "add-remove"}  # what holds permanently is answered by whoever registers
 _CUT = re.compile(r"\.(csv|tsv|txt|data)(\.gz|\.zst)?$", re.IGNORECASE)  # files that are cut into cells
 
@@ -124,7 +125,7 @@ async def _page(
         "known": dataset_names,
         "relations": [relation.value for relation in Relation],
         "columns": [name for group in groups for name in group.columns],
-        "form": {**dict.fromkeys(ASKED, ""), **form, **(typed or {})},
+        "form": {**dict.fromkeys((*ASKED, *APPENDED), ""), **form, **(typed or {})},
         "people": list(dict.fromkeys([*roles, *(draft.proposal or {}).get("people", ())])),
         "targets": [
             name for group in groups if _control_values(group, answers)["role"] == "target" for name in group.columns
@@ -253,6 +254,23 @@ async def register(request: Request) -> Response:
     return see_other(f"/ui/drafts/{draft.id}")
 
 
+async def append(request: Request) -> Response:
+    """Append its rows to the dataset that it was brought for."""
+    typed = {name: value.strip() for name, value in (await form_fields(request, *APPENDED)).items()}
+    draft = await in_thread(find_draft, request, _store(request))
+    asked: dict[str, Any] = {name: True for name in ("new_rows", "each_block", *IDS) if typed[name]}
+    asked |= {name: typed[name] for name in ("reason", "person_epsilon") if typed[name]}
+    try:
+        if not draft.into:
+            raise InputError("draft: was brought to be registered, and not to be appended")
+        if typed["records"]:
+            asked["records"] = _count(typed["records"])
+        await in_thread(_store(request).register, draft, {"name": draft.into, **asked})
+    except DpserveError as error:
+        return await _page(request, draft, error, typed)
+    return see_other(f"/ui/drafts/{draft.id}")
+
+
 async def delete(request: Request) -> Response:
     """Delete it, with its rows."""
     await form_fields(request)
@@ -278,5 +296,6 @@ DOORS = (
     Door("POST", f"{ONE}/form", STEWARD, file_form, "Read it otherwise", 303, media=HTML, hidden=True),
     Door("POST", f"{ONE}/schema", STEWARD, schema, "Give its schema", 303, media=HTML, hidden=True),
     Door("POST", f"{ONE}/register", STEWARD, register, "Register it", 303, media=HTML, hidden=True),
+    Door("POST", f"{ONE}/append", STEWARD, append, "Append its rows", 303, media=HTML, hidden=True),
     Door("POST", f"{ONE}/delete", STEWARD, delete, "Delete it", 303, media=HTML, hidden=True),
 )

@@ -51,20 +51,22 @@ async def list_drafts(request: Request) -> Response:
 async def begin_draft(request: Request) -> Response:
     """Announce a file that is to come, or name one on the server."""
     known_query(request)
-    body = await json_fields(request, {}, {"file": (str,), "bytes": (int,), "path": (str,)})
+    body = await json_fields(request, {}, {"file": (str,), "bytes": (int,), "path": (str,), "into": (str,)})
+    if body.get("into"):
+        await in_thread(state(request).home.ledger.dataset, body["into"])
     return json_response(
         draft_to_json(await in_thread(new_draft, _store(request), access(request).principal, body)), 201
     )
 
 
 def new_draft(store: Drafts, by: str, body: Mapping[str, Any]) -> Draft:
-    """Begin a draft of `file` and `bytes`, or of `path`."""
+    """Begin a draft of `file` and `bytes`, whose rows may be for a dataset (`into`), or of `path`."""
     names, settings = {name for name, value in body.items() if value is not None}, ServerSettings()
     if names == {"path"}:
         return store.begin_at(by, body["path"], settings.folders)
-    if names != {"file", "bytes"}:
+    if names - {"into"} != {"file", "bytes"}:
         raise InputError("draft: give `file` and `bytes`, or `path`")
-    return store.begin(by, body["file"], body["bytes"], settings.upload_bytes)
+    return store.begin(by, body["file"], body["bytes"], settings.upload_bytes, body.get("into") or "")
 
 
 async def receive_part(request: Request) -> Response:
@@ -204,6 +206,7 @@ BEGIN = _takes(
     {
         "file": {"type": "string", "minLength": 1, "maxLength": 200, "description": "its name, with its ending"},
         "bytes": {"type": "integer", "minimum": 1},
+        "into": {"type": "string", "description": "a dataset that the rows are to be appended to, on the draft's page"},
         "path": {"type": "string", "description": "in their place: a file on the server, below DPSERVE_DATA_FOLDERS"},
     }
 )

@@ -36,7 +36,7 @@ document.addEventListener("change", ({ target }) => {
       let draft = form.dataset.draft, at = Number(form.dataset.received ?? 0);
       if (draft && file.size !== Number(form.dataset.size)) throw new Error("This is another file: it has another size.");
       if (!draft) {
-        const announced = JSON.stringify({ file: file.name, bytes: file.size });
+        const announced = JSON.stringify({ file: file.name, bytes: file.size, ...(form.dataset.into && { into: form.dataset.into }) });
         draft = (await ask("POST", "/v1/drafts", announced, "application/json")).draft;
       }
       while (at < file.size) {

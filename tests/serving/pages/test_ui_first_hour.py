@@ -136,7 +136,7 @@ def test_from_an_empty_home_to_an_evaluated_model_in_a_browser_alone(tmp_path, m
         assert "decimal ,, thousands blank, missing: NC" in shown
         assert "decimal ,, unit %" in shown
         box.fill("\n".join(f"{name}: {PUBLIC.get(name, said.strip())}" for name, said in proposed.items()))
-        page.get_by_label("Approximate number of rows").fill(str(ROWS))
+        page.get_by_label("Number of rows, approximately").fill(str(ROWS))
         page.get_by_role("button", name="Check every row by these lines").click()
         expect(page.get_by_text("every row fits")).to_be_visible()
 
@@ -157,6 +157,19 @@ def test_from_an_empty_home_to_an_evaluated_model_in_a_browser_alone(tmp_path, m
         assert 8 < len(counted["change"]) <= INPUTS, counted
         page.wait_for_function("fetch(location.href).then(a => a.text()).then(t => t.includes('auroc'))", polling=500)
         no_sideways_scroll(page)
+        no_serious_findings(page)
+        no_faults(page)
+
+        page.goto("/ui/datasets/prets")  # the next month's loans, as its next block
+        page.get_by_text("Append rows", exact=True).first.click()
+        page.get_by_label("File of rows").set_input_files(write_loans(tmp_path / "next.csv", 300, seed=12))
+        page.get_by_role("button", name="Upload").click()
+        expect(page.get_by_role("heading", name="Append these rows to prets")).to_be_visible()
+        page.get_by_label("Approximate number of rows").fill("300")
+        page.get_by_role("button", name="Append them, permanently").click()
+        expect(page.get_by_text("appended", exact=True)).to_be_visible()
+        page.get_by_role("link", name="prets", exact=True).click()
+        expect(page.get_by_text("2 blocks, each with the whole total")).to_be_visible()
         no_serious_findings(page)
         no_faults(page)
         trail = (home / "logs" / "access.jsonl").read_text() + (home / "ledger.db").read_bytes().decode("latin-1")

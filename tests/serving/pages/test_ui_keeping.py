@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import ledgers
+import pyarrow.csv as csv
 import pyarrow.parquet as pq
 import pytest
 import yaml
@@ -19,6 +20,8 @@ from dpserve_verify.privacy.budget import Budget, Relation
 from serving.process.tokens import new_token
 from serving.process.watch import audit_runs
 from training.datasets.datasets import register
+from training.datasets.drafts import steps
+from training.datasets.drafts.drafts import Drafts
 from training.jobs import job
 from training.requests import JobRequest
 
@@ -147,3 +150,41 @@ def test_a_job_on_one_of_several_targets_offers_the_learners_that_fit(site):
     again = site.page("/ui/jobs/blocks", params={"dataset": "adult", "target": "race", "learner": "ebm"}).text
     assert 'id="target"' not in again
     assert "<option selected>ebm" in again
+
+
+def brought(site, rows, name="more.csv"):
+    """A draft of these rows, uploaded for the dataset `several`."""
+    drafts = Drafts(site.home.path)
+    draft = drafts.begin("token:the-steward", name, len(rows), 1 << 20, into="several")
+    drafts.append(draft, 0, rows)
+    steps.work(site.home.path)
+    return f"/ui/drafts/{draft.id}"
+
+
+def test_rows_are_checked_by_the_datasets_schema_and_appended_as_a_block(site, tmp_path):
+    table = pq.read_table(DATA / "adult_train.parquet").slice(20_000, 300)
+    csv.write_csv(table.set_column(0, "age", [["old"] * 300]), tmp_path / "wrong.csv")
+    wrong = words(site.page(brought(site, (tmp_path / "wrong.csv").read_bytes()), "steward"))
+    assert "cannot be registered yet" in wrong
+    assert re.search(r"age text 2, 3, 4, 5, 6 and 295 more", wrong)
+    csv.write_csv(table, tmp_path / "more.csv")
+    at = brought(site, (tmp_path / "more.csv").read_bytes())
+    shown = site.page(at, "steward")
+    assert "Append these rows to several" in words(shown)
+    assert "A line for each column" not in words(shown), "its columns are said already"
+    assert site.send(f"{at}/append", "train").status_code == 403
+    assert site.send(f"{at}/append", "steward", each_block="yes").status_code == 303
+    assert "say why" in refused(site, at)
+    assert site.send(f"{at}/append", "steward", records="300").status_code == 303
+    steps.work(site.home.path)
+    assert "appended to several" in words(site.page(at, "steward"))
+    dataset = site.home.ledger.dataset("several")
+    assert (dataset.last, dataset.blocks[-1].records) == (2, 300)
+    again = brought(site, (tmp_path / "more.csv").read_bytes())
+    site.send(f"{again}/append", "steward")
+    assert "That was not done" in refused(site, again), "these rows are a block already"
+
+
+def refused(site, at):
+    steps.work(site.home.path)
+    return words(site.page(at, "steward"))

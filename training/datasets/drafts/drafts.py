@@ -46,7 +46,8 @@ class Draft:
     proposed of its columns; `answers`: what was said of them; `problems` and `cells`, what
     becomes of those of each column: of the last check; `asked`: the registration;
     `refusal`: why the last step was refused, as errors are told. `is_sample`: the sample data of `sample`.
-    `form`: encoding and delimiter of the file, where a person said them.
+    `form`: encoding and delimiter of the file, where a person said them. `into`: the dataset that its rows are to be
+    appended to; empty where they are to be registered.
     """
 
     id: str
@@ -64,6 +65,7 @@ class Draft:
     refusal: Json | None = None
     is_sample: bool = False
     form: Json | None = None
+    into: str = ""
 
 
 class Drafts:
@@ -72,7 +74,7 @@ class Drafts:
     def __init__(self, home: Path) -> None:
         self.folder = home / "drafts"
 
-    def begin(self, by: str, name: str, size: int, most: int) -> Draft:
+    def begin(self, by: str, name: str, size: int, most: int, into: str = "") -> Draft:
         """Begin a draft for a file of `size` bytes, at most `most`, which is to be uploaded. InputError where it cannot
         be taken.
         """
@@ -85,7 +87,7 @@ class Drafts:
         self.folder.mkdir(mode=0o700, exist_ok=True)
         if shutil.disk_usage(self.folder).free < size + SPARE_BYTES:
             raise InputError("file: the server has no room for it; ask its operator")
-        return self._add(Draft(uuid.uuid4().hex, by, name, RECEIVING, size))
+        return self._add(Draft(uuid.uuid4().hex, by, name, RECEIVING, size, into=into))
 
     def begin_at(self, by: str, path: str, allowed: Sequence[Path]) -> Draft:
         """Begin a draft for a file or folder on the server, below one of the folders that its operator `allowed`. Each
@@ -146,6 +148,11 @@ class Drafts:
             self.ask()
         return draft
 
+    def set_schema(self, draft: Draft, schema: bytes) -> Path:
+        """Put a schema in the draft's place for it; return that."""
+        replace_unsynced(self.schema(draft), schema, PRIVATE)
+        return self.schema(draft)
+
     def check(self, draft: Draft, schema: str, answers: Sequence[Json]) -> Draft:
         """Request a check of every row against a schema."""
         with self._alone(draft):
@@ -205,7 +212,8 @@ class Drafts:
     def forget_rows(self, draft: Draft) -> None:
         """Delete the uploaded rows of a draft that is registered, and all that was told of them."""
         shutil.rmtree(self.folder / draft.id / "file", ignore_errors=True)
-        self.change(draft, problems=(), cells=(), proposal={**(draft.proposal or {}), "cells": {}})
+        proposal = None if draft.proposal is None else {**draft.proposal, "cells": {}}
+        self.change(draft, problems=(), cells=(), proposal=proposal)
 
     def get(self, identity: str, by: str) -> Draft:
         """Raise UnknownName where there is none of theirs."""

@@ -25,6 +25,7 @@ from dpserve_verify.system.files import locked
 from models.features.written import Form
 from training.datasets.datasets import schema_bytes
 from training.datasets.drafts import sample
+from training.datasets.drafts.appending import append_requested
 from training.datasets.drafts.drafts import (
     AT_WORK,
     CHECKING,
@@ -41,7 +42,7 @@ from training.datasets.drafts.proposal import SchemaProposal
 from training.datasets.drafts.registering import register_requested
 from training.datasets.file_check import check_file
 from training.requests.registration import RegistrationRequest
-from training.rows.schema.schema import parse_schema
+from training.rows.schema.schema import parse_schema, registered_schema
 
 LOG = logging.getLogger("dpserve.registering")
 STEP_SECONDS = 1800.0  # a step is ended after so long
@@ -104,7 +105,7 @@ def step(home: Home, drafts: Drafts, draft: Draft) -> None:
         name = (draft.asked or {}).get("name")
         digest = parse_schema(schema_bytes(drafts.schema(draft))).digest if before == READY else ""
         stored = [(dataset.registration.name, dataset.registration.schema) for dataset in home.ledger.datasets()]
-        entered = before == READY and (name, digest) in stored  # it stood there before the cut
+        entered = before == READY and not draft.into and (name, digest) in stored  # it stood there before the cut
         drafts.change(draft, **({"state": REGISTERED, "refusal": None} if entered else {"state": before}))
         if entered:
             drafts.forget_rows(draft)
@@ -128,15 +129,21 @@ def _done(home: Home, drafts: Drafts, draft: Draft) -> dict[str, Any]:
 
 
 def _changes(home: Home, drafts: Drafts, draft: Draft, rows: Path) -> dict[str, Any]:
-    if draft.state == LOOKING:
+    if draft.state == LOOKING and not draft.into:
         form = None if draft.form is None else Form(**draft.form)
         return {"state": COLUMNS, "proposal": SchemaProposal.of_file(rows, form=form).to_json()}
     schema = drafts.schema(draft)
-    if draft.state == CHECKING:
+    if draft.state == LOOKING:
+        schema = drafts.set_schema(draft, registered_schema(home, home.ledger.dataset(draft.into)))
+    if draft.state in (LOOKING, CHECKING):
         check = check_file(parse_schema(schema_bytes(schema)), rows).to_json()
         problems = check["problems"][:MOST_PROBLEMS]
         return {"state": PROBLEMS if problems else READY, "problems": problems, "cells": check["columns"]}
     origin = f"{draft.name}, which was uploaded" if draft.path is None else draft.path
+    if draft.into:
+        access = access_of(home.ledger, draft.by)
+        append_requested(home, draft.into, draft.asked or {}, rows, draft.by, origin, access)
+        return {"state": REGISTERED}
     request = RegistrationRequest.of(draft.asked)
     register_requested(home, request, rows, schema, draft.by, origin, access=access_of(home.ledger, draft.by))
     if draft.is_sample:

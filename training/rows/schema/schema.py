@@ -469,9 +469,14 @@ def _say(problem: Any) -> str:
     return f"{where or 'file'}: {problem['msg'].removeprefix('Value error, ')}{hint}"
 
 
+def registered_schema(home: Home, dataset: Dataset) -> bytes:
+    """Return the text of the schema as registered. Raises as `schema_file`."""
+    return schema_file(home, dataset).read_bytes()
+
+
 def schema_of(home: Home, dataset: Dataset) -> Schema:
     """Return the public schema as registered, reading no rows. Raises as `schema_file`."""
-    schema = parse_schema(schema_file(home, dataset).read_bytes(), registered=True)
+    schema = parse_schema(registered_schema(home, dataset), registered=True)
     if schema.digest != dataset.registration.schema:
         raise SchemaError(f"dataset={dataset.registration.name}: its schema file is not the registered one")
     return schema
