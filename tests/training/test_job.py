@@ -315,8 +315,9 @@ def test_a_person_counts_once_whatever_the_number_of_their_rows(home, files):
     labels = np.load(home.datasets / dataset.registration.commitment / "labels.npy")
     expected = [text == ">50K" for text in table(files)["income"].to_pylist()[::3]]
     assert labels.tolist() == [int(value) for value in expected]
-    with pytest.raises(DataError, match="unit of privacy is missing"):
+    with pytest.raises(DataError, match="unit of privacy is missing") as refused:
         register_rows(home, files, rows.set_column(15, "person", pa.nulls(ROWS, pa.int64())), name="e", unit="person")
+    assert "does not speak of" not in refused.value.message  # it is named by --unit
 
 
 def test_a_pure_dataset_takes_permute_and_flip_and_sums_epsilon(home, files):

@@ -108,7 +108,7 @@ def register(
         scan = scan_of(home, schema, types, naming, others)
         guard.require_answers_left()
         with working_folder(home.datasets) as folder:
-            with explaining(schema, data):
+            with explaining(schema, data, how.column):
                 packed = pack(data, schema, how, scan, parting, folder, before_of(home, about), said_ids, about.firsts)
             people = _people_of(scan, answer, by_name, by_values, schema)
             guard.require_enough(people, how.column, others)

@@ -152,7 +152,7 @@ def append(
         guard.require_answers_left()
         watch = scan if dated is None or period is None else Within(scan, dated, period)
         with working_folder(home.datasets) as folder, suppress(WrongState):
-            with explaining(schema, data):
+            with explaining(schema, data, about.unit.column):
                 parting = parting_of(home, about, [dataset])
                 before = None if person.each_block else _people_before(home, dataset)
                 pack(data, schema, about.unit, watch, parting, folder, before, said_ids, about.firsts)

@@ -271,12 +271,15 @@ NEAR_MISSES: dict[str, Callable[[str], str]] = {
 
 
 @contextmanager
-def explaining(schema: Schema, path: Path) -> Iterator[None]:
-    """Add to a refusal of rows that do not fit the first row, kind and remedy that the check of the file finds."""
+def explaining(schema: Schema, path: Path, unit: str | None = None) -> Iterator[None]:
+    """Add to a refusal of rows that do not fit the first row, kind and remedy that the check of the file finds. `unit`:
+    the column that names persons, of which the schema need not speak.
+    """
     try:
         yield
     except DataError as error:
-        problems = find_problems(schema, path, most=1).problems if path.exists() else []
+        known = replace(schema, ignore=(*schema.ignore, *filter(None, [unit])))
+        problems = find_problems(known, path, most=1).problems if path.exists() else []
         if not problems:
             raise
         details = {**error.details, "problem": problems[0].to_json()}
