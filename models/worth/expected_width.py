@@ -42,13 +42,14 @@ HEADLINES = {
     "paired-number": ("rmse_difference",),
 }
 NAMES = {"auroc": "AUROC", "rmse": "RMSE", "brier": "Brier", "log_loss_of_bins": "log loss", "log_loss": "log loss"}
+MOST = 0.45  # half of an interval of the AUROC that leaves something to be told
 NARROW = 0.1  # half of an interval of a share that tells much; of an error, a fifth of it in widths of the range
 
 
 @dataclass(frozen=True)
 class Width:
     """Half of an interval: of the made-up models half have less than `middle`, nine of ten lie between the others.
-    `is_drowned`: most intervals are the whole scale.
+    `is_drowned`: most intervals are the whole scale, or nearly.
     """
 
     metric: str
@@ -154,7 +155,9 @@ def _widths(
                 drowned[metric.name] += metric.found.is_whole
     ends = {name: [float(each) for each in np.quantile(halves[name], (0.05, 0.5, 0.95))] for name in names}
     return tuple(
-        Width(name, low, middle, high, drowned[name] > len(halves[name]) / 2)
+        Width(
+            name, low, middle, high, bool(drowned[name] > len(halves[name]) / 2) or (name == "auroc" and middle > MOST)
+        )
         for name, (low, middle, high) in ends.items()
     )
 

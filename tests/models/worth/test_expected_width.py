@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from itertools import product
 
@@ -45,13 +46,17 @@ def test_where_noise_drowns_the_counts_no_result_is_expected_and_the_way_out_is_
     assert body["figures"][0]["half_width"] is None
     assert body["says"].startswith("no result: too few rows for this epsilon; AUROC ± ")
     assert f"from epsilon {body['enough']['epsilon']}" in body["says"]
+    nearly = replace(measurement(Layout(("a", "b"), 1.0, bins=8), 350, 0.12), names_people=True)
+    (width,) = nearly.widths(0.12, names=("auroc",))
+    assert 0.45 < width.middle < 0.5
+    assert nearly.to_json()["says"].startswith("no result")
     several = measurement(TWO, 600, 0.5, contributions=3).to_json()["figures"][0]
     alone = measurement(TWO, 600, 0.5).to_json()["figures"][0]
     assert several["half_width"] > 1.5 * alone["half_width"]
     groups = GroupedLayout(TWO, "g", ("x", "y", "z"))
     assert measurement(groups, 600, 0.5).to_json()["figures"][0]["half_width"] > alone["half_width"]
     rare = measurement(TWO, 600, 0.5, prevalence=(0.95, 0.05)).to_json()["figures"][0]
-    assert rare["half_width"] > 2 * alone["half_width"]
+    assert rare["low"] > 2 * alone["low"]
 
 
 def test_fewer_bins_are_chosen_by_public_numbers_and_are_worth_it():
