@@ -27,7 +27,7 @@ from dpserve_verify.log.history import Look
 from dpserve_verify.log.seen_checkpoints import read_note, verify_head
 from dpserve_verify.log.witness_policy import read_witness_policy
 from dpserve_verify.log.witnessed import judge
-from dpserve_verify.privacy.budget import exact_decimal
+from dpserve_verify.privacy.budget import exact_decimal, short_delta
 from dpserve_verify.system.files import read_beginning
 from dpserve_verify.system.printable import printable_json, printable_lines
 
@@ -121,7 +121,7 @@ def _verify_model(asked: argparse.Namespace) -> Answer:
         return {"ok": True, **_claim(certificate), "problems": [], "page": to_text(page)}, to_text(page).rstrip("\n")
     body = {"ok": True, **_claim(certificate), "problems": [], "unverified": others}
     body |= {"contradicted": list(certificate.contradictions), "history": history, "graph": GRAPH}
-    text = f"({certificate.epsilon}, {decimal_string(certificate.delta)})-differential privacy, {certificate.relation}"
+    text = f"({certificate.epsilon}, {short_delta(certificate.delta)})-differential privacy, {certificate.relation}"
     lines = [f"verified: {certificate.model}: {text}, unit: {certificate.claim['unit']['name']}"]
     lines += [f"contradicted by its plan: {said}" for said in certificate.contradictions]
     lines += [line] if line else []

@@ -28,7 +28,7 @@ from dpserve_verify.keys import dsse
 from dpserve_verify.keys.trust import PublicKeys
 from dpserve_verify.log.history import Look
 from dpserve_verify.log.seen_checkpoints import Prover
-from dpserve_verify.privacy.budget import exact_decimal
+from dpserve_verify.privacy.budget import exact_decimal, short_delta
 from models.profile.stated import check as check_profile
 from models.store.bundle import write_bundle
 from models.store.loading import load_verified, unvouched
@@ -277,7 +277,7 @@ def certificate_json(certificate: Certificate) -> dict[str, Any]:
 
 def certificate_line(certificate: Certificate) -> str:
     """Return the claim in one line."""
-    claim = f"({certificate.epsilon}, {decimal_string(certificate.delta)})-differential privacy"
+    claim = f"({certificate.epsilon}, {short_delta(certificate.delta)})-differential privacy"
     return f"{claim}, {certificate.relation}, unit: {certificate.claim['unit']['name']}"
 
 

@@ -34,7 +34,7 @@ def test_every_block_of_the_page_runs(tmp_path, monkeypatch, capsys):
     assert "account: epsilon 3 does not fit: epsilon 3, 4 fits: " in said
     assert "FILL-IN" in said
     assert "<AutoClassifier(schema=Columns(" in said
-    assert re.search(r"\): spent epsilon \S+ at delta 0.000001>", said)
+    assert re.search(r"\): spent epsilon \S+ at delta 1e-6>", said)
     assert session["explained"]._repr_html_().startswith("<svg")
     assert (tmp_path / "curves.html").read_text("utf-8").lower().startswith("<!doctype html>")
     assert onnx.load(tmp_path / "model.onnx").graph.input

@@ -292,7 +292,7 @@ def test_a_certificate_names_the_largest_total_and_caps_nothing(adult):
     assert Decimal(said["after"]["epsilon"]) >= said["epsilon"] > Decimal("0.9")
     assert said["after"]["left"] == "0"
     text = " ".join(to_text(plain(said["certificate"])).split())
-    assert "total epsilon 0.2 at delta 0.000001 (the largest ever in force: 3)" in text
+    assert "total epsilon 0.2 at delta 1e-6 (the largest ever in force: 3)" in text
     assert audit_home(adult, bundles(adult.path)).problems == ()
 
 

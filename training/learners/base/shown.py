@@ -8,6 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dpserve_verify.privacy.budget import short_delta
 from training.learners.base.estimator import parameters_of
 
 if TYPE_CHECKING:
@@ -75,7 +76,8 @@ class Shown:
 
     def _promise(self) -> str:
         spent: Claim = self.spent_  # type: ignore[attr-defined]
-        return f"({spent.epsilon}, {spent.delta})-differential privacy, {self.relation}; no ledger vouches for it"
+        claimed = f"({spent.epsilon}, {short_delta(spent.delta)})-differential privacy"
+        return f"{claimed}, {self.relation}; no ledger vouches for it"
 
     def __repr__(self) -> str:
         """Return the parameters that are not the defaults, and what was spent."""
@@ -84,5 +86,9 @@ class Shown:
         changed = {name: text for name, text in shown.items() if text != repr(kinds[name].default)}
         cut = (f"{name}={text if len(text) <= LONGEST else text[:LONGEST] + '...'}" for name, text in changed.items())
         spent = getattr(self, "spent_", None) if hasattr(self, "recipe_") else None
-        spending = "nothing spent yet" if spent is None else f"spent epsilon {spent.epsilon} at delta {spent.delta}"
+        spending = (
+            "nothing spent yet"
+            if spent is None
+            else f"spent epsilon {spent.epsilon} at delta {short_delta(spent.delta)}"
+        )
         return f"<{type(self).__name__}({', '.join(cut)}): {spending}>"
