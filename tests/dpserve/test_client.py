@@ -294,7 +294,7 @@ def test_url_and_token_from_the_environment(server, monkeypatch):
 
 JOB = {
     "job": 7, "state": "reserved", "progress": {"done": 0, "total": 5}, "dataset": "adult", "learner": "lazybb",
-    "model": "adult", "epsilon": "0.5", "delta": "0.00001", "left": {"epsilon": "1"}, "certificate": None,
+    "model": "adult", "epsilon": "0.5", "delta": "0.00001", "left": {"share": "0.5"}, "certificate": None,
     "error": None,
 }  # fmt: skip
 

@@ -338,7 +338,7 @@ def test_training_at_the_total_ends_and_verifies(tmp_path, learner, monkeypatch,
     home = Home.init(place(tmp_path / "home"))
     budget, who = Budget.of("0.1", "0.000001"), ledgers.Relation.ADD_REMOVE
     register(home, "adult", files / "rows.parquet", files / "schema.yaml", budget, who, None)
-    with pytest.raises(BudgetRefused, match=r"epsilon 0\.1 would fit"):
+    with pytest.raises(BudgetRefused, match=r"up to epsilon 0\.1$"):
         planned(home, JobRequest("adult", learner, "0.2"))
     found = planned(home, JobRequest("adult", learner, "0.1"))
     assert CLOSES in found.warnings
