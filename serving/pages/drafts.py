@@ -140,6 +140,8 @@ async def _page(
         "delimiter": form_of_file.get("delimiter", PLAIN.delimiter),
         "workbook": draft.name.lower().endswith((".xlsx", ".xlsm")),
         "sheet": form_of_file.get("sheet", PLAIN.sheet),
+        "names": ", ".join(form_of_file.get("columns", PLAIN.columns)),
+        "skip": form_of_file.get("skip", PLAIN.skip),
         "lines": (typed or {}).get("lines") or write_lines(groups, answers),
         "lines_typed": "lines" in (typed or {}),
     }
@@ -206,13 +208,21 @@ async def lines(request: Request) -> Response:
 
 
 async def file_form(request: Request) -> Response:
-    """Read the file in another encoding, with another mark between cells, or another sheet of it."""
-    fields = await form_fields(request, "encoding", "delimiter", "sheet")
+    """Read the file in another encoding, with another mark between cells, by names of its columns that no line of it
+    has, or another sheet of it.
+    """
+    fields = await form_fields(request, "encoding", "delimiter", "sheet", "names", "skip")
     draft = await in_thread(find_draft, request, _store(request))
     marks = {words: mark for mark, words in DELIMITERS.items()}
     if fields["encoding"] not in list_encodings() or fields["delimiter"] not in marks:
         raise InputError("form: encoding and delimiter must be among those that the page lists")
-    form = {"encoding": fields["encoding"], "delimiter": marks[fields["delimiter"]], "sheet": fields["sheet"][:100]}
+    names = [name.strip() for name in fields["names"].split(",") if name.strip()]
+    if not re.fullmatch("[0-9]{0,2}", fields["skip"]) or len({*names}) < len(names):
+        raise InputError("form: names must name each column once, and up to 99 lines stand before the rows")
+    form = {
+        "encoding": fields["encoding"], "delimiter": marks[fields["delimiter"]], "sheet": fields["sheet"][:100],
+        "columns": names, "skip": int(fields["skip"] or 0),
+    }  # fmt: skip
     await in_thread(_store(request).look_again, draft, form)
     return see_other(f"/ui/drafts/{draft.id}")
 

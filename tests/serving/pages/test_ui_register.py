@@ -11,6 +11,7 @@ import sys
 
 import pytest
 from browser import PHONE, chromium, new_page, no_faults, no_serious_findings, no_sideways_scroll, sign_in
+from known_shapes import adult
 from playwright.sync_api import expect
 from small_home import ROOT, serving, until
 from workbooks import write_workbook
@@ -202,6 +203,32 @@ def test_of_a_workbook_the_sheet_that_is_said_is_read(server, tmp_path):
         page.get_by_role("button", name="Check every row", exact=True).press("Enter")
         expect(page.get_by_role("button", name="Register it, permanently")).to_be_visible()
         assert "sheet: 2024 <b>" in page.get_by_label("Schema").input_value()
+        draft = page.url.rpartition("/")[2]
+        no_faults(page)
+    assert server.ask("DELETE", f"/v1/drafts/{draft}", "steward").status_code == 200
+
+
+def test_a_file_without_a_header_is_read_by_the_names_that_are_said(server, tmp_path):
+    shape = adult()
+    path = tmp_path / shape.file
+    path.write_text(shape.text, "utf-8")
+    with chromium() as browser:
+        page = new_page(browser, server)
+        sign_in(page, server, "steward", "/ui/drafts")
+        page.get_by_label("File of rows").set_input_files(path)
+        page.get_by_role("button", name="Upload").press("Enter")
+        expect(page.get_by_role("alert")).to_contain_text("the first line must be a header")
+        page.get_by_label("Column names, where no line of the file has them").fill(", ".join(shape.names))
+        page.get_by_label("Between cells").select_option("comma and blank")
+        page.get_by_role("button", name="Read it so").press("Enter")
+        say(page, "age", public="17 .. 90")
+        say(page, "fnlwgt", "ignore")
+        say(page, "workclass", public="Private, Self-emp-not-inc, ?")
+        say(page, "education", public="Bachelors, HS-grad, 11th")
+        say(page, "income", "target", "<=50K, >50K")
+        page.get_by_label("Approximate number of rows", exact=True).fill(str(len(shape.labels)))
+        page.get_by_role("button", name="Check every row", exact=True).press("Enter")
+        expect(page.get_by_role("button", name="Register it, permanently")).to_be_visible()
         draft = page.url.rpartition("/")[2]
         no_faults(page)
     assert server.ask("DELETE", f"/v1/drafts/{draft}", "steward").status_code == 200

@@ -448,6 +448,17 @@ def test_a_file_is_looked_at_again_in_the_encoding_that_is_said(home, drafts):
     assert "Städte" in drafts.get(draft.id, "ana").proposal["features"]
 
 
+def test_a_file_without_a_header_is_looked_at_again_by_the_names_that_are_said(home, drafts):
+    _, *lines = ROWS.splitlines(keepends=True)
+    names = ROWS.split(b"\n")[0].decode().split(",")
+    draft = looked(home, drafts, rows=b"|a title\n" + b"".join(lines))
+    drafts.look_again(draft, {"encoding": "utf-8", "delimiter": ",", "columns": names, "skip": 1})
+    steps.step(home, drafts, drafts.get(draft.id, "ana"))
+    again = drafts.get(draft.id, "ana")
+    assert (again.state, again.proposal["format"]) == (COLUMNS, {"columns": names, "skip": 1})
+    assert {*again.proposal["features"], *again.proposal["ignore"]} == {*names}
+
+
 # What the draft says of how cells are written, what a person chooses where it leaves that open, and what is then read.
 LOOKS = {
     "three digits after each comma": (
