@@ -207,7 +207,7 @@ serving/cli: dpserve_verify(. audit certificates formats keys log privacy system
     cli/backends/server pages/parts process process/config process/watch process/workers wire)
 serving/cli/backends: dpserve_verify(.) accountant(access) models(worth) training(rows/tables)
 serving/cli/backends/home: dpserve_verify(. audit certificates keys log) accountant(. access audit certificates home
-    ledger ledger/families log system) models(profile store worth) training(datasets jobs measuring/profile
+    ledger ledger/families log system) models(profile store worth) training(jobs measuring/profile
     measuring/worth planning requests) local(campaign) serving(cli/backends process/watch wire)
 serving/cli/backends/server: dpserve_verify(. audit certificates keys log privacy system) accountant(. access audit
     certificates system) models(features profile store worth) training(datasets rows/tables) serving(cli/backends wire)

@@ -169,6 +169,7 @@ def test_dataset_show_has_the_keys_programs_rely_on(home, said):
     }
     assert body["budget"]["jobs_left"]["lazybb"] > 0
     assert {line["quota"] for line in body.pop("quotas")} <= {None}
+    assert body.pop("archived") is False
     assert body.pop("forecast").keys() == {"share_per_day", "days_left", "used_up_on"}
     assert said("dataset", "list")[1] == {"datasets": [body], "next": None}
     ENGINE.forget()
@@ -253,7 +254,7 @@ def test_draft_is_not_accepted_as_it_is(home, files, tmp_path, said):
 
 
 @pytest.mark.parametrize(
-    ("name", "content"), [("x.csv", ""), ("x.parquet", "no"), ("x.txt", "a,b"), ("none.csv", None)]
+    ("name", "content"), [("x.csv", ""), ("x.parquet", "no"), ("x.doc", "a,b"), ("none.csv", None)]
 )
 def test_draft_of_what_is_no_table(tmp_path, said, name, content):
     if content is not None:
@@ -521,7 +522,7 @@ def test_predict_names_what_is_wrong_and_writes_nothing(home, tmp_path, said):
     pq.write_table(table.drop_columns(["age"]), tmp_path / "less.parquet")
     (tmp_path / "text.csv").write_text(",".join(table.column_names) + "\n" + ",".join(["aged"] * 15) + "\n")
     out = tmp_path / "o.csv"
-    for data, word in (("less.parquet", "age"), ("text.csv", "text.csv"), ("none.csv", "none.csv")):
+    for data, word in (("less.parquet", "age"), ("text.csv", "age: row 2"), ("none.csv", "none.csv")):
         code, body, err = said("predict", "adult", "--data", str(tmp_path / data), "--out", str(out))
         assert (code, body["error"]["code"]) == (2, "data_invalid")
         assert word in err

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from accountant.home import Home
 from accountant.ledger.archive import archived
 from accountant.ledger.families.left import families_of
 from accountant.ledger.families.records import Why
+from accountant.system.lazy_import import later
 from serving.cli.backends.abstract import Body, Datasets
 from serving.cli.backends.user import require_access, this_user
 from serving.wire.list_parts import Part, cut_datasets, cut_families
-from training.datasets import decisions
 from training.planning.job_views import dataset_to_json, family_to_json, problems_of
+
+if TYPE_CHECKING:
+    from training.datasets import decisions
+else:
+    decisions = later("training.datasets.decisions")  # a list of datasets needs no reader of rows
 
 
 class HomeDatasets(Datasets):
