@@ -130,7 +130,7 @@ async def _requested_model(request: Request) -> Served:
 async def infer(request: Request) -> Response:
     """Predict tensors, each in JSON or binary as the request says."""
     known_query(request)
-    raw = await read_body(request, PREDICT_BYTES, JSON, ANY)
+    raw = await read_body(request, PREDICT_BYTES, JSON, ANY, may_be_packed=True)
     headers = request.headers
     name, version = request.path_params["name"], request.path_params.get("version")
     model = name if version is None else f"{name}@{version}"

@@ -59,7 +59,9 @@ class Arrival:
         self.is_whole = False
 
 
-async def read_body(request: Request, limit: int, *kinds: bytes, welcome: Welcome | None = None) -> bytes:
+async def read_body(
+    request: Request, limit: int, *kinds: bytes, welcome: Welcome | None = None, may_be_packed: bool = False
+) -> bytes:
     """Read a body of at most `limit` bytes, within BODY_SECONDS, of one of these media types (none named: JSON). Of a
     stranger: of STRANGER_BYTES, unless `welcome` takes its first line for an invitation. Raises TooLarge, SlowBody,
     ClientGone, TooManyRequests, WrongMediaType, and what `welcome` does.
@@ -68,6 +70,8 @@ async def read_body(request: Request, limit: int, *kinds: bytes, welcome: Welcom
     kind = headers.get(b"content-type", JSON).partition(b";")[0].strip().lower()
     if kind not in (kinds or (JSON,)):
         raise WrongMediaType(f"Content-Type: must be {' or '.join(media.decode() for media in kinds or (JSON,))}")
+    if not may_be_packed and headers.get(b"content-encoding", b"identity").strip().lower() != b"identity":
+        raise WrongMediaType("Content-Encoding: must be left out here; bodies of /v2/models/{name}/infer may be packed")
     if welcome is None and _caller(request.scope) == STRANGER:
         limit = min(limit, STRANGER_BYTES)
     declared = headers.get(b"content-length", b"0").decode("latin-1").strip(" \t")  # RFC 9110, 5.5: not of the value

@@ -176,7 +176,7 @@ def test_other_media_types(server, unharmed, kind):
 def test_packed_body_is_not_unpacked(server, unharmed):
     """A bomb is not opened: nothing but the open inference protocol takes a packed body, within its own bound."""
     headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
-    assert server.ask("POST", "/predict", content=SAME.encode(), headers=headers).status_code in (200, 400, 415)
+    assert server.ask("POST", "/predict", content=SAME.encode(), headers=headers).status_code == 415
     bomb = gzip.compress(b" " * (200 << 20), compresslevel=1)
     before = memory(server)
     for path in ("/predict", "/v1/jobs", "/v2/models/adult/infer"):

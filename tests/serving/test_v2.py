@@ -219,6 +219,13 @@ def test_bad_requests(server, headers, content, status):
     assert (answer.status_code, isinstance(answer.json()["error"], str)) == (status, True)
 
 
+@pytest.mark.parametrize(("encoding", "status"), [("gzip", 415), ("br", 415), ("identity", 400)])
+def test_a_packed_body_is_refused_where_none_is_unpacked(server, encoding, status):
+    headers = {"Content-Type": "application/json", "Content-Encoding": encoding}
+    answer = server.ask("POST", "/predict", "predict", content=zlib.compress(b"{}"), headers=headers)
+    assert (answer.status_code, "Encoding" in answer.json()["error"]["message"]) == (status, status == 415)
+
+
 def test_a_bomb_is_not_unpacked(server):
     packer = zlib.compressobj(9, wbits=31)
     bomb = packer.compress(bytes(64 << 20)) + packer.flush()
