@@ -9,6 +9,7 @@ import json
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from workbooks import write_workbook
 
 from accountant.errors import DataError
 from dpserve_verify.errors import InputError
@@ -163,3 +164,12 @@ def test_nothing_else_is_reached_and_no_value_is_told(wards, tmp_path, query, to
 def test_what_names_nothing_is_refused(tmp_path, data, query, name):
     with pytest.raises(InputError):
         read(data, query, PLAIN, name, tmp_path)
+
+
+def test_files_of_which_duckdb_knows_nothing_are_the_table_of_a_query_as_well(tmp_path):
+    (tmp_path / "a.data").write_text("a   b\n1 x\n2    y\n")
+    (tmp_path / "a.csv").write_text("sep=;\na;b\n1;x\n2;y\n")
+    write_workbook(tmp_path / "a.xlsx", {"rows": [["a", "b"], [1, "x"], [2, "y"]]})
+    for name, form in (("a.data", Form(" ")), ("a.csv", Form(";")), ("a.xlsx", PLAIN)):
+        told = read(tmp_path / name, "select b from rows where a::int = 2", form, folder=tmp_path / "work")
+        assert told == {"b": ["y"]}, name

@@ -116,7 +116,7 @@ def _dataset(source: Path, form: Form) -> dataset.Dataset:
     cell of a .csv, in which nothing is guessed. DataError where one differs from the first.
     """
     table = open_table(source, form)
-    kinds, keys = table.types(), table.keys if isinstance(table, FolderTable) else []
+    kinds, keys = table.types(), [*table.keys[0]] if isinstance(table, FolderTable) and table.keys else []
     schema = pa.schema([(name, kind or pa.string()) for name, kind in kinds.items()])
     files = table.files if isinstance(table, FolderTable) else (source,)
     suffix = ending(files[0])
