@@ -165,6 +165,9 @@ async def price_of(home: Home, form: Form, rights: Access, run: Runs = in_thread
 
 def _price(home: Home, form: Form, rights: Access) -> dict[str, Any]:
     rights.require("train", dataset=form["dataset"])
+    targets = home.ledger.dataset(form["dataset"]).registration.targets
+    if targets and not form["target"]:
+        raise InputError(f"Choose a target: {', '.join(targets)}.")
     plan = price_job(home, JobRequest.of(form.body), rights)
     before = home.ledger.dataset(form["dataset"], rights.principal, blocks=form["blocks"] or None)
     now = describe_budget(before, Decimal(plan["delta"]))

@@ -128,6 +128,11 @@ def test_keys_are_shown_put_in_force_and_revoked(site):
     assert {row.keyid for row in opening.keys_of(site.home.ledger.log.database) if row.ended is None}.isdisjoint(
         {rows["log"].keyid, rows["issuer"].keyid}
     )
+    stolen = {"what": "compromised", "keyid": rows["log"].keyid, "after": "0", "why": "the backup was taken"}
+    assert site.send("/ui/keys", **stolen).status_code == 303
+    site.look()
+    shown = site.page("/ui/models/adult@1")
+    assert (shown.status_code, "What it promises" in words(shown)) == (200, True), "its proof is made anew"
     assert audit_runs.audit_at(site.home.path, f"sqlite:///{site.home.path}/ledger.db")["problems"] == []
 
 
@@ -142,6 +147,8 @@ def test_a_job_on_one_of_several_targets_offers_the_learners_that_fit(site):
     offered = {each: options(site.page(f"{form}&target={each}").text, "learner") for each in ("income", "race", "age")}
     assert "forest" in offered["income"]
     assert offered["income"] != offered["race"] != offered["age"]
+    unsaid = words(site.page("/ui/jobs/price", params={"dataset": "several", "learner": "auto", "epsilon": "0.9"}))
+    assert "Choose a target: age, income, race." in unsaid
     for target, learners in offered.items():
         for learner in learners:
             asked = {"dataset": "several", "target": target, "learner": learner, "epsilon": "0.9", "model": "other"}
