@@ -256,3 +256,15 @@ def test_a_pipe_is_not_waited_for(tmp_path, name):
         check_file(parse_schema(SCHEMA.encode()), tmp_path / name)
     with pytest.raises(DataError, match="must be a file"):
         SchemaProposal.of_file(tmp_path / name)
+
+
+def test_an_arrow_file_whose_places_are_spoilt_is_refused(tmp_path):
+    """They lie far outside of its texts: followed, they would end the process."""
+    texts, path = pa.array(["low", "high"] * 20), tmp_path / "rows.arrow"
+    places = np.frombuffer(texts.buffers()[1], np.int32).copy()
+    places[7] = 2**30
+    spoilt = pa.Array.from_buffers(pa.string(), 40, [None, pa.py_buffer(places), texts.buffers()[2]])
+    with ipc.new_file(path, pa.schema([("c", pa.string())])) as out:
+        out.write_batch(pa.record_batch([spoilt], names=["c"]))
+    with pytest.raises(DataError, match="cannot be read as arrow"):
+        SchemaProposal.of_file(path)

@@ -193,6 +193,7 @@ class ArrowTable:
     def batches(self, columns: Sequence[str], kinds: Kinds) -> Iterator[pa.RecordBatch]:
         """Yield the batches as they lie in the file, cut to BATCH_ROWS."""
         for batch in self._read(columns)[1]:
+            batch.validate(full=True)  # places within its buffers are the file's own words, followed by no check
             for start in range(0, len(batch), BATCH_ROWS):
                 yield batch.slice(start, BATCH_ROWS).select(list(columns))
 
