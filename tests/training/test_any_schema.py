@@ -144,13 +144,15 @@ def learn(body, home):
         rows, file = Path(folder) / "rows.made-up.csv", Path(folder) / "schema.yaml"
         write_made_up(schema, 30, rows, home.ledger.log.size())
         file.write_bytes(raw)
-        assert check_file(schema, rows).problems == []
+        problems = check_file(schema, rows).problems  # of a name alone: the rows fit
+        assert all("is called as ids are" in problem.found for problem in problems), problems
         rows = rows.rename(rows.with_name("rows.csv"))  # as if they were somebody's
         others = NewPeople("made up", "a test")
         try:
             register(home, name, rows, file, TOTAL, Relation.ADD_REMOVE, "record", new_people=others)
         except InputError:  # by its name a feature is an id; the same rows as before
             return "refused"
+    assert not problems, "the check refuses what the registration takes"
     for target in schema.target_names:
         plan(home, JobRequest(name, epsilon="1", target=target))
     return "planned"
