@@ -235,7 +235,7 @@ def test_draft_knows_names_and_types_and_no_value(files, tmp_path, said, kind):
 
 @pytest.mark.parametrize(
     "line",
-    ["39, State-gov, Bachelors", "Anna,Berlin,2020-01-31", "Anna,,Berlin", "Anna,Paris,Anna", "Anna,-1.5e-7", "x,NA"],
+    ["39, State-gov, Bachelors", "Anna,Berlin,2020-01-31", "Anna,,Berlin", "Anna,-1.5e-7", "x,NA"],
 )
 def test_a_draft_of_a_csv_without_a_header_prints_nothing_of_its_first_line(tmp_path, said, line):
     (tmp_path / "rows.csv").write_text(f"{line}\n{line}\n")
