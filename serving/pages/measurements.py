@@ -119,6 +119,8 @@ async def submit(request: Request, kind: Kind) -> Response:
     """Submit what was priced; anything else shows its price first."""
     fields = await form_fields(request, *kind.fields, *BESIDE)
     body = _body(kind, fields)
+    if body.get("dataset"):
+        await require_dataset(request, ASKING, str(body["dataset"]))
     if fields["priced"] != _digest(body):
         return await _form(request, kind, fields, 409, STALE)
     try:

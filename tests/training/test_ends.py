@@ -26,7 +26,7 @@ from training.jobs import job, queue
 from training.learners import LEARNERS
 from training.learners.boosting.bdpe import SplitRisks
 from training.learners.forest import _logit
-from training.planning import plans
+from training.planning import first_plan, plans
 from training.planning.price_engine import offer
 from training.requests import JobRequest, TuningRequest
 from training.rows.partitions import rows as rows_module
@@ -213,7 +213,7 @@ def test_rows_registered_before_that_was_refused_are_refused_where_their_number_
     pq.write_table(pa.table({"b": [True] * 60, "y": ["no", "yes"] * 30}), tmp_path / "rows.parquet")
     paths = tmp_path / "rows.parquet", tmp_path / "schema.yaml"
     datasets.register(home, "d", *paths, Budget.of("1", "1e-6"), Relation.REPLACE_ONE, "record")
-    monkeypatch.setattr(plans, "MOST_ROWS", 59)
+    monkeypatch.setattr(first_plan, "MOST_ROWS", 59)
     refused(home, JobRequest("d", "lazybb", "0.1"), "records=60: at most 59 rows can be learnt from at once")
 
 

@@ -249,7 +249,7 @@ def test_the_form_takes_the_target(home):
         pairs = {"dataset": "d", "learner": "lazybb", "epsilon": "0.1", **fields}
         return asyncio.run(price_of(home, Form.of(pairs.items()), _operator(home)))
 
-    assert "which one?" in priced()["message"]
+    assert "Choose a target:" in priced()["message"]
     found = priced(target="income")
     assert (found["kind"], found["plan"]["target"]) == ("fits", "income")
     assert found["digest"] != priced(target="region")["digest"]

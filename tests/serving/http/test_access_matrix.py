@@ -61,6 +61,9 @@ def looked(site: Site) -> Site:
     return site
 
 
+PRICED = ("/ui/jobs/new", "/ui/evaluations/new", "/ui/profiles/new")  # their first page names no dataset
+
+
 def refused(site: Site, secret: str, door: Door, name: str, job: int) -> bool:
     """Whether the door says that there is no grant for it. Any other answer has come past that."""
     path = door.path.replace("{job}", str(job)).replace("{name}", name)
@@ -74,7 +77,8 @@ def refused(site: Site, secret: str, door: Door, name: str, job: int) -> bool:
         path = path.replace(part, value)
     more = {}
     if door.method == "POST" and path.startswith("/ui"):
-        fields = {"/ui/jobs/new": {"dataset": name, "priced": "x"}, "/ui/schedules": {"dataset": name}}.get(path, {})
+        asked = {"dataset": name, "epsilon": "0.1", "priced": "x"}
+        fields = asked if path in PRICED else {"dataset": name} if path == "/ui/schedules" else {}
         more = {"content": "&".join(f"{key}={value}" for key, value in fields.items()), "headers": FORM}
     elif door.method == "POST":
         bodies = {
@@ -114,11 +118,11 @@ def test_every_door_does_as_the_table_says(site, scope):
         assert refused(site, wide, door, MINE, 1) is (reach == "no"), what
         partly = reach in ("granted", "own", "own, granted", "yes") or (reach == "all" and door.thing != "everything")
         assert refused(site, narrow, door, MINE, 1) is not partly, what
-        without = ("/ui/jobs/new", "/ui/jobs/price", "/ui/jobs/parameters", "/ui/jobs/blocks", "/v1/evaluations/{job}")
+        without = (*PRICED, "/ui/jobs/price", "/ui/jobs/parameters", "/ui/jobs/blocks", "/v1/evaluations/{job}")
         without += ("/v1/profiles/{job}", "/ui/profiles/{job}")  # of none of these
         without += tuple(f"/v1/campaigns/{{name}}/{act}" for act in ("next", "close", "give-up"))  # tests/local/owner
         asks = named and door.path not in without
-        if asks or (door.method, door.path) == ("POST", "/ui/jobs/new"):
+        if asks or (door.method == "POST" and door.path in PRICED):
             assert refused(site, narrow, door, OTHERS, 1), what
 
 

@@ -638,7 +638,7 @@ def test_what_if_answers_and_explains_as_the_doors_do(page, server):
     adds = dict(zip(told["features"], told["contributions"][0], strict=True))
     shown = page.locator('.ask[data-feature="age"] output').inner_text().replace("−", "-")
     assert float(shown) == pytest.approx(adds["age"], abs=0.006)
-    expect(page.locator(".answer .why")).to_contain_text("log odds of >50K")
+    expect(page.locator(".answer .why")).to_contain_text("the score of >50K")
 
 
 def test_what_if_sends_null_for_what_is_not_known_and_other_texts(page):

@@ -16,6 +16,7 @@ from accountant.errors import BudgetRefused
 from accountant.home import Home
 from dpserve_verify.privacy.budget import Budget, Relation
 from models.worth.stated import check
+from models.worth.words import short_figures
 from serving.pages import jobs as job_pages
 from serving.pages import models as pages
 from serving.pages.job_form import Form, price_of
@@ -109,7 +110,7 @@ def test_an_evaluation_from_the_request_to_the_statement(tmp_path):
         page = site.ask("GET", "/ui/models/adult", {"Cookie": f"dpserve={secret}", "Accept": "text/html"})
         assert page.status_code == 200
         for figure in body["metrics"]:
-            assert f"{figure['low']} to {figure['high']}" in page.text
+            assert short_figures(figure)[1] in page.text
         listed = site.ask("GET", "/ui/models", {"Cookie": f"dpserve={secret}", "Accept": "text/html"})
         assert listed.status_code == 200
         grants.add(home.ledger, [grants.Grant("stranger", "evaluate", "model", "other")], "test")

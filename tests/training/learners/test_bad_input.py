@@ -195,7 +195,7 @@ WRONG_Y = {
     "NaN among numbers": (lambda y: np.append(np.ones(ROWS - 1), np.nan), "NaN or infinity"),
     "infinity": (lambda y: np.full(ROWS, np.inf), "NaN or infinity"),
     "continuous": (lambda y: np.linspace(0, 1, ROWS), "Unknown label type: continuous"),
-    "numbers": (lambda y: (y == "yes").astype(int), "no listed value is a number"),
+    "numbers": (lambda y: (y == "yes").astype(int) + 1, "neither true nor false: of numbers, 0 and 1 are"),
     "dates": (lambda y: np.full(ROWS, "2024-01-01", "M8[D]"), "not one of the classes"),
     "too few": (lambda y: y[:-1], "199 labels for 200 rows"),
     "too many": (lambda y: np.append(y, "no"), "201 labels for 200 rows"),
@@ -212,9 +212,10 @@ def test_labels_that_were_not_declared_are_refused(case):
     refused(make(LazyBB), X, change(y), ValueError, said)
 
 
-def test_truth_values_are_the_classes_that_mean_them():
+@pytest.mark.parametrize("truths", [np.asarray, lambda truths: truths.astype(int), lambda truths: truths.astype(float)])
+def test_truth_values_are_the_classes_that_mean_them(truths):
     X, y = data()
-    model = make(LazyBB).fit(X, y == "yes")
+    model = make(LazyBB).fit(X, truths(y == "yes"))
     assert model.classes_.tolist() == ["no", "yes"]
     assert (model.predict(X) == y).mean() > 0.8
 

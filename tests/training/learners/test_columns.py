@@ -47,7 +47,7 @@ def test_a_uniform_schema_names_the_columns_or_counts_them():
         ({"classes": [0]}, "classes"),
         ({"classes": [0, 0]}, "classes: each must stand there once"),
         ({"classes": [0.5, 1]}, "classes"),
-        ({"classes": [False, True]}, "classes"),
+        ({"classes": [False, 1]}, "classes"),
         ({"classes": "no"}, "classes"),
         ({"bins": 1}, "bins"),
         ({"bins": True}, "bins"),

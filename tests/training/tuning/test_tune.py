@@ -279,7 +279,7 @@ def test_the_command(home, monkeypatch, capsys):
     code, out, _ = tune("--grid", "rounds=3,6", "--runs", "2", "--explain")
     assert (code, "ROUNDS" in out, home.ledger.log.size()) == (0, True, size)
     code, out, _ = tune("--grid", "rounds=3,6", "--runs", "2", "--set", "rate=0.3", "--model", "tuned")
-    assert (code, "issued" in out, "setting" in out) == (0, True, True)
+    assert (code, "done" in out, "setting" in out) == (0, True, True)
     assert (home.models / "tuned" / "1").is_dir()
     for bad in ([], ["--grid", "rounds"], ["--grid", "rounds=3,,6"], ["--grid", "rounds=3,6", "--grid", "rounds=4,5"]):
         code, _, err = tune(*bad)
