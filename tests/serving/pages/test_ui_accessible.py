@@ -400,6 +400,7 @@ def test_a_schedule_is_begun_and_ended_by_keyboard(page, server):
     page.goto("/ui")
     places = page.get_by_role("navigation", name="Pages").get_by_role("link")
     assert len({each.bounding_box()["y"] for each in places.all()}) == 1  # an admin's bar is one line
+    page.get_by_role("navigation", name="Pages").get_by_text("More", exact=True).press("Enter")
     places.filter(has_text="Schedules").press("Enter")
     page.get_by_label("Name", exact=True).fill("weekly")
     page.get_by_label("ε of each run").fill("0.1")
@@ -424,6 +425,7 @@ def test_campaign_is_followed_as_owners_answer(page, server, tmp_path):
     page.emulate_media(color_scheme="light")
     page.set_viewport_size(DESK)
     page.goto("/ui")
+    page.get_by_role("navigation", name="Pages").get_by_text("More", exact=True).click()
     page.locator("nav a", has_text="Campaigns").click()
     card = page.locator("#campaign-survey")
     card.get_by_text("0 of 5 owners have answered; 2 are needed, 2 more.").wait_for()

@@ -486,9 +486,9 @@ def test_an_admin_moves_the_champion_and_retires_a_version(another, server):
     def place(version, what):
         unfolded(page, "versions")
         page.get_by_text("Change which version answers").click()
-        page.get_by_label("Version", exact=True).select_option(version)
-        page.get_by_label("What", exact=True).select_option(what)
-        page.get_by_label("Why", exact=True).fill("seen in a test")
+        page.locator("#place-version").select_option(version)
+        page.locator("#place-what").select_option(what)
+        page.locator("#place-why").fill("seen in a test")
         page.get_by_role("button", name="Write it into the ledger").click()
         expect(page.get_by_role("status").filter(has_text="Servers follow within a second")).to_be_visible()
 
