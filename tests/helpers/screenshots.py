@@ -30,7 +30,7 @@ SHOTS = (
     ("dataset-dark", "/ui/datasets/adult", DARK, "text=more jobs"),
     ("dataset-phone", "/ui/datasets/visits", PHONE, "text=more jobs"),
     ("job-price", f"{FORM}0.4", LIGHT, "text=used before"),
-    ("job-refused", "/ui/jobs/new?dataset=visits&learner=forest&epsilon=0.95", DARK, "text=does not fit"),
+    ("job-refused", "/ui/jobs/new?dataset=visits&learner=forest&epsilon=0.95", DARK, "text=does not fit >> visible=true"),
     ("job-phone", "/ui/jobs/{job}", PHONE, "text=Certificate signed"),
     ("models", "/ui/models", LIGHT, "h1"),
     ("edit", "/ui/models/adult/edit?feature=age", LIGHT, ".picture .now"),
