@@ -253,10 +253,13 @@ def test_what_changes_something_gives_the_same_keys(ask, server, words):
         if "GRANT" in text:
             (made,) = grants.add(server.home.ledger, [Grant("token:shop", "train", "family", DATASETS[side])], "test")
             text = text.replace("GRANT", str(made.index))
-        if "WAITING" in text:
-            job = ledgers.reserve(server.home.ledger, ledgers.request("adult", "0.02"), ledgers.plan(count=1))
-            text = text.replace("WAITING", str(job.seq))
-        code, body = ask(side, text)
+        for _ in range(5):  # the server's worker may be quicker to take a waiting job
+            job = "WAITING" in text and ledgers.reserve(
+                server.home.ledger, ledgers.request("adult", "0.02"), ledgers.plan(count=1)
+            )
+            code, body = ask(side, text.replace("WAITING", str(job.seq)) if job else text)
+            if code == 0 or not job:
+                break
         assert code == 0, body
         body.pop("evaluated", None)  # at the home the server's worker may come first
         body.pop("chosen", None)  # of a random number of runs, which may be 0
