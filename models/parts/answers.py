@@ -90,7 +90,7 @@ def before(bends: Bends) -> str:
     """Return the words that follow "log odds" where a text tells what a feature adds: it is part of a score whose
     log-odds bend afterwards.
     """
-    return " before they bend" if bends else ""
+    return " before calibration" if bends else ""
 
 
 def pieces_of(link: float, bends: Bends) -> tuple[list[tuple[float, float, float]], float]:

@@ -22,6 +22,7 @@ MOST_BYTES = 150_000
 HEIGHT = 1500  # of a picture at most: pages may be longer
 JOBS = (("lazybb", "0.5"), ("ebm", "0.9"), ("forest", "0.4"), ("bdpe", "0.7"), ("lazybb", "0.6"))
 LIGHT, DARK, PHONE = {}, {"dark": True}, {"phone": True, "dark": True}
+REFUSED = "text=does not fit >> visible=true"
 FORM = "/ui/jobs/new?dataset=adult&learner=lazybb&epsilon="
 # name, address, how, and what must be there before the picture is taken
 SHOTS = (
@@ -30,7 +31,7 @@ SHOTS = (
     ("dataset-dark", "/ui/datasets/adult", DARK, "text=more jobs"),
     ("dataset-phone", "/ui/datasets/visits", PHONE, "text=more jobs"),
     ("job-price", f"{FORM}0.4", LIGHT, "text=used before"),
-    ("job-refused", "/ui/jobs/new?dataset=visits&learner=forest&epsilon=0.95", DARK, "text=does not fit >> visible=true"),
+    ("job-refused", "/ui/jobs/new?dataset=visits&learner=forest&epsilon=0.95", DARK, REFUSED),
     ("job-phone", "/ui/jobs/{job}", PHONE, "text=Certificate signed"),
     ("models", "/ui/models", LIGHT, "h1"),
     ("edit", "/ui/models/adult/edit?feature=age", LIGHT, ".picture .now"),

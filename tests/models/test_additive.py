@@ -251,7 +251,7 @@ def test_log_odds_bend_and_what_features_add_does_not():
     assert found.votes.tolist() == straight.votes.tolist()
     assert (unit(BENT), unit(TWO)) == ("score of yes", "log odds of yes")
     page = model_card(BENT, CLAIM)
-    assert 'adds to the log odds of "yes" before they bend' in page
+    assert 'adds to the log odds of "yes" before calibration' in page
     assert "a point of score counts otherwise far from zero: 0.05 beyond -9, 0.1 beyond -1, 0.5 beyond 2" in page
     assert "bend" not in model_card(TWO, CLAIM)
 
