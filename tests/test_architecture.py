@@ -163,7 +163,7 @@ training/measuring/profile: dpserve_verify(. certificates formats privacy) accou
 training/measuring/worth: dpserve_verify(. certificates formats privacy) accountant(. access home ledger
     ledger/families noise) models(features forms parts store worth) training(calibration datasets learners planning
     requests rows/packed rows/partitions rows/schema rows/tables session)
-training/notebook: dpserve_verify(. formats privacy) accountant(. access home ledger/families noise privacy)
+training/notebook: dpserve_verify(. formats privacy) accountant(. access home ledger/families noise privacy system)
     training(calibration datasets/drafts jobs learners/base requests rows/partitions rows/people rows/schema rows/tables
     session)
 training/planning: dpserve_verify(. certificates formats privacy) accountant(. access home ledger ledger/families
@@ -205,7 +205,7 @@ serving/cli: dpserve_verify(. audit certificates formats keys log privacy system
     certificates home keys ledger ledger/families log store system) models(profile store worth)
     training(datasets/drafts jobs learners planning requests) serving(cli/backends cli/backends/home
     cli/backends/server pages/parts process process/config process/watch process/workers wire)
-serving/cli/backends: dpserve_verify(.) accountant(access) models(worth) training(rows/tables)
+serving/cli/backends: dpserve_verify(.) accountant(access system) models(worth) training(rows/tables)
 serving/cli/backends/home: dpserve_verify(. audit certificates keys log) accountant(. access audit certificates home
     ledger ledger/families log system) models(profile store worth) training(jobs measuring/profile
     measuring/worth planning requests) local(campaign) serving(cli/backends process/watch wire)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from accountant.access.grants import access_of
 from accountant.home import Home
+from accountant.system.user import this_user
 from dpserve_verify.errors import InputError
 from training.jobs import job
-from training.learners.base.checks import OWN
+from training.learners.base.checks import OWN, read_budget
 from training.requests import JobRequest
 from training.rows.schema.schema import schema_of
 
@@ -23,18 +23,21 @@ if TYPE_CHECKING:
 def publish(learner: PrivateLearner, folder: Path, dataset: str, model: str | None) -> dict[str, Any]:
     """Train a learner's job on a dataset of a home, as `dpserve train` does."""
     home = Home.open({**os.environ, "DPSERVE_HOME": str(folder)})
-    user = f"cli:{getpass.getuser()}"
+    user = this_user()
     access = access_of(home.ledger, user, operator=True)
     access.require("train", dataset=dataset)
+    there, target = schema_of(home, home.ledger.dataset(dataset)), None
     if hasattr(learner, "schema_"):
-        check_same_declared(learner.schema_, schema_of(home, home.ledger.dataset(dataset)))
+        target = target_of_fit(learner.schema_, there)
     defaults = type(learner)().get_params()
     given = {name: value for name, value in learner.get_params().items() if value != defaults[name]}
+    budget = read_budget(learner.epsilon, learner.delta)
     request = JobRequest(
         dataset=dataset,
         learner=learner.name,
-        epsilon=str(learner.epsilon),
-        delta=str(learner.delta),
+        epsilon=str(budget.epsilon),
+        delta=str(budget.delta),
+        target=target if len(there.targets) > 1 else None,
         parameters={name: value for name, value in given.items() if name not in OWN},
         model=model,
     )
@@ -42,8 +45,11 @@ def publish(learner: PrivateLearner, folder: Path, dataset: str, model: str | No
     return job.train(home, request, by=user, promotes=access.may("promote", model=model or dataset))
 
 
-def check_same_declared(here: Schema, there: Schema) -> None:
-    """Raise InputError where a fit read columns otherwise, or learnt another answer, than the dataset declares."""
+def target_of_fit(here: Schema, there: Schema) -> str | None:
+    """Return the name of the dataset's target that a fit learnt; None where several are like it and none has its name.
+
+    Raises InputError where the fit read columns otherwise, or learnt another answer, than the dataset declares.
+    """
     declared = {feature.name: feature for feature in there.features}
     fitted = {feature.name: feature for feature in here.features}
     others = sorted(name for name in declared.keys() | fitted.keys() if declared.get(name) != fitted.get(name))
@@ -52,6 +58,10 @@ def check_same_declared(here: Schema, there: Schema) -> None:
             f"schema: the dataset declares {', '.join(others[:20])} otherwise than this fit; fit by the schema file "
             "that the dataset was registered with"
         )
-    answers = [(target.classes, target.range) for target in there.targets]
-    if (here.only.classes, here.only.range) not in answers:
+    learnt = here.only
+    alike = [
+        target.name for target in there.targets if (target.classes, target.range) == (learnt.classes, learnt.range)
+    ]
+    if not alike:
         raise InputError("schema: the dataset declares no target with these classes or this range")
+    return alike[0] if len(alike) == 1 else learnt.name if learnt.name in alike else None

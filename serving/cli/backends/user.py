@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import getpass
-import os
 from typing import TYPE_CHECKING
+
+from accountant.system.user import this_user
+
+__all__ = ["require_access", "this_user"]
 
 if TYPE_CHECKING:
     from accountant.access.grants import Access
     from accountant.home import Home
-
-
-def this_user() -> str:
-    """Return the principal that the ledger names for this user: `cli:NAME`."""
-    try:
-        return f"cli:{getpass.getuser()}"
-    except (KeyError, OSError):  # a container whose user has no name
-        return f"cli:uid-{os.getuid()}"
 
 
 def require_access(home: Home, *scopes: str, **on: str | None) -> Access:

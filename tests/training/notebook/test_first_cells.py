@@ -164,7 +164,10 @@ def test_what_was_tried_is_trained_anew_in_a_home_and_paid_there(tmp_path):
     )
     with pytest.raises(BudgetRefused):
         LazyBB(schema=UNIT, epsilon=2).publish(tmp_path / "home", "tried")
+    with pytest.warns(PublicWarning, match="is read as 0.3"):
+        computed = LazyBB(schema=UNIT, epsilon=0.1 + 0.2, rounds=7).publish(tmp_path / "home", "tried")
+    assert computed["epsilon"] == "0.3"
     other = LazyBB(schema=Columns(low=0, high=2, classes=["no", "yes"]), epsilon="0.5").fit(X, Y)
     with pytest.raises(InputError, match="declares x0, x1, x2 otherwise than this fit"):
         other.publish(tmp_path / "home", "tried")
-    assert len(home.ledger.jobs()) == 1
+    assert len(home.ledger.jobs()) == 2
