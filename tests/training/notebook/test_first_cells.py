@@ -69,6 +69,15 @@ def test_truth_values_are_classes_in_a_search_too():
         LazyBB(schema=Columns(low=0, high=1, classes=[False, True])).fit(X, Y.astype(object) + "?")
 
 
+def test_an_ignored_column_of_an_array_stands_at_its_place():
+    rule = Columns(low=0, high=1, classes=["no", "yes"], ignore=["x1"])
+    model, changed = LazyBB(schema=rule, epsilon=4).fit(X, Y), X.copy()
+    changed[:, 1] = 7
+    assert model.n_features_in_ == 2
+    assert (model.predict(changed) == model.predict(X)).all()
+    assert model.score(X, Y) > 0.7
+
+
 def test_a_cell_that_is_run_again_says_what_to_do():
     model = LazyBB(schema=UNIT, epsilon=1).fit(X, Y)
     with pytest.raises(BudgetRefused, match=r"Make it anew in the same cell.*account=Account\(epsilon="):

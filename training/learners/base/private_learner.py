@@ -263,7 +263,10 @@ class PrivateLearner(Shown, Estimator, ABC):
         if hasattr(self, "feature_names_in_") and not frames.is_frame(X):
             warnings.warn(f"X does not have valid feature names, but {who} was fitted with feature names", stacklevel=3)
         with frames.value_errors():
-            return data.columns_of(self.schema_, frames.table_from(X, self.schema_, who))
+            rule: Schema | Columns = self.schema_
+            if isinstance(self.schema, Columns) and self.schema.ignore:  # an array has these columns too
+                rule = self.schema
+            return data.columns_of(self.schema_, frames.table_from(X, rule, who))
 
     def _rule(self) -> Schema | Columns:
         """Return what was declared: a schema, or the rule that makes one from the names of columns."""
