@@ -1,7 +1,8 @@
 """A single job that a filter would surely admit: what "one more job of at most epsilon X" says.
 
-Docs: docs/budgets.md. Public figures alone. A claim alone does not tell what a job costs beside others: few large
-selections cost more than many small releases of the same claim. So what is told is told of the jobs of which it holds.
+Docs: docs/budgets.md; proof: docs/privacy/filter.md. Public figures alone. A claim alone does not tell what a job costs
+beside others: few large selections cost more than many small releases of the same claim. So what is told is told of the
+jobs of which it holds.
 """
 
 from __future__ import annotations

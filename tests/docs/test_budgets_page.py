@@ -1,4 +1,4 @@
-"""Every command of docs/budgets.md, as it stands, in one shell, on small files."""
+"""Every command of docs/budgets.md and docs/growing.md, as it stands, in one shell, on small files."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def folder(tmp_path) -> Path:
 
 
 @pytest.mark.slow
-def test_every_command_of_the_page_runs(folder):
-    page = (ROOT / "docs" / "budgets.md").read_text()
-    script = "set -e\n" + "\n".join(re.findall(r"^```sh\n(.*?)^```", page, re.M | re.S))
+def test_every_command_of_the_pages_runs(folder):
+    text = "".join((ROOT / "docs" / name).read_text() for name in ("budgets.md", "growing.md"))
+    script = "set -e\n" + "\n".join(re.findall(r"^```sh\n(.*?)^```", text, re.M | re.S))
     assert script.count("dpserve ") == 16
     home = folder / "home"
     environment = {**os.environ, "DPSERVE_HOME": str(home), "PYTHONPATH": str(ROOT)}

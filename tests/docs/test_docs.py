@@ -121,7 +121,6 @@ MAX_WORDS = 1500
 LONG = dict.fromkeys(  # pages that are longer still, and how long they may be: none may join them
     [
         "access",
-        "dashboard",
         "deployment",
         "evaluation",
         "keys",
@@ -134,7 +133,7 @@ LONG = dict.fromkeys(  # pages that are longer still, and how long they may be: 
     ],
     2500,
 )
-LONG |= {"audit": 5000, "budgets": 2700, "certificates": 2800, "development": 2900, "operating": 4800, "schema": 3600}
+LONG |= {"audit": 5000, "certificates": 2800, "operating": 4800}
 
 
 def test_a_page_of_a_task_is_short():
@@ -176,7 +175,7 @@ SHOWN_ALONE = {  # pages with commands that no test runs as they stand there, an
     "monitoring.md": "a port below 1024; tests/serving/process have TLS and the token",
     "operating.md": "a PostgreSQL of one's own: tests/accountant/store",
     "remote.md": "a picture",
-    "schema.md": "stores and databases of one's own: tests/training/rows/test_duck.py, make stores-test",
+    "sources.md": "stores and databases of one's own: tests/training/rows/test_duck.py, make stores-test",
     "serving.md": "a bento: tests/serving/test_service.py builds one",
     "witnesses.md": "witnesses of others: tests/accountant/log/test_witness.py",
 }

@@ -1,4 +1,4 @@
-"""The recipes of docs/development.md, each walked through with a toy in a copy of the house: what a step adds, and then
+"""The recipes of docs/extending.md, each walked through with a toy in a copy of the house: what a step adds, and then
 that all of the house knows it. ("Add a privacy event" has its walk in tests/accountant/privacy/test_new_event.py.)"""
 
 from __future__ import annotations
@@ -373,7 +373,7 @@ def house(tmp_path_factory):
 
 @pytest.mark.parametrize("recipe", WALKS)
 def test_a_recipe_names_the_files_that_its_walk_edits(recipe):
-    section = (ROOT / "docs" / "development.md").read_text("utf-8").split(f"## Add a {recipe}\n")[1].split("\n## ")[0]
+    section = (ROOT / "docs" / "extending.md").read_text("utf-8").split(f"## Add a {recipe}\n")[1].split("\n## ")[0]
     files = {int(number): name for number, name in re.findall(r"^(\d)\. `([\w/.]+)`", section, re.M)}
     folders = {number: name.rpartition("/")[0] for number, name in files.items()}
     assert folders == {number: step[0].rpartition("/")[0] for number, step in WALKS[recipe].items()}
@@ -382,7 +382,7 @@ def test_a_recipe_names_the_files_that_its_walk_edits(recipe):
 
 def test_the_recipe_of_a_database_names_every_file_that_knows_which_it_is():
     """PostgreSQL, in the order of the recipe: where it is opened, told from SQLite, installed and tested."""
-    section = (ROOT / "docs" / "development.md").read_text("utf-8").split("## Add a database\n")[1].split("\n## ")[0]
+    section = (ROOT / "docs" / "extending.md").read_text("utf-8").split("## Add a database\n")[1].split("\n## ")[0]
     files = re.findall(r"^\d\. `([\w/.]+)`", section, re.M)
     assert files[-2:] == ["pyproject.toml", "tests/helpers/postgres.py"]
     sources = [path for room in ROOMS for path in (ROOT / room).rglob("*.py")]

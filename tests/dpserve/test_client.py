@@ -461,7 +461,7 @@ def test_a_dataset_is_registered_as_the_page_of_the_dashboard_does_over_rest(ser
     (tmp_path / "visits.csv").write_text("\n".join(["patient,age,again", *rows, ""]))
     schema = 'target: {name: again, classes: ["no", "yes"]}\nrecords: 400\nignore: [patient]\n'
     (tmp_path / "visits.yaml").write_text(schema + "features: {age: {type: numeric, range: [0, 100]}}\n")
-    (script,) = snippets("dashboard.md", "sh")
+    (script,) = snippets("register-in-the-browser.md", "sh")
     (tmp_path / "auth").write_text(f"Authorization: Bearer {server.tokens['admin']}\n")
     whole = f"set -eu\nURL=http://127.0.0.1:{server.port}\n{script}"
     done = on_a_shell(["bash", "-o", "pipefail", "-c", whole], server, tmp_path)

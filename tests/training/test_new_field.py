@@ -1,4 +1,4 @@
-"""The recipe "Add a field to a job" of docs/development.md, walked through with a toy: what a job is for, a text that
+"""The recipe "Add a field to a job" of docs/extending.md, walked through with a toy: what a job is for, a text that
 the ledger enters. REST, command line, client, form and schedules take it, and the auditor reads it.
 """
 
@@ -139,7 +139,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_recipe_names_the_files_that_the_walk_edits():
-    text = (ROOT / "docs" / "development.md").read_text("utf-8").split("## Add a field to a job")[1].split("\n## ")[0]
+    text = (ROOT / "docs" / "extending.md").read_text("utf-8").split("## Add a field to a job")[1].split("\n## ")[0]
     for step, edits in STEPS.items():
         line = text.split(f"\n{step}. ")[1]
         assert {f"`{name}`" for name, _, _ in edits} == {line.split(":")[0]}

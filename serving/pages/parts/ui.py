@@ -68,9 +68,9 @@ PLACES = (
 
 # Where the documentation explains a page: by how its address begins, the longest first.
 HELP = (
-    ("/ui/drafts", "dashboard#registering-a-dataset"), ("/ui/datasets", "budgets"), ("/ui/profiles", "profile"),
+    ("/ui/drafts", "register-in-the-browser"), ("/ui/datasets", "budgets"), ("/ui/profiles", "profile"),
     ("/ui/jobs", "dashboard#a-job-the-price-first"), ("/ui/campaigns", "local"),
-    ("/ui/schedules", "budgets#one-that-grows-blocks"),
+    ("/ui/schedules", "growing"),
     ("/ui/verify", "verifying-in-the-browser"), ("/ui/models", "dashboard#models"), ("/ui/ledger", "audit"),
     ("/ui/audit", "audit"), ("/ui/service", "monitoring"), ("/ui/keys", "keys"), ("/ui/evaluations", "evaluation"),
     ("/ui/grants", "access"), ("/ui/tokens", "access"), ("/ui", "dashboard"), ("/api", "curl"),

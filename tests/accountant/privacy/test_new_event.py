@@ -1,4 +1,4 @@
-"""The recipe "Add a privacy event" of docs/development.md, walked through with a toy: zero-concentrated DP, rho a at
+"""The recipe "Add a privacy event" of docs/extending.md, walked through with a toy: zero-concentrated DP, rho a at
 order a. Four files of a copy of the house are edited, and all of it knows the event."""
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_recipe_names_the_files_that_the_walk_edits():
-    text = (ROOT / "docs" / "development.md").read_text().split("## Add a privacy event")[1].split("\n## ")[0]
+    text = (ROOT / "docs" / "extending.md").read_text().split("## Add a privacy event")[1].split("\n## ")[0]
     for step, edits in STEPS.items():
         line = text.split(f"\n{step}. ")[1]
         assert {f"`{name}`" for name, _, _ in edits} == {line.split(":")[0]}
