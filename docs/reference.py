@@ -338,7 +338,7 @@ def configuration() -> str:
         rows.append((f"`{each.name}`", default or (f"`{each.value}`" if each.value else ""), means))
     intro = (
         "Each is a variable of the environment; a flag of `dpserve serve` goes before its variable. `dpserve config` "
-        "prints what is in force, and where it came from. [Operating it](../operating.md), "
+        "prints what is in force, and where it came from. [Running a server](../operating.md), "
         "[keys](../keys.md), [monitoring](../monitoring.md) and [clusters](../cluster.md) say more.\n\n"
     )
     others = table(("variable", "meaning"), [(f"`{name}`", means) for name, means in OTHERS.items()])

@@ -133,7 +133,7 @@ LONG = dict.fromkeys(  # pages that are longer still, and how long they may be: 
     ],
     2500,
 )
-LONG |= {"audit": 5000, "certificates": 2800, "operating": 4800}
+LONG |= {"audit": 5000, "certificates": 2800}
 
 
 def test_a_page_of_a_task_is_short():
@@ -173,7 +173,7 @@ SHOWN_ALONE = {  # pages with commands that no test runs as they stand there, an
     "how-it-works.md": "a map",
     "keys.md": "SoftHSM: tests/accountant/keys/test_signers.py runs it",
     "monitoring.md": "a port below 1024; tests/serving/process have TLS and the token",
-    "operating.md": "a PostgreSQL of one's own: tests/accountant/store",
+    "postgresql.md": "a PostgreSQL of one's own: tests/accountant/store",
     "remote.md": "a picture",
     "sources.md": "stores and databases of one's own: tests/training/rows/test_duck.py, make stores-test",
     "serving.md": "a bento: tests/serving/test_service.py builds one",
