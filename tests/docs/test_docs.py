@@ -122,7 +122,6 @@ LONG = dict.fromkeys(  # pages that are longer still, and how long they may be: 
     [
         "access",
         "deployment",
-        "evaluation",
         "keys",
         "learners",
         "local",
@@ -133,7 +132,7 @@ LONG = dict.fromkeys(  # pages that are longer still, and how long they may be: 
     ],
     2500,
 )
-LONG |= {"audit": 5000, "certificates": 2800}
+LONG |= {"audit": 5000}
 
 
 def test_a_page_of_a_task_is_short():

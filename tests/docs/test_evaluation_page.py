@@ -1,10 +1,9 @@
-"""Every command of docs/evaluation.md, as it stands, in one shell, on rows of Adult."""
+"""Every command of the pages about evaluations, as it stands, in one shell, on rows of Adult."""
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import shlex
 import shutil
 import subprocess
@@ -13,25 +12,26 @@ import pyarrow.parquet as pq
 import pytest
 import warm
 from ledgers import EXAMPLES, ROOT
+from pages import blocks
 from small_home import dpserve
+
+PAGES = [f"docs/{name}.md" for name in ("evaluation", "groups", "comparing-models", "reference/worth")]
 
 
 @pytest.mark.slow
 @pytest.mark.system("openssl", "jq")
-def test_every_command_of_the_page_runs(tmp_path):
+def test_every_command_of_the_pages_runs(tmp_path):
     rows = pq.read_table(EXAMPLES / "adult_train.parquet"), pq.read_table(EXAMPLES / "adult_test.parquet")
     parts = {"adult": rows[0].slice(0, 4000), "others": rows[1].slice(0, 1000), "public": rows[1].slice(4000, 1000)}
     for name, part in parts.items():
         pq.write_table(part, tmp_path / f"{name}.parquet")
     groups = "\ngroups: {sex: {}, age: {type: numeric, edges: [30, 50]}}\n"  # as the page has them
-    assert groups.strip() in (ROOT / "docs" / "evaluation.md").read_text()
+    assert groups.strip() in (ROOT / "docs" / "groups.md").read_text()
     (tmp_path / "adult.yaml").write_text((EXAMPLES / "adult.schema.yaml").read_text() + groups)
     home = tmp_path / "home"
     dpserve(home, "init")
     shutil.copy(home / "trust.json", tmp_path)
-    script = "set -e\n" + "\n".join(
-        re.findall(r"^```sh\n(.*?)^```", (ROOT / "docs" / "evaluation.md").read_text(), re.M | re.S)
-    )
+    script = "set -e\n" + "\n".join(block for page in PAGES for block in blocks(page, "sh"))
     environment = {**os.environ, "DPSERVE_HOME": str(home), "PYTHONPATH": str(ROOT)}
     command = ["bash", "-c", f'dpserve() {{ {shlex.join(warm.python())} -m serving.cli "$@"; }}\n' + script]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)

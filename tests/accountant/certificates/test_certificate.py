@@ -554,7 +554,7 @@ def test_openssl_verifies_the_certificate_and_refuses_another(home, models, tmp_
 
 
 def test_the_documentation_explains_every_field(schema):
-    text = (SCHEMA.parent / "certificates.md").read_text()
+    text = (SCHEMA.parent / "reference" / "certificate.md").read_text()
     for part in objects(schema):
         if part.get("title") not in (
             "RenyiFigure",
