@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from dpserve_verify.errors import InputError
 from models.forms.additive import AdditiveEnsemble
+from models.forms.classes import ClassesEnsemble
 from models.parts.pairs import JOINED, pair_name
 from training.learners.base.checks import check_real, check_whole
 from training.learners.base.class_weights import check_balance, class_weights
@@ -34,7 +35,8 @@ from training.learners.base.cut_points import (
 )
 from training.learners.base.private_learner import PrivateClassifier, PrivateLearner, PrivateRegressor
 from training.learners.boosting.defaults import strength as signal
-from training.learners.ebm.defaults import EbmDefaults, PairDefaults, ebm_defaults, pair_defaults
+from training.learners.ebm.class_model import learn_classes
+from training.learners.ebm.defaults import NO_PAIRS, EbmDefaults, PairDefaults, ebm_defaults, pair_defaults
 from training.learners.ebm.model import Model
 from training.learners.ebm.noise import Noise, noise_of, unit_near
 from training.learners.ebm.pairs import AUTO, Places, asked_pairs
@@ -87,9 +89,7 @@ class DPEBM(PrivateLearner):
     balance: float | None = None
 
     def check(self, public: Public) -> None:
-        """Raise InputError where a parameter is out of range, or the target has neither two classes nor a range."""
-        if public.classes is not None and len(public.classes) != 2:
-            raise InputError(f"learner ebm: {len(public.classes)} classes; it takes two classes, or a number")
+        """Raise InputError where a parameter is out of range, or the target has neither classes nor a range."""
         if public.classes is None and public.target_range is None:
             raise InputError(f"learner ebm: {public.target!r} is a number without a public range")
         public.check_priced("ebm adds Gaussian noise to its sums")
@@ -107,6 +107,8 @@ class DPEBM(PrivateLearner):
                 check_real(name, getattr(self, name), words, fits)
 
     def _check_pairs(self, public: Public) -> None:
+        if len(public.classes or ()) > 2 and asked_pairs(self.pairs, public.features).many:
+            raise InputError(f"pairs={self.pairs!r:.80}: of two classes, or of a number; leave it out, or set 0")
         names = {feature.name for feature in public.features}
         if self.pairs_of(public).many and any(JOINED in name for name in names):
             both = (pair_name(public.features, at) for at in combinations(range(len(names)), 2))
@@ -121,6 +123,8 @@ class DPEBM(PrivateLearner):
 
     def pairs_of(self, public: Public) -> PairDefaults:
         """Return how many pairs, and in how many epochs: by the parameter or the public rule."""
+        if len(public.classes or ()) > 2:
+            return NO_PAIRS
         return pair_defaults(public, self.settings(public), asked_pairs(self.pairs, public.features))
 
     def cutting_of(self, public: Public) -> Cutting:
@@ -148,13 +152,15 @@ class DPEBM(PrivateLearner):
         parameters = {field.name: getattr(self, field.name) for field in fields(EbmDefaults)}
         return replace(ebm_defaults(public), **{name: value for name, value in parameters.items() if value is not None})
 
-    def learn(self, session: Releaser) -> AdditiveEnsemble:
+    def learn(self, session: Releaser) -> AdditiveEnsemble | ClassesEnsemble:
         """Learn from histograms and a starting score, then from a noisy sum per epoch and feature, with a step by each;
         then the same for pairs of features, if any are wanted. For two classes, count by class and score in the end."""
         settings, pairs = self.settings(session.public), self.pairs_of(session.public)
         noise = noise_of(session.public, session.unit, settings, pairs)
         session = self._cut(session, noise)
         public = session.public
+        if len(public.classes or ()) > 2:
+            return learn_classes(session, settings, noise, self.balance)
         features = list(enumerate(public.features))
         counts = [session.release(BinCounts(f, feature.bins, noise.norm), noise.counting) for f, feature in features]
         weighed = class_weights(public, self.balance)

@@ -9,14 +9,13 @@ from math import log, pi, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from dpserve_verify.privacy.budget import Relation
 from models.forms.additive import AdditiveEnsemble
 from models.parts.answers import Bends
 from models.parts.pairs import PairTerm, in_rows
 from training.learners.base.class_weights import Balance, mean_weight
 from training.learners.boosting.probabilities import fit_bends
 from training.learners.ebm.defaults import NO_PAIRS, EbmDefaults, PairDefaults
-from training.learners.ebm.noise import Mechanism, Noise
+from training.learners.ebm.noise import Mechanism, Noise, count_rows
 from training.learners.ebm.pairs import SEEN, Places, cells_partition, joint_of, pairs_among
 from training.learners.ebm.queries import (
     CLIP,
@@ -280,15 +279,4 @@ class Model:
         return mechanism.event.deviation * self.public.contributions * GRID * worth
 
     def _rows(self) -> float:
-        """Return how many rows there are: public under replace-one, else by the histograms, the shorter the surer, and
-        by the declared number, which is taken to be off by half of itself: of weak histograms alone it might come out
-        as none.
-        """
-        if self.public.relation is Relation.REPLACE_ONE:
-            return float(self.public.records)
-        alone = self.counts[: len(self.public.features)]
-        sizes = np.array([count.size for count in alone])
-        found = np.array([count.sum() for count in alone]) @ (1 / sizes) / (1 / sizes).sum()
-        doubt = (self.noise.counting.event.deviation * self.public.contributions) ** 2 / float((1 / sizes).sum())
-        trust = 1 / (1 + doubt / (self.public.records / 2) ** 2)
-        return max(1.0, trust * float(found) + (1 - trust) * self.public.records)
+        return count_rows(self.public, self.counts[: len(self.public.features)], self.noise)

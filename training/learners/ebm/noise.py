@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from math import ceil, sqrt
 
+import numpy as np
+from numpy.typing import NDArray
+
 from accountant.noise.mechanisms import DiscreteGaussian, DiscreteLaplace
-from dpserve_verify.privacy.budget import MAX_EPSILON, NANO, from_nano, nano
+from dpserve_verify.privacy.budget import MAX_EPSILON, NANO, Relation, from_nano, nano
 from dpserve_verify.privacy.events import MAX_NOISE
 from training.learners.base.cut_points import counted_numbers
 from training.learners.base.leaf_sensitivity import Norm
 from training.learners.ebm.defaults import NO_PAIRS, EbmDefaults, PairDefaults, mu_of
 from training.session.session import Public
 
+Floats = NDArray[np.float64]
 Mechanism = DiscreteGaussian | DiscreteLaplace
 FINDING = Fraction(1, 20)  # of the budget, for all counts that cut points are found by
 SCORING = Fraction(1, 20)  # of the budget, for the scores that pairs are found by
@@ -55,9 +60,24 @@ def unit_near(public: Public, settings: EbmDefaults, pairs: PairDefaults, found:
     finding, scoring, counting, starting, placing = _ratios(public, settings, pairs)
     units = features * (settings.epochs + counting) + starting + found * finding
     units += placing if public.classes is not None else starting if settings.spread else 0
+    units += starting if len(public.classes or ()) > 2 else 0
     units += pairs.many * (pairs.epochs + counting) + pairs.found * scoring
     unit = epsilon / units if public.pure else mu_of(public.budget) / sqrt(units)
     return from_nano(int(unit * (1 - 1e-7) * NANO))
+
+
+def count_rows(public: Public, counts: Sequence[Floats], noise: Noise) -> float:
+    """Return how many rows there are: public under replace-one, else by the features' histograms, the shorter the
+    surer, and by the declared number, which is taken to be off by half of itself: of weak histograms alone it might
+    come out as none.
+    """
+    if public.relation is Relation.REPLACE_ONE:
+        return float(public.records)
+    sizes = np.array([count.size for count in counts])
+    found = np.array([count.sum() for count in counts]) @ (1 / sizes) / (1 / sizes).sum()
+    doubt = (noise.counting.event.deviation * public.contributions) ** 2 / float((1 / sizes).sum())
+    trust = 1 / (1 + doubt / (public.records / 2) ** 2)
+    return max(1.0, trust * float(found) + (1 - trust) * public.records)
 
 
 def _ratios(

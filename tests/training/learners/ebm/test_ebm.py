@@ -434,14 +434,6 @@ def test_standard_errors_are_those_of_repeated_fits():
 # ---- refusals --------------------------------------------------------------------------------------------------------
 
 
-def test_three_classes_are_refused_before_they_cost_anything():
-    text = f'target: {{name: y, classes: ["a", "b", "c"]}}\nrecords: {ROWS}{FEATURES}'.encode()
-    made = DPEBMClassifier(schema=parse_schema(text))
-    with pytest.raises(InputError, match="two classes"):
-        made.fit(table("class")[0], ["a", "b", "c"] * 200)
-    assert not hasattr(made, "recipe_")
-
-
 BAD = [
     *({"epochs": bad} for bad in (0, -1, 5001, 2.5, "many", True)),
     *({"leaves": bad} for bad in (-1, 1, 10**6, 2.5, "many")),
