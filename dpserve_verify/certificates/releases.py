@@ -46,6 +46,8 @@ PURPOSES = {
     "count rows by class and score": ReleaseKind.MODEL,
     "score pairs of features": ReleaseKind.MODEL,
     "sum residuals per leaf": ReleaseKind.MODEL,
+    "sum residuals per leaf and class": ReleaseKind.MODEL,
+    "sum how chances follow the slope of scores": ReleaseKind.MODEL,
     "sum squared residuals": ReleaseKind.MODEL,
     "count rows per fine cell": ReleaseKind.CUT_POINTS,
     "count the rows that the model tells right": ReleaseKind.TUNING,

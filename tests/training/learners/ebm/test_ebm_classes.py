@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from split_rows import again
 
+from dpserve_verify.certificates.releases import ReleaseKind, kinds_of
 from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import Budget, Relation
 from models.forms.classes import ClassesEnsemble
@@ -105,6 +106,7 @@ def test_what_is_spent_is_what_was_rehearsed_event_by_event(relation, pure, cont
     assert isinstance(made.learn(session), ClassesEnsemble)
     assert session.close() == plan
     assert {release.sensitivity for release, _ in plan.runs[1:]} == {contributions * GRID}
+    assert kinds_of(plan) == {ReleaseKind.MODEL}
 
 
 @BOTH
