@@ -34,7 +34,7 @@ from serving.http.routes import Door
 from serving.pages.all import PAGES as DASHBOARD
 from serving.process.config import settings
 from serving.process.watch import metrics
-from serving.process.watch.metrics import AuditGauges, LedgerGauges, ServingGauges
+from serving.process.watch.metrics import AuditGauges, LedgerGauges, ServingGauges, WorthGauges
 from serving.rest.openapi import MEANINGS, examples, openapi
 from serving.wire import errors as doors
 from training.learners import LEARNERS
@@ -359,7 +359,12 @@ def _figures() -> Iterator[tuple[str, str, tuple[str, ...], str]]:
         yield f"{metric._name}{end}", metric._type, metric._labelnames, metric._documentation
     with TemporaryDirectory() as folder:
         home = Home.init({"DPSERVE_HOME": f"{folder}/home"})
-        for collector in (LedgerGauges(home, JobFigures()), AuditGauges(home), ServingGauges(0, 0, {})):
+        for collector in (
+            LedgerGauges(home, JobFigures()),
+            AuditGauges(home),
+            ServingGauges(0, 0, {}),
+            WorthGauges(home, []),
+        ):
             for family in collector.collect():
                 end = "_total" if family.type == "counter" else ""
                 yield f"{family.name}{end}", family.type, getattr(family, "_labelnames", ()), family.documentation

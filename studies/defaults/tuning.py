@@ -6,7 +6,7 @@ price, and against every setting of the grid at all of epsilon (no private choic
     python -m studies.defaults.tuning --guess 0.01                     # the schema says a hundredth of the records
 
 Accuracy and AUROC on a random fifth that nothing was learnt from. Prints one line of JSON for each job as it is done,
-and in the end the table of docs/tuning.md.
+and in the end the table of studies/defaults/tuning.md.
 """
 
 from __future__ import annotations

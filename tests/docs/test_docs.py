@@ -120,15 +120,11 @@ def other_tests() -> str:
 MAX_WORDS = 1500
 LONG = dict.fromkeys(  # pages that are longer still, and how long they may be: none may join them
     [
-        "access",
         "deployment",
         "keys",
         "learners",
         "local",
-        "monitoring",
-        "notebook",
         "serving",
-        "tuning",
     ],
     2500,
 )

@@ -34,15 +34,32 @@ BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1
 OTHER = "other"  # the label of all versions that have no series of their own
 METHODS = frozenset({"GET", "HEAD", "POST", "DELETE", "PUT", "PATCH", "OPTIONS"})
 
-PREDICTIONS = Counter("dpserve_predictions", "Records predicted.", ["model"], registry=None)
-SECONDS = Histogram(
-    "dpserve_prediction_seconds", "Seconds to answer a prediction request.", ["model"], buckets=BUCKETS, registry=None
+PREDICTIONS = Counter(
+    "dpserve_predictions",
+    "Records predicted, by the champion that answers (adult@2); other: by all other versions together, unless "
+    "DPSERVE_METRICS_VERSIONS=all.",
+    ["model"],
+    registry=None,
 )
-REFUSALS = Counter("dpserve_refusals", "Jobs refused.", ["dataset", "reason"], registry=None)
+SECONDS = Histogram(
+    "dpserve_prediction_seconds",
+    "Seconds to answer a prediction request, from the whole body to the whole answer.",
+    ["model"],
+    buckets=BUCKETS,
+    registry=None,
+)
+REFUSALS = Counter(
+    "dpserve_refusals", "Jobs that a budget or a quota did not admit.", ["dataset", "reason"], registry=None
+)
 FAILURES = Counter(
     "dpserve_certificate_failures", "Models found not to verify, counted by every worker.", ["reason"], registry=None
 )
-REQUESTS = Counter("dpserve_requests", "Requests answered.", ["method", "route", "status"], registry=None)
+REQUESTS = Counter(
+    "dpserve_requests",
+    "Requests answered, by the template of the route; none: where no route was meant.",
+    ["method", "route", "status"],
+    registry=None,
+)
 MISMATCHES = Counter(
     "dpserve_index_mismatches",
     "Rows of the ledger's index that say what was never signed, counted by every worker.",
@@ -119,7 +136,7 @@ class LedgerGauges(Collector):
 
     def _jobs(self) -> Metric:
         family = CounterMetricFamily(
-            "dpserve_jobs", "Jobs that have come to this state.", labels=["dataset", "learner", "state"]
+            "dpserve_jobs", "Jobs that have ever come to this state.", labels=["dataset", "learner", "state"]
         )
         for labels, count in sorted(self.jobs.passed(self.home.ledger.log.database).items()):
             family.add_metric(labels, count)
@@ -130,7 +147,7 @@ class LedgerGauges(Collector):
         yield _gauge("dpserve_queue_length", "Jobs that wait for a worker.", jobs.length)
         yield _gauge("dpserve_queue_oldest_seconds", "Seconds that the oldest of them has waited.", jobs.oldest_seconds)
         passed_over = GaugeMetricFamily(
-            "dpserve_queue_left", "Jobs that a worker left in the queue for another, by why.", labels=["why"]
+            "dpserve_queue_left", "Jobs that a worker left for another: it cannot read the rows.", labels=["why"]
         )
         for why in WAITING:
             passed_over.add_metric([why], jobs.left.get(why, 0))
@@ -183,10 +200,14 @@ class WorthGauges(Collector):
     def collect(self) -> Iterable[Metric]:
         """Yield, for each champion, its first figure with the interval, and the verdict."""
         worth = GaugeMetricFamily(
-            "dpserve_model_worth", "What the champion is worth, as stated.", labels=["model", "metric", "bound"]
+            "dpserve_model_worth",
+            "The first figure of the champion's newest evaluation; bound: value, low, high.",
+            labels=["model", "metric", "bound"],
         )
         better = GaugeMetricFamily(
-            "dpserve_model_better", "Whether the champion is shown to be better than a constant.", labels=["model"]
+            "dpserve_model_better",
+            "1: that evaluation shows it to be better than a constant answer; 0: it does not.",
+            labels=["model"],
         )
         for line, statement in judgements(self.home, self.lines):
             if statement is not None:
@@ -208,14 +229,18 @@ def _budgets(datasets: Sequence[Dataset]) -> Iterable[Metric]:
     """
     gauges = _gauges(
         ["dataset"],
-        epsilon_spent="Epsilon spent, converted at delta.",
+        epsilon_spent="Epsilon spent, converted at delta; above a total that was lowered since.",
         epsilon_total="Epsilon in all.",
-        epsilon_largest="The largest total epsilon that was ever in force.",
-        budget_left_ratio="Share neither spent nor reserved.",
-        epsilon_one_job="Epsilon of the largest single job that fits.",
+        epsilon_largest="The largest total epsilon that was ever in force: what is promised.",
+        budget_left_ratio="Share neither spent nor reserved, of the account of which least is left; of a dataset that "
+        "has grown, on the block with most room.",
+        epsilon_one_job="Epsilon of the largest single job that fits, by all accounts; on the same block.",
     )
     binds = GaugeMetricFamily(
-        "dpserve_budget_binding", "1: this kind of account gives the figure.", labels=["dataset", "figure", "account"]
+        "dpserve_budget_binding",
+        "1: the kind of account (family, block, person, rows) that gives the figure (budget_left_ratio, "
+        "epsilon_one_job).",
+        labels=["dataset", "figure", "account"],
     )
     for dataset in datasets:
         name, most, now = dataset.registration.name, dataset.most_used, left(dataset)

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass
 
 import httpx
@@ -16,6 +17,9 @@ from small_home import ROOT, adult_home, client, free_port, serving, until
 from accountant.log.last_seen import HighWater
 from training.jobs import job
 from training.requests import JobRequest
+
+sys.path.insert(0, str(ROOT / "docs"))
+import reference
 
 GRAFANA = ROOT / "serving" / "grafana"
 MONITORING = (ROOT / "docs" / "monitoring.md").read_text()
@@ -148,7 +152,7 @@ def test_metrics_are_well_formed_and_each_is_meant(watched):
     text = watched.server.get("/metrics", scope="audit").text
     assert promtool("check", "metrics", input=text).stderr.splitlines() == KNOWN
     on_page = set(re.findall(r"^# TYPE (\w+)", text, re.MULTILINE))
-    assert on_page <= names(MONITORING)
+    assert on_page <= names(reference.figures())
     asked = names(" ".join(EXPRESSIONS) + (GRAFANA / "alerts.yml").read_text())
     none_yet = {"dpserve_certificate_failures_total", "dpserve_index_mismatches_total"}
     assert asked - on_page <= none_yet

@@ -140,7 +140,7 @@ def test_a_check_listed_for_its_labels_passes_where_they_are_declared(kind, name
 
 
 def test_every_exception_has_its_reason_on_the_page():
-    page = (Path(__file__).resolve().parents[3] / "docs" / "notebook.md").read_text("utf-8")
+    page = (Path(__file__).resolve().parents[3] / "docs" / "reference" / "scikit-learn-checks.md").read_text("utf-8")
     for name, why in CHECKS_OF_MANY.items():
         assert f"| `{name}` | {why} |" in page
         assert hasattr(estimator_checks, name)
