@@ -248,6 +248,7 @@ RANDOM = ("random", "secrets", "numpy.random", "opendp", "os.urandom", "os.getra
 ENTROPY = {"secrets", "os.urandom"}
 MAY_DRAW = {
     "accountant/noise/mechanisms.py": set(RANDOM),
+    "accountant/noise/objective.py": {"os.urandom"},
     "accountant/noise/one_of_k.py": {"os.urandom"},
     "accountant/noise/shares.py": {"os.urandom"},
     "accountant/keys/encrypted_pem.py": {"secrets"},

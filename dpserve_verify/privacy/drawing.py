@@ -24,6 +24,7 @@ WIDEST: Mapping[str, float] = MappingProxyType(  # by mechanism
         "permute-and-flip-per-row": inf,
         "discrete-laplace": WIDEST_LAPLACE,
         "discrete-gaussian": WIDEST_GAUSSIAN,
+        "objective-perturbation": WIDEST_GAUSSIAN,
         "one-of-k": inf,
     }
 )

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from accountant.errors import PlanMismatch
 from accountant.noise.mechanisms import ExponentialSelection, Mechanism, PermuteAndFlip
+from accountant.noise.objective import ObjectivePerturbation
 from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import Budget, Relation
 from dpserve_verify.privacy.events import Plan, Release
@@ -164,6 +165,19 @@ def _release(query: Query, mechanism: Mechanism, public: Public) -> Release:
     return Release(query.purpose, mechanism.name, mechanism.norm, sensitivity, mechanism.event)
 
 
+def _charges(query: Query, mechanism: Mechanism, public: Public) -> list[Release]:
+    """Return the further lines of a plan that one draw is charged by: none but of objective perturbation."""
+    if not isinstance(mechanism, ObjectivePerturbation):
+        return []
+    if public.contributions != 1 or public.relation is not Relation.ADD_REMOVE:
+        raise PlanMismatch(f"{query.purpose}: {mechanism.name} is proved for one row added or removed")
+    mechanism.check_scale(sensitivity_of(query, public))
+    return [
+        Release(f"{query.purpose}: {charge.words}", mechanism.name, mechanism.norm, charge.sensitivity, charge.event)
+        for charge in mechanism.charges
+    ]
+
+
 class Rehearsal:
     """No rows, no noise: writes down what `release` would charge and answers with blanks.
 
@@ -183,8 +197,12 @@ class Rehearsal:
         sensitivity = sensitivity_of(query, self.public)
         last, self._last = self._last, (mechanism, query.purpose, sensitivity)
         same = last is not None and last[0] is mechanism and last[1:] == (query.purpose, sensitivity)
-        asked = self._asked[-1] if same else _release(query, mechanism, self.public)
-        self._asked.append(asked)
+        asked = (
+            self._asked[-1]
+            if same and not isinstance(mechanism, ObjectivePerturbation)
+            else _release(query, mechanism, self.public)
+        )
+        self._asked += [asked, *_charges(query, mechanism, self.public)]
         if self.first is None and query.norm == "range" and asked.event.pure is not None:
             self.first = asked.event.pure, query.size
         return 0 if mechanism.norm == "range" else np.zeros(query.size, dtype=np.int64)
@@ -231,7 +249,9 @@ class Session:
         PlanMismatch.
         """
         asked = _release(query, mechanism, self.public)
-        self._pop(asked)
+        charges = _charges(query, mechanism, self.public)
+        for release in (asked, *charges):
+            self._pop(release)
         kept = self._answers
         exact = np.zeros(0, np.int64) if kept is not None and kept.is_kept else query(self._rows)
         self._held()
@@ -241,6 +261,9 @@ class Session:
             return mechanism.draw(exact, asked.sensitivity)
 
         answer = draw() if kept is None else kept.next(draw)
+        if kept is not None:
+            for _ in charges:  # there is an answer for each line of the plan
+                kept.next(lambda: 0)
         self._progress(len(self._played), self._planned)
         return answer
 
