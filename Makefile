@@ -185,7 +185,8 @@ define install_from
 		2> >(sed '/^WARNING: Location .* is ignored/d' >&2) \
 		| while read -r word _; do case $$word in Collecting) printf .;; Installing) printf ' unpacking ';; esac; done
 	@$(PIP) install --quiet --no-deps --no-build-isolation -e verify -e .
-	@echo done
+	@printf ' compiling '
+	@$(BIN)/python -W ignore -m training.jobs.compile_ahead
 endef
 
 $(VENV)/run.stamp: $(BIN)/python requirements/run.txt pyproject.toml verify/pyproject.toml

@@ -2,19 +2,21 @@
 
 numba's own cache looks at the source of a function, not at those of the functions it calls; and two processes that
 save at one time may name one file for two types. So all that is compiled here is kept in a folder named by every source
-it is made of (numba's setting CACHE_DIR), and whoever compiles or loads holds that folder's lock, by numba's event
-for its compiler lock.
+it is made of, and whoever compiles or loads holds that folder's lock, by numba's event for its compiler lock. A folder
+of that name that came with the package, compiled when it was installed (`training.jobs.compile_ahead`), is read too.
 
-numba unpickles what lies there, so the folder and the one it is in must be ours, and nobody else's to write to. And
-numba takes settings from a file in the current folder, at its import and at each compilation: here it has no such file,
-and all of numba that we need is imported from this module.
+numba unpickles what lies there, so the folder and the one it is in must be ours, or of the user whose code we are, and
+nobody else's to write to. And numba takes settings from a file in the current folder, at its import and at each
+compilation: here it has no such file, and all of numba that we need is imported from this module.
 """
 
+# mypy: allow-untyped-calls
 from __future__ import annotations
 
 import fcntl
 import hashlib
 import os
+import pickle
 import shutil
 import stat
 import sys
@@ -55,6 +57,14 @@ sys.meta_path.insert(0, _SettingsFinder())
 import numba  # noqa: E402
 from numba import config, types  # noqa: E402
 from numba.core import event  # noqa: E402
+from numba.core.caching import (  # noqa: E402
+    CompileResultCacheImpl,
+    FunctionCache,
+    IndexDataCacheFile,
+    UserProvidedCacheLocator,
+)
+from numba.core.environment import Environment, _rebuild_env, lookup_environment  # noqa: E402
+from numba.core.runtime.nrt import rtsys  # noqa: E402
 from numba.extending import intrinsic  # noqa: E402
 
 __all__ = ["intrinsic", "njit", "types"]
@@ -87,7 +97,7 @@ def make_folder(root: Path, *bases: Path) -> Path | None:
             base.mkdir(mode=0o700, parents=True, exist_ok=True)
             folder = base.resolve() / name
             folder.mkdir(mode=0o700, exist_ok=True)
-            if is_ours(folder.parent) and is_ours(folder) and os.access(folder, os.W_OK):
+            if is_of(folder, os.geteuid()) and os.access(folder, os.W_OK):
                 for earlier in folder.parent.glob(f"{name.rpartition('-')[0]}-*"):
                     if earlier.name != name:
                         shutil.rmtree(earlier, ignore_errors=True)
@@ -95,10 +105,25 @@ def make_folder(root: Path, *bases: Path) -> Path | None:
     return None
 
 
-def is_ours(folder: Path) -> bool:
-    """Return whether a folder is no link, belongs to the user who runs this, and nobody else may write to it."""
-    status = folder.lstat()
-    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o022
+def shipped_folder(root: Path, base: Path) -> Path | None:
+    """Return the folder in `base` that was compiled with the package below `root`, if only its owner may write there:
+    whoever owns the sources could say what we run in any case.
+    """
+    folder = base.resolve() / folder_name(root)
+    with suppress(OSError):
+        owner = (root / COMPILED[0]).stat().st_uid
+        return folder if is_of(folder, owner) and os.access(folder, os.R_OK | os.X_OK) else None
+    return None
+
+
+def is_of(folder: Path, user: int) -> bool:
+    """Return whether a folder and the one it is in are no links, belong to a user, and nobody else may write to
+    them.
+    """
+    return all(
+        stat.S_ISDIR(status.st_mode) and status.st_uid == user and not status.st_mode & 0o022
+        for status in (folder.lstat(), folder.parent.lstat())
+    )
 
 
 class FolderLock(event.Listener):
@@ -141,22 +166,106 @@ def _cache_home() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dpserve-compiled"
 
 
-_OWN = [Path(CONFIG.CACHE_DIR)] if CONFIG.CACHE_DIR else [Path(__file__).parent / "__pycache__"]
-FOLDER = make_folder(ROOT, *_OWN, _cache_home())
+_PACKAGE = Path(__file__).parent / "__pycache__"
+FOLDER = make_folder(ROOT, Path(CONFIG.CACHE_DIR) if CONFIG.CACHE_DIR else _PACKAGE, _cache_home())
+SHIPPED = shipped_folder(ROOT, _PACKAGE)
 if FOLDER is not None:
-    event.register("numba:compiler_lock", FolderLock(FOLDER))  # type: ignore[no-untyped-call]
+    event.register("numba:compiler_lock", FolderLock(FOLDER))
+
+
+class _Place(UserProvidedCacheLocator):
+    """Says where the code of a function's file is kept: numba's setting, which threads would share, has no say."""
+
+    def __init__(self, py_func: Any, py_file: str) -> None:
+        self._py_file, self._lineno = py_file, py_func.__code__.co_firstlineno
+        self._cache_path = str((FOLDER or SHIPPED or ROOT) / self.get_suitable_cache_subpath(py_file))
+
+    @classmethod
+    def from_function(cls, py_func: Any, py_file: str) -> _Place:
+        return cls(py_func, py_file)
+
+
+class _Placed(CompileResultCacheImpl):
+    def __init__(self, py_func: Any) -> None:
+        self._locator_classes = [_Place]
+        super().__init__(py_func)
+
+
+class _Reader(pickle.Unpickler):
+    """Reads code as numba does, but loads none of the modules whose functions went into it: compiled code asks for no
+    name in them, and one of them loads scipy.
+    """
+
+    def find_class(self, module: str, name: str, /) -> Any:
+        found = super().find_class(module, name)
+        return _make_environment if found is _rebuild_env else found
+
+
+def _make_environment(module: str, constants: Any, name: str) -> Any:
+    environment = lookup_environment(name)
+    if environment is None:
+        environment = Environment({"__name__": module})
+        environment.consts[:], environment.env_name = constants, name
+        Environment._memo[name] = environment
+    return environment
+
+
+class _Files(IndexDataCacheFile):
+    def _load_data(self, name: str) -> Any:
+        with open(self._data_path(name), "rb") as file:
+            return _Reader(file).load()
+
+
+class Kept(FunctionCache):
+    """The code of one function: what was compiled here, or ahead of time, for this processor or a simpler one."""
+
+    _impl_class = _Placed
+
+    def __init__(self, py_func: Any) -> None:
+        super().__init__(py_func)
+        self._cache_file = self._files_in(Path(self._cache_path).parent)
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Load the code for these types, with no more of numba than code needs to run: it learns what it can compile
+        when it must.
+        """
+        rtsys.initialize(target_context)
+        found = self._load_overload(sig, target_context)
+        return found if found is not None or SHIPPED in (None, FOLDER) else self._load_shipped(sig, target_context)
+
+    def _files_in(self, folder: Path) -> Any:
+        path = folder / Path(self._cache_path).name
+        return _Files(str(path), self._impl.filename_base, self._impl.locator.get_source_stamp())
+
+    def _load_shipped(self, sig: Any, target_context: Any) -> Any:
+        files = self._files_in(SHIPPED or ROOT)
+        types_here, (triple, _, features), code_here = self._index_key(sig, target_context.codegen())
+        for key in files._load_index():
+            types_there, (triple_there, _, needed), code_there = key
+            same = (types_there, triple_there, code_there) == (types_here, triple, code_here)
+            if same and runs_on(needed, features):
+                return self._impl.rebuild(target_context, files.load(key))
+        return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep it where there is a place for it."""
+        if FOLDER is not None:
+            super().save_overload(sig, data)
+
+
+def runs_on(needed: str, there: str) -> bool:
+    """Return whether a processor with the features `there`, as "+avx2,-sse4a", runs code that was compiled for those
+    `needed`.
+    """
+    return {name for name in needed.split(",") if name.startswith("+")} <= set(there.split(","))
 
 
 def njit(**options: Any) -> Callable[[Function], Function]:
     """Return `numba.njit`: it compiles at the first call, without the interpreter's lock, and keeps the code."""
 
     def decorate(function: Function) -> Function:
-        before = CONFIG.CACHE_DIR
-        CONFIG.CACHE_DIR = "" if FOLDER is None else str(FOLDER)  # is looked at here, and never again
-        try:
-            compiled: Function = numba.njit(nogil=True, cache=FOLDER is not None, **options)(function)
-        finally:
-            CONFIG.CACHE_DIR = before
-        return compiled
+        compiled: Any = numba.njit(nogil=True, **options)(function)
+        compiled._cache = Kept(function)
+        return compiled  # type: ignore[no-any-return]
 
     return decorate

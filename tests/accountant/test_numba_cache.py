@@ -9,12 +9,13 @@ import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from uuid import uuid4
 
 import numba
 import numpy as np
 import pytest
-from numba.core import event
+from numba.core import caching, event
 
 from accountant.system import numba_cache
 from accountant.system.numba_cache import COMPILED, FOLDER, LOCK, NUMBERS, ROOT, FolderLock, folder_name, make_folder
@@ -96,14 +97,107 @@ def test_what_others_may_write_to_is_never_unpickled(tmp_path, monkeypatch):
     assert make_folder(ROOT, base, cache) is None
 
 
-def test_whoever_compiles_holds_the_folder_against_other_processes(tmp_path, monkeypatch):
-    """From before the index is read until code and index are written; and it is free before and afterwards."""
-    seen = []
-    # A module of its own, or an earlier run would have left the code in the cache and nothing would be compiled.
+@pytest.fixture
+def doubling(tmp_path, monkeypatch):
+    """Returns a function that makes a compiled one, anew each time. Its module is its own, or an earlier run would have
+    left the code in the cache and nothing would be compiled.
+    """
     name = f"doubling_{uuid4().hex}"
     (tmp_path / f"{name}.py").write_text("def doubled(x):\n    return 2 * x\n")
     monkeypatch.syspath_prepend(tmp_path)
-    doubled = numba_cache.njit()(import_module(name).doubled)
+    return lambda: numba_cache.njit()(import_module(name).doubled)
+
+
+@pytest.fixture
+def compiled():
+    """What was compiled, and not loaded."""
+    found = []
+
+    class Look(event.Listener):
+        def on_start(self, event):
+            found.append(event.data["dispatcher"].py_func.__name__)
+
+        def on_end(self, event):
+            pass
+
+    with event.install_listener("numba:compile", Look()):
+        yield found
+
+
+def test_what_was_compiled_with_the_package_is_read_and_never_written(doubling, compiled, tmp_path, monkeypatch):
+    """By a user who cannot write there, for a processor that has what the code needs; else it is compiled."""
+    shipped, own = tmp_path / "shipped", tmp_path / "own"
+    shipped.mkdir()
+    own.mkdir()
+    monkeypatch.setattr(numba_cache, "FOLDER", shipped)
+    assert doubling()(2) == 4
+    before = {path: path.read_bytes() for path in shipped.rglob("*") if path.is_file()}
+    assert (len(before), compiled) == (2, ["doubled"])
+    monkeypatch.setattr(numba_cache, "SHIPPED", shipped)
+    for folder in (own, None):
+        monkeypatch.setattr(numba_cache, "FOLDER", folder)
+        assert doubling()(2) == 4
+        assert len(compiled) == 1
+    assert doubling()(0.5) == 1  # of types that are not there: compiled, and kept nowhere
+    assert list(own.iterdir()) == []
+    monkeypatch.setattr(numba_cache, "FOLDER", own)
+    monkeypatch.setattr(numba_cache, "runs_on", lambda needed, there: False)
+    assert doubling()(2) == 4
+    assert (len(compiled), len(list(own.iterdir()))) == (3, 1)
+    assert {path: path.read_bytes() for path in shipped.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize(
+    ("needed", "there", "runs"),
+    [
+        ("+avx,-sse4a", "+avx,+avx2,+sse4a", True),
+        ("+avx,+avx2", "+avx,-avx2", False),
+        ("", "+avx", True),
+        ("+avx", "", False),
+    ],
+)
+def test_code_runs_where_its_instructions_are(needed, there, runs):
+    assert numba_cache.runs_on(needed, there) == runs
+
+
+def test_a_shipped_folder_is_its_packages_owners_alone(sources, tmp_path, monkeypatch):
+    base = tmp_path / "base"
+    assert numba_cache.shipped_folder(sources, base) is None
+    folder = make_folder(sources, base)
+    monkeypatch.setattr(os, "geteuid", lambda: 4711)  # another user reads it, as in an image
+    assert make_folder(sources, base) is None
+    assert numba_cache.shipped_folder(sources, base) == folder
+    for path in (folder, base):
+        path.chmod(0o770)
+        assert numba_cache.shipped_folder(sources, base) is None
+        path.chmod(0o700)
+    code, of = sources / COMPILED[0], Path.stat
+    another = SimpleNamespace(st_uid=of(code).st_uid + 1)
+    monkeypatch.setattr(Path, "stat", lambda path, **how: another if path == code else of(path, **how))
+    assert numba_cache.shipped_folder(sources, base) is None
+
+
+def test_another_threads_setting_of_the_folder_has_no_say(doubling, tmp_path, monkeypatch):
+    """numba's setting is the whole process's: between the look whether there is one and the look at it, another thread
+    may take it back, and code would go to the current folder.
+    """
+    init = caching.UserProvidedCacheLocator.__init__
+
+    def taken_back(*arguments):
+        numba.config.CACHE_DIR = ""
+        init(*arguments)
+
+    monkeypatch.setattr(numba.config, "CACHE_DIR", "")
+    monkeypatch.setattr(caching.UserProvidedCacheLocator, "__init__", taken_back)
+    monkeypatch.chdir(tmp_path)
+    before = set(tmp_path.iterdir())
+    assert doubling()(2) == 4
+    assert {path.name for path in set(tmp_path.iterdir()) - before} <= {"__pycache__"}
+
+
+def test_whoever_compiles_holds_the_folder_against_other_processes(doubling):
+    """From before the index is read until code and index are written; and it is free before and afterwards."""
+    seen, doubled = [], doubling()
 
     class Look(event.Listener):
         def on_start(self, event):

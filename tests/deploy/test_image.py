@@ -179,6 +179,7 @@ def test_two_containers_share_a_home_and_a_ledger(place):
     assert not (place.volumes["shared"] / "home/keys/issuer.pem").exists()
     assert list((place.volumes["shared"] / "home/datasets").iterdir()) == []
     assert len(list(place.volumes["rows"].glob("*/bins.npy"))) == 1
+    assert list(place.volumes["two"].rglob("*.nbc")) == []  # what computes was compiled in the image
 
 
 def test_root_cannot_be_written_and_the_user_has_no_power(place):
