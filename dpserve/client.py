@@ -10,16 +10,15 @@ Whatever a service refuses is a `dpserve.errors.ServiceError`.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Unpack, overload
 
 from dpserve.curves import Curves, curves_of
-from dpserve.errors import JobFailed, Unavailable, UnknownName
-from dpserve.transport import AGAIN_SECONDS, Transport, numbered_path, segment
+from dpserve.errors import JobFailed
+from dpserve.ledger_reader import LedgerReader
+from dpserve.transport import Transport, numbered_path, segment
 from dpserve.types import (
     Dataset,
-    Entry,
     EvaluationFields,
     Explanation,
     Family,
@@ -40,9 +39,10 @@ from dpserve.types import (
 
 URL = "http://127.0.0.1:3000"
 Progress = Callable[[int, int], None]  # takes what is done, and the total
+Level = float | None
 
 
-class Client:
+class Client(LedgerReader):
     """A service, asked over a pool of connections that `close`, or the end of a `with` block, ends.
 
     Every method raises a ServiceError for what is not a success: BadInput for a wrong request, NotAllowed for the
@@ -280,32 +280,38 @@ class Client:
         query = {"portable": "true"} if portable else {}
         return self._transport.answer("GET", _of_model(reference, "/bundle"), query=query).content
 
-    def predict(self, model: str, records: Sequence[Record], notes: bool = False) -> Predictions:
+    def predict(
+        self, model: str, records: Sequence[Record], notes: bool = False, interval: Level = None
+    ) -> Predictions:
         """Return a label, or a number, for each record, in their order.
 
         Args:
             model: `adult`, `adult@champion` or `adult@2`.
             records: Feature -> value; None where a value is missing, never NaN.
             notes: Whether `raw["notes"]` says of each record what was clipped, unknown or missing.
+            interval: A level, .9: `raw["interval"]["ends"]` has the ends of what each would be under other noise.
 
         Raises:
             UnknownName: No such model is served.
             BadInput: (422) A record does not fit the model's schema; the message names record and field.
         """
-        body, query = {"model": model, "records": list(records)}, {"notes": "1" if notes else None}
-        return Predictions.of(self._transport.ask("POST", "/predict", again=True, body=body, query=query))
+        body, more = {"model": model, "records": list(records)}, {"notes": "1" if notes else None, "interval": interval}
+        return Predictions.of(self._transport.ask("POST", "/predict", again=True, body=body, query=more))
 
-    def predict_table(self, model: str, table: bytes, kind: str, answer: str = "", notes: bool = False) -> bytes:
+    def predict_table(
+        self, model: str, table: bytes, kind: str, answer: str = "", notes: bool = False, interval: Level = None
+    ) -> bytes:
         """Predict a table in bytes that has a column for each feature: Arrow, `.npy`, CSV or Parquet.
 
         Args:
             model: As for `predict`.
             table: At most 20,000 records and 16 MiB.
             kind: Its media type: `text/csv`, `application/x-npy`, `application/vnd.apache.arrow.stream` or `.parquet`.
-            answer: The media type that is wanted back, never Parquet; as `kind` if left out. With `notes` in a column.
+            answer: The media type that is wanted back, never Parquet; as `kind` if left out.
+            notes, interval: As for `predict`, in columns `notes`, `low` and `high`.
         """
         headers = {"Content-Type": kind, "Accept": answer or kind}
-        query = {"model": model, **({"notes": "1"} if notes else {})}
+        query = {"model": model, "notes": "1" if notes else None, "interval": interval}
         return self._transport.answer("POST", "/predict", content=table, query=query, headers=headers).content
 
     @overload
@@ -318,14 +324,8 @@ class Client:
 
     def explain(self, model: str, records: Sequence[Record] | None = None) -> Curves | Explanation:
         """Return what each feature adds: to the prediction of each record, or without records the whole curve of each
-        feature, by its bins. Either is a drawing in a notebook, and `columns()` is what frames are made of.
-
-        Args:
-            model: As for `predict`.
-            records: As for `predict`; the curves are asked for by records of their own, 500 at once.
-
-        Raises:
-            BadInput: As `predict`; `not_additive` (422) for trees.
+        feature, by its bins, asked for by records of their own, 500 at once. Either is a drawing in a notebook, and
+        `columns()` is what frames are made of. Raises BadInput as `predict`; `not_additive` (422) for trees.
         """
         if records is None:
             return curves_of(self.model(model), lambda asked: self.explain(model, asked))
@@ -366,8 +366,8 @@ class Client:
             NotAllowed: The name is another's, and no grant to promote it is held.
             BadInput: An edit is wrong, or (409) a version has these very edits already: `details["model"]`.
         """
-        flags = {"promote": promote, "dry_run": dry_run}
-        body = request_body(edits=[dict(edit) for edit in edits], reason=reason, entry=entry, **flags)
+        edits = [dict(edit) for edit in edits]
+        body = request_body(edits=edits, reason=reason, entry=entry, promote=promote, dry_run=dry_run)
         return self._change("POST", _of_model(reference, "/edits"), body, again=dry_run)
 
     # Which version answers to a name: scope promote. `reason` stands in the ledger permanently
@@ -385,56 +385,6 @@ class Client:
     def restore(self, reference: str, reason: str) -> Json:
         """Serve a retired `name@version` again."""
         return self._change("POST", _of_model(reference, "/restore"), {"reason": reason})
-
-    # The ledger: scope audit; checkpoint, consistency and trust with any
-
-    def ledger(self, after: int = 0) -> Iterator[Entry]:
-        """Yield every entry from this index on."""
-        while page := self._get("/v1/ledger", after=after)["entries"]:
-            yield from (Entry(entry["index"], entry["body"]) for entry in page)
-            after = page[-1]["index"] + 1
-
-    def checkpoint(self, witnessed: bool = False) -> str:
-        """Return the newest signed tree head, a C2SP note, or the newest that witnesses cosigned. Keep it."""
-        return self._transport.answer("GET", "/v1/ledger/checkpoint", query={"witnessed": 1} if witnessed else {}).text
-
-    def checkpoints(self) -> Iterator[tuple[int, str]]:
-        """Yield every checkpoint that was ever signed: the size of its tree, and the note."""
-        after = 0
-        while page := self._get("/v1/ledger/checkpoints", after=after)["checkpoints"]:
-            yield from ((head["size"], head["note"]) for head in page)
-            after = page[-1]["size"] + 1
-
-    def consistency(self, earlier: int, later: int | None = None) -> Json:
-        """Return the proof (RFC 6962) that the tree of `later` entries, or the newest, begins with `earlier`."""
-        return self._get("/v1/ledger/consistency", **{"from": earlier, "to": later})
-
-    def proof(self, leaf: int, size: int | None = None) -> Json:
-        """Return the proof that entry `leaf` is in the ledger: by the newest checkpoint, or in the tree of `size`."""
-        return self._get("/v1/ledger/proof", leaf=leaf, size=size)
-
-    def audit(self, seconds: float = 600.0) -> Json:
-        """Ask for an audit of everything and wait for its result: `ok`, `entries`, `root`, `problems`. Raises
-        Unavailable where none was made within `seconds`.
-        """
-        since, end = self._change("POST", "/v1/audits", again=True)["asked"], time.monotonic() + seconds
-        while time.monotonic() < end:
-            audit = self.last_audit()
-            if audit is not None and audit["at"] >= since:
-                return audit
-            time.sleep(AGAIN_SECONDS)
-        raise Unavailable(0, "timeout", f"no audit was made within {seconds:g} seconds; the server's log says why")
-
-    def last_audit(self) -> Json | None:
-        """Return the newest audit's result; None before the first."""
-        try:
-            return self._get("/v1/audits/last")
-        except UnknownName:
-            return None
-
-    def trust(self) -> bytes:
-        """Return the service's own `trust.json`: the keys that it signs with. Pin it once, and compare it later."""
-        return self._transport.answer("GET", "/v1/trust").content
 
     # Campaigns among owners: scope train
 
@@ -467,9 +417,10 @@ class Client:
         """Let a principal do what `scope` says, on {"dataset": name}, a family, a model, or everything. The same again
         is the same grant.
         """
-        on = on if isinstance(on, str) else dict(on)
-        body = request_body(principal=principal, scope=scope, on=on, expires=expires)
-        return Grant.of(self._post("/v1/grants", body))
+        to = on if isinstance(on, str) else dict(on)
+        return Grant.of(
+            self._post("/v1/grants", request_body(principal=principal, scope=scope, on=to, expires=expires))
+        )
 
     def revoke_grant(self, number: int, reason: str) -> Grant:
         """End a grant. Again, it is as it was the first time."""
@@ -478,16 +429,6 @@ class Client:
     def tokens(self) -> list[Json]:
         """Return every token there ever was: name, principal, scopes, limits, and how it ended; no secret."""
         return list(self._get("/v1/tokens")["tokens"])
-
-    def _get(self, path: str, **query: Any) -> Json:
-        return dict(self._transport.ask("GET", path, again=True, query=query))
-
-    def _post(self, path: str, body: Json) -> Json:
-        """Send what may be sent twice: a submission has its key."""
-        return self._change("POST", path, body, again=True)
-
-    def _change(self, method: str, path: str, body: Json | None = None, again: bool = False) -> Json:
-        return dict(self._transport.ask(method, path, again=again, body=body))
 
 
 def _of_model(reference: str, part: str = "") -> str:

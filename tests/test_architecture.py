@@ -47,6 +47,7 @@ PUBLIC_TRAINING = {
     "training.measuring.worth.evaluate",
     "training.measuring.worth.public_rows",
     "training.planning.job_views",
+    "training.planning.other_noise",
     "training.planning.plans",
     "training.planning.price_engine",
     "training.requests",
@@ -126,7 +127,7 @@ models/explain: dpserve_verify(.) accountant(system) models(features parts)
 models/features: dpserve_verify(.)
 models/forms: dpserve_verify(.) accountant(system) models(explain features onnx parts)
 models/onnx: dpserve_verify(.) accountant(. system) models(explain features parts)
-models/parts: dpserve_verify(. formats) models(features)
+models/parts: dpserve_verify(. formats) accountant(system) models(features)
 models/profile: dpserve_verify(. certificates privacy) accountant(certificates) models(explain features)
 models/store: dpserve_verify(. certificates formats keys log system) accountant(. certificates home keys ledger
     ledger/families system) models(explain features forms parts worth)
@@ -154,8 +155,8 @@ training/learners/base: dpserve_verify(. privacy) accountant(. noise privacy sys
     onnx) training(calibration rows/packed rows/partitions rows/schema session)
 training/learners/boosting: dpserve_verify(. privacy) accountant(noise) models(features forms parts)
     training(learners/base rows/kernels rows/partitions rows/statistics session)
-training/learners/ebm: dpserve_verify(. privacy) accountant(. noise privacy) models(features forms parts)
-    training(learners/base learners/boosting rows/kernels rows/partitions rows/statistics session)
+training/learners/ebm: dpserve_verify(. privacy) accountant(. noise privacy system) models(features forms parts)
+    training(learners/base learners/boosting rows/kernels rows/packed rows/partitions rows/statistics session)
 training/measuring:
 training/measuring/profile: dpserve_verify(. certificates formats privacy) accountant(. certificates home ledger
     ledger/families noise system) models(profile) training(calibration datasets learners measuring/worth planning
@@ -167,8 +168,8 @@ training/notebook: dpserve_verify(. formats privacy) accountant(. access home le
     training(calibration datasets/drafts jobs learners/base requests rows/partitions rows/people rows/schema rows/tables
     session)
 training/planning: dpserve_verify(. certificates formats privacy) accountant(. access home ledger ledger/families
-    privacy system) models(store) training(calibration learners requests rows/packed rows/partitions rows/schema
-    session tuning)
+    privacy system) models(features forms parts store) training(calibration learners learners/ebm requests rows/packed
+    rows/partitions rows/schema session tuning)
 training/requests: dpserve_verify(. privacy) accountant(. ledger/families) models(features)
 training/rows:
 training/rows/cluster: dpserve_verify(.) accountant(. home system) models(. features) training(. rows/partitions
@@ -202,7 +203,7 @@ local/turns: dpserve_verify(. formats system) accountant(. home ledger noise) mo
 serving: accountant(access) training(learners) serving(http pages pages/parts process process/config process/watch
     process/workers rest wire)
 serving/cli: dpserve_verify(. audit certificates formats keys log privacy system) accountant(. access audit
-    certificates home keys ledger ledger/families log store system) models(profile store worth)
+    certificates home keys ledger ledger/families log store system) models(parts profile store worth)
     training(datasets/drafts jobs learners planning requests) serving(cli/backends cli/backends/home
     cli/backends/server pages/parts process process/config process/watch process/workers wire)
 serving/cli/backends: dpserve_verify(.) accountant(access system) models(worth) training(rows/tables)

@@ -12,6 +12,7 @@ from accountant.ledger.families.left import left_words
 from accountant.system.lazy_import import later
 from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import short_delta
+from models.parts.other_noise import read_level
 from models.worth.words import short_figure, short_figures, short_worth, verdict
 from serving.cli.backend import backend
 from serving.cli.complete import Model
@@ -90,6 +91,13 @@ def predict(
     notes: Annotated[
         bool, typer.Option("--notes", help="Also a column that says which values were clipped, unknown or missing.")
     ] = False,
+    interval: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LEVEL",
+            help="Also columns low and high: between them it would have been under other noise, for instance .9.",
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Predict every row of a file, in its order, with a verified model.
@@ -99,9 +107,13 @@ def predict(
     dpserve predict visits --data new.csv --schema new.yaml --out predictions.csv
     dpserve predict visits --data new.csv --keep id --out predictions.csv
     dpserve predict adult --data new.parquet --notes --out predictions.csv
+    dpserve predict adult --data new.parquet --interval .9 --out predictions.csv
+
+    The interval is what the noise of privacy makes alone, for models of ebm; it costs no budget, and seconds.
     """
+    level = None if interval is None else read_level(interval)
     with show_progress(f"predicting with {name}") as progress:
-        body = backend().models.predict(name, data, schema, out, progress, keep or (), notes)
+        body = backend().models.predict(name, data, schema, out, progress, keep or (), notes, level)
     summary = f"{body['target']} of {body['records']} records predicted with {body['model']}, written to {out}"
     show(json, body, summary)
 

@@ -233,8 +233,7 @@ def worker(
             note(f"submitted by schedules: {', '.join(f'job {each}' for each in submitted)}")
         note("no job was queued" if seq is None else f"job {seq}: {state}")
         return show(True, {"job": seq, "state": state, "submitted": submitted}, "") if json else None
-    if WORKER_PARENT not in os.environ:  # else who started it looks after it
-        Heartbeat(local(home.path) / WORKER).beat_in_a_thread()
+    Heartbeat(local(home.path) / WORKER).beat_in_a_thread()
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: stop.set())

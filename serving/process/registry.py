@@ -81,6 +81,11 @@ class Served:
         return {"dataset": form.dataset.name, "learner": form.public.learner, "target": target}
 
     @cached_property
+    def memory(self) -> dict[str, Any]:
+        """Return what doors worked out of it, by name, for as long as it is in memory."""
+        return {}
+
+    @cached_property
     def fragment(self) -> orjson.Fragment:
         """Encode `certificate` as JSON, once for all answers."""
         return orjson.Fragment(orjson.dumps(self.certificate))

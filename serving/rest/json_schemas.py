@@ -342,9 +342,14 @@ NOTES = {
     "description": "where they were asked for: of each record the values that were clipped `to` an end of the range, "
     "that the schema does not list, or that are missing",
 }
+INTERVAL = record(
+    {"level": REAL, "ends": array(array(REAL))},
+    says="where it was asked for: of each record the lower and the upper end of what the same rows would have given "
+    "under other noise, of the chance of the second class or of the number",
+)
 PREDICTED = record(
     _ANSWERED,
-    {"classes": array(LABEL), "probabilities": array(array(REAL)), "notes": NOTES},
+    {"classes": array(LABEL), "probabilities": array(array(REAL)), "notes": NOTES, "interval": INTERVAL},
     "of a model that answers a number, predictions are numbers, without classes and probabilities",
 )
 EXPLAINED = record(
@@ -373,7 +378,10 @@ PROOF = record({"leaf": COUNT, "size": COUNT, "hashes": array(BASE64)})
 GROWTH = record({"from": COUNT, "to": COUNT, "hashes": array(BASE64), "from_root": BASE64, "to_root": BASE64})
 ABOUT = record({"service": TEXT, "documentation": TEXT})
 ALIVE = record({"alive": {"const": True}})
-READY = record({"ready": {"const": True}})
+READY = record(
+    {"ready": {"const": True}},
+    {"training": {**TEXT, "description": "that no worker runs on this machine, where none does"}},
+)
 
 # Errors
 

@@ -18,9 +18,10 @@ from accountant.access.tokens import SCOPES
 from accountant.home import Home
 from accountant.ledger.archive import archived
 from dpserve_verify.errors import InputError
-from models.features.notes import Note, notes_of
+from models.features.notes import notes_of
 from models.features.text_numbers import NO_TEXTS, Numbers
 from models.onnx.runtime import columns_from_records
+from models.parts.other_noise import read_level
 from models.store.since import growth_since
 from models.worth.statements import mark, worths
 from serving.http.rights import LISTED, NAMED, restrict_to_allowed, seen_models
@@ -29,13 +30,14 @@ from serving.process.registry import NotHeld, Registry, Served
 from serving.rest import json_schemas
 from serving.wire import csv_tables, lists, parquet_tables, tables_in
 from serving.wire.bounds import check_answer
-from serving.wire.errors import JsonBytes, TooLarge, json_response
+from serving.wire.errors import JsonBytes, TakesTooLong, TooLarge, json_response
 from serving.wire.kept import kept_column
 from serving.wire.quick_json import quick_json
 from serving.wire.request_bodies import JSON, check_fields, known_query, query_text, read_body, strict_json
 from serving.wire.tables_out import Source, table_answer
 from serving.wire.work_time import check_time, in_turn
 from training.datasets.described import format_from_json, format_to_json, ranges_of, written_as
+from training.planning.other_noise import OtherNoise
 
 PREDICT_BYTES = 16 << 20
 RECORDS = 20_000
@@ -56,6 +58,7 @@ class Posted:
     is_csv: CSV cannot be told from its first bytes.
     file: how the CSV is written, where it is a file that is sent as it is.
     notes: whether to say which values were clipped, unknown or missing.
+    level: of the part of each prediction's interval that noise makes; None where it is not wanted.
     keep: the column that goes with the predictions; "" where none does.
     """
 
@@ -65,6 +68,7 @@ class Posted:
     is_csv: bool = False
     file: csv_tables.FileForm | None = None
     notes: bool = False
+    level: float | None = None
     keep: str = ""
 
 
@@ -73,7 +77,7 @@ async def predict(request: Request) -> Response:
     posted = await _read_posted(request)
     serving = state(request)
     serving.require_ready()
-    if posted.notes:  # by the dataset's schema, which must be read
+    if posted.notes or posted.level is not None:  # by the dataset's schema, which must be read
         find = restrict_to_allowed(access(request), serving.registry.get)
         return await in_turn(access(request).principal, answer, find, posted, serving.home)
     packed = posted.model is not None and parquet_tables.is_parquet(posted.raw)
@@ -101,9 +105,9 @@ async def _read_posted(request: Request) -> Posted:
     form = _form(headers.get(b"accept", b""))
     kind = headers.get(b"content-type", JSON).partition(b";")[0].strip().lower()
     if kind == JSON:
-        known_query(request, "notes")
-        return Posted(raw, None, form or "json", notes=_wants_notes(request))
-    known_query(request, "model", "notes", "keep", *(["format"] if kind == csv_tables.CSV else []))
+        known_query(request, "notes", "interval")
+        return Posted(raw, None, form or "json", notes=_wants_notes(request), level=_level(request))
+    known_query(request, "model", "notes", "interval", "keep", *(["format"] if kind == csv_tables.CSV else []))
     model = query_text(request, "model")
     if model is None:
         raise InputError("query model: is missing; a table is sent to /predict?model=NAME")
@@ -114,7 +118,7 @@ async def _read_posted(request: Request) -> Posted:
     keep = query_text(request, "keep") or ""
     if keep and kind == csv_tables.CSV and file is None:
         file = csv_tables.FileForm()  # it may have other columns than the model's
-    return Posted(raw, model, form, kind == csv_tables.CSV, file, _wants_notes(request), keep)
+    return Posted(raw, model, form, kind == csv_tables.CSV, file, _wants_notes(request), _level(request), keep)
 
 
 def _wants_notes(request: Request) -> bool:
@@ -122,6 +126,11 @@ def _wants_notes(request: Request) -> bool:
     if text not in (None, "0", "1"):
         raise InputError(f"query notes={text[:40]!r}: must be 1, or left out")
     return text == "1"
+
+
+def _level(request: Request) -> float | None:
+    text = query_text(request, "interval")
+    return None if text is None else read_level(text)
 
 
 def _form(accept: bytes) -> str:
@@ -134,7 +143,7 @@ def _form(accept: bytes) -> str:
 
 def answer(find: Find, posted: Posted, home: Home | None = None) -> Response:
     """Predict records; answer in JSON, Arrow, CSV or .npy as the client accepts, for Parquet in Arrow. Blocks. `home`:
-    that has the schemas, where notes are wanted.
+    that has the schemas and plans, where notes or intervals are wanted.
     """
     start = perf_counter()
     if posted.model is None:
@@ -145,17 +154,26 @@ def answer(find: Find, posted: Posted, home: Home | None = None) -> Response:
         kind, columns = _table_columns(served, posted, served.verified.runtime.reads, served.verified.runtime.texts)
         form = posted.form or kind
     label, probabilities = run_model(served, columns)
-    notes = None if home is None else _notes(served, posted, home)
+    notes = ends = None
+    if home is not None:
+        inputs = _read_inputs(served, posted)
+        if posted.notes:  # by the ranges of the model's dataset
+            dataset = served.verified.certificate.form.dataset
+            ranges = ranges_of(home, dataset.name, dataset.schema_digest)
+            notes = notes_of(served.verified.ensemble.features, ranges, inputs)
+        ends = None if posted.level is None else _ends(served, inputs, posted.level, home)
     if form == "json":
         if posted.keep:
             raise InputError("query keep: goes with an answer in CSV; ask for it by the Accept header")
         body = answer_json(served, label, probabilities) | ({} if notes is None else {"notes": notes})
+        body |= {} if ends is None else {"interval": {"level": posted.level, "ends": ends.tolist()}}
         response: Response = JsonBytes(orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY))
     else:
         source = Source(served.reference, served.certificate, served.verified.ensemble.classes)
-        answered = [*csv_tables.answer_names(source.classes), csv_tables.NOTES]
+        answered = [*csv_tables.answer_names(source.classes), *([] if ends is None else csv_tables.ENDS)]
+        answered.append(csv_tables.NOTES)
         kept = kept_column(posted.raw, posted.keep, RECORDS, posted.file, answered) if posted.keep else None
-        response = table_answer(form, source, label, probabilities, notes, kept)
+        response = table_answer(form, source, label, probabilities, notes, kept, ends)
     served.count(len(label), perf_counter() - start)
     return response
 
@@ -172,17 +190,34 @@ def _table_columns(
     return tables_in.columns_of(raw, features, reads, RECORDS, texts)
 
 
-def _notes(served: Served, posted: Posted, home: Home) -> list[list[Note]]:
-    """Return what became of the values of each record, by the ranges of the model's dataset."""
-    features, dataset = served.verified.ensemble.features, served.verified.certificate.form.dataset
-    ends = ranges_of(home, dataset.name, dataset.schema_digest)
+def _read_inputs(served: Served, posted: Posted) -> dict[str, NDArray[Any]]:
+    """Return every feature of each record, also those that the graph passes over."""
+    features = served.verified.ensemble.features
     if posted.model is None:
         columns = columns_from_records(features, parse(posted.raw)["records"], RECORDS)
     else:
         columns = _table_columns(served, posted, [feature.name for feature in features], NO_TEXTS)[1]
     check_answer(len(columns[features[0].name]), len(features))
     check_time()
-    return notes_of(features, ends, columns)
+    return columns
+
+
+def _ends(served: Served, columns: dict[str, NDArray[Any]], level: float, home: Home) -> NDArray[np.float64]:
+    """Return the ends of the interval of each record: (n, 2). Refits that were made stay with the model in memory, so
+    that a request that takes too long for them is answered when it is sent again.
+    """
+    noise = served.memory.get(OtherNoise.__name__)
+    if noise is None:
+        noise = OtherNoise.of(home, served.verified.ensemble, served.verified.certificate)
+        served.memory[OtherNoise.__name__] = noise
+
+    def check(done: int, of: int) -> None:
+        try:
+            check_time()
+        except TakesTooLong:
+            raise TakesTooLong(f"interval: {done} of {of} refits under other noise are made; ask again") from None
+
+    return noise.interval(columns, level, check)
 
 
 def from_records(find: Find, raw: bytes) -> tuple[Served, dict[str, NDArray[Any]]]:
@@ -323,6 +358,14 @@ NOTES_QUERY = {
     "enum": [0, 1],
     "description": "1: say which values of each record were clipped, unknown or missing; of a table in column `notes`",
 }
+INTERVAL_QUERY = {
+    "type": "number",
+    "minimum": 0.5,
+    "maximum": 0.99,
+    "description": "the level of the part of each prediction's interval that noise makes, for models of ebm: the ends "
+    "between which the same rows would have given it under other noise, of the chance of the second class or of the "
+    "number; of a table in columns `low` and `high`",
+}
 FORMAT_QUERY = {
     "type": "string",
     "maxLength": 8000,
@@ -342,7 +385,13 @@ DOORS = (
         "Predict records",
         takes=PREDICT,
         gives=json_schemas.PREDICTED,
-        query={"model": MODEL_QUERY, "format": FORMAT_QUERY, "notes": NOTES_QUERY, "keep": KEEP_QUERY},
+        query={
+            "model": MODEL_QUERY,
+            "format": FORMAT_QUERY,
+            "notes": NOTES_QUERY,
+            "interval": INTERVAL_QUERY,
+            "keep": KEEP_QUERY,
+        },
         also={kind.decode(): TABLE for kind in TABLES},
         on=NAMED,
     ),

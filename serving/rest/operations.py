@@ -11,15 +11,18 @@ from starlette.responses import RedirectResponse, Response
 
 from accountant.access.tokens import SCOPES
 from accountant.errors import UnknownName
-from accountant.home import Home
+from accountant.home import Home, local
 from serving.http import cookies
 from serving.http.rights import NOTHING
 from serving.http.routes import TEXT, Door, in_thread, state
+from serving.process.config.healthy import WORKER, is_beating
 from serving.process.watch import audit_runs
 from serving.process.watch.metrics import AuditGauges, LedgerGauges, ServingGauges, WorthGauges, render
 from serving.rest import json_schemas
 from serving.wire.errors import json_response
 from serving.wire.request_bodies import known_query
+
+NOBODY_TRAINS = "no worker runs on this machine; `dpserve worker` runs what is queued"
 
 
 async def metrics(request: Request) -> Response:
@@ -66,10 +69,13 @@ async def alive(request: Request) -> Response:
 
 async def ready(request: Request) -> Response:
     """Answer 200 if the home opens, its ledger continues what its keys signed, tokens are known, the models were looked
-    at, no newer version has written to the ledger, and nobody has asked the server to stop.
+    at, no newer version has written to the ledger, and nobody has asked the server to stop. `training` says where no
+    worker runs beside it: predictions need none, so it is ready all the same.
     """
-    state(request).require_welcome()
-    return json_response({"ready": True})
+    serving = state(request)
+    serving.require_welcome()
+    trains = is_beating(local(serving.home.path) / WORKER)
+    return json_response({"ready": True} if trains else {"ready": True, "training": NOBODY_TRAINS})
 
 
 ASKED = {

@@ -30,6 +30,7 @@ from serving.wire.work_time import check_time
 
 CSV = b"text/csv"
 NOTES = "notes"  # the column that says what was clipped, unknown or missing
+ENDS = ("low", "high")  # columns of the part of an interval that noise makes
 
 
 @dataclass(frozen=True)
@@ -121,22 +122,26 @@ def csv_of(
     probabilities: NDArray[Any],
     notes: Sequence[str] | None = None,
     kept: tuple[str, Sequence[str]] | None = None,
+    ends: NDArray[np.float64] | None = None,
 ) -> bytes:
     """Return predictions as CSV: `label`, which no spreadsheet computes, and `p_<class>` for each class, or `value`;
-    and the `notes` of each record, where there are some. A column that is `kept`, by name, stands first.
+    then the `ends` (n, 2) of intervals and the `notes` of each record, where there are some. A column that is `kept`,
+    by name, stands first.
     """
     out = io.StringIO(newline="")
     write = csv.writer(out)
-    ends = [[]] * len(label) if notes is None else [[uncomputed(text)] for text in notes]
+    lasts: list[list[Any]] = [[] for _ in label] if ends is None else ends.tolist()
+    for last, text in zip(lasts, notes or (), strict=False):
+        last.append(uncomputed(text))
     begins = [[]] * len(label) if kept is None else [[text] for text in kept[1]]
-    first, last = [] if kept is None else [kept[0]], [] if notes is None else [NOTES]
-    write.writerow([*first, *answer_names(classes), *last])
+    first, named = [] if kept is None else [kept[0]], [] if notes is None else [NOTES]
+    write.writerow([*first, *answer_names(classes), *([] if ends is None else ENDS), *named])
     if classes:
         shown = probabilities.astype(np.float32).astype(str).tolist()
         cells = {name: uncomputed(name) if isinstance(name, str) else name for name in classes}
-        rows = zip(begins, label.tolist(), shown, ends, strict=True)
+        rows = zip(begins, label.tolist(), shown, lasts, strict=True)
         write.writerows([*begin, cells.get(name, name), *chances, *end] for begin, name, chances, end in rows)
     else:
-        numbers = zip(begins, label.tolist(), ends, strict=True)
+        numbers = zip(begins, label.tolist(), lasts, strict=True)
         write.writerows([*begin, repr(value), *end] for begin, value, end in numbers)
     return out.getvalue().encode()

@@ -715,6 +715,7 @@ def test_bentoml_serve_from_the_project_waits_for_a_home_and_trains(tmp_path):
         asked = JobRequest("adult", "lazybb", "0.5", delta="0", parameters={"rounds": 5})
         number = job.submit(made, asked, by="test").seq
         until(lambda: made.ledger.job(number).public_state == "issued", "it is trained")
+        assert client().get(f"{url}/readyz").json() == {"ready": True}  # and names nobody who does not train
         said = (tmp_path / "log").read_text().splitlines()
         workers = [int(line.rpartition(" ")[2]) for line in said if "a training worker runs beside" in line]
         assert [psutil.pid_exists(worker) for worker in workers] == [True]  # of two that serve, one has it

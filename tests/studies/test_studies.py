@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import headline, report
 from benchmarks.lines import read_lines
-from studies.accuracy import bounds
+from studies.accuracy import bounds, other_noise
 from studies.bdpe import table_4
 from studies.defaults import auto, bends, forecast, rare, rare_of_many, tree_rule
 from studies.dpebm import ebm_paper
@@ -61,6 +61,7 @@ def test_a_page_and_its_pictures_are_written_from_its_lines(page, tmp_path):
 TEXTS = {
     "bdpe/bdpe.md": lambda at: table_4.page(read_lines(at / "bdpe.jsonl.gz")),
     "dpebm/dpebm.md": lambda at: ebm_paper.page(read_lines(at / "dpebm.jsonl")),
+    "accuracy/other-noise.md": lambda at: other_noise.page(read_lines(at / "other-noise.jsonl")),
     "defaults/forecast.md": lambda at: forecast.report(),
 }
 

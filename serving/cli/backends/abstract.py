@@ -253,6 +253,7 @@ class Models(ABC):
         progress: Progress,
         keep: Sequence[str] = (),
         has_notes: bool = False,
+        level: float | None = None,
     ) -> Body:
         """Predict every row of a file, in its order, into another; return `model`, `target`, `records` and `out`.
 
@@ -264,6 +265,7 @@ class Models(ABC):
             progress: Called with the number of records done.
             keep: Columns of the file that stand before the predictions, as they are.
             has_notes: Whether a column says which values were clipped, unknown or missing.
+            level: Of the part of each prediction's interval that noise makes; None where it is not wanted.
         """
 
     @abstractmethod

@@ -19,7 +19,7 @@ from pathlib import Path
 WAIT_SECONDS = 5.0
 BEAT_SECONDS = 1.0
 STILL_SECONDS = 60.0  # without a beat, a worker stands still
-WORKER = "run/worker"  # below what is this machine's own: the heartbeat of a worker that runs by itself
+WORKER = "run/worker"  # below what is this machine's own: the heartbeat of workers
 _FORM = struct.Struct("=q")
 
 

@@ -540,3 +540,48 @@ def test_a_laptop_loads_neither_learners_nor_the_server(server, laptop):
     look += f"    assert run(words) == 0, words\n    print(words, {kept_out!r} & sys.modules.keys())"
     done = subprocess.run([sys.executable, "-c", look], cwd=ROOT, env=own, capture_output=True, text=True)
     assert done.stdout.splitlines()[-1:] == [f"{typed[-1]} set()"], (done.stdout[-3000:], done.stderr[-1000:])
+
+
+def test_intervals_of_noise_are_the_same_here_and_there_and_refused_where_nobody_can_tell(
+    server, laptop, said, monkeypatch
+):
+    """In JSON, in a table's columns and in a file of either side; the answers themselves stay."""
+    words = "train adult --learner ebm --set epochs=2 --set pairs=0 --epsilon 0.5 --model curves"
+    assert said(words)[0] == 0
+    rows = pq.read_table(DATA / "adult_test.parquet").slice(0, 200).drop_columns(["income"])
+    pq.write_table(rows, laptop / "rows.parquet")
+    records = [dict(each) for each in rows.slice(0, 3).to_pylist()]
+    with Client(f"http://127.0.0.1:{server.port}", server.tokens["admin"]) as service:
+        plain, wide, wider = (service.predict("curves", records, interval=level) for level in (None, 0.9, 0.99))
+        assert plain.raw | {"interval": wide.raw["interval"]} == wide.raw
+        assert wide.raw["interval"]["level"] == 0.9
+        for chances, near, far in zip(
+            plain.raw["probabilities"], wide.raw["interval"]["ends"], wider.raw["interval"]["ends"], strict=True
+        ):
+            assert 0 < far[0] < near[0] < chances[1] < near[1] < far[1] < 1
+        edits = [{"feature": "age", "zero": "..25"}]
+        edited = service.edit("curves", edits, "a trial")["model"]
+        for model, level, why in (
+            ("adult", 0.9, "this is one of lazybb; .*without an interval"),
+            (edited, 0.9, "edited by hand; ask the version"),
+            ("curves", 9, "for instance .9"),
+        ):
+            with pytest.raises(BadInput, match=why):
+                service.predict(model, records, interval=level)
+        sink = pa.BufferOutputStream()
+        pa.csv.write_csv(rows.slice(0, 3), sink)
+        raw = sink.getvalue().to_pybytes()
+        lines = [*csv.DictReader(service.predict_table("curves", raw, "text/csv", interval=0.9).decode().splitlines())]
+        assert [[float(line["low"]), float(line["high"])] for line in lines] == wide.raw["interval"]["ends"]
+        with pytest.raises(BadInput, match="interval: a .npy"):
+            service.predict_table("curves", raw, "text/csv", "application/x-npy", interval=0.9)
+    words = "predict curves --interval .9 --data", laptop / "rows.parquet", "--out"
+    assert said(*words, laptop / "there.csv")[0] == 0
+    for name in ("DPSERVE_URL", "DPSERVE_TOKEN"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("DPSERVE_HOME", str(server.path))
+    assert said(*words, laptop / "here.csv")[0] == 0
+    assert (laptop / "there.csv").read_bytes() == (laptop / "here.csv").read_bytes()
+    assert (laptop / "here.csv").read_text().splitlines()[0] == '"label","p_<=50K","p_>50K","low","high"'
+    code, refused, _ = said("predict adult --interval .9 --data", laptop / "rows.parquet", "--out", laptop / "no.csv")
+    assert (code, refused["error"]["code"]) == (2, "bad_input")

@@ -105,7 +105,7 @@ def test_no_label_is_a_formula_and_each_is_read_back(tmp_path):
     label, chances = np.array(classes, object), np.eye(len(classes), dtype=np.float32)
     files = [tmp_path / "a.csv", tmp_path / "a.parquet"]
     for file in files:
-        write_predictions(file, classes, [(label, chances, None)])
+        write_predictions(file, classes, [(label, chances, None, None)])
     for raw in (csv_of(classes, label, chances).decode(), files[0].read_bytes().decode()):
         head, *lines = csv.reader(io.StringIO(raw, newline=""))
         told = [line[0] for line in lines]

@@ -64,8 +64,9 @@ def column_types(data: Path | Table, form: Form = PLAIN) -> dict[str, pa.DataTyp
         return (open_table(data, form) if isinstance(data, Path) else data).types()
 
 
-# Labels or values (n,), probabilities (n, classes), and the notes of each record where they are wanted.
-Answer = tuple[NDArray[Any], NDArray[np.float32], Sequence[str] | None]
+# Labels or values (n,), probabilities (n, classes), and notes, and ends of intervals (n, 2), where they are wanted.
+Answer = tuple[NDArray[Any], NDArray[np.float32], Sequence[str] | None, NDArray[np.float64] | None]
+ENDS = ["low", "high"]
 
 
 class KeptColumns:
@@ -113,16 +114,19 @@ def write_predictions(
     answers: Iterable[Answer],
     kept: KeptColumns | None = None,
     has_notes: bool = False,
+    has_interval: bool = False,
 ) -> int:
     """Write `label` and `p_<class>` for each class, in order, or `value` where there are no classes, behind the columns
-    that are `kept` and before the `notes` that are wanted; the file appears whole or not at all. In a .csv no text is a
-    formula (`uncomputed`). Returns the rows.
+    that are `kept` and before `low` and `high` of an interval and the `notes`, where these are wanted; the file appears
+    whole or not at all. In a .csv no text is a formula (`uncomputed`). Returns the rows.
     """
     if path.suffix not in (".parquet", ".csv"):
         raise InputError(f"out={path.name}: must end in .parquet or .csv")
     if not path.absolute().parent.is_dir():
         raise InputError(f"out={path}: its folder does not exist")
     answered = _schema(classes)
+    if has_interval:
+        answered = pa.schema([*answered, *(pa.field(name, pa.float64()) for name in ENDS)])
     if has_notes:
         answered = answered.append(pa.field("notes", pa.string()))
     schema = answered if kept is None else pa.schema([*kept.schema, *answered])
@@ -133,10 +137,12 @@ def write_predictions(
     kind = pyarrow.csv.CSVWriter if in_csv else pyarrow.parquet.ParquetWriter
     cells = {name: uncomputed(name) for name in classes if in_csv and isinstance(name, str)}
     with replacing(path) as partial, kind(partial, schema) as writer:  # unsynced: it can be made again
-        for labels, probabilities, notes in answers:
+        for labels, probabilities, notes, ends in answers:
             names = [cells.get(name, name) for name in labels.tolist()] if cells else labels.tolist()
             beside = [] if kept is None else [_uncomputed(column, in_csv) for column in kept.take(len(labels))]
             columns = [*beside, pa.array(names, answered[0].type), *(pa.array(column) for column in probabilities.T)]
+            if ends is not None:
+                columns += [pa.array(column) for column in ends.T]
             if notes is not None:
                 columns.append(pa.array([uncomputed(text) if in_csv else text for text in notes], pa.string()))
             writer.write_table(pa.Table.from_arrays(columns, schema=schema))

@@ -24,14 +24,16 @@ if TYPE_CHECKING:
     from models.worth import statements
     from serving.cli.backends.home import bundles
     from training.datasets import described
+    from training.planning import other_noise
     from training.rows.tables import row_files
 else:  # a list does without
     placing, statements = later("models.store.placing"), later("models.worth.statements")
     bundles, notes = later("serving.cli.backends.home.bundles"), later("models.features.notes")
     row_files, described = later("training.rows.tables.row_files"), later("training.datasets.described")
+    other_noise = later("training.planning.other_noise")
 
-# Labels (n,), probabilities (n, classes), and notes where they are wanted.
-Answer: TypeAlias = "tuple[NDArray[Any], NDArray[Any], list[str] | None]"
+# Labels (n,), probabilities (n, classes), and notes, and ends of intervals (n, 2), where they are wanted.
+Answer: TypeAlias = "tuple[NDArray[Any], NDArray[Any], list[str] | None, NDArray[Any] | None]"
 
 
 class HomeModels(Models):
@@ -63,6 +65,7 @@ class HomeModels(Models):
         progress: Progress,
         keep: Sequence[str] = (),
         has_notes: bool = False,
+        level: float | None = None,
     ) -> Body:
         """Predict a file with a verified model."""
         home = Home.open()
@@ -71,16 +74,19 @@ class HomeModels(Models):
         require_access(home, "predict", model=model.reference.partition("@")[0], dataset=dataset.name)
         form = described.written_as(home, dataset.name, dataset.schema_digest, schema)
         batches = row_files.read_columns(data, verified.ensemble.features, form)
-        ends = described.ranges_of(home, dataset.name, dataset.schema_digest) if has_notes else None
+        ranges = described.ranges_of(home, dataset.name, dataset.schema_digest) if has_notes else None
+        noise = None if level is None else other_noise.OtherNoise.of(home, verified.ensemble, verified.certificate)
 
         def answer(columns: RawColumns) -> Answer:
             labels, probabilities = verified.runtime.predict(columns)
-            found = None if ends is None else notes.notes_of(verified.ensemble.features, ends, columns)
-            return labels, probabilities, None if found is None else [notes.note_text(each) for each in found]
+            found = None if ranges is None else notes.notes_of(verified.ensemble.features, ranges, columns)
+            texts = None if found is None else [notes.note_text(each) for each in found]
+            ends = None if noise is None or level is None else noise.interval(columns, level)
+            return labels, probabilities, texts, ends
 
         answers = _count_answers(map(answer, batches), progress)
         kept = row_files.KeptColumns(data, keep, form) if keep else None
-        count = row_files.write_predictions(out, verified.ensemble.classes, answers, kept, has_notes)
+        count = row_files.write_predictions(out, verified.ensemble.classes, answers, kept, has_notes, level is not None)
         return {"model": model.reference, "target": verified.ensemble.target, "records": count, "out": str(out)}
 
     def place(self, act: str, name: str, reason: str, by: str | None, flags: Mapping[str, bool]) -> Body:

@@ -20,7 +20,7 @@ from serving.cli.backends.server.connection import Connection, refuse_by
 from serving.cli.backends.server.jobs import champion_of
 from serving.wire.list_parts import Part
 from training.datasets.described import format_from_json, read_schema
-from training.rows.tables.row_files import Answer, KeptColumns, read_columns, write_predictions
+from training.rows.tables.row_files import ENDS, Answer, KeptColumns, read_columns, write_predictions
 
 RECORDS = 10_000  # in a request; a server takes twice as many
 CELLS = 1_000_000  # in a request
@@ -57,6 +57,7 @@ class ServerModels(Models):
         progress: Progress,
         keep: Sequence[str] = (),
         has_notes: bool = False,
+        level: float | None = None,
     ) -> Body:
         """Predict a file at the server. It is read here, as the server says that the model's dataset is written; what
         is kept never leaves this machine.
@@ -67,9 +68,9 @@ class ServerModels(Models):
             features = [feature_from_json(body) for body in model["features"]]
             form = format_from_json(model["format"]) if schema is None else read_schema(schema)
             batches = read_columns(data, features, form)
-            answers = _answers(service, model["model"], features, batches, progress, has_notes)
+            answers = _answers(service, model["model"], features, batches, progress, has_notes, level)
             kept = KeptColumns(data, keep, form) if keep else None
-            count = write_predictions(out, model["classes"], answers, kept, has_notes)
+            count = write_predictions(out, model["classes"], answers, kept, has_notes, level is not None)
         return {"model": model["model"], "target": model["target"], "records": count, "out": str(out)}
 
     def place(self, act: str, name: str, reason: str, by: str | None, flags: Mapping[str, bool]) -> Body:
@@ -91,8 +92,11 @@ def _answers(
     batches: Iterator[RawColumns],
     progress: Progress,
     has_notes: bool,
+    level: float | None,
 ) -> Iterator[Answer]:
-    """Yield labels (n,), probabilities (n, classes) and the notes, where they are wanted, of each request."""
+    """Yield labels (n,), probabilities (n, classes), and the notes and the ends of intervals, where they are wanted, of
+    each request.
+    """
     most = max(1, min(RECORDS, CELLS // max(1, len(features))))
     done = 0
     for columns in batches:
@@ -102,12 +106,14 @@ def _answers(
             sink = pa.BufferOutputStream()
             with ipc.new_stream(sink, batch.schema) as writer:
                 writer.write_batch(batch.slice(start, most))
-            table = service.predict_table(model, sink.getvalue().to_pybytes(), STREAM, notes=has_notes)
+            table = service.predict_table(model, sink.getvalue().to_pybytes(), STREAM, notes=has_notes, interval=level)
             answer = ipc.open_stream(table).read_all()
             notes = answer["notes"].to_pylist() if has_notes else None
             answer = answer.drop_columns(["notes"]) if has_notes else answer
+            ends = None if level is None else np.column_stack([answer[name].to_numpy() for name in ENDS])
+            answer = answer.drop_columns(ENDS) if level is not None else answer
             label, *chances = (column.to_numpy() for column in answer.columns)
-            yield label, np.column_stack(chances) if chances else np.empty((len(label), 0), np.float32), notes
+            yield label, np.column_stack(chances) if chances else np.empty((len(label), 0), np.float32), notes, ends
             done += len(label)
             progress(done, None)
 
