@@ -17,7 +17,23 @@ from accountant.noise.mechanisms import DiscreteLaplace
 from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import Budget, Relation
 from models.features.features import NumericFeature
-from training.learners.base.cut_points import CellCounts, Cutting, InBins, by_rows, cutting, evenly, halve_bins, rising
+from training.learners.base.cut_points import (
+    ABOVE,
+    FAINT,
+    MOST_ALONE,
+    MOST_BINS,
+    CellCounts,
+    Cutting,
+    InBins,
+    by_rows,
+    counts_noise,
+    cutting,
+    evenly,
+    halve_bins,
+    rising,
+    shared_values,
+    within_part,
+)
 from training.learners.base.leaf_sensitivity import reach
 from training.learners.boosting.lazybb import LazyBB, WeightedAgreement
 from training.learners.boosting.lazybb_tree import LazyBBTree
@@ -124,19 +140,23 @@ def test_the_claim_of_the_real_draw_stands_and_a_factor_of_two_is_seen(relation,
     assert refuted(*[seen(values, Decimal(2)) for values in (other, one)], 1.0, RUNS)
 
 
-@pytest.mark.parametrize("pure", [False, True])
+@pytest.mark.parametrize(("pure", "records"), [(False, 10**6), (True, 10**6), (False, 700)])
 @pytest.mark.parametrize("relation", list(Relation))
-def test_the_plan_says_two_counts_of_each_number_and_what_they_cost(relation, pure):
-    """First of all, a twentieth of the budget about, and the sensitivity of all rows of a person."""
+def test_the_plan_says_two_counts_of_each_number_and_what_they_cost(relation, pure, records):
+    """First of all, a twentieth of the budget about, a tenth where it is faint, and the sensitivity of all rows of a
+    person.
+    """
     rows = 3 if relation is ADD else 1
-    public = public_of(relation, 10**6, numbers=3, pure=pure, contributions=rows)
+    faint = int(FAINT) * rows * (1 if relation is ADD else 2)
+    least, most = (0.03, 0.08) if records > faint else (0.08, 0.14)
+    public = public_of(relation, records, numbers=3, pure=pure, contributions=rows)
     plan = LazyBB(rounds=200, cuts="found").recipe(public).plan
     counts, count = plan.runs[0]
     assert (counts.purpose, counts.mechanism, count) == ("count rows per fine cell", "discrete-laplace", 6)
     assert counts.sensitivity == rows * reach(1, 0, relation, "l1")
     prices = [(n * float(release.event.pure) if pure else n * float(release.event.squared_width))
               for release, n in plan.runs]  # fmt: skip
-    assert 0.03 < prices[0] / sum(prices) < 0.08
+    assert least < prices[0] / sum(prices) < most
     without = LazyBB(rounds=200, cuts="even").recipe(public).plan
     assert "count rows per fine cell" not in [release.purpose for release, _ in without.runs]
     assert [r.purpose for r, _ in plan.runs[1:]] == [r.purpose for r, _ in without.runs]
@@ -160,11 +180,11 @@ def exact(values, noise=0.0, seed=0):
 def test_bins_have_about_as_many_rows_and_single_values_stand_alone():
     random = np.random.default_rng(1)
     values = np.concatenate([random.uniform(3, 3.2, 6000), np.full(4000, 0.0)])
-    edges = np.array(by_rows(GRID, 32, exact(values)))
-    assert len(edges) == 31
+    edges = np.array(by_rows(GRID, 32, exact(values), 0.0))
+    assert 31 <= len(edges) <= 33
     assert (np.diff(edges) > 0).all()
     assert np.isin(edges, GRID.edges).all()
-    counts = np.bincount(np.searchsorted(edges, values), minlength=32)
+    counts = np.bincount(np.searchsorted(edges, values))
     assert counts[0] == 4000, "what is at the end of the range is told from all else"
     assert (counts[1:] > 0).sum() >= 15
     assert counts[1:].max() <= 1000
@@ -173,17 +193,17 @@ def test_bins_have_about_as_many_rows_and_single_values_stand_alone():
 def test_noise_spoils_little_even_where_rows_fill_a_hundredth_of_the_range():
     values = np.random.default_rng(2).normal(4, 0.02, 10_000)
     for seed in range(5):
-        edges = np.array(by_rows(GRID, 32, exact(values, noise=40, seed=seed)))
+        edges = np.array(by_rows(GRID, 32, exact(values, noise=40, seed=seed), 40 * 2**0.5))
         assert np.bincount(np.searchsorted(edges, values)).max() < 2500, "eight bins at least hold the rows"
 
 
 def test_where_nothing_is_told_the_range_is_cut_evenly():
-    blank = by_rows(GRID, 64, lambda of: np.zeros(int(of.max()) + 1))
-    assert blank == evenly(GRID, 64)
-    assert len(blank) == 63
+    """As in every rehearsal, in as many bins as there may be: whether a model fits its files is judged by these."""
+    blank = by_rows(GRID, 64, lambda of: np.zeros(int(of.max()) + 1), 1.0)
+    assert blank == evenly(GRID, 64 + 2 * MOST_ALONE)
     widths = np.diff([*blank, SPAN[1]])
-    assert widths.max() < 3 * SPAN[1] / 64
-    assert by_rows(GRID, 64, lambda of: np.full(int(of.max()) + 1, -9.0)) == blank
+    assert widths.max() < 3 * SPAN[1] / len(blank)
+    assert by_rows(GRID, 64, lambda of: np.full(int(of.max()) + 1, -9.0), 1.0) == blank
 
 
 @pytest.mark.parametrize("span", [(0.0, 5e-323), (0.0, 1e-300), (-1e305, 1e305), (0, 1)], ids=str)
@@ -191,10 +211,73 @@ def test_whatever_comes_out_is_a_feature(span):
     """Of ranges of nearly no width, and of counts of any size."""
     grid, random = grid_of(NumericFeature("a", (span[0],)), span), np.random.default_rng(3)
     for scale in (1.0, 1e6, 1e15):
-        for bins in (2, 32, 255):
-            edges = by_rows(grid, bins, lambda of: np.rint(random.normal(0, scale, int(of.max()) + 1)))  # noqa: B023
-            assert 1 <= len(edges) < bins
-            assert NumericFeature("a", edges).bins <= bins + 1
+        for bins, noise in ((2, scale), (32, scale), (255, scale), (2, 0.0), (255, 0.0)):
+            edges = by_rows(grid, bins, lambda of: np.rint(random.normal(0, scale, int(of.max()) + 1)), noise)  # noqa: B023
+            assert 1 <= len(edges) < bins + 2 * MOST_ALONE
+            assert NumericFeature("a", edges).bins <= MOST_BINS + 1
+
+
+@pytest.mark.parametrize("noise", [0.0, 20.0])
+def test_a_value_that_many_rows_share_has_a_bin_of_its_own(noise):
+    """Between smooth neighbours, in the empty, and beside one that is nearly as common; what is smooth has none."""
+    random = np.random.default_rng(6)
+    common = {1.5: 900, 5.25: 400, 5.5: 600, 7.0: 300}
+    values = np.concatenate([random.uniform(1, 2, 20_000), *(np.full(n, value) for value, n in common.items())])
+    edges = np.array(by_rows(GRID, 16, exact(values, noise / 2**0.5, seed=7), noise))
+    bins = np.searchsorted(edges, values)
+    for value, n in common.items():
+        inside = values[bins == np.searchsorted(edges, value)]
+        assert (inside == value).sum() == n
+        assert inside.size < 1.1 * n + 20
+
+
+def test_what_chance_among_rows_makes_does_not_stand_alone():
+    random = np.random.default_rng(8)
+    assert shared_values(random.laplace(0, 30, 4000), 10.0).size == MOST_ALONE, "they are never more"
+    flat = [shared_values(random.poisson(200, 4000).astype(float), 5.0).size for _ in range(5)]
+    assert max(flat) == 0, "three times its neighbours, not chance among rows"
+    spike = np.zeros(100)
+    spike[50] = ABOVE * 10
+    assert shared_values(spike, 10.0).size == 0
+    spike[50] += 1
+    assert shared_values(spike, 10.0).tolist() == [50]
+
+
+def test_whole_numbers_are_cut_once_between_two():
+    """Each of nine values fills one cell among hundreds that are empty: no bin between two of them stays empty."""
+    values = np.repeat(np.arange(0.0, 8.5), 500)
+    edges = np.array(by_rows(GRID, 8, exact(values), 0.0))
+    counts = np.bincount(np.searchsorted(edges, values), minlength=len(edges) + 1)
+    assert sorted(counts[counts > 0]) == [500] * 9
+    assert (counts == 0).sum() <= 7, "no more than the cuts of the halving"
+
+
+def test_all_bins_together_are_told_apart_by_a_byte():
+    values = np.repeat(GRID.edges[40:4000:130], 300)
+    assert 200 < len(by_rows(GRID, MOST_BINS, exact(values, 1.0), 1.4)) < MOST_BINS
+
+
+def test_of_a_part_noise_tells_nothing_and_rows_tell_where_they_are():
+    random, even = np.random.default_rng(10), np.arange(1, 33) / 32
+    moved = [np.abs(within_part(random.normal(10, 50, 32), 320.0, 50.0) - even).max() for _ in range(20)]
+    assert np.mean(moved) < 0.15
+    raw = [np.abs(within_part(random.normal(10, 50, 32), 320.0, 0.0) - even).max() for _ in range(20)]
+    assert np.mean(raw) > 0.3, "as it is without the noise in mind"
+    counts = np.zeros(32)
+    counts[20] = 5000
+    assert within_part(counts + random.normal(0, 50, 32), 5000.0, 50.0)[[19, 20]] == pytest.approx([0, 1], abs=0.06)
+    assert within_part(np.zeros(4), 0.0, 1.0).tolist() == [0.25, 0.5, 0.75, 1]
+
+
+@pytest.mark.parametrize("relation", list(Relation))
+def test_the_noise_that_cuts_are_found_by_is_the_noise_of_the_draw(relation):
+    """Of a person's rows too: the deviation that the arithmetic has in mind, against what a session adds."""
+    query, law = CellCounts(0, np.arange(GRID.size)), DiscreteLaplace(Decimal("0.5"))
+    public = public_of(relation, contributions=3 if relation is ADD else 1)
+    rehearsal = Rehearsal(public, Decimal(1))
+    rehearsal.release(query, law)
+    noisy = Session(public, Decimal(1), rehearsal.plan, rows_of(())).release(query, law)
+    assert np.std(noisy) == pytest.approx(counts_noise(public, law), rel=0.2)
 
 
 def test_running_sums_never_fall():
@@ -215,11 +298,12 @@ def where(public, **given):
 
 
 def test_the_public_rule_and_what_parameters_say():
-    assert where(public_of(records=900)) == Cutting()
-    assert where(public_of(records=1000)) == Cutting("found", 32)
-    assert where(public_of(REPLACE, records=1999)) == Cutting()
-    assert where(public_of(records=1999, numbers=4)) == Cutting()
-    assert where(public_of(records=2999, contributions=3)) == Cutting()
+    least = 250
+    assert where(public_of(records=least - 1)) == Cutting()
+    assert where(public_of(records=least)) == Cutting("found", 32)
+    assert where(public_of(REPLACE, records=2 * least - 1)) == Cutting()
+    assert where(public_of(records=2 * least - 1, numbers=4)) == Cutting()
+    assert where(public_of(records=3 * least - 1, contributions=3)) == Cutting()
     assert where(public_of(records=16_000)) == Cutting("found", 64)
     assert where(public_of(records=9), bins=50) == Cutting("even", 50)
     assert where(public_of(records=9), cuts="found") == Cutting("found", 32)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import lru_cache, partial
 from heapq import heappop, heappush
 from math import sqrt
@@ -29,9 +30,15 @@ Floats = NDArray[np.float64]
 Where = Literal["declared", "even", "found"]
 MOST_BINS = 255  # of values: with the missing one's they are told apart by one byte
 BINS = 32
-FOUND_FROM, MANY_FROM = 1_000.0, 16_000.0  # strength over the root of the numbers there are, see `cutting`
+FOUND_FROM, MANY_FROM = 250.0, 16_000.0  # strength over the root of the numbers there are, see `cutting`
+SHARE, FAINT_SHARE, FAINT = Fraction(1, 20), Fraction(1, 10), 500.0  # of the budget, for all counts; and below FAINT
 FINER = 8  # cells are counted for each bin that shall come of them
+MUCH_NOISE = 0.05  # of the records: from there on wider parts are counted first, which noise hides less
 MASS = 0.75  # of the cut points fall where rows are found, the others evenly
+ABOVE = 3.0  # standard deviations of noise that a cell stands above its neighbours where rows share its value
+TIMES = 3.0  # and as many times what its neighbours hold
+NEIGHBOURS = 10  # on either side
+MOST_ALONE = 24  # values of a number that stand alone
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,6 +125,11 @@ def cutting(public: Public, strength: float, most: int, where: Where | Literal["
     return Cutting() if where == "declared" else Cutting(where, bins or (most if signal >= MANY_FROM else BINS))
 
 
+def counts_share(public: Public, strength: float) -> Fraction:
+    """Return the share of the budget that all counts have together where cut points are found by them."""
+    return SHARE if strength >= FAINT * sqrt(counted_numbers(public)) else FAINT_SHARE
+
+
 def check_cuts(where: object, bins: object) -> None:
     """Raise InputError where a parameter is out of range."""
     check_word("cuts", where, ("auto", "declared", "even", "found"))
@@ -161,13 +173,15 @@ def counted_numbers(public: Public) -> int:
     return sum(span is not None for span in public.spans)
 
 
-def recut(public: Public, bins: int, counted: Counting | None = None) -> tuple[Feature, ...]:
+def recut(public: Public, bins: int, counted: Counting | None = None, noise: float = 0.0) -> tuple[Feature, ...]:
     """Return the features with every number that has fine cells in at most `bins` bins of values: of as much of the
-    range each, or, where rows are `counted`, of about as many rows.
+    range each, or, where rows are `counted`, of about as many rows, and beside them bins of single values that many
+    rows share. `noise`: the standard deviation of a count, in rows.
     """
     features = list(public.features)
+    parts = PARTS if noise < MUCH_NOISE * public.records else PARTS // 2
     for at, grid in numbers(public):
-        edges = evenly(grid, bins) if counted is None else by_rows(grid, bins, partial(counted, at))
+        edges = evenly(grid, bins) if counted is None else by_rows(grid, bins, partial(counted, at), noise, parts)
         features[at] = NumericFeature(grid.name, edges)
     return tuple(features)
 
@@ -178,35 +192,87 @@ def evenly(grid: Grid, bins: int) -> tuple[float, ...]:
     return halve_bins(np.arange(1, grid.even.size + 1), grid, bins, grid.even)
 
 
-def by_rows(grid: Grid, bins: int, counted: Callable[[Integers], Floats]) -> tuple[float, ...]:
+def by_rows(
+    grid: Grid, bins: int, counted: Callable[[Integers], Floats], noise: float, parts: int = PARTS
+) -> tuple[float, ...]:
     """Return the same by noisy rows: a share MASS of what bins have alike is rows, and the rest as if evenly. Rows are
-    counted in PARTS of the range, and then in the more cells of a part the more rows it has.
+    counted in `parts` of the range, and then in the more cells of a part the more rows it has: in all that there are
+    where noise does not hide them, so that values which many rows share are seen there, and stand alone. `noise`: the
+    standard deviation of a count, in rows.
     """
-    parts = rising(counted(np.append(grid.part, PARTS))[:-1])
-    if not parts[-1]:
-        counted(np.append(grid.part, PARTS))
-        return evenly(grid, bins)
-    last = np.searchsorted(grid.part, np.arange(PARTS), side="right")  # the cells up to a part's end
-    share = np.diff(mix_shares(parts, grid.even[last - 1]), prepend=0.0)
-    sizes = np.diff(last, prepend=0)
-    pieces = np.minimum(np.maximum(np.ceil(FINER * bins * share).astype(np.int64), 1), sizes)
-    inside = np.arange(grid.part.size) - (last - sizes)[grid.part]
-    of = (np.cumsum(pieces) - pieces)[grid.part] + inside * pieces[grid.part] // sizes[grid.part]
+    part = grid.part * parts // PARTS
+    sums = rising(counted(np.append(part, parts))[:-1])
+    if not sums[-1]:
+        counted(np.append(part, parts))
+        return evenly(grid, min(bins + 2 * MOST_ALONE, MOST_BINS))  # as many as a model may have
+    last = np.searchsorted(part, np.arange(parts), side="right")  # the cells up to a part's end
+    share = np.diff(mix_shares(sums, grid.even[last - 1]), prepend=0.0)
+    sizes, seen = np.diff(last, prepend=0), np.diff(sums, prepend=0.0) > ABOVE * noise
+    pieces = np.minimum(np.where(seen, sizes, np.maximum(np.ceil(FINER * bins * share).astype(np.int64), 1)), sizes)
+    inside = np.arange(part.size) - (last - sizes)[part]
+    of = (np.cumsum(pieces) - pieces)[part] + inside * pieces[part] // sizes[part]
     cell_counts = counted(np.append(of, of[-1] + 1))[:-1]
     ends = np.searchsorted(of, np.arange(of[-1] + 1), side="right")
-    within = grid.part[ends - 1]
+    within = part[ends - 1]
     rows = np.empty(cell_counts.size)
-    for part, (start, end) in enumerate(zip(np.append(0.0, parts[:-1]), parts, strict=True)):
-        part_counts = rising(cell_counts[within == part])
-        rows[within == part] = start + (end - start) * (
-            part_counts / part_counts[-1] if part_counts[-1:].any() else 1.0
-        )
-    return halve_bins(ends, grid, bins, mix_shares(rows, grid.even[ends - 1]))
+    for number, (start, end) in enumerate(zip(np.append(0.0, sums[:-1]), sums, strict=True)):
+        inner = within == number
+        rows[inner] = start + (end - start) * within_part(cell_counts[inner], end - start, noise)
+    alone = shared_values(np.where(np.diff(ends, prepend=0) == 1, cell_counts, 0.0), noise)
+    bins = min(bins, MOST_BINS - 2 * alone.size)
+    edges = halve_bins(ends, grid, bins, mix_shares(rows, grid.even[ends - 1]))
+    beside = cuts_beside(alone, cell_counts, ends, np.searchsorted(grid.edges, edges))
+    return tuple(sorted({*edges, *grid.edges[beside].tolist()}))
+
+
+def within_part(counts: Floats, rows: float, noise: float) -> Floats:
+    """Return the share of a part's `rows` up to each of its cells: by their noisy counts, drawn towards as many rows in
+    each cell by as much of their spread as the noise alone makes (James and Stein's estimate).
+    """
+    if not counts.size:
+        return counts
+    level = rows / counts.size
+    spread = float(((counts - level) ** 2).sum())
+    weight = max(0.0, 1 - counts.size * noise**2 / spread) if spread else 0.0
+    below = rising(level + weight * (counts - level))
+    return np.asarray(below / below[-1] if below[-1] else np.arange(1, counts.size + 1) / counts.size)
+
+
+def cuts_beside(alone: Integers, cell_counts: Floats, ends: Integers, cuts: Integers) -> Integers:
+    """Return the places, among a grid's edges, of cuts that part the cells which stand `alone` from all others. Two
+    that have less than half of the lesser's rows between them are parted once: by one of the `cuts` that there are, or
+    halfway. `ends`: of each count, the cells up to its end.
+    """
+    low, high, counts = ends[alone] - 2, ends[alone] - 1, cell_counts[alone]
+    running = np.cumsum(cell_counts)
+    near = running[alone[1:] - 1] - running[alone[:-1]] < np.minimum(counts[:-1], counts[1:]) / 2
+    there = np.append(cuts, ends[-1])[np.searchsorted(cuts, high[:-1])]
+    once = np.where(there <= low[1:], there, (high[:-1] + low[1:]) // 2)
+    low[1:], high[:-1] = np.where(near, once, low[1:]), np.where(near, once, high[:-1])
+    return np.concatenate([low, high]).clip(0, ends[-1] - 2)
+
+
+def shared_values(cell_counts: Floats, noise: float) -> Integers:
+    """Return the cells, MOST_ALONE at most, that stand ABOVE deviations of the noise over their neighbours' median, and
+    TIMES as high: a value that many rows share is in each.
+    """
+    high = np.flatnonzero(cell_counts > ABOVE * noise)
+    around = np.append(np.arange(-NEIGHBOURS, 0), np.arange(1, NEIGHBOURS + 1))
+    level = np.median(np.pad(cell_counts, NEIGHBOURS)[high[:, None] + NEIGHBOURS + around], axis=1).clip(0.0)
+    over = cell_counts[high] - level
+    clear = (over > ABOVE * noise) & (over > (TIMES - 1) * level)
+    most = np.argsort(-over[clear], kind="stable")[:MOST_ALONE]
+    return np.sort(high[clear][most])
 
 
 def mix_shares(rows: Floats, even: Floats) -> Floats:
     """Return the share to divide evenly among bins, up to each place."""
     return np.asarray(MASS * rows / rows[-1] + (1 - MASS) * even)
+
+
+def counts_noise(public: Public, mechanism: Mechanism, norm: Norm = "l1") -> float:
+    """Return the standard deviation of one count's noise, in rows."""
+    return (mechanism.event.deviation or 0.0) * reach(1, 0, public.relation, norm) * public.contributions
 
 
 def rising(counts: Floats) -> Floats:

@@ -100,7 +100,8 @@ class LazyBB(SmoothBooster):
     - `weighting`: "auto", "exponential" or "logistic". Default: "auto".
     - `decay`: vote t + 1 weighs (1 + t/5)^-decay, 0 (equal votes) to 1. Default: None.
     - `cuts`: of numbers: "auto", "declared", "even" (in `bins`, for nothing), or "found" (in as many, by noisy
-      counts of rows per fine cell, at a twentieth of the budget). Default: "auto".
+      counts of rows per fine cell, at a twentieth of the budget or a tenth; beside them up to 24 values that many
+      rows share stand alone). Default: "auto".
     - `bins`: of a number that is cut, 2 to 255. Default: None.
     - `balance`: how far the schema's `prevalence` makes classes weigh alike in every query, 0 (not at all) to 1
       (altogether). Default: None: by the rule .5 where one is rare (studies/defaults/rare.md says when).

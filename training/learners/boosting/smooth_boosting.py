@@ -27,6 +27,8 @@ from training.learners.base.cut_points import (
     Where,
     check_cuts,
     counted_numbers,
+    counts_noise,
+    counts_share,
     cutting,
     recut,
 )
@@ -38,7 +40,7 @@ from training.session.session import Public, Releaser
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
-SHARE, STEPS = 0.05, 8
+STEPS = 8
 FIRST_WEIGHT = 64  # of a vote, where later ones weigh less
 
 
@@ -120,7 +122,8 @@ class SmoothBooster(PrivateClassifier):
         def counted(feature: int, of: Integers) -> Floats:
             return np.asarray(session.release(CellCounts(feature, of), noise), np.float64)
 
-        return Recut(session, recut(public, cuts.bins, counted if cuts.where == "found" else None))
+        in_rows = counts_noise(public, noise)
+        return Recut(session, recut(public, cuts.bins, counted if cuts.where == "found" else None, in_rows))
 
     def cutting_of(self, public: Public) -> Cutting:
         """Return where numbers are cut, by the parameters or the public rule."""
@@ -156,12 +159,13 @@ def _score_counts(session: Releaser, query: ScoreCounts) -> tuple[Integers, floa
 
 
 def _counting(session: Releaser, counts: int, releases: int) -> Decimal:
-    """Return the epsilon of each of so many counts, which have SHARE of the budget together: of epsilon where delta is
-    0, else of what composes, the squares of the intervals that losses lie in, a count's being twice its epsilon. In
+    """Return the epsilon of each of so many counts, which have a share of the budget together: of epsilon where delta
+    is 0, else of what composes, the squares of the intervals that losses lie in, a count's being twice its epsilon. In
     whole steps of one grid with the selections', which makes for a tight composed claim; else where they are too small
     for it.
     """
-    share = SHARE / (1 - SHARE) * releases / counts
+    together = float(counts_share(session.public, strength(session.public)))
+    share = together / (1 - together) * releases / counts
     ratio = share if session.public.pure else sqrt(share) / 2
     steps = Fraction(max(1, round(STEPS * ratio)), STEPS) if STEPS * ratio > 0.75 else Fraction(ratio)
     return min(MAX_EPSILON, from_nano(max(1, int(nano(session.unit) * steps))))

@@ -30,6 +30,7 @@ from training.learners.base.cut_points import (
     Where,
     check_cuts,
     counted_numbers,
+    counts_noise,
     cutting,
     recut,
 )
@@ -141,7 +142,8 @@ class DPEBM(PrivateLearner):
             counts = session.release(CellCounts(feature, of, noise.norm, GRID), noise.finding)
             return np.asarray(counts, np.float64) / GRID
 
-        return Recut(session, recut(session.public, cuts.bins, counted if cuts.where == "found" else None))
+        in_rows = counts_noise(session.public, noise.finding, noise.norm)
+        return Recut(session, recut(session.public, cuts.bins, counted if cuts.where == "found" else None, in_rows))
 
     def rounds_for(self, public: Public) -> int:
         """Return the number of epochs: `epochs`, or by the default rule."""

@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 from accountant.noise.mechanisms import DiscreteGaussian, DiscreteLaplace
 from dpserve_verify.privacy.budget import MAX_EPSILON, NANO, Relation, from_nano, nano
 from dpserve_verify.privacy.events import MAX_NOISE
-from training.learners.base.cut_points import counted_numbers
+from training.learners.base.cut_points import counted_numbers, counts_share
 from training.learners.base.leaf_sensitivity import Norm
+from training.learners.boosting.defaults import strength
 from training.learners.ebm.defaults import NO_PAIRS, EbmDefaults, PairDefaults, mu_of
 from training.session.session import Public
 
 Floats = NDArray[np.float64]
 Mechanism = DiscreteGaussian | DiscreteLaplace
-FINDING = Fraction(1, 20)  # of the budget, for all counts that cut points are found by
 SCORING = Fraction(1, 20)  # of the budget, for the scores that pairs are found by
 START = Fraction(1, 100)  # of the budget, for each sum that a model starts from
 PLACING = Fraction(1, 50)  # of the budget, for the counts by which chances are placed
@@ -88,7 +88,8 @@ def _ratios(
     """
     share, features = Fraction(settings.share), len(public.features)
     sums = settings.epochs * features + pairs.epochs * pairs.many
-    finding = FINDING / (1 - FINDING) * sums / max(1, 2 * counted_numbers(public))
+    together = counts_share(public, strength(public))
+    finding = together / (1 - together) * sums / max(1, 2 * counted_numbers(public))
     counting = share * sums / (features + pairs.many) / (1 - share)
     starting, placing = (max(Fraction(1), part * sums) for part in (START, PLACING))
     return finding, SCORING / (1 - SCORING) * sums, counting, starting, placing
