@@ -5,9 +5,10 @@ vote. What the paper has not is there too, and proved there: splits by weighted 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from math import sqrt
+from math import ceil, sqrt
 from typing import ClassVar, Literal
 
 from dpserve_verify.errors import InputError
@@ -43,6 +44,8 @@ MAX_ROUNDS = 10_000
 MAX_DEPTH = 6
 MAX_LEAVES = 32
 DEEPER_FROM = 10_000  # strength, see `defaults`
+MANY = 100  # features; of more of them public splits would fall on useless ones too often
+NAMING = 0.25  # of the rounds, where features are so many
 VOTE_STEPS = 8  # votes cost so many eighths of a split: whole steps of one grid make for a tight composed claim
 
 
@@ -54,7 +57,8 @@ class LazyBBTree(SmoothBooster):
 
     - `rounds`: how many trees, 1 to 10,000. Default: None.
     - `depth`: tests on every path, 1 to 6. Default: None: 3, and 4 from a strength of 10,000 on.
-    - `criterion`: of a split: "public" (a fixed table, which costs nothing; the rule for levels that end in rules),
+    - `criterion`: of a split: "public" (a fixed table, which costs nothing; the rule for levels that end in rules; of
+      more than 100 features a table of those that the first quarter of the trees, a 1-rule each, have named),
       "error" (the weight that majorities get wrong) or "gini" (the paper's). Default: "auto".
     - `leaf`: "rule" (the last test and its two votes are selected together, in all leaves at the price of one
       selection) or "vote" (the paper's: the last test is a split like the others, then votes are selected).
@@ -114,7 +118,9 @@ class LazyBBTree(SmoothBooster):
         bound, weighed = 0, self.class_weights(public)
         for number in range(settings.rounds):
             weight = weight_of_vote(number, settings)
-            trees = (*trees, self._tree(session, tests, Weighing(reweighting, trees, bound, public, weighed), weight))
+            naming = self._naming(public, settings.rounds)
+            weighing = Weighing(reweighting, trees, bound, public, weighed)
+            trees = (*trees, self._tree(session, tests, weighing, weight, naming))
             bound += weight
         link, offset = link_of(settings) / unit_of(settings), weighed.offsets[0] if weighed else 0.0
         constant = round(offset / link)
@@ -125,17 +131,19 @@ class LazyBBTree(SmoothBooster):
         assert public.classes is not None
         return TreeEnsemble(public.features, public.target, public.classes, grown, constant, link, bends)
 
-    def _tree(self, session: Releaser, tests: SplitTests, weighing: Weighing, weight: int) -> Grown:
-        cuts = self._cuts(session, tests, weighing)
+    def _tree(self, session: Releaser, tests: SplitTests, weighing: Weighing, weight: int, naming: int) -> Grown:
+        cuts = self._cuts(session, tests, weighing, naming)
         last = LeafRules(tests, weighing, cuts) if self.leaf == "rule" else LeafVotes(weighing, cuts)
         epsilon = session.unit if self.leaf == "rule" else self._vote_epsilon(session)
         picks = session.release(last, per_row(session.public, epsilon))
         return last.grown(per_leaf(picks, cuts), weight)
 
-    def _cuts(self, session: Releaser, tests: SplitTests, weighing: Weighing) -> Cuts:
+    def _cuts(self, session: Releaser, tests: SplitTests, weighing: Weighing, naming: int) -> Cuts:
         criterion, splits = self._criterion(), self._splits(session.public)
         if criterion == "public":
-            return public_cuts(tests, len(weighing.trees), splits)
+            if len(weighing.trees) < naming:
+                return ()
+            return public_cuts(tests, len(weighing.trees), splits, named_features(weighing.trees[:naming]))
         cuts: Cuts = ()
         for _ in range(splits):
             gains = SplitGains(tests, weighing, cuts, criterion, self.growth == "best-first")
@@ -151,6 +159,13 @@ class LazyBBTree(SmoothBooster):
             return self.criterion
         return "public" if self.growth == "level" and self.leaf == "rule" else "error"
 
+    def _naming(self, public: Public, rounds: int) -> int:
+        """Return how many of the first trees are one 1-rule each, by whose features later ones are split: none but
+        where splits are public and features so many that most may be useless.
+        """
+        named = self._criterion() == "public" and self.leaf == "rule" and len(public.features) > MANY
+        return ceil(NAMING * rounds) if named else 0
+
     def _splits(self, public: Public) -> int:
         """Return the rounds of splitting per tree: levels, or splits one by one."""
         levels = (self.depth or depth_of(public)) - (self.leaf == "rule")
@@ -162,6 +177,11 @@ class LazyBBTree(SmoothBooster):
         odds = self.label_share / (1 - self.label_share) * self._splits(session.public)
         steps = max(1, round(VOTE_STEPS * (odds if session.public.pure else sqrt(odds))))
         return min(MAX_EPSILON, from_nano(max(1, nano(session.unit) * steps // VOTE_STEPS)))
+
+
+def named_features(trees: Sequence[Grown]) -> tuple[int, ...]:
+    """Return the features that these trees of one 1-rule test, in their order; a constant rule names none."""
+    return tuple(sorted({tree.cuts[0].feature for tree in trees if len(set(tree.votes)) > 1}))
 
 
 def depth_of(public: Public) -> int:

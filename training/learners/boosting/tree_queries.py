@@ -246,17 +246,18 @@ def split_of(cuts: Cuts, tests: SplitTests, pick: int) -> Cuts:
 
 
 @lru_cache(maxsize=4096)
-def public_cuts(tests: SplitTests, tree: int, levels: int) -> Cuts:
+def public_cuts(tests: SplitTests, tree: int, levels: int, named: tuple[int, ...] = ()) -> Cuts:
     """Return the first `levels` levels of tree number `tree`: tests scattered evenly over features, then over a
-    feature's tests. A fixed public table of the schema's size and these numbers: no row has a say, and nothing is
-    spent.
+    feature's tests. A fixed public table of the schema's size and these numbers, and of the features that were `named`
+    by earlier releases, if any: no row has a say beyond those, and nothing is spent.
     """
+    features = named or range(len(tests.first) - 1)
     cuts: Cuts = ()
     for level in range(levels):
         chosen = []
         for leaf in range(1 << level):
             digest = sha256(f"{tree} {1 << level} {leaf}".encode()).digest()
-            feature = int.from_bytes(digest[:8], "big") % (len(tests.first) - 1)
+            feature = features[int.from_bytes(digest[:8], "big") % len(features)]
             low, high = tests.first[feature], tests.first[feature + 1]
             chosen.append(low + int.from_bytes(digest[8:16], "big") % (high - low))
         cuts = level_of(cuts, tests, chosen)

@@ -16,13 +16,15 @@ from split_rows import again
 from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import Relation
 from models.forms.trees import TreeEnsemble
-from models.parts.trees import route
+from models.parts.trees import Leaf, route
 from training.calibration.calibrate import rehearse
+from training.learners.boosting import lazybb_tree
 from training.learners.boosting.lazybb_tree import MAX_LEAVES, LazyBBTree
 from training.learners.boosting.reweighting import Projected, Scheduled
 from training.learners.boosting.tree_queries import LeafRules, LeafVotes, SplitGains, Weighing, public_cuts, split_tests
 from training.rows import kernels
 from training.rows.kernels.trees import BLOCK, NEAR
+from training.rows.schema.column_rules import Columns
 from training.rows.schema.schema import parse_schema
 from training.rows.statistics.tree_rows import Cut, TreeRows
 from training.session.session import Session
@@ -175,6 +177,36 @@ def test_public_splits_are_a_fixed_table_that_reaches_every_feature():
     assert (abs(shares - 1 / 3) < 0.1).all()
     picks = (9, 6, 4, 6, 8, 4, 1)  # fixed permanently: releases of old rest on it
     assert trees[0] == tuple(tests.cut(leaf, pick) for leaf, pick in zip((0, 0, 1, 0, 1, 2, 3), picks, strict=True))
+
+
+def test_of_many_features_splits_are_drawn_from_those_that_first_rules_named(monkeypatch):
+    """Among sixty columns that say nothing, two act together with a third: the trees after the first quarter split by
+    no other feature than those that were named, and find it.
+    """
+    monkeypatch.setattr(lazybb_tree, "MANY", 50)
+    random = np.random.default_rng(3)
+    columns = {f"x{at}": random.random(1500) for at in range(60)}
+    label = np.where((columns["x0"] > 0.5) & (columns["x1"] > 0.5), "yes", "no")
+    schema = Columns(low=0, high=1, classes=["no", "yes"], bins=8).schema(list(columns))
+    model = LazyBBTree(schema=schema, epsilon="4", rounds=40).fit(columns, label)
+    assert model.recipe_.plan == model.recipe(model.public_facts(schema)).plan
+    trees = [split_features(tree) for tree in model.ensemble_.trees]
+    named = set().union(*trees[:10])
+    assert {0, 1} <= named
+    assert all(len(tree) == 1 for tree in trees[:10])
+    assert max(len(tree) for tree in trees[10:]) > 1
+    inner = set().union(*(split_features(tree, last=False) for tree in model.ensemble_.trees[10:]))
+    assert inner <= named
+    assert (model.predict(columns) == label).mean() > 0.9
+
+
+def split_features(tree, last: bool = True) -> set[int]:
+    """The features that a tree splits by; but for those of its `last` level where that is not asked."""
+    if isinstance(tree, Leaf):
+        return set()
+    ends = isinstance(tree.yes, Leaf) and isinstance(tree.no, Leaf)
+    below = split_features(tree.yes, last) | split_features(tree.no, last)
+    return below if ends and not last else below | {tree.feature}
 
 
 # ---- the learner -----------------------------------------------------------------------------------------------------

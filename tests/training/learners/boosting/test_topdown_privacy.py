@@ -22,6 +22,7 @@ from dpserve_verify.privacy.renyi import compose_pure
 from models.features.features import BooleanFeature, NumericFeature
 from training.calibration.calibrate import rehearse
 from training.learners.base.class_weights import ONE, Balance
+from training.learners.boosting import lazybb_tree
 from training.learners.boosting.lazybb_tree import LazyBBTree
 from training.learners.boosting.reweighting import Projected, Scheduled
 from training.learners.boosting.tree_queries import (
@@ -234,6 +235,15 @@ def every_pair(relation, reweighting, criterion, parameters, fault=nullcontext) 
 ])  # fmt: skip
 def test_every_pair_of_neighbours_in_a_small_domain(relation, reweighting, criterion, parameters):
     assert every_pair(relation, reweighting, criterion, parameters) <= 1 + SLACK
+
+
+@pytest.mark.parametrize("relation", [ADD, REPLACE])
+def test_splits_that_earlier_rules_named_lose_what_they_claim(relation, monkeypatch):
+    """As of many features: a tree of one 1-rule, then one that is split by the feature that the first released."""
+    monkeypatch.setattr(lazybb_tree, "MANY", 1)
+    assert 0.5 < every_pair(relation, "scheduled", "public", SMALL[3]) <= 1 + SLACK
+    with pytest.raises(AssertionError, match="claimed"):
+        every_pair(relation, "scheduled", "public", SMALL[3], fault=halved_sensitivity)
 
 
 # ---- single queries: the range of the joint change is at most the sensitivity ----------------------------------------
