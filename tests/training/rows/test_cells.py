@@ -187,7 +187,7 @@ def test_tuned_jobs_find_their_own(home):
     told = train(
         home, JobRequest("new", "lazybb", "20", parameters={"cuts": "found", "bins": 8}, tuning=tuning), by="test"
     )
-    assert len(open_model(home, told["model"]).ensemble.features[0].edges) == 7
+    assert 7 <= len(open_model(home, told["model"]).ensemble.features[0].edges) <= 7 + 2 * MOST_ALONE
 
 
 @pytest.mark.slow

@@ -253,14 +253,14 @@ def cuts_beside(alone: Integers, cell_counts: Floats, ends: Integers, cuts: Inte
 
 
 def shared_values(cell_counts: Floats, noise: float) -> Integers:
-    """Return the cells, MOST_ALONE at most, that stand ABOVE deviations of the noise over their neighbours' median, and
-    TIMES as high: a value that many rows share is in each.
+    """Return the cells, MOST_ALONE at most, that stand ABOVE deviations, of the noise and of chance among rows, over
+    their neighbours' median, and TIMES as high: a value that many rows share is in each.
     """
     high = np.flatnonzero(cell_counts > ABOVE * noise)
     around = np.append(np.arange(-NEIGHBOURS, 0), np.arange(1, NEIGHBOURS + 1))
     level = np.median(np.pad(cell_counts, NEIGHBOURS)[high[:, None] + NEIGHBOURS + around], axis=1).clip(0.0)
     over = cell_counts[high] - level
-    clear = (over > ABOVE * noise) & (over > (TIMES - 1) * level)
+    clear = (over > ABOVE * np.sqrt(noise**2 + level)) & (over > (TIMES - 1) * level)
     most = np.argsort(-over[clear], kind="stable")[:MOST_ALONE]
     return np.sort(high[clear][most])
 
