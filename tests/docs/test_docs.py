@@ -124,11 +124,9 @@ LONG = dict.fromkeys(  # pages that are longer still, and how long they may be: 
         "keys",
         "learners",
         "local",
-        "serving",
     ],
     2500,
 )
-LONG |= {"audit": 5000}
 
 
 def test_a_page_of_a_task_is_short():
@@ -157,7 +155,7 @@ OF_PROCESSES = {"DPSERVE_STOPPING", "DPSERVE_WORKER_PARENT", "DPSERVE_PRICES"}  
 
 SHOWN_ALONE = {  # pages with commands that no test runs as they stand there, and what runs the like
     "access.md": "a picture",
-    "audit.md": "formulas; tests/serving/cli/test_cli.py audits exports and tiles",
+    "audit.md": "an audit elsewhere: tests/serving/cli/test_cli.py audits exports and tiles",
     "certificates.md": "a package that is not published; tests/test_packaging.py installs it",
     "cluster.md": "hosts of Dask: tests/training/rows/test_cluster.py starts them as processes",
     "deployment.md": "buildah, docker and kubectl: make image-test, make lint-deploy, tests/deploy/test_overlays.py",
@@ -166,9 +164,11 @@ SHOWN_ALONE = {  # pages with commands that no test runs as they stand there, an
     "explanations.md": "a door: tests/serving/rest/test_explain_rest.py",
     "federated.md": "an installation, as make federated-test has it; tests/local/federated runs the rest",
     "how-it-works.md": "a map",
-    "keys.md": "SoftHSM: tests/accountant/keys/test_signers.py runs it",
+    "issuer-key.md": "SoftHSM: tests/accountant/keys/test_signers.py runs it",
     "monitoring.md": "a port below 1024; tests/serving/process have TLS and the token",
     "postgresql.md": "a PostgreSQL of one's own: tests/accountant/store",
+    "predictions.md": "another runtime: tests/models/onnx/test_portable.py",
+    "reference/epsilon-program.md": "formulas",
     "remote.md": "a picture",
     "sources.md": "stores and databases of one's own: tests/training/rows/test_duck.py, make stores-test",
     "serving.md": "a bento: tests/serving/test_service.py builds one",

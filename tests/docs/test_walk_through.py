@@ -39,7 +39,8 @@ def commands(page: str) -> list[str]:
     return re.findall(r"^```sh\n(.*?)^```", (DOCS / page).read_text(), re.M | re.S)
 
 
-STEPS = commands("audit.md")
+PAGES = ("audit.md", "reference/epsilon-program.md", "audit-ledger.md", "reference/budgets-program.md")
+STEPS = [step for page in PAGES for step in commands(page)]
 AUDIT, WITNESSES = ("set -eu\n" + "\n".join(steps) for steps in (STEPS, commands("witnesses.md")))
 
 
