@@ -327,7 +327,9 @@ def test_a_token_that_does_not_serve(token, monkeypatch):
 @pytest.mark.system("softhsm2-util", "openssl")
 def test_the_steps_in_the_documentation(token, tmp_path):
     """docs/issuer-key.md, with a token in SoftHSM, to try it out."""
-    (steps,) = [block for block in (ROOT / "docs" / "issuer-key.md").read_text().split("```text") if "softhsm2-util" in block]
+    (steps,) = [
+        block for block in (ROOT / "docs" / "issuer-key.md").read_text().split("```text") if "softhsm2-util" in block
+    ]
     steps = steps.partition("```")[0]
     (tmp_path / "tokens").mkdir()
     (tmp_path / "softhsm2.conf").write_text(f"directories.tokendir = {tmp_path}/tokens\nobjectstore.backend = file\n")

@@ -361,9 +361,10 @@ def test_closed_after_the_owners_answered_it_is_a_model(place):
 
 @pytest.mark.slow
 def test_commands_of_the_page_do_what_it_says(place):
-    """docs/local.md, in its order, but that owners answer before the campaign is closed; names of files stand for
-    files."""
-    page = (ROOT / "docs" / "local.md").read_text().replace("survey", "poll")
+    """docs/local.md and docs/owner.md, in their order, but that owners answer before the campaign is closed; names of
+    files stand for files.
+    """
+    page = "".join((ROOT / "docs" / name).read_text() for name in ("local.md", "owner.md")).replace("survey", "poll")
     lines = "".join(re.findall(r"```sh\n(.*?)```", page, re.S)).strip().splitlines()
     verbs = [line.split()[2] for line in lines]
     assert verbs == [
