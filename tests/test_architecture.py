@@ -162,8 +162,8 @@ training/measuring/profile: dpserve_verify(. certificates formats privacy) accou
     ledger/families noise system) models(profile) training(calibration datasets learners measuring/worth planning
     requests rows/packed rows/partitions rows/schema rows/tables session)
 training/measuring/worth: dpserve_verify(. certificates formats privacy) accountant(. access home ledger
-    ledger/families noise) models(features forms parts store worth) training(calibration datasets learners planning
-    requests rows/packed rows/partitions rows/schema rows/tables session)
+    ledger/families noise system) models(features forms parts store worth) training(calibration datasets learners
+    planning requests rows/packed rows/partitions rows/schema rows/tables session)
 training/notebook: dpserve_verify(. formats privacy) accountant(. access home ledger/families noise privacy system)
     training(calibration datasets/drafts jobs learners/base requests rows/partitions rows/people rows/schema rows/tables
     session)

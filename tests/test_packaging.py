@@ -18,6 +18,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from accountant.system.lazy_import import EXTRAS
 from training.datasets.drafts.sample import ROWS, SCHEMA
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -261,11 +262,28 @@ def test_loose_entry_is_found(entry):
 def test_locks_agree(python):
     run, dev, serve, cluster = (versions((ROOT / lock).read_text("utf-8"), python) for lock in LOCKS)
     assert run.items() <= dev.items()
-    assert serve.items() <= run.items() <= cluster.items() <= dev.items()
+    assert run.items() <= cluster.items() <= dev.items()
+    assert serve.items() <= dev.items()
     assert run.keys() - serve.keys() == {"setuptools", "wheel"}
+    assert {"bentoml", "uv"} <= serve.keys() - run.keys()
 
 
-RUN = ["train", "serve", "doors", "postgres"]
+RUN = ["train", "serve", "doors", "client", "postgres", "notebook"]
+HEAVY = {"scipy", "scikit-learn", "vl-convert-python", "bentoml", "uv", "numba", "pyarrow", "skl2onnx", "opendp"}
+
+
+def test_a_base_installation_brings_nothing_that_it_does_not_need():
+    """And what `later` and `load` say of a module that is not there names a package that an extra asks for."""
+    assert HEAVY & {canonicalize_name(Requirement(line).name) for line in PROJECT["dependencies"]} == set()
+    for package, extra in EXTRAS.values():
+        asked = [Requirement(line) for line in PROJECT["optional-dependencies"][extra]]
+        asked += [Requirement(line) for each in asked for line in more_of(each)]
+        assert package in {each.name for each in asked}, extra
+
+
+def more_of(requirement):
+    """What extras of dpserve bring that an extra asks for."""
+    return [line for extra in requirement.extras for line in PROJECT["optional-dependencies"].get(extra, [])]
 
 
 @pytest.mark.parametrize("python", PYTHONS)
@@ -273,7 +291,8 @@ RUN = ["train", "serve", "doors", "postgres"]
     ("lock", "extras"),
     [
         (LOCKS[0], RUN),
-        (LOCKS[1], [*RUN, "duckdb", "stats", "hsm", "dask", "sklearn", "dev"]),
+        (LOCKS[1], [*RUN, "bento", "duckdb", "stats", "hsm", "dask", "sklearn", "dev"]),
+        (LOCKS[2], [*RUN, "bento"]),
         (LOCKS[3], [*RUN, "dask"]),
     ],
 )
@@ -294,7 +313,7 @@ def test_an_image_holds_what_the_doors_need_and_no_more(lock):
     assert unlocked(text) == []
     chosen, dev = versions(text, "3.13"), versions((ROOT / LOCKS[1]).read_text("utf-8"), "3.13")
     assert chosen.items() <= dev.items()
-    extras = ["train", "doors", "client", "postgres", *IMAGES[lock]]
+    extras = ["train", "doors", "client", "postgres", "notebook", *IMAGES[lock]]
     asked = PROJECT["dependencies"] + [line for extra in extras for line in PROJECT["optional-dependencies"][extra]]
     names = {canonicalize_name(Requirement(line).name) for line in asked} - {"dpserve-verify"}
     assert names <= chosen.keys()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from functools import lru_cache
-from math import pi
+from math import lgamma, pi
 from statistics import NormalDist
 
 import numpy as np
@@ -62,14 +62,15 @@ def gains(dimension: int, candidates: int, epsilon: float) -> Floats:
     The cosine t of a uniform direction has density ~ (1 - t^2)^((D - 3) / 2); the m nearest of K have together the
     mean cosine K times the integral of t over P(fewer than m of K - 1 others are nearer).
     """
-    from scipy.special import bdtr  # slow to load, and an owner needs none of it
-
     angle = (np.arange(STEPS) + 0.5) * pi / STEPS
     weight = np.sin(angle) ** (dimension - 2)
     weight /= weight.sum()
     nearer = np.clip(np.cumsum(weight) - weight / 2, 0, 1)
     m = np.arange(1, candidates)
-    few = bdtr((m - 1).astype(float)[:, np.newaxis], candidates - 1, nearer[np.newaxis, :])
+    others = candidates - 1
+    ways = np.array([lgamma(others + 1) - lgamma(k + 1) - lgamma(others - k + 1) for k in m - 1])[:, np.newaxis]
+    near, k = np.clip(nearer, 1e-300, 1 - 2**-53)[np.newaxis, :], (m - 1)[:, np.newaxis]
+    few = np.exp(ways + k * np.log(near) + (others - k) * np.log1p(-near)).cumsum(axis=0)  # binomial: at most m - 1
     together = candidates * few @ (np.cos(angle) * weight)
     grown = np.expm1(epsilon)
     return np.asarray(grown * together / (m * (grown + 1) + candidates - m), np.float64)

@@ -188,9 +188,7 @@ def _isotonic(terms: NDArray[np.int64], errors: Floats, weight: Floats, rising: 
     """Fit monotone terms, and return them with the errors, which in a pooled block are its mean error. Rounding keeps
     what is monotone monotone.
     """
-    from scipy.optimize import isotonic_regression  # loads slowly, and no other edit needs it
-
-    fitted = isotonic_regression(terms.astype(np.float64), weights=weight, increasing=rising).x
+    fitted = _pooled(terms.astype(np.float64), weight) if rising else -_pooled(-terms.astype(np.float64), weight)
     means, at = errors.copy(), 0
     for _, block in groupby(fitted):
         end = at + len(list(block))
@@ -198,6 +196,17 @@ def _isotonic(terms: NDArray[np.int64], errors: Floats, weight: Floats, rising: 
             means[at:end] = np.average(errors[at:end], weights=weight[at:end])
         at = end
     return np.rint(fitted), means
+
+
+def _pooled(values: Floats, weight: Floats) -> Floats:
+    """Return the nearest values that never fall, by weighted squares: neighbours that do are pooled into their mean."""
+    blocks: list[tuple[float, float, int]] = []  # sum, weight, length
+    for value, each in zip(values.tolist(), weight.tolist(), strict=True):
+        block = (value * each, each, 1)
+        while blocks and blocks[-1][0] * block[1] >= block[0] * blocks[-1][1]:
+            block = tuple(map(sum, zip(blocks.pop(), block, strict=True)))  # type: ignore[assignment]
+        blocks.append(block)
+    return np.repeat([total / each for total, each, _ in blocks], [length for *_, length in blocks])
 
 
 def _place(model: AdditiveEnsemble, feature: str) -> int:

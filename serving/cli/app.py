@@ -20,6 +20,7 @@ import typer
 from typer.exceptions import Abort, TyperException
 from typer.main import get_command
 
+from accountant.system.lazy_import import without_extra
 from dpserve_verify.errors import DpserveError, TooMuch
 from serving.cli.backends.choice import Needs
 from serving.cli.hints import with_next_step
@@ -275,6 +276,8 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:
         if os.environ.get("DPSERVE_DEBUG"):
             raise
+        if isinstance(error, ModuleNotFoundError) and (missing := without_extra(error)):
+            return _report_failure(as_json, missing.to_json(), missing.message, missing.exit_code)
         # The message of an OSError names a file; that of any other unexpected error might hold a value from the rows.
         names_file = isinstance(error, OSError) and error.filename is not None
         problem = f"{error.filename}: {error.strerror}" if names_file else f"unexpected {type(error).__name__}"  # type: ignore[attr-defined]

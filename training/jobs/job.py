@@ -19,6 +19,7 @@ from accountant.home import Home
 from accountant.ledger.families.families import Dataset, Started
 from accountant.ledger.families.records import GIVEN_BACK, Holding, Job, State
 from accountant.ledger.job_rows import find_started, resume
+from accountant.system.lazy_import import require
 from dpserve_verify.errors import DpserveError, LedgerUnavailable
 from dpserve_verify.privacy.budget import check_key
 from dpserve_verify.privacy.events import plan_from_json
@@ -88,6 +89,7 @@ def _require_ready(steps: JobSteps) -> None:
         PlanMismatch: this version would ask for other releases than were reserved.
         DpserveError: what else makes it impossible, for instance that a model was revoked.
     """
+    require("numba")  # before anything is spent: what learners compute with
     home = steps.home
     dataset = home.ledger.dataset_of(steps.seq)
     require_rows(home, dataset)

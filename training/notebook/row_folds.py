@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.model_selection import BaseCrossValidator
 
+from accountant.system.lazy_import import load
 from dpserve_verify.errors import InputError
 from training.rows.people.fingerprints import mix
 from training.rows.tables.selections import FOLDS, MADE, By, Origin, Selection, row_words
@@ -16,7 +16,7 @@ from training.rows.tables.selections import FOLDS, MADE, By, Origin, Selection, 
 Places = NDArray[np.intp]
 
 
-class RowFolds(BaseCrossValidator):  # type: ignore[misc]
+class RowFolds(load("sklearn.model_selection").BaseCrossValidator):  # type: ignore[misc]
     """Splits for `cross_val_score`, `GridSearchCV` and the like, whose fits an `Account` adds up.
 
     `by="content"` (for add-remove): the fold of a row is a hash of its own values, or of its group where `groups` names

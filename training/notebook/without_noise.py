@@ -10,9 +10,9 @@ from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
 
 from accountant.noise.mechanisms import Mechanism
+from accountant.system.lazy_import import load
 from dpserve_verify.errors import InputError
 from training.learners.base.private_learner import PrivateLearner
 from training.rows.partitions.rows import Rows
@@ -77,7 +77,7 @@ def unprotected(learner: PrivateLearner, X: Any, y: Any) -> Unprotected:
     """Fit `learner` to (X, y) without noise. Its parameters are those of the private fit, the public rules for its
     epsilon included, so the two differ by the noise alone. The learner itself stays as it is, and spends nothing.
     """
-    twin: PrivateLearner = clone(learner)
+    twin: PrivateLearner = load("sklearn.base").clone(learner)
     schema, public, rows = twin.declared(X, y)
     ensemble: Any = twin.learn(_Exact(public, twin.recipe(public).unit, rows))
 

@@ -9,7 +9,7 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 from one_of_k_law import law
-from scipy.stats import beta
+from scipy.stats import beta, binom
 
 from accountant.noise.one_of_k import OneOfK
 from dpserve_verify.errors import InputError
@@ -130,6 +130,15 @@ def test_vectors_are_public_uniform_and_the_gain_is_theirs():
     found = mean_of_reports(SEED, owners, reports, CANDIDATES, 4, gain)
     assert np.abs(found - own[0]).max() < 6 / gain / np.sqrt(len(owners))
     assert np.abs(scores(vectors[:9], own[:9])).max() <= SCALE
+
+
+@pytest.mark.parametrize(("dimension", "candidates"), [(2, 8), (4, 24), (60, 32)])
+def test_gains_are_those_of_the_binomial_law(dimension, candidates):
+    m, angle = np.arange(1, candidates), (np.arange(20_000) + 0.5) * np.pi / 20_000
+    weight = np.sin(angle) ** (dimension - 2) / (np.sin(angle) ** (dimension - 2)).sum()
+    few = binom.cdf((m - 1)[:, np.newaxis], candidates - 1, np.clip(np.cumsum(weight) - weight / 2, 0, 1)[np.newaxis])
+    known = np.expm1(2.0) * (candidates * few @ (np.cos(angle) * weight)) / (m * np.expm1(2.0) + candidates)
+    assert np.allclose(gains(dimension, candidates, 2.0), known, rtol=1e-9, atol=1e-12)
 
 
 def test_number_of_directions_is_a_public_rule():

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from accountant.errors import BudgetRefused
 from accountant.privacy.claims import BOUNDS, Claim
-from accountant.system.lazy_import import later
+from accountant.system.lazy_import import later, load
 from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import Relation, parse_relation
 from models.features.features import RawColumns
@@ -375,14 +375,12 @@ class PrivateRegressor(Regressor, PrivateLearner):
         """Return R^2 of `predict(X)` against y, which is read as `fit` reads it: rows that it would leave out do not
         count.
         """
-        from sklearn.metrics import r2_score  # loads scikit-learn
-
         said = self.predict(X)
         with frames.value_errors():
             true = column_law.read_numbers(self._answers(y, self.schema_))
         there = ~np.isnan(true) | (not self.schema_.only.leave_out)
         weights = None if sample_weight is None else np.asarray(sample_weight)[there]
-        return float(r2_score(true[there], said[there], sample_weight=weights))
+        return float(load("sklearn.metrics").r2_score(true[there], said[there], sample_weight=weights))
 
     def __sklearn_tags__(self) -> Any:
         """Mark the score as poor: few rows and much noise make it so."""

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from sklearn import metrics as known
 
 from accountant.access.grants import Access
 from accountant.errors import DataError
 from accountant.home import Home
 from accountant.ledger.comparisons import EVALUATE
+from accountant.system.lazy_import import load
 from dpserve_verify.errors import InputError
 from models.features.column_law import ClassFeature, told_row
 from models.features.features import Feature, NumericFeature, encode_columns
@@ -31,6 +31,7 @@ from training.rows.schema.schema import Schema, Target
 from training.rows.tables.data import read_classes
 from training.rows.tables.row_files import read_columns
 
+known = load("sklearn.metrics")
 WORD = "measured by {by} on rows of their own: not certified, and free"
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,15 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from accountant.errors import DataError
+from accountant.system.lazy_import import load
 from dpserve_verify.errors import InputError
 from models.features.column_law import plain_column
 from models.features.features import CategoricalFeature
 from training.rows.schema.column_rules import Columns, array_names
 from training.rows.schema.schema import Schema
 from training.rows.tables.data import table_of
+
+CHECKS = "sklearn.utils.validation"
 
 
 class BadData(DataError, ValueError):
@@ -30,9 +34,10 @@ class BadData(DataError, ValueError):
 
 def unfitted_error(message: str) -> InputError:
     """Make the error of predicting before `fit`: an InputError that is scikit-learn's NotFittedError as well."""
-    from sklearn.exceptions import NotFittedError  # as in all of this file: what only plans needs none of it
-
-    error: InputError = type("Unfitted", (InputError, NotFittedError), {})(message)
+    if find_spec("sklearn") is None:
+        return InputError(message)
+    known = load("sklearn.exceptions")  # as in all of this file: what only plans needs none of it
+    error: InputError = type("Unfitted", (InputError, known.NotFittedError), {})(message)
     return error
 
 
@@ -82,10 +87,8 @@ def array_table(X: Any, names: Sequence[str] | None, numbers: bool, who: str) ->
 
     NaN is a missing value; infinities lie beyond the range, and are clipped as everywhere.
     """
-    from sklearn.utils.validation import check_array
-
     dtype = "numeric" if numbers else None
-    array = check_array(X, dtype=dtype, ensure_all_finite=False, estimator=who, input_name="X")
+    array = load(CHECKS).check_array(X, dtype=dtype, ensure_all_finite=False, estimator=who, input_name="X")
     if names is not None and len(names) != array.shape[1]:
         raise BadData(f"X has {array.shape[1]} features, but {who} is expecting {len(names)} features as input")
     names = array_names(array.shape[1]) if names is None else names
@@ -121,9 +124,7 @@ def target_column(y: Any, who: str) -> pa.Array:
         raise BadData(f"y: {who} requires y to be passed, but the target y is None")
     if isinstance(y, pa.ChunkedArray | pa.Array):
         return _labels(y)
-    from sklearn.utils.validation import column_or_1d
-
-    numbers = column_or_1d(y, warn=True)
+    numbers = load(CHECKS).column_or_1d(y, warn=True)
     if numbers.dtype.kind not in "iufO":
         raise BadData(f"y: holds {numbers.dtype}; {who} wants numbers")
     return _arrow(numbers, "numbers")
@@ -132,9 +133,7 @@ def target_column(y: Any, who: str) -> pa.Array:
 def _labels(y: Any, schema: Schema | None = None) -> pa.Array:
     if isinstance(y, pa.ChunkedArray | pa.Array):
         return y.combine_chunks() if isinstance(y, pa.ChunkedArray) else y
-    from sklearn.utils.validation import column_or_1d
-
-    labels = column_or_1d(y, warn=True)
+    labels = load(CHECKS).column_or_1d(y, warn=True)
     if labels.dtype.kind == "f" and schema is not None:
         _require_whole(labels, schema)
     if labels.dtype.kind == "O" and {type(label) for label in labels} >= {str, int}:  # as `[1, 2, "3+"]` in a frame

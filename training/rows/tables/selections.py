@@ -9,8 +9,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from accountant.system.lazy_import import load
 from training.rows.people.fingerprints import Hashes, bits_of, mix
-from training.rows.tables.frames import array_column, frame_table, is_frame
+from training.rows.tables.frames import CHECKS, array_column, frame_table, is_frame
 
 By = Literal["content", "position"]
 ROWS, FOLDS = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD1B54A32D192ED03)
@@ -27,9 +28,7 @@ def row_words(X: Any, key: np.uint64 = ROWS) -> Hashes:
         table = frame_table(X)
         columns = [column.combine_chunks() for column in table.columns]
     else:
-        from sklearn.utils.validation import check_array  # loads scikit-learn, which what only plans does without
-
-        array = check_array(X, dtype=None, ensure_all_finite=False, input_name="X")
+        array = load(CHECKS).check_array(X, dtype=None, ensure_all_finite=False, input_name="X")
         columns = [array_column(column) for column in array.T]
     words = np.zeros(len(columns[0]) if columns else 0, np.uint64)
     for place, column in enumerate(columns):
