@@ -140,8 +140,18 @@ SHARED_ACTORS = (
     "- Two aggregators, of whom one must be honest; each adds the whole noise.\n"
     "- The operator of the platform, who sees sealed shares and noisy sums, and is not trusted.\n"
 )
-ACTORS = {"central": ("Central", CENTRAL_ACTORS), "local": ("Local", LOCAL_ACTORS),
-          "two-aggregators": ("Two aggregators", SHARED_ACTORS)}  # fmt: skip
+INSTITUTION_ACTORS = (
+    "- The institutions, each of which keeps its rows, bounds what one unit contributes, and sends a share of every "
+    "sum, sealed, to each aggregator.\n"
+    "- Two aggregators, of whom one must be honest; each adds the whole noise to every sum.\n"
+    "- The operator of the platform, who sees sealed shares and noisy sums, and is not trusted.\n"
+)
+ACTORS = {
+    "central": ("Central", CENTRAL_ACTORS),
+    "local": ("Local", LOCAL_ACTORS),
+    "two-aggregators": ("Two aggregators", SHARED_ACTORS),
+    "institutions": ("Institutions and two aggregators", INSTITUTION_ACTORS),
+}
 
 
 def _model(certificate: Certificate) -> dict[str, str]:

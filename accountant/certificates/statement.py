@@ -89,9 +89,12 @@ def claim_to_json(claim: Claim, spent: Plan, dataset: Dataset) -> dict[str, Any]
     pure = compose_pure(spent.events)
     unit, shared = dataset.registration.unit, dataset.registration.shared
     grown, over = dataset.window is not None, dataset.person is not None
-    trust: Trust = "two-aggregators" if shared else "local" if unit.remote else "central"
+    kept: Trust = "institutions" if dataset.registration.institutions else "local" if unit.remote else "central"
+    trust: Trust = "two-aggregators" if shared else kept
     name = f"{unit.name} in a block" if grown and not over else unit.name
     bounds = bounding(unit, shared)
+    if dataset.registration.institutions:
+        bounds += ", at each institution, by itself"
     if grown and unit.column is not None:
         bounds += ", of all blocks that are read, block by block" if over else ", in each block"
     return {

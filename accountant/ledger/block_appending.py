@@ -52,7 +52,7 @@ class NewBlock:
 def check_grows(connection: Connection, dataset: Dataset) -> None:
     """Raise InputError where no block can be appended to a dataset; says why."""
     about, name = dataset.registration, dataset.registration.name
-    if about.unit.remote:
+    if about.remote:
         raise InputError(f"dataset={name}: its rows stay with their owners; blocks are of rows that are registered")
     if about.relation is Relation.REPLACE_ONE:
         raise InputError(

@@ -67,11 +67,14 @@ def enter_round(ledger: Ledger, seq: int, definition: str, turn: int, reports: i
         )
 
 
-def enter_answer(ledger: Ledger, seq: int, definition: str, aggregator: int, answer: str) -> int:
+def enter_answer(
+    ledger: Ledger, seq: int, definition: str, aggregator: int, answer: str, while_open: bool = False
+) -> int:
     """Bind the sha256 of an aggregator's answer (1 or 2) before it is sent; the entry's index, the same for the same.
+    `while_open`: the campaign asks in rounds, and the answer is the word by which the aggregator begins.
 
     IdempotencyConflict where it has answered something else: it was restored from a backup. WrongState where the
-    campaign is not closed, or its job is over.
+    campaign is not closed (`while_open`: not open), or its job is over.
     """
     with ledger.log.writing() as writer:
         for index in _entries_of(ledger, writer.connection, seq, ANSWERED):
@@ -83,8 +86,9 @@ def enter_answer(ledger: Ledger, seq: int, definition: str, aggregator: int, ans
                     )
                 return index
         require_state(read_job(writer.connection, seq), State.STARTED, "enter an answer for")
-        if _entry_of(ledger, writer.connection, seq, CLOSED) is None:
-            raise WrongState(f"job {seq}: its campaign is not closed", job=seq)
+        is_closed = _entry_of(ledger, writer.connection, seq, CLOSED) is not None
+        if is_closed == while_open or _entry_of(ledger, writer.connection, seq, OPENED) is None:
+            raise WrongState(f"job {seq}: its campaign is not {'open' if while_open else 'closed'}", job=seq)
         return writer.append(ANSWERED, reservation=seq, definition=definition, aggregator=aggregator, answer=answer)
 
 
@@ -92,6 +96,14 @@ def answers_of(ledger: Ledger, seq: int) -> list[int]:
     """Return the indices of a job's ANSWERED entries."""
     with ledger.log.database.reading() as connection:
         return _entries_of(ledger, connection, seq, ANSWERED)
+
+
+def answered_by(ledger: Ledger, seq: int) -> dict[int, str]:
+    """Return the sha256 that each aggregator, 1 or 2, has entered for a job."""
+    with ledger.log.database.reading() as connection:
+        indices = _entries_of(ledger, connection, seq, ANSWERED)
+        values = [read_entry(index, body_at(connection, index)).value for index in indices]
+    return {value["aggregator"]: value["answer"] for value in values}
 
 
 def rounds_of(ledger: Ledger, seq: int) -> list[int]:

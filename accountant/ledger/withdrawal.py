@@ -40,7 +40,7 @@ def withdraw(ledger: Ledger, name: str, why: Why) -> int:
     """
     with ledger.log.writing() as writer:
         dataset = family_rows.load(writer.connection, name, signed=writer.signed)
-        if dataset.registration.unit.remote:
+        if dataset.registration.remote:
             raise WrongState(f"dataset={name}: its rows stay with their owners, who know it by its name; retire it")
         holding = list(_what_holds(writer.signed, dataset))
         if holding:

@@ -37,7 +37,13 @@ def split(values: NDArray[np.int64], sensitivity: int, bits: int = BITS) -> tupl
     """Split `values` (n,) into two shares (n,) modulo 2^bits: the first is uniform and says nothing, and so is the
     second. Of zeros where `values` are longer than the `sensitivity` that was priced.
     """
-    values = within(values, sensitivity)
+    return share(within(values, sensitivity), bits)
+
+
+def share(values: NDArray[np.int64], bits: int = BITS) -> tuple[Share, Share]:
+    """Split `values` (n,) as `split` does, whatever their length: sums over rows, which whoever counts them has bounded
+    row by row.
+    """
     drawn = np.frombuffer(os.urandom(8 * values.size), "<u8").astype(np.uint64)
     first = drawn >> np.uint64(BITS - bits)  # the high bits of 64 uniform ones are uniform
     return first, (np.ascontiguousarray(values, np.int64).view(np.uint64) - first) & _mask(bits)

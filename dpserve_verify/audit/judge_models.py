@@ -85,7 +85,8 @@ class Models:
             if claimed != value["claim"]:
                 self._findings.add(None, f"model {name}: its certificate claims something else than entry {seq}")
             rows = replay.books.dataset(value["dataset"])
-            trusted = "two-aggregators:" if rows.shared else "local:" if rows.remote else "central:"
+            kept = "institutions:" if rows.institutions is not None else "local:" if rows.remote else "central:"
+            trusted = "two-aggregators:" if rows.shared else kept
             if not predicate["claim"]["trustModel"].startswith(trusted):
                 self._findings.add(None, f"model {name}: its certificate's trust model is not that of entry {seq}")
             profiles: list[dict[str, Any]] = predicate["dataset"].get("refined", [])

@@ -148,7 +148,7 @@ class Replay:
             require(asks, "target: must be one of the dataset's, and stands only where it has several")
         self._judge_request(value)
         asks_owners = kind in OF_DATASET and dataset.remote
-        require(not asks_owners, "profile: the rows of this dataset stay with their owners")
+        require(not asks_owners, f"job: {kind.value}, and the rows of this dataset stay with their owners")
         self.campaigns.judge_reserved(seq, value, dataset)
         require(value.get("promote", True) is True, "promote: must be true where it stands")
         self.schedules.judge_reserved(seq, value, self.access, self.books)
@@ -488,7 +488,7 @@ class Replay:
     _OPTIONAL: ClassVar = {
         "token-created": frozenset({"limits"}),
         "dataset-registered": frozenset(
-            {"new_people", "family_name", "targets", "holdout", "cells", "person", "query", "refined", "ids", "firsts"}
+            "new_people family_name targets holdout cells person query refined ids firsts institutions".split()  # noqa: SIM905
         ),
         "dataset-joined": frozenset({"targets", "cells", "query", "refined", "ids", "firsts"}),
         "dataset-appended": frozenset({"period", "new_rows", "query", "ids", "each_block"}),

@@ -97,7 +97,8 @@ def _within(used: Figures, pure: int, caps: Sequence[int]) -> bool:
 class DatasetState:
     """A dataset as its entry leaves it. `orders`: all that one of its families adds up, which a price must state; they
     stay whatever becomes of the budgets. `targets`: where it has several, what a job may be about. `remote`: the rows
-    stay with owners, who are the units and report; `shared`: in shares, to two aggregators. `held`: the accounts of the
+    stay with owners, who are the units and report, or with so many `institutions`; `shared`: owners send shares, to two
+    aggregators. `held`: the accounts of the
     units that its families keep aside, beside those of the others, `families`; empty where none are. `promised`: the
     total for one person over all blocks, whose accounts, for either part, are `people`.
     """
@@ -114,6 +115,7 @@ class DatasetState:
     held: tuple[str, ...] = ()
     promised: Budget | None = None
     people: tuple[str, ...] = ()
+    institutions: int | None = None
 
 
 @dataclass
@@ -210,14 +212,21 @@ class Books:
         self._once |= {value["uuid"], value["commitment"]}
         orders = {order for identity in families for order, _ in self.families[identity].criteria}
         who = (value["uuid"], families, tuple(sorted(orders)))
-        remote = value["unit"] == _OWNER
-        shared = remote and value["relation"] == Relation.ADD_REMOVE
+        of_owners, institutions = value["unit"] == _OWNER, value.get("institutions")
+        shared = of_owners and value["relation"] == Relation.ADD_REMOVE
         pure = not any(self.family(identity).budget.delta for identity in families)
-        require(not remote or pure != shared, "relation: owners need replace-one for reports, add-remove for shares")
+        require(not of_owners or pure != shared, "relation: owners need replace-one for reports, add-remove for shares")
+        if institutions is not None:
+            sound = type(institutions) is int and institutions >= 1 and not of_owners and not pure
+            sound = sound and value["relation"] == Relation.ADD_REMOVE
+            require(sound, "institutions: must be a number from 1, of records or persons, with add-remove and a delta")
+        remote = of_owners or institutions is not None
         about = (value["records"], value["commitment"], tuple(value.get("targets", ())))
         holdouts = tuple(self.held[identity] for identity in families if identity in self.held)
         person = read_budget(value["person"]) if "person" in value else None
-        self.datasets[value["dataset"]] = DatasetState(seq, *who, *about, remote, shared, holdouts, person)
+        self.datasets[value["dataset"]] = DatasetState(
+            seq, *who, *about, remote, shared, holdouts, person, institutions=institutions
+        )
 
     def withdraw(self, value: Value) -> DatasetState:
         """Take out a dataset that nothing holds to, with the family that it founded: its name and its rows may come

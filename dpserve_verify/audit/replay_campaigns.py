@@ -16,7 +16,8 @@ _SUM = ("discrete-gaussian", "sum of all owners' statistics", "l2")
 class CampaignState:
     """Of a job on owners' data. `reports`: how many counted, once it is closed. `turns`: in how many owners answer, 0
     where all are asked at once; `ensembles`: what each that has ended has learnt, and `answered` how many in all.
-    `shared`: owners send shares; `summed`: which of the two aggregators have answered.
+    `shared`: owners send shares; `summed`: which of the two aggregators have answered. `in_rounds`: institutions send
+    shares of sum after sum, and each aggregator has entered, before the first, which of its processes answers.
     """
 
     definition: str
@@ -29,6 +30,7 @@ class CampaignState:
     answered: int = 0
     shared: bool = False
     summed: set[int] = field(default_factory=set)
+    in_rounds: bool = False
 
 
 @dataclass
@@ -50,16 +52,24 @@ class Campaigns:
             require(summed == [(*_SUM, 1)], "plan: must be one sum of shares, with discrete Gaussian noise")
             require_hex(parameters, "aggregator_1", "aggregator_2")
             require(parameters["aggregator_1"] != parameters["aggregator_2"], "aggregators: must be two")
+        elif dataset.institutions is not None:
+            sums = all((run["mechanism"], run["norm"]) == (_SUM[0], _SUM[2]) for run in plan)
+            require(sums, "plan: institutions are asked for sums with discrete Gaussian noise alone")
+            require_hex(parameters, "aggregator_1", "aggregator_2")
+            require(parameters["aggregator_1"] != parameters["aggregator_2"], "aggregators: must be two")
         else:
             ours = [(run["mechanism"], run["count"]) for run in plan]
             require(ours == [("one-of-k", 1)], "plan: must be one report of each owner, by one-of-k")
         require_hex(parameters, "definition")
         owners, least = parameters["owners"], parameters["least"]
-        in_range = type(owners) is int and type(least) is int and 1 <= least <= owners <= dataset.records
+        most = dataset.records if dataset.institutions is None else dataset.institutions
+        in_range = type(owners) is int and type(least) is int and 1 <= least <= owners <= most
         require(in_range, "owners: must be as many as least, and no more than the population has")
         turns = parameters.get("turns", 0)
         require(type(turns) is int and 0 <= turns <= owners, "turns: must be a whole number, no more than owners")
-        self.states[seq] = CampaignState(parameters["definition"], owners, least, turns=turns, shared=dataset.shared)
+        about = parameters["definition"], owners, least
+        in_rounds = dataset.institutions is not None
+        self.states[seq] = CampaignState(*about, turns=turns, shared=dataset.shared, in_rounds=in_rounds)
 
     def judge_opened(self, value: Value, job: str) -> None:
         """Judge `campaign-opened`: once, and of the definition that was priced. `job`: its state."""
@@ -92,12 +102,13 @@ class Campaigns:
         state.answered += reports
 
     def judge_answered(self, value: Value, job: str) -> None:
-        """Judge `campaign-answered`: by each of two aggregators once, after the campaign was closed. `job`: its
-        state.
+        """Judge `campaign-answered`: by each of two aggregators once, after the campaign was closed; where institutions
+        answer in rounds, while it is open. `job`: its state.
         """
         state, aggregator = self._state(value), value["aggregator"]
         require(job == "started", f"job {value['reservation']}: is {job}, must have started to be answered")
-        require(state.shared and state.reports is not None, f"job {value['reservation']}: asks no aggregators now")
+        due = (state.shared and state.reports is not None) or (state.in_rounds and state.open and state.reports is None)
+        require(due, f"job {value['reservation']}: asks no aggregators now")
         require_hex(value, "answer")
         is_number = type(aggregator) is int and aggregator in (1, 2)
         require(is_number, f"aggregator={aggregator!r:.40}: must be 1 or 2")
@@ -112,6 +123,8 @@ class Campaigns:
         if state is not None:
             enough = state.reports is not None and state.reports >= state.least
             require(enough, f"job {job}: a model needs {state.least} reports of a closed campaign")
+            begun = not state.in_rounds or state.summed == {1, 2}
+            require(begun, f"job {job}: a model of institutions needs both aggregators")
             published = not state.turns or released in state.ensembles
             require(published, f"job {job}: its model is none that owners were shown in their turns")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from dpserve_verify.audit.judge import Value
+from dpserve_verify.audit.judge import Value, require_hex
 from dpserve_verify.errors import LedgerInvalid
 from dpserve_verify.privacy.soundness import require
 
@@ -15,17 +15,22 @@ class JobKind(StrEnum):
     TRAINING = "makes a model"
     EVALUATION = "evaluates a model"
     PROFILE = "profiles a dataset"
+    CONTRIBUTION = "adds to the sums of a campaign elsewhere"
 
 
-KEYS = ("evaluates", "against", "profile")  # of an entry: what a training does not say
-OF_DATASET = {JobKind.PROFILE}  # name no model
+KEYS = ("evaluates", "against", "profile", "contributes")  # of an entry: what a training does not say
+OF_DATASET = {JobKind.PROFILE, JobKind.CONTRIBUTION}  # name no model
 
 
 def read_kind(value: Value) -> JobKind:
     """Read the kind from the keys of a `reserved` entry. LedgerInvalid where keys of several kinds stand together."""
     match value:
         case {"profile": _}:
+            require(value["profile"] is True, "profile: must be true where it stands")
             return _of_dataset(value, "profile", JobKind.PROFILE)
+        case {"contributes": _}:
+            require_hex(value, "contributes")
+            return _of_dataset(value, "contributes", JobKind.CONTRIBUTION)
         case {"evaluates": _}:
             return JobKind.EVALUATION
         case {"against": _}:
@@ -38,7 +43,6 @@ def read_kind(value: Value) -> JobKind:
 
 def _of_dataset(value: Value, mark: str, kind: JobKind) -> JobKind:
     """Judge a job that measures a dataset: it names no model, no target, and promotes nothing."""
-    require(value[mark] is True, f"{mark}: must be true where it stands")
     require(value["model"] == "", f"model={value['model']!r:.80}: a {mark} makes none")
     misplaced = sorted(value.keys() & {"target", "promote", *KEYS} - {mark})
     require(not misplaced, f"{mark}: does not go with {misplaced}")

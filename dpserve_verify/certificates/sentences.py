@@ -21,7 +21,7 @@ from dpserve_verify.privacy.events import Plan, RepeatAndSelect, plan_from_json
 
 EDITION = 2  # of the words; statements that name none are of before
 HOLDOUT = "holdout"
-Trust = Literal["central", "local", "two-aggregators"]
+Trust = Literal["central", "local", "two-aggregators", "institutions"]
 Growth = Literal["fixed", "records", "person-total", "person-total-by-default", "each-block"]
 
 TOGETHER = (
@@ -69,6 +69,11 @@ TRUST: Mapping[Trust, str] = {
         "two-aggregators: nobody but its owner sees a row; if one of the two aggregators is honest, nobody sees more "
         "than sums over all owners, with that one's whole noise"
     ),
+    "institutions": (
+        "institutions: each sees the rows that it keeps, and nobody else does; institutions bound contributions "
+        "honestly; if one of the two aggregators is honest, nobody sees more than sums over all of them, with that "
+        "one's whole noise"
+    ),
 }
 ADVERSARY: Mapping[Trust, str] = {
     "central": "anyone with the model, this certificate and any other knowledge, without bound on computation",
@@ -80,6 +85,11 @@ ADVERSARY: Mapping[Trust, str] = {
         "anyone with the model, this certificate and any other knowledge, the platform, all other owners and one of "
         "the two aggregators included; sealed and split shares are kept from it by cryptography (HPKE), all else holds "
         "without bound on computation"
+    ),
+    "institutions": (
+        "anyone with every noisy sum, the model, this certificate and any other knowledge, the platform, all other "
+        "institutions and one of the two aggregators included; sealed and split shares are kept from it by "
+        "cryptography (HPKE), all else holds without bound on computation"
     ),
 }
 PUBLIC_SCHEMA = "what the schema says, and everything else that was public before any row was read"
@@ -108,6 +118,16 @@ NOT_COVERED_MORE: Mapping[Trust, Sequence[str]] = {
         "who took part: the promise compares sums with and without an owner's contribution, and participation is "
         "public",
         "the owners' own machines and programs, by which shares are made",
+    ),
+    "institutions": (
+        "both aggregators together: who has both shares of an institution has its sums",
+        "an institution that does not bound what one of its units contributes: the promise to its own units is then a "
+        "weaker one, that to all others stays",
+        "institutions that lie: what one sends is in shares, and nobody can see whether it is a sum of rows at all; "
+        "one can move the model at will",
+        "people whose records several institutions keep: the promise is to a unit at one institution",
+        "which institutions took part in which sum: it is public",
+        "the institutions' own machines and programs, by which sums and shares are made",
     ),
 }
 BEFORE = "cut points and categories of the public schema; nothing was fitted to rows"  # of statements of before
@@ -284,7 +304,7 @@ def library_of(facts: Facts) -> list[str]:
         wide = is_wide(release)
         if facts.trust == "local":
             libraries.append("dpserve: integer coins from the operating system, by each owner's program")
-        elif facts.trust == "two-aggregators":
+        elif facts.trust in ("two-aggregators", "institutions"):
             drawer = "opendp" if wide and with_opendp else "dpserve: exact sampler"
             libraries.append(f"{drawer}, the whole noise by each of two aggregators")
         elif wide is None:

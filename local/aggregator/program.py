@@ -32,7 +32,7 @@ from local.campaign.asking import (
     verify_offer,
 )
 from local.reports.question import Question
-from local.reports.shared import SharedDefinition
+from local.reports.shared import ForAggregators, SharedDefinition
 from local.reports.sums import DIGEST, HELD, SUM, NoisySum, digest_payload, held_payload, read_held, sum_payload
 
 POLL = 0.3  # seconds between two looks for the other's word
@@ -50,7 +50,7 @@ def answer(settings: Settings, name: str, token: str, wait: float = 600.0) -> Li
     """
     definition, logged = fetch_campaign(settings, name, lambda offer: verify_history(settings, offer, name))
     if not isinstance(definition, SharedDefinition):
-        raise InputError(f"campaign={name}: asks for reports, and has no aggregators")
+        raise InputError(f"campaign={name}: is not answered by one sum of shares")
     settings.policy.check(definition)
     at = place(settings, definition)
     store = AggregatorStore(settings.ledger)
@@ -88,7 +88,7 @@ def verify_history(settings: Settings, offer: dict[str, Any], name: str) -> tupl
     return verified.definition, verify_answers(offer, trust, verified)
 
 
-def place(settings: Settings, definition: SharedDefinition) -> int:
+def place(settings: Settings, definition: ForAggregators) -> int:
     """Return which of the two this one is. InputError where it is neither."""
     fingerprint = settings.public("own").fingerprint
     for at, aggregator in enumerate(definition.aggregators):
@@ -102,7 +102,7 @@ def collect(settings: Settings, store: AggregatorStore, definition: SharedDefini
     after = -1
     while True:
         body = encode({"token": token, "after": after})
-        answered = ask(settings, "POST", f"{_path(definition.campaign)}/collect", body)
+        answered = ask(settings, "POST", f"{path_of(definition.campaign)}/collect", body)
         with reading("shares"):
             page = [(int(part["owner"]), decode_base64(str(part["sealed"]))) for part in answered["shares"]]
         if not page:
@@ -154,10 +154,11 @@ def summarize(settings: Settings) -> dict[str, Any]:
 
 def tell_other(settings: Settings, name: str, what: str, token: str, envelope: bytes) -> dict[str, Any]:
     """Send `what`, one of the three words about a campaign, to the server. Return its answer."""
-    return ask(settings, "POST", f"{_path(name)}/{what}", token.encode() + b"\n" + envelope, BYTES)
+    return ask(settings, "POST", f"{path_of(name)}/{what}", token.encode() + b"\n" + envelope, BYTES)
 
 
-def _path(name: str) -> str:
+def path_of(name: str) -> str:
+    """Return where a campaign is, at the service."""
     return f"/v1/campaigns/{quote(name, safe='')}"
 
 

@@ -32,7 +32,7 @@ from dpserve_verify.log.seen_checkpoints import SeenCheckpoints
 from dpserve_verify.privacy.budget import exact_decimal
 from dpserve_verify.system.files import PRIVATE, read_beginning, write_new
 from local.campaign.asking import check_url, seen_beside
-from local.reports.shared import Aggregator, SharedDefinition
+from local.reports.shared import Aggregator, ForAggregators
 from local.reports.toml import check_settings
 
 SETTINGS, PUBLIC, SEAL, SIGN, LEDGER = "aggregator.toml", "aggregator.json", "seal.pem", "sign.pem", "aggregator.db"
@@ -56,7 +56,7 @@ class Policy:
     largest_delta: Decimal
     least_owners: int
 
-    def check(self, definition: SharedDefinition) -> None:
+    def check(self, definition: ForAggregators) -> None:
         """Raise BudgetRefused where the campaign's noise would be less than the policy asks for; InputError where its
         sum may be of too few.
         """

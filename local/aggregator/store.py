@@ -24,7 +24,7 @@ from accountant.noise import shares
 from accountant.noise.shares import Share
 from dpserve_verify.formats.canonical import decimal_string
 from dpserve_verify.system.files import sync_directory
-from local.reports.shared import SharedDefinition
+from local.reports.shared import ForAggregators, SharedDefinition
 from local.reports.sqlite_file import empty_log, writing
 
 _TABLES = """
@@ -66,7 +66,7 @@ class AggregatorStore:
     def _writing(self) -> AbstractContextManager[sqlite3.Connection]:
         return writing(self._path, _TABLES, f"ledger={self._path}")
 
-    def begin(self, definition: SharedDefinition) -> Line:
+    def begin(self, definition: ForAggregators) -> Line:
         """Return the campaign's line, a new one where there is none; WrongState where another campaign had this
         name.
         """
@@ -132,7 +132,20 @@ class AggregatorStore:
             connection.execute("UPDATE campaign SET answer = ? WHERE definition = ?", (answer, definition.digest))
             return answer
 
-    def mark(self, definition: SharedDefinition) -> str:
+    def begin_rounds(self, definition: ForAggregators, word: bytes) -> bytes:
+        """Charge a campaign of rounds, and keep the word by which this process begins; return it. WrongState where
+        another process has begun.
+        """
+        with self._writing() as connection:
+            if _line(connection, definition).answer is not None:
+                raise WrongState(f"campaign={definition.campaign}: another process of yours has begun with it")
+            connection.execute(
+                "UPDATE campaign SET charged = datetime('now'), owners = ?, answer = ? WHERE definition = ?",
+                (definition.owners, word, definition.digest),
+            )
+            return word
+
+    def mark(self, definition: ForAggregators) -> str:
         """Note beside the ledger which answer is about to be told of; its sha256 in hex. To be called before anybody
         hears of it, and before the campaign is begun with again: WrongState where the note is of another answer.
         """
@@ -156,7 +169,7 @@ class AggregatorStore:
             return []
         return [line.decode("ascii") for line in lines if len(line) == 129]
 
-    def confirm(self, definition: SharedDefinition) -> None:
+    def confirm(self, definition: ForAggregators) -> None:
         """Note that the platform has the answer; shares are needed no more. They are overwritten in the file, and the
         log of what was written to it before is emptied.
         """
@@ -171,7 +184,7 @@ class AggregatorStore:
             return _lines(connection)
 
 
-def check_restored(definition: SharedDefinition, own: str, known: str | None) -> None:
+def check_restored(definition: ForAggregators, own: str, known: str | None) -> None:
     """Raise WrongState where an answer other than this ledger's `own` (its sha256 in hex, "" where it holds none) is
     `known` to have been made: the ledger is older than that answer, and would draw noise a second time.
     """
@@ -186,5 +199,5 @@ def _lines(connection: sqlite3.Connection) -> list[Line]:
     return [Line(*row) for row in connection.execute(f"SELECT {_COLUMNS} FROM campaign ORDER BY rowid")]
 
 
-def _line(connection: sqlite3.Connection, definition: SharedDefinition) -> Line:
+def _line(connection: sqlite3.Connection, definition: ForAggregators) -> Line:
     return next(line for line in _lines(connection) if line.definition == definition.digest)

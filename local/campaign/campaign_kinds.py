@@ -13,8 +13,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+import numpy as np
+
 from accountant.errors import WrongState
 from accountant.home import Home
+from accountant.ledger import campaigns
+from accountant.ledger.families.records import State
+from accountant.noise import shares
 from dpserve_verify.errors import InputError
 from local.reports.definition import Definition
 from local.reports.learning import learn_from_reports
@@ -23,11 +28,15 @@ from local.reports.report_store import ReportStore
 from local.reports.shared import AGGREGATORS, SharedDefinition
 from local.reports.shared_learning import learn_shared
 from local.reports.sums import HELD, SUM, add_answers
+from local.rounds import playing
+from local.rounds.definition import RoundsDefinition
+from local.rounds.store import RoundStore, Rule
 from local.turns import turns
 from local.turns.definition import BoostedDefinition
 from models.forms.ensemble import Ensemble
 from training.finish.release import lock_job
 
+ROUNDS = "rounds.db"
 Asks = TypeVar("Asks", bound=Question)
 
 
@@ -52,6 +61,10 @@ class CampaignKind(ABC, Generic[Asks]):
     def name(self) -> str:
         """Return the campaign's name."""
         return self.folder.name
+
+    def create(self) -> None:
+        """Create what the kind keeps beside the reports."""
+        return
 
     def turn_to_json(self) -> dict[str, Any]:
         """Return the turn that is being asked, of how many, and how many of its owners have answered; 0 of no turns."""
@@ -189,6 +202,69 @@ class OfShares(CampaignKind[SharedDefinition]):
         return add_answers(self.definition, self.reports.said(SUM))
 
 
+class OfInstitutions(CampaignKind[RoundsDefinition]):
+    """Institutions send shares of sum after sum over their rows, and two aggregators the noisy sums."""
+
+    @property
+    def rounds(self) -> RoundStore:
+        """Open what was sent of the rounds."""
+        asked = self.definition
+        return RoundStore(self.folder / ROUNDS, Rule(asked.owners, asked.least, asked.patience))
+
+    def create(self) -> None:
+        """Create the file of the rounds."""
+        self.rounds.create()
+
+    def begun(self) -> dict[int, str]:
+        """Return the sha256 of the word by which each aggregator, 1 or 2, has begun."""
+        return campaigns.answered_by(self.home.ledger, self.job)
+
+    def turn_to_json(self) -> dict[str, Any]:
+        """Return the round that is asked, of how many, and how many institutions have sent their shares of it."""
+        turn, sent = self.rounds.where()
+        total = len(self.definition.rounds)
+        return {
+            "rounds": total,
+            "turns": total,
+            "turn": min(turn + 1, total),
+            "turn_reports": sent,
+            "turn_least": self.definition.least,
+        }
+
+    def aggregators_to_json(self) -> list[dict[str, Any]]:
+        """Return the two."""
+        begun, over = self.begun(), self._is_over
+        return [
+            {"name": each.name, "fingerprint": each.fingerprint, "opened": at in begun, "answered": over}
+            for at, each in enumerate(self.definition.aggregators, 1)
+        ]
+
+    def add_report(self, owner: int, value: int) -> None:
+        """Refuse it."""
+        raise InputError(f"campaign={self.name}: asks institutions for shares of sums")
+
+    def end_turn(self) -> None:
+        """Go on without the institutions that have not sent their shares of the round that is asked."""
+        self.rounds.begin()
+
+    def end_last_turn(self) -> None:
+        """Raise WrongState where rounds are left: closing would end a campaign that was charged."""
+        if self.home.ledger.job(self.job).state is State.STARTED and not self._is_over:
+            turn, total = self.rounds.where()[0] + 1, len(self.definition.rounds)
+            raise WrongState(
+                f"campaign={self.name}: is at round {turn} of {total}; close it once all are over, or give it up"
+            )
+
+    def learn(self) -> Ensemble:
+        """Learn from the noisy sums of all rounds."""
+        totals = [shares.from_bytes(total).view(np.int64) for total in self.rounds.answers()]
+        return playing.learn(self.definition, totals)
+
+    @property
+    def _is_over(self) -> bool:
+        return self.rounds.where()[0] >= len(self.definition.rounds)
+
+
 def check_report(value: int, most: int) -> None:
     """Raise InputError where a report is none of so many vectors."""
     if not 0 <= value < most:
@@ -198,6 +274,8 @@ def check_report(value: int, most: int) -> None:
 def kind_of(home: Home, folder: Path, job: int, definition: Question, reports: ReportStore) -> CampaignKind[Any]:
     """Return a campaign as its kind: the one place that looks at what is asked."""
     match definition:
+        case RoundsDefinition():
+            return OfInstitutions(home, folder, job, definition, reports)
         case SharedDefinition():
             return OfShares(home, folder, job, definition, reports)
         case BoostedDefinition():

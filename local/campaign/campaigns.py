@@ -17,7 +17,7 @@ from accountant.errors import JobFailed, NameTaken, NotInvited, UnknownName, Wro
 from accountant.home import Home
 from accountant.ledger import campaigns
 from accountant.ledger.families.families import Dataset
-from accountant.ledger.families.records import OWNER, Registration, Request, State, Why
+from accountant.ledger.families.records import Registration, Request, State, Unit, Why
 from accountant.log import stored_proofs
 from dpserve_verify.errors import InputError
 from dpserve_verify.formats.canonical import decimal_string
@@ -39,12 +39,22 @@ TOO_FEW, NOTHING_LEARNT = "too-few", "nothing-learnt"
 
 
 def found_population(
-    home: Home, name: str, schema_file: Path, owners: int, epsilon: str, family: str | None, delta: str = "0"
+    home: Home,
+    name: str,
+    schema_file: Path,
+    owners: int,
+    epsilon: str,
+    family: str | None,
+    delta: str = "0",
+    unit: str = "owner",
+    contributions: int = 1,
 ) -> Dataset:
     """Register people who keep their rows, with the most that all campaigns together may cost one of them. They send
-    reports where `delta` is 0, and shares for two aggregators where it is above 0.
+    reports where `delta` is 0, and shares for two aggregators where it is above 0. Where `unit` is "record", or the
+    column of a person, they are institutions that bound what one unit contributes, and the schema's `records` guess at
+    all rows.
 
-    InputError, NameTaken, SchemaError as for datasets. The schema is public; its `records` have no meaning here.
+    InputError, NameTaken, SchemaError as for datasets. The schema is public; of owners its `records` have no meaning.
     """
     raw = schema_file.read_bytes()
     schema, budget = parse_schema(raw), Budget.of(epsilon, delta)
@@ -57,10 +67,14 @@ def found_population(
     folder.mkdir(mode=0o700, exist_ok=True)
     replace_file(folder / "schema.yaml", raw, PRIVATE, alone=True)
     relation = Relation.ADD_REMOVE if budget.delta else Relation.REPLACE_ONE
-    budget.check_delta(owners)
+    of = Unit(unit) if unit in ("owner", "record") else Unit("person", unit, contributions)
+    institutions = None if of.remote else owners
+    records = owners if institutions is None else schema.records
+    budget.check_delta(records)
     about = Registration(
-        name, relation, budget, OWNER, owners, schema.digest, commitment, family_name=family, refined=schema.refined
-    )
+        name, relation, budget, of, records, schema.digest, commitment, family_name=family, refined=schema.refined,
+        institutions=institutions,
+    )  # fmt: skip
     return home.ledger.register(about)
 
 
@@ -72,7 +86,7 @@ def open_campaign(home: Home, asked: CampaignRequest, by: str) -> dict[str, Any]
     """
     check_name("campaign", asked.name)
     dataset = home.ledger.dataset(asked.population)
-    if not dataset.registration.unit.remote:
+    if not dataset.registration.remote:
         raise InputError(f"population={asked.population}: is a dataset; owners are asked in a population of their own")
     definition = define(home, dataset, asked)
     home.keys.signer("issuer")  # KeyInvalid where this process has none, before anything is charged
@@ -83,13 +97,15 @@ def open_campaign(home: Home, asked: CampaignRequest, by: str) -> dict[str, Any]
         budget = Budget(definition.epsilon, definition.delta)
         request = Request(asked.population, asked.learner, budget, definition.parameters, definition.model)
         owner = this_process()
-        job = home.ledger.reserve(request, definition.epsilon, definition.plan, by=by, owner=owner, lease=Lease.SECONDS)
+        unit = getattr(definition, "standard", definition.epsilon)  # of a learner's plan, as it was rehearsed
+        job = home.ledger.reserve(request, unit, definition.plan, by=by, owner=owner, lease=Lease.SECONDS)
         home.ledger.start(job.seq, owner, Lease.SECONDS)
         folder.mkdir(mode=0o700, parents=True)
         key_life.keep_up(home)
         replace_file(folder / ENVELOPE, dsse.sign(definition.payload, home.keys.signer("issuer")), PRIVATE, alone=True)
         replace_file(folder / JOB, json.dumps({"job": job.seq}).encode(), PRIVATE, alone=True)
         ReportStore(folder / REPORTS).create()
+        kind_of(home, folder, job.seq, definition, ReportStore(folder / REPORTS)).create()
         campaigns.open_campaign(home.ledger, job.seq, definition.digest)
     return state(home, asked.name)
 

@@ -22,11 +22,14 @@ from local.reports.learning import CANDIDATES, coordinates_for, favoured_for
 from local.reports.question import Question
 from local.reports.shared import SHARED_LEARNERS, Aggregator, SharedDefinition, aggregator_from_json, multiplier_for
 from local.reports.shared_learning import groups_for
+from local.rounds import playing
+from local.rounds.definition import PATIENCE, ROUND_LEARNERS, RoundsDefinition
 from local.turns.definition import BOOSTED_LEARNERS, OWN, SEATS, BoostedDefinition
 from local.turns.lines import Lines, plain_coordinates, radius_for
 from local.turns.stumps import Stumps, tests_for
 from models.features.features import Feature, encode_columns
-from training.rows.schema.schema import Schema, schema_of
+from training.jobs.draw_journal import code
+from training.rows.schema.schema import Schema, registered_schema, schema_of
 from training.rows.tables.row_files import column_types, read_columns
 
 ROUNDS = {"local-stump": 16, "local-ncc": 8, "local-lr": 4}  # where nobody says how many; less where owners are few
@@ -43,6 +46,7 @@ class CampaignRequest:
     rounds: of turns, how many base learners at most; None: by the public rule.
     delta, aggregators, groups: of shares, what one costs beside epsilon, the public files of the two aggregators, and
         how many groups a feature has at most; None: by the public rule.
+    settings, patience: of institutions, the learner's parameters, and seconds that a round waits for one of them.
     """
 
     name: str
@@ -57,12 +61,23 @@ class CampaignRequest:
     aggregators: tuple[Path, ...] = ()
     groups: int | None = None
     rounds: int | None = None
+    settings: tuple[tuple[str, str], ...] = ()
+    patience: int | None = None
+
+
+def usual_learner(dataset: Dataset) -> str:
+    """Return the learner that a population is asked by where none is named."""
+    if dataset.registration.institutions is not None:
+        return ROUND_LEARNERS[0]
+    return SHARED_LEARNERS[0] if dataset.delta else "local-linear"
 
 
 def define(home: Home, dataset: Dataset, asked: CampaignRequest) -> Question:
     """Define what all owners will be asked. Spends nothing. InputError where learner, population and what was given do
     not go together.
     """
+    if dataset.registration.institutions is not None:
+        return _define_rounds(home, dataset, asked, dataset.registration.institutions)
     if asked.learner not in LEARNERS:
         raise InputError(f"learner={asked.learner!r:.60}: owners are asked by one of {', '.join(LEARNERS)}")
     shared, schema = asked.learner in SHARED_LEARNERS, schema_of(home, dataset)
@@ -141,6 +156,30 @@ def _define_shares(dataset: Dataset, schema: Schema, asked: CampaignRequest) -> 
         asked.least or asked.owners, schema.target, tuple(map(str, schema.classes or ())), schema.features,
         budget.delta, groups, multiplier_for(Groups(schema.features, groups), budget), schema.target_range,
         tuple(map(read_aggregator, asked.aggregators)),
+    )  # fmt: skip
+
+
+def _define_rounds(home: Home, dataset: Dataset, asked: CampaignRequest, institutions: int) -> RoundsDefinition:
+    budget = Budget.of(asked.epsilon, asked.delta)
+    if asked.learner not in ROUND_LEARNERS:
+        raise InputError(
+            f"learner={asked.learner}: is not asked of institutions; {', '.join(ROUND_LEARNERS)} asks for sums alone, "
+            "to which noise can be added by who sees shares of them"
+        )
+    if asked.public_rows is not None or asked.rounds is not None or asked.groups is not None:
+        raise InputError("public_rows, rounds, groups: institutions are asked what the learner's plan says")
+    if not 1 <= asked.owners <= institutions:
+        raise InputError(f"owners={asked.owners}: the population has {institutions} institutions")
+    if budget.delta > dataset.delta:
+        raise InputError(f"delta={budget.delta}: population {asked.population} has {dataset.delta} in all")
+    unit, raw = dataset.registration.unit, registered_schema(home, dataset)
+    schema = schema_of(home, dataset)
+    found = playing.rehearse(schema, asked.learner, dict(asked.settings), budget, unit.contributions)
+    return RoundsDefinition(
+        asked.name, asked.population, asked.model or asked.name, asked.learner, budget.epsilon, asked.owners,
+        asked.least or asked.owners, schema.target, tuple(map(str, schema.classes or ())), schema.features,
+        budget.delta, raw.decode(), unit, found.settings, found.recipe.plan, found.recipe.unit, found.numbers,
+        asked.patience or PATIENCE, code(), tuple(map(read_aggregator, asked.aggregators)),
     )  # fmt: skip
 
 

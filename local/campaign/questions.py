@@ -1,4 +1,4 @@
-"""The three kinds of campaigns, told apart as their statements say."""
+"""The kinds of campaigns, told apart as their statements say."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from dpserve_verify.formats import canonical
 from dpserve_verify.formats.canonical import exact_object
 from local.reports import definition, shared
 from local.reports.question import COMMON, LIMIT, STATEMENT_TYPE, Question, common_from_json
+from local.rounds.definition import RoundsDefinition
 from local.turns.definition import BOOSTED_LEARNERS, BoostedDefinition
 
-LEARNERS = tuple(dict.fromkeys((*definition.LEARNERS, *BOOSTED_LEARNERS, *shared.SHARED_LEARNERS)))
-_KINDS: dict[str, type[definition.Definition] | type[BoostedDefinition] | type[shared.SharedDefinition]] = {
+LEARNERS = tuple(dict.fromkeys((*definition.LEARNERS, *BOOSTED_LEARNERS, *shared.SHARED_LEARNERS)))  # of owners
+_Kind = type[definition.Definition] | type[BoostedDefinition] | type[shared.SharedDefinition] | type[RoundsDefinition]
+_KINDS: dict[str, _Kind] = {
     definition.Definition.TYPE: definition.Definition,
     BoostedDefinition.TYPE: BoostedDefinition,
     shared.SharedDefinition.TYPE: shared.SharedDefinition,
+    RoundsDefinition.TYPE: RoundsDefinition,
 }
 
 

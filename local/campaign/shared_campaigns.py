@@ -15,7 +15,7 @@ from accountant.ledger import campaigns
 from dpserve_verify.errors import InputError
 from dpserve_verify.formats.canonical import encode_base64
 from local.campaign.campaigns import Campaign, invited_owner, load
-from local.reports.shared import AGGREGATORS, SharedDefinition
+from local.reports.shared import AGGREGATORS, ForAggregators, SharedDefinition
 from local.reports.sums import DIGEST, HELD, SUM, read_digest, read_held, read_sum
 
 PREFIX = "dpa"
@@ -35,7 +35,7 @@ def owner_of(home: Home, name: str, invited: str) -> str:
 
 def aggregator_of(home: Home, name: str, shown: str) -> str:
     """Return the name of the aggregator whose token it is, among all who ask. NotInvited for a stranger."""
-    return f"{name}:aggregator:{_aggregator(home, name, shown)[1] + 1}"
+    return f"{name}:aggregator:{aggregator_with(home, name, shown)[1] + 1}"
 
 
 def receive_shares(home: Home, name: str, body: bytes) -> dict[str, Any]:
@@ -60,7 +60,8 @@ def collect(home: Home, name: str, shown: str, after: int) -> dict[str, Any]:
     """Return an aggregator's next sealed shares, of owners beyond `after`; once the campaign is closed. NotInvited for
     a stranger.
     """
-    campaign, at = _aggregator(home, name, shown)
+    campaign, at = aggregator_with(home, name, shown)
+    _definition(campaign)
     if not -1 <= after < campaign.definition.owners:
         raise InputError("after: must be an owner's number, or -1 for the first page")
     if not campaign.reports.is_closed():
@@ -80,7 +81,7 @@ def say(home: Home, name: str, what: str, body: bytes) -> dict[str, Any]:
     IdempotencyConflict where it said something else before, WrongState where the campaign is open, or over.
     """
     shown, _, envelope = body.partition(b"\n")
-    campaign, at = _aggregator(home, name, shown[:80].decode("ascii", "replace"))
+    campaign, at = aggregator_with(home, name, shown[:80].decode("ascii", "replace"))
     definition = _definition(campaign)
     read = {HELD: read_held, DIGEST: read_digest, SUM: read_sum}[what]
     content = read(definition, at, envelope)
@@ -99,13 +100,17 @@ def say(home: Home, name: str, what: str, body: bytes) -> dict[str, Any]:
 
 def _definition(campaign: Campaign) -> SharedDefinition:
     if not isinstance(campaign.definition, SharedDefinition):
-        raise InputError(f"campaign={campaign.definition.campaign}: asks for reports, and has no aggregators")
+        raise InputError(f"campaign={campaign.definition.campaign}: does not ask for one share of each owner")
     return campaign.definition
 
 
-def _aggregator(home: Home, name: str, shown: str) -> tuple[Campaign, int]:
+def aggregator_with(home: Home, name: str, shown: str) -> tuple[Campaign, int]:
+    """Return the campaign, and which of its aggregators, 0 or 1, has this token. NotInvited for a stranger; InputError
+    where the campaign has no aggregators.
+    """
     campaign = load(home, name)
-    _definition(campaign)
+    if not isinstance(campaign.definition, ForAggregators):
+        raise InputError(f"campaign={name}: asks for reports, and has no aggregators")
     for at in range(AGGREGATORS):
         if hmac.compare_digest(token_for(home, name, at).encode(), shown.encode()):
             return campaign, at

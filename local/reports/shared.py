@@ -79,8 +79,38 @@ def aggregator_from_json(body: Any) -> Aggregator:
     return Aggregator(*(exact_text(fields[name], name) for name in ("name", "seal", "sign")))
 
 
+class ForAggregators(Question):
+    """A campaign whose answers two aggregators add up. `allowed`: the delta of all that is asked of one owner."""
+
+    allowed: Decimal
+    aggregators: tuple[Aggregator, ...]
+
+    def check_sums(self) -> None:
+        """Raise InputError unless there are two aggregators, each with keys of its own, and the plan, with the noise of
+        one of them alone, costs no more than epsilon.
+        """
+        keys = {key for aggregator in self.aggregators for key in (aggregator.seal, aggregator.sign)}
+        if len(self.aggregators) != AGGREGATORS or len(keys) != 2 * AGGREGATORS:
+            raise InputError("aggregators: must be two, each with keys of its own")
+        if not self.delta > 0:
+            raise InputError(f"delta={self.delta}: must be above 0, for the noise is Gaussian")
+        costs = gdp.epsilon_of(self.plan, self.delta)
+        if costs is None or costs > self.epsilon:
+            raise InputError(f"plan: costs {costs}, more than {self.epsilon}")
+
+    @property
+    def delta(self) -> Decimal:
+        """Return the delta of all that is asked of one owner."""
+        return self.allowed
+
+    @property
+    def fingerprints(self) -> dict[str, str]:
+        """Return the aggregators' fingerprints, as the reservation, and so the certificate, names them."""
+        return {f"aggregator_{at + 1}": aggregator.fingerprint for at, aggregator in enumerate(self.aggregators)}
+
+
 @dataclass(frozen=True)
-class SharedDefinition(Question):
+class SharedDefinition(ForAggregators):
     """`groups`: at most so many of each feature; `bounded`: of a number, its public range in place of classes;
     `noise_multiplier`: of the noise that EACH aggregator adds.
     """
@@ -103,24 +133,12 @@ class SharedDefinition(Question):
             raise InputError("classes, bounded: a target has one of them")
         if self.bounded is not None and not -MAX_END <= self.bounded[0] < self.bounded[1] <= MAX_END:
             raise InputError(f"bounded: must be the lower end and the higher one, finite, within {MAX_END:g}")
-        keys = {key for aggregator in self.aggregators for key in (aggregator.seal, aggregator.sign)}
-        if len(self.aggregators) != AGGREGATORS or len(keys) != 2 * AGGREGATORS:
-            raise InputError("aggregators: must be two, each with keys of its own")
-        if not self.delta > 0:
-            raise InputError(f"delta={self.delta}: must be above 0, for the noise is Gaussian")
-        costs = gdp.epsilon_of(self.plan, self.delta)
-        if costs is None or costs > self.epsilon:
-            raise InputError(f"noise_multiplier={self.noise_multiplier}: costs {costs}, more than {self.epsilon}")
+        self.check_sums()
         if self.largest > MAX_BYTES:  # nobody could answer it, and every owner would be charged for trying
             raise InputError(
                 f"groups={self.groups}, owners={self.owners}: the largest answer would have {self.largest} bytes; at "
                 f"most {MAX_BYTES}: ask for fewer groups, or fewer owners"
             )
-
-    @property
-    def delta(self) -> Decimal:
-        """Return the delta of one answer."""
-        return self.allowed
 
     @cached_property
     def layout(self) -> Groups:
@@ -168,10 +186,7 @@ class SharedDefinition(Question):
     @property
     def parameters(self) -> dict[str, str | int | bool | None]:
         """Return what the reservation, and so the certificate, says of the campaign."""
-        fingerprints = {
-            f"aggregator_{at + 1}": aggregator.fingerprint for at, aggregator in enumerate(self.aggregators)
-        }
-        return {**super().parameters, "groups": self.groups, "numbers": self.layout.numbers, **fingerprints}
+        return {**super().parameters, "groups": self.groups, "numbers": self.layout.numbers, **self.fingerprints}
 
     @classmethod
     def of(cls, common: dict[str, Any], body: Mapping[str, Any]) -> SharedDefinition:

@@ -23,10 +23,11 @@ from dpserve_verify.errors import CertificateInvalid, InputError
 from dpserve_verify.formats import canonical
 from dpserve_verify.formats.canonical import decode_base64, encode_base64, exact_integer, exact_object, exact_text
 from dpserve_verify.keys import dsse
-from local.reports.shared import AGGREGATORS, SharedDefinition
+from local.reports.shared import AGGREGATORS, ForAggregators, SharedDefinition
 
 HELD, DIGEST, SUM = "held", "digest", "sum"  # in this order
-TYPES = {what: f"https://dpserve/aggregator/{what}/v1" for what in (HELD, DIGEST, SUM)}
+BEGIN, ROUND = "begin", "round"  # where institutions are asked in rounds: which process answers, and the sum of one
+TYPES = {what: f"https://dpserve/aggregator/{what}/v1" for what in (HELD, DIGEST, SUM, BEGIN, ROUND)}
 LIMIT = 1 << 20
 Owners = NDArray[np.bool_]
 
@@ -39,7 +40,7 @@ class NoisySum:
     share: Share
 
 
-def held_payload(definition: SharedDefinition, aggregator: int, owners: Owners) -> bytes:
+def held_payload(definition: ForAggregators, aggregator: int, owners: Owners) -> bytes:
     """Return the statement that the shares of these owners (owners,) opened."""
     return _payload(definition, aggregator, HELD, {"owners": _bits(owners)})
 
@@ -50,14 +51,14 @@ def sum_payload(definition: SharedDefinition, aggregator: int, answer: NoisySum)
     return _payload(definition, aggregator, SUM, fields)
 
 
-def digest_payload(definition: SharedDefinition, aggregator: int, answer: bytes) -> bytes:
+def digest_payload(definition: ForAggregators, aggregator: int, answer: bytes) -> bytes:
     """Return the statement that this signed answer, and no other, will be sent: it is in the log before the answer
     leaves.
     """
     return _payload(definition, aggregator, DIGEST, {"answer": hashlib.sha256(answer).hexdigest()})
 
 
-def read_digest(definition: SharedDefinition, aggregator: int, envelope: bytes) -> str:
+def read_digest(definition: ForAggregators, aggregator: int, envelope: bytes) -> str:
     """Read the sha256 in hex of the answer that an aggregator will send; CertificateInvalid where that one has not
     signed it, or not of this campaign.
     """
@@ -67,7 +68,7 @@ def read_digest(definition: SharedDefinition, aggregator: int, envelope: bytes) 
     return answer
 
 
-def read_held(definition: SharedDefinition, aggregator: int, envelope: bytes) -> Owners:
+def read_held(definition: ForAggregators, aggregator: int, envelope: bytes) -> Owners:
     """Read whose shares opened; CertificateInvalid where that aggregator has not signed it, or not of this campaign."""
     return _owners(definition, _read_statement(definition, aggregator, HELD, envelope, ("owners",)))
 
@@ -75,13 +76,38 @@ def read_held(definition: SharedDefinition, aggregator: int, envelope: bytes) ->
 def read_sum(definition: SharedDefinition, aggregator: int, envelope: bytes) -> NoisySum:
     """Read an aggregator's answer; CertificateInvalid where it has not signed it, or not of this campaign."""
     body = _read_statement(definition, aggregator, SUM, envelope, ("owners", "share"))
+    return _sum_of(definition, body, definition.layout.numbers)
+
+
+def _sum_of(definition: ForAggregators, body: dict[str, Any], numbers: int) -> NoisySum:
     try:
         share = shares.from_bytes(decode_base64(exact_text(body["share"], "share")))
     except InputError as error:
         raise CertificateInvalid(f"sum: {error.message}") from None
-    if share.size != definition.layout.numbers:
-        raise CertificateInvalid(f"sum: {share.size} numbers; must be {definition.layout.numbers}")
+    if share.size != numbers:
+        raise CertificateInvalid(f"sum: {share.size} numbers; must be {numbers}")
     return NoisySum(_owners(definition, body), share)
+
+
+def begin_payload(definition: ForAggregators, aggregator: int, process: str) -> bytes:
+    """Return the statement that one process, by a word that no other has, answers all rounds."""
+    return _payload(definition, aggregator, BEGIN, {"process": process})
+
+
+def round_payload(definition: ForAggregators, aggregator: int, turn: int, answer: NoisySum) -> bytes:
+    """Return the statement of the noisy sum of one round."""
+    fields = {"round": str(turn), "owners": _bits(answer.owners), "share": encode_base64(shares.to_bytes(answer.share))}
+    return _payload(definition, aggregator, ROUND, fields)
+
+
+def read_round_sum(definition: ForAggregators, aggregator: int, turn: int, numbers: int, envelope: bytes) -> NoisySum:
+    """Read an aggregator's answer of a round, of so many numbers; CertificateInvalid where it has not signed it, or not
+    of this round.
+    """
+    body = _read_statement(definition, aggregator, ROUND, envelope, ("round", "owners", "share"))
+    if body["round"] != str(turn):
+        raise CertificateInvalid(f"round: is {body['round']!r:.20}, and must be {turn}")
+    return _sum_of(definition, body, numbers)
 
 
 def add_answers(definition: SharedDefinition, answers: Mapping[int, bytes]) -> tuple[NDArray[np.int64], int]:
@@ -98,7 +124,7 @@ def add_answers(definition: SharedDefinition, answers: Mapping[int, bytes]) -> t
     return shares.join(first.share, second.share), int(first.owners.sum())
 
 
-def _payload(definition: SharedDefinition, aggregator: int, what: str, own: dict[str, str]) -> bytes:
+def _payload(definition: ForAggregators, aggregator: int, what: str, own: dict[str, str]) -> bytes:
     body: dict[str, Any] = {"aggregator": aggregator, "definition": definition.digest, **own}
     digest = hashlib.sha256(canonical.encode(body, LIMIT)).hexdigest()
     subject = [{"name": definition.campaign, "digest": {"sha256": digest}}]
@@ -111,7 +137,7 @@ def _payload(definition: SharedDefinition, aggregator: int, what: str, own: dict
 
 
 def _read_statement(
-    definition: SharedDefinition, aggregator: int, what: str, envelope: bytes, fields: tuple[str, ...]
+    definition: ForAggregators, aggregator: int, what: str, envelope: bytes, fields: tuple[str, ...]
 ) -> dict[str, Any]:
     payload = dsse.verify(envelope, definition.aggregators[aggregator].signers)
     try:
@@ -131,7 +157,7 @@ def _bits(owners: Owners) -> str:
     return encode_base64(np.packbits(owners).tobytes())
 
 
-def _owners(definition: SharedDefinition, body: dict[str, Any]) -> Owners:
+def _owners(definition: ForAggregators, body: dict[str, Any]) -> Owners:
     try:
         raw = decode_base64(exact_text(body["owners"], "owners"))
     except InputError as error:

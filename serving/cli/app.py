@@ -140,6 +140,10 @@ TREE: Nodes = {
             "show": Leaf("local.aggregator:show_aggregator", needs=NOTHING),
         },
     ),
+    "institution": Branch(
+        "An institution's own side: answer a campaign round by round, charged to a dataset of the home.",
+        {"answer": Leaf("local.institution:answer", instead="An institution's rows are in a home of its own")},
+    ),
     "owner": Branch(
         "An owner's own side: say what may be asked, answer a campaign once, see what was sent and what it cost.",
         {

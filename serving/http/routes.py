@@ -52,8 +52,9 @@ TEXT = {"type": "string"}
 HEALTH = ("/v2/health/live", "/v2/health/ready")  # a kubelet asks without a token
 OPEN = frozenset({"/livez", "/readyz", *HEALTH, cookies.LOGIN, cookies.LOGOUT})
 STATIC = "/ui/static/"  # open as well: the login page needs it
-OWNERS = re.compile(r"/v1/campaigns/[^/]+(/(reports|shares|collect|held|digest|sum))?")  # open too: owners, aggregators
-# have invitations and words of their own, no tokens
+OWNERS = re.compile(  # open too: owners, institutions, aggregators have invitations and words of their own, no tokens
+    r"/v1/campaigns/[^/]+(/(reports|shares|collect|held|digest|sum|rounds/(shares|answers|begin|collect|sum)))?"
+)
 PROTOCOL = "/v2"  # the open inference protocol has a form of its own for errors
 STATUS = "dpserve.status"  # of the scope: what was answered
 EVENTS = "text/event-stream"

@@ -26,7 +26,7 @@ BYTES = "application/octet-stream"
 async def take_shares(request: Request) -> Response:
     """Receive an owner's two sealed shares. The same shares again get the same answer."""
     known_query(request)
-    body = await _read_framed(request, shared_campaigns.owner_of)
+    body = await read_framed(request, shared_campaigns.owner_of)
     answer = await in_thread(shared_campaigns.receive_shares, state(request).home, request.path_params["name"], body)
     return json_response(answer)
 
@@ -58,12 +58,12 @@ async def take_sum(request: Request) -> Response:
 
 async def _receive_word(request: Request, kind: str) -> Response:
     known_query(request)
-    body = await _read_framed(request, shared_campaigns.aggregator_of)
+    body = await read_framed(request, shared_campaigns.aggregator_of)
     answer = await in_thread(shared_campaigns.say, state(request).home, request.path_params["name"], kind, body)
     return json_response(answer)
 
 
-async def _read_framed(request: Request, who: Callable[[Home, str, str], str]) -> bytes:
+async def read_framed(request: Request, who: Callable[[Home, str, str], str]) -> bytes:
     """Read an invitation or token, a line's end, and the bytes; no more than the first line of whom `who` refuses."""
 
     async def welcome(shown: bytes) -> str:

@@ -122,7 +122,7 @@ class Guard:
         there = set(known)
         for dataset in others:
             name = dataset.registration.name
-            if name in there or dataset.registration.unit.remote:
+            if name in there or dataset.registration.remote:
                 continue
             if not self.asker.may_see(name):
                 raise InputError(
@@ -149,7 +149,7 @@ class Guard:
             InputError: fewer than LEAST_PEOPLE different ids, or rows where there is no such column.
         """
         people = own.rows if column is None else own.people[column].distinct
-        if people >= LEAST_PEOPLE or all(dataset.registration.unit.remote for dataset in others):
+        if people >= LEAST_PEOPLE or all(dataset.registration.remote for dataset in others):
             return
         of = "rows" if column is None else f"different ids in {column}"
         raise InputError(

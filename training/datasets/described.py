@@ -32,7 +32,7 @@ def written_as(home: Home, dataset: str, digest: str, said: Path | None) -> Sche
     if said is not None:
         return read_schema(said)
     record = next((candidate for candidate in home.ledger.datasets() if candidate.registration.name == dataset), None)
-    if record is None or record.registration.schema != digest or record.registration.unit.remote:
+    if record is None or record.registration.schema != digest or record.registration.remote:
         return None
     try:
         return schema_of(home, record)

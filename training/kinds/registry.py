@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from accountant.home import Home
-from accountant.ledger.families.job_kinds import Evaluation, JobKind, Profile, Training
+from accountant.ledger.families.job_kinds import Contribution, Evaluation, JobKind, Profile, Training
 from accountant.ledger.families.records import request_from_entry
+from training.kinds.contribution_steps import ContributionSteps
 from training.kinds.evaluation_steps import EvaluationSteps
 from training.kinds.job_steps import JobSteps
 from training.kinds.profile_steps import ProfileSteps
@@ -16,6 +17,7 @@ STEPS: dict[type[JobKind], type[JobSteps]] = {
     Training: TrainingSteps,
     Evaluation: EvaluationSteps,
     Profile: ProfileSteps,
+    Contribution: ContributionSteps,
 }
 
 

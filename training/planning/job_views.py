@@ -13,7 +13,7 @@ from accountant.home import Home
 from accountant.ledger import evaluations
 from accountant.ledger.archive import archived
 from accountant.ledger.families.families import Dataset
-from accountant.ledger.families.job_kinds import kind_of
+from accountant.ledger.families.job_kinds import Contribution, JobKind, kind_of
 from accountant.ledger.families.left import FamilyRow, describe_accounts, describe_budget, left
 from accountant.ledger.families.records import GIVEN_BACK, HOLDOUT, ISSUED, PUBLIC_STATES, WAITING, Job, State
 from accountant.ledger.forecast import forecast
@@ -202,7 +202,7 @@ def job_to_json(
         **chosen,
         "certificate": certificate,
         "waiting": _why_waiting(home, job, entry["time"]) if job.state is State.RESERVED else None,
-        "error": _error_of(job),
+        "error": _error_of(job, kind_of(entry)),
     }
 
 
@@ -214,8 +214,10 @@ def _why_waiting(home: Home, job: Job, reserved: str) -> str | None:
     return UNTAKEN if seconds > UNTAKEN_SECONDS and not home.ledger.jobs(State.STARTED) else None
 
 
-def _error_of(job: Job) -> str | None:
+def _error_of(job: Job, kind: JobKind) -> str | None:
     """Say why nothing came of a job, where that was nobody's wish."""
+    if isinstance(kind, Contribution):
+        return None
     if job.state is State.BURNED:
         return "the job failed after it had started; its budget is spent"
     return GIVEN_BACK.get(job.waiting or "") if job.state is State.RELEASED else None

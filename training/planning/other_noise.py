@@ -58,6 +58,8 @@ class OtherNoise:
                 "interval: the model is the best of several runs, and what noise does to the choice among them is not "
                 f"told; {WITHOUT}"
             )
+        if certificate.form.claim.trust_model.startswith("institutions:"):
+            raise InputError(f"interval: is not told of models of institutions, whose sums have two noises; {WITHOUT}")
         learner = learner_of(name, request.parameters)
         assert isinstance(learner, DPEBM)
         unit = Decimal(entry["unit"])

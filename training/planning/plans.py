@@ -128,7 +128,7 @@ def _admit(dataset: Dataset, request: Request, public: Public, recipe: Recipe) -
 def request_of(home: Home, dataset: Dataset, asked: JobRequest) -> tuple[Request, Learner | Tuned]:
     """Return the job as the ledger enters it, and the learner that it asks for; InputError says what is wrong."""
     budget = Budget.of(str(asked.epsilon), str(dataset.delta if asked.delta is None else asked.delta))
-    if dataset.registration.unit.remote:
+    if dataset.registration.remote:
         raise InputError(f"dataset={asked.dataset}: its rows stay with their owners; open a campaign to ask them")
     budget.check_delta(dataset.records)
     if budget.delta > dataset.delta:
@@ -203,7 +203,7 @@ def fitting_learners(home: Home, dataset: Dataset, target: str | None) -> list[s
     """Return the learners that take a job on this target, or on any where None is said, at a tenth of the total: by
     public numbers alone.
     """
-    if dataset.registration.unit.remote:
+    if dataset.registration.remote:
         return []
     budget = Budget(from_nano(max(1, nano(dataset.budget.epsilon) // 10)), dataset.delta)
     schema = schema_of(home, dataset)
@@ -232,7 +232,7 @@ def known_jobs_left(home: Home, dataset: Dataset) -> dict[str, int] | None:
 
 def _references(home: Home, dataset: Dataset) -> list[Public]:
     """Return what such jobs may know, for each target."""
-    if dataset.registration.unit.remote:
+    if dataset.registration.remote:
         return []
     budget = Budget(from_nano(max(1, nano(dataset.budget.epsilon) // 10)), dataset.delta)
     schema = schema_of(home, dataset)

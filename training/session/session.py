@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
+from math import sqrt
 from typing import Any, Protocol
 
 import numpy as np
@@ -35,7 +36,8 @@ class Public:
     under add/remove. `contributions`: how many rows one unit of privacy may have. The target is one of `classes`, or
     (None) a number in the public `target_range`. `spans`: the declared range of each number whose rows stand in fine
     cells, so that other bins of it may be asked about; () where none do. `most`: more rows than that there never are.
-    `prevalence`: declared shares of the classes, 1 together; () where none is declared.
+    `prevalence`: declared shares of the classes, 1 together; () where none is declared. `draws`: how many times the
+    noise that is priced is in every answer.
     """
 
     features: tuple[Feature, ...]
@@ -50,6 +52,12 @@ class Public:
     spans: tuple[Span | None, ...] = ()
     most: int = FEW_ROWS
     prevalence: tuple[float, ...] = ()
+    draws: int = 1
+
+    @property
+    def widening(self) -> float:
+        """Return how much wider than priced the noise of an answer is: for what is made of answers, and no price."""
+        return sqrt(self.draws)
 
     @classmethod
     def of(cls, schema: Schema, relation: Relation, budget: Budget, pure: bool, contributions: int = 1) -> Public:
@@ -258,7 +266,7 @@ class Session:
 
         def draw() -> Any:
             self.has_drawn = True
-            return mechanism.draw(exact, asked.sensitivity)
+            return self.draw(mechanism, exact, asked)
 
         answer = draw() if kept is None else kept.next(draw)
         if kept is not None:
@@ -266,6 +274,10 @@ class Session:
                 kept.next(lambda: 0)
         self._progress(len(self._played), self._planned)
         return answer
+
+    def draw(self, mechanism: Mechanism, exact: Integers, asked: Release) -> Any:
+        """Draw the release that the plan has here; `SharedSession` has others draw it."""
+        return mechanism.draw(exact, asked.sensitivity)
 
     def select(self, selection: Selection) -> Any:
         """Select as `release` does: one line of the plan, whose runs are played on the rows held here."""

@@ -263,10 +263,12 @@ class Dataset:
         """Price the plan at every order that one of the families adds up. InputError where it asks owners for anything
         but their reports, or rows for reports.
         """
-        remote = self.registration.unit.remote
+        remote = self.registration.remote
         releases = [(release.mechanism, release.purpose, count) for release, count in plan.runs]
         if self.registration.shared:
             wrong = releases != [(*reversed(SHARED), 1)]
+        elif self.registration.institutions is not None:
+            wrong = any(mechanism != SHARED[1] for mechanism, _, _ in releases)
         else:
             wrong = any((mechanism == REPORT) != remote for mechanism, _, _ in releases)
         if wrong:

@@ -101,6 +101,7 @@ def load(
         RowQuery.from_json(entry["query"]) if "query" in entry else None,
         profiles_from_entry(entry),
         firsts="firsts" in entry,
+        institutions=entry.get("institutions"),
     )
     version = _version(connection, signed, row.seq, identities[0])
     return Dataset(registration, entry["uuid"], row.seq, version, families, row.last, row.dropped or 0)

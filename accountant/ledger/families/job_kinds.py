@@ -108,9 +108,28 @@ class Profile(JobKind):
     names_model = False
 
 
+@dataclass(frozen=True)
+class Contribution(JobKind):
+    """It pays for what the rows of a dataset add to the sums of a campaign elsewhere. No statement ends it: it is
+    burned as soon as it has started, and its price stays.
+
+    Attributes:
+        contributes: sha256 of the campaign's definition.
+    """
+
+    contributes: str
+
+    word, does, ends = "contribute", "adds to the sums of a campaign elsewhere", "burned"
+    names_model = False
+
+
 TRAINING = Training()
-KINDS: dict[str, type[JobKind]] = {"evaluates": Evaluation, "profile": Profile}  # by the key that tells the kind
-ENDS = (Training.ends, *(kind.ends for kind in KINDS.values()))
+KINDS: dict[str, type[JobKind]] = {  # by the key that tells the kind
+    "evaluates": Evaluation,
+    "profile": Profile,
+    "contributes": Contribution,
+}
+ENDS = (Training.ends, Evaluation.ends, Profile.ends)  # entries that bind a signed statement
 
 
 def kind_of(value: Mapping[str, Any]) -> JobKind:

@@ -143,6 +143,8 @@ class Registration:
         query: by which the rows were read (docs/privacy/queries.md); None: they are a file's, or a whole table's.
         refined: the profiles that its schema says it was refined from.
         ids: the steward's words about ids, of IDS_SAID.
+        institutions: how many keep these rows, each its own, and bound what one unit contributes; None: they are here,
+            or with owners who are units themselves.
     """
 
     name: str
@@ -163,6 +165,12 @@ class Registration:
     refined: tuple[SchemaProfile, ...] = ()
     ids: tuple[str, ...] = ()
     firsts: bool = False
+    institutions: int | None = None
+
+    @property
+    def remote(self) -> bool:
+        """Return whether the rows are elsewhere: with owners who are units, or with institutions."""
+        return self.unit.remote or self.institutions is not None
 
     @property
     def shared(self) -> bool:
@@ -170,6 +178,13 @@ class Registration:
         return self.unit.remote and self.relation is Relation.ADD_REMOVE
 
     def __post_init__(self) -> None:
+        if self.institutions is not None:
+            total = self.budget
+            if self.institutions < 1 or self.unit.remote or total is None or not total.delta > 0:
+                raise InputError(
+                    f"institutions={self.institutions}: must be at least 1, of records or persons, with a total whose "
+                    "delta is above 0"
+                )
         if self.holdout is not None:
             self._check_holdout(self.holdout)
         if self.person is not None:
@@ -330,6 +345,7 @@ def registration_fields(registration: Registration, identity: str) -> dict[str, 
         **({} if registration.holdout is None else {"holdout": canonical.decimal_string(registration.holdout)}),
         **({"cells": True} if registration.cells else {}),
         **({"firsts": True} if registration.firsts else {}),
+        **({} if registration.institutions is None else {"institutions": registration.institutions}),
         **({} if registration.person is None else {"person": registration.person.to_json()}),
         **({} if registration.query is None else {"query": registration.query.to_json()}),
         **({"refined": [profile.to_json() for profile in registration.refined]} if registration.refined else {}),

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from local.aggregator import program
+from local.aggregator.rounds import answer_campaign
 from local.aggregator.settings import PUBLIC, SETTINGS, create_folder, read_settings
 from serving.cli.terminal import Json, align_columns, note, show
 
@@ -45,7 +46,7 @@ def answer(
     \b
     dpserve aggregator answer survey --token dpa_1_0123abcd --folder aggregator
     """
-    line = program.answer(read_settings(folder), campaign, token, wait)
+    line = answer_campaign(read_settings(folder), campaign, token, wait)
     body = {
         "campaign": line.name,
         "owners": line.owners,

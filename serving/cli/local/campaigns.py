@@ -11,9 +11,10 @@ from accountant.home import Home
 from dpserve_verify.errors import InputError
 from dpserve_verify.system.files import PRIVATE, write_new
 from local.campaign import campaigns, shared_campaigns
-from local.campaign.defining import CampaignRequest
+from local.campaign.defining import CampaignRequest, usual_learner
 from serving.cli.backend import backend
 from serving.cli.backends.user import require_access, this_user
+from serving.cli.requests import key_values
 from serving.cli.terminal import Json, align_columns, note, show
 
 _TURN = "{turn} of {turns}: {turn_reports} reports, at least {turn_least} are needed"
@@ -28,6 +29,14 @@ def register_population(
     epsilon: Annotated[str, typer.Option(help="The most that all campaigns together may cost one owner.")],
     delta: Annotated[str, typer.Option(help="Above 0: owners send shares to two aggregators, and not reports.")] = "0",
     family: Annotated[str | None, typer.Option(help="The family's name; the population's when left out.")] = None,
+    unit: Annotated[
+        str,
+        typer.Option(
+            help="The unit of privacy: owner; or, of institutions that bound what one contributes, record, or the "
+            "column that names the person."
+        ),
+    ] = "owner",
+    contributions: Annotated[int, typer.Option(help="Of persons: how many rows of one count at an institution.")] = 1,
     json: Json = False,
 ) -> None:
     """Register a population: owners who keep their rows, and what all campaigns together may cost one of them.
@@ -37,11 +46,14 @@ def register_population(
     """
     home = Home.open()
     require_access(home, "steward")
-    dataset = campaigns.found_population(home, name, schema, owners, epsilon, family, delta)
+    dataset = campaigns.found_population(home, name, schema, owners, epsilon, family, delta, unit, contributions)
     body = {"population": name, "owners": owners, "epsilon": epsilon, "delta": delta, "family": dataset.family,
             "entry": dataset.seq}  # fmt: skip
     with_delta = "" if delta == "0" else f" and delta {delta}"
-    show(json, body, f"population {name}: {owners} owners, epsilon {epsilon}{with_delta} each, entry {dataset.seq}")
+    who = f"{owners} owners, epsilon {epsilon}{with_delta} each"
+    if unit != "owner":
+        who = f"{owners} institutions, epsilon {epsilon}{with_delta} for each {dataset.registration.unit.name}"
+    show(json, body, f"population {name}: {who}, entry {dataset.seq}")
 
 
 def open_campaign(
@@ -57,8 +69,7 @@ def open_campaign(
         str | None,
         typer.Option(
             help="local-linear, or local-lr for owners of 20 rows or more; in turns local-ncc, local-stump and, with "
-            "--rounds, local-lr; shared-additive, the "
-            "only one of shares."
+            "--rounds, local-lr; shared-additive, the only one of shares; ebm, of institutions."
         ),
     ] = None,
     delta: Annotated[str, typer.Option(help="Of shares: what one costs its owner beside epsilon.")] = "0",
@@ -70,6 +81,12 @@ def open_campaign(
     ] = None,
     rounds: Annotated[
         int | None, typer.Option(help="Of turns: how many base learners at most; by the rule when left out.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="Of institutions: a parameter of the learner, name=value.")
+    ] = None,
+    patience: Annotated[
+        int | None, typer.Option(help="Of institutions: seconds that a round waits for one of them; 60 when left out.")
     ] = None,
     least: Annotated[
         int | None, typer.Option(help="Below so many reports nothing is learnt; all when left out.")
@@ -87,10 +104,10 @@ def open_campaign(
         raise InputError(f"invitations={invitations}: is there already, and is not overwritten")
     home = Home.open()
     require_access(home, "train", dataset=population)
-    usual = "shared-additive" if aggregator else "local-linear"
+    learner = learner or usual_learner(home.ledger.dataset(population))
     request = CampaignRequest(
-        name, population, learner or usual, epsilon, owners, public_rows, least, model, delta,
-        tuple(aggregator or ()), groups, rounds,
+        name, population, learner, epsilon, owners, public_rows, least, model, delta,
+        tuple(aggregator or ()), groups, rounds, tuple(key_values("--set", set_ or []).items()), patience,
     )  # fmt: skip
     body = campaigns.open_campaign(home, request, this_user())
     write_new(invitations, "".join(f"{each}\n" for each in campaigns.invitations(home, name)).encode(), PRIVATE)

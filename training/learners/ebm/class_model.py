@@ -143,7 +143,7 @@ class ClassModel:
 
     def _noise(self, mechanism: Mechanism, worth: float) -> float:
         """Return the standard deviation of its noise on a sum, in logits."""
-        return mechanism.event.deviation * self.public.contributions * GRID * worth
+        return mechanism.event.deviation * self.public.widening * self.public.contributions * GRID * worth
 
     def _rows(self) -> float:
         return count_rows(self.public, self.counts, self.noise)

@@ -176,7 +176,7 @@ class Model:
         """
         offset = self._constant / SCORES + (self.weighed.offsets[0] if self.weighed else 0.0)
         moved = self.bands().sensitivity(self.public.relation) / GRID
-        noise = self.noise.placing.event.deviation * moved * self.public.contributions
+        noise = self.noise.placing.event.deviation * self.public.widening * moved * self.public.contributions
         near, self._constant, bends = fit_bends(counts / GRID, 1 / SCORES, noise, offset)
         beyond = {2 * score if abs(score) == 1 else score: slope for score, slope in bends}  # so many in any model
         self._bends = tuple(sorted({-1: near, 1: near, **beyond}.items()))
@@ -276,7 +276,7 @@ class Model:
 
     def _noise(self, mechanism: Mechanism, worth: float) -> float:
         """Return the standard deviation of its noise on a sum, in logits or half ranges."""
-        return mechanism.event.deviation * self.public.contributions * GRID * worth
+        return mechanism.event.deviation * self.public.widening * self.public.contributions * GRID * worth
 
     def _rows(self) -> float:
         return count_rows(self.public, self.counts[: len(self.public.features)], self.noise)

@@ -75,7 +75,8 @@ def count_rows(public: Public, counts: Sequence[Floats], noise: Noise) -> float:
         return float(public.records)
     sizes = np.array([count.size for count in counts])
     found = np.array([count.sum() for count in counts]) @ (1 / sizes) / (1 / sizes).sum()
-    doubt = (noise.counting.event.deviation * public.contributions) ** 2 / float((1 / sizes).sum())
+    wide = noise.counting.event.deviation * public.widening * public.contributions
+    doubt = wide**2 / float((1 / sizes).sum())
     trust = 1 / (1 + doubt / (public.records / 2) ** 2)
     return max(1.0, trust * float(found) + (1 - trust) * public.records)
 

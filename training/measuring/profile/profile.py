@@ -76,7 +76,7 @@ def plan(home: Home, asked: ProfileRequest, by: str | None = None) -> PlannedPro
     part = HOLDOUT if asked.part == HOLDOUT else None
     dataset = home.ledger.dataset(asked.dataset, by, part, asked.blocks)
     require_window(dataset, asked.blocks)
-    if dataset.registration.unit.remote:
+    if dataset.registration.remote:
         raise InputError(f"dataset={asked.dataset}: its rows stay with their owners, and cannot be profiled here")
     if part is not None and dataset.holdout is None:
         raise InputError(f"dataset={asked.dataset}: keeps no rows aside; leave --part out")

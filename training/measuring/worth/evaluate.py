@@ -97,7 +97,7 @@ def plan(home: Home, asked: EvaluationRequest, by: str | None = None) -> Planned
     part = _part(home.ledger.dataset(asked.dataset), certificates, asked.part)
     dataset = home.ledger.dataset(asked.dataset, by, part, asked.blocks)
     require_window(dataset, asked.blocks)
-    if dataset.registration.unit.remote:
+    if dataset.registration.remote:
         raise InputError(f"dataset={asked.dataset}: its rows stay with their owners, and none can be evaluated on here")
     budget = Budget.of(str(asked.epsilon), str(asked.delta))
     if budget.delta > dataset.delta:

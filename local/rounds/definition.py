@@ -1,0 +1,140 @@
+"""What a campaign of institutions asks: a learner's whole plan of sums, each of which is shared to two aggregators.
+
+Light: an owner's program reads it too. What rehearses and plays it is `local.rounds.playing`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cached_property
+from typing import Any, ClassVar
+
+from accountant.ledger.families.records import Unit
+from accountant.noise import shares
+from dpserve_verify.errors import InputError
+from dpserve_verify.formats import canonical
+from dpserve_verify.formats.canonical import JSON, exact_integer, exact_text, parse_decimal
+from dpserve_verify.privacy.events import Plan, Release, plan_from_json
+from local.reports.shared import Aggregator, ForAggregators, aggregator_from_json
+
+ROUND_LEARNERS = ("ebm",)
+MOST_INSTITUTIONS = 1000
+MOST_ROUNDS = 1 << 14
+MOST_NUMBERS = 1 << 15  # of one sum: a quarter of a megabyte
+MOST_PATIENCE = 86_400
+PATIENCE = 60  # seconds
+
+
+@dataclass(frozen=True)
+class RoundsDefinition(ForAggregators):
+    """`owners`: how many institutions; `least`: in a sum of fewer nothing is learnt.
+
+    Attributes:
+        schema: the public schema, as its file says it: the same features and target as each institution's own.
+        unit: of privacy, each institution's own: one record, or a person with so many contributions at most.
+        settings: of the learner, as JSON.
+        plan: the releases, with the noise of one aggregator alone; `standard`: the unit that it was rehearsed at.
+        numbers: of each sum, filled up with zeros: so all shares have one length.
+        patience: seconds that a round waits for an institution that was in the one before.
+        code: sha256 of what plays a plan: all play the same, or what they ask would not add up.
+    """
+
+    TYPE: ClassVar[str] = "https://dpserve/campaign/institutions/v1"
+    OWN: ClassVar[tuple[str, ...]] = (
+        "delta", "schema", "unit", "settings", "releases", "standard", "numbers", "patience", "code", "aggregators"
+    )  # fmt: skip
+
+    allowed: Decimal
+    schema: str
+    unit: Unit
+    settings: str
+    releases: Plan
+    standard: Decimal
+    numbers: int
+    patience: int
+    code: str
+    aggregators: tuple[Aggregator, ...]
+
+    def __post_init__(self) -> None:
+        self.check_learner(ROUND_LEARNERS)
+        super().__post_init__()
+        if self.owners > MOST_INSTITUTIONS:
+            raise InputError(f"owners={self.owners}: at most {MOST_INSTITUTIONS} institutions")
+        if self.unit.remote:
+            raise InputError("unit: must be a record, or a person whom a column names")
+        in_range = 1 <= len(self.plan) <= MOST_ROUNDS and 1 <= self.numbers <= MOST_NUMBERS
+        if not in_range or not 1 <= self.patience <= MOST_PATIENCE or not self.standard > 0:
+            raise InputError(
+                f"plan, numbers, patience: must be 1 to {MOST_ROUNDS} sums, of 1 to {MOST_NUMBERS} numbers, waited for "
+                f"1 to {MOST_PATIENCE} seconds"
+            )
+        self.check_sums()
+
+    @property
+    def plan(self) -> Plan:
+        """Return what is charged: all sums, with the noise of one aggregator alone."""
+        return self.releases
+
+    @cached_property
+    def rounds(self) -> tuple[Release, ...]:
+        """Return the release of each round."""
+        return tuple(release for release, count in self.releases.runs for _ in range(count))
+
+    @property
+    def parameters(self) -> dict[str, str | int | bool | None]:
+        """Return what the reservation, and so the certificate, says of the campaign and of its learner."""
+        learner: dict[str, str | int | bool | None] = json.loads(self.settings)
+        return {**learner, **super().parameters, "numbers": self.numbers, **self.fingerprints}
+
+    @property
+    def share_bytes(self) -> int:
+        """Return how many bytes one sealed share has."""
+        return 8 * self.numbers + shares.OVERHEAD
+
+    @property
+    def row_numbers(self) -> int:
+        """Return how many numbers one row becomes, at most."""
+        return self.numbers
+
+    def about(self, turn: int, owner: int, aggregator: int) -> bytes:
+        """Return what a sealed share is bound to: it opens for this campaign, round, institution and aggregator, and no
+        other.
+        """
+        return f"dpserve round {self.digest} {turn} {owner} {aggregator}".encode()
+
+    @property
+    def own(self) -> Mapping[str, JSON]:
+        """Return what the statement says besides what every campaign's does."""
+        unit = {"name": self.unit.name, "column": self.unit.column, "contributions": self.unit.contributions}
+        return {
+            "delta": canonical.decimal_string(self.delta),
+            "schema": self.schema,
+            "unit": json.dumps(unit),
+            "settings": self.settings,
+            "releases": json.dumps(self.releases.to_json()),
+            "standard": canonical.decimal_string(self.standard),
+            "numbers": self.numbers,
+            "patience": self.patience,
+            "code": self.code,
+            "aggregators": [dict(aggregator.to_json()) for aggregator in self.aggregators],
+        }
+
+    @classmethod
+    def of(cls, common: dict[str, Any], body: Mapping[str, Any]) -> RoundsDefinition:
+        """Make the definition from what every campaign says and the fields of its own."""
+        return cls(
+            **common,
+            allowed=parse_decimal(body["delta"]),
+            schema=exact_text(body["schema"], "schema"),
+            unit=Unit(**json.loads(exact_text(body["unit"], "unit"))),
+            settings=exact_text(body["settings"], "settings"),
+            releases=plan_from_json(json.loads(exact_text(body["releases"], "releases"))),
+            standard=parse_decimal(body["standard"]),
+            numbers=exact_integer(body["numbers"], "numbers"),
+            patience=exact_integer(body["patience"], "patience"),
+            code=exact_text(body["code"], "code"),
+            aggregators=tuple(map(aggregator_from_json, body["aggregators"])),
+        )

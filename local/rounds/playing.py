@@ -1,0 +1,170 @@
+"""A campaign of institutions rehearsed and played: by who defines it, by each institution on its own rows, and, of the
+answers alone, by the platform at its close.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accountant.errors import PlanMismatch
+from accountant.noise.mechanisms import Mechanism
+from dpserve_verify.certificates.releases import kinds_of
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import Budget, Relation
+from local.reports.shared import AGGREGATORS
+from local.rounds.definition import MOST_NUMBERS, RoundsDefinition
+from models.forms.ensemble import Ensemble
+from training.jobs.draw_journal import code
+from training.learners.parameters import learner_of, stored
+from training.rows.partitions.rows import Rows
+from training.rows.schema.schema import Schema, parse_schema
+from training.session.learner import Learner, Recipe
+from training.session.session import Public, Query, Rehearsal, Session
+from training.session.shared import SharedSession, check_adding
+
+Integers = NDArray[np.int64]
+LINEAR: dict[str, Any] = {"pairs": 0, "cuts": "declared"}  # where nothing else is asked for: what adds up
+
+
+@dataclass(frozen=True)
+class Rehearsed:
+    """A learner's plan over institutions. `settings`: all of its parameters, as JSON; `numbers`: of the widest sum."""
+
+    recipe: Recipe
+    settings: str
+    numbers: int
+
+
+class _Widths(Rehearsal):
+    """A rehearsal that notes how many numbers its widest answer has."""
+
+    widest = 1
+
+    def release(self, query: Query, mechanism: Mechanism) -> Any:
+        """Return a blank."""
+        self.widest = max(self.widest, query.size)
+        return super().release(query, mechanism)
+
+
+class KeptAnswers:
+    """Noisy sums that are there already, in order; what comes after them is drawn."""
+
+    def __init__(self, answers: Sequence[Integers]) -> None:
+        self._answers, self._next = answers, 0
+
+    @property
+    def is_kept(self) -> bool:
+        """Tell whether the next answer is there, so that nothing is asked of rows for it."""
+        return self._next < len(self._answers)
+
+    def next(self, draw: Callable[[], Any]) -> Any:
+        """Return the next answer."""
+        position, self._next = self._next, self._next + 1
+        return self._answers[position] if position < len(self._answers) else draw()
+
+
+def public_of(schema: Schema, budget: Budget, contributions: int) -> Public:
+    """Return what the learner may know: answers have the noise of both aggregators, and one's is priced."""
+    public = Public.of(schema, Relation.ADD_REMOVE, budget, False, contributions)
+    return replace(public, spans=(), draws=AGGREGATORS)
+
+
+def rehearse(schema: Schema, learner: str, parameters: dict[str, Any], budget: Budget, contributions: int) -> Rehearsed:
+    """Calibrate a learner to the budget. InputError where it asks for what is no sum over rows, or for wide ones."""
+    public = public_of(schema, budget, contributions)
+    asked = learner_of(learner, {**LINEAR, **parameters})
+    asked.check(public)
+    recipe = asked.recipe(public)
+    kinds_of(recipe.plan)
+    check_adding(recipe.plan)
+    rehearsal = _Widths(public, recipe.unit)
+    asked.learn(rehearsal)
+    numbers = max(rehearsal.widest, *(feature.bins for feature in public.features))  # or where answers decide leaves
+    if numbers > MOST_NUMBERS:
+        raise InputError(f"numbers={numbers}: of one sum; at most {MOST_NUMBERS}: declare fewer bins")
+    return Rehearsed(recipe, json.dumps(stored(asked), sort_keys=True), numbers)
+
+
+def schema_in(definition: RoundsDefinition) -> Schema:
+    """Read the public schema of a definition; InputError where the definition asks for something else."""
+    schema = parse_schema(definition.schema.encode(), registered=True)
+    ends = schema.target_range
+    classes = tuple(map(str, schema.classes or ()))
+    if (schema.features, schema.target, classes) != (definition.features, definition.target, definition.classes):
+        raise InputError("schema: has other features, or another target, than the campaign")
+    if (ends is None) == (not classes):
+        raise InputError("schema: must have classes, or the range of a number")
+    return schema
+
+
+def check_definition(definition: RoundsDefinition) -> Public:
+    """Return what is public of a campaign, once this version, by the same code, would ask for the same. InputError
+    else: what one asks of its rows must be what was priced.
+    """
+    if definition.code != code():
+        raise InputError("code: the campaign is played by another version of dpserve; install the platform's")
+    budget = Budget(definition.epsilon, definition.delta)
+    public = public_of(schema_in(definition), budget, definition.unit.contributions)
+    rehearsal = _Widths(public, definition.standard)
+    _learner(definition).learn(rehearsal)
+    check_adding(definition.plan)
+    if rehearsal.plan != definition.plan or rehearsal.widest > definition.numbers:
+        raise PlanMismatch(f"campaign={definition.campaign}: its plan is not what its learner asks for")
+    return public
+
+
+def play(
+    definition: RoundsDefinition, public: Public, rows: Rows, answers: Sequence[Integers],
+    exchange: Callable[[int, Integers], Integers],
+) -> None:  # fmt: skip
+    """Ask one institution's rows, round by round. `answers`: of the rounds that are over; `exchange`: sends the numbers
+    of a round, filled up to `numbers`, and returns the noisy sum of it.
+    """
+    turn = [len(answers)]
+
+    def send(exact: Integers) -> Integers:
+        if exact.size > definition.numbers:
+            raise PlanMismatch(f"campaign={definition.campaign}: a sum of more numbers than its definition has")
+        at, turn[0] = turn[0], turn[0] + 1
+        filled = np.zeros(definition.numbers, np.int64)
+        filled[: exact.size] = exact
+        return exchange(at, filled)
+
+    learner = _learner(definition)
+    session = _Cut(public, definition, rows, answers, send)
+    learner.learn(session)
+    session.close()
+
+
+def learn(definition: RoundsDefinition, answers: Sequence[Integers]) -> Ensemble:
+    """Learn the model from the noisy sums of all rounds: no row is asked. PlanMismatch where some are missing."""
+    if len(answers) != len(definition.rounds):
+        raise PlanMismatch(f"campaign={definition.campaign}: {len(answers)} sums of {len(definition.rounds)} are there")
+    session = _Cut(check_definition(definition), definition, None, answers, lambda exact: exact)
+    model: Ensemble = _learner(definition).learn(session)
+    session.close()
+    return model
+
+
+class _Cut(SharedSession):
+    """Answers are filled up: of each the query's own numbers are returned."""
+
+    def __init__(
+        self, public: Public, definition: RoundsDefinition, rows: Rows | None, answers: Sequence[Integers],
+        exchange: Callable[[Integers], Integers],
+    ) -> None:  # fmt: skip
+        super().__init__(public, definition.standard, definition.plan, rows, KeptAnswers(answers), exchange)
+
+    def release(self, query: Query, mechanism: Mechanism) -> Any:
+        """Return the noisy sum of the query over all institutions."""
+        return np.ascontiguousarray(Session.release(self, query, mechanism)[: query.size])
+
+
+def _learner(definition: RoundsDefinition) -> Learner:
+    return learner_of(definition.learner, json.loads(definition.settings))

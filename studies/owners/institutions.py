@@ -1,0 +1,110 @@
+"""Institutions that keep their rows, beside one table of all rows and beside one of them by itself: AUROC.
+
+    python -m studies.owners.institutions --out FILE                        # Adult, which is shipped: minutes
+    python -m studies.owners.institutions --data DIR --datasets bank eeg --out FILE
+
+Institutions' sums add up to those of all rows, exactly (tests/local/institution), so it does not matter how many there
+are, nor how the rows are cut: a fit is of all rows, with the noise of both aggregators, as `local.rounds` plays it.
+A line of JSON for each fit. Adult is judged on its own test file, others on a random fifth.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from accountant.noise.mechanisms import DiscreteGaussian, Mechanism
+from benchmarks import datasets
+from dpserve_verify.privacy.budget import Budget
+from dpserve_verify.privacy.events import Release
+from local.reports.shared import AGGREGATORS
+from local.rounds import playing
+from studies.defaults.tuning import Split, split_of
+from training.learners.parameters import learner_of
+from training.rows.partitions.rows import Rows
+from training.rows.schema.schema import parse_schema
+from training.session.session import Integers, Session
+
+DELTA, EPSILONS, PARTS = "0.000001", ("0.1", "0.25", "0.5", "1", "2", "4"), (3, 10, 30)
+
+
+class TwoNoises(Session):
+    """Every sum with the noise of both aggregators."""
+
+    def draw(self, mechanism: Mechanism, exact: Integers, asked: Release) -> Integers:
+        """Draw as both do."""
+        assert isinstance(mechanism, DiscreteGaussian)
+        for _ in range(AGGREGATORS):
+            exact = mechanism.draw(exact, asked.sensitivity)
+        return exact
+
+
+def institutions(split: Split, epsilon: str) -> float:
+    """All of them together."""
+    asked = playing.rehearse(split.schema, "ebm", {}, Budget.of(epsilon, DELTA), 1)
+    public = playing.public_of(split.schema, Budget.of(epsilon, DELTA), 1)
+    session = TwoNoises(public, asked.recipe.unit, asked.recipe.plan, _fresh(split))
+    return split.figures(learner_of("ebm", json.loads(asked.settings)).learn(session))[1]
+
+
+def central(split: Split, epsilon: str) -> float:
+    """Pooled, by the same learner's defaults."""
+    public, learner = split.public(epsilon), learner_of("ebm")
+    recipe = learner.recipe(public)
+    return split.figures(learner.learn(Session(public, recipe.unit, recipe.plan, _fresh(split))))[1]
+
+
+def alone(split: Split, epsilon: str, parts: int) -> float:
+    """One of so many by itself."""
+    size = len(split.train) // parts
+    schema = replace(split.schema, records=size)
+    return central(Split(schema, split.train.slice(0, size), split.test, split.target), epsilon)
+
+
+def _fresh(split: Split) -> Rows:
+    return Rows(split.rows.bins, split.rows.labels, split.rows.widths, max(2, split.rows.outputs))
+
+
+def split_at(name: str, folder: str | None, seed: int) -> Split:
+    """Rows to learn from, in an order of the seed's."""
+    if name != "adult":
+        return split_of(name, folder, seed)
+    train, test = datasets.load(name, folder), datasets.load("adult_test", folder)
+    order = np.random.default_rng(seed).permutation(len(train.table))
+    schema = parse_schema(datasets.with_records(train.schema_bytes, len(order)))
+    return Split(schema, train.table.take(order), test.table, train.target)
+
+
+def main() -> None:
+    """Append a line for each fit."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data")
+    parser.add_argument("--datasets", nargs="+", default=["adult"])
+    parser.add_argument("--epsilons", nargs="+", default=EPSILONS)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--out", type=Path, required=True)
+    asked = parser.parse_args()
+    for name in asked.datasets:
+        for seed in range(asked.seeds):
+            split = split_at(name, asked.data, seed)
+            for epsilon in asked.epsilons:
+                found = {"institutions": institutions(split, epsilon), "central": central(split, epsilon)}
+                found |= {f"alone 1/{parts}": alone(split, epsilon, parts) for parts in PARTS}
+                for method, auroc in found.items():
+                    line = {
+                        "dataset": name,
+                        "seed": seed,
+                        "epsilon": epsilon,
+                        "method": method,
+                        "auroc": round(auroc, 4),
+                    }
+                    with asked.out.open("a") as file:
+                        file.write(json.dumps(line) + "\n")
+
+
+if __name__ == "__main__":
+    main()

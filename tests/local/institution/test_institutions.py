@@ -1,0 +1,360 @@
+"""Campaigns of institutions: what is charged where, what an aggregator adds, and what everybody may do wrong."""
+
+from __future__ import annotations
+
+import shutil
+from decimal import Decimal
+from itertools import pairwise
+
+import hospitals
+import numpy as np
+import pytest
+from hospitals import people, schema
+from small_home import until
+
+from accountant.audit.audit import audit_home
+from accountant.errors import BudgetRefused, IdempotencyConflict, PlanMismatch, WrongState
+from accountant.noise import shares
+from accountant.privacy import gdp
+from dpserve_verify.errors import CertificateInvalid, InputError, LedgerUnavailable
+from dpserve_verify.privacy.budget import Budget, Relation
+from local.aggregator import rounds
+from local.campaign import campaigns
+from local.campaign.questions import question_from_payload
+from local.institution import program
+from local.rounds import playing
+from local.rounds.store import RoundStore, Rule
+from models.forms.registry import ensemble_bytes
+from training.jobs import job
+from training.requests import JobRequest
+from training.rows.partitions.rows import Rows
+from training.rows.schema.schema import parse_schema
+from training.session.session import Session
+
+ROWS = 300
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """Institutions of 300 rows, of 299, and of 1; each with a total of epsilon 5."""
+    with hospitals.asking(tmp_path_factory.mktemp("hospitals")) as found:
+        table = people(2 * ROWS)
+        parts = [table.slice(0, ROWS), table.slice(ROWS, ROWS - 1), table.slice(2 * ROWS - 1, 1)]
+        found.found(parts, schema(2 * ROWS))
+        yield found
+
+
+@pytest.fixture(scope="module")
+def study(place):
+    """A campaign that everybody has answered."""
+    definition = place.ask("study", epsilon="4")
+    found = place.everybody("study")
+    assert not [each for each in found.values() if isinstance(each, Exception)], found
+    assert campaigns.close(place.home, "study")["state"] == "issued"
+    return definition
+
+
+def test_a_campaign_and_jobs_at_home_share_one_total(place, study):
+    home = place.homes[0]
+    (entry,) = hospitals.charged(home)
+    assert (entry["contributes"], entry["plan"]) == (study.digest, study.plan.to_json())
+    assert Decimal(entry["claim"]["epsilon"]) == gdp.epsilon_of(study.plan, study.delta) <= 4
+    fits = JobRequest("rows", "ebm", "4", delta="0.000001", parameters={"epochs": 2})
+    with pytest.raises(BudgetRefused):  # it would fit by itself
+        job.submit(home, fits, by="analyst", queued=False)
+    place.ask("dear", epsilon="4")
+    with pytest.raises(BudgetRefused):
+        place.contribute(0, "dear")
+    assert campaigns.state(place.home, "dear")["reports"] == 0  # nothing was sent
+    assert hospitals.charged(home) == [entry]
+    with pytest.raises(WrongState, match="asks nobody"):  # it is over
+        place.contribute(0, "study")
+    assert hospitals.charged(home) == [entry]
+    assert all(audit_home(each).ok for each in (place.home, *place.homes))
+
+
+def test_the_definition_is_read_as_it_was_written(study):
+    assert question_from_payload(study.payload) == study
+    assert study.numbers >= max(feature.bins for feature in study.features)
+
+
+def test_what_is_not_agreed_to_is_refused_before_anything_is_charged(place, study):
+    """By the policy, the dataset, the invitation, or since this campaign was answered with other rows, or as another
+    institution, before."""
+    before = [len(hospitals.charged(home)) for home in place.homes]
+    place.ask("refused", epsilon="1")
+    path = place.settings(place.homes[0])
+    text = path.read_text()
+    for old, new, error, word in (
+        ('largest_epsilon = "4"', 'largest_epsilon = "0.5"', BudgetRefused, "your policy"),
+        ("aggregators = [", 'aggregators = ["00"]\nlearners = [] #', InputError, "learners|allows"),
+        ('aggregators = ["', 'aggregators = ["00', InputError, "neither of the two"),
+        ("[policy]", "[policy]\nleast_institutions = 4", InputError, "at least 4"),
+        ('dataset = "rows"', 'dataset = "rows"\nmore = 1', InputError, "more"),
+    ):
+        path.write_text(text.replace(old, new))
+        with pytest.raises(error, match=word):
+            place.contribute(0, "refused")
+    path.write_text(text)
+    with pytest.raises(InputError, match="has 3"):
+        place.contribute(0, "refused", number=7)
+    assert [len(hospitals.charged(each)) for each in place.homes] == before
+
+
+def test_one_institution_answers_as_one_with_its_own_rows(place):
+    """Not as two, and not with other rows once it was charged."""
+    place.ask("once", epsilon="0.1")
+    home, table = place.homes[1], place.folder / "more.parquet"
+    hospitals.pq.write_table(people(50, 4), table)
+    with pytest.raises(LedgerUnavailable):  # charged, and cut: nobody else has sent
+        place.contribute(1, "once", wait=0.0)
+    before = hospitals.charged(home)
+    with pytest.raises(IdempotencyConflict):
+        place.contribute(0, "once", home=home)
+    schema_file, total = place.folder / "schema.yaml", Budget.of("5", "0.00001")
+    hospitals.register(home, "more", table, schema_file, total, Relation.ADD_REMOVE, "record", new_people=hospitals.NEW)
+    toml = place.settings(home).read_text()
+    place.settings(home).write_text(toml.replace('dataset = "rows"', 'dataset = "more"'))
+    with pytest.raises(IdempotencyConflict):
+        place.contribute(1, "once")
+    place.settings(home).write_text(toml)
+    assert hospitals.charged(home) == before
+
+
+@pytest.mark.parametrize(
+    ("more", "word"),
+    [
+        ({"learner": "lazybb"}, "to which noise can be added"),
+        ({"settings": (("pairs", "2"),)}, "not the sum of its answers of parts"),
+        ({"settings": (("cuts", "found"),)}, "fine cells|declared|cuts"),
+        ({"patience": 90_000}, "waited for"),
+        ({"epsilon": "60"}, "."),
+    ],
+)
+def test_a_campaign_that_shares_cannot_answer_is_not_opened(place, more, word):
+    entries = place.home.ledger.log.size()
+    with pytest.raises((InputError, BudgetRefused), match=word):
+        place.ask("never", **more)
+    assert place.home.ledger.log.size() == entries
+
+
+def table_rows(table, public):
+    """Packed as a job reads them."""
+    from models.features.features import encode_columns
+
+    columns = hospitals.columns(table)
+    codes = np.stack(encode_columns(public.features, columns)).astype(np.uint8)
+    answers = np.array([public.classes.index(each) for each in columns["answer"].tolist()], np.uint8)
+    return Rows(codes, answers, [feature.bins for feature in public.features], len(public.classes))
+
+
+def asked_of(definition, public, rows, answers):
+    """The exact sums of one institution in every round, given what was answered."""
+    sums = []
+
+    def exchange(turn, exact):
+        sums.append(exact)
+        return answers[turn]
+
+    playing.play(definition, public, rows, [], exchange)
+    return sums
+
+
+@pytest.mark.parametrize(("unit", "contributions", "classes"), [("record", 1, 2), ("person", 3, 2), ("record", 1, 3)])
+def test_sums_add_up_and_one_unit_moves_none_further_than_was_priced(unit, contributions, classes):
+    """Over institutions cut anywhere, every round's sums are those of all rows: what two halves of shares come to.
+    Leaving out one unit of one institution moves each by its sensitivity at most, and the histograms by all of it. And
+    the loss of all rounds, whatever the other aggregator does, is that of one whole noise in each: the plan's."""
+    text, budget = schema(90, classes), Budget.of("2", "0.000001")
+    asked = playing.rehearse(parse_schema(text), "ebm", dict(hospitals.FEW), budget, contributions)
+    definition = hospitals.made_definition(asked, text.decode(), unit, contributions)
+    public, table, drawn = playing.check_definition(definition), people(90, 3, classes), np.random.default_rng(0)
+    answers = [
+        np.rint(drawn.normal(0, 3e6, definition.numbers)).astype(np.int64) for _ in definition.rounds
+    ]  # whatever was answered
+    whole = asked_of(definition, public, table_rows(table, public), answers)
+    cuts = (0, 1, 30, 31, 90)
+    parts = [asked_of(definition, public, table_rows(table.slice(low, high - low), public), answers)
+             for low, high in pairwise(cuts)]  # fmt: skip
+    halves = [[shares.share(exact) for exact in part] for part in parts]
+    for turn, exact in enumerate(whole):
+        first, second = (sum((half[turn][at] for half in halves), np.zeros(exact.size, np.uint64)) for at in (0, 1))
+        assert np.array_equal(shares.join(first, second), exact), turn
+    kept = table_rows(table.slice(contributions, 90 - contributions), public)
+    moved = [
+        float(np.linalg.norm((more - less).astype(np.float64)))
+        for more, less in zip(whole, asked_of(definition, public, kept, answers), strict=True)
+    ]
+    limits = [release.sensitivity for release in definition.rounds]
+    assert all(move <= limit for move, limit in zip(moved, limits, strict=True))
+    same = people(1, 5, classes).take([0] * contributions)  # rows of one kind: all of a unit in one bin
+    alone = asked_of(definition, public, table_rows(same, public), answers)
+    reached = [float(np.linalg.norm(exact.astype(np.float64))) for exact in alone]
+    assert reached[:3] == limits[:3]  # of the histograms
+    assert max(reach / limit for reach, limit in zip(reached[3:-1], limits[3:-1], strict=True)) > 0.3  # of the sums
+    loss = sum(
+        1 / (float(release.event.noise_multiplier) ** 2 - 4 / release.sensitivity**2) for release in definition.rounds
+    )
+    assert loss == pytest.approx(float(gdp.squared_mu(definition.plan)), rel=1e-9)
+    assert gdp.epsilon_of(definition.plan, definition.delta) <= definition.epsilon
+
+
+def test_each_aggregator_alone_adds_all_the_noise_that_is_priced(study):
+    """Its spread over 40,000 numbers: 7 of its standard deviations, either way, would be seen."""
+    for release in study.rounds[:1] + study.rounds[-1:]:
+        noise = rounds.draw(release, 40_000)
+        sigma = float(release.event.noise_multiplier) * release.sensitivity
+        assert abs(noise.std() / sigma - 1) < 7 / np.sqrt(2 * noise.size)
+
+
+def test_shares_are_wide_enough_for_ten_million_rows():
+    exact = np.array([10**7 << 20, -(10**7 << 20), 0], np.int64)  # of rows that all add the most to one number
+    thousand = [shares.share(exact) for _ in range(1000)]
+    first, second = (sum((half[at] for half in thousand), np.zeros(3, np.uint64)) for at in (0, 1))
+    assert np.array_equal(shares.join(first, second), exact * 1000)
+    assert not np.array_equal(shares.share(exact)[0], shares.share(exact)[0])
+
+
+def test_everybody_learns_the_same_model_from_the_answers(place, study):
+    """What the platform learns at the close follows from the noisy sums alone, and from all of them."""
+    kind = campaigns.load(place.home, "study").kind
+    totals = [shares.from_bytes(total).view(np.int64) for total in kind.rounds.answers()]
+    assert ensemble_bytes(playing.learn(study, totals)) == ensemble_bytes(kind.learn())
+    with pytest.raises(PlanMismatch, match="sums of"):
+        playing.learn(study, totals[:-1])
+
+
+def test_an_institution_that_ends_goes_on_where_it_was_and_is_charged_once(place, monkeypatch):
+    """In the first round, in the middle and in the last; the others wait for it."""
+    definition = place.ask("cut", epsilon="0.4")
+    ends, exchange = iter((0, 5, len(definition.rounds) - 1)), program._Line.exchange
+    at = [next(ends)]
+
+    def cut(line, turn, exact):
+        if line._number == 1 and turn == at[0]:
+            at[0] = next(ends, -1)
+            raise LedgerUnavailable("the line is cut")
+        return exchange(line, turn, exact)
+
+    monkeypatch.setattr(program._Line, "exchange", cut)
+
+    def stubborn():
+        for _ in range(3):
+            with pytest.raises(LedgerUnavailable, match="cut"):
+                place.contribute(1, "cut")
+        return place.contribute(1, "cut")
+
+    found = place.everybody("cut", institution_1=stubborn)
+    assert not [each for each in found.values() if isinstance(each, Exception)], found
+    assert campaigns.close(place.home, "cut")["state"] == "issued"
+    assert sum(entry.get("contributes") == definition.digest for entry in hospitals.charged(place.homes[1])) == 1
+
+
+def test_one_that_stays_away_is_left_out_and_may_come_back(place):
+    """Told by the platform's operator in the first round; after `patience` in a later one."""
+    definition = place.ask("away", least=2, epsilon="0.3", patience=1)
+    later = {}
+
+    def late():
+        place_of = campaigns.load(place.home, "away").kind
+        until(lambda: place_of.rounds.where()[1] == 2, "two have sent")
+        campaigns.end_turn(place.home, "away")
+        until(lambda: place_of.rounds.where()[0] >= 3, "three rounds are over")
+        later["from"] = place_of.rounds.where()[0]
+        return place.contribute(2, "away")
+
+    found = place.everybody("away", institution_2=late)
+    assert not [each for each in found.values() if isinstance(each, Exception)], found
+    done = campaigns.load(place.home, "away").kind.rounds
+    assert done.owners_of(0) == [0, 1]
+    assert done.where()[0] == len(definition.rounds)
+    assert campaigns.close(place.home, "away")["state"] == "issued"
+
+
+def test_an_aggregator_answers_by_one_process_alone(place):
+    """Another one of the same folder, of an older copy of the folder, and of one that has lost all: none draws."""
+    place.ask("lost", epsilon="0.2")
+    older = place.folder / "older"
+    shutil.copytree(place.whom[0], older)
+    with pytest.raises(LedgerUnavailable, match="round 1"):  # nobody sent: this process is over
+        place.aggregate(0, "lost", wait=0.0)
+    with pytest.raises(WrongState, match="another process of yours"):
+        place.aggregate(0, "lost", wait=0.0)
+    with pytest.raises(WrongState, match="restored"):
+        place.aggregate(0, "lost", wait=0.0, folder=older)
+    with pytest.raises(WrongState, match="is at round 1"):
+        campaigns.close(place.home, "lost")
+    assert campaigns.give_up(place.home, "lost", "steward", "an aggregator is lost")["state"] == "burned"
+    with pytest.raises(WrongState, match="asks nobody"):
+        place.contribute(0, "lost", wait=0.0)
+    assert audit_home(place.home).ok
+
+
+def test_who_lies_about_noise_or_rows_is_not_seen_and_takes_no_promise_from_others(place, monkeypatch):
+    """An aggregator that adds none: the other's whole noise is there. An institution that counts each row a thousand
+    times moves the sums by so much, and the campaign ends as any other."""
+    definition = place.ask("lies", epsilon="0.2")
+    draw, share, sent, drawn = rounds.draw, shares.share, [], []
+
+    def draws(release, numbers):
+        drawn.append(release)
+        return draw(release, numbers) * (len(drawn) % 2)  # of one of the two, in every round
+
+    def shared(values):
+        sent.append(values * (1000 if len(sent) % 3 else 1))
+        return share(sent[-1])
+
+    monkeypatch.setattr(rounds, "draw", draws)
+    monkeypatch.setattr(program.shares, "share", shared)
+    found = place.everybody("lies")
+    assert not [each for each in found.values() if isinstance(each, Exception)], found
+    assert campaigns.close(place.home, "lies")["state"] == "issued"
+    answers = campaigns.load(place.home, "lies").kind.rounds.answers()
+    noise = [
+        (shares.from_bytes(answer).view(np.int64) - sum(sent[3 * turn : 3 * turn + 3]))
+        / (float(release.event.noise_multiplier) * release.sensitivity)
+        for turn, (release, answer) in enumerate(zip(definition.rounds, answers, strict=True))
+    ]
+    assert abs(np.concatenate(noise).std() - 1) < 0.25  # 7 of its standard deviations; 1.41 of both, 0 of none
+
+
+def test_rounds_close_once_and_count_each_institution_once(tmp_path):
+    store = RoundStore(tmp_path / "rounds.db", Rule(3, 2, 1e9))
+    assert store.add(0, 1, b"first") is None
+    store.add(0, 0, b"zero")
+    with pytest.raises(WrongState, match="round 0"):
+        store.add(1, 0, b"early")
+    assert store.parts(0) is None  # the third is waited for, for there is no round before
+    store.add(0, 1, b"again")
+    store.begin()
+    store.add(0, 2, b"late")
+    store.add(0, 1, b"thrice")
+    assert store.parts(0) == [(0, b"zero"), (1, b"again")]
+    assert store.say(0, 0, b"a") is None
+    with pytest.raises(IdempotencyConflict):
+        store.say(0, 0, b"b")
+    assert store.say(0, 1, b"c") == [b"a", b"c"]
+    store.answer(0, b"total")
+    store.answer(0, b"another")
+    assert (store.add(0, 1, b"again"), store.add(0, 2, b"late")) == (b"total", b"total")
+    assert store.parts(0) == []
+    store.add(1, 0, b"x")
+    store.add(1, 2, b"y")  # who was away is in it again, and one of the round before is waited for
+    assert store.parts(1) is None
+    store.add(1, 1, b"z")
+    assert [owner for owner, _ in store.parts(1)] == [0, 1, 2]
+    with pytest.raises(WrongState, match="0 institutions"):
+        RoundStore(tmp_path / "other.db", Rule(3, 2, 1.0)).begin()
+
+
+def test_shares_of_one_institution_twice_are_refused_by_the_aggregator(place, study):
+    settings = hospitals.read_aggregator_settings(place.whom[0])
+    with pytest.raises(CertificateInvalid, match="once"):
+        rounds._open(settings, study, 0, 0, [(1, b""), (1, b"")])
+    assert rounds._open(settings, study, 0, 0, [(0, b"not sealed"), (1, bytes(study.share_bytes))]) == []
+
+
+def test_a_session_of_shares_draws_nothing_itself(study):
+    assert Session.draw is not playing.SharedSession.draw
+    with pytest.raises(InputError, match="aggregators see shares"):
+        playing.check_adding(hospitals.plan_of_selections())

@@ -1,0 +1,120 @@
+"""Three institutions, two aggregators and a platform, a process each: a model of rows that nobody pooled."""
+
+from __future__ import annotations
+
+import logging
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import hospitals
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import warm
+from sklearn.metrics import roc_auc_score
+from small_home import DATA, ROOT, dpserve, environment
+
+from accountant.audit.audit import audit_home
+from accountant.certificates.deployments import to_yaml
+from accountant.home import Home
+from dpserve_verify.certificates.plain_words import plain, to_text
+from dpserve_verify.errors import InputError
+from local.campaign import campaigns
+from local.campaign.defining import read_aggregator
+from models.store.bundle import ModelStore
+from models.store.loading import load_verified
+from training.planning.other_noise import OtherNoise
+
+LOG = logging.getLogger(__name__)
+ROWS = 1500  # of each institution
+LEAST = 0.82  # AUROC; of 20 draws of the noise .884 +- .003
+SHORT = ("--set", "epochs=2", "--set", "rate=0.5")  # 44 rounds, in place of some 600
+
+
+def files_of(place: hospitals.Hospitals) -> dict[str, Path]:
+    """What names of files on the page stand for."""
+    text = (DATA / "adult.schema.yaml").read_text()
+    for name, count in (("people.yaml", 3 * ROWS), ("own.yaml", ROWS)):
+        (place.folder / name).write_text(text.replace("records: 32561", f"records: {count}"))
+    pairs = dict(zip(("one", "two"), place.whom, strict=True))
+    names = ("people.yaml", "own.yaml", "invitations.txt")
+    made = {f"{name}/aggregator.json": folder / "aggregator.json" for name, folder in pairs.items()}
+    return {**{name: place.folder / name for name in names}, **pairs, **made}
+
+
+@pytest.mark.slow
+def test_commands_of_the_page_make_a_model_of_three_institutions(tmp_path):
+    with hospitals.asking(tmp_path) as place:
+        page = (ROOT / "docs/institutions.md").read_text().replace("https://campaigns.example", place.url)
+        lines = "".join(re.findall(r"```sh\n(.*?)```", page, re.S)).strip().splitlines()
+        (toml,) = re.findall(r"```toml\n(.*?)```", page, re.S)
+        verbs = [" ".join(line.split()[1:3]) for line in lines]
+        assert verbs == [
+            "campaign population", "campaign open", "init", "dataset register", "institution answer",
+            "aggregator answer", "aggregator answer", "campaign show", "campaign close",
+        ]  # fmt: skip
+        files = files_of(place)
+
+        def words(line: str, given: dict[str, str]) -> list[str]:
+            return [given.get(word, str(files.get(word, word))) for word in shlex.split(line)[1:]]
+
+        def run(at: int, home: Path, *more: str, **given: str) -> str:
+            done = dpserve(home, *words(lines[at], given), *more)
+            assert done.returncode == 0, (lines[at], done.stderr)
+            return done.stdout + done.stderr
+
+        def start(at: int, home: Path, **given: str) -> subprocess.Popen[bytes]:
+            command = [*warm.python(), "-m", "serving.cli", *words(lines[at], given)]
+            return subprocess.Popen(command, env=environment(home), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+        assert "3 institutions" in run(0, place.home.path)
+        opened = run(1, place.home.path, *SHORT)
+        tokens = re.findall(r"dpa_[12]_[0-9a-f]+", opened)
+        invitations = files["invitations.txt"].read_text().split()
+        print_of = read_aggregator(files["two/aggregator.json"]).fingerprint
+        table, running, homes = pq.read_table(DATA / "adult_train.parquet"), [], []
+        for at, invitation in enumerate(invitations):
+            own = tmp_path / f"own-{at}"
+            own.mkdir()
+            pq.write_table(table.slice(at * ROWS, ROWS), own / "rows.parquet")
+            text = toml.replace("FINGERPRINT", print_of).replace("trust.json", str(place.home.path / "trust.json"))
+            (own / "institution.toml").write_text(text.replace("[policy]", f'ca = "{place.ca}"\n[policy]'))
+            files |= {name: own / name for name in ("rows.parquet", "institution.toml")}
+            homes.append(own / "home")
+            run(2, homes[-1])
+            run(3, homes[-1])
+            running.append(start(4, homes[-1], INVITATION=invitation))
+        running += [start(5 + at, tmp_path, **{f"TOKEN{at + 1}": token}) for at, token in enumerate(tokens)]
+        said = [each.communicate(timeout=240)[0].decode() for each in running]
+        assert [each.returncode for each in running] == [0] * 5, said
+        assert "44 rounds; dataset clinic was charged epsilon 2 and delta 0.000001, once" in said[0]
+        assert "44 of 44" in run(7, place.home.path)
+        assert "study: issued" in run(8, place.home.path)
+        check_model(place, [Home.open({"DPSERVE_HOME": str(home)}) for home in homes])
+
+
+def check_model(place: hospitals.Hospitals, homes: list[Home]) -> None:
+    """It is good, says who is trusted with what, and is paid for in every home alike."""
+    definition = campaigns.load(place.home, "study").definition
+    loaded = load_verified(ModelStore(place.home.models).resolve("study"), place.home.trust)
+    test = pq.read_table(DATA / "adult_test.parquet")
+    scores = loaded.ensemble.probabilities(hospitals.columns(test))[:, 1]
+    auroc = roc_auc_score(np.asarray(test["income"].to_pylist()) == str(loaded.ensemble.classes[1]), scores)
+    LOG.warning("AUROC of 3 institutions of %d rows of Adult at epsilon 2, in 44 rounds: %.4f", ROWS, auroc)
+    assert auroc > LEAST
+    claim, form = loaded.certificate.claim, loaded.certificate.form
+    assert claim["trustModel"].startswith("institutions: ")
+    assert (claim["unit"]["name"], claim["relation"]) == ("record", "add-remove")
+    assert any("does not bound" in line for line in form.not_covered)
+    assert form.public.hyperparameters["aggregator_2"] == definition.aggregators[1].fingerprint
+    assert "institutions bound contributions honestly" in to_text(plain(loaded.certificate))
+    assert "model_name: Institutions and two aggregators\n" in to_yaml(loaded.certificate)
+    with pytest.raises(InputError, match="two noises"):
+        OtherNoise.of(place.home, loaded.ensemble, loaded.certificate)
+    for home in (place.home, *homes):
+        assert audit_home(home).ok
+    for home in homes:
+        (entry,) = hospitals.charged(home)
+        assert (entry["plan"], entry["contributes"]) == (definition.plan.to_json(), definition.digest)

@@ -1,0 +1,96 @@
+"""A job that pays for what the rows of a dataset add to the sums of a campaign elsewhere.
+
+It is charged before anything is sent, and its price stays whatever comes of the campaign: it starts and is burned at
+once, and what its entry says is then asked of rows, by this process or, after its end, by another one, once a round.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from accountant.errors import WrongState
+from accountant.home import Home
+from accountant.ledger.families.families import Started
+from accountant.ledger.families.job_kinds import Contribution
+from accountant.ledger.families.records import Job, Request, State, request_from_entry
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import Budget
+from dpserve_verify.privacy.events import Plan, plan_from_json
+from training.datasets.datasets import require_rows
+from training.finish.lease import Lease, this_process
+from training.kinds.job_steps import JobSteps, Learn
+from training.learners.parameters import learner_of
+
+REASON = "its rows are asked for sums by a campaign elsewhere"
+
+
+@dataclass(frozen=True)
+class ContributionRequest:
+    """What a campaign asks of a dataset. `unit`, `plan`: as its definition has them; `definition`: its sha256."""
+
+    dataset: str
+    learner: str
+    budget: Budget
+    parameters: dict[str, str | int | bool | None]
+    definition: str
+    unit: Decimal
+    plan: Plan
+
+
+class ContributionSteps(JobSteps):
+    """Charge, and nothing else: a campaign's own program asks the rows."""
+
+    asks = ContributionRequest
+
+    @classmethod
+    def submit(
+        cls, home: Home, asked: ContributionRequest, *, by: str, key: str | None, queued: bool, promotes: bool
+    ) -> Job:
+        """Charge the dataset, once for each definition; the same again costs nothing.
+
+        BudgetRefused where it does not fit; IdempotencyConflict where this campaign was answered with another dataset,
+        or by another number, before; WrongState where it was given back.
+        """
+        dataset = home.ledger.dataset(asked.dataset)
+        if dataset.registration.remote:
+            raise InputError(f"dataset={asked.dataset}: its rows are elsewhere")
+        require_rows(home, dataset)
+        asked.budget.check_delta(dataset.records)
+        kind, window = Contribution(asked.definition), dataset.window
+        request = Request(
+            asked.dataset, asked.learner, asked.budget, asked.parameters, "", kind=kind, window=window
+        )  # fmt: skip
+        owner = this_process()
+        job = home.ledger.reserve(
+            request, asked.unit, asked.plan, by=by, key=asked.definition, owner=owner, lease=Lease.SECONDS
+        )
+        if job.state is State.RESERVED:
+            home.ledger.start(job.seq, owner, Lease.SECONDS)
+            home.ledger.burn(job.seq, REASON, owner)
+        elif job.state is State.RELEASED:
+            raise WrongState(f"job {job.seq}: was given back before it started; nothing was sent", job=job.seq)
+        return home.ledger.job(job.seq)
+
+    def learner(self, schema: Any) -> Learn:
+        """Return what asks the rows."""
+        return learner_of(self.request.learner).learn
+
+    def keep(self, released: Any) -> str:
+        """Raise WrongState: nothing is released here."""
+        raise WrongState(f"job {self.seq}: makes nothing here", job=self.seq)
+
+    def finish(self) -> Path:
+        """Raise WrongState: nothing comes of it here."""
+        raise WrongState(f"job {self.seq}: makes nothing here", job=self.seq)
+
+
+def charged(home: Home, seq: int) -> Started:
+    """Return the right to ask rows for a contribution that was charged. WrongState where it was not."""
+    job, entry = home.ledger.job(seq), home.ledger.reservation(seq).value
+    request = request_from_entry(entry)
+    if job.state not in (State.STARTED, State.BURNED) or not isinstance(request.kind, Contribution):
+        raise WrongState(f"job {seq}: is {job.public_state}, and is no contribution that was charged", job=seq)
+    return Started(seq, home.ledger.dataset_of(seq), request, Decimal(entry["unit"]), plan_from_json(entry["plan"]))
