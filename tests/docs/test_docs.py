@@ -127,6 +127,27 @@ def test_a_page_of_a_task_is_short():
     assert {name: count for name, count in lengths.items() if count > MAX_WORDS} == {}
 
 
+ROOT_COMMAND = get_command(app)
+
+
+def options(command) -> set[str]:
+    return {name for each in command.params for name in (*each.opts, *each.secondary_opts)} | {"--help"}
+
+
+@pytest.mark.parametrize("page", [*PAGES, "../README.md"])
+def test_commands_on_pages_are_there_with_their_options(page):
+    text = (DOCS / page).read_text("utf-8").replace("\\\n", " ")
+    fenced = "".join(re.findall(r"^ *```\w+\n(.*?)^ *```", text, re.M | re.S))
+    lines = re.findall(r"^(?:\w+=\S+ +)*dpserve ([a-z-]+[^\n#|>;&]*)", fenced, re.M)
+    for line in lines + re.findall(r"`dpserve ([a-z-]+(?: [^`]*)?)`", text):
+        command, words = ROOT_COMMAND, line.split()
+        while words and words[0] in getattr(command, "commands", ()):
+            command = command.commands[words.pop(0)]
+        assert command is not ROOT_COMMAND or words[0].startswith("--"), line
+        assert not (words and hasattr(command, "commands") and words[0].isalpha()), line
+        assert {word.split("=")[0] for word in words if word.startswith("--")} <= options(command), line
+
+
 def test_measured_pages_are_few_and_short_and_say_of_which_version():
     (measured,) = (
         entry["Measured"] for entry in yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"] if "Measured" in entry
@@ -193,7 +214,7 @@ def test_the_page_from_afar_names_what_a_server_can_be_asked():
 
 def test_the_reference_speaks_of_everything(site):
     text = {name: (site / "reference" / f"{name}.html").read_text("utf-8") for name in PAGES_MADE}
-    for name, command in get_command(app).commands.items():
+    for name, command in ROOT_COMMAND.commands.items():
         below = [f"{name} {leaf}" for leaf in getattr(command, "commands", ())]
         assert all(f">dpserve {words}<" in text["commands"] for words in below or [name])
     assert all(door.path in text["rest"] for door in DOORS if not getattr(door, "hidden", False))

@@ -39,6 +39,22 @@ def glossary() -> tuple[list[list[str]], list[str]]:
     return rows, " ".join(hidden.split()).split(", ")
 
 
+FIRST_HOUR = ("README", *(f"docs/{name}" for name in ("index", "budgets", "learners", "evaluation")))
+TUTORIALS = sorted(f"docs/tutorials/{path.stem}" for path in (ROOT / "docs" / "tutorials").glob("*.md"))
+
+
+def stands(word: str, text: str) -> bool:
+    return re.search(rf"\b{re.escape(word)}s?\b", text, re.I) is not None
+
+
+@pytest.mark.parametrize("page", [*FIRST_HOUR, *TUTORIALS])
+def test_the_glossary_is_linked_where_a_word_of_it_first_stands(page: str) -> None:
+    text = re.sub(r"^---\n.*?^---\n|^```.*?^```$", "", (ROOT / f"{page}.md").read_text("utf-8"), flags=re.M | re.S)
+    parts = [part.strip() for part in text.split("\n\n") if not re.match(r"\s*(#|\*\*.*\*\*\s*$|!\[)", part)]
+    first = next(part for part in parts if any(stands(word, part) for row in glossary()[0] for word in row))
+    assert "glossary.md)" in first
+
+
 @pytest.mark.slow
 def test_the_first_path_needs_few_words_and_none_that_is_hidden(tmp_path: Path) -> None:
     """What the README's first commands print, and the commands: words are counted as they are printed."""
@@ -52,9 +68,6 @@ def test_the_first_path_needs_few_words_and_none_that_is_hidden(tmp_path: Path) 
     first, _, then = said.partition("THE MODEL")
     rows, hidden = glossary()
     assert 20 <= len(rows) <= 29
-
-    def stands(word: str, text: str) -> bool:
-        return re.search(rf"\b{re.escape(word)}s?\b", text, re.I) is not None
 
     read = "\n".join([*before, first])
     used = [row[0] for row in rows if any(stands(word, read) for word in row)]
