@@ -63,6 +63,7 @@ VALUES: dict[str, Any] = {  # of parameters: in range, at its ends, and out of i
     "clip": [0.001, 0.4, 1.0],
     "mass": [0.0, 0.7, 1.0],
     "spread": [0.0, 2.0, 100.0],
+    "doubt": [0.0, 2.5, 1000.0],
 }
 
 

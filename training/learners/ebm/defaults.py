@@ -3,7 +3,7 @@
 One rule for all datasets, of public numbers alone: records, features, epsilon, delta, the relation, rows of one unit of
 privacy, and whether the target is a class or a number. Its constants were chosen by hand from simulations of
 Adult, Telco, California, wine quality, elevators and pol (benchmarks/datasets.py), at epsilons from .05 to 8: the ones
-with which no dataset did badly, not the best of any. What they reach: studies/dpebm/dpebm.md.
+with which no dataset did badly, not the best of any. What they reach: studies/dpebm/dpebm.md, and walks.md beside it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,11 @@ from training.session.session import Public
 EPOCHS, PURE_EPOCHS = 40, 8  # Gaussian noise averages out over many epochs; Laplace noise, added up purely, does not
 MOST_SUMS, FEWEST_EPOCHS = 3_000, 2  # of many features each is looked at less often: a fit takes seconds still
 TRAVEL = 16.0  # rate times epochs is at most this: how many full steps a curve may take, all in all
-RIDGE, PURE_RIDGE = 30.0, 15.0  # in standard deviations of the noise, had all epochs' budget gone into one release
+DOUBT = 2.5  # of a number; found with categories and without (studies/dpebm/walks.md)
+RIDGE, PURE_RIDGE = (
+    30.0,
+    15.0,
+)  # of classes, in standard deviations of the noise, had all epochs' budget gone into one release
 CLIP = 0.4  # the tightest
 PAIR_LEAVES = 3
 PAIRS_FROM = ((2_500.0, 8), (600.0, 3))  # by strength: how many pairs, at most
@@ -31,7 +35,8 @@ LESS_TOLD = 2.5  # of a number to predict the same strength tells so much less o
 class EbmDefaults:
     """`epochs` over all features; `leaves` of a random public partition (0: every bin its own leaf); `rate` of a step;
     `ridge`, in standard deviations of one release's noise, added to the rows that a sum is divided by; `share` of the
-    budget (mu^2, or epsilon where delta is 0) for the histograms.
+    budget (mu^2, or epsilon where delta is 0) for the histograms. `doubt`: how far steps of leaves with few rows are
+    held back, in standard deviations of the noise of all epochs, beside what there is to explain (0: not).
 
     `clip` of a residual: of y - p of classes, of half the range of numbers, which are also clipped at `spread` times
     their released root mean square (0: not). `mass`: how far cut points follow the released histogram, from 0 (bins
@@ -46,19 +51,18 @@ class EbmDefaults:
     clip: float = 1.0
     spread: float = 0.0
     mass: float = 0.0
+    doubt: float = 0.0
 
 
 @dataclass(frozen=True)
 class PairDefaults:
     """`many` pairs, `found` by a noisy score of each where they are not named, in `epochs` over them, with `leaves` of
-    a partition of either feature, and `rate` and `ridge` as of features alone."""
+    a partition of either feature; rate, ridge and doubt are those of features alone."""
 
     many: int = 0
     found: bool = False
     epochs: int = 0
     leaves: int = PAIR_LEAVES
-    rate: float = 0.0
-    ridge: float = 0.0
 
 
 NO_PAIRS = PairDefaults()
@@ -75,8 +79,7 @@ def pair_defaults(public: Public, settings: EbmDefaults, asked: Asked) -> PairDe
         number = min(number, len(public.features) * (len(public.features) - 1) // 2)
     if not number:
         return NO_PAIRS
-    epochs = settings.epochs
-    return PairDefaults(number, not asked.named, epochs, PAIR_LEAVES, settings.rate, settings.ridge)
+    return PairDefaults(number, not asked.named, settings.epochs)
 
 
 @lru_cache(maxsize=256)
@@ -95,11 +98,12 @@ def ebm_defaults(public: Public) -> EbmDefaults:
         epochs=epochs,
         leaves=min(8, max(3, round(2 * power**0.25))),
         rate=travel / epochs,
-        ridge=ridge / sqrt(epochs),
+        ridge=0.0 if number else ridge / sqrt(epochs),
         share=0.025,
         clip=1.0 if number else clip,
         spread=2 * clip if number else 0.0,
         mass=0.7,
+        doubt=DOUBT if number else 0.0,
     )
 
 

@@ -66,6 +66,8 @@ class DPEBM(PrivateLearner):
     - `mass`: how far the cuts of a partition follow the released histogram, 0 to 1. Default: None.
     - `spread`: residuals of a number are clipped to that many of their released root mean squares as well, 0 to
       100, 0 for not. Default: None.
+    - `doubt`: how far steps of leaves with few rows are held back, in standard deviations of the noise of all epochs,
+      0 to 1000, 0 for not. Default: None, which is 2.5 of a number and 0 of classes.
     - `cuts`: of numbers as in `lazybb`. Default: "auto".
     - `bins`: of numbers as in `lazybb`, 2 to 255. Default: None.
     - `pairs`: of features that add something together: "auto", a number from 0 to 64, or themselves, "age & hours".
@@ -84,6 +86,7 @@ class DPEBM(PrivateLearner):
     clip: float | None = None
     mass: float | None = None
     spread: float | None = None
+    doubt: float | None = None
     cuts: Where | Literal["auto"] = "auto"
     bins: int | None = None
     pairs: object = AUTO
@@ -213,4 +216,5 @@ _REALS: tuple[tuple[str, str, Any], ...] = (
     ("clip", "from 0.001 to 1", lambda x: 0.001 <= x <= 1),
     ("mass", "between 0 and 1", lambda x: 0 <= x <= 1),
     ("spread", "between 0 and 100", lambda x: 0 <= x <= 100),
+    ("doubt", "between 0 and 1000", lambda x: 0 <= x <= 1000),
 )

@@ -37,6 +37,7 @@ from training.session.session import Public
 LEAST = 0.001  # half ranges: no clip of a number's residuals is below it
 GIVING = 30  # times that rows and columns of a pair are brought to means of 0 in turn
 CLEAR = 3.0  # standard deviations of a score's noise, beyond which a pair says something: dozens are looked at
+STEPS = 3.0  # as many full steps as a feature by itself would need: features correct each other
 RARE = 0.01  # the base rate that a model starts from is at least so far from 0 and 1
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -186,27 +187,43 @@ class Model:
         return SquareSum(self._constant, self.noise.norm)
 
     def narrow(self, squares: Integers) -> None:
-        """Narrow by the sum of squared residuals: clip to so many of their root mean squares."""
-        mean = max(float(squares[0]) / TARGET_GRID / self._rows(), LEAST**2)
+        """Narrow by the sum of squared residuals: clip to so many of their root mean squares. A sum that its noise
+        drowns is taken to be as large as that: else nothing would be left to learn from.
+        """
+        noise = self.noise.starting.event.deviation * self.public.contributions
+        mean = max(max(float(squares[0]) / TARGET_GRID, noise) / self._rows(), LEAST**2)
         self._clip = max(LEAST, min(self._clip, self.settings.spread * sqrt(mean)))
 
     def step(self, place: int, leaves: Integers, sums: Integers) -> None:
-        """Add rate * sum / (h + ridge * noise) on every bin of a leaf, h being its noisy rows times curvature."""
+        """Add rate * sum / (h + ridge * noise) on every bin of a leaf, h being its noisy rows times curvature, with
+        the rate of `_rates`.
+        """
         worth, rows = self._residuals().worth, np.maximum(self.counts[place], 0)
-        inside = np.bincount(leaves, rows)
-        h = self._curvature * np.maximum(inside, 1)
         noise = self._noise(self.noise.summing, worth)
-        rate, ridge = self.settings.rate, self.settings.ridge
-        if place in self.kept:  # the fewer they are, the more and the finer steps each makes
-            share = len(self.kept) / self.pairs.many
-            rate, ridge = self.pairs.rate * share, self.pairs.ridge * sqrt(share)
-        gain = rate / (h + ridge * noise)
+        # the fewer pairs are learnt, the more and the finer steps each makes
+        share = len(self.kept) / self.pairs.many if place in self.kept else 1.0
+        inside = np.bincount(leaves, rows).astype(np.float64)
+        rates = share * self._rates(inside, np.bincount(leaves), noise * sqrt(share))
+        gain = rates / (self._curvature * np.maximum(inside, 1) + self.settings.ridge * sqrt(share) * noise)
         moved = np.rint(gain * worth * sums * self._grid)[leaves]
         term = np.minimum(np.maximum(self._terms[place] + moved, -self._limit), self._limit).astype(np.int64)
         self._terms[place] = term  # a new array each time: rows know a term by its object
         self._lows[place], self._highs[place] = int(term.min()), int(term.max())
         corrected = (gain * self._curvature)[leaves] * rows
         self._spread[place] = (1 - corrected) ** 2 * self._spread[place] + ((gain * noise)[leaves]) ** 2
+
+    def _rates(self, inside: Floats, bins: Integers, noise: float) -> Floats:
+        """Return the rate of each leaf: the setting, and where there is `doubt` no more than so many full steps in all
+        epochs together as the leaf's rows can be told to need (docs/privacy/ebm.md#steps-errors-edits-free): a leaf
+        with fewer rows than `least` hardly moves, for the noise of its sums would add up to more than it has to say.
+        """
+        settings, counting = self.settings, self.noise.counting.event.deviation * self.public.contributions
+        if not settings.doubt:
+            return np.full(inside.size, settings.rate)
+        whole = self._clip / settings.spread if self._number and settings.spread else 1.0
+        least = settings.doubt * noise * sqrt(len(self.public.features) / settings.epochs) / whole
+        rows = self._curvature**2 * np.maximum(inside**2 - bins * counting**2, 0)  # squared, without what noise adds
+        return np.minimum(settings.rate, STEPS * np.log1p(rows / least**2) / settings.epochs)
 
     def ensemble(self) -> AdditiveEnsemble:
         """Return the model. What a pair's rows and columns add by themselves is in the features' terms. These are

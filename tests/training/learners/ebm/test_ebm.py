@@ -379,7 +379,7 @@ def test_a_category_that_is_not_listed_is_never_released(kind):
 def test_what_is_released_has_one_shape_whether_a_record_holds_the_category_or_not(kind, held):
     X, y = table(kind)
     colour = pa.array(["only mine"] * held + ["red"] * (ROWS - held))
-    made = learner(kind).fit(X.set_column(1, "colour", colour), y).ensemble_
+    made = learner(kind, cuts="declared").fit(X.set_column(1, "colour", colour), y).ensemble_
     assert [len(term) for term in made.terms] == [len(count) for count in made.counts] == [17 + 1, 4, 3]
     assert "only mine" not in json.dumps(made.to_json())
 
@@ -421,7 +421,7 @@ def test_standard_errors_are_those_of_repeated_fits():
     terms, errors = [], []
     for _ in range(40):
         made = DPEBMRegressor(
-            schema=schema, epsilon="0.2", epochs=4, leaves=0, rate=0.5, ridge=0.0, spread=0.0, clip=1.0
+            schema=schema, epsilon="0.2", epochs=4, leaves=0, rate=0.5, ridge=0.0, spread=0.0, clip=1.0, doubt=0
         )
         released = made.fit(X, y).ensemble_
         terms.append(np.array(released.terms[0]))
@@ -443,6 +443,7 @@ BAD = [
     *({"clip": bad} for bad in (0, 1.1, float("nan"), "x")),
     *({"mass": bad} for bad in (-0.1, 1.1, "x")),
     *({"spread": bad} for bad in (-1, float("inf"), True)),
+    *({"doubt": bad} for bad in (-0.1, 1001, "x")),
 ]
 
 
