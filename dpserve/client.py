@@ -104,6 +104,15 @@ class Client(LedgerReader):
         path = f"/v1/datasets/{segment('dataset', name)}/{segment('act', act)}"
         return self._change("POST", path, {"reason": reason})
 
+    def note(self, kind: str, name: str) -> Json:
+        """Return the `text` and the `tags` that people wrote of a dataset or a model, as `kind` says."""
+        return self._get(f"/v1/{segment('kind', kind)}s/{segment('name', name)}/note")
+
+    def write_note(self, kind: str, name: str, text: str | None = None, tags: Sequence[str] | None = None) -> Json:
+        """Write the note or the tags of a dataset (scope steward) or a model (promote); None leaves what is there."""
+        body = request_body(text=text, tags=None if tags is None else [*tags])
+        return self._change("PUT", f"/v1/{segment('kind', kind)}s/{segment('name', name)}/note", body, again=True)
+
     def plan(
         self, dataset: str, learner: str = "auto", epsilon: Number | None = None, **more: Unpack[JobFields]
     ) -> Plan:

@@ -97,6 +97,7 @@ TREE: Nodes = {
             "restore": Leaf("datasets:restore", needs=EITHER),
             "list": Leaf("datasets:list_datasets", needs=EITHER),
             "show": Leaf("datasets:show_dataset", needs=EITHER),
+            "note": Leaf("notes:note_dataset", needs=EITHER),
         },
     ),
     "schema": Branch(
@@ -165,6 +166,7 @@ TREE: Nodes = {
             "promote": Leaf("placing:promote", needs=EITHER),
             "retire": Leaf("placing:retire", needs=EITHER),
             "restore": Leaf("placing:restore", needs=EITHER),
+            "note": Leaf("notes:note_model", needs=EITHER),
             "archive": Leaf("home:archive_model", instead="The operator archives it there"),
             "unarchive": Leaf("home:unarchive_model", instead="The operator does it there"),
         },

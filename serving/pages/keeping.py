@@ -10,7 +10,6 @@ from starlette.responses import Response
 from accountant.access import key_life
 from accountant.errors import UnknownName
 from accountant.home import Home
-from accountant.home.notes import Note, write_note
 from accountant.keys import opening
 from accountant.ledger.archive import archive
 from accountant.ledger.families.records import Why
@@ -18,6 +17,7 @@ from dpserve_verify.certificates.bundle import read_bundle
 from dpserve_verify.errors import DpserveError, InputError
 from dpserve_verify.log.proofs import parse_proof
 from models.store.bundle import ModelStore, check_numbered
+from models.store.noted import change_note
 from models.store.renewal import renew_proofs
 from serving.http.routes import Door, access, in_thread, state
 from serving.pages.parts.ui import form_fields, page, see_other
@@ -37,8 +37,8 @@ async def set_note(request: Request) -> Response:
     """Put another note and other tags in the place of those of a dataset or a model."""
     fields = await form_fields(request, "text", "tags")
     kind, name = _thing(request)
-    note = Note.of(fields["text"].replace("\r\n", "\n"), fields["tags"].split(","))
-    await in_thread(write_note, state(request).home.path, kind, name, note)
+    text, tags = fields["text"].replace("\r\n", "\n"), fields["tags"].split(",")
+    await in_thread(change_note, state(request).home, kind, name, text, tags)
     return see_other(f"/ui/{kind}s/{request.path_params['name']}")
 
 

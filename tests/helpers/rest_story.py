@@ -214,6 +214,9 @@ class Story:
         self.post("steward", "/v1/datasets/visits/quotas", analyst="ana", share="0.5", reason="half is for others")
         self.post("steward", "/v1/datasets/visits/retire", reason="its time is over")
         self.post("steward", "/v1/datasets/visits/restore", reason="a review")
+        note = {"text": "stays of 2027, from the ward's own book", "tags": ["2027", "ward"]}
+        self.ask("steward", "PUT", "/v1/datasets/visits/note", note)
+        self.get("steward", "/v1/datasets/visits/note")
 
     def trained(self) -> None:
         """Two versions, one of them measured; a job that is taken back."""
@@ -266,6 +269,8 @@ class Story:
         self.post("promote", "/v1/models/visits/champion", version=1, although_not_better=True, **why)
         self.post("promote", "/v1/models/visits@2/retire", reason="not needed")
         self.post("promote", "/v1/models/visits@2/restore", reason="needed after all")
+        self.ask("promote", "PUT", "/v1/models/visits/note", {"tags": ["production"]})
+        self.get("predict", "/v1/models/visits/note")
         self.get("predict", "/v1/models/visits@1/curve?feature=days")
         less = {"feature": "days", "zero": "..5", "why": "a short stay says nothing"}
         self.post("promote", "/v1/models/visits@1/edits", edits=[less], reason="the ward's review")

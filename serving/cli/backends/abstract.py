@@ -100,6 +100,29 @@ class Datasets(ABC):
         """
 
 
+class Notes(ABC):
+    """Notes and tags of datasets and models."""
+
+    @abstractmethod
+    def show(self, kind: str, name: str) -> Body:
+        """Return the note: `dataset` or `model`, which `kind` says, `text` and `tags`. Raises UnknownName."""
+
+    @abstractmethod
+    def change(self, kind: str, name: str, text: str | None, tags: Sequence[str] | None) -> Body:
+        """Put another text or other tags in the place of those that are there, and return the note.
+
+        Args:
+            kind: `dataset` or `model`.
+            name: Its name.
+            text: The note; None leaves it as it is.
+            tags: The tags; None leaves them as they are.
+
+        Raises:
+            UnknownName: There is no such dataset or model.
+            InputError: No note may hold this.
+        """
+
+
 class Grants(ABC):
     """Grants and tokens."""
 
@@ -430,6 +453,11 @@ class Backend(ABC):
     @abstractmethod
     def models(self) -> Models:
         """Return the backend's part for released models."""
+
+    @property
+    @abstractmethod
+    def notes(self) -> Notes:
+        """Return the backend's part for notes and tags."""
 
     @property
     @abstractmethod

@@ -298,7 +298,9 @@ def test_a_job_that_waits_can_be_given_back_and_then_not_again(site):
 
 def test_pages_of_datasets_tell_the_budget_in_words(site):
     for path in ("/ui", "/ui/datasets", "/ui/datasets/adult"):
-        assert re.search(r"[\d.]+ % used", site.page(path, "train").text), path
+        assert re.search(r"[\d.]+ % (used|of the budget used)", site.page(path, "train").text), path
+    text = re.sub(r"<[^>]*>", "", site.page("/ui/datasets/adult", "train").text)
+    assert len(re.findall(r"[\d.]+ % (?:of the budget )?used", text)) == 1  # its page says a thing once
     fits = site.page("/ui/datasets/adult/fits", "train").text
     assert "lazybb" in fits
     assert "more job" in fits

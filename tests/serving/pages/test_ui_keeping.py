@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 
 import ledgers
@@ -9,6 +10,7 @@ import pyarrow.csv as csv
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from in_process import Site
 from pages_in_process import pages_at, words
 from small_home import DATA, write_files
 
@@ -17,8 +19,10 @@ from accountant.home.notes import Note, note_of
 from accountant.keys import opening
 from accountant.ledger.archive import archived
 from dpserve_verify.privacy.budget import Budget, Relation
+from serving.cli.app import run
 from serving.process.tokens import new_token
 from serving.process.watch import audit_runs
+from serving.rest import notes
 from training.datasets.datasets import register
 from training.datasets.drafts import steps
 from training.datasets.drafts.drafts import Drafts
@@ -64,6 +68,13 @@ def test_notes_and_tags_are_written_and_what_is_over_is_archived(site, thing, na
     assert "&lt;b&gt;for the" in site.page(at).text
     assert re.search(f"{name}( @1)? board 2026", words(site.page(f"/ui/{thing}")))
     assert site.send(f"{at}/note", scope, text="", tags="<").status_code == 400
+    over_rest, rest = f"/v1/{thing}/{name}/note", Site(site.home, notes.DOORS)  # with the rights of the page
+    note = {kind: name, "text": "<b>for the\nboard</b>", "tags": ["board", "2026"]}
+    assert rest.bear(site.secrets["train"], "GET", over_rest).json() == note
+    assert rest.bear(site.secrets["train"], "PUT", over_rest, json={"tags": []}).status_code == 403
+    assert rest.bear(site.secrets[scope], "PUT", over_rest, json={"tags": ["old"]}).json() == note | {"tags": ["old"]}
+    assert rest.bear(site.secrets[scope], "PUT", over_rest, json={"tags": ["<"]}).status_code == 400
+    assert rest.bear(site.secrets["admin"], "PUT", f"/v1/{thing}/nobody/note", json={"text": "x"}).status_code == 404
 
     assert site.send(f"{at}/archive", "train", why="over").status_code == 403
     assert site.send(f"{at}/archive", scope, why=" ").status_code == 400
@@ -195,3 +206,17 @@ def test_rows_are_checked_by_the_datasets_schema_and_appended_as_a_block(site, t
 def refused(site, at):
     steps.work(site.home.path)
     return words(site.page(at, "steward"))
+
+
+def test_what_is_changed_on_pages_has_the_command_that_does_the_same(site, capsys):
+    """Each is one that the command line knows, with flags that it takes."""
+    for path, least in (("/ui/datasets/several", 5), ("/ui/models/adult", 6), ("/ui/tokens", 2)):
+        found = re.findall(r"The command that does the same</summary><pre[^>]*>([^<]*)</pre>", site.page(path).text)
+        lines = [line for block in found for line in html.unescape(block).splitlines()]
+        assert len(lines) >= least, (path, lines)
+        for line in lines:
+            program, branch, leaf, *rest = line.split()
+            assert program == "dpserve"
+            assert run([branch, leaf, "--help"]) == 0, line
+            taken = set(re.findall(r"(--[a-z-]+)", capsys.readouterr().out))
+            assert {word for word in rest if word.startswith("--")} <= taken, line

@@ -71,6 +71,13 @@ class HomeBackend(Backend):
         return HomeModels()
 
     @cached_property
+    def notes(self) -> abstract.Notes:
+        """Return the backend's part for notes and tags."""
+        from serving.cli.backends.home.notes import HomeNotes
+
+        return HomeNotes()
+
+    @cached_property
     def schedules(self) -> abstract.Schedules:
         """Return the backend's part for jobs that run once a period."""
         from serving.cli.backends.home.schedules import HomeSchedules

@@ -82,6 +82,13 @@ class ServerBackend(Backend):
         return ServerModels(self.connection)
 
     @cached_property
+    def notes(self) -> abstract.Notes:
+        """Return the backend's part for notes and tags."""
+        from serving.cli.backends.server.notes import ServerNotes
+
+        return ServerNotes(self.connection)
+
+    @cached_property
     def schedules(self) -> abstract.Schedules:
         """Return the backend's part for jobs that run once a period."""
         from serving.cli.backends.server.schedules import ServerSchedules
