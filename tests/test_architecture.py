@@ -136,7 +136,7 @@ models/explain: dpserve_verify(.) accountant(system) models(features parts)
 models/features: dpserve_verify(.)
 models/forms: dpserve_verify(.) accountant(system) models(explain features onnx parts)
 models/onnx: dpserve_verify(.) accountant(. system) models(explain features parts)
-models/parts: dpserve_verify(. formats) accountant(system) models(features)
+models/parts: dpserve_verify(. formats) models(features)
 models/profile: dpserve_verify(. certificates privacy) accountant(certificates) models(explain features)
 models/store: dpserve_verify(. certificates formats keys log system) accountant(. certificates home keys ledger
     ledger/families system) models(explain features forms parts worth)
@@ -164,7 +164,7 @@ training/learners/base: dpserve_verify(. privacy) accountant(. noise privacy sys
     onnx) training(calibration rows/packed rows/partitions rows/schema session)
 training/learners/boosting: dpserve_verify(. privacy) accountant(noise) models(features forms parts)
     training(learners/base rows/kernels rows/partitions rows/statistics session)
-training/learners/ebm: dpserve_verify(. privacy) accountant(. noise privacy system) models(features forms parts)
+training/learners/ebm: dpserve_verify(. privacy) accountant(. noise privacy) models(features forms parts)
     training(learners/base learners/boosting rows/kernels rows/packed rows/partitions rows/statistics session)
 training/measuring:
 training/measuring/profile: dpserve_verify(. certificates formats privacy) accountant(. certificates home ledger

@@ -5,7 +5,7 @@ Post-processing of public numbers: no row of anybody is read, and nothing is spe
 model's released counts and an answer by the model; its values are independent of one another, of two classes within
 each class, by what each adds to the log-odds (so that values which speak for one class stand together). A refit differs
 from the next one by fresh noise of the plan's own laws, which reaches all that noise reaches: cut points, pairs, steps,
-calibration. Everything comes from SHAKE-256: the same model has the same refits on every machine.
+calibration. Everything comes from SHAKE-256: the same model has the same refits whenever it is asked.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from hashlib import shake_256
-from math import log, sqrt
-from typing import TYPE_CHECKING, Any
+from math import log, pi, sqrt
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from accountant.noise.mechanisms import Mechanism
-from accountant.system.lazy_import import later
 from dpserve_verify.privacy.budget import Relation
 from models.features.features import NumericFeature
 from models.forms.additive import AdditiveEnsemble
@@ -32,11 +31,6 @@ from training.rows.packed.cells import Cells, grid_of, merging
 from training.rows.partitions.partition import TARGET_GRID
 from training.rows.partitions.rows import Rows
 from training.session.session import Public, Query, sensitivity_of
-
-if TYPE_CHECKING:
-    from scipy import special
-else:
-    special = later("scipy.special")  # a tenth of a second, of whom asks for refits alone
 
 MOST_ROWS = 1 << 15  # that are made up: what is asked of them is multiplied up to as many as the model learnt from
 AROUND = 0.25  # of half the range, a number's made-up answers lie about the model's
@@ -60,10 +54,10 @@ class Draws:
 
     def noise(self, label: str, count: int, is_laplace: bool) -> Floats:
         """Return noise of standard deviation 1: (count,), Laplace or Gaussian."""
-        at = self.uniform(label, count)
+        at, more = self.uniform(label, 2 * count).reshape(2, count)
         if is_laplace:
             return np.asarray(-np.sign(at - 0.5) * np.log1p(-2 * np.abs(at - 0.5)) / sqrt(2))
-        return np.asarray(special.ndtri(at))
+        return np.asarray(np.sqrt(-2 * np.log(at)) * np.cos(2 * pi * more))  # Box and Muller 1958
 
 
 class MadeUpSession:

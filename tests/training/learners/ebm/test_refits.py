@@ -7,9 +7,10 @@ from itertools import islice
 import numpy as np
 import pyarrow as pa
 import pytest
+from scipy.stats import t
 
 from dpserve_verify.errors import InputError
-from models.parts.other_noise import noise_interval, read_level
+from models.parts.other_noise import noise_interval, read_level, student_quantile
 from training.learners.ebm.ebm import DPEBMClassifier, DPEBMRegressor
 from training.learners.ebm.refits import Draws, MadeUpSession, refits, rows_like
 from training.rows.schema.schema import parse_schema
@@ -111,6 +112,12 @@ def test_drawn_noise_has_the_law_that_is_asked_for(is_laplace):
     assert abs(noise.mean()) < 0.02
     assert abs(noise.std() - 1) < 0.02
     assert abs((noise**4).mean() - (6 if is_laplace else 3)) < 0.6
+
+
+def test_students_quantiles_are_those_of_scipy():
+    for share in (0.75, 0.9, 0.95, 0.975, 0.995):
+        for freedom in (8, 11, 19, 63):
+            assert abs(student_quantile(share, freedom) - t.ppf(share, freedom)) < 2e-3
 
 
 @pytest.mark.parametrize("text", ["", "0.4", "1", "nan", "x", "9"])
