@@ -2,7 +2,8 @@
 
 `all`                          every bin
 `bin 3`, `bin 3-7`             bins by number
-`30..40`, `..18`, `65..`       numbers: every bin with values above the first, up to the second; dates as ISO texts
+`30..40`, `..18`, `65..`       numbers: every bin with values above the first, up to the second; dates as ISO texts; a
+                               cut point may be written as it is shown, with six digits or more
 `Bachelors, Masters`, `true`   values by name; `other` and `missing` are names too
 `["a, b", "c"]`                the same as JSON, for names with commas in them
 
@@ -99,7 +100,10 @@ def _interval(feature: NumericFeature, text: str) -> list[int]:
     return list(range(int(np.searchsorted(edges, low, "right")), int(np.searchsorted(edges, high, "left")) + 1))
 
 
-def _number(feature: Feature, text: str, otherwise: float) -> float:
+def _number(feature: NumericFeature, text: str, otherwise: float) -> float:
+    shown = next((edge for edge in feature.edges if feature.text(edge) == text.strip()), None)
+    if shown is not None:
+        return shown
     try:
         if isinstance(feature, CalendarFeature) and text.strip():
             return number_of(feature.kind, text.strip())

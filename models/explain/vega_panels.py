@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from math import sqrt
 from typing import Any
 
@@ -46,6 +47,7 @@ Scale = tuple[float, float]
 PAIR = ("first", "second")  # colours of two models
 CLASSES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8B5A2B", "#F0E442")  # Okabe and Ito
 KEYS = 30  # most names of a key
+NARROW, THIN = 4.0, 1.0  # pixels that answer a pointer at a bin of one value; that show its count
 
 
 @dataclass(frozen=True)
@@ -106,16 +108,29 @@ def curve_panel(
         layers += _counts_below(curves[0], feature, x, colours["count"])
     layers.append(_text("missing", SLOT, PLOT + STRIP + 15, colours["quiet"], align="center"))
     texts = [_words_at_pointer(bins, unit, names) for bins in zip(*curves, strict=True)]
-    inner = [
-        {"at": max(low, bin.low), "to": min(high, bin.high), "says": says}
-        for bin, says in zip(curves[0], texts, strict=True)
-        if bin.low is not None and bin.high is not None
+    spans = [
+        (max(low, bin.low), min(high, bin.high)) for bin in curves[0] if bin.low is not None and bin.high is not None
     ]
+    wide = widen(spans, NARROW * (high - low) / REACH)
+    inner = [{"at": at, "to": to, "says": says} for (at, to), says in zip(wide, texts, strict=False)]
     labels = [bin.label for bin in curves[0] if bin.low is not None] + [curves[0][-1].label]
     layers.append(hits(inner, {"x": x, "x2": {"field": "to"}, **_span("y", 0, PLOT + STRIP)}, colours))
     beside_plot = {**_span("x", SLOT - 16, SLOT + 16), **_span("y", 0, PLOT + STRIP)}
     layers.append(hits([{"says": texts[-1]}], beside_plot, colours))
     return replace(frame_panel(feature.name, note, PLOT + STRIP, layers, colours), labels=tuple(labels))
+
+
+def widen(spans: Sequence[Scale], least: float) -> list[Scale]:
+    """Return spans that touch, ascending, with their inner ends moved so that each is at least so wide, or all alike
+    where there is no room: a bin of one value can be pointed at.
+    """
+    ends = [spans[0][0], *(end for _, end in spans)]
+    least = min(least, (ends[-1] - ends[0]) / len(spans))
+    for at in range(1, len(spans)):
+        ends[at] = max(ends[at], ends[at - 1] + least)
+    for at in range(len(spans) - 1, 0, -1):
+        ends[at] = min(ends[at], ends[at + 1] - least)
+    return list(pairwise(ends))
 
 
 def bar_panel(
@@ -322,7 +337,7 @@ def _counts_below(bins: Sequence[Bin], feature: NumericFeature, x: Spec, colour:
     most = max(dense, default=0.0) or 1.0
     foot = PLOT + STRIP
     rows = [
-        {"at": at, "to": end, "top": foot - (STRIP - 4) * size / most}
+        {"at": at, "to": max(end, at + THIN / pixels_per_unit), "top": foot - (STRIP - 4) * size / most}
         for (at, end, _), size in zip(spans, dense, strict=True)
     ]
     where = {"x": x, "x2": {"field": "to"}, "y": pixel("top"), "y2": {"value": foot}}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from math import isfinite
 from typing import Any, ClassVar, Literal
@@ -22,6 +23,7 @@ Codes = NDArray[np.uint16]
 RawColumns = Mapping[str, ArrayLike]
 MISSING_TEXT = ""
 MAX_BINS = 1 << 16
+DIGITS, ALL_DIGITS = 6, 17  # of a cut point for people; that tell any two numbers apart
 
 
 def _require(holds: bool, message: str) -> None:
@@ -34,9 +36,9 @@ def _check_name(name: str) -> None:
     _require(fine, f"feature={name!r}: must be printable, without leading '/'")
 
 
-def number_text(number: float) -> str:
-    """Write a cut point for people: six digits, and all of the whole part."""
-    return f"{number:.0f}" if 1e6 <= abs(number) < 1e15 else f"{number:.6g}"
+def number_text(number: float, digits: int = DIGITS) -> str:
+    """Write a cut point for people: six digits, or more, and all of the whole part."""
+    return f"{number:.0f}" if 1e6 <= abs(number) < 1e15 and digits == DIGITS else f"{number:.{digits}g}"
 
 
 def encodable(text: str) -> bool:
@@ -95,9 +97,16 @@ class NumericFeature:
         """Return what people call one value."""
         return "number"
 
+    @cached_property
+    def digits(self) -> int:
+        """Count the digits by which people can tell all cut points apart: six, or more where two are that near."""
+        most = range(DIGITS, ALL_DIGITS)
+        apart = (n for n in most if all(number_text(a, n) != number_text(b, n) for a, b in pairwise(self.edges)))
+        return next(apart, ALL_DIGITS)
+
     def text(self, number: float) -> str:
         """Return a cut point for people."""
-        return number_text(number)
+        return number_text(number, self.digits)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON. Inverse: `feature_from_json`."""

@@ -100,3 +100,14 @@ def test_absent_columns_are_named():
 )
 def test_numbers_for_people(number, text):
     assert number_text(number) == text
+
+
+@pytest.mark.parametrize(("edges", "texts"), [
+    ((18.0, 2004.991, 2004.994), ["18", "2004.991", "2004.994"]),
+    ((1e6, 1e6 + 0.25), ["1000000", "1000000.2"]),
+    ((7665.94371, 7690.35), ["7665.94", "7690.35"]),
+    ((1.0, nextafter(1.0, 2)), ["1", "1.0000000000000002"]),
+])  # fmt: skip
+def test_cut_points_have_the_digits_that_tell_them_apart(edges, texts):
+    """So that a bin of one value has words of its own, in pictures and in edits."""
+    assert [NumericFeature("x", edges).text(edge) for edge in edges] == texts
