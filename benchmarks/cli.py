@@ -17,12 +17,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from serving.cli.app import TREE
+
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "examples" / "data"
 HEAVY = ("numpy", "scipy", "numba", "sklearn", "pyarrow", "onnx", "onnxruntime", "sqlalchemy", "pydantic")
 REFUSED = 0.9
+HELP = 0.25
 COMMANDS = (
-    ("--help", 0.25),
+    ("--help", HELP),
+    *((f"{name} --help", HELP) for name in TREE),
     ("token list", 0.6),
     ("grant list", 0.6),
     ("dataset list", 0.6),

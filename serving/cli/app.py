@@ -32,57 +32,23 @@ GARBAGE = 50_000  # new objects between two looks for garbage: few commands live
 AT_HOME = "It is for whoever has the home; dpserve campaign show works from here"
 KEYS = "Keys stay where the home is: whoever runs it changes them there"
 TREE: Nodes = {
-    "init": Leaf(
-        "server:init",
-        "Make a home: keys, a ledger, and one admin token, in a file of the home.",
-        instead="A laptop needs no home",
-    ),
-    "plan": Leaf(
-        "train:plan", "Price a job: what it would cost, and how much of the budget would be used.", needs=EITHER
-    ),
-    "train": Leaf("train:train", "Train a model: pay for it, fit it, certify it.", needs=EITHER),
-    "tune": Leaf("train:tune", "Tune privately: try several settings, at one price.", needs=EITHER),
-    "evaluate": Leaf(
-        "models:evaluate", "Measure how good a model is: on private rows at a price, or on rows of yours.", needs=EITHER
-    ),
-    "profile": Leaf(
-        "data.profile:profile",
-        "Profile a dataset: noisy counts of every column in its public bins, and what follows from them.",
-        needs=EITHER,
-    ),
-    "predict": Leaf(
-        "models:predict", "Predict every row of a file, in its order, with a verified model.", needs=EITHER
-    ),
-    "verify": Leaf("certificates:verify", "Verify a model, its certificate and its place in the ledger.", needs=EITHER),
-    "serve": Leaf(
-        "server:serve",
-        "Serve the models, run queued jobs and audit the ledger in processes beside it.",
-        instead="The operator runs it there",
-    ),
-    "worker": Leaf(
-        "server:worker",
-        "Run queued jobs until told to stop; a job that runs is finished first.",
-        instead="The operator runs it there",
-    ),
-    "auditor": Leaf(
-        "server:auditor",
-        "Audit the ledger now, every so often, and when it was asked for at the server.",
-        instead="dpserve ledger audit audits the server from here",
-    ),
-    "migrate": Leaf(
-        "home:migrate",
-        "Bring the ledger's tables to this version, and say from which revision to which.",
-        instead="The operator runs it there",
-    ),
-    "backup": Leaf(
-        "home:backup",
-        "Copy the home and its ledger, whatever runs on it.",
-        instead="The operator runs it there",
-    ),
-    "restore": Leaf("home:restore", "Put a backup into a new home and an empty database, and audit it.", needs=NOTHING),
-    "login": Leaf("login:login", "Ask a server from now on.", NOTHING),
-    "logout": Leaf("login:logout", "Log out: the token is removed from this computer.", NOTHING),
-    "config": Leaf("server:config", "Print every setting that is in force, and where it came from.", needs=NOTHING),
+    "init": Leaf("server:init", instead="A laptop needs no home"),
+    "plan": Leaf("train:plan", needs=EITHER),
+    "train": Leaf("train:train", needs=EITHER),
+    "tune": Leaf("train:tune", needs=EITHER),
+    "evaluate": Leaf("models:evaluate", needs=EITHER),
+    "profile": Leaf("data.profile:profile", needs=EITHER),
+    "predict": Leaf("models:predict", needs=EITHER),
+    "verify": Leaf("certificates:verify", needs=EITHER),
+    "serve": Leaf("server:serve", instead="The operator runs it there"),
+    "worker": Leaf("server:worker", instead="The operator runs it there"),
+    "auditor": Leaf("server:auditor", instead="dpserve ledger audit audits the server from here"),
+    "migrate": Leaf("home:migrate", instead="The operator runs it there"),
+    "backup": Leaf("home:backup", instead="The operator runs it there"),
+    "restore": Leaf("home:restore", needs=NOTHING),
+    "login": Leaf("login:login", needs=NOTHING),
+    "logout": Leaf("login:logout", needs=NOTHING),
+    "config": Leaf("server:config", needs=NOTHING),
     "dataset": Branch(
         "Register datasets, and see what is left of their budgets.",
         {

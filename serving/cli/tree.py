@@ -6,10 +6,11 @@ that trains or serves.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
+from inspect import cleandoc, signature
+from pathlib import Path
 from typing import Any, TypeVar
 
 import typer
@@ -26,12 +27,10 @@ Options = TypeVar("Options")
 
 @dataclass(frozen=True)
 class Leaf:
-    """One command: `place` is MODULE:FUNCTION of this folder. `summary` says it in a list that does not load the
-    module, in the words in which its docstring begins. `needs`: a home, or a server as well; `instead`: what to do
-    where there is a server, and only a home will do."""
+    """One command: `place` is MODULE:FUNCTION of this folder. `needs`: a home, or a server as well; `instead`: what to
+    do where there is a server, and only a home will do."""
 
     place: str
-    summary: str = ""
     needs: Needs = Needs.HOME
     instead: str = ""
 
@@ -41,6 +40,13 @@ class Leaf:
         with show_busy("loading"), loading():
             function: Callable[..., None] = getattr(import_module(f"serving.cli.{module}"), name)
         return function
+
+    @property
+    def summary(self) -> str:
+        """Read how the function's docstring begins, in its file: a list loads no module."""
+        module, _, name = self.place.partition(":")
+        text = Path(__file__).parent.joinpath(*module.split(".")).with_suffix(".py").read_text("utf-8")
+        return cleandoc(text.partition(f"\ndef {name}(")[2].split('"""', 2)[1]).partition("\n\n")[0]
 
 
 @dataclass(frozen=True)
@@ -67,10 +73,9 @@ class LazyGroup(TyperGroup):
         return list(self._nodes)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Command | None:
-        """Return, for a list, a command with its name and summary alone, where the tree says them."""
+        """Return, for a list, a command with its name and summary alone."""
         node = self._nodes.get(cmd_name)
-        summary = getattr(node, "summary", "")
-        return TyperCommand(cmd_name, help=summary) if summary else self.commands.get(cmd_name)  # type: ignore[return-value]
+        return None if node is None else TyperCommand(cmd_name, help=node.summary)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
         """Return the real command, to be run."""
@@ -109,7 +114,7 @@ def from_fields(kind: type[Options]) -> Callable[[Callable[[Options], None]], Ca
             function(kind(**given))
 
         command.__doc__, command.__annotations__ = function.__doc__, {}
-        command.__signature__ = inspect.signature(kind, eval_str=True)  # type: ignore[attr-defined]  # Typer reads it
+        command.__signature__ = signature(kind, eval_str=True)  # type: ignore[attr-defined]  # Typer reads it
         return command
 
     return as_command
