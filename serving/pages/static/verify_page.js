@@ -87,29 +87,14 @@ function summary({ predicate, subject }) {
 
 const MOST_LINES = 400;
 
-// As models/worth/judging.py has it.
-function outcome({ histogram, metrics, against, better }) {
-  if (better) return "better";
-  const ends = (figure) => [Number(figure.low), Number(figure.high)];
-  if (against) {
-    const [low, high] = ends(metrics[0]);
-    return (histogram.kind === "paired-number" ? low >= 0 : high <= 0) ? "not better" : "could not tell";
-  }
-  const [name, constant] = { binary: ["auroc", 0.5], number: ["r2", 0] }[histogram.kind] ?? ["advantage", 0];
-  const figure = metrics.find((each) => each.metric === name && !each.class && !each.group && !each.groups);
-  return figure && ends(figure)[1] < constant + 0.05 ? "not better" : "could not tell";
-}
-
-const VERDICTS = { better: "better than ", "not better": "no better than ", "could not tell": "could not tell whether it is better than " };
-
 // What a verified statement says: every figure of a model's worth, or of each column its rows and what is missing.
 function figures({ predicate, subject }) {
-  const { claim, rows, metrics, columns } = predicate;
+  const { claim, rows, metrics, columns, better } = predicate; // `better` is signed: shown by the interval
   const facts = {
     [metrics ? "Model" : "Schema"]: subject[0].name,
     "Measured on": `${rows.part} rows of ${rows.dataset}${rows.seen ? ", from which the model learnt" : ""}`,
     Spent: `epsilon ${claim.epsilon}, delta ${claim.delta}, for one ${claim.unit.name}`,
-    ...(metrics ? { Verdict: `${VERDICTS[outcome(predicate)]}${predicate.against ? predicate.against.name : "a constant answer"}` } : {}),
+    ...(metrics ? { Verdict: `${better ? "shown" : "not shown"} to be better than ${predicate.against?.name ?? "a constant answer"}` } : {}),
   };
   const head = element("dl", { class: "facts" }, ...Object.entries(facts).flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)]));
   const lines = metrics

@@ -54,6 +54,8 @@ FORGERIES = [
     ("dataset-registered", {"query": {}}, "query"),
     ("dataset-registered", {"query": {"sha256": "0" * 64, "reason": "a word", "by": ""}}, "query"),
     ("dataset-registered", {"query": {"sha256": "0" * 64, "text": "select"}}, "query"),
+    ("dataset-registered", {"firsts": True}, "firsts: needs more than one row of a person"),
+    ("dataset-joined", {"firsts": False}, "firsts: must be true"),
     ("dataset-joined", {"query": {"sha256": "0" * 64, "reason": "nobody says it"}}, "query"),
     ("dataset-joined", {"families": []}, "families"),
     ("dataset-joined", {"families": ["x"]}, "never founded"),
