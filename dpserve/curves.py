@@ -123,7 +123,7 @@ def _bins(feature: Json) -> list[tuple[float | str | bool | None, float | str | 
     if kind == "categorical":
         listed = feature["values"]
         unlisted = next(text for text in (OTHER + "_" * n for n in range(len(listed) + 1)) if text not in listed)
-        return [*((value, value, value) for value in listed), (unlisted, OTHER, OTHER), none]
+        return [*((value, value, value) for value in listed), (unlisted, unlisted, unlisted), none]
     if kind == "boolean":
         return [(False, "no", "no"), (True, "yes", "yes"), none]
     edges = feature["edges"] or [0.0]

@@ -206,8 +206,15 @@ class CategoricalFeature:
         )
 
     def label(self, code: int) -> str:
-        """Return a code in words."""
-        return self.values[code] if code < len(self.values) else ("other", "missing")[code - len(self.values)]
+        """Return a code in words, no two alike: where a value is itself called "other", what is not listed is "any
+        other value".
+        """
+        if code < len(self.values):
+            return self.values[code]
+        word, longer = (("other", "any other value"), ("missing", "no value"))[code - len(self.values)]
+        while word in self.values:
+            word, longer = longer, f"{longer}_"
+        return word
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON. Inverse: `feature_from_json`."""

@@ -111,3 +111,17 @@ def test_numbers_for_people(number, text):
 def test_cut_points_have_the_digits_that_tell_them_apart(edges, texts):
     """So that a bin of one value has words of its own, in pictures and in edits."""
     assert [NumericFeature("x", edges).text(edge) for edge in edges] == texts
+
+
+def test_no_two_codes_have_one_label_whatever_values_are_called():
+    """Pictures and clicks find a bin by its label."""
+    for values in (("a",), ("other", "missing"), ("missing", "any other value", "other"), ("no value", "missing")):
+        feature = CategoricalFeature("x", values)
+        labels = [feature.label(code) for code in range(feature.bins)]
+        assert labels[: len(values)] == [*values]
+        assert len(set(labels)) == feature.bins
+    assert [CategoricalFeature("x", ("a",)).label(code) for code in (1, 2)] == ["other", "missing"]
+    assert [CategoricalFeature("x", ("other", "missing")).label(code) for code in (2, 3)] == [
+        "any other value",
+        "no value",
+    ]
