@@ -16,7 +16,7 @@ from training.session.session import Public
 
 CURVES_FROM = 5_000  # strength from which curves are ahead of 1-rules where more features are categories than not
 MANY = 100  # features; of more of them some may well be useless
-TREES_EACH = 40  # strength for each of many features below which public splits fall on useless ones too often
+TREES_EACH = 40  # strength for each of many features from which trees, split by named ones, are ahead of 1-rules
 RARE_FROM = 2_500  # strength times the declared share of the rarer class, from which they are: studies/defaults/rare.md
 TREES_FROM = 3_000  # strength from which small trees are ahead of 1-rules where delta is 0
 

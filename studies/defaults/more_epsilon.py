@@ -1,0 +1,97 @@
+"""Does more epsilon ever hurt? The learner that `auto` takes, by its defaults, at one epsilon after the other on every
+dataset: AUROC of two classes, the mean over classes against the rest of several, and of a number the RMSE as a part of
+its spread; the median over splits, and where it falls behind that of a smaller epsilon.
+
+    python -m studies.defaults.more_epsilon --data DIR --out FILE --seeds 3    # fits; goes on where a file ends
+    python -m studies.defaults.more_epsilon --out FILE --report                # the table; fits nothing
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+from sklearn.metrics import roc_auc_score
+
+from benchmarks import datasets
+from benchmarks.lines import append_lines, read_lines
+from studies.defaults.auto import table
+from studies.defaults.cuts import public_of
+from studies.speed.useless_columns import with_columns
+from training.learners import LEARNERS
+from training.learners.choice import choose
+from training.rows.schema.schema import parse_schema
+
+EPSILONS = ("0.25", "0.5", "1", "2", "4", "8")
+USELESS = "adult and 1,000 useless columns"
+LOST = 0.01  # of AUROC, or of the spread, that a larger epsilon may be behind by chance: the median of three splits
+Line = dict[str, Any]
+
+
+def load(name: str, folder: str | None) -> datasets.Dataset:
+    """Return a dataset; Adult's training rows with useless columns beside them where that is asked."""
+    if name != USELESS:
+        return datasets.load(name, folder)
+    schema, rows, _ = with_columns(1000)
+    return datasets.Dataset(USELESS, rows, "income", schema)
+
+
+def fit(data: datasets.Dataset, epsilon: str, seed: int) -> Line:
+    """Fit once, and return which learner it was and what it reached on the held-out fifth: more is better."""
+    order = np.random.default_rng(seed).permutation(data.table.num_rows)
+    train, test = np.split(order, [int(0.8 * order.size)])
+    public = public_of(data.schema_bytes, train.size, epsilon)
+    name = choose(public).learner
+    model = LEARNERS[name](schema=parse_schema(datasets.with_records(data.schema_bytes, train.size)), epsilon=epsilon)
+    features, answers = data.table.drop([data.target]), np.asarray(data.table[data.target])
+    model.fit(features.take(train), answers[train])
+    if public.classes is None:
+        error = model.predict(features.take(test)) - answers[test]
+        return {"learner": name, "reached": round(1 - float(np.sqrt((error**2).mean()) / answers[test].std()), 5)}
+    chances, classes = model.predict_proba(features.take(test)), model.classes_
+    each = [roc_auc_score(answers[test] == classes[k], chances[:, k]) for k in range(len(classes))]
+    return {"learner": name, "reached": round(float(np.mean(each)), 5)}
+
+
+def play(asked: argparse.Namespace) -> None:
+    done = {(line["data"], line["epsilon"], line["seed"]) for line in read_lines(asked.out)}
+    for name in asked.sets:
+        data = load(name, asked.data)
+        for seed in range(asked.seeds):
+            for epsilon in asked.epsilons:
+                if (name, epsilon, seed) not in done:
+                    about = {"data": name, "epsilon": epsilon, "seed": seed}
+                    append_lines(asked.out, about | fit(data, epsilon, seed))
+
+
+def report(lines: list[Line]) -> str:
+    """Of each set: the median at each epsilon, and the most that one of them is behind a smaller one."""
+    epsilons = sorted({line["epsilon"] for line in lines}, key=float)
+    rows = []
+    for name in sorted({line["data"] for line in lines}):
+        at = {e: [line for line in lines if (line["data"], line["epsilon"]) == (name, e)] for e in epsilons}
+        reached = [median(line["reached"] for line in at[e]) for e in epsilons if at[e]]
+        lost = max(max(reached[: k + 1]) - each for k, each in enumerate(reached))
+        words = [f"{each:.3f}" for each in reached] + ["-"] * (len(epsilons) - len(reached))
+        learners = ", ".join(dict.fromkeys(line["learner"] for e in epsilons for line in at[e]))
+        rows.append([name, *words, f"{lost:.3f}" + (" !" if lost > LOST else ""), learners])
+    return "\n".join(table(["dataset", *epsilons, "falls by", "learners"], rows))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", help="folder of the Parquet files")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--sets", nargs="*", default=(*datasets.names(), *datasets.regressions(), USELESS))
+    parser.add_argument("--epsilons", nargs="*", default=EPSILONS)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--report", action="store_true")
+    asked = parser.parse_args()
+    print(report(read_lines(asked.out))) if asked.report else play(asked)
+
+
+if __name__ == "__main__":
+    main()
