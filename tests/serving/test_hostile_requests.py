@@ -232,8 +232,13 @@ def of_files(server, scales, files) -> Iterator[Taken]:
 
 
 def shown(found: list[Taken]) -> list[Taken]:
-    """Return of every door the request that took the most."""
+    """Return of every door the request that took the most, where that is a tenth of what it may take."""
     doors: dict[str, list[Taken]] = {}
     for taken in found:
         doors.setdefault(taken.door, []).append(taken)
-    return [max(group, key=lambda each: each.seconds + each.beside + each.megabytes / MB) for group in doors.values()]
+    most = [max(group, key=lambda each: each.seconds + each.beside + each.megabytes / MB) for group in doors.values()]
+    return [
+        each
+        for each in most
+        if max(each.seconds / WORKER_SECONDS, each.beside / BOUNDS.seconds, each.megabytes / WORKER_MB) >= 0.1
+    ]
