@@ -108,7 +108,10 @@ def check_definition(definition: RoundsDefinition) -> Public:
     else: what one asks of its rows must be what was priced.
     """
     if definition.code != code():
-        raise InputError("code: the campaign is played by another version of dpserve; install the platform's")
+        raise InputError(
+            "code: the campaign was opened by another version of dpserve, and sums of two versions do not add up; use "
+            "that one"
+        )
     budget = Budget(definition.epsilon, definition.delta)
     public = public_of(schema_in(definition), budget, definition.unit.contributions)
     rehearsal = _Widths(public, definition.standard)

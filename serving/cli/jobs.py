@@ -11,7 +11,7 @@ from accountant.ledger.families.left import left_words
 from serving.cli.backend import backend
 from serving.cli.complete import DATASETS
 from serving.cli.terminal import Json, align_columns, note_more, show, show_progress
-from training.learners.job_words import STATES, closing
+from training.learners.job_words import STATES, closing, state_words
 
 Number = Annotated[int, typer.Argument(help="The job's number.", min=0)]
 COLUMNS = ("job", "state", "dataset", "learner", "epsilon", "model", "by", "time")
@@ -31,7 +31,7 @@ def list_jobs(
     """
     states = {words: name for name, words in STATES.items()}
     body = backend().jobs.list_page(dataset, states.get(state or "", state), after, limit)
-    lines = [{**line, "state": STATES.get(line["state"], line["state"])} for line in body["jobs"]]
+    lines = [{**line, "state": state_words(line)} for line in body["jobs"]]
     rows = [tuple(line[name] for name in COLUMNS) for line in lines]
     show(json, body, align_columns([tuple(name.upper() for name in COLUMNS), *rows]))
     note_more(body["next"])
@@ -73,7 +73,7 @@ def cancel(number: Number, json: Json = False) -> None:
 def _text(body: dict[str, Any]) -> str:
     certificate, progress = body["certificate"] or {}, body["progress"]
     lines = [
-        ("job", f"{body['job']}: {STATES.get(body['state'], body['state'])}"),
+        ("job", f"{body['job']}: {state_words(body)}"),
         ("asked", f"{body['learner']} on {body['dataset']}, by {body['by']} at {body['time']}"),
         ("progress", f"{progress['done']} of {progress['total']}"),
         ("price", f"epsilon {body['epsilon']}"),

@@ -231,6 +231,7 @@ JOB = record(
         "evaluates": COUNT, "against": COUNT, "part": TEXT, "chosen_by_auto": _BY_AUTO,
         "blocks": TEXT, "window": WINDOW,
         "profile": {**TRUTH, "description": "it makes a profile, and no model"},
+        "contributes": {**SHA256, "description": "it pays for sums of a campaign elsewhere, of this definition"},
         "evaluation": record({"job": COUNT, "state": TEXT}, says="reserved with it, of the model that it makes"),
     },
 )  # fmt: skip

@@ -14,7 +14,13 @@ STATES = {  # of a job, for people
     "reserved": "waiting", "started": "running", "committed": "signing",
     "issued": "done", "burned": "failed", "released": "given back",
 }  # fmt: skip
+IN_CAMPAIGN = "in a campaign"  # of a job that pays for sums of one elsewhere: it is burned, and has not failed
 CLOSES = "this job takes the whole total: nothing is admitted after it, even where the total is raised later"
+
+
+def state_words(job: Mapping[str, Any]) -> str:
+    """Say in a word or two how far a job is, from its JSON."""
+    return IN_CAMPAIGN if "contributes" in job else STATES.get(job["state"], str(job["state"]))
 
 
 def chosen_to_json(parameters: Mapping[str, Any]) -> dict[str, Any]:

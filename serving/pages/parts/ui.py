@@ -27,7 +27,7 @@ from models.worth.words import short_figures
 from serving.http.rights import JOBS, READS
 from serving.pages.parts import static_files
 from serving.wire.request_bodies import read_body
-from training.learners.job_words import STATES, short_reason
+from training.learners.job_words import IN_CAMPAIGN, STATES, short_reason
 
 FORM_BYTES = 1 << 16
 MAX_FIELDS = 200
@@ -128,7 +128,7 @@ def _environment() -> Environment:
     environment.filters |= {"figure": figure, "percent": percent, "clock": clock, "count": lambda number: f"{number:,}"}
     environment.filters |= {"rooms": rooms, "room": partial(room_words, epsilon="ε")}
     environment.filters |= {"short_reason": short_reason, "short_figures": short_figures}
-    environment.globals |= {"static": static_files.address, "job_states": STATES}
+    environment.globals |= {"static": static_files.address, "job_states": STATES, "in_campaign": IN_CAMPAIGN}
     return environment
 
 

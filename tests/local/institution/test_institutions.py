@@ -8,12 +8,14 @@ from itertools import pairwise
 
 import hospitals
 import numpy as np
+import pyarrow as pa
 import pytest
 from hospitals import people, schema
 from small_home import until
 
 from accountant.audit.audit import audit_home
 from accountant.errors import BudgetRefused, IdempotencyConflict, PlanMismatch, WrongState
+from accountant.home import Home
 from accountant.noise import shares
 from accountant.privacy import gdp
 from dpserve_verify.errors import CertificateInvalid, InputError, LedgerUnavailable
@@ -22,13 +24,14 @@ from local.aggregator import rounds
 from local.campaign import campaigns
 from local.campaign.questions import question_from_payload
 from local.institution import program
+from local.institution.settings import check_dataset
 from local.rounds import playing
 from local.rounds.store import RoundStore, Rule
 from models.forms.registry import ensemble_bytes
 from training.jobs import job
 from training.requests import JobRequest
 from training.rows.partitions.rows import Rows
-from training.rows.schema.schema import parse_schema
+from training.rows.schema.schema import parse_schema, schema_of
 from training.session.session import Session
 
 ROWS = 300
@@ -136,6 +139,39 @@ def test_a_campaign_that_shares_cannot_answer_is_not_opened(place, more, word):
     with pytest.raises((InputError, BudgetRefused), match=word):
         place.ask("never", **more)
     assert place.home.ledger.log.size() == entries
+
+
+@pytest.mark.parametrize(
+    ("unit", "contributions", "change", "word"),
+    [
+        ("person", 2, {}, ""),  # within the campaign's three rows of a person
+        ("person", 4, {}, "unit"),
+        ("record", 1, {}, "unit"),
+        ("person", 2, {"b: {type: numeric, range: [-3, 3]": "b: {type: numeric, range: [-4, 3]"}, "features"),
+        ("person", 2, {"['no', 'yes']": "['yes', 'no']"}, "classes"),
+    ],
+)
+def test_a_dataset_protects_what_the_campaign_promises(tmp_path, unit, contributions, change, word):
+    """A person's rows are bounded where they are registered, at least as tightly as the campaign's price is for."""
+    few, budget, text = dict(hospitals.FEW), Budget.of("2", "0.000001"), schema(90).decode()
+    asked = playing.rehearse(parse_schema(text.encode()), "ebm", few, budget, 3)
+    definition = hospitals.made_definition(asked, text, "person", 3)
+    for old, new in change.items():
+        text = text.replace(old, new)
+    home, table = Home.init({"DPSERVE_HOME": str(tmp_path / "home")}), people(90, 3)
+    table = table.append_column("person", pa.array([f"p{at // 3}" for at in range(90)]))
+    hospitals.pq.write_table(table, tmp_path / "rows.parquet")
+    (tmp_path / "own.yaml").write_text(f"{text}ignore: [person]\n")
+    column = "record" if unit == "record" else "person"
+    made = hospitals.register(
+        home, "rows", tmp_path / "rows.parquet", tmp_path / "own.yaml", Budget.of("5", "0.00001"), Relation.ADD_REMOVE,
+        column, contributions,
+    )  # fmt: skip
+    if word:
+        with pytest.raises(InputError, match=word):
+            check_dataset(definition, made, schema_of(home, made))
+    else:
+        check_dataset(definition, made, schema_of(home, made))
 
 
 def table_rows(table, public):
