@@ -41,6 +41,7 @@ class ClassModel:
         classes = len(self.public.classes or ())
         self._limit = min(CLIP, (HELD >> 1) // len(self.counts))
         self._terms = [np.zeros((count.size, classes), np.int64) for count in self.counts]
+        self._lows, self._highs = (np.zeros((len(self.counts), classes), np.int64) for _ in range(2))
         self._epochs = [0] * len(self.counts)
         self._constant, self._slope = np.zeros(classes, np.int64), 1.0
         self._shares = np.full(classes, 1 / classes)
@@ -56,8 +57,7 @@ class ClassModel:
 
     def query(self, place: int, leaves: Integers) -> ClassSums:
         """Return the sums of what is left over these leaves."""
-        lows, highs = (np.sum([end(term, axis=0) for term in self._terms], axis=0) for end in (np.min, np.max))
-        ends = self._constant + lows, self._constant + highs
+        ends = self._constant + self._lows.sum(axis=0), self._constant + self._highs.sum(axis=0)
         relation, norm = self.public.relation, self.noise.norm
         vectors = ClassVectors(self._constant, *ends, self._clip, relation, norm, self.weighed)
         return ClassSums(vectors, tuple(self._terms), place, leaves)
@@ -87,6 +87,7 @@ class ClassModel:
         moved = np.rint(gain * worth * SCORES * _level(sums.reshape(h.shape)))[leaves]
         term = np.clip(self._terms[place] + moved, -self._limit, self._limit).astype(np.int64)
         self._terms[place] = term  # a new array each time: rows know a term by its object
+        self._lows[place], self._highs[place] = term.min(axis=0), term.max(axis=0)
 
     def level(self) -> None:
         """Bring chances back to the declared shares where classes were weighed, and clip nothing from here on."""

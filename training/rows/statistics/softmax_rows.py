@@ -36,11 +36,12 @@ class Softmax:
 
 @dataclass
 class _Progress:
-    """Kept in `memo`: the terms that were applied, and the scores of each row by them, without the constant: (rows,
-    classes).
+    """Kept in `memo`: the terms that were applied, the largest number of each, and the scores of each row by them,
+    without the constant: (rows, classes).
     """
 
     terms: tuple[Integers, ...]
+    largest: Integers
     scores: NDArray[np.int32]
 
 
@@ -50,8 +51,6 @@ class SoftmaxRows:
     """
 
     def __init__(self, rows: Rows, terms: Sequence[Integers]) -> None:
-        if sum(int(np.abs(term).max()) for term in terms) > WIDEST:
-            raise InputError(f"terms: the largest of each may add up to at most {WIDEST}")
         self._rows, self._terms = rows, tuple(terms)
 
     def sums(
@@ -102,14 +101,20 @@ class SlopeSums:
 
 
 def _score_rows(part: Partition, terms: tuple[Integers, ...]) -> NDArray[np.int32]:
-    """Return the scores of each row by these terms."""
+    """Return the scores of each row by these terms. InputError where 32 bits might not hold one."""
     progress: _Progress | None = part.memo.pop(MEMO, None)  # nothing half done is found after an exception
     if progress is None:
         scores = scratch_array((part.size, terms[0].shape[1]), np.uint32, part.folder).view(np.int32)
         scores[:] = 0
-        progress = _Progress(tuple(np.zeros_like(term) for term in terms), scores)
+        progress = _Progress(tuple(np.zeros_like(term) for term in terms), np.zeros(len(terms), np.int64), scores)
+    largest = progress.largest.copy()
+    for feature, (old, new) in enumerate(zip(progress.terms, terms, strict=True)):
+        if old is not new:
+            largest[feature] = np.abs(new).max()
+    if largest.sum() > WIDEST:
+        raise InputError(f"terms: the largest of each may add up to at most {WIDEST}")
     for feature, (old, new) in enumerate(zip(progress.terms, terms, strict=True)):
         if old is not new and not np.array_equal(old, new):
             kernels.softmax.add_changes(part.codes(feature), (new - old).astype(np.int32), progress.scores)
-    part.memo[MEMO] = _Progress(terms, progress.scores)
+    part.memo[MEMO] = _Progress(terms, largest, progress.scores)
     return progress.scores

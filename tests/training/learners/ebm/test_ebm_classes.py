@@ -171,6 +171,18 @@ def test_sums_are_those_of_every_row_by_itself(threads, size, relation):
     assert found.tolist() == query(rows).tolist() == query(again(7, rows)).tolist()
 
 
+def test_rows_follow_the_terms_forth_and_back_and_too_large_ones_are_refused():
+    rows, leaves, none = made_rows(), np.arange(17), np.zeros(4, np.int64)
+    vectors = ClassVectors(none, none, none, 1.0, ADD, "l2")
+    first, second = made_terms(3000), made_terms(9000)
+    steps = [first, (first[0], second[1]), second, first]
+    seen = [ClassSums(vectors, terms, 0, leaves)(rows).tolist() for terms in steps]
+    assert seen == [ClassSums(vectors, terms, 0, leaves)(made_rows()).tolist() for terms in steps]
+    assert seen[0] == seen[3] != seen[1]
+    with pytest.raises(InputError, match="terms"):
+        ClassSums(vectors, (first[0], second[1] + (1 << 30)), 0, leaves)(rows)
+
+
 @BOTH
 @NORMS
 def test_what_rows_say_of_the_slope_is_clipped_and_added_up(relation, norm):
