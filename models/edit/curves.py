@@ -19,6 +19,7 @@ from models.forms.classes import HELD, ClassesEnsemble
 from models.forms.ensemble import Ensemble
 from models.parts.answers import ClassLabel
 from models.parts.edits import MAX_EDIT
+from models.parts.pairs import PairTerm
 
 Curves: TypeAlias = AdditiveEnsemble | ClassesEnsemble
 OTHERS = "every other class"  # of the curves of one class, as a model of its own
@@ -75,7 +76,9 @@ def curves_of(model: Curves, label: ClassLabel | None) -> AdditiveEnsemble:
     at = model.classes.index(label)
     terms = tuple(tuple(numbers[at] for numbers in term) for term in model.terms)
     classes = (OTHERS, f"class {label}")
-    return AdditiveEnsemble(model.features, model.target, classes, None, model.link, model.constant[at], terms)
+    pairs = tuple(pair.with_terms(pair.table[:, at].tolist(), ()) for pair in model.pairs)
+    start = model.constant[at]
+    return AdditiveEnsemble(model.features, model.target, classes, None, model.link, start, terms, pairs=pairs)
 
 
 def put_back(model: Curves, label: ClassLabel | None, edited: AdditiveEnsemble) -> Curves:
@@ -87,11 +90,16 @@ def put_back(model: Curves, label: ClassLabel | None, edited: AdditiveEnsemble) 
         tuple((*numbers[:at], number, *numbers[at + 1 :]) for numbers, number in zip(term, owns, strict=True))
         for term, owns in zip(model.terms, edited.terms, strict=True)
     )
+    pairs = []
+    for pair, own in zip(model.pairs, edited.pairs, strict=True):
+        table = pair.table.copy()
+        table[:, at] = own.table[:, 0]
+        pairs.append(pair.with_terms([*map(tuple, table.tolist())], ()))
     changes: list[dict[str, canonical.Encodable]] = [{**json.loads(edit.what), "class": label} for edit in edited.edits]
     texts = [canonical.encode(change, MAX_EDIT).decode() for change in changes]
     edits = tuple(replace(edit, what=text) for edit, text in zip(edited.edits, texts, strict=True))
     try:
-        return replace(model, terms=terms, edits=(*model.edits, *edits))
+        return replace(model, terms=terms, pairs=tuple(pairs), edits=(*model.edits, *edits))
     except ModelInvalid:
         limit = HELD * model.link
         raise InputError(
@@ -103,9 +111,14 @@ def put_back(model: Curves, label: ClassLabel | None, edited: AdditiveEnsemble) 
 def same_but_for_terms(before: Curves, after: Curves) -> bool:
     """Return whether nothing has changed but what bins add, and the list of edits."""
     if isinstance(before, ClassesEnsemble):
-        return isinstance(after, ClassesEnsemble) and replace(after, terms=before.terms, edits=before.edits) == before
+        if not isinstance(after, ClassesEnsemble) or _without_terms(after) != _without_terms(before):
+            return False
+        return replace(after, terms=before.terms, edits=before.edits, pairs=before.pairs) == before
     if isinstance(after, ClassesEnsemble):
         return False
-    together = [[replace(pair, terms=(), errors=()) for pair in model.pairs] for model in (before, after)]
     same = replace(after, terms=before.terms, errors=before.errors, edits=before.edits, pairs=before.pairs)
-    return same == before and together[0] == together[1]
+    return same == before and _without_terms(before) == _without_terms(after)
+
+
+def _without_terms(model: Curves) -> list[PairTerm]:
+    return [replace(pair, terms=(), errors=()) for pair in model.pairs]

@@ -64,8 +64,7 @@ def edit_all(model: Curves, edits: Sequence[Any], note: EditNote) -> Curves:
     """Make one edit after the other: all of them, or InputError that names the first wrong one."""
     if not edits:
         raise InputError("edits: say at least one")
-    pairs = model.pairs if isinstance(model, AdditiveEnsemble) else ()
-    cells = sum(map(len, model.terms)) * model.outputs + sum(pair.table.size for pair in pairs)
+    cells = sum(map(len, model.terms)) * model.outputs + sum(pair.table.size for pair in model.pairs)
     most = min(MAX_EDITS, max(1, MAX_CELLS // max(1, cells)))
     if len(edits) > most:
         raise InputError(f"edits: {len(edits)} of a model of {cells} values; at most {most} at once", limit=most)

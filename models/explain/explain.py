@@ -86,6 +86,12 @@ class PairShape:
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     bins: tuple[Bin, ...]  # row by row
+    several: bool = False  # whether the model has other classes, with shapes of their own
+
+    @property
+    def title(self) -> str:
+        """Return both names, and the class where there are several."""
+        return f"{self.feature}: {self.label}" if self.several else self.feature
 
     @property
     def importance(self) -> float:
@@ -94,7 +100,8 @@ class PairShape:
 
     def to_json(self) -> dict[str, Any]:
         """Return the names, groups and cells of the pair for programs."""
-        groups = {"rows": list(self.rows), "columns": list(self.columns)}
+        groups: dict[str, Any] = {"rows": list(self.rows), "columns": list(self.columns)}
+        groups |= {"class": self.label} if self.several else {}
         return {"features": list(self.features), **groups, "cells": [cell.to_json() for cell in self.bins]}
 
 
@@ -138,16 +145,19 @@ def shapes(ensemble: Released) -> list[Shape]:
 
 
 def pair_shapes(ensemble: Released) -> list[PairShape]:
-    """Return the pairs of features that move a score together, the most important first."""
+    """Return the pairs of features that move a score together, the most important first; of each, one shape per class
+    that it moves.
+    """
     additive = ensemble.as_sum()
     if not additive.pairs:
         return []
     tables, _ = centre_tables(additive)
     pair_tables = tables[len(additive.features) :]
     drawn = [
-        _pair_shape(additive, pair, table[:, 0].tolist())
+        _pair_shape(additive, pair, label, votes.tolist())
         for pair, table in zip(additive.pairs, pair_tables, strict=True)
-        if table.any()
+        for label, votes in zip(spoken_for(additive), table.T, strict=True)
+        if votes.any()
     ]
     return sorted(drawn, key=lambda shape: -shape.importance)
 
@@ -250,7 +260,7 @@ def _shape(ensemble: FeatureSum, at: int, label: ClassLabel, table: NDArray[np.f
     return Shape(feature.name, feature.kind, label, bins)
 
 
-def _pair_shape(ensemble: FeatureSum, pair: PairTerm, votes: list[float]) -> PairShape:
+def _pair_shape(ensemble: FeatureSum, pair: PairTerm, label: ClassLabel, votes: list[float]) -> PairShape:
     names = [ensemble.features[at].name for at in pair.features]
     rows, columns = (pair.labels(ensemble.features, side) for side in (0, 1))
     words = [f"{names[0]} {one}, {names[1]} {column}" for one in rows for column in columns]
@@ -258,10 +268,9 @@ def _pair_shape(ensemble: FeatureSum, pair: PairTerm, votes: list[float]) -> Pai
     counts: list[int | None] = [each for row in pair.counts for each in row] or [None] * len(words)
     cells = zip(words, votes, errors, counts, strict=True)
     bins = (Bin(word, each, error=error, count=count) for word, each, error, count in cells)
-    label = spoken_for(ensemble)[0]
-    return PairShape(
-        pair.name(ensemble.features), (names[0], names[1]), label, tuple(rows), tuple(columns), tuple(bins)
-    )
+    both, several = (names[0], names[1]), ensemble.outputs > 1
+    name = pair.name(ensemble.features)
+    return PairShape(name, both, label, tuple(rows), tuple(columns), tuple(bins), several)
 
 
 def _released_bins(ensemble: FeatureSum, at: int, votes: list[float]) -> list[Bin]:

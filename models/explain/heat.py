@@ -81,7 +81,7 @@ def _panel(pair: PairShape, most: float, of: str, colours: Colours) -> Panel:
         hits(cells, where, colours),
     ]
     note = f"{pair.features[0]} down, {pair.features[1]} across; mean size {amount(pair.importance, '-')} ({of})"
-    return frame_panel(pair.feature, note, rows * tall, layers, colours, LOW)
+    return frame_panel(pair.title, note, rows * tall, layers, colours, LOW)
 
 
 def _short(label: str) -> str:

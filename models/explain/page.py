@@ -91,7 +91,7 @@ def shape_sections(ensemble: FeatureSum) -> list[str]:
 def _pair_sections(pairs: Sequence[PairShape], of: str) -> list[str]:
     """Return what pairs of features add, in HTML."""
     marks = [f"p{at}" for at in range(len(pairs))]
-    rows = [(pair.feature, amount(pair.importance, "-")) for pair in pairs]
+    rows = [(pair.title, amount(pair.importance, "-")) for pair in pairs]
     figures = [
         figure(panel, mark, foldable("numbers", _numbers(pair, of)))
         for panel, mark, pair in zip(heat_panels_of(pairs, of, PAGE), marks, pairs, strict=True)

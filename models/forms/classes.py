@@ -1,6 +1,7 @@
 """A released additive model of three classes or more: a number for each class and code of each feature, added up.
 
-score(x)[k] = constant[k] + sum over features f of terms[f][code of x's f][k]     (exact integers that float32 holds)
+score(x)[k] = constant[k] + sum over features f of terms[f][code of x's f][k] + sum over pairs of theirs, of class k
+(exact integers that float32 holds)
 
 Answered as in `models.parts.answers`: the class of the highest score. It never sees a row of the training data.
 """
@@ -23,10 +24,12 @@ from models.forms.ensemble import SumEnsemble
 from models.onnx.nodes import EXACT
 from models.parts.answers import Labels, Scores, check_head, head_from_json
 from models.parts.edits import Edit
+from models.parts.pairs import PairTerm, in_rows, pair_from_json, term_names
 
 Floats = NDArray[np.float64]
 Numbers = tuple[int, ...]  # one for each class
 HELD = EXACT - 1  # no score is larger
+OPTIONAL = ("edits", "pairs")
 
 CARD = """\
 Each feature adds a number to the score of each class: which one, its value alone says. The answer is the class with the
@@ -61,6 +64,7 @@ class ClassesEnsemble(SumEnsemble):
     constant: Numbers
     terms: tuple[tuple[Numbers, ...], ...]  # per feature, one per code (missing and other included)
     edits: tuple[Edit, ...] = ()
+    pairs: tuple[PairTerm, ...] = ()  # what two features add together, a number for each class and cell
 
     def __post_init__(self) -> None:
         check_head(self.features, self.classes, self.link)
@@ -68,14 +72,22 @@ class ClassesEnsemble(SumEnsemble):
             raise ModelInvalid(f"classes={self.classes}: must be three or more; of two there is the additive form")
         if [len(term) for term in self.terms] != [feature.bins for feature in self.features]:
             raise ModelInvalid("terms: must be one list a feature, with the numbers of each of its codes")
-        for numbers in (self.constant, *(values for term in self.terms for values in term)):
-            if len(numbers) != len(self.classes) or any(type(values) is not int for values in numbers):
-                raise ModelInvalid("constant, terms: must be one integer for each class, everywhere")
+        if not all(map(self._is_term, (self.constant, *(values for term in self.terms for values in term)))):
+            raise ModelInvalid("constant, terms: must be one integer for each class, everywhere")
+        for pair in self.pairs:
+            pair.check(self.features, self._is_term)
+        names = term_names(self.features, self.pairs)
+        if len(set(names)) < len(names) or any(pair.counts or pair.errors for pair in self.pairs):
+            raise ModelInvalid("pairs: each once, none called as a feature is, and of terms alone")
         if self.largest > HELD:
             raise ModelInvalid(f"terms: no score may reach {EXACT} in size; float32 would round it")
-        unknown = {edit.feature for edit in self.edits} - {feature.name for feature in self.features}
+        unknown = {edit.feature for edit in self.edits} - set(names)
         if unknown:
-            raise ModelInvalid(f"edits: of {sorted(unknown)}, which are no features")
+            raise ModelInvalid(f"edits: of {sorted(unknown)}, which are neither features nor pairs")
+
+    def _is_term(self, numbers: Any) -> bool:
+        one_each = type(numbers) is tuple and len(numbers) == len(self.classes)
+        return one_each and all(type(number) is int and abs(number) <= HELD for number in numbers)
 
     @property
     def largest(self) -> int:
@@ -84,39 +96,45 @@ class ClassesEnsemble(SumEnsemble):
             [max(abs(number) for number in numbers) for numbers in zip(*term, strict=True)] for term in self.terms
         ]
         of_class: list[int] = [sum(map(abs, parts)) for parts in zip(self.constant, *largest_terms, strict=True)]
-        return max(of_class)
+        return max(of_class) + sum(pair.largest for pair in self.pairs)
 
     def tables(self) -> tuple[list[Scores], Scores]:
         """Return the terms of each feature, (bins, classes), and the constant, (classes,)."""
         return [np.array(term, np.int64) for term in self.terms], np.array(self.constant, np.int64)
 
     def numbers(self) -> dict[str, Any]:
-        """Return the constant, and of each feature and code a list of numbers, one for each class; edits if there are
-        any.
+        """Return the constant, and of each feature and code a list of numbers, one for each class; edits and pairs if
+        there are any.
         """
         terms = [[list(numbers) for numbers in term] for term in self.terms]
-        edits = {"edits": [edit.to_json() for edit in self.edits]} if self.edits else {}
-        return {"constant": list(self.constant), "terms": terms, **edits}
+        optional = {name: [each.to_json() for each in getattr(self, name)] for name in OPTIONAL}
+        more = {name: parts for name, parts in optional.items() if parts}
+        return {"constant": list(self.constant), "terms": terms, **more}
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Self:
         """Read what `to_json` wrote; KeyError, TypeError, ValueError or ModelInvalid where it is not one."""
-        features, target, classes, link = head_from_json(body, {"constant", "terms"} | ({"edits"} & body.keys()))
-        edits = body.get("edits", [])
-        if type(edits) is not list or ("edits" in body and not edits):
-            raise ModelInvalid("edits: a list, not empty, or absent")
+        optional = [name for name in OPTIONAL if name in body]
+        features, target, classes, link = head_from_json(body, {"constant", "terms", *optional})
+        if any(type(body[name]) is not list or not body[name] for name in optional):
+            raise ModelInvalid(f"{', '.join(optional)}: lists, not empty, or absent")
         lists = (body["constant"], body["terms"], *body["terms"], *(part for term in body["terms"] for part in term))
         if any(type(part) is not list for part in lists):
             raise ModelInvalid("constant, terms: must be lists")
         terms = tuple(tuple(map(tuple, term)) for term in body["terms"])
-        edit_list = tuple(Edit(**edit) for edit in edits)
-        return cls(features, target, classes, link, tuple(body["constant"]), terms, edit_list)
+        edits, pairs = (
+            tuple(Edit(**edit) for edit in body.get("edits", ())),
+            tuple(map(pair_from_json, body.get("pairs", ()))),
+        )
+        return cls(features, target, classes, link, tuple(body["constant"]), terms, edits, pairs)
 
     def fullest(self, features: tuple[Feature, ...]) -> Self:
-        """Return a model in which no two codes of a feature have the same terms."""
-        step = EXACT // (2 * sum(feature.bins for feature in features))
+        """Return a model in which no two codes of a feature have the same terms, nor two cells of a pair."""
+        pairs = [pair for pair in self.pairs if pair.features[1] < len(features)]
+        step = EXACT // (2 * (sum(feature.bins for feature in features) + sum(pair.table.size for pair in pairs)))
         terms = tuple(tuple((step * code,) * len(self.classes) for code in range(f.bins)) for f in features)
-        return replace(self, features=features, terms=terms, constant=(0,) * len(self.classes))
+        full = tuple(_fullest(pair, features, step, len(self.classes)) for pair in pairs)
+        return replace(self, features=features, terms=terms, constant=(0,) * len(self.classes), pairs=full)
 
     def card_section(self) -> str:
         """Return what terms do, and the importances."""
@@ -137,6 +155,17 @@ class ClassesEnsemble(SumEnsemble):
         edits = [(edit.feature, edit.at, edit.by, edit.why, edit.what) for edit in self.edits]
         changed = ["<h2>Edits</h2>", table(("feature", "when", "who", "why", "what"), edits)] if edits else []
         return "\n".join([PAGE.format(rows=rows), *changed])
+
+
+def _fullest(pair: PairTerm, features: tuple[Feature, ...], step: int, classes: int) -> PairTerm:
+    """Return a pair of as many groups over these features, as far as they have codes, and no two cells alike."""
+    bins = [features[at].bins for at in pair.features]
+    rows, columns = map(min, pair.shape, bins)
+    first, second = (
+        tuple(code * size // of for code in range(of)) for size, of in zip((rows, columns), bins, strict=True)
+    )
+    cells = [(step * at,) * classes for at in range(rows * columns)]
+    return PairTerm(pair.features, (first, second), in_rows(cells, columns))
 
 
 def round_to_classes(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -29,12 +29,12 @@ class PairTerm:
     without gaps, neighbouring bins of a number in one or in the next, and its missing value anywhere.
 
     `terms`, `counts` and `errors` as `models.forms.additive` has them of one feature, a row for each group of the first
-    and a column for each of the second.
+    and a column for each of the second; of several classes a term is a tuple, with a number for each.
     """
 
     features: tuple[int, int]
     groups: tuple[tuple[int, ...], tuple[int, ...]]
-    terms: tuple[tuple[int, ...], ...]
+    terms: tuple[tuple[Any, ...], ...]
     counts: tuple[tuple[int, ...], ...] = ()
     errors: tuple[tuple[float, ...], ...] = ()
 
@@ -46,13 +46,14 @@ class PairTerm:
 
     @cached_property
     def table(self) -> NDArray[np.int64]:
-        """Return the terms of the cells, row after row: (cells, 1)."""
-        return np.array(self.terms, np.int64).reshape(-1, 1)
+        """Return the terms of the cells, row after row: (cells, outputs)."""
+        rows, columns = self.shape
+        return np.array(self.terms, np.int64).reshape(rows * columns, -1)
 
     @property
     def largest(self) -> int:
         """Return the size of the largest term."""
-        return max(abs(term) for row in self.terms for term in row)
+        return int(np.abs(self.table).max())
 
     def cells(self, codes: Sequence[NDArray[Any]]) -> NDArray[np.intp]:
         """Return the cell of each row of codes (features, n): (n,)."""
@@ -71,8 +72,10 @@ class PairTerm:
         codes = [[code for code, group in enumerate(groups) if group == at] for at in range(self.shape[side])]
         return [_label(owner, group_codes) for group_codes in codes]
 
-    def check(self, features: Sequence[Feature]) -> None:
-        """Raise ModelInvalid unless it is a pair of these features as its class says."""
+    def check(
+        self, features: Sequence[Feature], is_term: Callable[[Any], bool] = lambda term: is_integer(term)
+    ) -> None:
+        """Raise ModelInvalid unless it is a pair of these features as its class says, of terms that `is_term` takes."""
         places = (*self.features,)
         if [type(at) for at in places] != [int, int] or not 0 <= places[0] < places[1] < len(features):
             raise ModelInvalid(f"pair of {list(places)}: two places of features, ascending, below {len(features)}")
@@ -81,7 +84,7 @@ class PairTerm:
             _check_groups(name, features[at], groups)
         rows, columns = self.shape
         kinds: tuple[tuple[str, Any, Any], ...] = (
-            ("terms", self.terms, is_integer),
+            ("terms", self.terms, is_term),
             ("counts", self.counts, is_integer),
             ("errors", self.errors, is_error),
         )
@@ -93,7 +96,7 @@ class PairTerm:
             ):
                 raise ModelInvalid(f"{key} of {name}: {rows} rows of {columns} numbers each, such as a feature has")
 
-    def with_terms(self, terms: Sequence[int], errors: Sequence[float]) -> PairTerm:
+    def with_terms(self, terms: Sequence[Any], errors: Sequence[float]) -> PairTerm:
         """Return the same pair with other terms and errors of its cells, which are one row here."""
         across = self.shape[1]
         return replace(self, terms=in_rows(terms, across), errors=in_rows(errors, across) if self.errors else ())
@@ -101,6 +104,7 @@ class PairTerm:
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON. Inverse: `pair_from_json`."""
         tables = {name: [list(row) for row in getattr(self, name)] for name in ("groups", "terms", "counts", "errors")}
+        tables["terms"] = [[[*term] if isinstance(term, tuple) else term for term in row] for row in self.terms]
         return {"features": list(self.features), **{name: rows for name, rows in tables.items() if rows}}
 
 
@@ -117,6 +121,8 @@ def pair_from_json(body: Any) -> PairTerm:
     if type(places) is not list or len(places) != 2 or len(tables["groups"]) != 2 or not all(tables.values()):
         raise ModelInvalid("pair: of two features, each with groups; tables are not empty, or absent")
     first, second = tables.pop("groups")
+    terms = tables.pop("terms")
+    tables["terms"] = tuple(tuple(tuple(term) if type(term) is list else term for term in row) for row in terms)
     return PairTerm((places[0], places[1]), (first, second), **tables)
 
 

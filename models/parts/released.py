@@ -85,7 +85,7 @@ class FeatureSum(Released, Protocol):
 
     @property
     def pairs(self) -> tuple[PairTerm, ...]:
-        """Return what two features add together, where the model has one score; or an empty tuple."""
+        """Return what two features add together; or an empty tuple."""
 
     def tables(self) -> tuple[list[Scores], Scores]:
         """Return what each feature adds, (bins, outputs) each, and the constant (outputs,)."""

@@ -70,7 +70,7 @@ def _pair(shape: PairShape, panel: Panel) -> dict[str, Any]:
     """Return a map of what two features add together: a row for each group of the first."""
     places = [(row, column) for row in shape.rows for column in shape.columns]
     return {
-        "feature": shape.feature,
+        "feature": shape.title,
         "features": shape.features,
         "drawing": _drawing(panel),
         "cells": [

@@ -30,6 +30,7 @@ from models.forms.trees import TreeEnsemble
 from models.forms.voting import VotingEnsemble
 from models.onnx.export import to_onnx
 from models.onnx.runtime import OnnxModel
+from models.parts.pairs import PairTerm
 from models.parts.votes import Vote
 from models.store.bundle import ModelStore
 from models.store.loading import load_of_home
@@ -92,6 +93,20 @@ def test_an_edit_changes_one_class_alone_and_is_what_is_exported():
     assert not same_but_for_terms(before, replace(after, constant=(0, 0, 0)))
     assert not same_but_for_terms(before, replace(after, link=2 * after.link))
     assert "a review" in after.account()
+    assert put_back(before, "low", curves_of(before, "low")) == before
+
+
+def test_a_pair_of_features_is_edited_for_one_class():
+    cells = (((1, 20, 300), (-4, 50, 600)), ((7, 80, -900), (0, 0, 0)))
+    pair = PairTerm((1, 2), ((0, 1, 1, 1), (0, 1, 0)), cells)
+    terms = tuple(((1, 2, 3),) * feature.bins for feature in FEATURES)
+    before = ClassesEnsemble(FEATURES, "income", THREE, 0.001, (1, 2, 3), terms, pairs=(pair,))
+    after = edit_all(before, [{"feature": "work <b> & owner", "class": "middle", "zero": "all"}], NOTE)
+    assert after.pairs[0].terms == tuple(tuple((low, 0, high) for low, _, high in row) for row in cells)
+    assert after.terms == before.terms
+    assert {row["class"] for row in changes(before, after)} == {"middle"}
+    assert same_but_for_terms(before, after)
+    assert not same_but_for_terms(before, replace(after, pairs=(replace(pair, groups=((1, 0, 0, 0), (0, 1, 0))),)))
     assert put_back(before, "low", curves_of(before, "low")) == before
 
 

@@ -10,12 +10,14 @@ from additive_models import FEATURES, THREE, records
 
 from dpserve_verify.errors import ModelInvalid
 from models.explain.card import model_card
+from models.explain.explain import contributions, pair_shapes
 from models.explain.picture import picture
 from models.forms.classes import round_to_classes
 from models.forms.registry import ensemble_bytes, ensemble_from_bytes, ensemble_from_json
 from models.onnx.export import to_onnx
 from models.onnx.nodes import EXACT
 from models.onnx.runtime import OnnxModel
+from models.parts.pairs import PairTerm
 
 CLAIM = {"epsilon": "2", "delta": "0", "relation": "replace-one", "unit": "one owner"}
 
@@ -25,6 +27,44 @@ def drawn(seed: int):
     terms = [rng.standard_normal((feature.bins, 3)) for feature in FEATURES]
     terms[-1][:] = 0
     return round_to_classes(FEATURES, "income", THREE, 1.5, rng.standard_normal(3), terms), terms
+
+
+def paired(seed: int):
+    """The same with two pairs, of texts among others, a number for each class and cell."""
+    rng = np.random.default_rng(seed)
+    groups = {0: (0, 0, 1, 2, 3), 1: (1, 0, 2, 2), 2: (0, 1, 0)}
+    pairs = tuple(
+        PairTerm((a, b), (groups[a], groups[b]), cells)
+        for a, b, rows, columns in ((0, 1, 4, 3), (1, 2, 3, 2))
+        for cells in [tuple(tuple(tuple(c) for c in r) for r in rng.integers(-900, 900, (rows, columns, 3)).tolist())]
+    )
+    terms = tuple(tuple(map(tuple, rng.integers(-900, 900, (f.bins, 3)).tolist())) for f in FEATURES)
+    return replace(drawn(seed)[0], link=0.001, constant=(5, -70, 100), terms=terms, pairs=pairs)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_pairs_add_a_number_for_each_class(seed, tmp_path):
+    model, columns = paired(seed), records(seed)
+    codes = [feature.encode(columns[feature.name]) for feature in FEATURES]
+    expected = np.array(model.constant) + sum(np.array(t)[c] for t, c in zip(model.terms, codes, strict=True))
+    for pair in model.pairs:
+        (a, b), (first, second) = pair.features, pair.groups
+        expected += np.array([pair.terms[first[i]][second[j]] for i, j in zip(codes[a], codes[b], strict=True)])
+    assert model.scores(columns).tolist() == expected.tolist()
+    labels, probabilities = OnnxModel(to_onnx(model, {})).predict(columns)
+    assert labels.tolist() == model.predict(columns).tolist()
+    np.testing.assert_allclose(probabilities, model.probabilities(columns), atol=1e-6)
+    assert ensemble_from_bytes(ensemble_bytes(model)) == model
+    assert to_onnx(model.fullest(FEATURES), {})
+    account = contributions(model, columns)
+    np.testing.assert_allclose(account.base + account.votes.sum(axis=1), model.link * expected, atol=1e-9)
+    shapes = pair_shapes(model)
+    assert {(shape.feature, shape.label) for shape in shapes} == {
+        (name, label) for name in ("age & work <b>", "work <b> & owner") for label in THREE
+    }
+    assert {"age & work <b>", "work <b> & owner"} < set(model.importances())
+    picture(model, "the claim", tmp_path / "out.html")
+    assert "work &lt;b&gt; &amp; owner: middle" in (tmp_path / "out.html").read_text()
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -45,10 +85,15 @@ def test_exported_model_answers_as_the_sums_say(seed):
 def test_what_is_no_such_model_is_refused():
     model, _ = drawn(0)
     body = model.to_json()
+    cell = {"features": [1, 2], "groups": [[0] * 4, [0, 1, 0]], "terms": [[[1, 2, 3], [4, 5, 6]]]}
+    assert ensemble_from_json(body | {"link": 1.0, "terms": [[[1, 2, 3]] * f.bins for f in FEATURES], "pairs": [cell]})
     wrong = (
         {"classes": ["a", "b"]}, {"constant": [1, 2]}, {"constant": [1, 2, 0.5]}, {"constant": [0, 0, EXACT]},
         {"terms": body["terms"][:-1]}, {"terms": [body["terms"][0][:-1], *body["terms"][1:]]}, {"link": 0},
         {"terms": [[[1, 2]] * feature.bins for feature in FEATURES]}, {"terms": 3}, {"more": 1}, {"constant": 3},
+        *({"pairs": wrong} for wrong in ([], [cell | {"terms": [[[1, 2], [3, 4]]]}], [cell | {"terms": [[1, 2]]}])),
+        {"pairs": [cell, cell]}, {"pairs": [cell | {"counts": [[1, 2]]}]},
+        {"pairs": [cell | {"terms": [[[EXACT, 0, 0]] * 2]}]},
     )  # fmt: skip
     for lie in wrong:
         with pytest.raises(ModelInvalid):

@@ -59,6 +59,9 @@ TREES = (
 )
 PAIR = PairTerm((0, 1), ((0, 0, 1, 1, 2), (0, 1, 1, 1)), ((100, 200), (300, -400), (500, 600)))
 PAIRED = replace(BARE, pairs=(PAIR, PairTerm((1, 2), ((0, 1, 0, 2), (0, 1, 0)), ((10, 20), (30, -40), (50, 60)))))
+PAIR_OF_THREE = PairTerm(
+    (0, 1), PAIR.groups, (((1, 2, 3), (4, 5, 6)), ((-7, 8, 9), (0, 0, 0)), ((5, 5, -5), (1, 1, 1)))
+)
 TERMS = [RANDOM.standard_normal((feature.bins, 3)) for feature in FEATURES]
 DAY = DateFeature("day", (19723.0, 19800.5))
 MODELS = {
@@ -75,6 +78,10 @@ MODELS = {
     "pairs": PAIRED,
     "number of pairs": replace(PAIRED, classes=(), target_range=(100.0, 500.0)),
     "classes": round_to_classes(FEATURES, "income", THREE, 1.5, np.ones(3), TERMS),
+    "pairs of three": replace(
+        round_to_classes(FEATURES, "income", THREE, 1.5, np.ones(3), TERMS),
+        constant=(1, 2, 3), terms=tuple(((100, 20, -3),) * f.bins for f in FEATURES), pairs=(PAIR_OF_THREE,),
+    ),
     "lines": LineEnsemble(FEATURES, "income", TWO, (a_line(900), a_line(400)), 1 / 512),
     "choices": LineEnsemble(FEATURES, "income", THREE, (a_choice(900), a_choice(400), a_choice(401)), 1 / 512),
     "dates": AdditiveEnsemble((DAY,), "t", ("no", "yes"), None, 0.1, 1, ((3, -4, 5, 6),)),

@@ -2,25 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import sqrt
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from models.forms.classes import HELD, ClassesEnsemble
+from models.parts.pairs import PairTerm, in_rows
 from training.learners.base.class_weights import ONE, Balance
-from training.learners.ebm.class_queries import ClassSums, ClassVectors, SlopeSums, class_balance
-from training.learners.ebm.defaults import EbmDefaults
+from training.learners.ebm.class_queries import ClassPairScores, ClassSums, ClassVectors, SlopeSums, class_balance
+from training.learners.ebm.defaults import NO_PAIRS, EbmDefaults, PairDefaults
 from training.learners.ebm.noise import Mechanism, Noise, count_rows
-from training.learners.ebm.queries import CLIP, GRID, SCORES, BinCounts
+from training.learners.ebm.pairs import (
+    CLEAR,
+    GIVING,
+    SEEN,
+    Asked,
+    Places,
+    by_chance,
+    cells_partition,
+    joint_of,
+    pairs_among,
+)
+from training.learners.ebm.queries import CLIP, GRID, SCORES, BinCounts, JointCounts
 from training.learners.ebm.splits import partition
+from training.rows.statistics.additive_rows import Joint
 from training.session.session import Public, Releaser
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
+OF_CHANCE = 0.9  # of the root of their squares' sum, what the length of a few random numbers is in the mean
 RARE = 0.05  # the share of a class that a model starts from is at least so much of an even one's
-PRIOR = 0.3  # how far the slope of the scores is thought to be off
+PRIOR = 0.1  # how far the slope of the scores is thought to be off
 LEAST_SLOPE, MOST_SLOPE = 0.4, 2.5
 
 
@@ -28,39 +44,86 @@ LEAST_SLOPE, MOST_SLOPE = 0.4, 2.5
 class ClassModel:
     """What was released so far, and what follows from it: everything here is public.
 
-    Scores are whole numbers, in 1 / SCORES logits, one for each class. `counts`: noisy rows per bin.
+    Scores are whole numbers, in 1 / SCORES logits, one for each class. `counts`: noisy rows per bin. Behind the
+    features stand the pairs that were joined: a place is a feature's, or a pair's.
     """
 
     public: Public
     settings: EbmDefaults
     noise: Noise
     counts: list[Floats]
+    pairs: PairDefaults = NO_PAIRS
     weighed: Balance | None = None
 
     def __post_init__(self) -> None:
-        classes = len(self.public.classes or ())
-        self._limit = min(CLIP, (HELD >> 1) // len(self.counts))
+        classes, places = len(self.public.classes or ()), len(self.counts) + self.pairs.many
+        self._limit = min(CLIP, (HELD >> 1) // places)
         self._terms = [np.zeros((count.size, classes), np.int64) for count in self.counts]
-        self._lows, self._highs = (np.zeros((len(self.counts), classes), np.int64) for _ in range(2))
-        self._epochs = [0] * len(self.counts)
+        self._lows, self._highs = (np.zeros((places, classes), np.int64) for _ in range(2))
+        self._epochs = [0] * places
+        self.joints: tuple[Joint, ...] = ()
+        self.clear: int | None = None  # so many of the pairs say more than noise would; None: all, they were named
         self._constant, self._slope = np.zeros(classes, np.int64), 1.0
         self._shares = np.full(classes, 1 / classes)
         self._clip = 1.0  # the first sum is of all that there is
 
     def leaves(self, place: int) -> Integers:
-        """Return the next public partition of a feature's bins."""
-        settings, epoch = self.settings, self._epochs[place]
+        """Return the next public partition of a feature's bins, or a pair's cells."""
+        features, settings, epoch = self.public.features, self.settings, self._epochs[place]
         self._epochs[place] += 1
-        return partition(
-            self.public.features[place], settings.leaves, settings.mass, self.counts[place], (place, epoch)
-        )
+        counts, at = self.counts[place], place - len(features)
+        if at < 0:
+            return partition(features[place], settings.leaves, settings.mass, counts, (place, epoch))
+        return cells_partition(features, self.joints[at], counts, self.pairs.leaves, settings.mass, (at, epoch))
+
+    def vectors(self) -> ClassVectors:
+        """Return what is left to explain of a row."""
+        ends = self._constant + self._lows.sum(axis=0), self._constant + self._highs.sum(axis=0)
+        return ClassVectors(self._constant, *ends, self._clip, self.public.relation, self.noise.norm, self.weighed)
 
     def query(self, place: int, leaves: Integers) -> ClassSums:
         """Return the sums of what is left over these leaves."""
-        ends = self._constant + self._lows.sum(axis=0), self._constant + self._highs.sum(axis=0)
-        relation, norm = self.public.relation, self.noise.norm
-        vectors = ClassVectors(self._constant, *ends, self._clip, relation, norm, self.weighed)
-        return ClassSums(vectors, tuple(self._terms), place, leaves)
+        return ClassSums(self.vectors(), tuple(self._terms), place, leaves, self.joints)
+
+    def candidates(self) -> ClassPairScores:
+        """Return the scores of the pairs that are looked at: of the features that add or take away most, in the mean
+        over the histogram.
+        """
+        sizes = []
+        for term, count in zip(self._terms, self.counts, strict=True):
+            share = np.maximum(count, 0) + 1e-9
+            share = share / share.sum()
+            sizes.append(float(share @ np.abs(term - share @ term).sum(axis=1)))
+        places = pairs_among(sizes)
+        joints = tuple(joint_of(self.public.features, self.counts, each, SEEN) for each in places)
+        return ClassPairScores(self.vectors(), tuple(self._terms), joints)
+
+    def best(self, query: ClassPairScores, scores: Integers) -> list[Places]:
+        """Return those whose sums are longest, beyond what chance alone makes of them; and how many say more than
+        noise.
+        """
+        worth = query.vectors.worth
+        chance = [by_chance(joint, self.counts, self._rows()) for joint in query.joints]
+        curved = float((self._shares * (1 - self._shares)).sum()) * self._mean_weight()
+        beyond = scores * worth - np.array(chance) * OF_CHANCE * sqrt(curved)
+        order = np.argsort(-beyond, kind="stable")[: self.pairs.many]
+        noise = self._noise(self.noise.scoring, worth) * query.sensitivity(self.public.relation) / GRID
+        if scores.any():  # none are in a rehearsal, whose model has as many parts as any
+            self.clear = int((beyond[order] > CLEAR * noise).sum())
+        return [query.joints[at].features for at in order]
+
+    def join(self, places: Places) -> JointCounts:
+        """Add one more pair, behind the features, and return the counts of rows per cell."""
+        joint = joint_of(self.public.features, self.counts, places)
+        self.joints = (*self.joints, joint)
+        self._terms.append(np.zeros((joint.cells, self._shares.size), np.int64))
+        return JointCounts(joint, self.noise.norm)
+
+    @property
+    def kept(self) -> range:
+        """Return the places of the pairs that are learnt."""
+        alone = len(self.public.features)
+        return range(alone, alone + (len(self.joints) if self.clear is None else self.clear))
 
     def start(self, query: ClassSums, sums: Integers) -> None:
         """Start from the sums of all residuals at score 0: a share of each class, and so the constants. The noise
@@ -83,7 +146,9 @@ class ClassModel:
         curved = self._shares * (1 - self._shares) * self._mean_weight()
         h = np.maximum(np.bincount(leaves, rows), 1)[:, None] * curved
         noise = self._noise(self.noise.summing, worth)
-        gain = self.settings.rate / (h + self.settings.ridge * noise)
+        # the fewer pairs are learnt, the more and the finer steps each makes
+        share = len(self.kept) / self.pairs.many if place in self.kept else 1.0
+        gain = share * self.settings.rate / (h + self.settings.ridge * sqrt(share) * noise)
         moved = np.rint(gain * worth * SCORES * _level(sums.reshape(h.shape)))[leaves]
         term = np.clip(self._terms[place] + moved, -self._limit, self._limit).astype(np.int64)
         self._terms[place] = term  # a new array each time: rows know a term by its object
@@ -106,7 +171,7 @@ class ClassModel:
 
     def slopes(self) -> SlopeSums:
         """Return the sums that say how steep the scores should be."""
-        return SlopeSums(self._constant, tuple(self._terms), self.noise.norm, self.public.relation)
+        return SlopeSums(self._constant, tuple(self._terms), self.joints, self.noise.norm, self.public.relation)
 
     def steepen(self, query: SlopeSums, sums: Integers) -> None:
         """Set the slope by one step of Newton's from 1, weighed by what noise and sampling do to it: where the noise
@@ -120,9 +185,12 @@ class ClassModel:
         self._slope = min(max(1 + moved, LEAST_SLOPE), MOST_SLOPE)
 
     def ensemble(self) -> ClassesEnsemble:
-        """Return the model. Terms are centred over the noisy histogram and over the classes: what they share is in the
-        constant, and what classes share changes no chance.
+        """Return the model. What a pair's rows and columns add by themselves is in the features' terms; these are
+        centred over the noisy histogram and over the classes: what they share is in the constant, and what classes
+        share changes no chance.
         """
+        for place, joint in zip(self.kept, self.joints, strict=False):
+            self._give(place, joint)
         public, constant, terms = self.public, self._constant, []
         for term, count in zip(self._terms, self.counts, strict=True):
             rows = np.maximum(count, 0)
@@ -132,9 +200,29 @@ class ClassModel:
                 middle = np.rint(rows @ (term - own[:, None]) / rows.sum()).astype(np.int64)
             constant = constant + middle
             terms.append(tuple(map(tuple, (term - own[:, None] - middle).tolist())))
-        start = tuple((constant - round(float(constant.mean()))).tolist())
-        link = self._slope / SCORES
-        return ClassesEnsemble(public.features, public.target, public.classes or (), link, start, tuple(terms))
+        alone, start = len(public.features), tuple((constant - round(float(constant.mean()))).tolist())
+        pairs = tuple(
+            PairTerm(joint.features, joint.groups, in_rows(terms[alone + at], joint.shape[1]))
+            for at, joint in enumerate(self.joints[: len(self.kept)])
+        )
+        link, classes = self._slope / SCORES, public.classes or ()
+        return ClassesEnsemble(public.features, public.target, classes, link, start, tuple(terms[:alone]), pairs=pairs)
+
+    def _give(self, place: int, joint: Joint) -> None:
+        """Give the means of a pair's rows and of its columns, over its noisy counts, to the terms of its features."""
+        table = self._terms[place].reshape(*joint.shape, -1).astype(np.float64)
+        rows = np.maximum(self.counts[place], 0).reshape(*joint.shape, 1) + 1e-9 + np.zeros_like(table)
+        given = [np.zeros((size, self._shares.size)) for size in joint.shape]
+        for at in range(2 * GIVING):
+            side = at % 2
+            means = np.average(table, axis=1 - side, weights=rows)
+            given[side] += means
+            table -= np.expand_dims(means, 1 - side)
+        for side, feature in enumerate(joint.features):
+            whole = np.rint(given[side]).astype(np.int64)
+            self._terms[feature] = self._terms[feature] + whole[np.array(joint.groups[side])]
+            lost = np.expand_dims(whole, 1 - side) + np.zeros(table.shape, np.int64)
+            self._terms[place] = self._terms[place] - lost.reshape(self._terms[place].shape)
 
     def _mean_weight(self) -> float:
         if self.weighed is None:
@@ -147,7 +235,7 @@ class ClassModel:
         return mechanism.event.deviation * self.public.widening * self.public.contributions * GRID * worth
 
     def _rows(self) -> float:
-        return count_rows(self.public, self.counts, self.noise)
+        return count_rows(self.public, self.counts[: len(self.public.features)], self.noise)
 
 
 def _level(sums: NDArray[Any]) -> Floats:
@@ -155,26 +243,41 @@ def _level(sums: NDArray[Any]) -> Floats:
     return np.asarray(sums - np.mean(sums, axis=-1, keepdims=True), np.float64)
 
 
-def learn_classes(session: Releaser, settings: EbmDefaults, noise: Noise, balance: float | None) -> ClassesEnsemble:
+def learn_classes(
+    session: Releaser, settings: EbmDefaults, pairs: PairDefaults, noise: Noise, asked: Asked, balance: float | None
+) -> ClassesEnsemble:
     """Learn three classes or more: from histograms and a starting sum, then from noisy sums per epoch and feature, with
-    a step by each; in the end from sums that say where and how steep the scores are.
+    a step by each, and the same for pairs of features, if any are wanted; in the end from sums that say where and how
+    steep the scores are.
     """
     public = session.public
     features = list(enumerate(public.features))
     counts = [session.release(BinCounts(f, feature.bins, noise.norm), noise.counting) for f, feature in features]
     weighed = class_balance(public.prevalence, balance or 0.0)
-    model = ClassModel(public, settings, noise, [count / GRID for count in counts], weighed)
-    whole = np.zeros(public.features[0].bins, np.int64)
+    model = ClassModel(public, settings, noise, [count / GRID for count in counts], pairs, weighed)
+    whole, alone = np.zeros(public.features[0].bins, np.int64), range(len(features))
     query = model.query(0, whole)
     model.start(query, session.release(query, noise.starting))
-    for at in range(settings.epochs * len(features)):
-        place = at % len(features)
-        leaves = model.leaves(place)
-        query = model.query(place, leaves)
-        model.step(place, leaves, query, session.release(query, noise.summing))
+    _boost(session, model, settings.epochs * len(alone), alone)
+    chosen: Sequence[Places] = asked.named
+    if pairs.found:
+        scores = model.candidates()
+        chosen = model.best(scores, session.release(scores, noise.scoring))
+    for places in chosen[: pairs.many]:
+        model.counts.append(session.release(model.join(places), noise.counting) / GRID)
+    _boost(session, model, pairs.epochs * pairs.many, model.kept or alone)
     model.level()
     query = model.query(0, whole)
     model.place(query, session.release(query, noise.starting))
     slopes = model.slopes()
     model.steepen(slopes, session.release(slopes, noise.placing))
     return model.ensemble()
+
+
+def _boost(session: Releaser, model: ClassModel, sums: int, places: Sequence[int]) -> None:
+    """Release `sums` sums, for one place after the other in turn, and take a step by each."""
+    for at in range(sums):
+        place = places[at % len(places)]
+        leaves = model.leaves(place)
+        query = model.query(place, leaves)
+        model.step(place, leaves, query, session.release(query, model.noise.summing))

@@ -21,6 +21,7 @@ from training.learners.base.class_weights import ONE, Balance, words_of
 from training.learners.base.leaf_sensitivity import Norm
 from training.learners.ebm.queries import GRID, SCORES
 from training.rows.partitions.rows import Rows
+from training.rows.statistics.additive_rows import Joint
 from training.rows.statistics.softmax_rows import Softmax, SoftmaxRows
 
 Integers = NDArray[np.int64]
@@ -96,11 +97,13 @@ class ClassVectors:
         weights = [pair[1] for pair in self.weighed.pairs] if self.weighed else [ONE] * count
         return np.array([self.longest * weight // ONE for weight in weights], np.int64)
 
-    def moved(self) -> int:
-        """Return how far one row moves sums over leaves, in whole numbers: any two rows' vectors, in one leaf or in
-        two, are as far apart as both are long at most.
+    def check(self) -> None:
+        """Raise PlanMismatch if a row could move sums over leaves by more than GRID, in whole numbers: any two rows'
+        vectors, in one leaf or in two, are as far apart as both are long at most.
         """
-        return int(self.most.max()) * (1 if self.relation is Relation.ADD_REMOVE else 2)
+        moved = int(self.most.max()) * (1 if self.relation is Relation.ADD_REMOVE else 2)
+        if moved > GRID:
+            raise PlanMismatch(f"sensitivity={GRID}: a row could move these sums by {moved}")
 
 
 def _bounds(scores: Integers) -> NDArray[np.float64]:
@@ -111,13 +114,15 @@ def _bounds(scores: Integers) -> NDArray[np.float64]:
 @dataclass(frozen=True, eq=False)
 class ClassSums:
     """Sums of these vectors over the leaves of a public partition of a feature's bins, leaf by leaf; `leaves`: (bins,),
-    the leaf of each. `terms`: the released ones, (bins, classes) each, without the constant.
+    the leaf of each. `terms`: the released ones, (bins, classes) each, without the constant. Behind the features stand
+    the `joints`, whose bins are cells.
     """
 
     vectors: ClassVectors
     terms: tuple[Integers, ...]
     feature: int
     leaves: Integers
+    joints: tuple[Joint, ...] = ()
 
     @property
     def norm(self) -> Norm:
@@ -143,11 +148,70 @@ class ClassSums:
     def __call__(self, rows: Rows) -> Integers:
         """Answer; the bound is decided in whole numbers, before a row is looked at."""
         vectors = self.vectors
-        if vectors.moved() > GRID:
-            raise PlanMismatch(f"sensitivity={GRID}: a row could move these sums by {vectors.moved()}")
-        seen, softmax = SoftmaxRows(rows, self.terms), softmax_of(vectors.constant)
+        vectors.check()
+        seen, softmax = SoftmaxRows(rows, self.terms, self.joints), softmax_of(vectors.constant)
         taxicab = self.norm == "l1"
         return seen.sums(self.feature, self.leaves, softmax, vectors.length, vectors.most, taxicab).ravel()
+
+
+@dataclass(frozen=True, eq=False)
+class ClassPairScores:
+    """How much two features together leave to explain, of each of the `joints`, in grid steps: the lengths of the sums
+    of vectors over its cells, added up, less those over its rows or its columns, whichever are more.
+
+    A row moves one such score by twice the length of its vector at most, and by two steps, for lengths are rounded
+    down; one that is replaced by twice that; and all of them at once, together by as much times their number in L1,
+    times its root in L2.
+    """
+
+    vectors: ClassVectors
+    terms: tuple[Integers, ...]
+    joints: tuple[Joint, ...]
+    most: ClassVar[int] = 2 * GRID + 4
+
+    @property
+    def norm(self) -> Norm:
+        """Return the norm of the noise."""
+        return self.vectors.norm
+
+    @property
+    def purpose(self) -> str:
+        """Return what a plan says of it."""
+        return f"score pairs of features{self.vectors.words}"
+
+    @property
+    def size(self) -> int:
+        """Count the answers: one for each pair."""
+        return len(self.joints)
+
+    def sensitivity(self, relation: Relation) -> int:
+        """Return how far one row moves all scores, in their norm and grid steps, rounded up."""
+        if relation is not self.vectors.relation:
+            raise PlanMismatch(f"relation={relation}: the residuals were scaled for {self.vectors.relation}")
+        if self.norm == "l1":
+            return self.most * self.size
+        return isqrt(self.most**2 * self.size - 1) + 1
+
+    def __call__(self, rows: Rows) -> Integers:
+        """Answer; the bound is decided in whole numbers, before a row is looked at."""
+        vectors = self.vectors
+        vectors.check()
+        seen, softmax = SoftmaxRows(rows, self.terms), softmax_of(vectors.constant)
+        found = seen.cells(self.joints, softmax, vectors.length, vectors.most, self.norm == "l1")
+        tables = (sums[: joint.cells].reshape(*joint.shape, -1) for joint, sums in zip(self.joints, found, strict=True))
+        return np.array([together(table) for table in tables], np.int64)
+
+
+def together(table: Integers) -> int:
+    """Sum the lengths of a table's vectors, (rows, columns, classes), less those of its rows' or of its columns' sums,
+    whichever are more.
+    """
+    return lengths(table) - max(lengths(table.sum(axis=side)) for side in (0, 1))
+
+
+def lengths(vectors: Integers) -> int:
+    """Sum the lengths in L2 of the vectors along the last axis, each rounded down, in whole numbers."""
+    return sum(isqrt(sum(part * part for part in vector)) for vector in vectors.reshape(-1, vectors.shape[-1]).tolist())
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,6 +222,7 @@ class SlopeSums:
 
     constant: Integers
     terms: tuple[Integers, ...]
+    joints: tuple[Joint, ...]
     norm: Norm
     relation: Relation
     purpose: ClassVar[str] = "sum how chances follow the slope of scores"
@@ -185,7 +250,7 @@ class SlopeSums:
         return GRID
 
     def __call__(self, rows: Rows) -> Integers:
-        return SoftmaxRows(rows, self.terms).slopes(softmax_of(self.constant), FARTHEST, self.part)
+        return SoftmaxRows(rows, self.terms, self.joints).slopes(softmax_of(self.constant), FARTHEST, self.part)
 
 
 def class_balance(shares: tuple[float, ...], power: float) -> Balance | None:

@@ -20,6 +20,7 @@ from training.session.session import Public
 EPOCHS, PURE_EPOCHS = 40, 8  # Gaussian noise averages out over many epochs; Laplace noise, added up purely, does not
 MOST_SUMS, FEWEST_EPOCHS = 3_000, 2  # of many features each is looked at less often: a fit takes seconds still
 TRAVEL = 16.0  # rate times epochs is at most this: how many full steps a curve may take, all in all
+TRAVEL_OF_MANY = 28.0  # of three classes or more, which begin at their shares and have farther to go
 DOUBT = 2.5  # of a number; found with categories and without (studies/dpebm/walks.md)
 RIDGE, PURE_RIDGE = (
     30.0,
@@ -74,7 +75,7 @@ def pair_defaults(public: Public, settings: EbmDefaults, asked: Asked) -> PairDe
     """
     number = asked.many
     if number is None:
-        signal = 0.0 if public.pure else strength(public) / (LESS_TOLD if public.classes is None else 1.0)
+        signal = 0.0 if public.pure else strength(public) / (1.0 if len(public.classes or ()) == 2 else LESS_TOLD)
         number = next((pairs for least, pairs in PAIRS_FROM if signal >= least), 0)
         number = min(number, len(public.features) * (len(public.features) - 1) // 2)
     if not number:
@@ -92,6 +93,8 @@ def ebm_defaults(public: Public) -> EbmDefaults:
         epochs, ridge = PURE_EPOCHS, PURE_RIDGE
     epochs = max(FEWEST_EPOCHS, min(epochs, MOST_SUMS // len(public.features)))
     travel = min(TRAVEL, epochs / 2, 0.4 * sqrt(power))
+    if len(public.classes or ()) > 2:
+        travel = min(TRAVEL_OF_MANY, epochs * 0.7, 0.25 * sqrt(power))
     clip = min(1.0, max(CLIP, 0.5 + 0.2 * log10(power / 100)))
     number = public.classes is None
     return EbmDefaults(

@@ -37,7 +37,7 @@ from training.learners.base.cut_points import (
 from training.learners.base.private_learner import PrivateClassifier, PrivateLearner, PrivateRegressor
 from training.learners.boosting.defaults import strength as signal
 from training.learners.ebm.class_model import learn_classes
-from training.learners.ebm.defaults import NO_PAIRS, EbmDefaults, PairDefaults, ebm_defaults, pair_defaults
+from training.learners.ebm.defaults import EbmDefaults, PairDefaults, ebm_defaults, pair_defaults
 from training.learners.ebm.model import Model
 from training.learners.ebm.noise import Noise, noise_of, unit_near
 from training.learners.ebm.pairs import AUTO, Places, asked_pairs
@@ -102,6 +102,8 @@ class DPEBM(PrivateLearner):
                 check_whole(name, getattr(self, name), low, high)
         if self.leaves == 1:
             raise InputError("leaves=1: must be 0 for every bin its own, or at least 2")
+        if self.doubt and len(public.classes or ()) > 2:
+            raise InputError(f"doubt={self.doubt}: of two classes or of a number; leave it out, or set 0")
         check_cuts(self.cuts, self.bins)
         check_balance(self.balance, public)
         self.cutting_of(public)
@@ -111,8 +113,6 @@ class DPEBM(PrivateLearner):
                 check_real(name, getattr(self, name), words, fits)
 
     def _check_pairs(self, public: Public) -> None:
-        if len(public.classes or ()) > 2 and asked_pairs(self.pairs, public.features).many:
-            raise InputError(f"pairs={self.pairs!r:.80}: of two classes, or of a number; leave it out, or set 0")
         names = {feature.name for feature in public.features}
         if self.pairs_of(public).many and any(JOINED in name for name in names):
             both = (pair_name(public.features, at) for at in combinations(range(len(names)), 2))
@@ -127,8 +127,6 @@ class DPEBM(PrivateLearner):
 
     def pairs_of(self, public: Public) -> PairDefaults:
         """Return how many pairs, and in how many epochs: by the parameter or the public rule."""
-        if len(public.classes or ()) > 2:
-            return NO_PAIRS
         return pair_defaults(public, self.settings(public), asked_pairs(self.pairs, public.features))
 
     def cutting_of(self, public: Public) -> Cutting:
@@ -165,7 +163,8 @@ class DPEBM(PrivateLearner):
         session = self._cut(session, noise)
         public = session.public
         if len(public.classes or ()) > 2:
-            return learn_classes(session, settings, noise, self.balance)
+            asked = asked_pairs(self.pairs, public.features)
+            return learn_classes(session, settings, pairs, noise, asked, self.balance)
         features = list(enumerate(public.features))
         counts = [session.release(BinCounts(f, feature.bins, noise.norm), noise.counting) for f, feature in features]
         weighed = class_weights(public, self.balance)

@@ -16,7 +16,16 @@ from training.learners.base.class_weights import Balance, mean_weight
 from training.learners.boosting.probabilities import fit_bends
 from training.learners.ebm.defaults import NO_PAIRS, EbmDefaults, PairDefaults
 from training.learners.ebm.noise import Mechanism, Noise, count_rows
-from training.learners.ebm.pairs import SEEN, Places, cells_partition, joint_of, pairs_among
+from training.learners.ebm.pairs import (
+    CLEAR,
+    GIVING,
+    SEEN,
+    Places,
+    by_chance,
+    cells_partition,
+    joint_of,
+    pairs_among,
+)
 from training.learners.ebm.queries import (
     CLIP,
     GRID,
@@ -35,8 +44,6 @@ from training.rows.statistics.additive_rows import WIDEST, Joint
 from training.session.session import Public
 
 LEAST = 0.001  # half ranges: no clip of a number's residuals is below it
-GIVING = 30  # times that rows and columns of a pair are brought to means of 0 in turn
-CLEAR = 3.0  # standard deviations of a score's noise, beyond which a pair says something: dozens are looked at
 STEPS = 3.0  # as many full steps as a feature by itself would need: features correct each other
 RARE = 0.01  # the base rate that a model starts from is at least so far from 0 and 1
 Integers = NDArray[np.int64]
@@ -112,7 +119,8 @@ class Model:
         """
         query = self.scores(places)
         worth = query.residuals.worth
-        beyond = scores * worth - np.array([self._by_chance(joint) for joint in query.joints])
+        chance = [by_chance(joint, self.counts, self._rows()) for joint in query.joints]
+        beyond = scores * worth - np.array(chance) * sqrt(2 / pi * self._curvature)
         order = np.argsort(-beyond, kind="stable")[: self.pairs.many]
         noise = self._noise(self.noise.scoring, worth) * query.sensitivity(self.public.relation) / GRID
         if scores.any():  # none are in a rehearsal, whose model has as many parts as any
@@ -124,18 +132,6 @@ class Model:
         """Return the places of the pairs that are learnt."""
         alone = len(self.public.features)
         return range(alone, alone + (len(self.joints) if self._beyond is None else self._beyond))
-
-    def _by_chance(self, joint: Joint) -> float:
-        """Return the score of a pair were residuals a coin of the same spread each: sizes grow with the root of
-        rows.
-        """
-        first, second = (
-            np.bincount(groups, np.maximum(self.counts[at], 0))
-            for at, groups in zip(joint.features, joint.groups, strict=True)
-        )
-        cells = np.sqrt(np.outer(first, second) / self._rows()).sum()
-        alone = max(np.sqrt(first).sum(), np.sqrt(second).sum())
-        return max(0.0, float(cells - alone)) * sqrt(2 / pi * self._curvature)
 
     def join(self, places: Places) -> None:
         """Add one more pair, behind the features."""

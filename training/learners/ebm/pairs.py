@@ -21,6 +21,8 @@ AUTO = "auto"
 GROUPS, SEEN = 15, 4  # of a feature's values in a pair, and where pairs are only looked at; and the missing one's
 EVEN = 0.25  # of a group is bins, the rest rows
 MOST_PAIRS = 64
+GIVING = 30  # times that rows and columns of a pair are brought to means of 0 in turn
+CLEAR = 3.0  # standard deviations of a score's noise, beyond which a pair says something: dozens are looked at
 AMONG = 12  # features that pairs are looked for among
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -120,6 +122,17 @@ def groups_of(feature: Feature, counts: Floats, most: int) -> tuple[int, ...]:
     kept = sorted(sorted(range(feature.bins), key=lambda code: (-rows[code], code))[:most])
     places = {code: at for at, code in enumerate(kept)}
     return tuple(places.get(code, most) for code in range(feature.bins))
+
+
+def by_chance(joint: Joint, counts: Sequence[Floats], total: float) -> float:
+    """Return the score of a pair were residuals random numbers of a variance of 1 each: sizes grow with the root of
+    rows, of which there are `total`.
+    """
+    first, second = (
+        np.bincount(groups, np.maximum(counts[at], 0)) for at, groups in zip(joint.features, joint.groups, strict=True)
+    )
+    cells = np.sqrt(np.outer(first, second) / total).sum()
+    return max(0.0, float(cells - max(np.sqrt(first).sum(), np.sqrt(second).sum())))
 
 
 def cells_partition(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from training.rows import kernels
 from training.rows.packed.scratch import scratch_array
 from training.rows.partitions.partition import Integers, Partition
 from training.rows.partitions.rows import Rows
-from training.rows.statistics.additive_rows import WIDEST
+from training.rows.statistics.additive_rows import WIDEST, Joint
 
 MEMO = "softmax"
 
@@ -37,38 +38,53 @@ class Softmax:
 @dataclass
 class _Progress:
     """Kept in `memo`: the terms that were applied, the largest number of each, and the scores of each row by them,
-    without the constant: (rows, classes).
+    without the constant: (rows, classes); and the cell of each row of every joint.
     """
 
     terms: tuple[Integers, ...]
     largest: Integers
     scores: NDArray[np.int32]
+    joints: tuple[Joint, ...]
+    cells: list[NDArray[Any]]
+
+    def codes(self, part: Partition, feature: int) -> NDArray[Any]:
+        """Return the codes of a feature, or of the joints, which stand behind the features."""
+        features = len(part.widths)
+        return part.codes(feature) if feature < features else self.cells[feature - features]
 
 
 class SoftmaxRows:
-    """Rows under the terms released so far, one (bins, classes) array of integers per feature. Arrays are not changed
-    once they were given here: a term that is the same object is not looked at again.
+    """Rows under the terms released so far, one (bins, classes) array of integers per feature, and then one (cells,
+    classes) for each of the `joints`, which stand behind the features. Arrays are not changed once they were given
+    here: a term that is the same object is not looked at again.
     """
 
-    def __init__(self, rows: Rows, terms: Sequence[Integers]) -> None:
-        self._rows, self._terms = rows, tuple(terms)
+    def __init__(self, rows: Rows, terms: Sequence[Integers], joints: tuple[Joint, ...] = ()) -> None:
+        self._rows, self._model = rows, (tuple(terms), joints)
 
     def sums(
         self, feature: int, leaves: Integers, softmax: Softmax, length: int, most: Integers, taxicab: bool
     ) -> Integers:
         """Sum the residuals per leaf and class, (leaves, classes), as `kernels.softmax.sum_residuals` says."""
-        return self._rows.ask(ResidualSums(self._terms, feature, leaves, softmax, length, most, taxicab))
+        return self._rows.ask(ResidualSums(self._model, feature, leaves, softmax, length, most, taxicab))
+
+    def cells(self, pairs: Sequence[Joint], softmax: Softmax, length: int, most: Integers, taxicab: bool) -> Integers:
+        """Sum the same per cell of each pair: (pairs, most cells, classes), 0 where a pair has fewer."""
+        return self._rows.ask(CellSums(self._model, tuple(pairs), softmax, length, most, taxicab))
 
     def slopes(self, softmax: Softmax, farthest: int, most: int) -> Integers:
         """Sum over rows what `kernels.softmax.sum_slopes` says: (2,)."""
-        return self._rows.ask(SlopeSums(self._terms, softmax, farthest, most))
+        return self._rows.ask(SlopeSums(self._model, softmax, farthest, most))
+
+
+Model = tuple[tuple[Integers, ...], tuple[Joint, ...]]  # terms, and the joints that the last of them are of
 
 
 @dataclass(frozen=True, eq=False)
 class ResidualSums:
     """As `SoftmaxRows.sums`."""
 
-    terms: tuple[Integers, ...]
+    model: Model
     feature: int
     leaves: Integers
     softmax: Softmax
@@ -77,10 +93,31 @@ class ResidualSums:
     taxicab: bool
 
     def __call__(self, part: Partition) -> Integers:
-        scores, of = _score_rows(part, self.terms), self.softmax
-        columns = part.codes(self.feature), self.leaves, part.labels, scores
+        progress, of = _score_rows(part, self.model), self.softmax
+        columns = progress.codes(part, self.feature), self.leaves, part.labels, progress.scores
         limits = self.length, self.most, self.taxicab, int(self.leaves.max()) + 1
         sums: Integers = kernels.softmax.sum_residuals(*columns, of.constant, of.powers, of.shift, *limits)
+        return sums
+
+
+@dataclass(frozen=True, eq=False)
+class CellSums:
+    """As `SoftmaxRows.cells`."""
+
+    model: Model
+    pairs: tuple[Joint, ...]
+    softmax: Softmax
+    length: int
+    most: Integers
+    taxicab: bool
+
+    def __call__(self, part: Partition) -> Integers:
+        scores, of = _score_rows(part, self.model).scores, self.softmax
+        sums = np.zeros((len(self.pairs), max(pair.cells for pair in self.pairs), scores.shape[1]), np.int64)
+        for pair, found in zip(self.pairs, sums, strict=True):
+            columns = pair.codes(part), np.arange(pair.cells), part.labels, scores
+            limits = self.length, self.most, self.taxicab, pair.cells
+            found[: pair.cells] = kernels.softmax.sum_residuals(*columns, of.constant, of.powers, of.shift, *limits)
         return sums
 
 
@@ -88,33 +125,40 @@ class ResidualSums:
 class SlopeSums:
     """As `SoftmaxRows.slopes`."""
 
-    terms: tuple[Integers, ...]
+    model: Model
     softmax: Softmax
     farthest: int
     most: int
 
     def __call__(self, part: Partition) -> Integers:
-        scores, of = _score_rows(part, self.terms), self.softmax
+        scores, of = _score_rows(part, self.model).scores, self.softmax
         exponents = of.constant, of.powers, of.shift, of.digits
         sums: Integers = kernels.softmax.sum_slopes(part.labels, scores, *exponents, self.farthest, self.most)
         return sums
 
 
-def _score_rows(part: Partition, terms: tuple[Integers, ...]) -> NDArray[np.int32]:
-    """Return the scores of each row by these terms. InputError where 32 bits might not hold one."""
+def _score_rows(part: Partition, model: Model) -> _Progress:
+    """Return the scores of each row by these terms, and its cell of every joint. InputError where 32 bits might not
+    hold a score.
+    """
+    terms, joints = model
     progress: _Progress | None = part.memo.pop(MEMO, None)  # nothing half done is found after an exception
-    if progress is None:
+    if progress is None or progress.joints != joints[: len(progress.joints)]:
         scores = scratch_array((part.size, terms[0].shape[1]), np.uint32, part.folder).view(np.int32)
         scores[:] = 0
-        progress = _Progress(tuple(np.zeros_like(term) for term in terms), np.zeros(len(terms), np.int64), scores)
-    largest = progress.largest.copy()
-    for feature, (old, new) in enumerate(zip(progress.terms, terms, strict=True)):
-        if old is not new:
-            largest[feature] = np.abs(new).max()
+        progress = _Progress((), np.zeros(0, np.int64), scores, (), [])
+    before = (*progress.terms, *(np.zeros_like(term) for term in terms[len(progress.terms) :]))
+    largest = np.append(progress.largest, np.zeros(len(terms) - len(progress.largest), np.int64))
+    cells = [*progress.cells, *(joint.codes(part) for joint in joints[len(progress.joints) :])]
+    progress = _Progress(terms, largest, progress.scores, joints, cells)
+    changed = [at for at, (old, new) in enumerate(zip(before, terms, strict=True)) if old is not new]
+    for at in changed:
+        largest[at] = np.abs(terms[at]).max()
     if largest.sum() > WIDEST:
         raise InputError(f"terms: the largest of each may add up to at most {WIDEST}")
-    for feature, (old, new) in enumerate(zip(progress.terms, terms, strict=True)):
-        if old is not new and not np.array_equal(old, new):
-            kernels.softmax.add_changes(part.codes(feature), (new - old).astype(np.int32), progress.scores)
-    part.memo[MEMO] = _Progress(terms, largest, progress.scores)
-    return progress.scores
+    for at in changed:
+        if not np.array_equal(before[at], terms[at]):
+            change = (terms[at] - before[at]).astype(np.int32)
+            kernels.softmax.add_changes(progress.codes(part, at), change, progress.scores)
+    part.memo[MEMO] = progress
+    return progress

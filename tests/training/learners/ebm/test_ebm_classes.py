@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from decimal import Decimal
+from itertools import product
 from math import exp, isqrt, log
 
 import numpy as np
@@ -24,14 +25,18 @@ from training.learners import DPEBMClassifier
 from training.learners.ebm.class_queries import (
     CHANCE,
     FARTHEST,
+    ClassPairScores,
     ClassSums,
     ClassVectors,
     SlopeSums,
     class_balance,
+    lengths,
+    together,
 )
 from training.learners.ebm.queries import GRID, SCORES
 from training.rows.partitions.rows import Rows
 from training.rows.schema.schema import parse_schema
+from training.rows.statistics.additive_rows import Joint
 from training.session.session import Public, Session
 
 ADD, REPLACE = Relation.ADD_REMOVE, Relation.REPLACE_ONE
@@ -187,7 +192,7 @@ def test_rows_follow_the_terms_forth_and_back_and_too_large_ones_are_refused():
 @NORMS
 def test_what_rows_say_of_the_slope_is_clipped_and_added_up(relation, norm):
     rows, terms, constant = made_rows(), made_terms(30_000), np.array([0, 700, -80, 5])
-    query = SlopeSums(constant, terms, norm, relation)
+    query = SlopeSums(constant, terms, (), norm, relation)
     parts = []
     for i in range(rows.size):
         one = Rows(rows.bins[:, i : i + 1], rows.labels[i : i + 1], rows.widths, 4)
@@ -250,13 +255,63 @@ def test_declared_shares_find_a_rare_class_and_chances_go_back_to_them():
     assert any("as much as the others" in release.purpose for release, _ in made.recipe_.plan.runs)
 
 
-# ---- refusals --------------------------------------------------------------------------------------------------------
+# ---- pairs of features -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("pairs", [2, "age & colour"])
-def test_pairs_of_features_are_refused_before_they_cost_anything(pairs):
-    made = learner(pairs=pairs)
-    with pytest.raises(InputError, match="pairs="):
-        made.fit(*table())
-    assert not hasattr(made, "recipe_")
-    assert learner(pairs=0).pairs_of(public_of()).many == 0
+def test_two_features_that_say_together_what_neither_says_alone():
+    random = np.random.default_rng(5)
+    left, right = random.uniform(0, 100, 4000), random.uniform(0, 100, 4000)
+    noise = random.random(4000) < 0.5
+    y = np.where((left > 50) == (right > 50), "high", np.where(noise, "low", "middle"))
+    schema = """
+target: {name: y, classes: [low, middle, high]}
+records: 4000
+features:
+  left: {type: numeric, range: [0, 100], bins: 16}
+  noise: {type: boolean}
+  right: {type: numeric, range: [0, 100], bins: 16}
+"""
+    X = pa.table({"left": left, "noise": noise, "right": right})
+    alone, found = (learner(schema, epsilon="20", epochs=20, pairs=many).fit(X, y) for many in (0, 1))
+    assert [pair.features for pair in found.ensemble_.pairs] == [(0, 2)]
+    assert alone.score(X, y) < 0.7 < 0.8 < found.score(X, y)
+    named = learner(schema, epsilon="20", epochs=20, pairs="left & right").fit(X, y)
+    assert len(named.recipe_.plan) == len(found.recipe_.plan) - 1  # nothing is scored
+    assert named.score(X, y) > 0.8
+    labels, chances = OnnxModel(to_onnx(named.ensemble_, {})).predict({name: X[name] for name in X.column_names})
+    assert labels.tolist() == named.predict(X).tolist()
+    np.testing.assert_allclose(chances, named.predict_proba(X), atol=1e-6)
+
+
+@NORMS
+@BOTH
+def test_scores_of_pairs_move_no_further_than_they_say(relation, norm):
+    """Every pair of neighbours with at most two rows in common, and rows that add up in one row of the cells."""
+    pair = Joint((0, 1), ((0, 1, 2), (0, 1, 2)))
+    terms, none = (np.zeros((3, 3), np.int64),) * 2, np.zeros(3, np.int64)
+    query = ClassPairScores(ClassVectors(none, none, none, 1.0, relation, norm), terms, (pair,) * 4)
+
+    def scores(rows):
+        table = np.array(rows, np.int64).reshape(-1, 3)
+        return query(Rows(table[:, :2].T.astype(np.uint8), table[:, 2].astype(np.uint8), [3, 3], 3)).astype(float)
+
+    every = list(product((0, 1), (0, 1), (0, 1, 2)))
+    crossed = ((0, 1, 0), (0, 1, 2), (1, 0, 0), (1, 0, 2))  # a row of class 1 at (0, 0) takes from both sums
+    base = [(), *((row,) for row in every), *(((0, 0, 0), row) for row in every), crossed]
+    worst = 0.0
+    for shared in base:
+        before = scores(shared)
+        for row in every:
+            others = [scores((*shared, other)) for other in every] if relation is REPLACE else [before]
+            moved = [scores((*shared, row)) - other for other in others]
+            worst = max(worst, *(np.abs(each).sum() if norm == "l1" else np.linalg.norm(each) for each in moved))
+    limit = query.sensitivity(relation)
+    assert limit == (4 * query.most if norm == "l1" else 2 * query.most)
+    near = (0.99 if relation is ADD else 0.49) * (0.61 if norm == "l1" else 1)  # L2 within L1; no two rows opposite
+    assert near * limit < worst <= limit
+
+
+def test_lengths_are_whole_numbers_however_long():
+    table = np.array([[[3, 4, 0], [-3, -4, 0]], [[1 << 60, 0, 0], [0, 5, 12]]])
+    assert lengths(table) == 5 + 5 + (1 << 60) + 13
+    assert together(table[:1]) == 10 - 10
