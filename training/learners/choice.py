@@ -19,6 +19,7 @@ MANY = 100  # features; of more of them some may well be useless
 TREES_EACH = 40  # strength for each of many features from which trees, split by named ones, are ahead of 1-rules
 RARE_FROM = 2_500  # strength times the declared share of the rarer class, from which they are: studies/defaults/rare.md
 TREES_FROM = 3_000  # strength from which small trees are ahead of 1-rules where delta is 0
+MANY_CLASSES_FROM = 1_000  # strength from which curves are, of three classes or more
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ def choose(public: Public) -> Choice:
     if public.classes is None:
         choice = Choice("ebm", "the target is a number: ebm")
     elif len(public.classes) != 2:
-        choice = Choice("lazybb", f"{len(public.classes)} classes: lazybb")
+        choice = _of_many(public, len(public.classes))
     else:
         choice = _of_two(public)
     LEARNERS[choice.learner]().check(public)
@@ -62,15 +63,23 @@ def _of_two(public: Public) -> Choice:
         return Choice(
             "lazybb", f"few rows of the rarer class ({signal}, of it {rarer:,.0f}, below {RARE_FROM:,}): lazybb"
         )
-    learner = "ebm" if words and _curves(public) else "lazybb-tree"
+    learner = "ebm" if words and not public.pure and _curves(public) else "lazybb-tree"
     enough = f"enough rows for this epsilon, {kind} ({signal}, from {least:,} on)" if least else f"{kind} ({signal})"
     return Choice(learner, f"{enough}: {learner}")
 
 
+def _of_many(public: Public, classes: int) -> Choice:
+    """Choose the learner for three classes or more."""
+    power, least = strength(public), TREES_FROM if public.pure else MANY_CLASSES_FROM
+    learner = "ebm" if power >= least and _curves(public) else "lazybb"
+    where = "below" if power < least else "from"
+    return Choice(learner, f"{classes} classes (records x epsilon is about {power:,.0f}, {where} {least:,}): {learner}")
+
+
 def _curves(public: Public) -> bool:
-    """Return whether `ebm` takes such a job: not without a delta, for instance."""
+    """Return whether `ebm` takes such a job: not at delta 0 on a dataset that has one, for instance."""
     try:
         LEARNERS["ebm"]().check(public)
     except InputError:
         return False
-    return not public.pure
+    return True

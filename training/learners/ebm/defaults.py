@@ -29,7 +29,7 @@ RIDGE, PURE_RIDGE = (
 CLIP = 0.4  # the tightest
 PAIR_LEAVES = 3
 PAIRS_FROM = ((2_500.0, 8), (600.0, 3))  # by strength: how many pairs, at most
-LESS_TOLD = 2.5  # of a number to predict the same strength tells so much less of where features act together
+LESS_TOLD = 2.5  # of a number, or three classes or more, the same strength tells so much less of pairs
 
 
 @dataclass(frozen=True)
