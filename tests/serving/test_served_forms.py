@@ -15,8 +15,10 @@ from given_models import Given
 from accountant.home import Home
 from accountant.ledger.families.records import NewPeople
 from dpserve_verify.privacy.budget import Budget, Relation
+from models.forms.classes import ClassesEnsemble
 from models.forms.trees import TreeEnsemble
 from models.forms.voting import VotingEnsemble
+from models.parts.pairs import PairTerm
 from models.parts.trees import Leaf, Split
 from models.parts.votes import Vote
 from models.store.loading import load_verified
@@ -49,14 +51,22 @@ RECORDS = [
 ]
 
 
+PAIR = PairTerm((1, 2), ((0, 1, 1, 1), (0, 1, 0)), (((9, 0, 0, 1), (0, 8, 0, 1)), ((0, 0, 7, 1), (0, 0, 0, 6))))
+
+
 class Released(Given):
     def ensemble(self, public):
+        if len(public.classes) == 4:
+            terms = tuple(tuple((code, 2, -code, 1) for code in range(f.bins)) for f in public.features)
+            return ClassesEnsemble(
+                public.features, public.target, public.classes, 0.1, (1, 2, 3, 4), terms, pairs=(PAIR,)
+            )
         if len(public.classes) > 2:
             return VotingEnsemble(public.features, public.target, public.classes, VOTES, 0.5)
         return TreeEnsemble(public.features, public.target, public.classes, (TREE,), -1, 0.5)
 
 
-FORMS = {"many": ["a", "b,c", "d"], "numbered": [3, 1, 2], "trees": ["no", "yes"]}
+FORMS = {"paired": ["w", "x", "y", "z"], "many": ["a", "b,c", "d"], "numbered": [3, 1, 2], "trees": ["no", "yes"]}
 
 
 @pytest.fixture(scope="module")
@@ -129,8 +139,12 @@ def test_shown_and_explained(home, tmp_path, capsys, name):
     out = tmp_path / "page.html"
     assert run(["model", "explain", name, "--out", str(out), "--json"]) == 0
     body = json.loads(capsys.readouterr().out)
-    assert {each["feature"] for each in body["features"]} == {"age", "colour", "member"}
+    assert {each["feature"] for each in body["features"]} - {"colour & member"} == {"age", "colour", "member"}
     assert out.read_text().startswith("<!doctype html>")
+    if name == "paired":
+        assert {each["class"] for each in body["pairs"]} == set(FORMS[name])
+        assert "colour &amp; member: z" in out.read_text()
+        return
     if name == "trees":
         assert body["votes"] == []
     else:

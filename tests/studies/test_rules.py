@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from benchmarks.lines import read_lines
-from studies.defaults import auto, forecast, rare, rare_of_many, tree_rule
+from studies.defaults import auto, classes, forecast, rare, rare_of_many, tree_rule
 from training.learners.boosting.defaults import TREES, TREES_OF_MANY
-from training.learners.choice import CURVES_FROM
+from training.learners.choice import CURVES_FROM, MANY_CLASSES_FROM
 from training.learners.expected import GUESS, LEAST, REACHED
 
 
@@ -97,3 +97,12 @@ def test_nine_of_ten_cells_are_told_right_by_a_rule_that_did_not_see_their_datas
             right += [(cell.power >= cut) == (cell.auroc >= GUESS) for cell in known if cell.data == data]
     assert len(right) > 300
     assert np.mean(right) >= 0.9
+
+
+def test_auto_takes_curves_of_several_classes_from_where_the_fits_say_so():
+    cells = {cell: by for cell, by in classes.cells_of(lines_of("classes.jsonl")).items() if cell[1]}
+    starts = (0.0, 500.0, MANY_CLASSES_FROM, 2_000.0, 5_000.0, 1e12)
+    assert min(starts, key=lambda start: classes.lost(cells, start, "log_loss")) == MANY_CLASSES_FROM
+    for left_out in classes.SETS:
+        others = {cell: by for cell, by in cells.items() if cell[0] != left_out}
+        assert min(starts, key=lambda start: classes.lost(others, start, "log_loss")) in (500.0, MANY_CLASSES_FROM)

@@ -12,7 +12,7 @@ from benchmarks import headline, report
 from benchmarks.lines import read_lines
 from studies.accuracy import bounds, other_noise
 from studies.bdpe import table_4
-from studies.defaults import auto, bends, forecast, rare, rare_of_many, tree_rule
+from studies.defaults import auto, bends, classes, forecast, rare, rare_of_many, tree_rule
 from studies.dpebm import ebm_paper
 from studies.lazybb import paper, paper_report
 from studies.owners import local_paper, local_paper_report
@@ -83,6 +83,7 @@ def test_the_page_of_the_local_paper_is_what_its_lines_say():
     [
         (rare.report, "rare.jsonl.gz", "rare.md"),
         (rare_of_many.report, "rare-of-many.jsonl", "rare.md"),
+        (classes.report, "classes.jsonl", "classes.md"),
         (tree_rule.report, "tree-rule.jsonl.gz", "auto.md"),
         (bends.report, "bends.jsonl.gz", "bends.md"),
         (bends.report, "bends-ebm.jsonl.gz", "bends.md"),
@@ -101,6 +102,8 @@ def test_fits_of_the_studies_say_what_was_asked(tmp_path, monkeypatch):
     """Of 20 and 40 fits AUROC was .878 by .009 and .885 by .005: false alarm below 1e-9."""
     many = rare_of_many.fit("adult", None, "8", 0, 0.5, most=2000)
     assert (many["records"], many["classes"], many["share"], many["auroc"] > 0.6) == (1600, 6, 0.03, True)
+    line = classes.fit("adult_race", None, "8", 0, "ebm")
+    assert (line["records"], line["classes"], line["auroc"] > 0.6) == (26_048, 5, True)
     few = rare.fit("adult", None, 2000, 0.05, "8", 0, "lazybb", 0.5)
     assert (few["records"], few["auroc"] > 0.6, 0.3 < few["mean"] < 3) == (2000, True, True)
     monkeypatch.setattr(tree_rule, "STRONG", (("adult", "1"),))

@@ -19,7 +19,7 @@ MANY = 100  # features; of more of them some may well be useless
 TREES_EACH = 40  # strength for each of many features from which trees, split by named ones, are ahead of 1-rules
 RARE_FROM = 2_500  # strength times the declared share of the rarer class, from which they are: studies/defaults/rare.md
 TREES_FROM = 3_000  # strength from which small trees are ahead of 1-rules where delta is 0
-MANY_CLASSES_FROM = 1_000  # strength from which curves are, of three classes or more
+MANY_CLASSES_FROM = 1_000  # strength from which curves are, of three classes or more: studies/defaults/classes.md
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,9 @@ def _of_many(public: Public, classes: int) -> Choice:
     """Choose the learner for three classes or more."""
     power, least = strength(public), TREES_FROM if public.pure else MANY_CLASSES_FROM
     learner = "ebm" if power >= least and _curves(public) else "lazybb"
-    where = "below" if power < least else "from"
-    return Choice(learner, f"{classes} classes (records x epsilon is about {power:,.0f}, {where} {least:,}): {learner}")
+    rows, where = ("few rows", "below") if power < least else ("enough rows", "from")
+    signal = f"records x epsilon is about {power:,.0f}, {where} {least:,}"
+    return Choice(learner, f"{classes} classes, {rows} for this epsilon ({signal}): {learner}")
 
 
 def _curves(public: Public) -> bool:
