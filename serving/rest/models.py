@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 
@@ -28,7 +28,7 @@ from serving.http.rights import LISTED, NAMED, restrict_to_allowed, seen_models
 from serving.http.routes import PREDICTING, Door, access, in_thread, state
 from serving.process.registry import NotHeld, Registry, Served
 from serving.rest import json_schemas
-from serving.wire import csv_tables, lists, parquet_tables, tables_in
+from serving.wire import csv_tables, file_tables, lists, parquet_tables, tables_in
 from serving.wire.bounds import check_answer
 from serving.wire.errors import JsonBytes, TakesTooLong, TooLarge, json_response
 from serving.wire.kept import kept_column
@@ -59,6 +59,7 @@ class Posted:
     file: how the CSV is written, where it is a file that is sent as it is.
     notes: whether to say which values were clipped, unknown or missing.
     level: of the part of each prediction's interval that noise makes; None where it is not wanted.
+    kind: what a file ends with that the reader of files reads, and how it is `written`; "" of any other body.
     keep: the column that goes with the predictions; "" where none does.
     """
 
@@ -70,6 +71,8 @@ class Posted:
     notes: bool = False
     level: float | None = None
     keep: str = ""
+    kind: str = ""
+    written: Any = None
 
 
 async def predict(request: Request) -> Response:
@@ -80,7 +83,7 @@ async def predict(request: Request) -> Response:
     if posted.notes or posted.level is not None:  # by the dataset's schema, which must be read
         find = restrict_to_allowed(access(request), serving.registry.get)
         return await in_turn(access(request).principal, answer, find, posted, serving.home)
-    packed = posted.model is not None and parquet_tables.is_parquet(posted.raw)
+    packed = posted.model is not None and (bool(posted.kind) or parquet_tables.is_parquet(posted.raw))
     size = AT_ONCE + 1 if packed else len(posted.raw)  # what must be unpacked first is never answered on the loop
     return await run_quickly(serving.registry, access(request), size, answer, posted)
 
@@ -107,18 +110,25 @@ async def _read_posted(request: Request) -> Posted:
     if kind == JSON:
         known_query(request, "notes", "interval")
         return Posted(raw, None, form or "json", notes=_wants_notes(request), level=_level(request))
-    known_query(request, "model", "notes", "interval", "keep", *(["format"] if kind == csv_tables.CSV else []))
+    is_file = kind == file_tables.FILE and query_text(request, "file") is not None
+    ways = ["format"] if kind == csv_tables.CSV or is_file else []
+    known_query(request, "model", "notes", "interval", "keep", *ways, *(["file"] if is_file else []))
     model = query_text(request, "model")
     if model is None:
         raise InputError("query model: is missing; a table is sent to /predict?model=NAME")
     file = None
-    if kind == csv_tables.CSV and (text := query_text(request, "format")) is not None:
-        schema = format_from_json(strict_json(text.encode()))
+    written = None
+    if ways and (text := query_text(request, "format")) is not None:
+        written = strict_json(text.encode())
+        schema = format_from_json(written)
         file = csv_tables.FileForm() if schema is None else csv_tables.FileForm(schema.form, schema.written)
     keep = query_text(request, "keep") or ""
     if keep and kind == csv_tables.CSV and file is None:
         file = csv_tables.FileForm()  # it may have other columns than the model's
-    return Posted(raw, model, form, kind == csv_tables.CSV, file, _wants_notes(request), _level(request), keep)
+    ending = file_tables.ending_of(query_text(request, "file") or "") if is_file else ""
+    return Posted(
+        raw, model, form, kind == csv_tables.CSV, file, _wants_notes(request), _level(request), keep, ending, written
+    )
 
 
 def _wants_notes(request: Request) -> bool:
@@ -145,12 +155,18 @@ def answer(find: Find, posted: Posted, home: Home | None = None) -> Response:
     """Predict records; answer in JSON, Arrow, CSV or .npy as the client accepts, for Parquet in Arrow. Blocks. `home`:
     that has the schemas and plans, where notes or intervals are wanted.
     """
-    start = perf_counter()
+    start, kept_stream = perf_counter(), list[bytes]()
     if posted.model is None:
         served, columns = from_records(find, posted.raw)
         form = posted.form
     else:
         served = find(posted.model)
+        if posted.kind:
+            features = served.verified.ensemble.features
+            raw, *kept_stream = file_tables.as_arrow(
+                posted.raw, posted.kind, features, posted.written, RECORDS, posted.keep
+            )
+            posted = replace(posted, raw=raw, file=None)
         kind, columns = _table_columns(served, posted, served.verified.runtime.reads, served.verified.runtime.texts)
         form = posted.form or kind
     label, probabilities = run_model(served, columns)
@@ -172,7 +188,12 @@ def answer(find: Find, posted: Posted, home: Home | None = None) -> Response:
         source = Source(served.reference, served.certificate, served.verified.ensemble.classes)
         answered = [*csv_tables.answer_names(source.classes), *([] if ends is None else csv_tables.ENDS)]
         answered.append(csv_tables.NOTES)
-        kept = kept_column(posted.raw, posted.keep, RECORDS, posted.file, answered) if posted.keep else None
+        source_of_kept = kept_stream or [posted.raw]
+        kept = (
+            kept_column(source_of_kept[0], posted.keep, RECORDS, posted.file, answered, is_arrow=bool(kept_stream))
+            if posted.keep
+            else None
+        )
         response = table_answer(form, source, label, probabilities, notes, kept, ends)
     served.count(len(label), perf_counter() - start)
     return response
@@ -350,7 +371,7 @@ PREDICT = {
 TABLE = {
     "type": "string",
     "format": "binary",
-    "description": "Arrow IPC, .npy, CSV, Parquet: a column for each feature",
+    "description": "Arrow IPC, .npy, CSV, Parquet, or a file that `file` names: a column for each feature",
 }
 MODEL_QUERY = {"type": "string", "description": "the model, where the body is a table; JSON names it itself"}
 NOTES_QUERY = {
@@ -372,6 +393,12 @@ FORMAT_QUERY = {
     "description": "how a CSV file that is sent whole is written, as `format` of GET /v1/models/{name} says it; other "
     "columns than the model's are passed over",
 }
+FILE_QUERY = {
+    "type": "string",
+    "maxLength": 200,
+    "description": "the name of a workbook, or of a file of SPSS, Stata or SAS, which says how it is read; other "
+    "columns than the model's are passed over",
+}
 KEEP_QUERY = {
     "type": "string",
     "description": "a column of a table, such as an id, that stands first in an answer in CSV, as it is",
@@ -390,6 +417,7 @@ DOORS = (
             "format": FORMAT_QUERY,
             "notes": NOTES_QUERY,
             "interval": INTERVAL_QUERY,
+            "file": FILE_QUERY,
             "keep": KEEP_QUERY,
         },
         also={kind.decode(): TABLE for kind in TABLES},

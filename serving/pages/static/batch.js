@@ -5,6 +5,7 @@ const model = document.getElementById("model").dataset.model;
 const CELLS = 150_000, RECORDS = 10_000, BYTES = 4 << 20; // of one part: soon enough answered
 const WHOLE = 16 << 20; // of a file that is sent as it is
 const [QUOTE, LINE] = [0x22, 0x0a];
+const READ_WHOLE = /\.(xlsx|xlsm|z?sav|por|dta|sas7bdat|xpt)$/i;
 const MARKS = { ", ": ", ", "; ": "; ", ",": ",", ";": ";", tab: "\t", "|": "|", " ": " " };
 const SAYS = /^\ufeff?"?sep=(.)"?(\r?\n|\r|$)/; // as spreadsheets write it before the header
 const cut = (line, mark) => line.trim().split(mark === " " ? /[ \t]+/ : mark);
@@ -45,9 +46,9 @@ function writtenAs() {
   return JSON.stringify({ form: cut, columns: { ...said.columns, ...columns } });
 }
 
-async function predicted(body, kind = "text/csv", written = "") {
+async function predicted(body, kind = "text/csv", written = "", name = "") {
   for (let tries = 1; ; tries += 1) {
-    const said = { model, ...(written && { format: written }), ...(chosen("keep") && { keep: chosen("keep") }) };
+    const said = { model, ...(written && { format: written }), ...(name && { file: name }), ...(chosen("keep") && { keep: chosen("keep") }) };
     const answer = await fetch(`/predict?${new URLSearchParams(said)}`, {
       method: "POST", headers: { "Content-Type": kind, Accept: "text/csv" }, body,
     });
@@ -58,17 +59,18 @@ async function predicted(body, kind = "text/csv", written = "") {
   }
 }
 
-// Parquet is unpacked by the server, the whole file at once.
-async function unpacked(file, told, bar) {
-  if (file.size > WHOLE) throw new Error(`A Parquet file may have ${WHOLE >> 20} MB and 20,000 records here. A larger one: dpserve predict ${model} --data FILE --out FILE`);
-  const text = await predicted(file, "application/vnd.apache.parquet");
+// Parquet, workbooks and files of statistics are read by the server, the whole file at once.
+async function unpacked(file, told, bar, noun, kind, written = "", name = "") {
+  if (file.size > WHOLE) throw new Error(`${noun} files may have ${WHOLE >> 20} MB and 20,000 records here. A larger one: dpserve predict ${model} --data FILE --out FILE`);
+  const text = await predicted(file, kind, written, name);
   told.textContent = `${(text.trimEnd().split("\n").length - 1).toLocaleString("en")} records are predicted`;
   bar.value = 1;
   return new Blob([text], { type: "text/csv" });
 }
 
 async function run(file, told, bar) {
-  if (await file.slice(0, 4).text() === "PAR1") return unpacked(file, told, bar);
+  if (await file.slice(0, 4).text() === "PAR1") return unpacked(file, told, bar, "Parquet", "application/vnd.apache.parquet");
+  if (READ_WHOLE.test(file.name)) return unpacked(file, told, bar, "Such", "application/octet-stream", form.dataset.format, file.name);
   const written = writtenAs(), answers = [];
   const { columns = [], skip = 0 } = JSON.parse(form.dataset.format)?.form ?? {};
   // Line ends that are not one byte, rows without a header, lines before it: as one part.
@@ -119,7 +121,7 @@ document.getElementById("batch-file")?.addEventListener("change", async ({ targe
   let [most, name] = counts.reduce((a, b) => (b[0] > a[0] ? b : a));
   if (most === 1 && cut(line, " ").length > 1) [most, name] = [2, " "];
   if (most > 1 && !chosen("delimiter").startsWith(name)) document.getElementById("batch-delimiter").value = name;
-  const header = line.startsWith("PAR1") ? "" : lines[said ? 1 : 0] ?? "";
+  const header = line.startsWith("PAR1") || READ_WHOLE.test(target.files[0]?.name) ? "" : lines[said ? 1 : 0] ?? "";
   const { columns = [] } = JSON.parse(form.dataset.format)?.form ?? {};
   const names = columns.length ? columns : cut(header.replace(/^\ufeff/, ""), MARKS[name] ?? " ").map((each) => each.trim().replace(/^"(.*)"$/, "$1")).filter(Boolean);
   document.getElementById("batch-columns").replaceChildren(...names.map((each) => new Option(each, each)));
@@ -135,7 +137,7 @@ form?.addEventListener("submit", async (event) => {
   try {
     const link = document.createElement("a");
     link.href = URL.createObjectURL(await run(file, told, bar));
-    link.download = `${file.name.replace(/\.(csv|tsv|txt|data|parquet)$/i, "")}.predicted.csv`;
+    link.download = `${file.name.replace(/\.(csv|tsv|txt|data|parquet|xlsx|xlsm|z?sav|por|dta|sas7bdat|xpt)$/i, "")}.predicted.csv`;
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
   } catch (error) {

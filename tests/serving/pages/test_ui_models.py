@@ -22,6 +22,7 @@ from browser import as_new, chromium, new_page, no_faults, no_serious_findings, 
 from offices import Office
 from playwright.sync_api import expect
 from small_home import adult_home, dpserve, records, serving, until
+from workbooks import write_workbook
 
 from accountant.access import key_life
 from dpserve_verify.certificates.bundle import FILES
@@ -753,6 +754,16 @@ def test_a_file_is_predicted_in_the_browser(page, server, tmp_path):
             page.get_by_role("button", name="Predict", exact=True).press("Enter")
         found = list(csv.DictReader(given.value.path().read_text().splitlines()))
         assert [line["label"] for line in found] == answer["predictions"] * times
+    header, cells = ["id", *rows[0]], [[f"p{at}", *row.values()] for at, row in enumerate(rows)]
+    page.get_by_label("File of records").set_input_files(write_workbook(tmp_path / "a.xlsx", {"A": [header, *cells]}))
+    page.get_by_label("Keep a column").fill("id")
+    with page.expect_download() as given:
+        page.get_by_role("button", name="Predict", exact=True).press("Enter")
+    found = list(csv.DictReader(given.value.path().read_text().splitlines()))
+    assert [line["label"] for line in found] == answer["predictions"]
+    assert [line["id"] for line in found] == [line[0] for line in cells]
+    assert given.value.suggested_filename == "a.predicted.csv"
+    page.get_by_label("Keep a column").fill("")
     (tmp_path / "less.csv").write_text("age\n3\n")
     page.get_by_label("File of records").set_input_files(tmp_path / "less.csv")
     page.get_by_role("button", name="Predict", exact=True).press("Enter")

@@ -20,7 +20,7 @@ from dpserve_verify.errors import InputError
 from dpserve_verify.system.files import replacing
 from dpserve_verify.system.printable import uncomputed
 from models.features.column_law import is_text
-from models.features.features import Feature, RawColumns
+from models.features.features import BooleanFeature, CategoricalFeature, Feature, RawColumns
 from models.features.written import PLAIN, Form
 from models.parts.answers import ClassLabel
 from training.rows.schema.schema import Schema
@@ -43,6 +43,17 @@ def read_columns(path: Path, features: Sequence[Feature], schema: Schema | None 
         for batch in file_batches(path, features, schema):
             yield {feature.name: raw_values(feature, batch[feature.name], start) for feature in features}
             start += batch.num_rows
+
+
+def as_arrow(feature: Feature, column: Any) -> pa.Array:
+    """Return a column as the server takes it: texts, booleans or numbers; NaN and the empty text are missing."""
+    values = np.asarray(column)
+    if isinstance(feature, CategoricalFeature):
+        return pa.array(values.tolist(), pa.string())
+    if isinstance(feature, BooleanFeature):
+        missing = np.isnan(values)
+        return pa.array(np.where(missing, 0, values).astype(bool), mask=missing)
+    return pa.array(values, pa.float64())
 
 
 def file_batches(path: Path, features: Sequence[Feature], schema: Schema | None = None) -> Iterator[pa.RecordBatch]:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 from pyarrow import ipc
 
 from dpserve import Client
-from models.features.features import BooleanFeature, CategoricalFeature, Feature, RawColumns, feature_from_json
+from models.features.features import Feature, RawColumns, feature_from_json
 from models.store.bundle import check_numbered, check_reference
 from models.worth.statements import pick_judgement
 from serving.cli.backends.abstract import Body, Models, Progress
@@ -20,7 +18,7 @@ from serving.cli.backends.server.connection import Connection, refuse_by
 from serving.cli.backends.server.jobs import champion_of
 from serving.wire.list_parts import Part
 from training.datasets.described import format_from_json, read_schema
-from training.rows.tables.row_files import ENDS, Answer, KeptColumns, read_columns, write_predictions
+from training.rows.tables.row_files import ENDS, Answer, KeptColumns, as_arrow, read_columns, write_predictions
 
 RECORDS = 10_000  # in a request; a server takes twice as many
 CELLS = 1_000_000  # in a request
@@ -100,7 +98,7 @@ def _answers(
     most = max(1, min(RECORDS, CELLS // max(1, len(features))))
     done = 0
     for columns in batches:
-        arrays = [_as_arrow(feature, np.asarray(columns[feature.name])) for feature in features]
+        arrays = [as_arrow(feature, columns[feature.name]) for feature in features]
         batch = pa.record_batch(arrays, names=[feature.name for feature in features])
         for start in range(0, batch.num_rows, most):
             sink = pa.BufferOutputStream()
@@ -116,13 +114,3 @@ def _answers(
             yield label, np.column_stack(chances) if chances else np.empty((len(label), 0), np.float32), notes, ends
             done += len(label)
             progress(done, None)
-
-
-def _as_arrow(feature: Feature, values: NDArray[Any]) -> pa.Array:
-    """Return a column as the server takes it: texts, booleans or numbers; NaN and the empty text are missing."""
-    if isinstance(feature, CategoricalFeature):
-        return pa.array(values.tolist(), pa.string())
-    if isinstance(feature, BooleanFeature):
-        missing = np.isnan(values)
-        return pa.array(np.where(missing, 0, values).astype(bool), mask=missing)
-    return pa.array(values, pa.float64())

@@ -1,0 +1,74 @@
+"""Records as a file of a kind that only the reader of files knows: a workbook, or a file of SPSS, Stata or SAS. It is
+read by a program of its own (`training.datasets.one_file`), with a limit on its memory, whose answer is read as any
+Arrow body is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from dpserve_verify.errors import InputError
+from models.features.features import Feature
+from serving.wire.bounds import TEXT_BYTES
+from serving.wire.errors import TakesTooLong, TooLarge
+from serving.wire.parquet_tables import REFUSED, VARIABLES
+from serving.wire.work_time import WORK_SECONDS, seconds_left
+
+FILE = b"application/octet-stream"
+ENDINGS = (".xlsx", ".xlsm", ".sav", ".zsav", ".por", ".dta", ".sas7bdat", ".xpt")
+# Never imported: it runs alone, and what it loads is heavy.
+PROGRAM = Path(__file__).parents[2] / "training" / "datasets" / "one_file.py"
+
+
+def ending_of(name: str) -> str:
+    """Return what a file's name ends with, of ENDINGS. InputError where it is none of these."""
+    ending = Path(name).suffix.lower()
+    if ending not in ENDINGS:
+        raise InputError(f"query file={name[-40:]!r}: must end in {', '.join(ENDINGS)}; send others as what they are")
+    return ending
+
+
+def as_arrow(
+    raw: bytes, ending: str, features: Sequence[Feature], form: Any, limit: int, keep: str = ""
+) -> list[bytes]:
+    """Return an Arrow stream of the features' columns, and one of that which is to be kept, if any. Blocks, for a
+    second or two. `form`: how it is written, as GET /v1/models/{name} says it.
+
+    Its bytes are only ever in memory. InputError: it cannot be read, or lacks a column; TooLarge; TakesTooLong.
+    """
+    asked = {"features": [feature.to_json() for feature in features], "format": form, "keep": keep}
+    asked |= {"rows": limit, "bytes": TEXT_BYTES}
+    with tempfile.TemporaryDirectory() as folder, os.fdopen(os.memfd_create("records"), "w+b") as memory:
+        memory.write(raw)
+        memory.flush()
+        path = Path(folder) / f"records{ending}"
+        path.symlink_to("/proc/self/fd/0")
+        try:
+            done = subprocess.run(
+                [sys.executable, "-I", str(PROGRAM), str(path), json.dumps(asked)],
+                stdin=memory, capture_output=True, timeout=seconds_left(), env=VARIABLES, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            raise TakesTooLong(
+                f"body: the file was not read within {WORK_SECONDS:g} seconds; send it once more, or fewer records"
+            ) from None
+    if done.returncode == 0:
+        streams, at = list[bytes](), 0
+        while at < len(done.stdout):
+            size, at = int.from_bytes(done.stdout[at : at + 8]), at + 8
+            streams.append(done.stdout[at : at + size])
+            at += size
+        return streams
+    if done.returncode != REFUSED:  # ended by a limit, or by its decoder
+        raise TooLarge("body: a file that takes too much to read, or harms who does", limit=TEXT_BYTES)
+    problem = json.loads(done.stderr.splitlines()[-1])
+    if "large" in problem:
+        raise TooLarge(f"body: the file {problem['large']}", limit=limit)
+    raise InputError(f"body: {problem['bad']}")

@@ -1,0 +1,94 @@
+"""Files that only the reader of files knows: read in a program of its own, as `dpserve predict` reads them."""
+
+from __future__ import annotations
+
+import csv
+import io
+from datetime import date
+
+import ledgers
+import pytest
+from in_process import Site
+from pyarrow import ipc
+from workbooks import write_workbook
+
+from accountant.home import Home
+from dpserve_verify.errors import InputError
+from models.features.features import BooleanFeature, CategoricalFeature, NumericFeature
+from serving.rest import models
+from serving.wire import file_tables, parquet_tables, work_time
+from serving.wire.errors import TooLarge
+from serving.wire.file_tables import as_arrow, ending_of
+from training.rows.sources import cell_tables, unpacked
+
+FEATURES = (NumericFeature("age", (30.0,)), CategoricalFeature("job", ("cook", "nurse")), BooleanFeature("own"))
+ROWS = [["id", "age", "job", "own", "day"], ["007", 20, "cook", True, date(2026, 1, 1)], ["p2", None, "", None, None]]
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch):
+    """A busy machine takes longer to start a program than a request may take."""
+    monkeypatch.setattr(work_time, "WORK_SECONDS", 120.0)
+
+
+@pytest.fixture
+def book(tmp_path):
+    return write_workbook(tmp_path / "people.xlsx", {"People": ROWS}).read_bytes()
+
+
+def test_a_workbook_is_read_as_files_are_and_what_is_kept_comes_along(book):
+    table, kept = (
+        ipc.open_stream(stream).read_all().to_pydict() for stream in as_arrow(book, ".xlsx", FEATURES, None, 9, "id")
+    )
+    assert [str(value) for value in table["age"]] == ["20.0", "nan"]
+    assert (table["job"], table["own"], kept) == (["cook", None], [True, None], {"id": ["007", "p2"]})
+    assert list(table) == [feature.name for feature in FEATURES]  # other columns are passed over
+
+
+def test_what_cannot_be_read_is_refused_in_words(book, tmp_path):
+    two = write_workbook(tmp_path / "two.xlsx", {"A": ROWS, "B": ROWS}).read_bytes()
+    absent = (*FEATURES, NumericFeature("height", (30.0,)))
+    for raw, ending, features, why in (
+        (b"PK\x03\x04junk", ".xlsx", FEATURES, "cannot be read as a workbook"),
+        (b"", ".xlsx", FEATURES, "cannot be read as a workbook"),
+        (two, ".xlsx", FEATURES, "2 sheets that hold cells"),
+        (book, ".xlsx", absent, "height"),
+        (book, ".sav", FEATURES, "save it"),
+    ):
+        with pytest.raises(InputError, match=why):
+            as_arrow(raw, ending, features, None, 9)
+    assert as_arrow(two, ".xlsx", FEATURES, {"form": {"sheet": "B"}}, 9)
+    with pytest.raises(TooLarge, match="more than 1 records"):
+        as_arrow(book, ".xlsx", FEATURES, None, 1)
+    with pytest.raises(InputError, match=r"must end in \.xlsx"):
+        ending_of("people.exe")
+
+
+def test_the_endings_and_the_codes_are_those_of_the_programs():
+    assert set(file_tables.ENDINGS) == {*cell_tables.SHEETS, *cell_tables.STATISTICS}
+    assert parquet_tables.REFUSED == unpacked.REFUSED
+    assert file_tables.PROGRAM.exists()
+
+
+def test_the_door_predicts_a_workbook_as_it_predicts_records(tmp_path, monkeypatch):
+    for name, value in ledgers.place(ledgers.copy(ledgers.trained(), tmp_path / "home")).items():
+        monkeypatch.setenv(name, value)
+    home = Home.open()
+    site = Site(home, models.DOORS)
+    secret = site.token("shop", "predict")
+    (name, *_) = site.bear(secret, "GET", "/v1/models").json()["models"]
+    features = site.bear(secret, "GET", f"/v1/models/{name['model']}").json()["features"]
+    record = {feature["name"]: None for feature in features}
+    said = site.bear(secret, "POST", "/predict", json={"model": name["model"], "records": [record] * 2}).json()
+    sheet = [["id", *record], ["=1+1", *record.values()], ["b", *record.values()]]
+    raw = write_workbook(tmp_path / "x.xlsx", {"People": sheet}).read_bytes()
+    headers = {"Content-Type": "application/octet-stream", "Accept": "text/csv"}
+    at = f"/predict?model={name['model']}&file=x.xlsx"
+    answer = site.bear(secret, "POST", f"{at}&keep=id", content=raw, headers=headers)
+    lines = list(csv.reader(io.StringIO(answer.text)))
+    assert [line[:2] for line in lines[1:]] == [
+        ["'=1+1", str(said["predictions"][0])],
+        ["b", str(said["predictions"][1])],
+    ]
+    assert site.bear(secret, "POST", at.replace("xlsx", "exe"), content=raw, headers=headers).status_code == 400
+    home.ledger.log.database.close()
