@@ -202,19 +202,20 @@ def _tuning_plan_text(body: dict[str, Any]) -> str:
         ("after it", left_words(body["left"])),
     ]
     keys = list(tuning["settings"][0])
-    rows = [tuple(key.upper() for key in keys), *(tuple(line[key] for key in keys) for line in tuning["settings"])]
+    settings = [tuple("default" if line[key] is None else line[key] for key in keys) for line in tuning["settings"]]
+    rows = [tuple(key.upper() for key in keys), *settings]
     return f"{align_columns(lines)}\n\n{align_columns(rows)}"
 
 
 def _tuning_text(body: dict[str, Any]) -> str:
     certificate, chosen = body["certificate"] or {}, body["chosen"] or {}
     setting = chosen.get("setting")
-    text = ", ".join(f"{key}={value}" for key, value in setting.items()) if setting else "none: no run was drawn"
+    words = [f"{key}={'default' if value is None else value}" for key, value in (setting or {}).items()]
     lines = [
         ("job", f"{body['job']}: {STATES.get(body['state'], body['state'])}"),
         *_learner_lines(body),
         ("model", f"{_version_text(body)}{_target_text(body)}"),
-        ("setting", text),
+        ("setting", ", ".join(words) or "none: no run was drawn"),
         ("score", f"{chosen.get('score')} rows told right, with noise; of the best, so rather too many"),
         ("price", f"epsilon {body['epsilon']}"),
         ("certificate", f"entry {certificate.get('entry')}, statement {certificate.get('statement')}"),

@@ -107,8 +107,8 @@ def test_nothing_is_loaded_from_elsewhere(site, pages):
 def test_pages_are_in_the_navigation_and_what_they_show_is_run(page):
     assert f": {page}\n" in (ROOT / "mkdocs.yml").read_text("utf-8")
     if re.search(r"^```(sh|python)\n", (DOCS / page).read_text("utf-8"), re.M):
-        name = Path(page).stem
-        assert re.search(rf'"{name}(\.md)?"|/{name}\.md"', other_tests()), f"no test runs the commands of docs/{page}"
+        name = re.escape(Path(page).name)
+        assert re.search(rf'["/]{name}"', other_tests()), f"no test runs the commands of docs/{page}"
 
 
 @cache

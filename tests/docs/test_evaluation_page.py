@@ -15,7 +15,7 @@ from ledgers import EXAMPLES, ROOT
 from pages import blocks
 from small_home import dpserve
 
-PAGES = [f"docs/{name}.md" for name in ("evaluation", "groups", "comparing-models", "reference/worth")]
+PAGES = [f"docs/{name}" for name in ("evaluation.md", "groups.md", "comparing-models.md", "reference/worth.md")]
 
 
 @pytest.mark.slow

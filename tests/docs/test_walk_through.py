@@ -316,6 +316,12 @@ def test_budgets_of_the_vectors(tmp_path, name):
         assert found["wrong"][0]["entry"] == EXPECTED[name]["entry"]
 
 
+def test_the_page_of_vectors_lists_each_with_its_verdict():
+    found = follow(ledgers.ROOT, "\n".join(commands("vectors.md")))
+    listed = {line.split()[0]: line.split()[2] for line in found.stdout.splitlines()}
+    assert listed == {path.name: EXPECTED[path.name]["verdict"] for path in FOLDER.iterdir() if path.is_dir()}
+
+
 @pytest.mark.parametrize("name", concerning("claim", "epsilon", needs=False))
 def test_epsilons_of_the_vectors(tmp_path, name):
     (program,) = re.findall(r"^(cat > epsilon\.jq <<'END'\n.*?)^jq -e \.holds", AUDIT, re.M | re.S)
