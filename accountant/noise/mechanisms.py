@@ -56,11 +56,11 @@ class Mechanism(Protocol):
     def event(self) -> SimpleEvent:
         """Return what one draw costs."""
 
-    def draw(self, values: Integers, sensitivity: int) -> Any:
+    def draw(self, values: Any, sensitivity: int) -> Any:
         """Draw the release from exact statistics, which nobody else may see.
 
         Args:
-            values: the statistics, fixed-point integers.
+            values: the statistics, fixed-point integers; of objective perturbation, a loss.
             sensitivity: at least 1, in the same units and of the kind `norm`.
 
         Returns: an index for a selection, one for each row where it is per row; else noisy integers, as many as

@@ -41,6 +41,9 @@ class Objective(Protocol):
     row's slope changes by more than STEEPEST of what its score changes.
     """
 
+    def __len__(self) -> int:
+        """Return how many coordinates there are."""
+
     def slopes(self, theta: Sequence[int], bits: int) -> Sequence[int]:
         """Sum the slopes of rows by each coordinate of theta, which is in 2^-bits, exactly, in 2^-(bits + STEP)."""
 
@@ -66,7 +69,7 @@ class ObjectivePerturbation:
 
     `noise_multiplier`: of b, times the length of a row's gradient; `curvature`: what the ridge leaves of the change of
     volume by one row, which sets the ridge; `closeness`: noise multiplier of what is added to the minimum found. A row
-    adds up one coordinate of each of `blocks`, of `size` coordinates.
+    adds up one coordinate of each of `blocks`, or of fewer, of at most `most` coordinates.
     """
 
     name: ClassVar[str] = "objective-perturbation"
@@ -75,7 +78,7 @@ class ObjectivePerturbation:
     curvature: Decimal
     closeness: Decimal
     blocks: int
-    size: int
+    most: int
 
     def __post_init__(self) -> None:
         if self.curvature > MOST_CURVATURE:
@@ -104,7 +107,7 @@ class ObjectivePerturbation:
         Either is off by the gradient that is left, that of the digits of noise that were not drawn included, over the
         ridge, and by being rounded.
         """
-        root = isqrt(self.size - 1) + 1
+        root = isqrt(self.most - 1) + 1
         left = (1 << FINE + STEP - NEAR) + (root << FINE + STEP - SLOPE_UNIT - DIGITS)
         return -(-2 * left // (self.ridge << FINE - RELEASED)) + root
 
@@ -117,7 +120,7 @@ class ObjectivePerturbation:
 
     def draw(self, objective: Objective, sensitivity: int) -> Integers:
         """Draw the noise, take the first candidate that is a minimum, as checked in whole numbers, and release it."""
-        noise = sample_normals(self.check_scale(sensitivity), self.size)
+        noise = sample_normals(self.check_scale(sensitivity), len(objective))
         for theta, bits in objective.candidates(noise, self.ridge):
             left = gradient(objective.slopes(theta, bits), theta, bits, noise, self.ridge)
             if sum(each * each for each in left) <= 1 << 2 * (bits + STEP - NEAR):

@@ -29,7 +29,7 @@ from training.session.session import Public, Query, Rehearsal, Session
 from training.session.shared import SharedSession, check_adding
 
 Integers = NDArray[np.int64]
-LINEAR: dict[str, Any] = {"pairs": 0, "cuts": "declared"}  # where nothing else is asked for: what adds up
+LINEAR: dict[str, Any] = {"pairs": 0, "cuts": "declared", "engine": "epochs"}  # unless asked otherwise: what adds up
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,8 @@ from benchmarks.lines import append_lines, read_lines
 from benchmarks.utility import calibration
 from dpserve_verify.privacy.budget import Budget, Relation
 from training.learners import LEARNERS
-from training.learners.choice import choose, mostly_categories
+from training.learners.boosting.defaults import mostly_categories
+from training.learners.choice import choose
 from training.rows.schema.schema import parse_schema
 from training.session.session import Public
 

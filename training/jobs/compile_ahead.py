@@ -97,6 +97,9 @@ def run_jobs(folder: Path, bins: int, unit: str, times: int, say: Callable[[str]
         job(learner=each, model=target, target=target) for target, each in product(TARGETS, LEARNERS)
     ]
     requests += [job(learner="ebm", model="pairs", target=target, parameters={"pairs": 2}) for target in TARGETS]
+    requests += [
+        job(learner="ebm", model="convex", target=target, parameters={"engine": "convex"}) for target in TARGETS
+    ]
     requests += [EvaluationRequest(model=target, dataset="made", epsilon="4") for target in TARGETS]
     for request in [*requests, ProfileRequest(dataset="made", epsilon="4", delta="0")]:
         with suppress(InputError):

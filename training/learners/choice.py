@@ -5,13 +5,11 @@ found, and what it loses where it is wrong: studies/defaults/auto.md.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dpserve_verify.errors import InputError
-from models.features.features import CategoricalFeature, Feature
 from training.learners import LEARNERS
-from training.learners.boosting.defaults import strength
+from training.learners.boosting.defaults import mostly_categories, strength
 from training.session.session import Public
 
 CURVES_FROM = 5_000  # strength from which curves are ahead of 1-rules where more features are categories than not
@@ -28,11 +26,6 @@ class Choice:
 
     learner: str
     why: str
-
-
-def mostly_categories(features: Sequence[Feature]) -> bool:
-    """Return whether more of them are categories than not; truths are none, for they part rows as numbers do."""
-    return 2 * sum(isinstance(feature, CategoricalFeature) for feature in features) > len(features)
 
 
 def choose(public: Public) -> Choice:

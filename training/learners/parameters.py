@@ -16,7 +16,15 @@ from training.learners import LEARNERS
 from training.learners.base.checks import OWN, read_parameter
 from training.session.learner import Learner
 
-LATER = {"cuts": "auto", "bins": None, "pairs": "auto", "balance": None, "features": "all", "without": ""}
+LATER = {
+    "cuts": "auto",
+    "bins": None,
+    "pairs": "auto",
+    "balance": None,
+    "engine": "auto",
+    "features": "all",
+    "without": "",
+}
 Stored = str | int | bool | None
 
 

@@ -92,7 +92,8 @@ class Public:
 
 
 class Query(Protocol):
-    """A function of rows that knows its sensitivity. Integers in, integers out; `size` values."""
+    """A function of rows that knows its sensitivity. Integers in, integers out, `size` values; or a loss of `size`
+    coordinates, for objective perturbation."""
 
     @property
     def purpose(self) -> str:
@@ -109,7 +110,7 @@ class Query(Protocol):
     def sensitivity(self, relation: Relation) -> int:
         """Return the most that one row changes the answer, in this norm and in the answer's own unit."""
 
-    def __call__(self, rows: Rows) -> Integers: ...
+    def __call__(self, rows: Rows) -> Any: ...
 
 
 class Releaser(Protocol):

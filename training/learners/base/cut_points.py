@@ -94,7 +94,7 @@ class InBins:
         """Return the sensitivity of the query."""
         return self.query.sensitivity(relation)
 
-    def __call__(self, rows: Rows) -> Integers:
+    def __call__(self, rows: Rows) -> Any:
         return self.query(rows.binned(self.features))
 
 

@@ -22,49 +22,70 @@ from training.rows.statistics.convex_rows import Curved, Slopes, curved_sums, lo
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
-LEVELS = (4, 8, 16, 32, 64)  # groups of a number's bins, beside the bins themselves
+LEVELS = (8,)  # groups of a number's bins, beside the bins themselves: more of them help Adult and harm Bank
 FEWER = 0.7  # of the bins; a level with more groups than that would say the same again
 REACH, KNOTS = 16, 64  # logits on either side, and steps for each, that the slope of a row's loss is tabled in
 FINER = 6  # binary digits of such a step
 TABLE_UNIT = 16  # binary digits of the table
-ALONG = 24  # binary digits of a direction's largest term
+ALONG = 20  # binary digits of a direction's largest term
 TURNS, INNER = 60, 200  # Newton steps, and conjugate gradients of each, before slower steps that are sure to end
 HALF = 0.5
+WIDEST = 1024  # coordinates of a block of a number, at most, and more
 SPLIT = 28  # binary digits of the lower part of a sum, as the kernel has it
 LONGER = 64  # more binary digits where those did not do
 
 
 @dataclass(frozen=True, eq=False)
+class Layout:
+    """What is public of blocks before cut points are: of each feature, how many groups its coarser levels have. `most`:
+    coordinates, at most.
+    """
+
+    levels: tuple[tuple[int, ...], ...]
+    most: int
+
+    @classmethod
+    def of(cls, features: Sequence[Feature], bins: Sequence[int]) -> Layout:
+        """Lay out the levels of features with so many `bins` of values: of a number, those that say less than these."""
+        levels = tuple(
+            tuple(level for level in LEVELS if isinstance(feature, NumericFeature) and level < FEWER * inner)
+            for feature, inner in zip(features, bins, strict=True)
+        )
+        widest = max(WIDEST, *(feature.bins for feature in features))
+        return cls(levels, widest * (1 + sum(len(each) + 1 for each in levels)))
+
+    @property
+    def count(self) -> int:
+        """Count the blocks: a constant, and of each feature its levels and its bins."""
+        return 1 + sum(len(each) + 1 for each in self.levels)
+
+
+@dataclass(frozen=True, eq=False)
 class Blocks:
-    """`coordinates` (entries,) and `codes` (entries,): a code of a feature scores the sum of its coordinates. Of each
-    of the `count` blocks every row has one; `size` coordinates in all. `places`: where each feature's codes begin.
+    """`coordinates` (entries,) and `codes` (entries,): a code of a feature scores the sum of its coordinates, the first
+    of which is everybody's. Of each block a row has one; `size` coordinates in all. `places`: where each feature's
+    codes begin; `width` codes in all.
     """
 
     coordinates: Integers
     codes: Integers
     places: Integers
-    count: int
     size: int
     width: int
 
     @classmethod
-    def of(cls, features: Sequence[Feature]) -> Blocks:
-        """Lay out the blocks: a constant, and of each feature its levels."""
+    def of(cls, features: Sequence[Feature], layout: Layout) -> Blocks:
+        """Fill a layout: neighbouring bins of a number in each group of a level, and the missing value in its own."""
         groups = [(np.zeros(features[0].bins, np.int64), 0)]
-        places = np.cumsum([0, *(feature.bins for feature in features)])
-        for feature, place in zip(features, places.tolist(), strict=False):
-            groups += [(level, place) for level in _levels(feature)]
-        starts = np.cumsum([0, *(int(level.max()) + 1 for level, _ in groups)])
-        coordinates = [level + start for (level, _), start in zip(groups, starts.tolist(), strict=False)]
+        places = np.cumsum([0, *(feature.bins for feature in features)]).tolist()
+        for feature, levels, place in zip(features, layout.levels, places, strict=False):
+            own = np.arange(feature.bins, dtype=np.int64)
+            groups += [(np.append(own[:-1] * level // (feature.bins - 1), level), place) for level in levels]
+            groups.append((own, place))
+        starts = np.cumsum([0, *(int(level.max()) + 1 for level, _ in groups)]).tolist()
+        coordinates = [level + start for (level, _), start in zip(groups, starts, strict=False)]
         codes = [np.arange(level.size) + place for level, place in groups]
-        return cls(
-            np.concatenate(coordinates),
-            np.concatenate(codes),
-            places[:-1],
-            len(groups),
-            int(starts[-1]),
-            int(places[-1]),
-        )
+        return cls(np.concatenate(coordinates), np.concatenate(codes), np.array(places[:-1]), starts[-1], places[-1])
 
     def terms(self, theta: NDArray[Any]) -> NDArray[Any]:
         """Return what each code scores: (codes,)."""
@@ -79,14 +100,24 @@ class Blocks:
         return found
 
 
-def _levels(feature: Feature) -> list[Integers]:
-    """Return the group of each code at each resolution; of a number the missing value's is its own."""
-    own = np.arange(feature.bins, dtype=np.int64)
-    inner = feature.bins - 1
-    if not isinstance(feature, NumericFeature):
-        return [own]
-    coarse = [level for level in LEVELS if level < FEWER * inner]
-    return [*(np.append(own[:-1] * level // inner, level) for level in coarse), own]
+def term_variances(blocks: Blocks, curved: Floats, weight: float, deviation: float) -> Floats:
+    """Return what noise of such `deviation` in the loss does to each code's score, nearly: features one by one, each
+    with as much curvature per code as rows are thought to make. (codes,)
+    """
+    found = np.zeros(blocks.width)
+    ends = np.append(blocks.places, blocks.width)
+    for low, high in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True):
+        inside = (blocks.codes >= low) & (blocks.codes < high) & (blocks.coordinates > 0)
+        coordinates, codes = blocks.coordinates[inside], blocks.codes[inside] - low
+        if coordinates.size == high - low:  # one coordinate for each
+            found[low:high] = (deviation / (weight + curved[low:high])) ** 2
+            continue
+        has = np.zeros((high - low, int(coordinates.max()) + 1))
+        has[codes, coordinates] = 1.0
+        shared = has @ has.T / weight
+        shrunk = np.linalg.inv(np.eye(high - low) + shared * curved[low:high])
+        found[low:high] = deviation**2 / weight * np.einsum("ij,ij->i", shrunk @ shared, shrunk)
+    return found
 
 
 @lru_cache(maxsize=8)
@@ -106,11 +137,14 @@ def slope_table(clip: int) -> Integers:
 @dataclass(frozen=True, eq=False)
 class ConvexLoss:
     """The sum of rows' losses: logistic, and linear where the slope would be beyond `clip`, in 2^-TABLE_UNIT. Asked of
-    rows it answers with something that tells its slopes: for `ObjectivePerturbation` alone.
+    rows it answers with something that tells its slopes: for `ObjectivePerturbation` alone. `count`: blocks, at most;
+    `begin`: public scores of codes that every row begins with, in 2^-FINE: (codes,).
     """
 
     blocks: Blocks
+    count: int
     clip: int
+    begin: Integers
     purpose: ClassVar[str] = "minimise a convex loss"
     norm: ClassVar[str] = "l2"
 
@@ -125,18 +159,19 @@ class ConvexLoss:
         """
         if relation is not Relation.ADD_REMOVE:
             raise PlanMismatch(f"relation={relation}: {self.purpose} is proved for one row added or removed")
-        square = self.clip**2 * self.blocks.count
+        square = self.clip**2 * self.count
         return (isqrt(square - 1) >> TABLE_UNIT - SLOPE_UNIT) + 1
 
     def __call__(self, rows: Rows) -> LossOfRows:
-        return LossOfRows(self.blocks, slope_table(self.clip), rows)
+        return LossOfRows(self, rows)
 
 
 class LossOfRows(Objective):
     """The loss of rows; nothing of it leaves the mechanism that minimises it."""
 
-    def __init__(self, blocks: Blocks, table: Integers, rows: Rows) -> None:
-        self._blocks, self._table, self._rows = blocks, table, rows
+    def __init__(self, loss: ConvexLoss, rows: Rows) -> None:
+        self._blocks, self._table, self._begin, self._rows = loss.blocks, slope_table(loss.clip), loss.begin, rows
+        self._count = loss.count
 
     def __len__(self) -> int:
         return self._blocks.size
@@ -148,12 +183,12 @@ class LossOfRows(Objective):
             high, low, _ = slope_sums(self._rows, self._slopes(np.asarray(theta, np.int64)))
             parts = zip(blocks.collect(high).tolist(), blocks.collect(low).tolist(), strict=True)
             return [(more << SPLIT) + less for more, less in parts]
-        terms = blocks.terms(np.array(theta, object)).tolist()
+        terms = (blocks.terms(np.array(theta, object)) + self._begin.astype(object) * (1 << bits - FINE)).tolist()
         sums = long_sums(self._rows, blocks.places, terms, self._table, digits)
         return [int(each) for each in blocks.collect(np.array(sums, object))]
 
     def _slopes(self, theta: Integers) -> Slopes:
-        return Slopes(self._blocks.places, self._blocks.terms(theta), self._table, FINE - FINER)
+        return Slopes(self._blocks.places, self._blocks.terms(theta) + self._begin, self._table, FINE - FINER)
 
     def candidates(self, noise: Integers, ridge: int) -> Iterator[tuple[Sequence[int], int]]:
         """Yield what Newton's steps come to, and where they do not do, what sure steps do."""
@@ -163,7 +198,7 @@ class LossOfRows(Objective):
             ridge * 2.0**-STEP,
             2.0**-NEAR,
         )
-        limit = 2.0 ** (62 - FINE) / (self._blocks.count + 1)
+        limit = 2.0 ** (62 - FINE) / (self._count + 1)
         with np.errstate(all="ignore"):
             for _ in range(TURNS):
                 theta = np.clip(theta, -limit, limit)
@@ -225,7 +260,7 @@ class LossOfRows(Objective):
     def _surely(self, noise: Integers, ridge: int) -> Iterator[tuple[Sequence[int], int]]:
         """Yield what steps down the gradient come to, in so long numbers that every one of them brings it nearer."""
         bits = FINE + LONGER
-        steepest = ridge + int(STEEPEST * (1 << STEP)) * self._blocks.count * self._rows.size
+        steepest = ridge + int(STEEPEST * (1 << STEP)) * self._count * self._rows.size
         theta = [0] * self._blocks.size
         while True:
             left = gradient(self.slopes(theta, bits), theta, bits, noise, ridge)

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import from_nano, nano
 from models.forms.additive import AdditiveEnsemble
 from models.forms.classes import ClassesEnsemble
 from models.parts.pairs import JOINED, pair_name
@@ -37,9 +38,11 @@ from training.learners.base.cut_points import (
 from training.learners.base.private_learner import PrivateClassifier, PrivateLearner, PrivateRegressor
 from training.learners.boosting.defaults import strength as signal
 from training.learners.ebm.class_model import learn_classes
+from training.learners.ebm.convex import Layout
 from training.learners.ebm.defaults import EbmDefaults, PairDefaults, ebm_defaults, pair_defaults
+from training.learners.ebm.engines import check_engine, engine_rule
 from training.learners.ebm.model import Model
-from training.learners.ebm.noise import Noise, noise_of, unit_near
+from training.learners.ebm.noise import DEARER, Noise, convex_noise, noise_of, unit_near
 from training.learners.ebm.pairs import AUTO, Places, asked_pairs
 from training.learners.ebm.queries import GRID, BinCounts, JointCounts
 from training.session.session import Public, Releaser
@@ -74,6 +77,8 @@ class DPEBM(PrivateLearner):
       Default: "auto".
     - `balance`: of classes as in `lazybb`, 0 to 1. Default: None, which is 0, for residuals weigh by chances
       already.
+    - `engine`: how features' curves are learnt, "epochs" of sums, or at once as the noisy minimum of a "convex" loss:
+      two classes, of records that are added or removed, one of each unit. Default: "auto".
     """
 
     name: ClassVar[str] = "ebm"
@@ -91,6 +96,7 @@ class DPEBM(PrivateLearner):
     bins: int | None = None
     pairs: object = AUTO
     balance: float | None = None
+    engine: Literal["auto", "epochs", "convex"] = "auto"
 
     def check(self, public: Public) -> None:
         """Raise InputError where a parameter is out of range, or the target has neither classes nor a range."""
@@ -108,6 +114,7 @@ class DPEBM(PrivateLearner):
         check_balance(self.balance, public)
         self.cutting_of(public)
         self._check_pairs(public)
+        check_engine(self.engine, public, self.balance)
         for name, words, fits in _REALS:
             if getattr(self, name) is not None:
                 check_real(name, getattr(self, name), words, fits)
@@ -123,7 +130,8 @@ class DPEBM(PrivateLearner):
     def guess(self, public: Public) -> Decimal:
         """Return a unit near the calibrated one: many epochs make a rehearsal slow."""
         counts = 2 * counted_numbers(public) if self.cutting_of(public).where == "found" else 0
-        return unit_near(public, self.settings(public), self.pairs_of(public), counts)
+        unit = unit_near(public, self.settings(public), self.pairs_of(public), counts)
+        return unit if self.engine_of(public) == "epochs" else from_nano(int(DEARER * nano(unit)))
 
     def pairs_of(self, public: Public) -> PairDefaults:
         """Return how many pairs, and in how many epochs: by the parameter or the public rule."""
@@ -146,6 +154,21 @@ class DPEBM(PrivateLearner):
         in_rows = counts_noise(session.public, noise.finding, noise.norm)
         return Recut(session, recut(session.public, cuts.bins, counted if cuts.where == "found" else None, in_rows))
 
+    def engine_of(self, public: Public) -> str:
+        """Return the engine: the one asked for, or by the public rule."""
+        return engine_rule(public, self.balance) if self.engine == "auto" else self.engine
+
+    def _layout(self, public: Public) -> Layout | None:
+        """Return the public layout of one convex fit; None where epochs are made."""
+        if self.engine_of(public) != "convex":
+            return None
+        cuts, spans = self.cutting_of(public), public.spans or (None,) * len(public.features)
+        bins = [
+            feature.bins - 1 if span is None or cuts.where == "declared" else cuts.bins
+            for feature, span in zip(public.features, spans, strict=True)
+        ]
+        return Layout.of(public.features, bins)
+
     def rounds_for(self, public: Public) -> int:
         """Return the number of epochs: `epochs`, or by the default rule."""
         return self.settings(public).epochs
@@ -160,6 +183,7 @@ class DPEBM(PrivateLearner):
         then the same for pairs of features, if any are wanted. For two classes, count by class and score in the end."""
         settings, pairs = self.settings(session.public), self.pairs_of(session.public)
         noise = noise_of(session.public, session.unit, settings, pairs)
+        layout = self._layout(session.public)
         session = self._cut(session, noise)
         public = session.public
         if len(public.classes or ()) > 2:
@@ -171,10 +195,15 @@ class DPEBM(PrivateLearner):
         model = Model(public, settings, noise, [count / GRID for count in counts], pairs, weighed=weighed)
         whole = np.zeros(public.features[0].bins, np.int64)
         model.start(session.release(model.query(0, whole), noise.starting))
+        sums = settings.epochs * len(features)
         if public.classes is None and settings.spread:
             model.narrow(session.release(model.squares(), noise.starting))
         alone = range(len(features))
-        self._boost(session, model, settings.epochs * len(alone), alone)
+        if layout is None:
+            self._boost(session, model, sums, alone)
+        else:
+            loss, minimum = model.loss(layout), convex_noise(session.unit, sums, layout)
+            model.minimise(loss, minimum, session.release(loss, minimum))
         for at, places in enumerate(self._chosen(session, model)):
             model.join(places)
             model.counted(session.release(JointCounts(model.joints[at], noise.norm), noise.counting))

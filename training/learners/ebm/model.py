@@ -9,11 +9,13 @@ from math import log, pi, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
+from accountant.noise.objective import FINE, RELEASED, SLOPE_UNIT, STEP, ObjectivePerturbation
 from models.forms.additive import AdditiveEnsemble
 from models.parts.answers import Bends
 from models.parts.pairs import PairTerm, in_rows
 from training.learners.base.class_weights import Balance, mean_weight
 from training.learners.boosting.probabilities import fit_bends
+from training.learners.ebm.convex import TABLE_UNIT, Blocks, ConvexLoss, Layout, term_variances
 from training.learners.ebm.defaults import NO_PAIRS, EbmDefaults, PairDefaults
 from training.learners.ebm.noise import Mechanism, Noise, count_rows
 from training.learners.ebm.pairs import (
@@ -160,6 +162,26 @@ class Model:
             rate = min(max(0.5 + mean, RARE), 1 - RARE)
             self._constant, self._curvature = round(log(rate / (1 - rate)) * SCORES), rate * (1 - rate) * weight
         self._clip = self.settings.clip
+
+    def loss(self, layout: Layout) -> ConvexLoss:
+        """Return the loss of all features together, from the constant on, clipped as residuals are."""
+        blocks = Blocks.of(self.public.features, layout)
+        begin = np.zeros(blocks.width, np.int64)
+        begin[: self.public.features[0].bins] = self._constant << FINE - SCORES.bit_length() + 1
+        return ConvexLoss(blocks, layout.count, round(self._clip * (1 << TABLE_UNIT)), begin)
+
+    def minimise(self, loss: ConvexLoss, noise: ObjectivePerturbation, theta: Integers) -> None:
+        """Take the features' terms from the noisy minimum of that loss."""
+        blocks, most = loss.blocks, loss.sensitivity(self.public.relation)
+        terms = np.rint(np.ldexp(blocks.terms(theta), SCORES.bit_length() - 1 - RELEASED))
+        terms = np.clip(terms, -self._limit, self._limit).astype(np.int64)
+        deviation, ridge = noise.check_scale(most) * 2.0**-SLOPE_UNIT, noise.ridge * 2.0**-STEP
+        curved = self._curvature * np.maximum(np.concatenate(self.counts), 0)
+        spread = term_variances(blocks, curved, ridge, deviation)
+        for place, (low, count) in enumerate(zip(blocks.places, self.counts, strict=True)):
+            term = self._terms[place] = terms[low : low + count.size]
+            self._spread[place] = spread[low : low + count.size]
+            self._lows[place], self._highs[place] = int(term.min()), int(term.max())
 
     def bands(self) -> BandCounts:
         """Return the counts of rows by class and score."""

@@ -12,11 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountant.noise.mechanisms import DiscreteGaussian, DiscreteLaplace
+from accountant.noise.objective import MOST_CURVATURE, ObjectivePerturbation
 from dpserve_verify.privacy.budget import MAX_EPSILON, NANO, Relation, from_nano, nano
 from dpserve_verify.privacy.events import MAX_NOISE
 from training.learners.base.cut_points import counted_numbers, counts_share
 from training.learners.base.leaf_sensitivity import Norm
 from training.learners.boosting.defaults import strength
+from training.learners.ebm.convex import Layout
 from training.learners.ebm.defaults import NO_PAIRS, EbmDefaults, PairDefaults, mu_of
 from training.session.session import Public
 
@@ -24,6 +26,9 @@ Floats = NDArray[np.float64]
 Mechanism = DiscreteGaussian | DiscreteLaplace
 SCORING = Fraction(1, 20)  # of the budget, for the scores that pairs are found by
 START = Fraction(1, 100)  # of the budget, for each sum that a model starts from
+CURVED = Fraction(1, 3)  # the curvature of one convex fit is charged as so much of one over its noise multiplier
+NEARER = 20  # what is added to its minimum has so much larger a noise multiplier
+DEARER = 0.9  # such a fit, charged by Renyi curves alone, gets about so much of the unit
 PLACING = Fraction(1, 50)  # of the budget, for the counts by which chances are placed
 
 
@@ -64,6 +69,13 @@ def unit_near(public: Public, settings: EbmDefaults, pairs: PairDefaults, found:
     units += pairs.many * (pairs.epochs + counting) + pairs.found * scoring
     unit = epsilon / units if public.pure else mu_of(public.budget) / sqrt(units)
     return from_nano(int(unit * (1 - 1e-7) * NANO))
+
+
+def convex_noise(unit: Decimal, sums: int, layout: Layout) -> ObjectivePerturbation:
+    """Return the noise of one convex fit that takes the place of so many sums."""
+    noise = _gaussian(unit, Fraction(sums)).noise_multiplier
+    curvature = min(MOST_CURVATURE, from_nano(max(1, int(CURVED * NANO / Fraction(noise)))))
+    return ObjectivePerturbation(noise, curvature, min(MAX_NOISE, NEARER * noise), layout.count, layout.most)
 
 
 def count_rows(public: Public, counts: Sequence[Floats], noise: Noise) -> float:

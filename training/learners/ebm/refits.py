@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountant.noise.mechanisms import Mechanism
+from accountant.noise.objective import DIGITS, RELEASED, ObjectivePerturbation
 from dpserve_verify.privacy.budget import Relation
 from models.features.features import NumericFeature
 from models.forms.additive import AdditiveEnsemble
@@ -72,9 +73,18 @@ class MadeUpSession:
     def release(self, query: Query, mechanism: Mechanism) -> Any:
         """Return the answer of the made-up rows with noise."""
         self._released += 1
+        if isinstance(mechanism, ObjectivePerturbation):
+            return self._minimum(query(self._rows), mechanism, sensitivity_of(query, self.public))
         size = (mechanism.event.deviation or 0.0) * sensitivity_of(query, self.public)
         noise = size * self._draws.noise(f"release {self._released}", query.size, mechanism.norm == "l1")
         return np.rint(query(self._rows) * self._weight + noise).astype(np.int64)
+
+    def _minimum(self, loss: Any, mechanism: ObjectivePerturbation, sensitivity: int) -> Integers:
+        """Return the minimum of the rows' loss, of which each counts `weight` times, with noise in it."""
+        drawn = self._draws.noise(f"release {self._released}", len(loss), is_laplace=False)
+        noise = np.rint(mechanism.check_scale(sensitivity) * 2.0**DIGITS / self._weight * drawn).astype(np.int64)
+        theta, bits = next(loss.candidates(noise, max(1, round(mechanism.ridge / self._weight))))
+        return np.array([each >> bits - RELEASED for each in theta], np.int64)
 
 
 def refits(learner: DPEBM, public: Public, unit: Decimal, model: AdditiveEnsemble) -> Iterator[AdditiveEnsemble]:

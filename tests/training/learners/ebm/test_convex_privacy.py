@@ -4,6 +4,7 @@ releases, and against draws. Prices are read from the mechanism and the query un
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from itertools import product
 
@@ -21,7 +22,7 @@ from dpserve_verify.privacy.budget import Budget, Relation
 from models.features.features import BooleanFeature
 from training.jobs.draw_journal import _encode
 from training.learners.ebm import convex
-from training.learners.ebm.convex import Blocks, ConvexLoss
+from training.learners.ebm.convex import Blocks, ConvexLoss, Layout
 from training.rows.partitions.rows import Rows
 from training.session.session import Public, Rehearsal, Session
 
@@ -37,8 +38,12 @@ def rows_of(points: list[tuple[int, int]]) -> Rows:
     return Rows(np.array([codes], np.uint8).reshape(1, -1), np.array(labels, np.uint8), [3])
 
 
-def mechanism_of(blocks: Blocks, noise: str, curvature: str) -> ObjectivePerturbation:
-    return ObjectivePerturbation(Decimal(noise), Decimal(curvature), Decimal(100), blocks.count, blocks.size)
+def loss_of(blocks: Blocks, count: int, clip: int = HALF) -> ConvexLoss:
+    return ConvexLoss(blocks, count, clip, np.zeros(blocks.width, np.int64))
+
+
+def mechanism_of(query: ConvexLoss, noise: str, curvature: str) -> ObjectivePerturbation:
+    return ObjectivePerturbation(Decimal(noise), Decimal(curvature), Decimal(100), query.count, query.size)
 
 
 def price(mechanism: ObjectivePerturbation, order: float) -> float:
@@ -85,12 +90,16 @@ def divergence(one, other, order: float, axes: list[np.ndarray]) -> float:
 
 
 CASES = [("2", "0.16"), ("0.7", "0.48"), ("4", "1"), ("20", "1")]
-LINE = Blocks(np.zeros(3, np.int64), np.arange(3), np.zeros(1, np.int64), 1, 1, 3)  # one coordinate
+LINE = Blocks(np.zeros(3, np.int64), np.arange(3), np.zeros(1, np.int64), 1, 3)  # one coordinate
+LAYOUT = Layout.of(FEATURES, [2])
+ONE = loss_of(LINE, 1)
+BOTH = loss_of(Blocks.of(FEATURES, LAYOUT), LAYOUT.count)  # a constant and the feature's codes
 
 
 def worst(noise: str, curvature: str, clip: int = HALF, most: int = 2) -> dict[float, float]:
     """Of each order: the largest divergence over its price, over neighbours of few rows of one coordinate."""
-    mechanism, query, found = mechanism_of(LINE, noise, curvature), ConvexLoss(LINE, clip), dict.fromkeys(ORDERS, 0.0)
+    query, found = loss_of(LINE, 1, clip), dict.fromkeys(ORDERS, 0.0)
+    mechanism = mechanism_of(query, noise, curvature)
     width = 14 * scale_of(mechanism, query) * (1 + 20 / float(noise)) / (mechanism.ridge / 2**STEP)
     grid = np.linspace(-width, width, 40_001)
     for first, second in product(range(most + 1), repeat=2):
@@ -121,8 +130,9 @@ def test_without_the_price_of_curvature_it_would_be_seen(monkeypatch):
 
 
 def test_no_exact_loss_of_two_coordinates_is_above_its_price():
-    blocks = Blocks(np.array([0, 0, 1, 1]), np.array([0, 1, 1, 2]), np.zeros(1, np.int64), 2, 2, 3)  # 1: both of them
-    mechanism, query = mechanism_of(blocks, "1", "0.4"), ConvexLoss(blocks, HALF)
+    blocks = Blocks(np.array([0, 0, 1, 1]), np.array([0, 1, 1, 2]), np.zeros(1, np.int64), 2, 3)  # 1: both of them
+    query = loss_of(blocks, 2)
+    mechanism = mechanism_of(query, "1", "0.4")
     width = 14 * scale_of(mechanism, query) / (mechanism.ridge / 2**STEP)
     axis = np.linspace(-width, width, 801)
     grid = list(np.meshgrid(axis, axis, indexing="ij"))
@@ -204,7 +214,7 @@ def released(points, mechanism: ObjectivePerturbation, query: ConvexLoss, count:
 def test_what_is_drawn_follows_the_exact_law(bug, monkeypatch):
     """And would not with half of the noise."""
     points = [(0, 1), (1, 1), (2, 0), (2, 1)]
-    mechanism, query = mechanism_of(LINE, "0.8", "0.5"), ConvexLoss(LINE, HALF)
+    mechanism, query = mechanism_of(ONE, "0.8", "0.5"), ONE
     grid = np.linspace(-12, 12, 40_001)
     density = np.exp(log_density(points, LINE, mechanism, query, [grid]))
     law = np.cumsum(density) * (grid[1] - grid[0])
@@ -222,6 +232,9 @@ class Badly:
     def __init__(self, loss, by: int) -> None:
         self.loss, self.by = loss, by
 
+    def __len__(self) -> int:
+        return len(self.loss)
+
     def slopes(self, theta, bits):
         return self.loss.slopes(theta, bits)
 
@@ -232,7 +245,7 @@ class Badly:
 
 
 def test_what_is_no_minimum_is_never_released(monkeypatch):
-    mechanism, query = mechanism_of(LINE, "0.8", "0.5"), ConvexLoss(LINE, HALF)
+    mechanism, query = mechanism_of(ONE, "0.8", "0.5"), ONE
     loss, noise = query(rows_of([(0, 1), (1, 0)])), sample_normals(1000.0, 1)
     monkeypatch.setattr(objectives, "sample_normals", lambda scale, count: noise)
     monkeypatch.setattr(objectives, "DiscreteGaussian", lambda multiplier: Plain())
@@ -252,10 +265,9 @@ def test_answers_whose_exact_minima_are_the_same_are_so_near(turns, monkeypatch)
     """A neighbour's noise is moved by what its row adds to the gradient. With no fast steps, the sure ones do it."""
     monkeypatch.setattr(convex, "TURNS", turns)
     monkeypatch.setattr(objectives, "DiscreteGaussian", lambda multiplier: Plain())
-    blocks = Blocks.of(FEATURES)
-    mechanism, query = mechanism_of(blocks, "0.8", "0.5"), ConvexLoss(blocks, HALF)
+    mechanism, query = mechanism_of(BOTH, "0.8", "0.5"), BOTH
     points = [(0, 1), (1, 0), (1, 1), (2, 0)] * (50 if turns else 1)
-    noise = sample_normals(3000.0, blocks.size)
+    noise = sample_normals(3000.0, query.size)
     monkeypatch.setattr(objectives, "sample_normals", lambda scale, count: noise)
     loss = query(rows_of(points))
     here = mechanism.draw(loss, 1)
@@ -269,13 +281,14 @@ def test_answers_whose_exact_minima_are_the_same_are_so_near(turns, monkeypatch)
 
 
 def test_slopes_are_the_same_by_either_way_and_by_the_definition():
-    blocks, points = Blocks.of(FEATURES), [(code, label) for code in (0, 1, 2) for label in (0, 1)] * 3
-    loss = ConvexLoss(blocks, HALF)(rows_of(points))
+    blocks, points = BOTH.blocks, [(code, label) for code in (0, 1, 2) for label in (0, 1)] * 3
+    begin = np.array([1, 1, 1]) << FINE - 2
+    loss = ConvexLoss(blocks, LAYOUT.count, HALF, begin)(rows_of(points))
     theta = [int(each) for each in np.random.default_rng(1).normal(0, 2.0**FINE, blocks.size)]
     theta[1] = 40 << FINE  # beyond the table
     fast, long = loss.slopes(theta, FINE), loss.slopes([each << 64 for each in theta], FINE + 64)
     assert [each << 64 for each in fast] == long
-    scores = blocks.terms(np.array(theta)) / 2.0**FINE
+    scores = (blocks.terms(np.array(theta)) + begin) / 2.0**FINE
     terms = [slopes_at(convex.slope_table(HALF), scores[code], label)[0] for code, label in points]
     wanted = sum(terms)
     assert fast[0] / 2.0 ** (FINE + STEP) == pytest.approx(wanted, rel=1e-9)
@@ -286,10 +299,9 @@ def test_slopes_are_the_same_by_either_way_and_by_the_definition():
 
 
 def test_a_plan_has_all_that_the_draw_costs_and_is_played_once():
-    blocks = Blocks.of(FEATURES)
-    mechanism, query = mechanism_of(blocks, "3", "0.11"), ConvexLoss(blocks, HALF)
+    mechanism, query = mechanism_of(BOTH, "3", "0.11"), BOTH
     rehearsal = Rehearsal(PUBLIC, Decimal(1))
-    assert rehearsal.release(query, mechanism).shape == (blocks.size,)
+    assert rehearsal.release(query, mechanism).shape == (query.size,)
     assert [release.event for release, _ in rehearsal.plan.runs] == [
         mechanism.event,
         *(each.event for each in mechanism.charges),
@@ -313,15 +325,12 @@ def test_a_plan_has_all_that_the_draw_costs_and_is_played_once():
 
 @pytest.mark.parametrize("change", [{"relation": Relation.REPLACE_ONE}, {"contributions": 2}])
 def test_what_is_not_proved_is_refused(change):
-    blocks = Blocks.of(FEATURES)
     with pytest.raises(PlanMismatch, match="proved for one row"):
-        Rehearsal(Public(**{**PUBLIC.__dict__, **change}), Decimal(1)).release(
-            ConvexLoss(blocks, HALF), mechanism_of(blocks, "3", "0.1")
-        )
+        Rehearsal(replace(PUBLIC, **change), Decimal(1)).release(BOTH, mechanism_of(BOTH, "3", "0.1"))
 
 
 def test_too_little_ridge_or_too_much_noise_is_refused():
     with pytest.raises(InputError, match="at most 1 is proved"):
-        mechanism_of(LINE, "3", "1.1")
+        mechanism_of(ONE, "3", "1.1")
     with pytest.raises(InputError, match="too much noise"):
-        mechanism_of(LINE, "100000", "0.1").check_scale(1 << 11)
+        mechanism_of(ONE, "100000", "0.1").check_scale(1 << 11)

@@ -1,0 +1,153 @@
+"""`ebm` by one convex fit: what it learns, what its plan says, and where it is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from itertools import islice
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from sklearn.metrics import roc_auc_score
+
+from dpserve_verify.certificates.releases import ReleaseKind, kinds_of
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import Budget, Relation
+from dpserve_verify.privacy.drawing import is_wide
+from dpserve_verify.privacy.events import Gaussian, PureDp
+from models.features.features import BooleanFeature, CategoricalFeature, NumericFeature
+from models.forms.registry import ensemble_bytes, ensemble_from_bytes
+from training.calibration.calibrate import rehearse
+from training.learners.ebm.convex import LEVELS, Blocks, Layout, term_variances
+from training.learners.ebm.defaults import strength
+from training.learners.ebm.ebm import DPEBMClassifier
+from training.learners.ebm.engines import CONVEX_FROM
+from training.learners.ebm.refits import refits
+from training.rows.schema.schema import parse_schema
+from training.session.session import Public
+
+SCHEMA = b"""
+target: {name: y, classes: [0, 1]}
+records: 20000
+features:
+  x: {type: numeric, range: [0, 1], bins: 32}
+  z: {type: numeric, range: [-1000, 1000], bins: 32}
+  c: {type: categorical, values: [a, b, c]}
+  t: {type: boolean}
+"""
+ROWS = 20_000
+NUMBERS = (NumericFeature("x", tuple(np.linspace(0, 1, 33)[1:-1].tolist())), BooleanFeature("t"))
+PUBLIC = Public(NUMBERS, "y", ("0", "1"), ROWS, Relation.ADD_REMOVE, Budget.of("4", "0.000001"), False)
+
+
+def table(seed: int = 5) -> tuple[pa.Table, np.ndarray, np.ndarray]:
+    """Rows, labels, and the true log-odds."""
+    rng = np.random.default_rng(seed)
+    x, z, c, t = rng.random(ROWS), rng.normal(0, 100, ROWS), rng.integers(0, 3, ROWS), rng.random(ROWS) < 0.5
+    odds = 3 * np.sin(6 * x) + np.where(c == 2, 1.5, -0.5) - 1
+    labels = (rng.random(ROWS) < 1 / (1 + np.exp(-odds))).astype(int)
+    return pa.table({"x": x, "z": z, "c": np.array(["a", "b", "c"])[c], "t": t}), labels, odds
+
+
+@pytest.fixture(scope="module")
+def fitted() -> DPEBMClassifier:
+    frame, labels, _ = table()
+    return DPEBMClassifier(schema=parse_schema(SCHEMA), epsilon=4, engine="convex", pairs=0).fit(frame, labels)
+
+
+def test_curves_are_learnt_at_once(fitted):
+    frame, labels, odds = table(seed=6)
+    assert roc_auc_score(labels, fitted.decision_function(frame)) > roc_auc_score(labels, odds) - 0.01
+    model, errors = fitted.ensemble_, fitted.ensemble_.errors
+    assert ensemble_from_bytes(ensemble_bytes(model)) == model
+    curve = np.array(model.terms[0][:-1]) * model.link
+    assert curve.max() - curve.min() > 3
+    assert all(0 < min(each[:-1]) <= max(each) < 4096 for each in errors[:3])
+
+
+def test_its_plan_is_public_and_has_a_line_for_all_that_the_minimum_costs(fitted):
+    runs = [run for run, _ in fitted.recipe_.plan.runs if run.mechanism == "objective-perturbation"]
+    assert [run.purpose.rpartition(": ")[2] for run in runs] == [
+        "minimise a convex loss",
+        "how the loss curves",
+        "how near the minimum is",
+    ]
+    assert [type(run.event) for run in runs] == [Gaussian, PureDp, Gaussian]
+    assert fitted.spent_.bound == "renyi"
+    assert kinds_of(fitted.recipe_.plan) == {ReleaseKind.MODEL, ReleaseKind.CUT_POINTS}
+    assert not any(is_wide(run) for run, _ in fitted.recipe_.plan.runs)
+    other = DPEBMClassifier(schema=parse_schema(SCHEMA), epsilon=4, engine="convex", pairs=0)
+    assert other.recipe(other.public_facts()).plan == fitted.recipe_.plan
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"relation": Relation.REPLACE_ONE}, "not for replaced ones"),
+        ({"contributions": 2}, "not for several"),
+        ({"budget": Budget.of("4", "0"), "pure": True}, "no price at delta 0"),
+        ({"classes": ("0", "1", "2")}, "two classes"),
+        ({"classes": None, "target_range": (0.0, 1.0)}, "two classes"),
+    ],
+)
+def test_what_is_not_proved_is_refused_in_words_and_never_chosen(change, words):
+    public = replace(PUBLIC, **change)
+    with pytest.raises(InputError, match=words):
+        DPEBMClassifier(engine="convex").check(public)
+    assert DPEBMClassifier().engine_of(public) == "epochs"
+    plan = rehearse(DPEBMClassifier(epochs=2), public, Decimal("0.01"))
+    assert not any(run.mechanism == "objective-perturbation" for run, _ in plan.runs)
+
+
+def test_class_weights_are_refused():
+    public = replace(PUBLIC, prevalence=(0.9, 0.1))
+    with pytest.raises(InputError, match="no class weights"):
+        DPEBMClassifier(engine="convex", balance=1.0).check(public)
+    assert DPEBMClassifier(balance=1.0).engine_of(public) == "epochs"
+    with pytest.raises(InputError, match="engine"):
+        DPEBMClassifier(engine="best").check(public)
+
+
+@pytest.mark.parametrize("factor", [0.9, 1.1])
+def test_the_rule_takes_it_where_there_is_much_to_tell_of_categories(factor):
+    words = tuple(CategoricalFeature(name, ("a", "b")) for name in "uv")
+    mostly = replace(PUBLIC, features=(*words, NUMBERS[0]))
+    public = replace(mostly, records=round(ROWS * factor * CONVEX_FROM / strength(mostly)))
+    assert DPEBMClassifier().engine_of(public) == ("convex" if factor > 1 else "epochs")
+    assert DPEBMClassifier().engine_of(replace(public, features=(*words, *NUMBERS))) == "epochs"
+
+
+def test_a_layout_is_fixed_before_cut_points_are():
+    features = (*NUMBERS, CategoricalFeature("c", tuple(map(str, range(40)))))
+    layout = Layout.of(features, [32, 2, 40])
+    assert layout.levels == (tuple(level for level in LEVELS if level < 22), (), ())
+    for bins in (2, 32, 255):
+        found = (NumericFeature("x", tuple(np.linspace(0, 1, bins + 1)[1:-1].tolist())), *features[1:])
+        blocks = Blocks.of(found, layout)
+        assert blocks.size <= layout.most
+        each = np.ones(blocks.size)
+        assert blocks.terms(each)[: found[0].bins].tolist() == [2.0 + len(layout.levels[0])] * found[0].bins
+        total = sum(blocks.terms(each)[place] for place in blocks.places)
+        assert total == layout.count
+
+
+def test_bands_are_as_wide_as_the_noise_makes_them():
+    blocks = Blocks.of(NUMBERS, Layout.of(NUMBERS, [32, 2]))
+    curved = np.concatenate([np.full(33, 20.0), np.full(3, 200.0)])
+    wanted = np.zeros(blocks.width)
+    for low, high in ((0, 33), (33, 36)):
+        has = np.zeros((blocks.width, blocks.size))
+        inside = (blocks.codes >= low) & (blocks.codes < high) & (blocks.coordinates > 0)
+        has[blocks.codes[inside], blocks.coordinates[inside]] = 1
+        spread = has @ np.linalg.inv(has.T @ (curved[:, None] * has) + 7.0 * np.eye(blocks.size))
+        wanted[low:high] = 9.0 * (spread**2).sum(axis=1)[low:high]
+    assert term_variances(blocks, curved, 7.0, 3.0) == pytest.approx(wanted)
+
+
+def test_refits_of_made_up_rows_go_through_the_same_steps(fitted):
+    refit, other = islice(refits(fitted, fitted.public_facts(), fitted.recipe_.unit, fitted.ensemble_), 2)
+    assert refit != other
+    least = min(len(each.terms[0]) for each in (refit, other)) - 1
+    curves = [np.array(each.terms[0][:least], float) for each in (refit, other)]
+    assert np.corrcoef(*curves)[0, 1] > 0.8

@@ -1,0 +1,45 @@
+"""How `ebm` learns the curves of features: in epochs of sums, or at once as the noisy minimum of a convex loss."""
+
+from __future__ import annotations
+
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import Relation
+from training.learners.base.checks import check_word
+from training.learners.boosting.defaults import mostly_categories
+from training.learners.ebm.defaults import strength
+from training.session.session import Public
+
+EPOCHS, CONVEX, AUTO = "epochs", "convex", "auto"
+CONVEX_FROM = 5_000.0  # strength, where more features are categories than not
+MOST_ROWS = 1 << 34  # whose slopes 64 bits hold the sums of
+
+
+def engine_rule(public: Public, balance: float | None) -> str:
+    """Choose the engine where none is asked for: one convex fit where it is proved, where more features are categories
+    than not, and where there is much to tell. Curves of numbers are learnt as well or better in epochs.
+    """
+    much = mostly_categories(public.features) and strength(public) >= CONVEX_FROM
+    return CONVEX if much and _lacking(public, balance) is None else EPOCHS
+
+
+def check_engine(engine: object, public: Public, balance: float | None) -> None:
+    """Raise InputError where a convex fit is asked for and is not to be had."""
+    check_word("engine", engine, (AUTO, EPOCHS, CONVEX))
+    lacking = _lacking(public, balance) if engine == CONVEX else None
+    if lacking is not None:
+        raise InputError(f"engine=convex: {lacking}; leave it out, or ask for epochs")
+
+
+def _lacking(public: Public, balance: float | None) -> str | None:
+    """Say what a convex fit is not proved for; None where it is."""
+    if public.classes is None or len(public.classes) != 2:
+        return "it takes two classes"
+    if public.pure:
+        return "it has no price at delta 0"
+    if public.relation is not Relation.ADD_REMOVE:
+        return "it is proved for records that are added or removed, and not for replaced ones"
+    if public.contributions != 1:
+        return "it is proved for one record of each unit of privacy, and not for several"
+    if balance:
+        return "it takes no class weights"
+    return "it takes fewer records" if public.most > MOST_ROWS else None
