@@ -21,6 +21,7 @@ from dpserve_verify.privacy.budget import Budget
 from serving.pages.drafts import ASKED
 from serving.process.tokens import new_token
 from training.datasets.drafts.drafts import Drafts
+from training.datasets.drafts.public_answers import parse_public, parse_target
 from training.requests.base import request_fields
 from training.requests.registration import RegistrationRequest
 
@@ -83,6 +84,20 @@ def test_a_messy_table_is_registered_in_a_browser(server, table):
         assert "decimal either" in shown
         assert "YYYY-MM-DD or DD.MM.YYYY" in shown
         assert SECRET in shown, "the first cells of each column, to who brought them"
+        words = iter(page.locator("#public-words code").all_inner_texts())  # each is an answer that is understood
+        read = [parse_public(next(words), kind) for kind in ("numeric", "date", "categorical", "categorical")]
+        assert [next(iter({"range", "values"} & each.keys())) for each in read] == [
+            "range",
+            "range",
+            "values",
+            "values",
+        ]
+        assert [sorted(parse_target(each)) for each in words] == [
+            ["classes"],
+            ["range"],
+            ["classes", "prevalence"],
+            ["classes", "missing"],
+        ]
 
         for each in ("died", "stay_days", "ward", "insurance_no"):
             say(page, each, "ignore")
