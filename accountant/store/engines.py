@@ -148,6 +148,20 @@ def state_of_file(engine: Engine) -> tuple[int, int] | None:
     return None
 
 
+def last_written(engine: Engine) -> tuple[tuple[int, int, int], ...] | None:
+    """Return what every commit changes: size, time of change in nanoseconds and number of the ledger's file and of its
+    log. None where it is no file: a server is asked.
+    """
+    if engine.dialect.name != "sqlite":
+        return None
+    found = []
+    for end in ("", "-wal"):
+        with suppress(OSError):
+            status = os.stat(f"{engine.url.database}{end}")
+            found.append((status.st_size, status.st_mtime_ns, status.st_ino))
+    return tuple(found)
+
+
 def check_pages(connection: Connection) -> None:
     """Raise LedgerReplaced unless the pages of a file and of its log belong together; a server has its own care."""
     if connection.dialect.name != "sqlite":

@@ -1,4 +1,6 @@
-"""Notifications of queued jobs: from the database where it can send them, and in any case by polling."""
+"""Notifications of queued jobs: from the database where it can send them, from the file where it is one, and in any
+case by polling.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from accountant.store import engines
 from accountant.store.store import Store
 
 LOG = logging.getLogger("dpserve.worker")
-LOOK_SECONDS = 0.25  # between two looks at a queue that does not ring, and at whether to stop
+LOOK_SECONDS = 0.25  # between two looks at a queue that does not ring, or at its file, and at whether to stop
 HEARD_SECONDS = 5.0  # between two looks at one that rings: nothing announces that rows can be read now
 FAILED_SECONDS = 30.0  # without a line, until another is tried
 
@@ -24,16 +26,23 @@ class JobNotifications:
     def __init__(self, store: Store) -> None:
         self._engine, self._due = store.engine, 0.0
         self._line: Any = None
+        self._written = engines.last_written(self._engine)
         self._listen()
 
     def wait(self, stop: threading.Event) -> None:
         """Wait until a job may have been queued, or `stop` is set."""
+        end = time.monotonic() + HEARD_SECONDS
+        if self._written is not None:
+            while engines.last_written(self._engine) == self._written and time.monotonic() < end:
+                if stop.wait(LOOK_SECONDS):
+                    return
+            self._written = engines.last_written(self._engine)
+            return
         if self._line is None:
             self._listen()
         if self._line is None:
             stop.wait(LOOK_SECONDS)
             return
-        end = time.monotonic() + HEARD_SECONDS
         try:
             while not stop.is_set() and time.monotonic() < end:
                 if list(self._line.notifies(timeout=LOOK_SECONDS, stop_after=1)):

@@ -49,6 +49,7 @@ class ServingState:
         self._problem = self._why = "has not looked yet"
         self._seen = self._whole = float("-inf")
         self._away = False
+        self._written: object = None  # what the ledger's file was like when it was last asked
 
     def refresh(self, whole: bool = True) -> None:
         """Look at the home; what is wrong with it is remembered as the reason why nothing is answered. A ledger that
@@ -63,13 +64,16 @@ class ServingState:
                 self._home = Home.open()
             now = time.monotonic()
             self._home.ledger.log.database.check_file()
+            written = self._home.ledger.log.database.settled()
             known = self._rights if not whole and now - self._whole < WHOLE_SECONDS else None
-            if known is None or not known.hold_in(self._home):
+            is_as_it_was = known is not None and written is not None and written == self._written
+            if known is None or not (known.lasts if is_as_it_was else known.hold_in(self._home)):
                 known = self._rights = rights(
                     self._home, self._rights
                 )  # looks at the high-water mark, and at what was signed
                 self._whole = now
                 self._alarm(known.wrong)
+            self._written = written
             self.registry.refresh(self._home, VERIFY_SECONDS, known.trust)
             for dataset in self.registry.datasets:  # predictions ask for them, and are to ask no database
                 known.families(dataset)

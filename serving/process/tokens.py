@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -80,6 +81,11 @@ class Rights:
     head: tuple[int, bytes]
     until: str | None
     families: Families
+
+    @property
+    def lasts(self) -> bool:
+        """Return whether no grant has expired, by this machine's clock."""
+        return self.until is None or grants.spell(time.time()) < self.until
 
     def hold_in(self, home: Home) -> bool:
         """Return whether all of it is so now: nothing was written since, and no grant expired."""
