@@ -26,11 +26,10 @@ def read_kind(value: Value) -> JobKind:
     """Read the kind from the keys of a `reserved` entry. LedgerInvalid where keys of several kinds stand together."""
     match value:
         case {"profile": _}:
-            require(value["profile"] is True, "profile: must be true where it stands")
             return _of_dataset(value, "profile", JobKind.PROFILE)
         case {"contributes": _}:
             require_hex(value, "contributes")
-            return _of_dataset(value, "contributes", JobKind.CONTRIBUTION)
+            return _of_dataset({**value, "contributes": True}, "contributes", JobKind.CONTRIBUTION)
         case {"evaluates": _}:
             return JobKind.EVALUATION
         case {"against": _}:
@@ -43,6 +42,7 @@ def read_kind(value: Value) -> JobKind:
 
 def _of_dataset(value: Value, mark: str, kind: JobKind) -> JobKind:
     """Judge a job that measures a dataset: it names no model, no target, and promotes nothing."""
+    require(value[mark] is True, f"{mark}: must be true where it stands")
     require(value["model"] == "", f"model={value['model']!r:.80}: a {mark} makes none")
     misplaced = sorted(value.keys() & {"target", "promote", *KEYS} - {mark})
     require(not misplaced, f"{mark}: does not go with {misplaced}")

@@ -8,7 +8,9 @@ that one ends before the last round, the campaign has no model.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeVar
 from uuid import uuid4
 
 import numpy as np
@@ -29,6 +31,8 @@ from local.reports.sums import NoisySum, begin_payload, digest_payload, round_pa
 from local.rounds.definition import RoundsDefinition
 
 POLL = 0.02  # seconds between two looks for a round's shares
+AWAY = 1.0  # seconds between two tries while the service is away
+T = TypeVar("T")
 
 
 def answer_campaign(settings: Settings, name: str, token: str, wait: float = 600.0) -> Line:
@@ -53,12 +57,13 @@ def answer_rounds(settings: Settings, definition: RoundsDefinition, token: str, 
     """
     store, name = AggregatorStore(settings.ledger), definition.campaign
     at = place(settings, definition)
-    _begin(settings, store, definition, at, token)
+    _begin(settings, store, definition, at, token, wait)
     for turn, release in enumerate(definition.rounds):
         total, owners = _collect(settings, definition, at, turn, token, wait)
         answer = NoisySum(owners, total + draw(release, total.size).view(np.uint64))
         word = sign_payload(settings, round_payload(definition, at, turn, answer))
-        _send(settings, name, f"{token}\n{turn}\n".encode() + word, wait)
+        body = f"{token}\n{turn}\n".encode() + word
+        _stand_by(wait, partial(ask, settings, "POST", _door(name, "sum"), body, BYTES))  # the same bytes
     store.confirm(definition)
     return next(stored for stored in store.lines() if stored.name == name)
 
@@ -73,7 +78,9 @@ def draw(release: Release, numbers: int) -> np.ndarray[tuple[int], np.dtype[np.i
     return np.asarray(noise, np.int64)
 
 
-def _begin(settings: Settings, store: AggregatorStore, definition: RoundsDefinition, at: int, token: str) -> None:
+def _begin(
+    settings: Settings, store: AggregatorStore, definition: RoundsDefinition, at: int, token: str, wait: float
+) -> None:
     """Enter in the log that this process answers. WrongState where another one has begun, whether that is known here,
     or beside the ledger, or in the log alone.
     """
@@ -88,8 +95,10 @@ def _begin(settings: Settings, store: AggregatorStore, definition: RoundsDefinit
     word = store.begin_rounds(definition, sign_payload(settings, begin_payload(definition, at, uuid4().hex)))
     digest = store.mark(definition)
     body = sign_payload(settings, digest_payload(definition, at, word))
-    ask(settings, "POST", f"{path_of(name)}/rounds/begin", token.encode() + b"\n" + body, BYTES)
-    _, logged = fetch_campaign(settings, name, lambda offer: verify_history(settings, offer, name))
+    _stand_by(wait, lambda: ask(settings, "POST", _door(name, "begin"), token.encode() + b"\n" + body, BYTES))
+    _, logged = _stand_by(
+        wait, lambda: fetch_campaign(settings, name, lambda offer: verify_history(settings, offer, name))
+    )
     if at not in logged:
         raise LedgerInvalid(f"campaign={name}: the log does not hold the word by which you begin; nothing was drawn")
     check_restored(definition, digest, logged[at])
@@ -101,7 +110,7 @@ def _collect(
     """Fetch the shares of a round once it is closed, and add up those that open; and whose they are."""
     body, until = encode({"token": token, "round": turn}), time.monotonic() + wait
     while True:
-        found = ask(settings, "POST", f"{path_of(definition.campaign)}/rounds/collect", body)["shares"]
+        found = _stand_by(wait, lambda: ask(settings, "POST", _door(definition.campaign, "collect"), body))["shares"]
         if found is not None:
             break
         if time.monotonic() > until:
@@ -144,14 +153,19 @@ def _open(
     return opened
 
 
-def _send(settings: Settings, name: str, body: bytes, wait: float) -> None:
-    """Send the answer of a round, the same bytes until the service has taken them."""
+def _door(name: str, what: str) -> str:
+    return f"{path_of(name)}/rounds/{what}"
+
+
+def _stand_by(wait: float, act: Callable[[], T]) -> T:
+    """Do what asks the service, again while it is away: of a process that has begun no other can take the place.
+    LedgerUnavailable after `wait` seconds.
+    """
     until = time.monotonic() + wait
     while True:
         try:
-            ask(settings, "POST", f"{path_of(name)}/rounds/sum", body, BYTES)
-            return
+            return act()
         except LedgerUnavailable:
             if time.monotonic() > until:
                 raise
-            time.sleep(1.0)
+            time.sleep(AWAY)

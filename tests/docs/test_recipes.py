@@ -213,7 +213,7 @@ WALKS = {
         1: (
             "accountant/ledger/families/job_kinds.py",
             ("TRAINING = Training()\n", COUNT_KIND),
-            ('"profile": Profile}', '"profile": Profile, "count": Count}'),
+            ('    "profile": Profile,\n', '    "profile": Profile,\n    "count": Count,\n'),
         ),
         2: (
             "dpserve_verify/audit/replay_kinds.py",
@@ -221,8 +221,8 @@ WALKS = {
                 '    PROFILE = "profiles a dataset"\n',
                 '    PROFILE = "profiles a dataset"\n    COUNT = "counts a dataset"\n',
             ),
-            ('"profile")  # of', '"profile", "count")  # of'),
-            ("{JobKind.PROFILE}", "{JobKind.PROFILE, JobKind.COUNT}"),
+            ('"profile", "contributes")  # of', '"profile", "contributes", "count")  # of'),
+            ("{JobKind.PROFILE, ", "{JobKind.PROFILE, JobKind.COUNT, "),
             (
                 '        case {"evaluates": _}:\n',
                 '        case {"count": _}:\n            return _of_dataset(value, "count", JobKind.COUNT)\n'
@@ -234,7 +234,7 @@ WALKS = {
         5: (
             "training/kinds/registry.py",
             ("    Profile: ProfileSteps,\n", "    Profile: ProfileSteps,\n    Count: CountSteps,\n"),
-            ("import Evaluation, JobKind", "import Count, Evaluation, JobKind"),
+            ("import Contribution, Evaluation, JobKind", "import Contribution, Count, Evaluation, JobKind"),
             (
                 "from training.kinds.job_steps",
                 "from training.kinds.count_steps import CountSteps\nfrom training.kinds.job_steps",
@@ -247,7 +247,7 @@ WALKS = {
                 '        case Count():\n            request = f"how many rows {rows} has by one column: {claim}."\n'
                 "        case Profile():\n",
             ),
-            ("import Evaluation, Profile, kind_of", "import Count, Evaluation, Profile, kind_of"),
+            ("import Contribution, Evaluation, Profile", "import Contribution, Count, Evaluation, Profile"),
         ),
     },
 }

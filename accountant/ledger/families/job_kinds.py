@@ -129,7 +129,7 @@ KINDS: dict[str, type[JobKind]] = {  # by the key that tells the kind
     "profile": Profile,
     "contributes": Contribution,
 }
-ENDS = (Training.ends, Evaluation.ends, Profile.ends)  # entries that bind a signed statement
+ENDS = (Training.ends, *(kind.ends for kind in KINDS.values() if kind is not Contribution))  # by a signed statement
 
 
 def kind_of(value: Mapping[str, Any]) -> JobKind:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from accountant.ledger.families.families import EVERYBODY
-from accountant.ledger.families.job_kinds import Evaluation, Profile, kind_of
+from accountant.ledger.families.job_kinds import Contribution, Evaluation, Profile, kind_of
 from accountant.store.entry_kinds import KINDS, EntryKind
 from dpserve_verify.log.entry import Entry
 
@@ -167,6 +167,8 @@ def _describe_reserved(value: Value) -> str:
         case Evaluation(evaluates, against):
             comparison = "" if against is None else f" beside the one of entry {against}"
             request = f"what model {value['model']}, of entry {evaluates}, is worth{comparison} on {rows}: {claim}."
+        case Contribution():
+            request = f"for sums over {rows} by the campaign {value['parameters']['campaign']} elsewhere: {claim}."
         case Profile():
             request = f"how the rows of {rows} are spread over its public bins: {claim}."
         case _:

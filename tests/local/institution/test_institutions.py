@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from decimal import Decimal
 from itertools import pairwise
+from types import SimpleNamespace
 
 import hospitals
 import numpy as np
@@ -18,7 +20,8 @@ from accountant.errors import BudgetRefused, IdempotencyConflict, PlanMismatch, 
 from accountant.home import Home
 from accountant.noise import shares
 from accountant.privacy import gdp
-from dpserve_verify.errors import CertificateInvalid, InputError, LedgerUnavailable
+from dpserve_verify.audit.replay_campaigns import Campaigns
+from dpserve_verify.errors import CertificateInvalid, InputError, LedgerInvalid, LedgerUnavailable
 from dpserve_verify.privacy.budget import Budget, Relation
 from local.aggregator import rounds
 from local.campaign import campaigns
@@ -28,6 +31,7 @@ from local.institution.settings import check_dataset
 from local.rounds import playing
 from local.rounds.store import RoundStore, Rule
 from models.forms.registry import ensemble_bytes
+from serving.pages.parts.entry_text import describe
 from training.jobs import job
 from training.requests import JobRequest
 from training.rows.partitions.rows import Rows
@@ -62,6 +66,8 @@ def test_a_campaign_and_jobs_at_home_share_one_total(place, study):
     (entry,) = hospitals.charged(home)
     assert (entry["contributes"], entry["plan"]) == (study.digest, study.plan.to_json())
     assert Decimal(entry["claim"]["epsilon"]) == gdp.epsilon_of(study.plan, study.delta) <= 4
+    (told,) = [describe(each).words for each in home.ledger.log.entries() if each.value["type"] == "reserved"]
+    assert "for sums over dataset rows by the campaign study elsewhere: epsilon" in told
     fits = JobRequest("rows", "ebm", "4", delta="0.000001", parameters={"epochs": 2})
     with pytest.raises(BudgetRefused):  # it would fit by itself
         job.submit(home, fits, by="analyst", queued=False)
@@ -383,11 +389,96 @@ def test_rounds_close_once_and_count_each_institution_once(tmp_path):
         RoundStore(tmp_path / "other.db", Rule(3, 2, 1.0)).begin()
 
 
+def test_a_round_goes_on_without_one_that_is_slow(tmp_path):
+    """Once its patience is over, and never without `least`."""
+    for patience, chosen in ((0.0, [0]), (1e9, None)):
+        store = RoundStore(tmp_path / f"{patience}.db", Rule(2, 1, patience))
+        store.add(0, 0, b"a")
+        assert store.parts(0) is None  # the first round waits for all
+        store.add(0, 1, b"b")
+        store.answer(0, b"total")
+        store.add(1, 0, b"c")
+        assert (None if (found := store.parts(1)) is None else [owner for owner, _ in found]) == chosen
+    store = RoundStore(tmp_path / "few.db", Rule(2, 2, 0.0))
+    store.add(0, 0, b"a")
+    store.add(0, 1, b"b")
+    store.answer(0, b"total")
+    store.add(1, 0, b"c")
+    assert store.parts(1) is None
+
+
+def test_a_service_that_is_away_for_a_moment_ends_no_process(place, monkeypatch):
+    """Each of the ways in which an aggregator and an institution ask is cut once, in the middle."""
+    place.ask("away-again", epsilon="0.1")
+    monkeypatch.setattr(rounds, "AWAY", 0.01)
+    real, cut = rounds.ask, set()
+
+    def ask(settings, method, path, *more):
+        if (what := path.rpartition("/")[2]) not in cut:
+            cut.add(what)
+            raise LedgerUnavailable("away")
+        return real(settings, method, path, *more)
+
+    monkeypatch.setattr(rounds, "ask", ask)
+    monkeypatch.setattr(program, "ask", lambda settings, method, path, *more: (
+        ask(settings, method, path, *more) if path.endswith("shares") else real(settings, method, path, *more)
+    ))  # fmt: skip
+    found = place.everybody("away-again")
+    assert not [each for each in found.values() if isinstance(each, Exception)], found
+    assert cut == {"begin", "collect", "sum", "shares"}
+
+
 def test_shares_of_one_institution_twice_are_refused_by_the_aggregator(place, study):
     settings = hospitals.read_aggregator_settings(place.whom[0])
     with pytest.raises(CertificateInvalid, match="once"):
         rounds._open(settings, study, 0, 0, [(1, b""), (1, b"")])
     assert rounds._open(settings, study, 0, 0, [(0, b"not sealed"), (1, bytes(study.share_bytes))]) == []
+
+
+def test_a_model_says_how_wide_both_noises_are(study, place):
+    """Its curves' errors are of two draws, though one is priced."""
+    answers = campaigns.load(place.home, "study").kind.rounds.answers()
+    totals, public = [shares.from_bytes(each).view(np.int64) for each in answers], playing.check_definition(study)
+    assert public.widening == pytest.approx(2**0.5)
+
+    def spread(draws):
+        session = playing._Cut(replace(public, draws=draws), study, None, totals, lambda exact: exact)
+        return np.concatenate(playing._learner(study).learn(session).errors)
+
+    assert spread(2).sum() > 1.15 * spread(1).sum()  # with a wider ridge, which takes some of it back
+
+
+def test_the_ledger_and_its_auditor_take_sums_alone_and_both_aggregators(place, study):
+    """A selection is neither reserved nor passed over; a model of institutions needs the word of both aggregators, each
+    said while the campaign is open."""
+    with pytest.raises(InputError, match="stay with their owners"):
+        place.home.ledger.dataset("clinics").price(hospitals.plan_of_selections())
+    rows = SimpleNamespace(remote=True, shared=False, institutions=3, records=600)
+    parameters, one = {**study.parameters, "owners": 3, "least": 2}, study.parameters["aggregator_1"]
+    judged = Campaigns()
+    judged.judge_reserved(7, {"plan": study.plan.to_json(), "parameters": parameters}, rows)
+    for wrong, word in (
+        ({"plan": hospitals.plan_of_selections().to_json(), "parameters": parameters}, "sums"),
+        ({"plan": study.plan.to_json(), "parameters": {**parameters, "owners": 4}}, "owners"),
+        (
+            {"plan": study.plan.to_json(), "parameters": {**parameters, "aggregator_2": one}},
+            "two",
+        ),
+    ):
+        with pytest.raises(LedgerInvalid, match=word):
+            judged.judge_reserved(8, wrong, rows)
+    about = {"reservation": 7, "definition": study.digest, "answer": "00" * 32, "reports": 3}
+    with pytest.raises(LedgerInvalid, match="no aggregators now"):
+        judged.judge_answered({**about, "aggregator": 1}, "started")
+    judged.judge_opened(about, "started")
+    judged.judge_answered({**about, "aggregator": 1}, "started")
+    judged.judge_closed(about, "started")
+    with pytest.raises(LedgerInvalid, match="no aggregators now"):
+        judged.judge_answered({**about, "aggregator": 2}, "started")
+    with pytest.raises(LedgerInvalid, match="needs both"):
+        judged.require_answered(7, "released")
+    judged.states[7].summed.add(2)
+    judged.require_answered(7, "released")
 
 
 def test_a_session_of_shares_draws_nothing_itself(study):
