@@ -78,7 +78,8 @@ def curves_of(model: Curves, label: ClassLabel | None) -> AdditiveEnsemble:
     classes = (OTHERS, f"class {label}")
     pairs = tuple(pair.with_terms(pair.table[:, at].tolist(), ()) for pair in model.pairs)
     start = model.constant[at]
-    return AdditiveEnsemble(model.features, model.target, classes, None, model.link, start, terms, pairs=pairs)
+    head = model.features, model.target, classes, None, model.link, start
+    return AdditiveEnsemble(*head, terms, model.counts, pairs=pairs)
 
 
 def put_back(model: Curves, label: ClassLabel | None, edited: AdditiveEnsemble) -> Curves:

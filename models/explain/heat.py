@@ -80,7 +80,8 @@ def _panel(pair: PairShape, most: float, of: str, colours: Colours) -> Panel:
         ),
         hits(cells, where, colours),
     ]
-    note = f"{pair.features[0]} down, {pair.features[1]} across; mean size {amount(pair.importance, '-')} ({of})"
+    size = "mean" if any((bin.count or 0) > 0 for bin in pair.bins) else "largest"
+    note = f"{pair.features[0]} down, {pair.features[1]} across; {size} size {amount(pair.importance, '-')} ({of})"
     return frame_panel(pair.title, note, rows * tall, layers, colours, LOW)
 
 

@@ -24,19 +24,19 @@ from models.forms.ensemble import SumEnsemble
 from models.onnx.nodes import EXACT
 from models.parts.answers import Labels, Scores, check_head, head_from_json
 from models.parts.edits import Edit
-from models.parts.pairs import PairTerm, in_rows, pair_from_json, term_names
+from models.parts.pairs import MAX_INTEGER, PairTerm, in_rows, is_integer, pair_from_json, term_names
 
 Floats = NDArray[np.float64]
 Numbers = tuple[int, ...]  # one for each class
 HELD = EXACT - 1  # no score is larger
-OPTIONAL = ("edits", "pairs")
+OPTIONAL = ("edits", "pairs", "counts")
 
 CARD = """\
 Each feature adds a number to the score of each class: which one, its value alone says. The answer is the class with the
 highest score, the first of equals; the probability of a class is its share of exp({link} × score). All numbers stand in
 ensemble.json.
 
-How much each feature adds to the log odds of a class, or takes away, at most:
+How much each feature adds to the log odds of a class, or takes away, {how}:
 
 | log odds | feature |
 |---:|---|
@@ -65,6 +65,7 @@ class ClassesEnsemble(SumEnsemble):
     terms: tuple[tuple[Numbers, ...], ...]  # per feature, one per code (missing and other included)
     edits: tuple[Edit, ...] = ()
     pairs: tuple[PairTerm, ...] = ()  # what two features add together, a number for each class and cell
+    counts: tuple[tuple[int, ...], ...] = ()  # released noisy rows per code, negative at times; or none at all
 
     def __post_init__(self) -> None:
         check_head(self.features, self.classes, self.link)
@@ -77,8 +78,12 @@ class ClassesEnsemble(SumEnsemble):
         for pair in self.pairs:
             pair.check(self.features, self._is_term)
         names = term_names(self.features, self.pairs)
-        if len(set(names)) < len(names) or any(pair.counts or pair.errors for pair in self.pairs):
-            raise ModelInvalid("pairs: each once, none called as a feature is, and of terms alone")
+        if len(set(names)) < len(names) or any(pair.errors for pair in self.pairs):
+            raise ModelInvalid("pairs: each once, none called as a feature is, and without errors")
+        if self.counts and [len(row) for row in self.counts] != [feature.bins for feature in self.features]:
+            raise ModelInvalid("counts: one row per feature, one number per code")
+        if not all(is_integer(count) for row in self.counts for count in row):
+            raise ModelInvalid("counts: must be integers of at most 2^53 in size")
         if self.largest > HELD:
             raise ModelInvalid(f"terms: no score may reach {EXACT} in size; float32 would round it")
         unknown = {edit.feature for edit in self.edits} - set(names)
@@ -103,11 +108,12 @@ class ClassesEnsemble(SumEnsemble):
         return [np.array(term, np.int64) for term in self.terms], np.array(self.constant, np.int64)
 
     def numbers(self) -> dict[str, Any]:
-        """Return the constant, and of each feature and code a list of numbers, one for each class; edits and pairs if
-        there are any.
+        """Return the constant, and of each feature and code a list of numbers, one for each class; edits, pairs and
+        counts if there are any.
         """
         terms = [[list(numbers) for numbers in term] for term in self.terms]
-        optional = {name: [each.to_json() for each in getattr(self, name)] for name in OPTIONAL}
+        optional: dict[str, list[Any]] = {"edits": [edit.to_json() for edit in self.edits]}
+        optional |= {"pairs": [pair.to_json() for pair in self.pairs], "counts": [list(row) for row in self.counts]}
         more = {name: parts for name, parts in optional.items() if parts}
         return {"constant": list(self.constant), "terms": terms, **more}
 
@@ -122,11 +128,14 @@ class ClassesEnsemble(SumEnsemble):
         if any(type(part) is not list for part in lists):
             raise ModelInvalid("constant, terms: must be lists")
         terms = tuple(tuple(map(tuple, term)) for term in body["terms"])
+        if any(type(row) is not list for row in body.get("counts", ())):
+            raise ModelInvalid("counts: must be a list of lists")
         edits, pairs = (
             tuple(Edit(**edit) for edit in body.get("edits", ())),
             tuple(map(pair_from_json, body.get("pairs", ()))),
         )
-        return cls(features, target, classes, link, tuple(body["constant"]), terms, edits, pairs)
+        counts = tuple(map(tuple, body.get("counts", ())))
+        return cls(features, target, classes, link, tuple(body["constant"]), terms, edits, pairs, counts)
 
     def fullest(self, features: tuple[Feature, ...]) -> Self:
         """Return a model in which no two codes of a feature have the same terms, nor two cells of a pair."""
@@ -134,12 +143,15 @@ class ClassesEnsemble(SumEnsemble):
         step = EXACT // (2 * (sum(feature.bins for feature in features) + sum(pair.table.size for pair in pairs)))
         terms = tuple(tuple((step * code,) * len(self.classes) for code in range(f.bins)) for f in features)
         full = tuple(_fullest(pair, features, step, len(self.classes)) for pair in pairs)
-        return replace(self, features=features, terms=terms, constant=(0,) * len(self.classes), pairs=full)
+        counts = tuple((-MAX_INTEGER,) * feature.bins for feature in features)
+        start = (0,) * len(self.classes)
+        return replace(self, features=features, terms=terms, constant=start, pairs=full, counts=counts)
 
     def card_section(self) -> str:
         """Return what terms do, and the importances."""
         votes = "\n".join(f"| {size:.4g} | {plain(name)} |" for name, size in self.importances().items())
-        return CARD.format(link=f"{self.link:g}", votes=votes)
+        how = "on average over the released, noisy counts of records" if self.counts else "at most"
+        return CARD.format(link=f"{self.link:g}", votes=votes, how=how)
 
     def drawing_words(self) -> tuple[str, str]:
         """Return what speaks for which class."""
@@ -165,7 +177,8 @@ def _fullest(pair: PairTerm, features: tuple[Feature, ...], step: int, classes: 
         tuple(code * size // of for code in range(of)) for size, of in zip((rows, columns), bins, strict=True)
     )
     cells = [(step * at,) * classes for at in range(rows * columns)]
-    return PairTerm(pair.features, (first, second), in_rows(cells, columns))
+    counts = ((-MAX_INTEGER,) * columns,) * rows
+    return PairTerm(pair.features, (first, second), in_rows(cells, columns), counts)
 
 
 def round_to_classes(

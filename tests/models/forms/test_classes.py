@@ -39,7 +39,8 @@ def paired(seed: int):
         for cells in [tuple(tuple(tuple(c) for c in r) for r in rng.integers(-900, 900, (rows, columns, 3)).tolist())]
     )
     terms = tuple(tuple(map(tuple, rng.integers(-900, 900, (f.bins, 3)).tolist())) for f in FEATURES)
-    return replace(drawn(seed)[0], link=0.001, constant=(5, -70, 100), terms=terms, pairs=pairs)
+    counts = tuple(tuple(range(-1, feature.bins - 1)) for feature in FEATURES)
+    return replace(drawn(seed)[0], link=0.001, constant=(5, -70, 100), terms=terms, pairs=pairs, counts=counts)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -65,6 +66,11 @@ def test_pairs_add_a_number_for_each_class(seed, tmp_path):
     assert {"age & work <b>", "work <b> & owner"} < set(model.importances())
     picture(model, "the claim", tmp_path / "out.html")
     assert "work &lt;b&gt; &amp; owner: middle" in (tmp_path / "out.html").read_text()
+    assert "on average over the released" in model.card_section()
+    assert "at most" in replace(model, counts=()).card_section()
+    shares = np.maximum(model.counts[0], 0) / np.maximum(model.counts[0], 0).sum()
+    sizes = [np.abs(column - shares @ column) @ shares for column in np.array(model.terms[0]).T]
+    assert model.importances()["age"] == pytest.approx(model.link * max(sizes))
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -92,7 +98,8 @@ def test_what_is_no_such_model_is_refused():
         {"terms": body["terms"][:-1]}, {"terms": [body["terms"][0][:-1], *body["terms"][1:]]}, {"link": 0},
         {"terms": [[[1, 2]] * feature.bins for feature in FEATURES]}, {"terms": 3}, {"more": 1}, {"constant": 3},
         *({"pairs": wrong} for wrong in ([], [cell | {"terms": [[[1, 2], [3, 4]]]}], [cell | {"terms": [[1, 2]]}])),
-        {"pairs": [cell, cell]}, {"pairs": [cell | {"counts": [[1, 2]]}]},
+        {"pairs": [cell, cell]}, {"pairs": [cell | {"errors": [[1.0, 2.0]]}]}, {"counts": [[1]]}, {"counts": []},
+        {"counts": [[0.5] * f.bins for f in FEATURES]}, {"counts": [3]}, {"pairs": [cell | {"counts": [[1]]}]},
         {"pairs": [cell | {"terms": [[[EXACT, 0, 0]] * 2]}]},
     )  # fmt: skip
     for lie in wrong:

@@ -200,13 +200,15 @@ class ClassModel:
                 middle = np.rint(rows @ (term - own[:, None]) / rows.sum()).astype(np.int64)
             constant = constant + middle
             terms.append(tuple(map(tuple, (term - own[:, None] - middle).tolist())))
+        counts = [tuple(np.round(count).astype(np.int64).tolist()) for count in self.counts]
         alone, start = len(public.features), tuple((constant - round(float(constant.mean()))).tolist())
         pairs = tuple(
-            PairTerm(joint.features, joint.groups, in_rows(terms[alone + at], joint.shape[1]))
-            for at, joint in enumerate(self.joints[: len(self.kept)])
+            PairTerm(joint.features, joint.groups, *(in_rows(each, joint.shape[1]) for each in both))
+            for joint, *both in zip(self.joints[: len(self.kept)], terms[alone:], counts[alone:], strict=False)
         )
-        link, classes = self._slope / SCORES, public.classes or ()
-        return ClassesEnsemble(public.features, public.target, classes, link, start, tuple(terms[:alone]), pairs=pairs)
+        released = tuple(terms[:alone]), (), pairs, tuple(counts[:alone])
+        classes, link = public.classes or (), self._slope / SCORES
+        return ClassesEnsemble(public.features, public.target, classes, link, start, *released)
 
     def _give(self, place: int, joint: Joint) -> None:
         """Give the means of a pair's rows and of its columns, over its noisy counts, to the terms of its features."""
