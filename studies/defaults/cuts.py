@@ -1,7 +1,7 @@
 """From where noisy counts shall find where numbers are cut (FOUND_FROM, training/learners/base/cut_points.py): the
 learner that `auto` takes, with declared cut points and with found ones, on the schemas' ranges and on ranges ten
 times too wide, at strengths over the root of the numbers from 250 on. And, at given epsilons, what found cut points
-reach by the rule.
+reach by the rule. studies/defaults/cuts.md has the tables.
 
     python -m studies.defaults.cuts --data DIR --out FILE --seeds 3                # fits; goes on where a file ends
     python -m studies.defaults.cuts --out FILE --report                            # the table; fits nothing
@@ -94,18 +94,18 @@ FIGURES = ("auroc", "log_loss", "cpu")
 
 
 def report(lines: list[Line]) -> str:
-    """Of each set and strength: the mean AUROC with declared and found cut points, on both kinds of ranges."""
-    by: dict[tuple[str, Any, str], dict[tuple[str, str], list[float]]] = defaultdict(lambda: defaultdict(list))
+    """Of each set and strength: the mean AUROC of each kind of ranges and cut points, and of each code measured."""
+    by: dict[tuple[str, Any, str], dict[tuple[str, ...], list[float]]] = defaultdict(lambda: defaultdict(list))
     for line in lines:
         where = line["strength"] or f"epsilon {line['epsilon']}"
-        by[line["data"], where, line["learner"]][line["ranges"], line["cuts"]].append(line["auroc"])
-    kinds = [(ranges, cuts) for ranges in ("right", "wide") for cuts in ("declared", "found")]
+        kind = line["ranges"], line["cuts"], line["code"]
+        by[line["data"], where, line["learner"]][kind].append(line["auroc"])
+    kinds = sorted({kind for reached in by.values() for kind in reached})
     rows = []
     for key, reached in sorted(by.items(), key=lambda item: (str(item[0][0]), str(item[0][1]).zfill(9))):
         held = [f"{mean(reached[kind]):.4f}" if reached[kind] else "-" for kind in kinds]
         rows.append([str(part) for part in key] + held)
-    head = ["dataset", "strength", "learner", *(f"{ranges}, {cuts}" for ranges, cuts in kinds)]
-    return "\n".join(table(head, rows))
+    return "\n".join(table(["dataset", "strength", "learner", *(", ".join(kind) for kind in kinds)], rows))
 
 
 def main() -> None:

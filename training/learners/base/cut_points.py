@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache, partial
 from heapq import heappop, heappush
+from itertools import pairwise
 from math import sqrt
 from typing import Any, ClassVar, Literal, Protocol
 
@@ -213,11 +214,11 @@ def by_rows(
     of = (np.cumsum(pieces) - pieces)[part] + inside * pieces[part] // sizes[part]
     cell_counts = counted(np.append(of, of[-1] + 1))[:-1]
     ends = np.searchsorted(of, np.arange(of[-1] + 1), side="right")
-    within = part[ends - 1]
-    rows = np.empty(cell_counts.size)
-    for number, (start, end) in enumerate(zip(np.append(0.0, sums[:-1]), sums, strict=True)):
-        inner = within == number
-        rows[inner] = start + (end - start) * within_part(cell_counts[inner], end - start, noise)
+    rows, cells = np.empty(cell_counts.size), pairwise(np.append(0, np.cumsum(pieces)).tolist())
+    for (low, high), (start, end) in zip(cells, pairwise([0.0, *sums.tolist()]), strict=True):
+        rows[low:high] = end
+        if end > start:
+            rows[low:high] = start + (end - start) * within_part(cell_counts[low:high], end - start, noise)
     alone = shared_values(np.where(np.diff(ends, prepend=0) == 1, cell_counts, 0.0), noise)
     bins = min(bins, MOST_BINS - 2 * alone.size)
     edges = halve_bins(ends, grid, bins, mix_shares(rows, grid.even[ends - 1]))
