@@ -10,16 +10,19 @@ from training.learners.ebm.defaults import strength
 from training.session.session import Public
 
 EPOCHS, CONVEX, AUTO = "epochs", "convex", "auto"
-CONVEX_FROM = 5_000.0  # strength, where more features are categories than not
+CONVEX_FROM, NUMBERS_FROM = (
+    5_000.0,
+    10_000.0,
+)  # strength, the latter where most features are numbers: studies/dpebm/engines.md
 MOST_ROWS = 1 << 34  # whose slopes 64 bits hold the sums of
 
 
 def engine_rule(public: Public, balance: float | None) -> str:
-    """Choose the engine where none is asked for: one convex fit where it is proved, where more features are categories
-    than not, and where there is much to tell. Curves of numbers are learnt as well or better in epochs.
+    """Choose the engine where none is asked for: one convex fit where it is proved and there is much to tell, and more
+    where most features are numbers, whose curves are learnt as well in epochs.
     """
-    much = mostly_categories(public.features) and strength(public) >= CONVEX_FROM
-    return CONVEX if much and _lacking(public, balance) is None else EPOCHS
+    least = CONVEX_FROM if mostly_categories(public.features) else NUMBERS_FROM
+    return CONVEX if strength(public) >= least and _lacking(public, balance) is None else EPOCHS
 
 
 def check_engine(engine: object, public: Public, balance: float | None) -> None:

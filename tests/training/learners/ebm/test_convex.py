@@ -22,7 +22,7 @@ from training.calibration.calibrate import rehearse
 from training.learners.ebm.convex import LEVELS, Blocks, Layout, term_variances
 from training.learners.ebm.defaults import strength
 from training.learners.ebm.ebm import DPEBMClassifier
-from training.learners.ebm.engines import CONVEX_FROM
+from training.learners.ebm.engines import CONVEX_FROM, NUMBERS_FROM
 from training.learners.ebm.refits import refits
 from training.rows.schema.schema import parse_schema
 from training.session.session import Public
@@ -109,13 +109,17 @@ def test_class_weights_are_refused():
         DPEBMClassifier(engine="best").check(public)
 
 
+WORDS = tuple(CategoricalFeature(name, ("a", "b")) for name in "uv")
+
+
 @pytest.mark.parametrize("factor", [0.9, 1.1])
-def test_the_rule_takes_it_where_there_is_much_to_tell_of_categories(factor):
-    words = tuple(CategoricalFeature(name, ("a", "b")) for name in "uv")
-    mostly = replace(PUBLIC, features=(*words, NUMBERS[0]))
-    public = replace(mostly, records=round(ROWS * factor * CONVEX_FROM / strength(mostly)))
+@pytest.mark.parametrize(
+    ("features", "least"), [((*WORDS, NUMBERS[0]), CONVEX_FROM), ((*WORDS, *NUMBERS), NUMBERS_FROM)]
+)
+def test_the_rule_takes_it_where_there_is_much_to_tell_and_more_of_numbers(factor, features, least):
+    public = replace(PUBLIC, features=features)
+    public = replace(public, records=round(ROWS * factor * least / strength(public)))
     assert DPEBMClassifier().engine_of(public) == ("convex" if factor > 1 else "epochs")
-    assert DPEBMClassifier().engine_of(replace(public, features=(*words, *NUMBERS))) == "epochs"
 
 
 def test_a_layout_is_fixed_before_cut_points_are():
