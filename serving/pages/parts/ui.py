@@ -71,7 +71,7 @@ HELP = (
     ("/ui/drafts", "register-in-the-browser"), ("/ui/datasets", "budgets"), ("/ui/profiles", "profile"),
     ("/ui/jobs", "dashboard#a-job-the-price-first"), ("/ui/campaigns", "local"),
     ("/ui/schedules", "growing"),
-    ("/ui/verify", "verifying-in-the-browser"), ("/ui/models", "dashboard#models"), ("/ui/ledger", "audit"),
+    ("/ui/verify", "verifying-in-the-browser"), ("/ui/models", "dashboard#models"), ("/ui/ledger", "audit-ledger"),
     ("/ui/audit", "audit"), ("/ui/service", "monitoring"), ("/ui/keys", "keys"), ("/ui/evaluations", "evaluation"),
     ("/ui/grants", "access"), ("/ui/tokens", "access"), ("/ui", "dashboard"), ("/api", "curl"),
 )  # fmt: skip
