@@ -145,7 +145,7 @@ def test_no_exact_loss_of_two_coordinates_is_above_its_price():
     assert 0.5 < max(losses) <= 1
 
 
-def best(s: float, k: float, m: float, removed: bool, steps: int = 40) -> float:
+def best(s: float, k: float, m: float, removed: bool, steps: int = 25) -> float:
     """The moment of the worst of slopes that fall from s to 0, at most k fast, along the noise: by value iteration."""
     fall = s / steps
     width, slopes, values = fall / k, np.arange(steps + 1) * fall, np.zeros(steps + 1)
@@ -222,7 +222,7 @@ def test_what_is_drawn_follows_the_exact_law(bug, monkeypatch):
     if bug:
         true = objectives.scale_of
         monkeypatch.setattr(objectives, "scale_of", lambda *given: true(*given) / 2)
-    drawn = released(points, mechanism, query, 800) / 2.0**RELEASED
+    drawn = released(points, mechanism, query, 500) / 2.0**RELEASED
     assert (kstest(drawn, lambda x: np.interp(x, grid, law)).pvalue > 1e-5) is not bug
 
 
