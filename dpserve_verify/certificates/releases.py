@@ -16,13 +16,14 @@ from dpserve_verify.privacy.events import Plan
 class ReleaseKind(StrEnum):
     """What a release is for.
 
-    MODEL: numbers that the model is made of. CUT_POINTS: where numbers are cut. TUNING: the best of a random number of
-    runs, whose own releases are in its price. REPORT: of one owner. SHARED_SUM: of what all owners sent. EVALUATION and
-    PROFILE: counts that a signed statement is made of.
+    MODEL: numbers that the model is made of. CUT_POINTS: where numbers are cut. ORDERS: in which order the values of a
+    category stand. TUNING: the best of a random number of runs, whose own releases are in its price. REPORT: of one
+    owner. SHARED_SUM: of what all owners sent. EVALUATION and PROFILE: counts that a signed statement is made of.
     """
 
     MODEL = "model"
     CUT_POINTS = "cut points"
+    ORDERS = "orders"
     TUNING = "tuning"
     REPORT = "report"
     SHARED_SUM = "shared sum"
@@ -53,6 +54,7 @@ PURPOSES = {
     "minimise a convex loss: how the loss curves": ReleaseKind.MODEL,
     "minimise a convex loss: how near the minimum is": ReleaseKind.MODEL,
     "count rows per fine cell": ReleaseKind.CUT_POINTS,
+    "count rows per class and value of a category": ReleaseKind.ORDERS,
     "count the rows that the model tells right": ReleaseKind.TUNING,
     "the best by score of a random number of runs, each with a setting drawn from the grid": ReleaseKind.TUNING,
     "one report of one owner": ReleaseKind.REPORT,

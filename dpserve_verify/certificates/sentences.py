@@ -256,9 +256,12 @@ def _cuts_of(facts: Facts) -> str:
             f"categories of {schema}; cut points and weights of classes as each run's setting says, of {schema} or "
             "found by noisy counts of rows, which the price of the runs covers"
         )
-    if ReleaseKind.CUT_POINTS in kinds:
+    if kinds & {ReleaseKind.CUT_POINTS, ReleaseKind.ORDERS}:
+        declared = "categories" if ReleaseKind.CUT_POINTS in kinds else "cut points and categories"
+        named = ((ReleaseKind.CUT_POINTS, "cut points of numbers"), (ReleaseKind.ORDERS, "the order of categories"))
+        learnt = " and ".join(words for kind, words in named if kind in kinds)
         return (
-            f"categories of {schema}; cut points of numbers found by noisy counts of rows, which are among the "
+            f"{declared} of {schema}; {learnt} found by noisy counts of rows, which are among the "
             f"mechanisms and in the price{weighed}"
         )
     if facts.profiles:

@@ -132,7 +132,7 @@ def _codes(feature: Feature, united: Feature) -> NDArray[np.intp]:
     if isinstance(feature, NumericFeature) and isinstance(united, NumericFeature):
         inside = feature.encode(np.array([*united.edges, np.inf]))
     elif isinstance(feature, CategoricalFeature) and isinstance(united, CategoricalFeature):
-        inside = np.array([*feature.encode(np.array(united.values, dtype=object)), len(feature.values)])
+        inside = np.array([*feature.encode(np.array(united.values, dtype=object)), feature.other])
     else:
         return np.arange(united.bins)
     return np.array([*inside, feature.missing], np.intp)

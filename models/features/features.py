@@ -24,6 +24,8 @@ RawColumns = Mapping[str, ArrayLike]
 MISSING_TEXT = ""
 MAX_BINS = 1 << 16
 DIGITS, ALL_DIGITS = 6, 17  # of a cut point for people; that tell any two numbers apart
+FEW_VALUES = 30  # of an ordered category whose values are also told apart one by one
+LISTED = 4  # values that a test names before the rest is counted
 
 
 def _require(holds: bool, message: str) -> None:
@@ -193,11 +195,21 @@ class CategoricalFeature:
         """Return the codes that a test `value is ...` may name: all."""
         return tuple(range(self.bins))
 
+    @property
+    def codes(self) -> tuple[int, ...]:
+        """Return the code of each listed value."""
+        return tuple(range(len(self.values)))
+
+    @property
+    def other(self) -> int:
+        """Return the code of what is not listed."""
+        return len(self.values)
+
     def encode(self, values: ArrayLike) -> Codes:
         """Encode `values` (n,), texts or None, as codes (n,)."""
-        codes = {value: code for code, value in enumerate(self.values)}
+        codes = dict(zip(self.values, self.codes, strict=True))
         codes[MISSING_TEXT] = self.missing
-        beyond = len(self.values)
+        beyond = self.other
         texts = np.asarray(values, dtype=object)
         return np.fromiter(
             (self.missing if text is None or text != text else codes.get(str(text), beyond) for text in texts),
@@ -219,6 +231,67 @@ class CategoricalFeature:
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON. Inverse: `feature_from_json`."""
         return {"name": self.name, "type": self.kind, "values": list(self.values)}
+
+
+@dataclass(frozen=True)
+class OrderedFeature(CategoricalFeature):
+    """A category whose values a learner put in an order: `ranks` are the codes of the listed values, and of "other",
+    which has its place among them. Codes are then compared as numbers are; missing comes last, and is never above.
+    """
+
+    ranks: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        whole = len(self.ranks) == len(self.values) + 1 and all(type(rank) is int for rank in self.ranks)
+        _require(whole and sorted(self.ranks) == list(range(len(self.ranks))), f"{self.name}.ranks: each place once")
+
+    @property
+    def codes(self) -> tuple[int, ...]:
+        """Return the code of each listed value."""
+        return self.ranks[:-1]
+
+    @property
+    def other(self) -> int:
+        """Return the code of what is not listed."""
+        return self.ranks[-1]
+
+    @property
+    def cuts(self) -> int:
+        """Count the ordered tests, as of a number."""
+        return len(self.values)
+
+    @property
+    def single_codes(self) -> tuple[int, ...]:
+        """Return the codes that a test `value is ...` may name: of many values only missing."""
+        return super().single_codes if len(self.values) <= FEW_VALUES else (self.missing,)
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """Return each code in words."""
+        declared = [super(OrderedFeature, self).label(code) for code in range(self.bins)]
+        return tuple(label for _, label in sorted(zip((*self.ranks, self.missing), declared, strict=True)))
+
+    def label(self, code: int) -> str:
+        """Return a code in words."""
+        return self.labels[code]
+
+    def text_above(self, code: int) -> str:
+        """Return in words which values are above a code: the few that are, or that are not."""
+        above, upto = self.labels[code + 1 : -1], self.labels[: code + 1]
+        if len(above) <= len(upto):
+            return f"is {_listed(above)}"
+        return f"is neither missing nor {_listed(upto)}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON. Inverse: `feature_from_json`."""
+        return {**super().to_json(), "ranks": list(self.ranks)}
+
+
+def _listed(labels: Sequence[str]) -> str:
+    """Return names in words, the last ones counted where they are many."""
+    rest = len(labels) - LISTED
+    return ", ".join(labels[:LISTED]) + f" or one of {rest} more" if rest > 1 else " or ".join(labels)
 
 
 @dataclass(frozen=True)
@@ -260,6 +333,8 @@ def feature_from_json(body: Mapping[str, Any]) -> Feature:
                 return NumericFeature(str(body["name"]), tuple(float(edge) for edge in body["edges"]))
             case "categorical" if set(body) == {"name", "type", "values"}:
                 return CategoricalFeature(str(body["name"]), tuple(str(value) for value in body["values"]))
+            case "categorical" if set(body) == {"name", "type", "values", "ranks"}:
+                return OrderedFeature(str(body["name"]), tuple(map(str, body["values"])), tuple(body["ranks"]))
             case "date" | "datetime" | "time" as kind if set(body) == {"name", "type", "edges"}:
                 return CALENDAR[kind](str(body["name"]), tuple(float(edge) for edge in body["edges"]))
             case "boolean" if set(body) == {"name", "type"}:

@@ -27,7 +27,7 @@ def notes_of(
         codes = feature.encode(columns[feature.name])
         found = {MISSING: codes == feature.missing}
         if isinstance(feature, CategoricalFeature):
-            found[UNKNOWN] = codes == len(feature.values)
+            found[UNKNOWN] = codes == feature.other
         for kind, marked in found.items():
             for at in np.flatnonzero(marked):
                 records[at].append({"field": feature.name, "note": kind})

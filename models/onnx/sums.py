@@ -180,8 +180,9 @@ Texts = tuple[dict[str, float], float]  # a number for each text, and for all ot
 
 def text_codes(feature: CategoricalFeature, numbers: Table) -> Texts:
     """Return one number per code, as a dictionary."""
-    *listed, other, missing = map(float, numbers)
-    return {**dict(zip(feature.values, listed, strict=True)), MISSING_TEXT: missing}, other
+    by_code = [*map(float, numbers)]
+    listed = {value: by_code[code] for value, code in zip(feature.values, feature.codes, strict=True)}
+    return {**listed, MISSING_TEXT: by_code[feature.missing]}, by_code[feature.other]
 
 
 def _one_score(

@@ -29,13 +29,18 @@ def tree_scores(
     codes = {}
     for i in used:
         if isinstance(feature := features[i], CategoricalFeature):
-            listed = {value: float(code) for code, value in enumerate(feature.values)}
-            codes[i] = {**listed, MISSING_TEXT: float(feature.missing)}, float(len(feature.values))
+            listed = {value: float(code) for value, code in zip(feature.values, feature.codes, strict=True)}
+            codes[i] = {**listed, MISSING_TEXT: _missing(feature)}, float(feature.other)
     encoding, found = coded(inputs, codes, name)
     summed = name("tree_votes")
     walks = [_walk(tree, features, found) for tree in grown]
     nodes = (regressor(walks, found.numbers, summed), helper.make_node("Sum", [always, summed], [target]))
     return encoding + Graph(nodes, (tensor(np.array([[constant]], np.float32), always),))
+
+
+def _missing(feature: CategoricalFeature) -> float:
+    """Return the number that stands for a missing text: below all others where these are compared."""
+    return -1.0 if feature.cuts else float(feature.missing)
 
 
 def merged(trees: Sequence[Tree]) -> list[Tree]:
@@ -68,7 +73,10 @@ def _walk(tree: Tree, features: Sequence[Feature], found: Inputs) -> Walk:
     feature, column = features[tree.feature], found.columns[tree.feature]
     yes, no = _walk(tree.yes, features, found), _walk(tree.no, features, found)
     if isinstance(feature, CategoricalFeature):
-        return Branch(column, "BRANCH_EQ", float(tree.code), yes, no)
+        if tree.test == "above":
+            return Branch(column, "BRANCH_GT", tree.code + 0.5, yes, no)
+        code = _missing(feature) if tree.code == feature.missing else float(tree.code)
+        return Branch(column, "BRANCH_EQ", code, yes, no)
     if tree.code == feature.missing and tree.test == "is":
         return Branch(column, "BRANCH_LEQ", inf, no, yes)  # NaN alone is not below infinity
     if isinstance(feature, NumericFeature):

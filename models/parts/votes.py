@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from models.features.features import Feature, NumericFeature
+from models.features.features import Feature, NumericFeature, OrderedFeature
 
 Test = Literal["above", "is", "always"]
 OneTest = tuple[Literal["above", "is"], int, int]  # test, feature, code
@@ -51,6 +51,8 @@ def describe(asks: Asks, features: Sequence[Feature]) -> str:
     feature = features[asks.feature]
     if asks.test == "above" and isinstance(feature, NumericFeature):
         return f"{feature.name} > {feature.text(feature.edges[asks.code])}"
+    if asks.test == "above" and isinstance(feature, OrderedFeature):
+        return f"{feature.name} {feature.text_above(asks.code)}"
     return f"{feature.name} is {feature.label(asks.code)}"
 
 
@@ -63,7 +65,7 @@ def every_test(features: Sequence[Feature]) -> Iterator[OneTest]:
 
 
 def _test(feature: Feature, turn: int) -> tuple[Literal["above", "is"], int]:
-    if feature.kind == "categorical":
+    if feature.kind == "categorical" and not feature.cuts:
         return "is", (feature.bins - 2 + turn) % feature.bins
     at = turn % (feature.cuts + len(feature.single_codes))
     return ("above", at) if at < feature.cuts else ("is", feature.single_codes[at - feature.cuts])

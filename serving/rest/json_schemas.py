@@ -247,7 +247,7 @@ CERTIFICATE = record(
 )  # fmt: skip
 FEATURE = record(
     {"name": TEXT, "type": {"enum": ["numeric", "categorical", "boolean", "date", "datetime", "time"]}},
-    {"edges": array(REAL), "values": array(TEXT)},
+    {"edges": array(REAL), "values": array(TEXT), "ranks": array(COUNT)},
 )
 OUTCOME = {
     "enum": [*OUTCOMES],

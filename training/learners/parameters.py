@@ -24,6 +24,8 @@ LATER = {
     "engine": "auto",
     "features": "all",
     "without": "",
+    "order": "auto",
+    "doubt": None,
 }
 Stored = str | int | bool | None
 

@@ -38,6 +38,7 @@ from models.store.loading import sentences_of
 
 VOTE = Release("select a 1-rule by weighted agreement", "exponential", "range", 1, BoundedRange(Decimal("0.02")))
 CELLS = Release("count rows per fine cell", "discrete-laplace", "l1", 1, PureDp(Decimal("0.01")))
+ORDER = replace(CELLS, purpose="count rows per class and value of a category")
 SUMS = Release("sum residuals per leaf", "discrete-gaussian", "l2", 100, Gaussian(Decimal(20)))
 TUNED = Release(
     "the best by score of a random number of runs, each with a setting drawn from the grid", "private-selection", "run",
@@ -58,6 +59,8 @@ def weighed(release: Release) -> Release:
 PLANS = {
     "votes": (VOTE,) * 9,
     "found": (CELLS, VOTE, VOTE),
+    "found orders": (ORDER, VOTE),
+    "found both": (CELLS, ORDER, VOTE),
     "weighed": (weighed(VOTE),),
     "found and weighed": (CELLS, weighed(VOTE)),
     "sums": (SUMS, SUMS),
@@ -108,6 +111,8 @@ def test_each_combination_says_what_its_plan_did(asked, rows, profiles):
     found = stated(Plan.of(PLANS[asked]), refined(about, profiles))
     said = found["preprocessing"]
     assert ("found by noisy counts of rows, which are among the mechanisms" in said) == asked.startswith("found")
+    assert ("the order of categories" in said) == (asked in ("found orders", "found both"))
+    assert ("cut points of numbers" in said) == (asked in ("found", "found and weighed", "found both"))
     assert ("as each run's setting says" in said) == (asked == "tuned")
     assert ("classes weigh by the shares" in said) == asked.endswith("weighed")
     assert ("nothing was fitted to rows" in said) == (not profiles and not asked.startswith(("found", "tuned")))

@@ -105,6 +105,9 @@ class LazyBB(SmoothBooster):
     - `bins`: of a number that is cut, 2 to 255. Default: None.
     - `balance`: how far the schema's `prevalence` makes classes weigh alike in every query, 0 (not at all) to 1
       (altogether). Default: None: by the rule .5 where one is rare (studies/defaults/rare.md says when).
+    - `order`: of categories of two classes: "auto" (those of more than 30 values, and all of three or more from a
+      strength of 20,000 on), "none", or "found" (all of three or more), by noisy counts of rows per class and value, at
+      a tenth of the budget. Their tests are then `one of these values`. Default: "auto".
 
     Each round costs one selection at the calibrated price (range, not twice the sensitivity: half the paper's noise),
     however many classes there are.

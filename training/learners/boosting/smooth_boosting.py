@@ -32,6 +32,7 @@ from training.learners.base.cut_points import (
     cutting,
     recut,
 )
+from training.learners.base.orders import ORDER_SHARE, Order, check_order, order_categories, ordered_places
 from training.learners.base.private_learner import PrivateClassifier
 from training.learners.boosting.defaults import RULES, Defaults, Votes, defaults, strength
 from training.learners.boosting.probabilities import EXACT, ScoreCounts, counting, fit_bends, fit_link, noise_in_rows
@@ -60,6 +61,7 @@ class SmoothBooster(PrivateClassifier):
     cuts: Where | Literal["auto"] = "auto"
     bins: int | None = None
     balance: float | None = None
+    order: Order = "auto"
 
     most_bins: ClassVar[int] = 64  # by the public rule, where there is much to tell
 
@@ -71,6 +73,7 @@ class SmoothBooster(PrivateClassifier):
         check_flag("threshold", self.threshold)
         check_cuts(self.cuts, self.bins)
         check_balance(self.balance, public)
+        check_order(self.order, public)
         self.cutting_of(public)
         if self.rounds is not None:
             check_whole("rounds", self.rounds, 1, most_rounds)
@@ -111,19 +114,26 @@ class SmoothBooster(PrivateClassifier):
         return RULES
 
     def cut(self, session: Releaser, releases: int) -> Releaser:
-        """Return the session to go on with: where numbers are cut otherwise than declared, one in those bins, after
-        noisy counts of each number where those are found. `releases`: how many selections the plan has besides.
+        """Return the session to go on with: where numbers are cut otherwise than declared, or categories ordered, one
+        in those bins, after noisy counts of each number and category where these are found. `releases`: how many
+        selections the plan has besides.
         """
         public, cuts = session.public, self.cutting_of(session.public)
-        if cuts.where == "declared":
-            return session
-        noise = DiscreteLaplace(_counting(session, 2 * counted_numbers(public), releases))
+        features, places = public.features, ordered_places(public, strength(public), self.order)
+        if cuts.where != "declared":
+            together = float(counts_share(public, strength(public)))
+            noise = DiscreteLaplace(_counting(session, 2 * counted_numbers(public), releases, together))
 
-        def counted(feature: int, of: Integers) -> Floats:
-            return np.asarray(session.release(CellCounts(feature, of), noise), np.float64)
+            def counted(feature: int, of: Integers) -> Floats:
+                return np.asarray(session.release(CellCounts(feature, of), noise), np.float64)
 
-        in_rows = counts_noise(public, noise)
-        return Recut(session, recut(public, cuts.bins, counted if cuts.where == "found" else None, in_rows))
+            in_rows = counts_noise(public, noise)
+            features = recut(public, cuts.bins, counted if cuts.where == "found" else None, in_rows)
+        if places:
+            known = DiscreteLaplace(_counting(session, len(places), releases, ORDER_SHARE))
+            in_rows = counts_noise(public, known)
+            features = order_categories(features, places, lambda query: session.release(query, known), in_rows)
+        return session if features is public.features else Recut(session, features)
 
     def cutting_of(self, public: Public) -> Cutting:
         """Return where numbers are cut, by the parameters or the public rule."""
@@ -158,13 +168,12 @@ def _score_counts(session: Releaser, query: ScoreCounts) -> tuple[Integers, floa
     return session.release(query, mechanism), query.link, noise_in_rows(query, mechanism, session.public)
 
 
-def _counting(session: Releaser, counts: int, releases: int) -> Decimal:
-    """Return the epsilon of each of so many counts, which have a share of the budget together: of epsilon where delta
+def _counting(session: Releaser, counts: int, releases: int, together: float) -> Decimal:
+    """Return the epsilon of each of so many counts, which have a part of the budget `together`: of epsilon where delta
     is 0, else of what composes, the squares of the intervals that losses lie in, a count's being twice its epsilon. In
     whole steps of one grid with the selections', which makes for a tight composed claim; else where they are too small
     for it.
     """
-    together = float(counts_share(session.public, strength(session.public)))
     share = together / (1 - together) * releases / counts
     ratio = share if session.public.pure else sqrt(share) / 2
     steps = Fraction(max(1, round(STEPS * ratio)), STEPS) if STEPS * ratio > 0.75 else Fraction(ratio)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpserve_verify.errors import InputError
-from models.features.features import Codes, Feature, NumericFeature
+from models.features.features import CategoricalFeature, Codes, Feature, NumericFeature, OrderedFeature
 from training.rows import kernels
 
 UNIFORM, PARTS, OCTAVES = 4096, 64, 24
@@ -140,6 +140,18 @@ class Cells:
         return tables(self.features, self.spans, features)
 
 
+def places_of(feature: OrderedFeature, stored: Feature) -> Codes:
+    """Return the code in its order of each code of a category. InputError where it is another category."""
+    if not isinstance(stored, CategoricalFeature) or stored.values != feature.values or stored.name != feature.name:
+        raise InputError(f"{feature.name}: its values are not those that its rows are packed by")
+    return order_of(feature)
+
+
+def order_of(feature: OrderedFeature) -> Codes:
+    """Return the code in its order of each declared code."""
+    return np.array([*feature.ranks, feature.missing], np.uint16)
+
+
 def tables(
     own: Sequence[Feature], spans: Sequence[Span | None], wanted: Sequence[Feature]
 ) -> list[tuple[int, Codes | None]]:
@@ -155,6 +167,8 @@ def tables(
         stored, span = own[at], spans[at]
         if feature == stored:
             pairs.append((at, None))
+        elif isinstance(feature, OrderedFeature):
+            pairs.append((at, places_of(feature, stored)))
         elif span is not None and isinstance(stored, NumericFeature) and isinstance(feature, NumericFeature):
             pairs.append((at, merging(stored.name, grid_of(stored, span).edges, feature)))
         else:

@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 
 from accountant.errors import DataError
 from dpserve_verify.errors import InputError
-from models.features.features import Feature
+from models.features.features import Codes, Feature, OrderedFeature
 from training.rows import kernels
-from training.rows.packed.cells import Cells
+from training.rows.packed.cells import Cells, order_of
 from training.rows.packed.scratch import let_go, scratch_array
 
 Integers = NDArray[np.int64]
 BINNED = "binned"
+BLOCK = 1 << 20  # rows whose codes are translated at one time
 TARGET_GRID = 1 << 20  # a number's target in steps of half its public range over this: from -TARGET_GRID to TARGET_GRID
 
 
@@ -87,18 +88,20 @@ class Partition:
 
     def binned(self, features: tuple[Feature, ...]) -> Partition:
         """Return the same rows in the bins of these features: themselves where those are the declared ones, else merged
-        from their cells, and kept until they are asked for in others. InputError where they do not stand in such bins.
+        from their cells, and categories in the order that they were given, and kept until they are asked for in others.
+        InputError where they do not stand in such bins.
         """
         if self.cells is None:
             self.check_binned(features)
-            return self
-        if features == self.cells.features:
+            if not any(isinstance(feature, OrderedFeature) for feature in features):
+                return self
+        elif features == self.cells.features:
             return self
         stored_features, part = self.memo.get(BINNED, ((), None))
         if part is None or stored_features != features:
             del part
             self.memo.pop(BINNED, None)
-            part = self._merged(features, self.cells)
+            part = self._merged(features)
             self.memo[BINNED] = features, part
         merged: Partition = part
         return merged
@@ -116,15 +119,19 @@ class Partition:
         twin.__dict__.update(self.__dict__, memo={})
         return twin
 
-    def _merged(self, features: tuple[Feature, ...], cells: Cells) -> Partition:
+    def _merged(self, features: tuple[Feature, ...]) -> Partition:
         widths = [feature.bins for feature in features]
-        tables = cells.tables(features)
+        tables = self.cells.tables(features) if self.cells else list(enumerate(map(_order, features)))
         kind = np.uint8 if max(widths) <= 256 else np.uint16
         bins = scratch_array((len(features), self.size), kind, self.folder)
         let_go(self.bins)  # what is asked next is asked in the new ones
-        for out, (at, table) in zip(bins, tables, strict=True):
+        for out, feature, (at, table) in zip(bins, features, tables, strict=True):
             if table is None:
                 out[:] = self.codes(at)
+            elif isinstance(feature, OrderedFeature):
+                codes, ranks = self.codes(at), table.astype(kind)
+                for start in range(0, codes.size, BLOCK):
+                    out[start : start + BLOCK] = ranks[codes[start : start + BLOCK]]
             else:
                 kernels.cells.merge(self.fine(at), table.astype(kind), out)
         return Partition(bins, self._column, widths, self.classes, self.group, folder=self.folder)
@@ -141,6 +148,10 @@ class Partition:
                 raise DataError(f"targets: must be int32 from -{TARGET_GRID} to {TARGET_GRID}")
         elif self.classes < 2 or (column.size and column.max() >= self.classes):
             raise DataError(f"labels: must be class indices below {self.classes}")
+
+
+def _order(feature: Feature) -> Codes | None:
+    return order_of(feature) if isinstance(feature, OrderedFeature) else None
 
 
 Question = Callable[[Partition], Integers]

@@ -19,7 +19,7 @@ from models.parts.votes import Vote
 from training.rows import kernels
 from training.rows.packed.cells import Cells
 from training.rows.partitions import threads
-from training.rows.partitions.partition import InBins, Integers, Partition, Question
+from training.rows.partitions.partition import BLOCK, InBins, Integers, Partition, Question
 from training.rows.partitions.votes import SignedSums, StateCounts
 
 MOST_ROWS = 1 << 38  # of any dataset: what one row adds to a sum is at most 2^24 units and more where they are fewer
@@ -136,6 +136,10 @@ class Rows:
         """Return rows per fine cell of a feature: (size,). InputError where the rows do not stand in such."""
         return self._engine.ask(CellCounts(feature, size))
 
+    def class_counts(self, feature: int) -> Integers:
+        """Return rows per class and code of a feature: (classes, bins)."""
+        return self.ask(ClassCounts(feature))
+
     def margin_counts(self, votes: Sequence[Vote], bound: int) -> Integers:
         """Return rows per margin of `votes`: (outputs, 2 bound + 1), index margin + bound."""
         counts = self.ask(StateCounts(votes, bound))
@@ -175,3 +179,18 @@ class CellCounts:
 
     def __call__(self, part: Partition) -> Integers:
         return kernels.additive.count_codes(part.fine(self.feature), self.size)
+
+
+@dataclass(frozen=True)
+class ClassCounts:
+    """Rows per class and code of a feature: (classes, bins)."""
+
+    feature: int
+
+    def __call__(self, part: Partition) -> Integers:
+        codes, width = part.codes(self.feature), part.widths[self.feature]
+        counts = np.zeros(part.classes * width, np.int64)
+        for start in range(0, codes.size, BLOCK):
+            place = part.labels[start : start + BLOCK].astype(np.int64) * width + codes[start : start + BLOCK]
+            counts += np.bincount(place, minlength=counts.size)
+        return counts.reshape(part.classes, width)
