@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from itertools import repeat
 from math import isfinite
+from operator import itemgetter
 from reprlib import repr as short
 from typing import TYPE_CHECKING, Any
 
@@ -160,7 +162,7 @@ def columns_from_records(
     try:
         if len(records) == 1 and len(records[0]) == len(features):
             return _columns_of_one(features, records[0], texts)
-        cells = {feature.name: [record[feature.name] for record in records] for feature in features}
+        cells = {feature.name: list(map(itemgetter(feature.name), records)) for feature in features}
         if set(map(len, records)) <= {len(features)}:
             return {f.name: _column(f, cells[f.name], texts.get(f.name)) for f in features}
     except (KeyError, TypeError, ValueError, OverflowError):
@@ -218,7 +220,7 @@ def _column(feature: Feature, cells: list[Any], known: Numbers | None) -> NDArra
         "".join(texts).encode()  # UnicodeEncodeError (a ValueError) on a lone surrogate
         if known is None:
             return np.array(texts, dtype=object)
-        return np.array([known.known.get(text, known.other) for text in texts], np.float32)
+        return np.fromiter(map(known.known.get, texts, repeat(known.other)), np.float32, len(texts))
     if isinstance(feature, CalendarFeature):
         return feature.numbers(cells)
     numbers = np.array(cells, dtype=np.float64)

@@ -23,7 +23,17 @@ from dpserve_verify.errors import InputError
 from models.features.features import CategoricalFeature
 from serving.process.tokens import new_token
 from serving.wire import request_bodies, work_time
-from serving.wire.bounds import MAX_DEPTH, TEXT_BYTES, check_answer, check_cells, check_depth, check_objects
+from serving.wire.bounds import (
+    MANY_BYTES,
+    MAX_DEPTH,
+    PIECE_BYTES,
+    TEXT_BYTES,
+    check_answer,
+    check_cells,
+    check_depth,
+    check_objects,
+    count_byte,
+)
 from serving.wire.errors import TakesTooLong, TooLarge, TooManyRequests
 from serving.wire.tables_in import columns_of
 from serving.wire.work_time import check_time, in_turn
@@ -260,3 +270,10 @@ def test_a_stranger_says_who_it_is_before_the_rest_is_read(monkeypatch):
         with pytest.raises(TooLarge) as caught:
             asyncio.run(ask(None, *parts, **head))
         assert caught.value.details["limit"] == request_bodies.STRANGER_BYTES
+
+
+@pytest.mark.parametrize("size", [0, 10, MANY_BYTES - 1, MANY_BYTES, PIECE_BYTES, PIECE_BYTES + 1, 3 * PIECE_BYTES - 1])
+def test_bytes_are_counted_alike_many_at_a_time(size):
+    raw = (b'{"a": 1}, ' * (size // 10 + 1))[:size]
+    assert count_byte(raw, b":") == raw.count(b":")
+    assert count_byte(raw, b"{") == raw.count(b"{")
