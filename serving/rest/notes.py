@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from accountant.access.tokens import SCOPES
 from accountant.home.notes import KINDS, MAX_TAGS, MAX_TEXT
+from dpserve_verify.errors import InputError
 from models.store.noted import change_note, read_note
 from serving.http.rights import READS
 from serving.http.routes import Door, in_thread, state
@@ -27,8 +28,10 @@ async def write_note(request: Request) -> Response:
     """Put another text or other tags in the place of those that are there."""
     known_query(request)
     body = await json_fields(request, {}, {"text": (str,), "tags": (list,)})
-    tags = None if "tags" not in body else [str(tag) for tag in body["tags"]]
-    return json_response(await in_thread(change_note, state(request).home, *_thing(request), body.get("text"), tags))
+    text, tags = body.get("text"), body.get("tags")
+    if tags is not None and not all(isinstance(tag, str) for tag in tags):
+        raise InputError("tags: must be a list of texts")
+    return json_response(await in_thread(change_note, state(request).home, *_thing(request), text, tags))
 
 
 def _thing(request: Request) -> tuple[str, str]:

@@ -74,6 +74,9 @@ def test_notes_and_tags_are_written_and_what_is_over_is_archived(site, thing, na
     assert rest.bear(site.secrets["train"], "PUT", over_rest, json={"tags": []}).status_code == 403
     assert rest.bear(site.secrets[scope], "PUT", over_rest, json={"tags": ["old"]}).json() == note | {"tags": ["old"]}
     assert rest.bear(site.secrets[scope], "PUT", over_rest, json={"tags": ["<"]}).status_code == 400
+    nothing = {"text": None, "tags": None}  # as left out
+    assert rest.bear(site.secrets[scope], "PUT", over_rest, json=nothing).json() == note | {"tags": ["old"]}
+    assert rest.bear(site.secrets[scope], "PUT", over_rest, json={"tags": [5]}).status_code == 400
     assert rest.bear(site.secrets["admin"], "PUT", f"/v1/{thing}/nobody/note", json={"text": "x"}).status_code == 404
 
     assert site.send(f"{at}/archive", "train", why="over").status_code == 403
