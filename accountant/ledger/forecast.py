@@ -6,17 +6,22 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from math import inf
 from typing import Any
+from weakref import WeakKeyDictionary
 
-from accountant.ledger.admission import charges
+from sqlalchemy import func, select
+
+from accountant.ledger.admission import charged_jobs, charges
 from accountant.ledger.families.families import Dataset, Family
 from accountant.ledger.families.left import roomiest
 from accountant.ledger.ledger import Ledger
 from accountant.store.store import body_at
+from accountant.store.tables import job_table
 from dpserve_verify.log.entry import read_entry
 
 WINDOW_DAYS = 30
 MIN_DAYS = 7  # of history: less says nothing of a month
 MAX_JOBS = 2_000  # the rate of more is known well enough
+KNOWN: WeakKeyDictionary[Ledger, dict[str, tuple[Any, float]]] = WeakKeyDictionary()  # last answer of each account
 
 
 def forecast(ledger: Ledger, dataset: Dataset, now: datetime | None = None) -> dict[str, Any]:
@@ -45,20 +50,26 @@ def _rate(ledger: Ledger, family: Family, now: datetime) -> tuple[float, float, 
     """
     with ledger.log.database.reading() as connection:
         founded = _time(read_entry(family.seq, body_at(connection, family.seq)).value["time"])
-    since = max(founded, now - timedelta(days=WINDOW_DAYS))
+    since = max(founded, (now - timedelta(days=WINDOW_DAYS)).replace(minute=0, second=0, microsecond=0))
     days = (now - since) / timedelta(days=1)
     return 1 - family.share, max(0.0, family.share - _share_before(ledger, family, since)) / max(1.0, days), days
 
 
 def _share_before(ledger: Ledger, family: Family, since: datetime) -> float:
-    """Return the share that was used before `since`: without the jobs reserved from then on."""
-    used = family.used
+    """Return the share that was used before `since`: without the jobs reserved from then on. Entries of up to MAX_JOBS
+    are read for it (32 of 36 ms of a dataset's page): the last answer stands while nothing was charged or given back.
+    """
     with ledger.log.database.reading() as connection:
-        for charge in islice(charges(connection, family, newest_first=True), MAX_JOBS):
-            if _time(charge.time) < since or charge.entry < family.seq:  # of before the account was there
-                break
-            used -= charge.price
-    return family.share_of(used)
+        newest = connection.scalar(select(func.max(job_table.c.seq)).where(charged_jobs(family)))
+        key, known = (family.seq, family.used, newest, since), KNOWN.setdefault(ledger, {})
+        if family.account not in known or known[family.account][0] != key:
+            used = family.used
+            for charge in islice(charges(connection, family, newest_first=True), MAX_JOBS):
+                if _time(charge.time) < since or charge.entry < family.seq:  # of before the account was there
+                    break
+                used -= charge.price
+            known[family.account] = key, family.share_of(used)
+    return known[family.account][1]
 
 
 def _time(text: str) -> datetime:

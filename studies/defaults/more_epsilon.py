@@ -21,8 +21,7 @@ from benchmarks.lines import append_lines, read_lines
 from studies.defaults.auto import table
 from studies.defaults.cuts import public_of
 from studies.speed.useless_columns import with_columns
-from training.learners import LEARNERS
-from training.learners.choice import choose
+from training.learners import AutoClassifier, AutoRegressor
 from training.rows.schema.schema import parse_schema
 
 EPSILONS = ("0.25", "0.5", "1", "2", "4", "8")
@@ -44,10 +43,11 @@ def fit(data: datasets.Dataset, epsilon: str, seed: int) -> Line:
     order = np.random.default_rng(seed).permutation(data.table.num_rows)
     train, test = np.split(order, [int(0.8 * order.size)])
     public = public_of(data.schema_bytes, train.size, epsilon)
-    name = choose(public).learner
-    model = LEARNERS[name](schema=parse_schema(datasets.with_records(data.schema_bytes, train.size)), epsilon=epsilon)
+    learner = AutoRegressor if public.classes is None else AutoClassifier
+    model = learner(schema=parse_schema(datasets.with_records(data.schema_bytes, train.size)), epsilon=epsilon)
     features, answers = data.table.drop([data.target]), np.asarray(data.table[data.target])
     model.fit(features.take(train), answers[train])
+    name = model.choice_.learner
     if public.classes is None:
         error = model.predict(features.take(test)) - answers[test]
         return {"learner": name, "reached": round(1 - float(np.sqrt((error**2).mean()) / answers[test].std()), 5)}

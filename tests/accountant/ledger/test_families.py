@@ -16,6 +16,8 @@ from ledgers import advance, place, plan, registration, request, reserve
 from accountant.audit.audit import audit_home
 from accountant.errors import BudgetRefused, NameTaken, UnknownName
 from accountant.home import Home
+from accountant.ledger import forecast as forecasts
+from accountant.ledger.admission import charges
 from accountant.ledger.families.left import describe_budget, families_of, left
 from accountant.ledger.families.records import Unit
 from accountant.ledger.forecast import forecast
@@ -303,6 +305,28 @@ def test_the_forecast_is_a_straight_line(home):
     assert seen["used_up_on"] == (now + timedelta(days=10 + 90)).date().isoformat()
     later = forecast(home.ledger, home.ledger.dataset("d"), now + timedelta(days=40))
     assert later["days_left"] is None  # nothing was spent in the last thirty days
+
+
+def test_a_second_look_at_the_forecast_reads_no_charges_until_there_is_one(home, monkeypatch):
+    found(home, "d", "10")
+    now = datetime.now(UTC) + timedelta(days=10)
+    read = []
+    monkeypatch.setattr(forecasts, "charges", lambda *a, **more: read.append(1) or charges(*a, **more))
+
+    def rate() -> str:
+        return forecast(home.ledger, home.ledger.dataset("d"), now)["share_per_day"]
+
+    first = reserve(home.ledger, asked("d"), PURE).seq
+    assert [rate(), rate(), rate()] == ["0.010000"] * 3
+    assert len(read) == 1
+    reserve(home.ledger, asked("d"), PURE)
+    assert [rate(), rate()] == ["0.020000"] * 2
+    home.ledger.release(first)
+    reserve(home.ledger, asked("d"), PURE)  # as much is used as before, by another job
+    assert [rate(), rate()] == ["0.020000"] * 2
+    assert len(read) == 3
+    forecast(home.ledger, home.ledger.dataset("d"), now + timedelta(days=40))
+    assert len(read) == 4, "another window"
 
 
 @pytest.mark.slow
