@@ -37,6 +37,7 @@ Floats = NDArray[np.float64]
 OF_CHANCE = 0.9  # of the root of their squares' sum, what the length of a few random numbers is in the mean
 RARE = 0.05  # the share of a class that a model starts from is at least so much of an even one's
 PRIOR = 0.1  # how far the slope of the scores is thought to be off
+MOST_LEFT = 0.9  # of a class, that its chances lack
 LEAST_SLOPE, MOST_SLOPE = 0.4, 2.5
 
 
@@ -163,10 +164,12 @@ class ClassModel:
         self._clip = 1.0
 
     def place(self, query: ClassSums, sums: Integers) -> None:
-        """Move the constants by the sums of all that is left: clipped residuals leave a rare class under-predicted."""
+        """Move the constants by the sums of all that is left: clipped residuals leave a rare class under-predicted.
+        What is left of a class, over its share, says how far its mean chance is below that: by the log of it.
+        """
         worth = query.vectors.worth
         rows = self._rows() * self._shares + self._noise(self.noise.starting, worth)
-        moved = np.clip(_level(sums * worth) / rows, -2.0, 2.0)
+        moved = -np.log1p(-np.clip(_level(sums * worth) / rows, -MOST_LEFT, MOST_LEFT))
         self._constant = self._constant + np.rint(moved * SCORES).astype(np.int64)
 
     def slopes(self) -> SlopeSums:

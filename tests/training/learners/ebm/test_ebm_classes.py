@@ -236,14 +236,24 @@ def test_three_classes_are_learnt_and_exported(relation, delta):
 
 
 def test_chances_are_as_high_as_they_come_true():
-    """Where residuals are clipped hard, the last sums mend the shares and the slope."""
-    made = learner(epsilon="50", epochs=20, clip=0.3).fit(*table())
+    """Where residuals are clipped hard, the last sums mend the slope: .006 apart by .004 (20 fits), .042 without."""
+    made = learner(epsilon="50", epochs=20, clip=0.1).fit(*table())
     X, y = table(4000, seed=9)
     chances = made.predict_proba(X)
     right = made.predict(X) == y
-    assert chances.max(axis=1).mean() == pytest.approx(right.mean(), abs=0.05)
+    assert chances.max(axis=1).mean() == pytest.approx(right.mean(), abs=0.025)
     for at, label in enumerate(made.classes_):
         assert chances[:, at].mean() == pytest.approx((y == label).mean(), abs=0.03)
+
+
+def test_the_last_sums_mend_what_clipped_residuals_leave_of_a_rare_class():
+    """By 6 fits .76 of its share by .03; without the sums that move the constants .45 by .015."""
+    random = np.random.default_rng(3)
+    age = random.uniform(0, 100, 6000)
+    y = np.where(random.random(6000) < 0.2 * (age > 75), "high", np.where(age < 50, "low", "middle"))
+    X = pa.table({"age": age, "colour": ["red"] * 6000, "member": [True] * 6000})
+    made = learner(SCHEMA.replace("900", "6000"), epsilon="20", epochs=20, clip=0.2, pairs=0).fit(X, y)
+    assert 0.6 < made.predict_proba(X)[:, 2].mean() / (y == "high").mean() < 1.2
 
 
 def test_declared_shares_find_a_rare_class_and_chances_go_back_to_them():
