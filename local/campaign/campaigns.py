@@ -17,7 +17,7 @@ from accountant.errors import JobFailed, NameTaken, NotInvited, UnknownName, Wro
 from accountant.home import Home
 from accountant.ledger import campaigns
 from accountant.ledger.families.families import Dataset
-from accountant.ledger.families.records import Registration, Request, State, Unit, Why
+from accountant.ledger.families.records import OWNER, Registration, Request, State, Unit, Why
 from accountant.log import stored_proofs
 from dpserve_verify.errors import InputError
 from dpserve_verify.formats.canonical import decimal_string
@@ -165,6 +165,7 @@ def state(home: Home, name: str) -> dict[str, Any]:
         "campaign": name,
         "state": public_state if job.state is not State.BURNED else "burned",
         "population": definition.population,
+        "unit": getattr(definition, "unit", OWNER).name,
         "learner": definition.learner,
         "epsilon": decimal_string(definition.epsilon),
         "model": definition.model,

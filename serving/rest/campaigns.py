@@ -84,7 +84,7 @@ AGGREGATOR = json_schemas.record(
 )
 STATE = json_schemas.record(
     {
-        **dict.fromkeys(("campaign", "state", "population", "learner", "model"), json_schemas.TEXT),
+        **dict.fromkeys(("campaign", "state", "population", "unit", "learner", "model"), json_schemas.TEXT),
         "epsilon": json_schemas.DECIMAL,
         **dict.fromkeys(("owners", "least", "reports", "job"), json_schemas.COUNT),
         "definition": json_schemas.SHA256,

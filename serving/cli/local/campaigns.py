@@ -170,10 +170,11 @@ def show_campaign(
 
 def _tell(body: dict[str, Any], json: bool) -> None:
     with_delta = "" if body["delta"] == "0" else f" and delta {body['delta']}"
+    who = "owners" if body["unit"] == "owner" else "institutions"
     lines = [
         ("campaign", f"{body['campaign']}: {body['state']}"),
-        ("asks", f"{body['owners']} owners of {body['population']}, by {body['learner']}"),
-        ("costs", f"epsilon {body['epsilon']}{with_delta} for each owner, once"),
+        ("asks", f"{body['owners']} {who} of {body['population']}, by {body['learner']}"),
+        ("costs", f"epsilon {body['epsilon']}{with_delta} for each {body['unit']}, once"),
         ("reports", f"{body['reports']}, at least {body['least']} are needed"),
         *([("turn", _TURN.format(**body))] if body["turns"] else []),
         *(

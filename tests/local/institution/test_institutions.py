@@ -21,6 +21,7 @@ from accountant.home import Home
 from accountant.noise import shares
 from accountant.privacy import gdp
 from dpserve_verify.audit.replay_campaigns import Campaigns
+from dpserve_verify.certificates.plain_words import plain, to_text
 from dpserve_verify.errors import CertificateInvalid, InputError, LedgerInvalid, LedgerUnavailable
 from dpserve_verify.privacy.budget import Budget, Relation
 from local.aggregator import rounds
@@ -31,6 +32,8 @@ from local.institution.settings import check_dataset
 from local.rounds import playing
 from local.rounds.store import RoundStore, Rule
 from models.forms.registry import ensemble_bytes
+from models.store.bundle import ModelStore
+from models.store.loading import load_verified
 from serving.pages.parts.entry_text import describe
 from training.jobs import job
 from training.requests import JobRequest
@@ -358,6 +361,26 @@ def test_who_lies_about_noise_or_rows_is_not_seen_and_takes_no_promise_from_othe
         for turn, (release, answer) in enumerate(zip(definition.rounds, answers, strict=True))
     ]
     assert abs(np.concatenate(noise).std() - 1) < 0.25  # 7 of its standard deviations; 1.41 of both, 0 of none
+
+
+def test_persons_are_protected_whose_rows_institutions_bound(tmp_path):
+    """At most three rows of each, in the price and in the words of the certificate."""
+    table = people(120, 7).append_column("patient", pa.array([f"p{at // 4}" for at in range(120)]))
+    with hospitals.asking(tmp_path) as clinics:
+        text = schema(120) + b"ignore: [patient]\n"
+        clinics.found([table.slice(0, 60), table.slice(60, 60)], text, "patient", 3)
+        definition = clinics.ask("patients", epsilon="4")
+        found = clinics.everybody("patients")
+        assert not [each for each in found.values() if isinstance(each, Exception)], found
+        assert campaigns.close(clinics.home, "patients")["state"] == "issued"
+        loaded = load_verified(ModelStore(clinics.home.models).resolve("patients"), clinics.home.trust)
+        unit = loaded.certificate.claim["unit"]
+        assert (unit["name"], unit["contributions"]) == ("person", 3)
+        assert unit["bounding"].endswith("in file order, at each institution, by itself")
+        assert "any one person" in to_text(plain(loaded.certificate))
+        sums = [release.sensitivity for release in definition.rounds]
+        assert sums == [3 * (1 << 20)] * len(sums)  # three times one row's
+        assert all(audit_home(home).ok for home in (clinics.home, *clinics.homes))
 
 
 def test_rounds_close_once_and_count_each_institution_once(tmp_path):

@@ -90,7 +90,10 @@ def test_commands_of_the_page_make_a_model_of_three_institutions(tmp_path):
         said = [each.communicate(timeout=240)[0].decode() for each in running]
         assert [each.returncode for each in running] == [0] * 5, said
         assert "44 rounds; dataset clinic was charged epsilon 2 and delta 0.000001, once" in said[0]
-        assert "44 of 44" in run(7, place.home.path)
+        shown = run(7, place.home.path)
+        assert "44 of 44" in shown
+        assert "3 institutions of clinics, by ebm" in shown
+        assert "for each record, once" in shown
         assert "study: issued" in run(8, place.home.path)
         check_model(place, [Home.open({"DPSERVE_HOME": str(home)}) for home in homes])
 
