@@ -44,8 +44,7 @@ FEW = (("epochs", "2"), ("rate", "0.5"))  # of small schemas: 3 histograms, a st
 TOML = """\
 url = "{url}"
 trust = "{trust}"
-ca = "{ca}"
-dataset = "rows"
+{ca}dataset = "rows"
 seen = "seen"
 
 [policy]
@@ -58,7 +57,7 @@ aggregators = ["{first}"]
 class Hospitals:
     """`homes`: of the institutions, each with a dataset `rows`; `whom`: the folders of the aggregators."""
 
-    def __init__(self, folder: Path, home: Home, url: str, ca: Path) -> None:
+    def __init__(self, folder: Path, home: Home, url: str, ca: Path | None = None) -> None:
         self.folder, self.home, self.url, self.ca = folder, home, url, ca
         self.whom = sharing.aggregators(folder, home, url, ca)
         self.homes: list[Home] = []
@@ -87,7 +86,8 @@ class Hospitals:
         schema = self.folder / "schema.yaml"
         register(home, "rows", self.folder / f"{name}.parquet", schema, total, Relation.ADD_REMOVE, unit, contributions)
         first = read_aggregator(self.whom[0] / PUBLIC).fingerprint
-        text = TOML.format(url=self.url, trust=self.home.path / "trust.json", ca=self.ca, first=first)
+        ca = "" if self.ca is None else f'ca = "{self.ca}"\n'
+        text = TOML.format(url=self.url, trust=self.home.path / "trust.json", ca=ca, first=first)
         self.settings(home).parent.mkdir(exist_ok=True)
         self.settings(home).write_text(text)
         return home

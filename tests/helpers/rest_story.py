@@ -16,6 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import hospitals
 import numpy as np
 import owners
 import sharing
@@ -349,6 +350,16 @@ class Story:
             ]
             assert [each.result().owners for each in answers] == [OWNERS] * 2
 
+    def rounds(self) -> None:
+        """Two institutions, and two aggregators for each of their sums."""
+        folder = self.folder / "hospitals"
+        folder.mkdir()
+        place = hospitals.Hospitals(folder, self.home, self.url)
+        place.found([hospitals.people(60), hospitals.people(60, 1)], hospitals.schema(120))
+        place.ask("wards", settings=(("epochs", "1"), ("rate", "0.5")))
+        found = place.everybody("wards")
+        assert not [each for each in found.values() if isinstance(each, Exception)], found
+
 
 def told(folder: Path) -> Heard:
     """The whole story, on a server of its own."""
@@ -362,6 +373,7 @@ def told(folder: Path) -> Heard:
         story.watched()
         story.reported()
         story.shared()
+        story.rounds()
         story.cancelled()
     return heard
 
