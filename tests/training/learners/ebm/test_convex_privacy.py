@@ -166,7 +166,7 @@ def test_the_worst_that_any_rows_could_do_is_within_the_price(s, k):
             assert np.log(best(s, k, m, removed)) <= allowed + 1e-3
 
 
-def test_the_lemma_of_removal_holds_on_a_grid():
+def test_the_lemma_of_removal_holds():
     k, x = np.meshgrid(np.geomspace(1e-3, 1, 150), np.geomspace(1e-3, 300, 6000), indexing="ij")
     m = x / k
     excess = np.expm1(-m * np.log1p(k)) + x
@@ -176,7 +176,6 @@ def test_the_lemma_of_removal_holds_on_a_grid():
     right = np.cosh(x) - 1 + np.sinh(x) * np.tanh(k / 2)
     assert zeta.min() >= 1
     assert (excess * factor <= right).all()
-    assert (1.2 * excess * factor <= right)[x > 1].all()
     near, q, e0 = x <= 1, x * k / 2, np.expm1(-x) + x  # the steps by hand
     rest = np.exp(-x) * (1 - k / 6) * (1 + 0.3 * x * k) * (1 + 0.325 * x) * (1 + 0.285 * x * k)
     assert (factor <= (1 + 0.325 * x) * (1 + 0.285 * x * k))[near].all()
@@ -184,6 +183,17 @@ def test_the_lemma_of_removal_holds_on_a_grid():
     assert (rest + 0.57 * e0 * (1 + 0.325 * x) <= (1 + x * x / 6) * (1 - k * k / 12))[near].all()
     r = q * (1 - k / 6)
     assert (excess <= e0 + np.exp(-x) * (r + 0.6 * r * r) + 1e-16)[near].all()
+    axes = np.linspace(0, 1, 101), np.linspace(1, 3.5, 251)  # x from 1 to 3.5: cells bounded by their corners
+    k0, x0 = np.meshgrid(*(axis[:-1] for axis in axes), indexing="ij")
+    k1, x1 = np.meshgrid(*(axis[1:] for axis in axes), indexing="ij")
+    most = np.expm1(-np.log1p(k1) / k1 * x1) + x1
+    part = most / (x0 + k0)  # of m theta
+    half = part * part * k1 / x0 / (2 * (1 - part))
+    assert part.max() < 1
+    left = most * (np.exp(half) + np.exp(part + half)) / 2
+    assert (np.cosh(x0) - 1 + np.sinh(x0) * np.tanh(k0 / 2) - left).min() > 0.08
+    assert np.cosh(3.5) >= 1 + 3.63 * 3.5
+    assert np.sinh(3.5) >= 3.63 >= (np.exp(2 / 3) + np.exp(5 / 3)) / 2
 
 
 # ---- the draw --------------------------------------------------------------------------------------------------------
