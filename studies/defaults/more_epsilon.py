@@ -73,9 +73,11 @@ def report(lines: list[Line]) -> str:
     rows = []
     for name in sorted({line["data"] for line in lines}):
         at = {e: [line for line in lines if (line["data"], line["epsilon"]) == (name, e)] for e in epsilons}
-        reached = [median(line["reached"] for line in at[e]) for e in epsilons if at[e]]
-        lost = max(max(reached[: k + 1]) - each for k, each in enumerate(reached))
-        words = [f"{each:.3f}" for each in reached] + ["-"] * (len(epsilons) - len(reached))
+        reached = {e: median(line["reached"] for line in those) for e, those in at.items() if those}
+        best, lost = 0.0, 0.0
+        for each in reached.values():
+            best, lost = max(best, each), max(lost, best - each)
+        words = [f"{reached[e]:.3f}" if e in reached else "-" for e in epsilons]
         learners = ", ".join(dict.fromkeys(line["learner"] for e in epsilons for line in at[e]))
         rows.append([name, *words, f"{lost:.3f}" + (" !" if lost > LOST else ""), learners])
     return "\n".join(table(["dataset", *epsilons, "falls by", "learners"], rows))
