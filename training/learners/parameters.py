@@ -36,7 +36,9 @@ def learner_of(name: str, parameters: Mapping[str, Any] | None = None) -> Learne
     unknown = set(parameters or {}) - set(defaults)
     if unknown:
         raise InputError(f"parameters {sorted(unknown)}: {name} takes {sorted(defaults)}")
-    kinds = signature(LEARNERS[name]).parameters
+    kinds = signature(
+        LEARNERS[name].__init__
+    ).parameters  # of the class itself, an earlier Python 3.11 gives those of __new__
     given = {
         key: read_parameter(key, value, defaults[key], "float" in str(kinds[key].annotation))
         for key, value in (parameters or {}).items()
