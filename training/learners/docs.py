@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from inspect import signature
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from models.features.reading import READING
 from training.learners import LEARNERS
+from training.learners.base.estimator import parameters_of
 from training.learners.parameters import defaults_of
 
 KINDS: dict[Any, str] = {bool: "boolean", float: "number", int: "whole"}
@@ -22,9 +22,7 @@ def learners_to_json() -> list[dict[str, Any]]:
     learners = []
     for name, learner in LEARNERS.items():
         hints, about, defaults = get_type_hints(learner), inspect.getdoc(learner) or "", defaults_of(name)
-        taken = sorted(
-            (key for key in signature(learner).parameters if key in defaults), key=lambda key: key not in READING
-        )
+        taken = sorted((key for key in parameters_of(learner) if key in defaults), key=lambda key: key not in READING)
         parameters = []
         for key in taken:
             types = get_args(hints[key]) or (hints[key],)

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from decimal import Decimal
-from inspect import signature
 from typing import Any
 
 from accountant.errors import UnknownName
@@ -14,6 +13,7 @@ from dpserve_verify.errors import InputError
 from dpserve_verify.formats.canonical import decimal_string
 from training.learners import LEARNERS
 from training.learners.base.checks import OWN, read_parameter
+from training.learners.base.estimator import parameters_of
 from training.session.learner import Learner
 
 LATER = {
@@ -36,9 +36,7 @@ def learner_of(name: str, parameters: Mapping[str, Any] | None = None) -> Learne
     unknown = set(parameters or {}) - set(defaults)
     if unknown:
         raise InputError(f"parameters {sorted(unknown)}: {name} takes {sorted(defaults)}")
-    kinds = signature(
-        LEARNERS[name].__init__
-    ).parameters  # of the class itself, an earlier Python 3.11 gives those of __new__
+    kinds = parameters_of(LEARNERS[name])
     given = {
         key: read_parameter(key, value, defaults[key], "float" in str(kinds[key].annotation))
         for key, value in (parameters or {}).items()

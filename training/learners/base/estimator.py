@@ -11,9 +11,10 @@ from typing import Any, ClassVar, Self
 from training.learners.base.checks import check_absent
 
 
-def parameters_of(estimator: object) -> dict[str, Parameter]:
-    """Return the arguments of an estimator's constructor, by name."""
-    arguments = signature(type(estimator).__init__).parameters
+def parameters_of(estimator: type) -> dict[str, Parameter]:
+    """Return the arguments of a class of estimators, by name: of its `__init__`, for the signature of the class is that
+    of `__new__` before Python 3.11.5."""
+    arguments = signature(estimator.__init__).parameters  # type: ignore[misc]  # of the class itself, as it says
     return {name: argument for name, argument in arguments.items() if name != "self"}
 
 
@@ -25,7 +26,7 @@ class Estimator:
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return every parameter by its name; none holds an estimator, so `deep` changes nothing."""
-        return {name: getattr(self, name) for name in sorted(parameters_of(self))}
+        return {name: getattr(self, name) for name in sorted(parameters_of(type(self)))}
 
     def __new__(cls, *args: Any, **params: Any) -> Self:
         """Make one that `__init__` fills. InputError for a parameter that a private estimator cannot have."""

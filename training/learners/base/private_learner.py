@@ -156,7 +156,7 @@ class PrivateLearner(Shown, Estimator, ABC):
         """Read numbers that were given as texts, or as floats without a fraction, as every other door does. What means
         no number stays as it is, and `check` refuses it.
         """
-        kinds, defaults = parameters_of(self), type(self)().get_params()
+        kinds, defaults = parameters_of(type(self)), type(self)().get_params()
         for name, value in self.get_params().items():
             default = defaults[name]
             if isinstance(value, str | float | Decimal) and name not in OWN and not isinstance(default, str):

@@ -81,7 +81,7 @@ class Shown:
 
     def __repr__(self) -> str:
         """Return the parameters that are not the defaults, and what was spent."""
-        kinds = parameters_of(self)
+        kinds = parameters_of(type(self))
         shown = {name: repr(getattr(self, name)) for name, kind in kinds.items()}
         changed = {name: text for name, text in shown.items() if text != repr(kinds[name].default)}
         cut = (f"{name}={text if len(text) <= LONGEST else text[:LONGEST] + '...'}" for name, text in changed.items())
