@@ -12,7 +12,13 @@ import sys
 import time
 from contextlib import suppress
 
-JOB = {"dataset": "adult", "learner": "lazybb", "epsilon": "0.5", "parameters": {"rounds": 5}, "model": "made"}
+JOB = {
+    "dataset": "adult",
+    "learner": "lazybb",
+    "epsilon": "0.5",
+    "parameters": {"rounds": 5, "cuts": "declared", "order": "none"},
+    "model": "made",
+}
 TOO_MUCH = {**JOB, "epsilon": "90"}
 ENDS = ("issued", "failed", "burned", "refunded")
 
