@@ -36,7 +36,7 @@ async def write_note(request: Request) -> Response:
 
 def _thing(request: Request) -> tuple[str, str]:
     """Return what the path names: "dataset" or "model", and its name."""
-    return request.url.path.split("/")[2].removesuffix("s"), request.path_params["name"].partition("@")[0]
+    return request.url.path.split("/")[2].removesuffix("s"), request.path_params["name"]
 
 
 NOTE = {

@@ -55,7 +55,7 @@ TREES: dict[str, dict[str, Any]] = {
 }
 UNSHARPENED = (THEOREM, CORRECTED, CODED, LIMIT)
 HALF = 0.5  # the authors' code adds 1 to a margin for a right vote and 0 for a wrong one: exp(-lambda m / 2) in +-1
-THE_PAPERS = {"decay": 0, "weighting": "exponential"}  # equal votes, exponential weights
+THE_PAPERS = {"decay": 0, "weighting": "exponential", "order": "none"}  # equal votes, exponential weights
 SLOPE = 0.1  # of the schedule
 VANISHING = Decimal(100)  # epsilon of one round
 Indices = NDArray[np.intp]

@@ -165,6 +165,7 @@ class Lots(Rehearsal):
     def release(self, query, mechanism):
         super().release(query, mechanism)
         if "per-row" in mechanism.name:
+            query = getattr(query, "query", query)  # one of an order asks in bins
             leaves = len(query.cuts) + 1
             return self.random.integers(0, query.size // leaves, leaves)
         if mechanism.norm == "range":

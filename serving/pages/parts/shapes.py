@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isfinite, log10
+from math import ceil, floor, isfinite, log10
 from typing import Any
 
 from models.explain.explain import Bin, PairShape, Shape, pair_shapes, spoken_for, unit
@@ -149,13 +149,15 @@ def _input(feature: Feature) -> Input:
 
 
 def _number(feature: NumericFeature) -> Input:
-    """Return a slider from the first cut point to the last, with a round step."""
+    """Return a slider from below the first cut point to above the last, whose ends and steps are round."""
     if not feature.edges:
         return Input(feature.name, feature.kind, "0")
     low, high, middle = feature.edges[0], feature.edges[-1], feature.edges[len(feature.edges) // 2]
     step = _round_step((high - low) / STEPS) if high > low else None
-    start = middle if step is None else round(middle / step) * step
-    return Input(feature.name, feature.kind, f"{start:.10g}", (), low, high, step)
+    if step is None:
+        return Input(feature.name, feature.kind, f"{middle:.10g}", (), low, high, None)
+    low, high = (float(f"{ends * step:.10g}") for ends in (floor(low / step), ceil(high / step)))
+    return Input(feature.name, feature.kind, f"{round(middle / step) * step:.10g}", (), low, high, step)
 
 
 def _round_step(rough: float) -> float:

@@ -115,9 +115,9 @@ def test_the_command_of_a_job_asks_for_the_same_price(site):
     _, verb, *flags = command_of(shown)
     assert verb == "train"
     plan = json.loads(dpserve(site.home.path, "plan", *flags, "--json").stdout)
-    assert (plan["evaluation"]["epsilon"], plan["rounds"]) == ("0.2", 8)
+    assert (plan["evaluation"]["epsilon"], plan["rounds"]) == ("0.2", 9)
     assert float(plan["epsilon"]) == pytest.approx(0.3, abs=1e-5)
-    assert "Noisy answers 8" in words(shown)
+    assert "Noisy answers 9" in words(shown)
 
 
 def test_after_promote_the_page_is_of_that_version_and_says_what_is_true(site):
