@@ -10,10 +10,8 @@ from training.learners.ebm.defaults import strength
 from training.session.session import Public
 
 EPOCHS, CONVEX, AUTO = "epochs", "convex", "auto"
-CONVEX_FROM, NUMBERS_FROM = (
-    5_000.0,
-    10_000.0,
-)  # strength, the latter where most features are numbers: studies/dpebm/engines.md
+CONVEX_FROM = 5_000.0  # strength from which one convex fit is ahead: studies/dpebm/engines.md
+NUMBERS_FROM = 10_000.0  # the same where most features are numbers
 MOST_ROWS = 1 << 34  # whose slopes 64 bits hold the sums of
 
 
