@@ -57,7 +57,7 @@ class Joint:
 
 
 @dataclass
-class _Progress:
+class Progress:
     """Kept in `memo`: the terms that were applied, and the score of each row by them, without the constant; and the
     cell of each row of every joint."""
 
@@ -242,18 +242,16 @@ class SquareSum:
         return np.array(kernels.additive.sum_squares(part.targets, self.constant, self.most), np.int64)
 
 
-def _score_rows(part: Partition, model: Model) -> _Progress:
+def _score_rows(part: Partition, model: Model) -> Progress:
     """Return the score of each row by these terms, and its cell of every joint."""
     terms, joints = model
-    progress: _Progress | None = part.memo.pop(MEMO, None)  # nothing half done is found after an exception
+    progress: Progress | None = part.memo.pop(MEMO, None)  # nothing half done is found after an exception
     if progress is None or progress.joints != joints[: len(progress.joints)]:
         none = tuple(np.zeros(width, np.int64) for width in part.widths)
-        progress = _Progress(none, np.zeros(part.size, np.int32), (), [])
+        progress = Progress(none, np.zeros(part.size, np.int32), (), [])
     new_joints = joints[len(progress.joints) :]
     before = (*progress.terms, *(np.zeros(joint.cells, np.int64) for joint in new_joints))
-    progress = _Progress(
-        terms, progress.scores, joints, [*progress.cells, *(joint.codes(part) for joint in new_joints)]
-    )
+    progress = Progress(terms, progress.scores, joints, [*progress.cells, *(joint.codes(part) for joint in new_joints)])
     for feature, (old, new) in enumerate(zip(before, terms, strict=True)):
         if old is not new and not np.array_equal(old, new):  # elsewhere every question brings its own
             kernels.additive.add_change(progress.codes(part, feature), (new - old).astype(np.int32), progress.scores)

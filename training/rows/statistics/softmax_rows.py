@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +17,7 @@ from training.rows import kernels
 from training.rows.packed.scratch import scratch_array
 from training.rows.partitions.partition import Integers, Partition
 from training.rows.partitions.rows import Rows
-from training.rows.statistics.additive_rows import WIDEST, Joint
+from training.rows.statistics.additive_rows import WIDEST, Joint, Progress
 
 MEMO = "softmax"
 
@@ -36,21 +35,10 @@ class Softmax:
 
 
 @dataclass
-class _Progress:
-    """Kept in `memo`: the terms that were applied, the largest number of each, and the scores of each row by them,
-    without the constant: (rows, classes); and the cell of each row of every joint.
-    """
+class _Progress(Progress):
+    """Kept in `memo`, with the largest number of each term that was applied; scores are (rows, classes)."""
 
-    terms: tuple[Integers, ...]
     largest: Integers
-    scores: NDArray[np.int32]
-    joints: tuple[Joint, ...]
-    cells: list[NDArray[Any]]
-
-    def codes(self, part: Partition, feature: int) -> NDArray[Any]:
-        """Return the codes of a feature, or of the joints, which stand behind the features."""
-        features = len(part.widths)
-        return part.codes(feature) if feature < features else self.cells[feature - features]
 
 
 class SoftmaxRows:
@@ -146,11 +134,11 @@ def _score_rows(part: Partition, model: Model) -> _Progress:
     if progress is None or progress.joints != joints[: len(progress.joints)]:
         scores = scratch_array((part.size, terms[0].shape[1]), np.uint32, part.folder).view(np.int32)
         scores[:] = 0
-        progress = _Progress((), np.zeros(0, np.int64), scores, (), [])
+        progress = _Progress((), scores, (), [], np.zeros(0, np.int64))
     before = (*progress.terms, *(np.zeros_like(term) for term in terms[len(progress.terms) :]))
     largest = np.append(progress.largest, np.zeros(len(terms) - len(progress.largest), np.int64))
     cells = [*progress.cells, *(joint.codes(part) for joint in joints[len(progress.joints) :])]
-    progress = _Progress(terms, largest, progress.scores, joints, cells)
+    progress = _Progress(terms, progress.scores, joints, cells, largest)
     changed = [at for at, (old, new) in enumerate(zip(before, terms, strict=True)) if old is not new]
     for at in changed:
         largest[at] = np.abs(terms[at]).max()
