@@ -80,7 +80,11 @@ FOR_CAMPAIGNS = {
     "training.datasets.datasets",
     "training.jobs.draw_journal",
     "training.kinds.contribution_steps",
+    "training.learners.choice",
+    "training.learners.ebm.widths",
+    "training.learners.job_words",
     "training.learners.parameters",
+    "training.requests",
     "training.rows.partitions.rows",
     "training.session",
 }
@@ -202,7 +206,8 @@ local:
 local/aggregator: dpserve_verify(. formats keys log privacy system) accountant(. keys noise) local(campaign reports
     rounds)
 local/campaign: dpserve_verify(. formats keys log privacy system) accountant(. access home ledger ledger/families log
-    noise system) models(features forms) training(finish jobs rows/schema rows/tables) local(reports rounds turns)
+    noise system) models(features forms) training(finish jobs requests rows/schema rows/tables)
+    local(reports rounds turns)
 local/federated: dpserve_verify(. formats system) accountant(home) local(campaign owner)
 local/institution: dpserve_verify(. formats log privacy) accountant(. home ledger/families noise) training(datasets
     kinds rows/schema) local(campaign reports rounds)
@@ -211,7 +216,7 @@ local/owner: dpserve_verify(. formats log privacy system) accountant(. noise) mo
 local/reports: dpserve_verify(. formats keys privacy) accountant(. ledger/families noise privacy) models(features
     forms)
 local/rounds: dpserve_verify(. certificates formats privacy) accountant(. ledger/families noise) models(forms)
-    training(jobs learners rows/partitions rows/schema session) local(reports)
+    training(jobs learners learners/ebm requests rows/partitions rows/schema session) local(reports)
 local/turns: dpserve_verify(. formats system) accountant(. home ledger noise) models(features forms parts)
     local(reports)
 serving: accountant(access) training(learners) serving(http pages pages/parts process process/config process/watch

@@ -46,6 +46,8 @@ PURPOSES = {
     "count rows per cell of a pair": ReleaseKind.MODEL,
     "count rows by class and score": ReleaseKind.MODEL,
     "score pairs of features": ReleaseKind.MODEL,
+    "sum residuals per cell of pairs": ReleaseKind.MODEL,
+    "sum residuals per cell of pairs and class": ReleaseKind.MODEL,
     "sum residuals per leaf": ReleaseKind.MODEL,
     "sum residuals per leaf and class": ReleaseKind.MODEL,
     "sum how chances follow the slope of scores": ReleaseKind.MODEL,

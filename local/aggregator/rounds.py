@@ -126,7 +126,7 @@ def _collect(
         raise InputError(
             f"campaign={definition.campaign}: shares of {len(opened)} institutions opened; at least {least}"
         )
-    total, owners = np.zeros(definition.numbers, np.uint64), np.zeros(definition.owners, bool)
+    total, owners = np.zeros(definition.numbers_of(turn), np.uint64), np.zeros(definition.owners, bool)
     for owner, share in opened:
         total += share
         owners[owner] = True
@@ -148,7 +148,7 @@ def _open(
             text = shares.unseal(sealed, settings.seal, definition.about(turn, owner, at))
         except InputError:
             continue
-        if len(text) == 8 * definition.numbers:
+        if len(text) == 8 * definition.numbers_of(turn):
             opened.append((owner, shares.from_bytes(text)))
     return opened
 

@@ -95,7 +95,7 @@ def open_campaign(home: Home, asked: CampaignRequest, by: str) -> dict[str, Any]
         if folder.exists():
             raise NameTaken(f"campaign={asked.name}: there is one of this name", campaign=asked.name)
         budget = Budget(definition.epsilon, definition.delta)
-        request = Request(asked.population, asked.learner, budget, definition.parameters, definition.model)
+        request = Request(asked.population, definition.learner, budget, definition.parameters, definition.model)
         owner = this_process()
         unit = getattr(definition, "standard", definition.epsilon)  # of a learner's plan, as it was rehearsed
         job = home.ledger.reserve(request, unit, definition.plan, by=by, owner=owner, lease=Lease.SECONDS)

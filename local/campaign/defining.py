@@ -29,6 +29,7 @@ from local.turns.lines import Lines, plain_coordinates, radius_for
 from local.turns.stumps import Stumps, tests_for
 from models.features.features import Feature, encode_columns
 from training.jobs.draw_journal import code
+from training.requests import AUTO
 from training.rows.schema.schema import Schema, registered_schema, schema_of
 from training.rows.tables.row_files import column_types, read_columns
 
@@ -68,7 +69,7 @@ class CampaignRequest:
 def usual_learner(dataset: Dataset) -> str:
     """Return the learner that a population is asked by where none is named."""
     if dataset.registration.institutions is not None:
-        return ROUND_LEARNERS[0]
+        return AUTO
     return SHARED_LEARNERS[0] if dataset.delta else "local-linear"
 
 
@@ -161,10 +162,10 @@ def _define_shares(dataset: Dataset, schema: Schema, asked: CampaignRequest) -> 
 
 def _define_rounds(home: Home, dataset: Dataset, asked: CampaignRequest, institutions: int) -> RoundsDefinition:
     budget = Budget.of(asked.epsilon, asked.delta)
-    if asked.learner not in ROUND_LEARNERS:
+    if asked.learner not in (AUTO, *ROUND_LEARNERS):
         raise InputError(
             f"learner={asked.learner}: is not asked of institutions; {', '.join(ROUND_LEARNERS)} asks for sums alone, "
-            "to which noise can be added by who sees shares of them"
+            "to which noise can be added by who sees shares of them, and auto is that one"
         )
     if asked.public_rows is not None or asked.rounds is not None or asked.groups is not None:
         raise InputError("public_rows, rounds, groups: institutions are asked what the learner's plan says")
@@ -176,10 +177,10 @@ def _define_rounds(home: Home, dataset: Dataset, asked: CampaignRequest, institu
     schema = schema_of(home, dataset)
     found = playing.rehearse(schema, asked.learner, dict(asked.settings), budget, unit.contributions)
     return RoundsDefinition(
-        asked.name, asked.population, asked.model or asked.name, asked.learner, budget.epsilon, asked.owners,
+        asked.name, asked.population, asked.model or asked.name, found.learner, budget.epsilon, asked.owners,
         asked.least or asked.owners, schema.target, tuple(map(str, schema.classes or ())), schema.features,
-        budget.delta, raw.decode(), unit, found.settings, found.recipe.plan, found.recipe.unit, found.numbers,
-        asked.patience or PATIENCE, code(), tuple(map(read_aggregator, asked.aggregators)),
+        budget.delta, raw.decode(), unit, found.chosen, found.settings, found.recipe.plan, found.recipe.unit,
+        found.numbers, asked.patience or PATIENCE, code(), tuple(map(read_aggregator, asked.aggregators)),
     )  # fmt: skip
 
 

@@ -42,8 +42,8 @@ def receive_round(home: Home, name: str, body: bytes) -> dict[str, Any]:
     _require_open(home, campaign)
     if turn >= len(kind.definition.rounds):
         raise InputError(f"round={turn}: the campaign has {len(kind.definition.rounds)}")
-    if len(sealed) != AGGREGATORS * kind.definition.share_bytes:
-        raise InputError(f"shares: {len(sealed)} bytes; must be two of {kind.definition.share_bytes}")
+    if len(sealed) != AGGREGATORS * (size := kind.definition.share_bytes(turn)):
+        raise InputError(f"shares: {len(sealed)} bytes; must be two of {size}")
     if turn == 0:
         kind.reports.add(owner, 0)
     total = kind.rounds.add(turn, owner, sealed)
@@ -76,9 +76,9 @@ def collect_round(home: Home, name: str, shown: str, turn: int) -> dict[str, Any
     campaign, at = aggregator_with(home, name, shown)
     kind = _kind(campaign)
     _require_open(home, campaign)
-    parts, size = kind.rounds.parts(turn), kind.definition.share_bytes
-    if parts is None:
+    if turn >= len(kind.definition.rounds) or (parts := kind.rounds.parts(turn)) is None:
         return {"shares": None}
+    size = kind.definition.share_bytes(turn)
     part = slice(at * size, (at + 1) * size)
     return {"shares": [{"owner": owner, "sealed": encode_base64(sealed[part])} for owner, sealed in parts]}
 
@@ -97,7 +97,9 @@ def say_sum(home: Home, name: str, body: bytes) -> dict[str, Any]:
     _require_open(home, campaign)
     if at + 1 not in kind.begun():
         raise WrongState(f"campaign={name}: aggregator {at + 1} has not begun")
-    read_round_sum(kind.definition, at, turn, kind.definition.numbers, envelope)
+    if turn >= len(kind.definition.rounds):
+        raise InputError(f"round={turn}: the campaign has {len(kind.definition.rounds)}")
+    read_round_sum(kind.definition, at, turn, kind.definition.numbers_of(turn), envelope)
     words = kind.rounds.say(turn, at, envelope)
     if words is not None:
         _add_up(kind, kind.rounds, turn, words)
@@ -106,7 +108,7 @@ def say_sum(home: Home, name: str, body: bytes) -> dict[str, Any]:
 
 def _add_up(kind: OfInstitutions, rounds: RoundStore, turn: int, words: list[bytes]) -> None:
     asked = kind.definition
-    first, second = (read_round_sum(asked, at, turn, asked.numbers, word) for at, word in enumerate(words))
+    first, second = (read_round_sum(asked, at, turn, asked.numbers_of(turn), word) for at, word in enumerate(words))
     if not np.array_equal(first.owners, second.owners):
         raise CertificateInvalid(f"round {turn}: the two aggregators speak of different institutions")
     total = shares.join(first.share, second.share)

@@ -118,7 +118,7 @@ class _Line:
             body = encode({"invitation": self._invitation, "after": len(found) - 1})
             page = ask(self._settings, "POST", f"{self._path}/answers", body)
             with reading("answers"):
-                totals = [self._read(text) for text in page["answers"]]
+                totals = [self._read(text, len(found) + at) for at, text in enumerate(page["answers"])]
             if not totals:
                 return found
             found += totals
@@ -141,7 +141,7 @@ class _Line:
                 time.sleep(1.0)
             if found is not None:
                 with reading("answer"):
-                    total = self._read(found)
+                    total = self._read(found, turn)
                 self._progress(turn + 1, len(self._definition.rounds))
                 return total
             if time.monotonic() > until:
@@ -151,10 +151,10 @@ class _Line:
                 )
             time.sleep(POLL)
 
-    def _read(self, text: Any) -> Integers:
+    def _read(self, text: Any, turn: int) -> Integers:
         total = shares.from_bytes(decode_base64(str(text))).view(np.int64)
-        if total.size != self._definition.numbers:
-            raise CertificateInvalid(f"answer: {total.size} numbers; must be {self._definition.numbers}")
+        if turn >= len(self._definition.rounds) or total.size != self._definition.numbers_of(turn):
+            raise CertificateInvalid(f"answer: of round {turn + 1}, which has no sum of {total.size} numbers")
         return total
 
 

@@ -19,6 +19,7 @@ from dpserve_verify.formats import canonical
 from dpserve_verify.formats.canonical import JSON, exact_integer, exact_text, parse_decimal
 from dpserve_verify.privacy.events import Plan, Release, plan_from_json
 from local.reports.shared import Aggregator, ForAggregators, aggregator_from_json
+from training.learners.job_words import CHOSEN
 
 ROUND_LEARNERS = ("ebm",)
 MOST_INSTITUTIONS = 1000
@@ -37,23 +38,26 @@ class RoundsDefinition(ForAggregators):
         unit: of privacy, each institution's own: one record, or a person with so many contributions at most.
         settings: of the learner, as JSON.
         plan: the releases, with the noise of one aggregator alone; `standard`: the unit that it was rehearsed at.
-        numbers: of each sum, filled up with zeros: so all shares have one length.
+        chosen: why it is this learner, where a public rule chose it; else empty.
+        numbers: of the sums of each purpose, filled up with zeros: so all shares of a round have one length.
         patience: seconds that a round waits for an institution that was in the one before.
         code: sha256 of what plays a plan: all play the same, or what they ask would not add up.
     """
 
     TYPE: ClassVar[str] = "https://dpserve/campaign/institutions/v1"
     OWN: ClassVar[tuple[str, ...]] = (
-        "delta", "schema", "unit", "settings", "releases", "standard", "numbers", "patience", "code", "aggregators"
+        "delta", "schema", "unit", "chosen", "settings", "releases", "standard", "numbers", "patience", "code",
+        "aggregators",
     )  # fmt: skip
 
     allowed: Decimal
     schema: str
     unit: Unit
+    chosen: str
     settings: str
     releases: Plan
     standard: Decimal
-    numbers: int
+    numbers: tuple[tuple[str, int], ...]
     patience: int
     code: str
     aggregators: tuple[Aggregator, ...]
@@ -65,7 +69,10 @@ class RoundsDefinition(ForAggregators):
             raise InputError(f"owners={self.owners}: at most {MOST_INSTITUTIONS} institutions")
         if self.unit.remote:
             raise InputError("unit: must be a record, or a person whom a column names")
-        in_range = 1 <= len(self.plan) <= MOST_ROUNDS and 1 <= self.numbers <= MOST_NUMBERS
+        purposes = {release.purpose for release, _ in self.plan.runs}
+        if [*self._widths] != sorted(purposes):
+            raise InputError("numbers: must say of each purpose of the plan, in order, how many numbers its sums have")
+        in_range = 1 <= len(self.plan) <= MOST_ROUNDS and 1 <= min(self._widths.values()) <= self.widest <= MOST_NUMBERS
         if not in_range or not 1 <= self.patience <= MOST_PATIENCE or not self.standard > 0:
             raise InputError(
                 f"plan, numbers, patience: must be 1 to {MOST_ROUNDS} sums, of 1 to {MOST_NUMBERS} numbers, waited for "
@@ -87,17 +94,30 @@ class RoundsDefinition(ForAggregators):
     def parameters(self) -> dict[str, str | int | bool | None]:
         """Return what the reservation, and so the certificate, says of the campaign and of its learner."""
         learner: dict[str, str | int | bool | None] = json.loads(self.settings)
-        return {**learner, **super().parameters, "numbers": self.numbers, **self.fingerprints}
+        chosen = {CHOSEN: self.chosen} if self.chosen else {}
+        return {**learner, **chosen, **super().parameters, "numbers": self.widest, **self.fingerprints}
+
+    @cached_property
+    def _widths(self) -> dict[str, int]:
+        return dict(self.numbers)
 
     @property
-    def share_bytes(self) -> int:
-        """Return how many bytes one sealed share has."""
-        return 8 * self.numbers + shares.OVERHEAD
+    def widest(self) -> int:
+        """Return how many numbers the widest sum has."""
+        return max(self._widths.values())
+
+    def numbers_of(self, turn: int) -> int:
+        """Return how many numbers the sum of a round has."""
+        return self._widths[self.rounds[turn].purpose]
+
+    def share_bytes(self, turn: int) -> int:
+        """Return how many bytes one sealed share of a round has."""
+        return 8 * self.numbers_of(turn) + shares.OVERHEAD
 
     @property
     def row_numbers(self) -> int:
         """Return how many numbers one row becomes, at most."""
-        return self.numbers
+        return self.widest
 
     def about(self, turn: int, owner: int, aggregator: int) -> bytes:
         """Return what a sealed share is bound to: it opens for this campaign, round, institution and aggregator, and no
@@ -113,10 +133,11 @@ class RoundsDefinition(ForAggregators):
             "delta": canonical.decimal_string(self.delta),
             "schema": self.schema,
             "unit": json.dumps(unit),
+            "chosen": self.chosen,
             "settings": self.settings,
             "releases": json.dumps(self.releases.to_json()),
             "standard": canonical.decimal_string(self.standard),
-            "numbers": self.numbers,
+            "numbers": json.dumps(self.numbers),
             "patience": self.patience,
             "code": self.code,
             "aggregators": [dict(aggregator.to_json()) for aggregator in self.aggregators],
@@ -130,10 +151,11 @@ class RoundsDefinition(ForAggregators):
             allowed=parse_decimal(body["delta"]),
             schema=exact_text(body["schema"], "schema"),
             unit=Unit(**json.loads(exact_text(body["unit"], "unit"))),
+            chosen=exact_text(body["chosen"], "chosen"),
             settings=exact_text(body["settings"], "settings"),
             releases=plan_from_json(json.loads(exact_text(body["releases"], "releases"))),
             standard=parse_decimal(body["standard"]),
-            numbers=exact_integer(body["numbers"], "numbers"),
+            numbers=tuple((str(of), int(count)) for of, count in json.loads(exact_text(body["numbers"], "numbers"))),
             patience=exact_integer(body["patience"], "patience"),
             code=exact_text(body["code"], "code"),
             aggregators=tuple(map(aggregator_from_json, body["aggregators"])),

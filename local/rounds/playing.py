@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,10 @@ from local.reports.shared import AGGREGATORS
 from local.rounds.definition import MOST_NUMBERS, RoundsDefinition
 from models.forms.ensemble import Ensemble
 from training.jobs.draw_journal import code
+from training.learners.choice import choose
+from training.learners.ebm.widths import most_numbers
 from training.learners.parameters import learner_of, stored
+from training.requests import AUTO
 from training.rows.partitions.rows import Rows
 from training.rows.schema.schema import Schema, parse_schema
 from training.session.learner import Learner, Recipe
@@ -29,27 +33,38 @@ from training.session.session import Public, Query, Rehearsal, Session
 from training.session.shared import SharedSession, check_adding
 
 Integers = NDArray[np.int64]
-LINEAR: dict[str, Any] = {"pairs": 0, "cuts": "declared", "engine": "epochs"}  # unless asked otherwise: what adds up
 
 
 @dataclass(frozen=True)
 class Rehearsed:
-    """A learner's plan over institutions. `settings`: all of its parameters, as JSON; `numbers`: of the widest sum."""
+    """A learner's plan over institutions. `chosen`: why it is this learner, where a public rule chose it; `settings`:
+    all of its parameters, as JSON; `numbers`: of the sums of each purpose, at most.
+    """
 
+    learner: str
+    chosen: str
     recipe: Recipe
     settings: str
-    numbers: int
+    numbers: tuple[tuple[str, int], ...]
 
 
 class _Widths(Rehearsal):
-    """A rehearsal that notes how many numbers its widest answer has."""
+    """A rehearsal that notes how many numbers the answers of each purpose have, whatever those before them say."""
 
-    widest = 1
+    def __init__(self, public: Public, unit: Decimal) -> None:
+        super().__init__(public, unit)
+        self.widths: dict[str, int] = {}
 
     def release(self, query: Query, mechanism: Mechanism) -> Any:
         """Return a blank."""
-        self.widest = max(self.widest, query.size)
+        widest = most_numbers(query, self.public)
+        self.widths[query.purpose] = max(widest, self.widths.get(query.purpose, 1))
         return super().release(query, mechanism)
+
+    @property
+    def numbers(self) -> tuple[tuple[str, int], ...]:
+        """Return how many numbers the sums of each purpose have at most."""
+        return tuple(sorted(self.widths.items()))
 
 
 class KeptAnswers:
@@ -72,23 +87,26 @@ class KeptAnswers:
 def public_of(schema: Schema, budget: Budget, contributions: int) -> Public:
     """Return what the learner may know: answers have the noise of both aggregators, and one's is priced."""
     public = Public.of(schema, Relation.ADD_REMOVE, budget, False, contributions)
-    return replace(public, spans=(), draws=AGGREGATORS)
+    return replace(public, draws=AGGREGATORS)
 
 
 def rehearse(schema: Schema, learner: str, parameters: dict[str, Any], budget: Budget, contributions: int) -> Rehearsed:
     """Calibrate a learner to the budget. InputError where it asks for what is no sum over rows, or for wide ones."""
-    public = public_of(schema, budget, contributions)
-    asked = learner_of(learner, {**LINEAR, **parameters})
+    public, chosen = public_of(schema, budget, contributions), ""
+    if learner == AUTO:
+        choice = choose(public)
+        learner, chosen = choice.learner, choice.why
+    asked = learner_of(learner, parameters)
     asked.check(public)
     recipe = asked.recipe(public)
     kinds_of(recipe.plan)
     check_adding(recipe.plan)
     rehearsal = _Widths(public, recipe.unit)
     asked.learn(rehearsal)
-    numbers = max(rehearsal.widest, *(feature.bins for feature in public.features))  # or where answers decide leaves
-    if numbers > MOST_NUMBERS:
-        raise InputError(f"numbers={numbers}: of one sum; at most {MOST_NUMBERS}: declare fewer bins")
-    return Rehearsed(recipe, json.dumps(stored(asked), sort_keys=True), numbers)
+    widest = max(count for _, count in rehearsal.numbers)
+    if widest > MOST_NUMBERS:
+        raise InputError(f"numbers={widest}: of one sum; at most {MOST_NUMBERS}: declare fewer bins, or name pairs")
+    return Rehearsed(learner, chosen, recipe, json.dumps(stored(asked), sort_keys=True), rehearsal.numbers)
 
 
 def schema_in(definition: RoundsDefinition) -> Schema:
@@ -117,7 +135,7 @@ def check_definition(definition: RoundsDefinition) -> Public:
     rehearsal = _Widths(public, definition.standard)
     _learner(definition).learn(rehearsal)
     check_adding(definition.plan)
-    if rehearsal.plan != definition.plan or rehearsal.widest > definition.numbers:
+    if rehearsal.plan != definition.plan or rehearsal.numbers != definition.numbers:
         raise PlanMismatch(f"campaign={definition.campaign}: its plan is not what its learner asks for")
     return public
 
@@ -127,15 +145,15 @@ def play(
     exchange: Callable[[int, Integers], Integers],
 ) -> None:  # fmt: skip
     """Ask one institution's rows, round by round. `answers`: of the rounds that are over; `exchange`: sends the numbers
-    of a round, filled up to `numbers`, and returns the noisy sum of it.
+    of a round, filled up to what its purpose has, and returns the noisy sum of it.
     """
     turn = [len(answers)]
 
     def send(exact: Integers) -> Integers:
-        if exact.size > definition.numbers:
-            raise PlanMismatch(f"campaign={definition.campaign}: a sum of more numbers than its definition has")
         at, turn[0] = turn[0], turn[0] + 1
-        filled = np.zeros(definition.numbers, np.int64)
+        filled = np.zeros(definition.numbers_of(at), np.int64)
+        if exact.size > filled.size:
+            raise PlanMismatch(f"campaign={definition.campaign}: a sum of more numbers than its definition has")
         filled[: exact.size] = exact
         return exchange(at, filled)
 

@@ -19,15 +19,15 @@ import numpy as np
 
 from accountant.noise.mechanisms import DiscreteGaussian, Mechanism
 from benchmarks import datasets
-from dpserve_verify.privacy.budget import Budget
+from dpserve_verify.privacy.budget import Budget, Relation
 from dpserve_verify.privacy.events import Release
 from local.reports.shared import AGGREGATORS
 from local.rounds import playing
 from studies.defaults.tuning import Split, split_of
 from training.learners.parameters import learner_of
-from training.rows.partitions.rows import Rows
+from training.requests import AUTO
 from training.rows.schema.schema import parse_schema
-from training.session.session import Integers, Session
+from training.session.session import Integers, Public, Session
 
 DELTA, EPSILONS, PARTS = "0.000001", ("0.1", "0.25", "0.5", "1", "2", "4"), (3, 10, 30)
 
@@ -43,19 +43,20 @@ class TwoNoises(Session):
         return exact
 
 
-def institutions(split: Split, epsilon: str) -> float:
-    """All of them together."""
-    asked = playing.rehearse(split.schema, "ebm", {}, Budget.of(epsilon, DELTA), 1)
-    public = playing.public_of(split.schema, Budget.of(epsilon, DELTA), 1)
-    session = TwoNoises(public, asked.recipe.unit, asked.recipe.plan, _fresh(split))
-    return split.figures(learner_of("ebm", json.loads(asked.settings)).learn(session))[1]
+def institutions(split: Split, epsilon: str, **parameters: object) -> float:
+    """All of them together, as a campaign by `auto` asks."""
+    budget = Budget.of(epsilon, DELTA)
+    asked = playing.rehearse(split.schema, AUTO, parameters, budget, 1)
+    public = playing.public_of(split.schema, budget, 1)
+    session = TwoNoises(public, asked.recipe.unit, asked.recipe.plan, split.rows)
+    return split.figures(learner_of(asked.learner, json.loads(asked.settings)).learn(session))[1]
 
 
 def central(split: Split, epsilon: str) -> float:
-    """Pooled, by the same learner's defaults."""
-    public, learner = split.public(epsilon), learner_of("ebm")
-    recipe = learner.recipe(public)
-    return split.figures(learner.learn(Session(public, recipe.unit, recipe.plan, _fresh(split))))[1]
+    """Pooled, by `auto`."""
+    public = Public.of(split.schema, Relation.ADD_REMOVE, Budget.of(epsilon, DELTA), False)
+    recipe = learner_of(AUTO).recipe(public)
+    return split.figures(learner_of(AUTO).learn(Session(public, recipe.unit, recipe.plan, split.rows)))[1]
 
 
 def alone(split: Split, epsilon: str, parts: int) -> float:
@@ -63,10 +64,6 @@ def alone(split: Split, epsilon: str, parts: int) -> float:
     size = len(split.train) // parts
     schema = replace(split.schema, records=size)
     return central(Split(schema, split.train.slice(0, size), split.test, split.target), epsilon)
-
-
-def _fresh(split: Split) -> Rows:
-    return Rows(split.rows.bins, split.rows.labels, split.rows.widths, max(2, split.rows.outputs))
 
 
 def split_at(name: str, folder: str | None, seed: int) -> Split:
@@ -92,7 +89,11 @@ def main() -> None:
         for seed in range(asked.seeds):
             split = split_at(name, asked.data, seed)
             for epsilon in asked.epsilons:
-                found = {"institutions": institutions(split, epsilon), "central": central(split, epsilon)}
+                found = {
+                    "institutions": institutions(split, epsilon),
+                    "institutions, no pairs": institutions(split, epsilon, pairs=0),
+                    "central": central(split, epsilon),
+                }
                 found |= {f"alone 1/{parts}": alone(split, epsilon, parts) for parts in PARTS}
                 for method, auroc in found.items():
                     line = {

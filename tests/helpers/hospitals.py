@@ -182,8 +182,8 @@ def made_definition(asked: Rehearsed, text: str, unit: str, contributions: int) 
     of = Unit() if unit == "record" else Unit("person", unit, contributions)
     return RoundsDefinition(
         "made", "clinics", "made", "ebm", Decimal(2), 4, 2, read.target, tuple(map(str, read.classes or ())),
-        read.features, Decimal("0.000001"), text, of, asked.settings, asked.recipe.plan, asked.recipe.unit,
-        asked.numbers, 60, code(), tuple(keys),
+        read.features, Decimal("0.000001"), text, of, asked.chosen, asked.settings, asked.recipe.plan,
+        asked.recipe.unit, asked.numbers, 60, code(), tuple(keys),
     )  # fmt: skip
 
 

@@ -30,7 +30,9 @@ class Choice:
 
 def choose(public: Public) -> Choice:
     """Choose the learner. InputError, the chosen learner's own, where it does not take such a job."""
-    if public.classes is None:
+    if public.shared:
+        choice = Choice("ebm", "institutions are asked for sums alone, and all that it asks are sums: ebm")
+    elif public.classes is None:
         choice = Choice("ebm", "the target is a number: ebm")
     elif len(public.classes) != 2:
         choice = _of_many(public, len(public.classes))

@@ -59,6 +59,11 @@ class Public:
         """Return how much wider than priced the noise of an answer is: for what is made of answers, and no price."""
         return sqrt(self.draws)
 
+    @property
+    def shared(self) -> bool:
+        """Return whether rows are asked in shares, by two who add noise: then a query's answer must be a sum."""
+        return self.draws > 1
+
     @classmethod
     def of(cls, schema: Schema, relation: Relation, budget: Budget, pure: bool, contributions: int = 1) -> Public:
         """Return what is public of rows with this schema, for a job of this budget. `pure`: only epsilon adds up."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
+from dataclasses import asdict, replace
 from decimal import Decimal
 from itertools import pairwise
 from types import SimpleNamespace
@@ -36,9 +36,10 @@ from models.store.bundle import ModelStore
 from models.store.loading import load_verified
 from serving.pages.parts.entry_text import describe
 from training.jobs import job
+from training.learners.job_words import CHOSEN
 from training.requests import JobRequest
-from training.rows.partitions.rows import Rows
 from training.rows.schema.schema import parse_schema, schema_of
+from training.rows.tables.data import rows_of
 from training.session.session import Session
 
 ROWS = 300
@@ -57,7 +58,7 @@ def place(tmp_path_factory):
 @pytest.fixture(scope="module")
 def study(place):
     """A campaign that everybody has answered."""
-    definition = place.ask("study", epsilon="4")
+    definition = place.ask("study", epsilon="4", settings=(*hospitals.FEW, ("cuts", "declared")))
     found = place.everybody("study")
     assert not [each for each in found.values() if isinstance(each, Exception)], found
     assert campaigns.close(place.home, "study")["state"] == "issued"
@@ -87,7 +88,7 @@ def test_a_campaign_and_jobs_at_home_share_one_total(place, study):
 
 def test_the_definition_is_read_as_it_was_written(study):
     assert question_from_payload(study.payload) == study
-    assert study.numbers >= max(feature.bins for feature in study.features)
+    assert study.widest >= max(feature.bins for feature in study.features)
 
 
 def test_what_is_not_agreed_to_is_refused_before_anything_is_charged(place, study):
@@ -136,9 +137,9 @@ def test_one_institution_answers_as_one_with_its_own_rows(place):
 @pytest.mark.parametrize(
     ("more", "word"),
     [
-        ({"learner": "lazybb"}, "to which noise can be added"),
-        ({"settings": (("pairs", "2"),)}, "not the sum of its answers of parts"),
-        ({"settings": (("cuts", "found"),)}, "fine cells|declared|cuts"),
+        ({"learner": "lazybb"}, "to which noise can be added.*auto is that one"),
+        ({"settings": (("engine", "convex"),)}, "say engine=epochs"),
+        ({"learner": "auto", "settings": (("rounds", "3"),)}, "ebm takes"),
         ({"patience": 90_000}, "waited for"),
         ({"epsilon": "60"}, "."),
     ],
@@ -183,14 +184,9 @@ def test_a_dataset_protects_what_the_campaign_promises(tmp_path, unit, contribut
         check_dataset(definition, made, schema_of(home, made))
 
 
-def table_rows(table, public):
+def table_rows(table, read):
     """Packed as a job reads them."""
-    from models.features.features import encode_columns
-
-    columns = hospitals.columns(table)
-    codes = np.stack(encode_columns(public.features, columns)).astype(np.uint8)
-    answers = np.array([public.classes.index(each) for each in columns["answer"].tolist()], np.uint8)
-    return Rows(codes, answers, [feature.bins for feature in public.features], len(public.classes))
+    return rows_of(read, table, table[read.target], Relation.ADD_REMOVE)
 
 
 def asked_of(definition, public, rows, answers):
@@ -205,27 +201,31 @@ def asked_of(definition, public, rows, answers):
     return sums
 
 
+@pytest.mark.parametrize("more", [{}, {"pairs": 3, "cuts": "found"}])
 @pytest.mark.parametrize(("unit", "contributions", "classes"), [("record", 1, 2), ("person", 3, 2), ("record", 1, 3)])
-def test_sums_add_up_and_one_unit_moves_none_further_than_was_priced(unit, contributions, classes):
+def test_sums_add_up_and_one_unit_moves_none_further_than_was_priced(unit, contributions, classes, more):
     """Over institutions cut anywhere, every round's sums are those of all rows: what two halves of shares come to.
     Leaving out one unit of one institution moves each by its sensitivity at most, and the histograms by all of it. And
     the loss of all rounds, whatever the other aggregator does, is that of one whole noise in each: the plan's."""
     text, budget = schema(90, classes), Budget.of("2", "0.000001")
-    asked = playing.rehearse(parse_schema(text), "ebm", dict(hospitals.FEW), budget, contributions)
+    asked = playing.rehearse(parse_schema(text), "auto", {**dict(hospitals.FEW), **more}, budget, contributions)
     definition = hospitals.made_definition(asked, text.decode(), unit, contributions)
+    assert "sums alone" in definition.parameters[CHOSEN]
     public, table, drawn = playing.check_definition(definition), people(90, 3, classes), np.random.default_rng(0)
     answers = [
-        np.rint(drawn.normal(0, 3e6, definition.numbers)).astype(np.int64) for _ in definition.rounds
+        np.rint(drawn.normal(0, 3e6, definition.numbers_of(turn))).astype(np.int64)
+        for turn in range(len(definition.rounds))
     ]  # whatever was answered
-    whole = asked_of(definition, public, table_rows(table, public), answers)
+    read = parse_schema(text)
+    whole = asked_of(definition, public, table_rows(table, read), answers)
     cuts = (0, 1, 30, 31, 90)
-    parts = [asked_of(definition, public, table_rows(table.slice(low, high - low), public), answers)
+    parts = [asked_of(definition, public, table_rows(table.slice(low, high - low), read), answers)
              for low, high in pairwise(cuts)]  # fmt: skip
     halves = [[shares.share(exact) for exact in part] for part in parts]
     for turn, exact in enumerate(whole):
         first, second = (sum((half[turn][at] for half in halves), np.zeros(exact.size, np.uint64)) for at in (0, 1))
         assert np.array_equal(shares.join(first, second), exact), turn
-    kept = table_rows(table.slice(contributions, 90 - contributions), public)
+    kept = table_rows(table.slice(contributions, 90 - contributions), read)
     moved = [
         float(np.linalg.norm((more - less).astype(np.float64)))
         for more, less in zip(whole, asked_of(definition, public, kept, answers), strict=True)
@@ -233,7 +233,7 @@ def test_sums_add_up_and_one_unit_moves_none_further_than_was_priced(unit, contr
     limits = [release.sensitivity for release in definition.rounds]
     assert all(move <= limit for move, limit in zip(moved, limits, strict=True))
     same = people(1, 5, classes).take([0] * contributions)  # rows of one kind: all of a unit in one bin
-    alone = asked_of(definition, public, table_rows(same, public), answers)
+    alone = asked_of(definition, public, table_rows(same, read), answers)
     reached = [float(np.linalg.norm(exact.astype(np.float64))) for exact in alone]
     assert reached[:3] == limits[:3]  # of the histograms
     assert max(reach / limit for reach, limit in zip(reached[3:-1], limits[3:-1], strict=True)) > 0.3  # of the sums
@@ -271,7 +271,9 @@ def test_everybody_learns_the_same_model_from_the_answers(place, study):
 
 def test_an_institution_that_ends_goes_on_where_it_was_and_is_charged_once(place, monkeypatch):
     """In the first round, in the middle and in the last; the others wait for it."""
-    definition = place.ask("cut", epsilon="0.4")
+    definition = place.ask("cut", epsilon="0.4", settings=(*hospitals.FEW, ("pairs", "1"), ("cuts", "found")))
+    purposes = {release.purpose for release in definition.rounds}
+    assert {"sum residuals per cell of pairs", "count rows per fine cell"} <= purposes
     ends, exchange = iter((0, 5, len(definition.rounds) - 1)), program._Line.exchange
     at = [next(ends)]
 
@@ -455,7 +457,7 @@ def test_shares_of_one_institution_twice_are_refused_by_the_aggregator(place, st
     settings = hospitals.read_aggregator_settings(place.whom[0])
     with pytest.raises(CertificateInvalid, match="once"):
         rounds._open(settings, study, 0, 0, [(1, b""), (1, b"")])
-    assert rounds._open(settings, study, 0, 0, [(0, b"not sealed"), (1, bytes(study.share_bytes))]) == []
+    assert rounds._open(settings, study, 0, 0, [(0, b"not sealed"), (1, bytes(study.share_bytes(0)))]) == []
 
 
 def test_a_model_says_how_wide_both_noises_are(study, place):
@@ -463,10 +465,12 @@ def test_a_model_says_how_wide_both_noises_are(study, place):
     answers = campaigns.load(place.home, "study").kind.rounds.answers()
     totals, public = [shares.from_bytes(each).view(np.int64) for each in answers], playing.check_definition(study)
     assert public.widening == pytest.approx(2**0.5)
+    learner = playing._learner(study)
+    learner = replace(learner, **asdict(learner.settings(public)))
 
     def spread(draws):
         session = playing._Cut(replace(public, draws=draws), study, None, totals, lambda exact: exact)
-        return np.concatenate(playing._learner(study).learn(session).errors)
+        return np.concatenate(learner.learn(session).errors)
 
     assert spread(2).sum() > 1.15 * spread(1).sum()  # with a wider ridge, which takes some of it back
 

@@ -273,7 +273,8 @@ def mix_shares(rows: Floats, even: Floats) -> Floats:
 
 def counts_noise(public: Public, mechanism: Mechanism, norm: Norm = "l1") -> float:
     """Return the standard deviation of one count's noise, in rows."""
-    return (mechanism.event.deviation or 0.0) * reach(1, 0, public.relation, norm) * public.contributions
+    moved = reach(1, 0, public.relation, norm) * public.contributions
+    return (mechanism.event.deviation or 0.0) * public.widening * moved
 
 
 def rising(counts: Floats) -> Floats:

@@ -51,7 +51,7 @@ def strength(public: Public) -> float:
     record moves scores twice as far, and divided by the rows that a unit of privacy may have.
     """
     twice = 1 if public.relation is Relation.ADD_REMOVE else 2
-    return public.records * float(public.budget.epsilon) / (twice * public.contributions)
+    return public.records * float(public.budget.epsilon) / (twice * public.contributions * public.widening)
 
 
 def votes_of_trees(public: Public) -> Votes:

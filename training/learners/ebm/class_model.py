@@ -13,17 +13,25 @@ from numpy.typing import NDArray
 from models.forms.classes import HELD, ClassesEnsemble
 from models.parts.pairs import PairTerm, in_rows
 from training.learners.base.class_weights import ONE, Balance
-from training.learners.ebm.class_queries import ClassPairScores, ClassSums, ClassVectors, SlopeSums, class_balance
+from training.learners.ebm.class_queries import (
+    ClassPairScores,
+    ClassPairSums,
+    ClassSums,
+    ClassVectors,
+    SlopeSums,
+    class_balance,
+)
 from training.learners.ebm.defaults import NO_PAIRS, EbmDefaults, PairDefaults
 from training.learners.ebm.noise import Mechanism, Noise, count_rows
 from training.learners.ebm.pairs import (
-    CLEAR,
     GIVING,
     SEEN,
     Asked,
     Places,
     by_chance,
     cells_partition,
+    clearest,
+    gains_of,
     joint_of,
     pairs_among,
 )
@@ -86,9 +94,9 @@ class ClassModel:
         """Return the sums of what is left over these leaves."""
         return ClassSums(self.vectors(), tuple(self._terms), place, leaves, self.joints)
 
-    def candidates(self) -> ClassPairScores:
-        """Return the scores of the pairs that are looked at: of the features that add or take away most, in the mean
-        over the histogram.
+    def candidates(self) -> ClassPairScores | ClassPairSums:
+        """Return the scores of the pairs that are looked at, or what adds up over institutions: of the features that
+        add or take away most, in the mean over the histogram.
         """
         sizes = []
         for term, count in zip(self._terms, self.counts, strict=True):
@@ -97,20 +105,24 @@ class ClassModel:
             sizes.append(float(share @ np.abs(term - share @ term).sum(axis=1)))
         places = pairs_among(sizes)
         joints = tuple(joint_of(self.public.features, self.counts, each, SEEN) for each in places)
-        return ClassPairScores(self.vectors(), tuple(self._terms), joints)
+        asked = ClassPairSums if self.public.shared else ClassPairScores
+        return asked(self.vectors(), tuple(self._terms), joints)
 
-    def best(self, query: ClassPairScores, scores: Integers) -> list[Places]:
+    def best(self, query: ClassPairScores | ClassPairSums, answers: Integers) -> list[Places]:
         """Return those whose sums are longest, beyond what chance alone makes of them; and how many say more than
         noise.
         """
-        worth = query.vectors.worth
-        chance = [by_chance(joint, self.counts, self._rows()) for joint in query.joints]
-        curved = float((self._shares * (1 - self._shares)).sum()) * self._mean_weight()
-        beyond = scores * worth - np.array(chance) * OF_CHANCE * sqrt(curved)
-        order = np.argsort(-beyond, kind="stable")[: self.pairs.many]
+        worth, curved = query.vectors.worth, self._shares * (1 - self._shares) * self._mean_weight()
         noise = self._noise(self.noise.scoring, worth) * query.sensitivity(self.public.relation) / GRID
-        if scores.any():  # none are in a rehearsal, whose model has as many parts as any
-            self.clear = int((beyond[order] > CLEAR * noise).sum())
+        if isinstance(query, ClassPairSums):
+            beyond, noises = gains_of(query.joints, self.counts, answers * worth, self._rows() * curved, noise)
+        else:
+            chance = [by_chance(joint, self.counts, self._rows()) for joint in query.joints]
+            beyond = answers * worth - np.array(chance) * OF_CHANCE * sqrt(float(curved.sum()))
+            noises = np.array(noise)
+        order, clear = clearest(beyond, noises, self.pairs.many)
+        if answers.any():  # none are in a rehearsal, whose model has as many parts as any
+            self.clear = clear
         return [query.joints[at].features for at in order]
 
     def join(self, places: Places) -> JointCounts:

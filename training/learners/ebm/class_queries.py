@@ -19,7 +19,7 @@ from accountant.errors import PlanMismatch
 from dpserve_verify.privacy.budget import Relation
 from training.learners.base.class_weights import ONE, Balance, words_of
 from training.learners.base.leaf_sensitivity import Norm
-from training.learners.ebm.queries import GRID, SCORES
+from training.learners.ebm.queries import GRID, SCORES, many_times
 from training.rows.partitions.rows import Rows
 from training.rows.statistics.additive_rows import Joint
 from training.rows.statistics.softmax_rows import Softmax, SoftmaxRows
@@ -188,9 +188,7 @@ class ClassPairScores:
         """Return how far one row moves all scores, in their norm and grid steps, rounded up."""
         if relation is not self.vectors.relation:
             raise PlanMismatch(f"relation={relation}: the residuals were scaled for {self.vectors.relation}")
-        if self.norm == "l1":
-            return self.most * self.size
-        return isqrt(self.most**2 * self.size - 1) + 1
+        return many_times(self.most, self.size, self.norm)
 
     def __call__(self, rows: Rows) -> Integers:
         """Answer; the bound is decided in whole numbers, before a row is looked at."""
@@ -200,6 +198,46 @@ class ClassPairScores:
         found = seen.cells(self.joints, softmax, vectors.length, vectors.most, self.norm == "l1")
         tables = (sums[: joint.cells].reshape(*joint.shape, -1) for joint, sums in zip(self.joints, found, strict=True))
         return np.array([together(table) for table in tables], np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class ClassPairSums:
+    """Sums of vectors over the cells of each of the `joints`, cell by cell, one pair after the other: as `PairSums` of
+    two classes.
+    """
+
+    vectors: ClassVectors
+    terms: tuple[Integers, ...]
+    joints: tuple[Joint, ...]
+
+    @property
+    def norm(self) -> Norm:
+        """Return the norm that the vectors are held to."""
+        return self.vectors.norm
+
+    @property
+    def purpose(self) -> str:
+        """Return what a plan says of it."""
+        return f"sum residuals per cell of pairs and class{self.vectors.words}"
+
+    @property
+    def size(self) -> int:
+        """Count the answers: one for each cell and class."""
+        return sum(joint.cells for joint in self.joints) * self.vectors.constant.size
+
+    def sensitivity(self, relation: Relation) -> int:
+        """Return how far one row moves all sums, in their norm and grid steps, rounded up."""
+        if relation is not self.vectors.relation:
+            raise PlanMismatch(f"relation={relation}: the residuals were scaled for {self.vectors.relation}")
+        return many_times(GRID, len(self.joints), self.norm)
+
+    def __call__(self, rows: Rows) -> Integers:
+        """Answer; the bound is decided in whole numbers, before a row is looked at."""
+        vectors = self.vectors
+        vectors.check()
+        seen, softmax = SoftmaxRows(rows, self.terms), softmax_of(vectors.constant)
+        found = seen.cells(self.joints, softmax, vectors.length, vectors.most, self.norm == "l1")
+        return np.concatenate([sums[: joint.cells].ravel() for joint, sums in zip(self.joints, found, strict=True)])
 
 
 def together(table: Integers) -> int:

@@ -113,7 +113,7 @@ def ebm_defaults(public: Public) -> EbmDefaults:
 def strength(public: Public) -> float:
     """Return the signal to noise of a feature's sums if they were released once: records over the noise's standard
     deviation, halved where replacing a record moves sums twice as far, and divided by the rows that a unit of privacy
-    may have.
+    may have, and by how much wider than priced the noise is.
     """
     features = len(public.features)
     if public.pure:
@@ -121,7 +121,7 @@ def strength(public: Public) -> float:
     else:
         noise = sqrt(features) / mu_of(public.budget)
     twice = 1 if public.relation is Relation.ADD_REMOVE else 2
-    return public.records / (noise * twice * public.contributions)
+    return public.records / (noise * twice * public.contributions * public.widening)
 
 
 @lru_cache(maxsize=256)

@@ -225,8 +225,8 @@ class DPEBM(PrivateLearner):
         """
         if not model.pairs.found:
             return asked_pairs(self.pairs, session.public.features).named
-        places = model.candidates()
-        return model.best(places, session.release(model.scores(places), model.noise.scoring))
+        scores = model.scores(model.candidates())
+        return model.best(scores, session.release(scores, model.noise.scoring))
 
 
 class DPEBMClassifier(DPEBM, PrivateClassifier):

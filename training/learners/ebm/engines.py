@@ -28,7 +28,7 @@ def check_engine(engine: object, public: Public, balance: float | None) -> None:
     check_word("engine", engine, (AUTO, EPOCHS, CONVEX))
     lacking = _lacking(public, balance) if engine == CONVEX else None
     if lacking is not None:
-        raise InputError(f"engine=convex: {lacking}; leave it out, or ask for epochs")
+        raise InputError(f"engine=convex: {lacking}; leave it out, or say engine=epochs")
 
 
 def _lacking(public: Public, balance: float | None) -> str | None:
@@ -37,6 +37,8 @@ def _lacking(public: Public, balance: float | None) -> str | None:
         return "it takes two classes"
     if public.pure:
         return "it has no price at delta 0"
+    if public.shared:
+        return "institutions share sums, and nobody could find its minimum of them"
     if public.relation is not Relation.ADD_REMOVE:
         return "it is proved for records that are added or removed, and not for replaced ones"
     if public.contributions != 1:

@@ -19,12 +19,13 @@ from training.learners.ebm.convex import TABLE_UNIT, Blocks, ConvexLoss, Layout,
 from training.learners.ebm.defaults import NO_PAIRS, EbmDefaults, PairDefaults
 from training.learners.ebm.noise import Mechanism, Noise, count_rows
 from training.learners.ebm.pairs import (
-    CLEAR,
     GIVING,
     SEEN,
     Places,
     by_chance,
     cells_partition,
+    clearest,
+    gains_of,
     joint_of,
     pairs_among,
 )
@@ -37,6 +38,7 @@ from training.learners.ebm.queries import (
     LeafSums,
     NumberResiduals,
     PairScores,
+    PairSums,
     Residuals,
     SquareSum,
 )
@@ -109,25 +111,33 @@ class Model:
             sizes.append(float(share @ np.abs(term - share @ term)))
         return pairs_among(sizes)
 
-    def scores(self, places: Sequence[Places]) -> PairScores:
-        """Return how much each of these pairs leaves to explain."""
+    def scores(self, places: Sequence[Places]) -> PairScores | PairSums:
+        """Return how much each of these pairs leaves to explain: its score, or what adds up over institutions."""
         joints = tuple(joint_of(self.public.features, self.counts, each, SEEN) for each in places)
-        relation, norm = self.public.relation, self.noise.norm
-        return PairScores(self._residuals(), tuple(self._terms), joints, norm, relation)
+        asked = PairSums if self.public.shared else PairScores
+        return asked(self._residuals(), tuple(self._terms), joints, self.noise.norm, self.public.relation)
 
-    def best(self, places: Sequence[Places], scores: Integers) -> list[Places]:
+    def best(self, query: PairScores | PairSums, answers: Integers) -> list[Places]:
         """Return those whose sums are largest, beyond what chance alone makes of them; and how many say more than
         noise.
         """
-        query = self.scores(places)
         worth = query.residuals.worth
-        chance = [by_chance(joint, self.counts, self._rows()) for joint in query.joints]
-        beyond = scores * worth - np.array(chance) * sqrt(2 / pi * self._curvature)
-        order = np.argsort(-beyond, kind="stable")[: self.pairs.many]
         noise = self._noise(self.noise.scoring, worth) * query.sensitivity(self.public.relation) / GRID
-        if scores.any():  # none are in a rehearsal, whose model has as many parts as any
-            self._beyond = int((beyond[order] > CLEAR * noise).sum())
-        return [places[at] for at in order]
+        if isinstance(query, PairSums):
+            beyond, noises = gains_of(query.joints, self.counts, answers * worth, [self._varying()], noise)
+        else:
+            chance = [by_chance(joint, self.counts, self._rows()) for joint in query.joints]
+            beyond, noises = answers * worth - np.array(chance) * sqrt(2 / pi * self._curvature), np.array(noise)
+        order, clear = clearest(beyond, noises, self.pairs.many)
+        if answers.any():  # none are in a rehearsal, whose model has as many parts as any
+            self._beyond = clear
+        return [query.joints[at].features for at in order]
+
+    def _varying(self) -> float:
+        """Return the variance of a sum of all residuals, were they drawn by chance."""
+        if not self._number:
+            return self._rows() * self._curvature
+        return self._rows() * (self._clip / self.settings.spread if self.settings.spread else 1.0) ** 2
 
     @property
     def kept(self) -> range:

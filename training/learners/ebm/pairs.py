@@ -124,15 +124,53 @@ def groups_of(feature: Feature, counts: Floats, most: int) -> tuple[int, ...]:
     return tuple(places.get(code, most) for code in range(feature.bins))
 
 
+def rows_by_side(joint: Joint, counts: Sequence[Floats]) -> list[Floats]:
+    """Return the noisy rows of each group of either feature, none below 0."""
+    sides = zip(joint.features, joint.groups, strict=True)
+    return [np.bincount(groups, np.maximum(counts[at], 0)).astype(np.float64) for at, groups in sides]
+
+
 def by_chance(joint: Joint, counts: Sequence[Floats], total: float) -> float:
     """Return the score of a pair were residuals random numbers of a variance of 1 each: sizes grow with the root of
     rows, of which there are `total`.
     """
-    first, second = (
-        np.bincount(groups, np.maximum(counts[at], 0)) for at, groups in zip(joint.features, joint.groups, strict=True)
-    )
+    first, second = rows_by_side(joint, counts)
     cells = np.sqrt(np.outer(first, second) / total).sum()
     return max(0.0, float(cells - max(np.sqrt(first).sum(), np.sqrt(second).sum())))
+
+
+def gains_of(
+    joints: Sequence[Joint], counts: Sequence[Floats], sums: NDArray[Any], varying: Any, noise: float
+) -> tuple[Floats, Floats]:
+    """Return how much each pair leaves to explain, by noisy sums of residuals over its cells, one pair after the other,
+    in all beyond what its rows and its columns explain by themselves and what chance and noise make of that; and the
+    standard deviation of it by these two. `varying`: the variance of a sum over all rows, by chance alone, for each of
+    a cell's numbers; `noise`: the standard deviation of a number's noise.
+    """
+    found, start, whole = [], 0, np.asarray(varying, np.float64)
+    for joint in joints:
+        end = start + joint.cells * whole.size
+        rows = [side + 1e-9 for side in rows_by_side(joint, counts)]
+        shares = [side / side.sum() for side in rows]
+        found.append(_gain(sums[start:end].reshape(*joint.shape, whole.size), shares, whole, noise))
+        start = end
+    gains, deviations = np.array(found).T
+    return gains, deviations
+
+
+def _gain(table: NDArray[Any], shares: Sequence[Floats], varying: Floats, noise: float) -> tuple[float, float]:
+    lefts = [np.eye(share.size) - share[:, None] for share in shares]
+    left = np.einsum("ai,bj,ijk->abk", *lefts, table)
+    drawn = np.multiply.outer(*((each**2).sum(axis=1) for each in lefts))[:, :, None] * noise**2
+    spread = drawn + np.multiply.outer(*(share * (1 - share) for share in shares))[:, :, None] * varying
+    worth = 1 / (np.multiply.outer(*shares)[:, :, None] * varying + noise)
+    return float(((left**2 - spread) * worth).sum()), float(np.sqrt(2 * ((spread * worth) ** 2).sum()))
+
+
+def clearest(beyond: Floats, noises: Floats, many: int) -> tuple[Integers, int]:
+    """Return the places of so many pairs that leave most to explain, and how many of these say more than noise."""
+    order = np.argsort(-beyond, kind="stable")[:many]
+    return order, int((beyond > CLEAR * noises)[order].sum())
 
 
 def cells_partition(

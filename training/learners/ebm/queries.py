@@ -263,9 +263,7 @@ class PairScores:
         """Return how far one row moves all scores, in their norm and grid steps, rounded up."""
         if relation is not self.relation:
             raise PlanMismatch(f"relation={relation}: the residuals were scaled for {self.relation}")
-        if self.norm == "l1":
-            return self.most * self.size
-        return isqrt(self.most**2 * self.size - 1) + 1
+        return many_times(self.most, self.size, self.norm)
 
     def __call__(self, rows: Rows) -> Integers:
         """Answer; the bound is decided in whole numbers, before a row is looked at."""
@@ -275,6 +273,56 @@ class PairScores:
         found = self.residuals.cells(AdditiveRows(rows, self.terms), self.joints)
         tables = (sums[: joint.cells].reshape(joint.shape) for joint, sums in zip(self.joints, found, strict=True))
         return np.array([together(table) for table in tables], np.int64)
+
+
+@dataclass(frozen=True)
+class PairSums:
+    """Sums of residuals over the cells of each of the `joints`, one pair after the other: what pairs are found by where
+    scores cannot be asked for, for they are no sums over rows.
+
+    A row adds its residual to one cell of each, so it moves all of them by what it moves the sums of one feature at
+    most, times their number in L1, times its root in L2.
+    """
+
+    residuals: Residuals
+    terms: tuple[Integers, ...]
+    joints: tuple[Joint, ...]
+    norm: Norm
+    relation: Relation
+
+    @property
+    def purpose(self) -> str:
+        """Return what a plan says of it."""
+        return f"sum residuals per cell of pairs{self.residuals.words}"
+
+    @property
+    def size(self) -> int:
+        """Count the answers: one for each cell."""
+        return sum(joint.cells for joint in self.joints)
+
+    def sensitivity(self, relation: Relation) -> int:
+        """Return how far one row moves all sums, in their norm and grid steps, rounded up."""
+        if relation is not self.relation:
+            raise PlanMismatch(f"relation={relation}: the residuals were scaled for {self.relation}")
+        return many_times(GRID, len(self.joints), self.norm)
+
+    def __call__(self, rows: Rows) -> Integers:
+        """Answer; the bound is decided in whole numbers, before a row is looked at."""
+        check_moved(self.residuals, self.relation, self.norm)
+        found = self.residuals.cells(AdditiveRows(rows, self.terms), self.joints)
+        return np.concatenate([sums[: joint.cells] for joint, sums in zip(self.joints, found, strict=True)])
+
+
+def many_times(moved: int, count: int, norm: Norm) -> int:
+    """Return how far a row moves so many answers at once that it moves so far each, rounded up."""
+    return moved * count if norm == "l1" else isqrt(moved**2 * count - 1) + 1
+
+
+def check_moved(residuals: Residuals, relation: Relation, norm: Norm) -> None:
+    """Raise PlanMismatch where a row could move sums over leaves by more than GRID, in whole numbers."""
+    moved = reach(*residuals.extremes(), relation, norm)
+    if moved > GRID:
+        raise PlanMismatch(f"sensitivity={GRID}: a row could move these sums by {moved}")
 
 
 def together(table: NDArray[Any]) -> Any:
@@ -334,7 +382,5 @@ class LeafSums:
 
     def __call__(self, rows: Rows) -> Integers:
         """Answer; the bound is decided in whole numbers, before a row is looked at."""
-        moved = reach(*self.residuals.extremes(), self.relation, self.norm)
-        if moved > GRID:
-            raise PlanMismatch(f"sensitivity={GRID}: a row could move these sums by {moved}")
+        check_moved(self.residuals, self.relation, self.norm)
         return self.residuals.sums(AdditiveRows(rows, self.terms, self.joints), self.feature, self.leaves)

@@ -26,6 +26,7 @@ from training.learners.ebm.class_queries import (
     CHANCE,
     FARTHEST,
     ClassPairScores,
+    ClassPairSums,
     ClassSums,
     ClassVectors,
     SlopeSums,
@@ -297,11 +298,12 @@ features:
 
 @NORMS
 @BOTH
-def test_scores_of_pairs_move_no_further_than_they_say(relation, norm):
+@pytest.mark.parametrize("asked", [ClassPairScores, ClassPairSums])
+def test_scores_and_sums_of_pairs_move_no_further_than_they_say(relation, norm, asked):
     """Every pair of neighbours with at most two rows in common, and rows that add up in one row of the cells."""
     pair = Joint((0, 1), ((0, 1, 2), (0, 1, 2)))
     terms, none = (np.zeros((3, 3), np.int64),) * 2, np.zeros(3, np.int64)
-    query = ClassPairScores(ClassVectors(none, none, none, 1.0, relation, norm), terms, (pair,) * 4)
+    query = asked(ClassVectors(none, none, none, 1.0, relation, norm), terms, (pair,) * 4)
 
     def scores(rows):
         table = np.array(rows, np.int64).reshape(-1, 3)
@@ -318,7 +320,8 @@ def test_scores_of_pairs_move_no_further_than_they_say(relation, norm):
             moved = [scores((*shared, row)) - other for other in others]
             worst = max(worst, *(np.abs(each).sum() if norm == "l1" else np.linalg.norm(each) for each in moved))
     limit = query.sensitivity(relation)
-    assert limit == (4 * query.most if norm == "l1" else 2 * query.most)
+    most = query.most if asked is ClassPairScores else GRID
+    assert limit == (4 * most if norm == "l1" else 2 * most)
     near = (0.99 if relation is ADD else 0.49) * (0.61 if norm == "l1" else 1)  # L2 within L1; no two rows opposite
     assert near * limit < worst <= limit
 

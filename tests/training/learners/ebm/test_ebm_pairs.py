@@ -22,7 +22,7 @@ from dpserve_verify.privacy.budget import Budget, Relation
 from models.features.features import BooleanFeature, CategoricalFeature, NumericFeature
 from training.learners.ebm.ebm import DPEBMClassifier, DPEBMRegressor
 from training.learners.ebm.pairs import Asked, asked_pairs, cells_partition, groups_of, pairs_among
-from training.learners.ebm.queries import GRID, JointCounts, LeafSums, NumberResiduals, PairScores
+from training.learners.ebm.queries import GRID, JointCounts, LeafSums, NumberResiduals, PairScores, PairSums
 from training.learners.ebm.queries import together as score_of_table
 from training.learners.parameters import learner_of, stored
 from training.rows.partitions.partition import TARGET_GRID
@@ -39,10 +39,10 @@ ANSWERS = {"class": (0, 1), "number": (-TARGET_GRID, TARGET_GRID)}
 RUNS = 1500
 
 
-def public_of(kind: str, relation=ADD, pure=False, features=THREE, records=3, contributions=1) -> Public:
+def public_of(kind: str, relation=ADD, pure=False, features=THREE, records=3, contributions=1, draws=1) -> Public:
     budget = Budget.of("1", "0" if pure else "0.000001")
     classes, span = (("no", "yes"), None) if kind == "class" else (None, (100.0, 101.0))
-    return Public(features, "y", classes, records, relation, budget, pure, contributions, span)
+    return Public(features, "y", classes, records, relation, budget, pure, contributions, span, draws=draws)
 
 
 def learner(kind: str, **parameters):
@@ -82,10 +82,10 @@ class Scripted:
         return np.rint(self._random.normal(size=query.size) * self._scale * GRID).astype(np.int64)
 
 
-def losses(kind: str, relation, pure: bool, asked, fault=nullcontext) -> list[tuple[float, float]]:
+def losses(kind: str, relation, pure: bool, asked, fault=nullcontext, draws=1) -> list[tuple[float, float]]:
     """(worst exact loss, claim) of transcripts from faint to so large that every term reaches its limit. Of Gaussians
-    the loss is mu^2, else the pure epsilon."""
-    public, found = public_of(kind, relation, pure), []
+    the loss is mu^2, else the pure epsilon. Of two draws all that is asked are sums."""
+    public, found = public_of(kind, relation, pure, draws=draws), []
     for scale in (0.0, 3.0, 1000.0):
         session = Scripted(public, scale)
         learner(kind, pairs=asked).learn(session)
@@ -120,15 +120,15 @@ def _claim(mechanism) -> float:
 @pytest.mark.parametrize("kind", ["class", "number"])
 def test_the_exact_loss_of_every_pair_is_within_the_claim_and_near_it(kind, relation, pure):
     """Pairs that are found, by the scores of all three, and such that are named; all queries of either plan."""
-    for asked in (2, "a & b; b & c"):
-        found = losses(kind, relation, pure, asked)
+    for asked, draws in ((2, 1), (2, 2), ("a & b; b & c", 1)):
+        found = losses(kind, relation, pure, asked, draws=draws)
         assert max(loss / claim for loss, claim in found) >= 0.6
         assert all(loss <= claim * (1 + 1e-12) for loss, claim in found)
 
 
 @pytest.mark.parametrize(
     ("query", "relation"),
-    [(PairScores, ADD), *((query, each) for query in (JointCounts, LeafSums) for each in Relation)],
+    [(PairScores, ADD), *((query, each) for query in (PairSums, JointCounts, LeafSums) for each in Relation)],
 )
 def test_the_exact_loss_sees_half_the_noise(query, relation):
     true = query.sensitivity
@@ -137,15 +137,17 @@ def test_the_exact_loss_sees_half_the_noise(query, relation):
         return patch.object(query, "sensitivity", lambda self, relation: true(self, relation) // 2)
 
     with pytest.raises(AssertionError, match="one release"):
-        losses("class", relation, False, 2, halved)
+        losses("class", relation, False, 2, halved, draws=2 if query is PairSums else 1)
 
 
 def test_residuals_twice_too_large_are_refused_before_they_are_scored():
     joint = Joint((0, 1), ((0, 1, 2), (0, 1, 2)))
     with patch.object(NumberResiduals, "most", 2 * GRID):
-        query = PairScores(NumberResiduals(0, TARGET_GRID, ADD), (np.zeros(3, np.int64),) * 3, (joint,), "l2", ADD)
-        with pytest.raises(PlanMismatch, match="sensitivity"):
-            query(None)
+        terms = (np.zeros(3, np.int64),) * 3
+        for asked in (PairScores, PairSums):
+            query = asked(NumberResiduals(0, TARGET_GRID, ADD), terms, (joint,), "l2", ADD)
+            with pytest.raises(PlanMismatch, match="sensitivity"):
+                query(None)
 
 
 HIGH, LOW = TARGET_GRID, -TARGET_GRID
@@ -325,6 +327,25 @@ def test_what_one_feature_leaves_by_itself_is_no_reason_to_look_at_two():
     alone = [[3, 6], [-1, -2]], [[3, -1], [6, -2]], [[1, 1], [1, 5]]
     assert [score_of_table(np.array(table)) for table in alone] == [0, 0, 0]
     assert score_of_table(np.array([[2, -2], [-2, 2]])) == 8
+
+
+def test_sums_over_cells_add_up_and_are_those_of_single_rows():
+    """Of all pairs, one after the other: what institutions answer comes to what all rows together answer."""
+    random = np.random.default_rng(1)
+    data = tuple(map(tuple, random.integers(0, 2, (40, 4)).tolist()))
+    joints = tuple(Joint(at, ((0, 1, 2), (0, 1, 1))) for at in ((0, 1), (0, 2)))
+    residuals, terms = NumberResiduals(0, TARGET_GRID, ADD), (np.zeros(3, np.int64),) * 3
+    query = PairSums(residuals, terms, joints, "l2", ADD)
+    rows = [tuple((*row[:3], TARGET_GRID // (row[3] + 1)) for row in part) for part in (data, data[:7], data[7:])]
+    whole, *parts = (query(rows_of("number", part)) for part in rows)
+    assert (parts[0] + parts[1]).tolist() == whole.tolist()
+    expected = np.zeros(query.size, np.int64)
+    for row in rows[0]:
+        for start, joint in ((0, joints[0]), (6, joints[1])):
+            sides = [groups[row[at]] for at, groups in zip(joint.features, joint.groups, strict=True)]
+            expected[start + sides[0] * 2 + sides[1]] += row[3] * residuals.factor >> 20
+    np.testing.assert_allclose(whole, expected, atol=len(data))
+    assert query.sensitivity(ADD) == int(np.ceil(GRID * 2**0.5))
 
 
 # ---- what it finds ---------------------------------------------------------------------------------------------------
