@@ -4,7 +4,8 @@ learner `ebm` by its default rule alone, on random 80/20 splits, delta 1e-6, add
     python -m studies.dpebm.ebm_paper --data DIR            # all of it: minutes
     python -m studies.dpebm.ebm_paper --data DIR --quick    # one split, three epsilons
 
-Every fit is a line of `dpebm.jsonl` of the folder `--out`; what stands there is not run again. dpebm.md is written from
+Every fit is a line of `dpebm.jsonl` of the folder `--out`; what stands there is not run again, unless its digest is of
+another learner. dpebm.md is written from
 that file alone.
 """
 
@@ -13,16 +14,18 @@ from __future__ import annotations
 import argparse
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks import datasets
-from benchmarks.lines import append_lines, read_lines
+from benchmarks.lines import append_lines, read_lines, write_lines
 from benchmarks.peers import Task
 from benchmarks.utility import DELTA, EPSILONS, Run, task_of
+from studies import digests
 from studies.dpebm.ebm_published import INTERPRET, MEAN, PAPER
 from training.learners.ebm.ebm import DPEBMClassifier, DPEBMRegressor
 
@@ -59,7 +62,8 @@ def fitted(task: Task) -> tuple[float, float]:
 
 def perform(folder: str | None, sets: Sequence[str], epsilons: Sequence[str], seeds: int, path: Path) -> None:
     """Run what `path` does not have yet, and add it there line by line."""
-    done = {(line["dataset"], line["epsilon"], line["seed"]) for line in lines_of(path)}
+    lines = lines_of(path)
+    done = {(line["dataset"], line["epsilon"], line["seed"]) for line in lines if not digests.stale([line], today)}
     for name in sets:
         dataset = datasets.load(name, folder)
         for seed in range(seeds):
@@ -70,11 +74,23 @@ def perform(folder: str | None, sets: Sequence[str], epsilons: Sequence[str], se
                 score, seconds = fitted(task)
                 line = {"dataset": name, "epsilon": epsilon, "delta": DELTA, "seed": seed, "rows": task.train.num_rows}
                 line |= {"features": len(task.schema.features), "score": float(f"{score:.6g}")}
-                append_lines(path, line | {"seconds": round(seconds, 3)})
+                append_lines(path, line | {"seconds": round(seconds, 3), "digest": today(line)})
+
+
+@cache
+def digest_of(target: str) -> str:
+    """Digest of the learner by its default rule, for classes or for a number."""
+    kind = DPEBMClassifier if target == "classes" else DPEBMRegressor
+    return digests.join(digests.digest(kind(epsilon=epsilon), target) for epsilon in digests.BUDGETS)
+
+
+def today(line: Mapping[str, Any]) -> str:
+    return digest_of("classes" if classes(line["dataset"]) else "number")
 
 
 def lines_of(path: Path) -> list[Line]:
-    return read_lines(path)
+    """The last line of each fit."""
+    return list({(line["dataset"], line["epsilon"], line["seed"]): line for line in read_lines(path)}.values())
 
 
 def number(value: float | None, name: str) -> str:
@@ -152,7 +168,8 @@ def page(lines: Sequence[Line]) -> str:
             misses += missed(name, ours)
     seconds = [line["seconds"] for line in lines if line["dataset"] == "adult"]
     speed = f"A fit of Adult took {np.median(seconds):.2f} s (median of {len(seconds)})." if seconds else ""
-    head = (HERE / "ebm_page.md").read_text(encoding="utf-8").rstrip()
+    text = (HERE / "ebm_page.md").read_text(encoding="utf-8").rstrip()
+    head = text.replace(" {older}", digests.older("dpebm/dpebm.md"))
     said = misses or ["Nowhere: every figure is at least as good."]
     return "\n".join([head, "", speed, "", "## Where another figure is better", "", *said, *tables, ""])
 
@@ -168,6 +185,7 @@ def main() -> None:
     asked.out.mkdir(parents=True, exist_ok=True)
     epsilons, seeds = (("0.1", "1", "8"), 1) if asked.quick else (EPSILONS, asked.seeds)
     perform(asked.data, asked.sets, epsilons, seeds, asked.out / LINES)
+    write_lines(asked.out / LINES, lines_of(asked.out / LINES))
     (asked.out / "dpebm.md").write_text(page(lines_of(asked.out / LINES)), encoding="utf-8")
 
 

@@ -3,8 +3,9 @@
     python -m studies.lazybb.paper [--data DIR] [--only PART ...] [--variants V ...] [--repeats 4] [--fresh] [--report]
 
 Cod-RNA and Mushroom come from DIR (or DPSERVE_DATA), Adult from examples/data. Every finished cell is a JSON line in
-paper.jsonl.gz beside it, and is not run again unless --fresh or more repeats ask for it; --report only writes the page
-and its pictures from what is there. All of it on public benchmark rows, and nothing that it fits is released.
+paper.jsonl.gz beside it, and is not run again unless its digest is of another learner, or --fresh or more repeats ask
+for it; --report only writes the page and its pictures from what is there. All of it on public benchmark rows, and
+nothing that it fits is released.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 
 from benchmarks.datasets import folder_of
 from benchmarks.lines import append_lines, read_lines, write_lines
+from studies.digests import stale
 from studies.lazybb import paper_fits as fits
 from studies.lazybb import paper_other as other
 from studies.lazybb.paper_fits import Cell
@@ -119,7 +121,8 @@ def main() -> None:
     records = read(file)
     if not asked.report:
         for key, make, fitted in work(asked.only, folder_of(asked.data), asked.repeats, asked.variants):
-            if asked.fresh or key not in records or len(records[key].get("accuracy_of_fits", ())) < fitted:
+            old = records.get(key)
+            if asked.fresh or not old or len(old.get("accuracy_of_fits", ())) < fitted or stale([old], fits.today):
                 records[key] = make()
                 append_lines(file, records[key])
                 print(key, flush=True)

@@ -11,7 +11,8 @@ the paper's share of a round: epsilon / tau where delta is 0, else by its advanc
 - lambda      dpserve at the paper's lambda as it is printed. All others have half of it: see HALF.
 - cut points  dpserve over our public schema's 1-rules in place of the one-hot columns.
 - scheduled   our scheduled reweighting, which needs no n, under add/remove.
-- defaults    our learner with none of its parameters given, over our public schema; replace-one.
+- defaults    our learner with none of its parameters given, fitted as the product fits it, over our public schema: cut
+              points are then found by noisy counts where its rule says so; replace-one.
 - no noise    the corrected form with a noise that vanishes. Not private: the limit of the setting.
 - paper's trees  trees of three splits, chosen one by one over all leaves by Gini, half of the budget for the votes.
 - level trees    depth 2, level by level, by Gini, an eighth for the votes: one price for all leaves of a level.
@@ -22,6 +23,7 @@ from __future__ import annotations
 
 import inspect
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache, lru_cache
@@ -33,16 +35,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountant.privacy.claims import claim
+from benchmarks.datasets import with_records
 from dpserve_verify.privacy.budget import Budget, Relation
 from dpserve_verify.privacy.events import Plan
 from models.forms.trees import TreeEnsemble
 from models.parts.trees import Leaf, Tree, route
+from studies import digests
 from studies.lazybb.paper_published import RECORDS, Setting
-from studies.lazybb.paper_sets import Coded, coded
+from studies.lazybb.paper_sets import Coded, coded, made_up, sources
 from training.calibration.calibrate import calibrate, rehearse
 from training.learners import LazyBB
 from training.learners.base.private_learner import PrivateClassifier
 from training.rows.partitions.rows import Rows
+from training.rows.schema.schema import parse_schema
 from training.session.session import Public, Session
 
 THEOREM, CORRECTED, CODED, OURS, PRINTED, CUTS, SCHEDULED, DEFAULTS, LIMIT = VARIANTS = (
@@ -88,7 +93,7 @@ class Cell:
 
     @property
     def encoding(self) -> str:
-        return "schema" if self.variant in (CUTS, DEFAULTS) else "paper"
+        return "schema" if self.variant == CUTS else "paper"
 
     @property
     def relation(self) -> Relation:
@@ -108,8 +113,7 @@ def known(**parameters: object) -> dict[str, Any]:
 
 
 def learner_of(cell: Cell) -> PrivateClassifier:
-    if cell.setting is None:
-        return LazyBB()
+    assert cell.setting is not None
     if cell.variant in TREES:
         return tree_learner(cell.setting, TREES[cell.variant])
     at, kind = cell.setting, "scheduled" if cell.variant == SCHEDULED else "projected"
@@ -162,7 +166,7 @@ _UNITS: dict[object, Decimal] = {}
 
 def calibrated(cell: Cell, learner: PrivateClassifier, public: Public) -> Decimal:
     """The learner's own unit. It depends on the budget, the kind of releases and their number, not on rows."""
-    kind = cell.variant if cell.variant in (*TREES, DEFAULTS) else ""
+    kind = cell.variant if cell.variant in TREES else ""
     key = (kind, learner.rounds_for(public), public.budget, public.pure)
     if key not in _UNITS:
         _UNITS[key] = calibrate(learner, public, public.budget).unit
@@ -187,22 +191,58 @@ def run(cell: Cell, folder: str | Path | None, repeats: int) -> dict[str, Any]:
 
     `priced`: the epsilon that our accountant finds for the plan at the cell's delta.
     """
-    data, planned, began = coded(cell.set, cell.encoding, folder), planner(cell, folder), time.perf_counter()
-    found, records = [], 0
+    data, began, found = coded(cell.set, cell.encoding, folder), time.perf_counter(), []
     for train, test in data.splits(repeats) if cell.protocol == "own" else data.folds(repeats):
-        records, model = train.size, fit(planned(train.size), data, train)
-        right = labels_of(model, data, test, ties=cell.variant == CODED) == data.labels[test]
-        found.append((round(float(np.mean(right)), 5), len(rules_of(model))))
-    _, public, unit, plan = planned(records)
+        if cell.variant == DEFAULTS:
+            accuracy, model, plan, unit, price = by_defaults(cell, folder, train, test)
+        else:
+            _, public, unit, plan = planned = planner(cell, folder)(train.size)
+            model = fit(planned, data, train)
+            accuracy = float(np.mean(labels_of(model, data, test, ties=cell.variant == CODED) == data.labels[test]))
+            price = None if cell.variant == LIMIT else claim(plan, public.budget.delta).epsilon
+        found.append((round(accuracy, 5), len(rules_of(model))))
     return {
         "key": cell.key,
+        "digest": digest_of(cell.variant, cell.delta),
         "accuracy_of_fits": [accuracy for accuracy, _ in found],
         "rules_of_fits": [rules for _, rules in found],
         "releases": len(plan),
         "unit": str(unit),
-        "priced": None if cell.variant == LIMIT else str(claim(plan, public.budget.delta).epsilon),
+        "priced": None if price is None else str(price),
         "seconds": round((time.perf_counter() - began) / len(found), 3),
     }
+
+
+def by_defaults(cell: Cell, folder: str | Path | None, train: Indices, test: Indices) -> tuple[Any, ...]:
+    """Accuracy of the product's own fit on the rows `train`; the ensemble, its plan, unit and price."""
+    schema, table = sources(cell.set, folder)
+    model = LazyBB(
+        schema=with_records(schema, train.size), epsilon=cell.epsilon, delta=cell.delta, relation="replace-one"
+    )
+    target = parse_schema(schema).target
+    features, labels = table.drop([target]), np.asarray(table[target])
+    model.fit(features.take(train), labels[train])
+    accuracy = float(np.mean(model.predict(features.take(test)) == labels[test]))
+    recipe = model.recipe_
+    return accuracy, model.ensemble_, recipe.plan, recipe.unit, recipe.claim.epsilon
+
+
+@cache
+def digest_of(variant: str, delta: str) -> str:
+    """Digest of a variant, at every setting: on made-up rows, at one setting of the paper; of our defaults at three
+    budgets. A plan without noise is fitted here as well, so the limit has one of its own."""
+    if variant == DEFAULTS:
+        pure = {"delta": delta, "relation": "replace-one"}
+        return digests.join(digests.digest(LazyBB(epsilon=epsilon, **pure)) for epsilon in digests.BUDGETS)
+    data, cell = made_up(), Cell("digest", "adult", variant, "0.5", delta, Setting(0.35, 0.5, 15))
+    learner, public, unit, _ = plan_of(cell, data, digests.ROWS)
+    return digests.digest_of_fit(learner, public, unit, Rows(data.bins, data.labels, data.widths))
+
+
+def today(record: Mapping[str, Any]) -> str | None:
+    """What the digest of a record is by today's learners; None where none of ours made it."""
+    part, _, variant, *rest = (*record["key"].split("|"), "")
+    return None if part == "baselines" else digest_of(variant, rest[1])
 
 
 def fit(planned: Planned, data: Coded, train: Indices) -> Any:

@@ -15,7 +15,7 @@ from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.preprocessing import OneHotEncoder
 
 from models.parts.votes import Vote, describe
-from studies.lazybb.paper_fits import LIMIT, OURS, PRINTED, THEOREM, Cell, fit, labels_of, plan_of
+from studies.lazybb.paper_fits import LIMIT, OURS, PRINTED, THEOREM, Cell, digest_of, fit, labels_of, plan_of
 from studies.lazybb.paper_published import SETTINGS, Setting
 from studies.lazybb.paper_sets import Coded, coded
 
@@ -45,6 +45,7 @@ def advantage_record(variant: str, folder: str | Path | None, runs: int = FIGURE
     released, best, margins = (np.mean(each, axis=0) for each in zip(*found, strict=True))
     return {
         "key": cell.key,
+        "digest": digest_of(cell.variant, cell.delta),
         "released": [round(float(number), 4) for number in released],
         "best": [round(float(number), 4) for number in best],
         "margins": [round(float(number), 4) for number in margins],
@@ -99,7 +100,8 @@ def model_record(folder: str | Path | None, epsilon: str = "0.4") -> dict[str, A
     model = fit(plan_of(cell, data, data.test), data, every[: data.test])
     test = every[data.test :]
     right = labels_of(model, data, test) == data.labels[test]
-    return {"key": cell.key, "accuracy": round(float(np.mean(right)), 4), "votes": in_words(model.votes, data)}
+    about = {"key": cell.key, "digest": digest_of(cell.variant, cell.delta)}
+    return about | {"accuracy": round(float(np.mean(right)), 4), "votes": in_words(model.votes, data)}
 
 
 def in_words(votes: tuple[Vote, ...], data: Coded) -> list[tuple[int, str]]:

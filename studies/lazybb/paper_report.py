@@ -7,6 +7,7 @@ from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
 
+from studies import digests
 from studies.lazybb import paper_charts as charts
 from studies.lazybb import paper_fits as fits
 from studies.lazybb import paper_published as published
@@ -44,6 +45,7 @@ def write(records: Records, folder: Path) -> None:
         "figure1": figure_1_table,
         "trees": tree_table,
         "fits": fit_count,
+        "older": lambda _: digests.older("lazybb/paper.md"),
         "pool": lambda _: str(len(set(SETTINGS["adult"].values()))),
     }
     page = PAGE.read_text(encoding="utf-8")

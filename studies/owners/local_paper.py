@@ -13,14 +13,19 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
+from accountant.noise.mechanisms import DiscreteGaussian
+from accountant.noise.one_of_k import OneOfK
 from benchmarks.datasets import folder_of
 from benchmarks.lines import read_lines, write_lines
+from studies import digests
 from studies.owners import local_boosting as boosting
 from studies.owners import local_mechanisms as mechanisms
 from studies.owners import local_ours as ours
@@ -221,11 +226,41 @@ def measure(data: LocalSet, part: str, runs: int) -> Record:
         "set": data.name,
         "title": data.title,
         "part": part,
+        "digest": digest_of(part),
         "runs": asked,
         "seconds": took,
         "about": about,
         "found": found,
     }
+
+
+@cache
+def digest_of(part: str) -> str:
+    """Digest of what a part runs, on a small synthetic set. Seeds fix the mechanisms of the study; one of 64 sends the
+    best of an owner's candidates, and aggregators add no noise."""
+    data, rng = synthetic(SEEDS[0], rows=4_000), np.random.default_rng(0)
+    mechanisms.RNG, group = np.random.default_rng(7), _group(data, "ncc", rng)
+    found: list[float] = []
+    with (
+        patch.object(OneOfK, "draw", lambda self, scores: np.asarray(scores).argmax(axis=1)),
+        patch.object(DiscreteGaussian, "draw", lambda self, values, sensitivity: values),
+        patch.object(np.random, "bytes", bytes),
+    ):
+        if part == "ours":
+            found += [ours.one_round(data, learner, 400, 4, 2.0, rng) for learner in OURS]
+            found += [ours.TwoAggregators(data, 400, 4, rng).error(2.0)]
+        else:
+            learners = [boosting.printed_ncc, boosting.printed_stump, boosting.printed_lr]
+            kinds = list(PRINTED.values())
+            if part == "boosted":
+                learners, kinds = [*learners, boosting.strict_ncc, boosting.strict_stump], [*kinds, *SPHERES.values()]
+                found += boost(data, data.shapes["ncc"], boosting.printed_ncc, PIECEWISE, 5.0, rng, 1.0, 4).errors
+            found += [_accuracy(data, learner(group, each, 5.0)) for learner in learners for each in kinds]
+    return digests.join(f"{one:.4g}" for one in found)
+
+
+def today(line: Mapping[str, Any]) -> str:
+    return digest_of(line["part"])
 
 
 def read(file: Path) -> dict[tuple[str, str], Record]:

@@ -9,6 +9,7 @@ from statistics import fmean, pstdev
 from typing import Any
 
 from local.reports.directions import gains
+from studies import digests
 from studies.lazybb.paper_report import table
 from studies.owners import local_published as published
 from studies.owners.local_mechanisms import privunit_gain
@@ -53,6 +54,7 @@ def page_of(records: Records) -> str:
         "table4": lambda found: moved_table(found, "lr", published.TABLE_4, 2, 4),
         "rounds": rounds_table,
         "cost": cost,
+        "older": lambda _: digests.older("owners/local-paper.md"),
     }
     page = PAGE.read_text(encoding="utf-8")
     for name, section in sections.items():
