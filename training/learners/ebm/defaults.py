@@ -71,11 +71,16 @@ NO_PAIRS = PairDefaults()
 
 def pair_defaults(public: Public, settings: EbmDefaults, asked: Asked) -> PairDefaults:
     """Return the rule for pairs: some where there is much to tell, and as many epochs over them as over the
-    features.
+    features; none where they would have to be found by shared sums, which costs more than they bring
+    (studies/owners/local.md).
     """
     number = asked.many
     if number is None:
-        signal = 0.0 if public.pure else strength(public) / (1.0 if len(public.classes or ()) == 2 else LESS_TOLD)
+        signal = (
+            0.0
+            if public.pure or public.shared
+            else strength(public) / (1.0 if len(public.classes or ()) == 2 else LESS_TOLD)
+        )
         number = next((pairs for least, pairs in PAIRS_FROM if signal >= least), 0)
         number = min(number, len(public.features) * (len(public.features) - 1) // 2)
     if not number:

@@ -329,6 +329,16 @@ def test_what_one_feature_leaves_by_itself_is_no_reason_to_look_at_two():
     assert score_of_table(np.array([[2, -2], [-2, 2]])) == 8
 
 
+def test_no_pairs_are_found_by_shared_sums_unless_asked_for():
+    def purposes(draws, asked):
+        public = public_of("class", records=40_000, draws=draws)
+        return {run.purpose for run, _ in learner("class", pairs=asked).recipe(public).plan.runs}
+
+    assert "score pairs of features" in purposes(1, "auto")
+    assert not any("pair" in each for each in purposes(2, "auto"))
+    assert "sum residuals per cell of pairs" in purposes(2, 1)
+
+
 def test_sums_over_cells_add_up_and_are_those_of_single_rows():
     """Of all pairs, one after the other: what institutions answer comes to what all rows together answer."""
     random = np.random.default_rng(1)
