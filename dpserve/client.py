@@ -104,6 +104,13 @@ class Client(LedgerReader):
         path = f"/v1/datasets/{segment('dataset', name)}/{segment('act', act)}"
         return self._change("POST", path, {"reason": reason})
 
+    def charge(self, dataset: str, mechanism: str, why: str, **more: Any) -> Json:
+        """Charge a release that was made elsewhere, by an entry: scope steward, on it (docs/budgets.md). `more`: one of
+        `epsilon`, `rho`, `mu` and `renyi`, and what `dpserve charge` takes. Raises BudgetRefused where it does not fit.
+        """
+        body = request_body(mechanism=mechanism, why=why, **more)
+        return self._change("POST", f"/v1/datasets/{segment('dataset', dataset)}/charges", body)
+
     def note(self, kind: str, name: str) -> Json:
         """Return the `text` and the `tags` that people wrote of a dataset or a model, as `kind` says."""
         return self._get(f"/v1/{segment('kind', kind)}s/{segment('name', name)}/note")

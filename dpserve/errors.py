@@ -44,7 +44,7 @@ class BudgetRefused(ServiceError):
     def would_fit(self) -> Decimal | None:
         """Return the largest epsilon that this learner could still get at this delta; None where there is none."""
         fits = self.details.get("would_fit")
-        return None if fits is None else Decimal(fits["epsilon"])
+        return None if fits is None or "epsilon" not in fits else Decimal(fits["epsilon"])
 
 
 class TooManyRequests(ServiceError):

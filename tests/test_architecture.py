@@ -149,8 +149,8 @@ training:
 training/calibration: dpserve_verify(. certificates privacy) accountant(privacy system) models(features forms onnx)
     training(session)
 training/datasets: dpserve_verify(. privacy system) accountant(. home ledger ledger/families system) models(features)
-    training(planning rows/cluster rows/kernels rows/packed rows/partitions rows/people rows/schema rows/sources
-    rows/tables)
+    training(planning requests rows/cluster rows/kernels rows/packed rows/partitions rows/people rows/schema
+    rows/sources rows/tables)
 training/datasets/drafts: dpserve_verify(. privacy system) accountant(. access home ledger/families system)
     models(features) training(datasets datasets/growing requests rows/people rows/schema rows/sources rows/tables)
 training/datasets/growing: dpserve_verify(. system) accountant(. home ledger ledger/families) models(features)

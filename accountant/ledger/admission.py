@@ -4,8 +4,9 @@ what each was charged, read from the entries: quickly, for there may be many tho
 
 from __future__ import annotations
 
+import heapq
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
@@ -23,12 +24,13 @@ from accountant.ledger.families.records import Job, Request, State, charged_wind
 from accountant.ledger.families.refusal import refusal
 from accountant.ledger.job_rows import add_job
 from accountant.log.entries import Writer
+from accountant.log.newest import account_number, accounts_of
 from accountant.privacy.claims import Claim, claim
 from accountant.store.store import stream
 from accountant.store.tables import dataset_table, entry_table, job_table
 from dpserve_verify.errors import InputError, LedgerInvalid
 from dpserve_verify.formats.canonical_bytes import Key
-from dpserve_verify.log.entry import read_entry
+from dpserve_verify.log.entry import Entry, read_entry
 from dpserve_verify.privacy import soundness
 from dpserve_verify.privacy.events import Plan
 from dpserve_verify.privacy.filter import Price, price_from_json, price_to_json
@@ -39,7 +41,7 @@ _BEHIND = [Key(name) for name in sorted({"request", "promote", *KINDS}, reverse=
 
 
 class Charge(NamedTuple):
-    """`entry`: the reservation; `time`: as it says."""
+    """`entry`: the reservation, or what charged a release made elsewhere; `time`: as it says."""
 
     entry: int
     time: str
@@ -52,8 +54,24 @@ def charged_jobs(family: Family) -> ColumnElement[bool]:
     return job_table.c.dataset.in_(names) & (job_table.c.state != State.RELEASED)
 
 
-def charges(connection: Connection, family: Family, newest_first: bool = False) -> Iterator[Charge]:
-    """Yield the charges one by one. LedgerInvalid where an entry is no reservation with its price."""
+def charges(
+    connection: Connection, family: Family, newest_first: bool = False, outside: Sequence[Entry] = ()
+) -> Iterator[Charge]:
+    """Yield the charges one by one: of jobs, and those of the entries `outside` that are charged to this account.
+    LedgerInvalid where an entry is no reservation with its price.
+    """
+    account = account_number(family.seq, family.part)
+    elsewhere = [
+        Charge(entry.seq, entry.value["time"], price_from_json(entry.value["price"], family.filter.orders))
+        for entry in outside
+        if any(account in accounts_of(line) for line in entry.value["after"])
+    ]
+    ordered = elsewhere[::-1] if newest_first else elsewhere
+    jobs = _charged_to_jobs(connection, family, newest_first)
+    return heapq.merge(jobs, ordered, key=lambda charge: charge.entry, reverse=newest_first)
+
+
+def _charged_to_jobs(connection: Connection, family: Family, newest_first: bool) -> Iterator[Charge]:
     query = select(entry_table.c.seq, entry_table.c.body).join(job_table, job_table.c.seq == entry_table.c.seq)
     order = job_table.c.seq.desc() if newest_first else job_table.c.seq
     for seq, body in stream(connection, query.where(charged_jobs(family)).order_by(order)):

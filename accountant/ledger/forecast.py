@@ -14,6 +14,7 @@ from accountant.ledger.admission import charged_jobs, charges
 from accountant.ledger.families.families import Dataset, Family
 from accountant.ledger.families.left import roomiest
 from accountant.ledger.ledger import Ledger
+from accountant.ledger.outside import charged_entries
 from accountant.store.store import body_at
 from accountant.store.tables import job_table
 from dpserve_verify.log.entry import read_entry
@@ -56,15 +57,16 @@ def _rate(ledger: Ledger, family: Family, now: datetime) -> tuple[float, float, 
 
 
 def _share_before(ledger: Ledger, family: Family, since: datetime) -> float:
-    """Return the share that was used before `since`: without the jobs reserved from then on. Entries of up to MAX_JOBS
+    """Return the share that was used before `since`: without what was charged from then on. Entries of up to MAX_JOBS
     are read for it (32 of 36 ms of a dataset's page): the last answer stands while nothing was charged or given back.
     """
+    outside = charged_entries(ledger)
     with ledger.log.database.reading() as connection:
         newest = connection.scalar(select(func.max(job_table.c.seq)).where(charged_jobs(family)))
         key, known = (family.seq, family.used, newest, since), KNOWN.setdefault(ledger, {})
         if family.account not in known or known[family.account][0] != key:
             used = family.used
-            for charge in islice(charges(connection, family, newest_first=True), MAX_JOBS):
+            for charge in islice(charges(connection, family, True, outside), MAX_JOBS):
                 if _time(charge.time) < since or charge.entry < family.seq:  # of before the account was there
                     break
                 used -= charge.price

@@ -83,6 +83,8 @@ def _what_holds(signed: Signed, dataset: Dataset) -> Iterator[str]:
                 )
             case "released":
                 open_.pop(value["reservation"], None)
+            case "charged" if value["dataset"] in own:
+                open_[seq] = f"entry {seq} charged a release made elsewhere to it, which stays; retire it"
             case "dataset-joined" if families.intersection(value["families"]):
                 open_[seq] = f"dataset {value['dataset']} was registered in its family since; withdraw that first"
             case "dataset-withdrawn":

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from securesystemslib.signer import Signer
 
 NEWEST = "newest.bin"  # beside the mark
+CHARGED = "charged"  # the kind of what was released elsewhere
 WITHDRAWN = "dataset-withdrawn"  # the kind that ends a registration, as if it had never been
 MAX_LEAVES, MAX_ENTRIES = 65_536, 4096
 _COLUMN = json.JSONEncoder(sort_keys=True)
@@ -78,8 +79,8 @@ class Writer:
 
 @dataclass(frozen=True)
 class Rare:
-    """The genesis, and every entry about keys, revocations, quotas, archives and withdrawals up to the entry `newest`,
-    the oldest first.
+    """The genesis, and every entry about keys, revocations, quotas, archives, withdrawals and charges for releases made
+    elsewhere up to the entry `newest`, the oldest first.
     """
 
     newest: int = -1
@@ -118,6 +119,11 @@ class Rare:
                 f"dataset={dataset}: is retired, and takes no further job, schedule or block; `dpserve dataset "
                 f"restore {dataset} --reason TEXT` takes it up again"
             )
+
+    @cached_property
+    def charged(self) -> tuple[Entry, ...]:
+        """Return the charges for what was released elsewhere, the oldest first."""
+        return tuple(entry for entry in self.entries if entry.value["type"] == CHARGED)
 
     @cached_property
     def withdrawn(self) -> frozenset[int]:

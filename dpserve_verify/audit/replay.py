@@ -16,8 +16,10 @@ from dpserve_verify.audit.replay_access import TIME, Rights
 from dpserve_verify.audit.replay_archive import ARCHIVING, Archive, judge_withdrawn
 from dpserve_verify.audit.replay_budget import Books, DatasetState, SumsDiffer, costs_of
 from dpserve_verify.audit.replay_campaigns import Campaigns
+from dpserve_verify.audit.replay_charges import FIELDS as CHARGED
+from dpserve_verify.audit.replay_charges import Charges
 from dpserve_verify.audit.replay_keys import KeyRing, require_reasons
-from dpserve_verify.audit.replay_kinds import KEYS, OF_DATASET, JobKind, read_kind
+from dpserve_verify.audit.replay_kinds import KEYS, OF_DATASET, OPTIONAL, JobKind, read_kind
 from dpserve_verify.audit.replay_names import Names, judge_labels
 from dpserve_verify.audit.replay_person import person_total
 from dpserve_verify.audit.replay_refined import Profiles
@@ -81,6 +83,7 @@ class Replay:
     worths: dict[int, int] = field(default_factory=dict)
     names: Names = field(default_factory=Names)
     archive: Archive = field(default_factory=Archive)
+    charges: Charges = field(default_factory=Charges)
     repairs: Repairs = field(default_factory=Repairs)
     profiles: Profiles = field(default_factory=Profiles)
     schedules: Schedules = field(default_factory=Schedules)
@@ -477,6 +480,7 @@ class Replay:
             "reservation definition aggregator answer",
             lambda self, seq, value: self.campaigns.judge_answered(value, self._job(value).state),
         ),
+        "charged": (CHARGED, lambda self, _, value: self.charges.judge(self.books, value)),
         "dataset-withdrawn": ("dataset registered reason by", lambda self, _, value: judge_withdrawn(self, value)),
         "revoked": ("issued reason by", lambda self, seq, value: self.keys.judge_revoked(seq, value, self.issued)),
         **{
@@ -485,16 +489,4 @@ class Replay:
         },
     }
     _FIELDS: ClassVar = {kind: frozenset(("type", "time", *names.split())) for kind, (names, _) in _READERS.items()}
-    _OPTIONAL: ClassVar = {
-        "token-created": frozenset({"limits"}),
-        "dataset-registered": frozenset(
-            "new_people family_name targets holdout cells person query refined ids firsts institutions".split()  # noqa: SIM905
-        ),
-        "dataset-joined": frozenset({"targets", "cells", "query", "refined", "ids", "firsts"}),
-        "dataset-appended": frozenset({"period", "new_rows", "query", "ids", "each_block"}),
-        "person-total": frozenset({"carried", "largest", "reason", "by"}),
-        "reserved": frozenset({*KEYS, *ASKED_BESIDE, "whole", "bound", "window", "labels", "schedule"}),
-        "resumed": frozenset({"window"}),
-        "model-promoted": frozenset({"replaces", "worth"}),
-        "rows-compared": frozenset({"data"}),
-    }
+    _OPTIONAL: ClassVar = {**OPTIONAL, "reserved": OPTIONAL["reserved"].union(KEYS, ASKED_BESIDE)}

@@ -74,13 +74,17 @@ class FamilyState:
         """Return whether the total in force admits these sums."""
         return _within(used, nano(self.budget.epsilon), [cap for _, cap in self.criteria])
 
-    def require_room(self, by: str) -> None:
-        """Raise LedgerInvalid unless the family is open and its sums are within the total and the analyst's quota.
-        Shares scale caps, rounded down.
-        """
+    def require_open(self) -> None:
+        """Raise LedgerInvalid unless the family is open and its sums are within the total."""
         if self.whole is not None:
             raise LedgerInvalid(f"admission: the family was closed by job {self.whole[0]}, which took the whole total")
         require(self.within(self.used), f"admission: the family's budget {self.budget.epsilon} is exceeded")
+
+    def require_room(self, by: str) -> None:
+        """Raise LedgerInvalid unless there is room, in the total and in the analyst's quota. Shares scale caps, rounded
+        down.
+        """
+        self.require_open()
         total = nano(self.budget.epsilon)
         share = self.quotas.get(by, self.quotas.get(EVERYBODY))
         if share is not None:

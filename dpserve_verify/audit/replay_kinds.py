@@ -47,3 +47,20 @@ def _of_dataset(value: Value, mark: str, kind: JobKind) -> JobKind:
     misplaced = sorted(value.keys() & {"target", "promote", *KEYS} - {mark})
     require(not misplaced, f"{mark}: does not go with {misplaced}")
     return kind
+
+
+# Of some kinds of entries, the fields that one may have besides those that each has.
+OPTIONAL = {
+    "token-created": frozenset({"limits"}),
+    "dataset-registered": frozenset(
+        "new_people family_name targets holdout cells person query refined ids firsts institutions".split()  # noqa: SIM905
+    ),
+    "dataset-joined": frozenset({"targets", "cells", "query", "refined", "ids", "firsts"}),
+    "dataset-appended": frozenset({"period", "new_rows", "query", "ids", "each_block"}),
+    "person-total": frozenset({"carried", "largest", "reason", "by"}),
+    "reserved": frozenset({"whole", "bound", "window", "labels", "schedule"}),
+    "charged": frozenset({"document", "contributions", "blocks", "window", "another"}),
+    "resumed": frozenset({"window"}),
+    "model-promoted": frozenset({"replaces", "worth"}),
+    "rows-compared": frozenset({"data"}),
+}

@@ -89,19 +89,25 @@ def _judge_job(content: bytes, orders: tuple[Decimal, ...]) -> tuple[Budget, int
 
 
 def judge_price(plan: Plan, stored: Any, orders: tuple[Decimal, ...]) -> Figures:
-    """Read and judge the price that an entry states for `plan`. LedgerInvalid unless it has a figure for each of
-    `orders` and no others, each at least what the definitions give."""
+    """Read and judge the price that an entry states for `plan`. LedgerInvalid as `read_figures`, and where a figure is
+    below what the definitions give.
+    """
+    figures = read_figures(stored, orders)
+    require_price(plan, figures, orders)
+    return figures
+
+
+def read_figures(stored: Any, orders: tuple[Decimal, ...]) -> Figures:
+    """Read a price that an entry states. LedgerInvalid unless it has a figure for each of `orders` and no others."""
     require(isinstance(stored, dict) and stored.keys() == {"pure", "unbounded", "rdp"}, "price: must have three parts")
     spelled, unbounded = tuple(map(decimal_string, orders)), stored["unbounded"]
     require(isinstance(stored["rdp"], dict) and stored["rdp"].keys() == {*spelled}, "price: must be at every order")
     require(type(unbounded) is int and unbounded in (0, 1), "price: unbounded must be 0 or 1")
-    figures = Figures(
+    return Figures(
         _read_nano(stored["pure"], "pure"),
         unbounded,
         tuple(_read_nano(stored["rdp"][order], order) for order in spelled),
     )
-    require_price(plan, figures, orders)
-    return figures
 
 
 def require_price(plan: Plan, figures: Figures, orders: tuple[Decimal, ...]) -> None:

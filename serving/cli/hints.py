@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from accountant.errors import BudgetRefused
 from dpserve_verify.errors import DpserveError
+from dpserve_verify.privacy.outside import KINDS
 
 LISTS = {"dataset": "dataset", "learner": "learner", "model": "model", "job": "job", "name": "token"}
 # By words of the message, which say more than its code; nothing where the message leads on by itself.
@@ -32,8 +33,10 @@ BY_CODE = {
 def next_step(error: DpserveError) -> str:
     """Return the next step after an error; empty where there is none, or the message says it."""
     if isinstance(error, BudgetRefused):
-        fits = error.details.get("would_fit")
-        return f"try --epsilon {fits['epsilon']}" if fits else "nothing fits any more; dpserve dataset show says why"
+        fits = error.details.get("would_fit") or {}
+        kind = next((kind for kind in KINDS if kind in fits), None)
+        nothing = "" if "dpserve " in error.message else "nothing fits any more; dpserve dataset show says why"
+        return f"try --{kind} {fits[kind]}" if kind else nothing
     if error.code == "unknown_name":
         noun = LISTS.get(error.message.partition("=")[0])
         return f"dpserve {noun} list shows them" if noun else ""

@@ -387,15 +387,16 @@ READY = record(
 # Errors
 
 AT_LEAST = "what is added up, as for an entry; of far too much what it costs at least, which takes less to work out"
+_CURVES = {**BUDGET["properties"], "rho": DECIMAL, "mu": DECIMAL}  # of a charge from elsewhere, one of them
 REFUSED = record(
     {
         "dataset": TEXT,
-        "asked": record({**BUDGET["properties"], "price": {**PRICE, "description": AT_LEAST}}),
+        "asked": record({"price": {**PRICE, "description": AT_LEAST}}, {**_CURVES, "renyi": table(DECIMAL)}),
         "spent": USED,
         "left": LEFT,
         "reserved": USED,
         "reason": {"enum": ["budget", "quota"]},
-        "would_fit": maybe(BUDGET),
+        "would_fit": maybe(record({}, _CURVES)),
     },
     {
         "account": {**ACCOUNT, "description": "the first that does not admit it"},

@@ -1,5 +1,5 @@
-"""The doors by which a steward changes what a dataset may spend: its family's total, each analyst's share of it, and
-whether it takes jobs at all.
+"""The doors by which a steward changes what a dataset may spend: its family's total, each analyst's share of it, what
+was spent of it elsewhere, and whether it takes jobs at all.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from dpserve_verify.privacy.budget import exact_decimal
 from serving.http.routes import Door, access, in_thread, state
 from serving.rest import json_schemas
 from serving.wire.errors import json_response
-from serving.wire.request_bodies import json_fields, known_query
+from serving.wire.request_bodies import json_body, json_fields, known_query
 from training.datasets import decisions
+from training.requests import ChargeRequest
+from training.requests.base import json_schema
 
 
 async def change_budget(request: Request) -> Response:
@@ -49,6 +51,14 @@ def set_share(home: Home, name: str, analyst: str, share: str, reason: str, by: 
     analyst = resolve_principal(home.ledger, analyst)
     home.ledger.set_quota(name, analyst, exact_decimal("share", share), reason, by)
     return {"dataset": name, "quotas": home.ledger.quotas(name)}
+
+
+async def charge(request: Request) -> Response:
+    """Charge a release that was made elsewhere. It stays spent; more than is left is refused."""
+    known_query(request)
+    asked = ChargeRequest.of(await json_body(request))
+    name, by = request.path_params["name"], access(request).principal
+    return json_response(await in_thread(decisions.charge, state(request).home, name, asked, by))
 
 
 async def decide(request: Request) -> Response:
@@ -84,6 +94,11 @@ DOORS = (
         "POST", f"{DATASET}/quotas", STEWARD, set_quota, "Set how much of the budget an analyst may use",
         takes=_takes(analyst='token:NAME, cli:USER or a principal; "*": all others', share="above 0 and at most 1"),
         gives=json_schemas.record({"dataset": json_schemas.TEXT, "quotas": json_schemas.array(json_schemas.QUOTA)}),
+    ),
+    Door(
+        "POST", f"{DATASET}/charges", STEWARD, charge, "Charge a release that was made elsewhere",
+        takes=json_schema(ChargeRequest),
+        gives=json_schemas.record({**DECIDED, "budget": json_schemas.FAMILY_BUDGET}),
     ),
     *(
         Door(

@@ -181,7 +181,7 @@ class CountSteps(ProfileSteps):
 )
 
 # Recipe -> step -> its file, and what stands there before and after ("" before: the file is new).
-LAST_KIND = '    "dataset-withdrawn": EntryKind(names="dataset"),\n'
+LAST_KIND = '    "charged": EntryKind(names="dataset"),\n'
 WALKS = {
     "learner": {
         1: ("training/learners/toy.py", ("", LEARNER)),

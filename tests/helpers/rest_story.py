@@ -213,6 +213,12 @@ class Story:
         self.ask("steward", "DELETE", f"/v1/drafts/{other}")
         self.post("steward", "/v1/datasets/visits/budget", epsilon="60", reason="the board agreed to more")
         self.post("steward", "/v1/datasets/visits/quotas", analyst="ana", share="0.5", reason="half is for others")
+        elsewhere = {
+            "mechanism": "a table of stays, discrete Gaussian noise",
+            "why": "published in May",
+            "rho": "0.001",
+        }
+        self.post("steward", "/v1/datasets/visits/charges", **elsewhere)
         self.post("steward", "/v1/datasets/visits/retire", reason="its time is over")
         self.post("steward", "/v1/datasets/visits/restore", reason="a review")
         note = {"text": "stays of 2027, from the ward's own book", "tags": ["2027", "ward"]}

@@ -28,12 +28,14 @@ from accountant.ledger.families import block_rows, family_rows
 from accountant.ledger.families.job_kinds import Evaluation, Profile
 from accountant.ledger.families.records import HOLDOUT, Request, Unit, Why
 from accountant.ledger.families.windows import Period
+from accountant.ledger.outside import Outside, charge
 from accountant.ledger.person_totals import change_person_total
 from accountant.ledger.withdrawal import withdraw
 from accountant.log.entries import Writer
 from dpserve_verify.errors import LedgerInvalid
 from dpserve_verify.privacy.budget import Budget, Relation, nano_string
 from dpserve_verify.privacy.events import BoundedRange, Gaussian, Plan, PureDp, Release, RepeatAndSelect
+from dpserve_verify.privacy.outside import Curve
 from dpserve_verify.privacy.selection import Poisson, geometric
 
 Story = Callable[[Home], None]
@@ -401,6 +403,27 @@ def archived(home: Home) -> None:
         archive(ledger, what, "adult", WHY, ends=True)
     archive(ledger, "model", "adult", WHY)
     reserve(ledger)  # a model's archive changes nothing else
+
+
+@story
+def spent_elsewhere(home: Home) -> None:
+    """Releases made elsewhere, by each kind of curve: on rows of two families, blocks, parts, and beside a job."""
+    ledger, people = home.ledger, Unit("person", "name")
+    for name in ("visits", "payroll"):
+        ledger.register(registration(name, unit=people))
+    ledger.register(registration("both", None, unit=people, families=("visits", "payroll")))
+    person = Budget.of("4", "0.000001")
+    ledger.register(registration("grown", unit=people, holdout=Decimal("0.2"), person=person))
+    grow(home, "grown", 2)
+    reserve(ledger, request("both"))
+    curves = {"epsilon": "0.2"}, {"rho": "0.002"}, {"mu": "0.02"}, {"renyi": {"9": "0.01", "40": "0.1"}}
+    for at, stated in enumerate(curves):
+        whole = Outside(Curve.read(stated), "a table", WHY, hexes(f"document {at}"), "person")
+        charge(ledger, "both", whole)
+        charge(ledger, "grown", replace(whole, blocks="2" if at % 2 else "all"))
+    rows = Outside(Curve.read(curves[1]), "a table", WHY, contributions=3)
+    charge(ledger, "visits", rows)
+    charge(ledger, "visits", replace(rows, another=True))
 
 
 @story

@@ -419,6 +419,24 @@ FORGERIES = {
         "a job on a dataset that is archived",
         lambda leaves: [*leaves[: first(leaves, "dataset-archived") + 1], leaves[first(leaves, "reserved", 1)]],
     ),
+    "charged-too-little": Forgery(
+        "spent-elsewhere",
+        "figures",
+        "a release made elsewhere is charged less than its curve says",
+        lambda leaves: replaced(leaves, first(leaves, "charged", 2), curve={"rho": "0.02"}),
+    ),
+    "charged-for-nothing": Forgery(
+        "spent-elsewhere",
+        "budgets",
+        "a release made elsewhere is entered, and in no sum",
+        lambda leaves: [*leaves, ledgers.changed(leaves[first(leaves, "charged", 2)], document="0" * 64)],
+    ),
+    "withdrawn-though-charged": Forgery(
+        "spent-elsewhere",
+        "budgets",
+        "a registration is withdrawn, and a release made elsewhere was charged on it",
+        lambda leaves: [*leaves, withdrawal(leaves, 2)],
+    ),
     "withdrawn-though-spent": Forgery(
         "four-jobs",
         "budgets",

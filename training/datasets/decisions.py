@@ -1,4 +1,4 @@
-"""What a steward decides about a registered dataset as a whole: to withdraw, retire or restore it."""
+"""What a steward decides about a registered dataset as a whole: to withdraw, retire or restore it, and to charge it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,17 @@ from typing import Any
 
 from accountant.home import Home
 from accountant.home.notes import Note, write_note
+from accountant.ledger import outside
 from accountant.ledger.archive import archive
+from accountant.ledger.families.left import describe_budget
 from accountant.ledger.families.records import Why
+from accountant.ledger.outside import Outside
 from accountant.ledger.withdrawal import withdraw
 from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.outside import Curve
 from dpserve_verify.system.files import locked
 from training.datasets.copy_guard import LOCK
+from training.requests import ChargeRequest
 
 WITHDRAW, RETIRE, RESTORE = "withdraw", "retire", "restore"
 ACTS = (WITHDRAW, RETIRE, RESTORE)
@@ -40,6 +45,16 @@ def decide(home: Home, name: str, act: str, why: Why) -> dict[str, Any]:
         return {"dataset": name, "withdrawn": True, "entry": _withdraw(home, name, why)}
     entry = archive(home.ledger, "dataset", name, why, ends=act == RESTORE)
     return {"dataset": name, "archived": act == RETIRE, "entry": entry}
+
+
+def charge(home: Home, name: str, asked: ChargeRequest, by: str) -> dict[str, Any]:
+    """Charge a release that was made elsewhere, and return the dataset, the entry that says so, and its budget then.
+    Raises as `accountant.ledger.outside.charge`.
+    """
+    beside = (asked.document, asked.unit, asked.contributions, asked.another, asked.blocks)
+    release = Outside(Curve.read(asked.to_json()), asked.mechanism, Why(by, asked.why), *beside)
+    entry = outside.charge(home.ledger, name, release)
+    return {"dataset": name, "entry": entry, "budget": describe_budget(home.ledger.dataset(name))}
 
 
 def _withdraw(home: Home, name: str, why: Why) -> int:

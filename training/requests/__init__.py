@@ -1,4 +1,4 @@
-"""The requests that doors take: a job, a schedule of jobs, an evaluation and a profile.
+"""The requests that doors take: a job, a schedule of jobs, an evaluation, a profile and a charge from elsewhere.
 
 Each is one class, from which type check, JSON Schema, command line and form follow.
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field, StrictBool
+from pydantic import Field, StrictBool, StrictInt
 from pydantic.dataclasses import dataclass
 
 from training.requests.base import CLOSED, Checked, Control, Option, request_fields
@@ -21,6 +21,7 @@ from training.requests.fields import (
     Grid,
     Key,
     Name,
+    Number,
     Pair,
     Parameters,
     Reference,
@@ -150,3 +151,29 @@ class ProfileRequest(Checked):
     pairs: Annotated[tuple[Pair, ...], Field(description="two columns each that are counted together as well")] = ()
     blocks: Blocks = None
     idempotency_key: Key = None
+
+
+@dataclass(frozen=True, config=CLOSED)
+class ChargeRequest(Checked):
+    """A release that was made elsewhere: one curve of four kinds, what made it, and why it is charged."""
+
+    mechanism: Annotated[Text, Field(description="what released it, in a line")]
+    why: Annotated[Text, Field(description="why it is charged; stays in the ledger permanently")]
+    epsilon: Annotated[Epsilon | None, Field(description="what it costs: epsilon at delta 0, a decimal")] = None
+    delta: Annotated[
+        Delta | None, Field(description="0, or left out: an epsilon at another delta adds up to nothing")
+    ] = None
+    rho: Annotated[Epsilon | None, Field(description="or rho of zero-concentrated privacy")] = None
+    mu: Annotated[Epsilon | None, Field(description="or mu of Gaussian privacy")] = None
+    renyi: Annotated[
+        dict[Text, Number] | None, Field(description="or its Renyi curve: the divergence at each order above 1")
+    ] = None
+    document: Annotated[Text | None, Field(description="sha256, in hex, of what says so; it is not kept here")] = None
+    unit: Annotated[Literal["record", "person"], Field(description="what that curve protects: record or person")] = (
+        "record"
+    )
+    contributions: Annotated[
+        StrictInt | None, Field(description="of a curve of records: how many of a person it read at most")
+    ] = None
+    another: Annotated[StrictBool, Field(description="it is another release than one charged before")] = False
+    blocks: Blocks = None

@@ -99,6 +99,19 @@ class Datasets(ABC):
             WrongState: It is so already, or something was spent on what is to be withdrawn.
         """
 
+    @abstractmethod
+    def charge(self, name: str, asked: Body) -> Body:
+        """Charge a release that was made elsewhere; return the entry that says so, and the budget then.
+
+        Args:
+            name: The dataset.
+            asked: The fields of a `ChargeRequest`.
+
+        Raises:
+            BudgetRefused: It does not fit into what is left.
+            InputError: It protects another unit than the dataset, or was charged before.
+        """
+
 
 class Notes(ABC):
     """Notes and tags of datasets and models."""

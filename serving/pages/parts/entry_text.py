@@ -126,6 +126,21 @@ def _describe_repaired(value: Value) -> str:
     )
 
 
+def _describe_charged(value: Value) -> str:
+    (kind, number), rows = next(iter(value["curve"].items())), value.get("contributions")
+    cost = (
+        f"{kind} {number}" if isinstance(number, str) else f"a Renyi curve of {_count(len(number), 'order', 'orders')}"
+    )
+    of = value["unit"] if rows is None else f"record, with at most {rows} of a person"
+    blocks = f", blocks {value['blocks']}" if "blocks" in value else ""
+    again = " The same was charged before, and is said to be another release." if "another" in value else ""
+    document = f" What says so has the digest {value['document']}." if "document" in value else ""
+    return (
+        f"{value['by']} charged to dataset {value['dataset']}{blocks} what was released elsewhere, by "
+        f"{value['mechanism']}: {cost} for one {of}. It stays spent.{document}{again}{_why(value)}"
+    )
+
+
 def _targets(value: Value) -> str:
     return f" A job predicts one of: {', '.join(value['targets'])}." if "targets" in value else ""
 
@@ -431,6 +446,7 @@ _WORDS: dict[str, tuple[str, str, Callable[[Value], str]]] = {
             f"was spent on it: its name and its rows may come again, with a total of their own.{_why(value)}"
         ),
     ),
+    "charged": ("warn", "charged from elsewhere", _describe_charged),
     "rows-compared": ("warn", "rows compared", _describe_rows_compared),
     "campaign-opened": (
         "run",

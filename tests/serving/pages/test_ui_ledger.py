@@ -162,6 +162,10 @@ MADE_ELSEWHERE = (
         "type": "repaired", "dataset": "visits", "analyst": "ana", "jobs": [{"job": 3}], "entries": 9, "by": "steward",
         "reason": "yearly",
     },
+    {
+        "type": "charged", "dataset": "visits", "curve": {"rho": "0.1"}, "mechanism": "census table", "unit": "record",
+        "contributions": 3, "document": hexes("table"), "reason": "yearly", "by": "steward",
+    },
     {"type": "dataset-archived", "dataset": "visits", "reason": "yearly", "by": "steward"},
     {"type": "dataset-unarchived", "dataset": "visits", "reason": "yearly", "by": "steward"},
     {"type": "dataset-withdrawn", "dataset": "visits", "registered": 2, "reason": "yearly", "by": "steward"},

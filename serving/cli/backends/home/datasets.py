@@ -13,6 +13,7 @@ from serving.cli.backends.abstract import Body, Datasets
 from serving.cli.backends.user import require_access, this_user
 from serving.wire.list_parts import Part, cut_datasets, cut_families
 from training.planning.job_views import dataset_to_json, family_to_json, problems_of
+from training.requests import ChargeRequest
 
 if TYPE_CHECKING:
     from training.datasets import decisions
@@ -48,3 +49,9 @@ class HomeDatasets(Datasets):
         home = Home.open()
         require_access(home, "steward", dataset=name)
         return decisions.decide(home, name, act, Why(this_user(), reason))
+
+    def charge(self, name: str, asked: Body) -> Body:
+        """Charge a release that was made elsewhere."""
+        home = Home.open()
+        require_access(home, "steward", dataset=name)
+        return decisions.charge(home, name, ChargeRequest.of(asked), this_user())

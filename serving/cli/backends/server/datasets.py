@@ -32,3 +32,8 @@ class ServerDatasets(Datasets):
         """Withdraw, retire or restore a dataset."""
         with self.connection.asking() as service:
             return dict(service.decide_dataset(name, act, reason))
+
+    def charge(self, name: str, asked: Body) -> Body:
+        """Charge a release that was made elsewhere."""
+        with self.connection.asking() as service:
+            return dict(service.charge(name, **asked))

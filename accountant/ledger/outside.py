@@ -1,0 +1,207 @@
+"""Charges for releases made elsewhere: a census table, a model of another tool. Each is an entry of its own kind,
+checked and appended within one transaction; its price stays in the sums for good (docs/privacy/outside.md).
+
+An outside release may have read anybody, so it is charged to the accounts of both parts, and of every block it names.
+No quota bounds it: a quota limits what an analyst asks of this ledger, and this was not asked of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from decimal import ROUND_FLOOR, Decimal
+from typing import TYPE_CHECKING, Any
+
+from accountant.errors import BudgetRefused, NameTaken
+from accountant.ledger.families import block_rows
+from accountant.ledger.families.families import Dataset
+from accountant.ledger.families.family_rows import after
+from accountant.ledger.families.left import describe_accounts, left_of, room_words
+from accountant.ledger.families.records import HOLDOUT, LONGEST_NAME, Why
+from accountant.log.entries import CHARGED, Writer
+from dpserve_verify.errors import InputError
+from dpserve_verify.formats.canonical import decimal_string
+from dpserve_verify.log.entry import Entry
+from dpserve_verify.privacy.budget import used_words
+from dpserve_verify.privacy.filter import Price, price_to_json
+from dpserve_verify.privacy.outside import RENYI, Curve
+
+if TYPE_CHECKING:
+    from accountant.ledger.ledger import Ledger
+
+ROW, PERSON = "record", "person"
+_DIGEST = re.compile("[0-9a-f]{64}", re.ASCII)
+_STEPS = 40  # of the search for what would fit
+
+
+@dataclass(frozen=True)
+class Outside:
+    """A release that was made elsewhere. InputError where a text is not one line, or a digest none.
+
+    Attributes:
+        curve: what it costs one `unit`, under the dataset's neighbouring relation.
+        mechanism: what released it, in words.
+        why: who charges it, and why.
+        document: sha256 of what says so; None: nothing is at hand.
+        unit: what the curve protects, `record` or `person`.
+        contributions: how many records of a person it read at most; needed where the curve protects a record and the
+            dataset a person.
+        another: whether it is another release than one charged before, of which the same is said.
+        blocks: of a dataset that has grown, which it may have read, in words.
+    """
+
+    curve: Curve
+    mechanism: str
+    why: Why
+    document: str | None = None
+    unit: str = ROW
+    contributions: int | None = None
+    another: bool = False
+    blocks: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.mechanism.strip() or not self.mechanism.isprintable() or len(self.mechanism) > LONGEST_NAME:
+            raise InputError(f"mechanism: must be one line of 1 to {LONGEST_NAME} characters")
+        if self.document is not None and not _DIGEST.fullmatch(self.document):
+            raise InputError("document: must be a sha256 digest, 64 hexadecimal digits in lower case")
+        if self.unit not in (ROW, PERSON):
+            raise InputError(f"unit={self.unit!r:.40}: must be {ROW} or {PERSON}")
+
+    def same(self, dataset: str) -> tuple[Any, ...]:
+        """Return what two charges have in common that may be one release: the document, else mechanism and curve."""
+        return key_of({"dataset": dataset, **self.fields()})
+
+    def fields(self) -> dict[str, Any]:
+        """Return what its entry states of it."""
+        optional = {"document": self.document, "contributions": self.contributions, "blocks": self.blocks}
+        return {
+            "curve": self.curve.to_json(),
+            "mechanism": self.mechanism,
+            "unit": self.unit,
+            "reason": self.why.reason,
+            "by": self.why.by,
+            **{name: value for name, value in optional.items() if value is not None},
+        }
+
+
+def key_of(entry: dict[str, Any]) -> tuple[Any, ...]:
+    """Return by what a charge is known again, from its entry."""
+    if "document" in entry:
+        return entry["dataset"], entry["document"]
+    return entry["dataset"], entry["mechanism"], str(entry["curve"])
+
+
+def charged_entries(ledger: Ledger) -> tuple[Entry, ...]:
+    """Return every charge of this ledger for what was released elsewhere, the oldest first."""
+    with ledger.log.signed() as signed:
+        return signed.rare().charged
+
+
+def charge(ledger: Ledger, name: str, outside: Outside) -> int:
+    """Charge a release that was made elsewhere; return the index of its `charged` entry.
+
+    Raises:
+        UnknownName: There is no such dataset.
+        InputError: It protects another unit, names no blocks of a dataset that has grown, or rows that owners keep.
+        NameTaken: The same was charged before on this dataset, and is not said to be another release.
+        BudgetRefused: It does not fit into what is left; nothing was written.
+    """
+    with ledger.log.writing() as writer:
+        return _charge(writer, name, outside)
+
+
+def _charge(writer: Writer, name: str, outside: Outside) -> int:
+    parts = list(_parts(writer, name, outside))
+    dataset = parts[0]
+    curve = _of_unit(dataset, outside)
+    before = [entry for entry in writer.signed.rare().charged if key_of(entry.value) == outside.same(name)]
+    if before and not outside.another:
+        raise NameTaken(
+            f"dataset={name}: this release was charged before, as entry {before[0].seq}; where it is another one, say "
+            "so (--another; over REST: `another`)",
+            entry=before[0].seq,
+        )
+    cost = curve.price(dataset.orders)
+    lines = list[dict[str, Any]]()
+    for part in parts:
+        costs = part.costs_of(cost)
+        if part.refusing(costs) is not None:
+            raise _refusal(part, curve, costs)
+        nothing = [family.filter.nothing() for family in part.families]
+        charged = [replace(family, used=family.used + each) for family, each in zip(part.families, costs, strict=True)]
+        balances = after(charged, nothing)
+        block_rows.put(writer.connection, part.families, balances)
+        lines += block_rows.merge_equal_blocks(part.families, balances)
+    fields = outside.fields() | ({"another": True} if before else {})
+    fields |= {"window": [*dataset.window]} if dataset.window is not None else {}
+    return writer.append(CHARGED, dataset=name, **fields, price=price_to_json(cost, dataset.orders), after=lines)
+
+
+def _parts(writer: Writer, name: str, outside: Outside) -> Iterator[Dataset]:
+    """Yield the dataset by the accounts of each part. InputError where it has grown and no blocks are named."""
+    dataset = block_rows.load(writer.connection, name, None, None, writer.signed, outside.blocks)
+    if dataset.registration.remote:
+        raise InputError(f"dataset={name}: its rows stay with their owners, who alone know what was released of them")
+    block_rows.require_window(dataset, outside.blocks)
+    yield dataset
+    if dataset.holdout is not None:
+        yield block_rows.load(writer.connection, name, None, HOLDOUT, writer.signed, outside.blocks)
+
+
+def _of_unit(dataset: Dataset, outside: Outside) -> Curve:
+    """Return what the release costs one unit of the dataset. InputError where its curve protects another one."""
+    about = dataset.registration
+    if outside.unit == about.unit.name:
+        if outside.contributions is not None:
+            raise InputError(f"contributions: the curve protects a {outside.unit}, as the dataset does; leave it out")
+        return outside.curve
+    if outside.unit == PERSON:
+        raise InputError(
+            f"unit={PERSON}: dataset {about.name} protects one record, and whose rows belong together is not known "
+            "here; state what the release costs one record (unit record)"
+        )
+    if outside.contributions is None:
+        raise InputError(
+            f"unit={ROW}: dataset {about.name} protects a whole person ({about.unit.column}); say that the curve does "
+            "too (--unit person), or how many records of a person the release read at most (--contributions N)"
+        )
+    return outside.curve.of_rows(outside.contributions)
+
+
+def _refusal(dataset: Dataset, curve: Curve, costs: Sequence[Price]) -> BudgetRefused:
+    """Return the refusal of a charge: what was asked, spent, left, and the same kind of curve that would fit."""
+    refusing = [pair for pair in zip(dataset.families, costs, strict=True) if not pair[0].admits(pair[1])]
+    family, cost = max(refusing, key=lambda pair: (pair[0].whole is not None, pair[0].share))
+    summary, left = describe_accounts([family]), left_of(dataset.families, dataset.delta, dataset.window)
+    left_json, fits = left.to_json(), _would_fit(dataset, curve)
+    name = dataset.registration.name
+    closed = "" if family.whole is None else f"; closed by job {family.whole.job}, which took the whole total"
+    words = "" if fits is None else f"; {curve.kind} {fits[curve.kind]} would fit"
+    message = (
+        f"dataset={name}: {curve.words} does not fit; {used_words(left.share)}. {room_words(left_json)}{words}"
+        f"{closed}. "
+        "What was released cannot be undone: a larger total (dpserve dataset budget) says what people were promised"
+    )
+    return BudgetRefused(
+        message, dataset=name, asked={**curve.to_json(), "price": price_to_json(cost, family.filter.orders)},
+        spent=summary["spent"], left=left_json, reserved=summary["reserved"], reason="budget", would_fit=fits,
+        account=summary["account"],
+    )  # fmt: skip
+
+
+def _would_fit(dataset: Dataset, curve: Curve) -> dict[str, str] | None:
+    """Return the largest curve of this kind that fits, to three digits; None of a Renyi curve, and where none does."""
+    if curve.kind == RENYI:
+        return None
+    low, high = Decimal(0), curve.value
+    for _ in range(_STEPS):
+        middle = ((low + high) / 2).quantize(Decimal("1e-9"))
+        if not middle:
+            break
+        costs = dataset.costs_of(replace(curve, value=middle).price(dataset.orders))
+        low, high = (middle, high) if dataset.refusing(costs) is None else (low, middle)
+    if not low:
+        return None
+    digits = low.quantize(Decimal(1).scaleb(max(-9, low.adjusted() - 2)), rounding=ROUND_FLOOR)
+    return {curve.kind: decimal_string(digits)} if digits else None

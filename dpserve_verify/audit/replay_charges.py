@@ -1,0 +1,94 @@
+"""Charges for releases made elsewhere, judged apart from the code that wrote them: each figure from what the curve
+says, and the sums of every account of both parts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
+from math import inf
+from typing import Any
+
+from dpserve_verify.audit.judge import Value, require_hex
+from dpserve_verify.audit.replay_budget import Books
+from dpserve_verify.audit.replay_keys import require_reasons
+from dpserve_verify.formats.canonical import parse_decimal
+from dpserve_verify.privacy.budget import NANO, from_nano
+from dpserve_verify.privacy.events import PureDp
+from dpserve_verify.privacy.outside import NO_BOUND, Curve
+from dpserve_verify.privacy.second_opinion import renyi
+from dpserve_verify.privacy.soundness import FLOAT, read_figures, require
+
+FIELDS = "dataset curve mechanism unit reason by price after"
+
+
+@dataclass
+class Charges:
+    """What was charged before: by the entry of its dataset, and what it is known again by."""
+
+    known: set[tuple[Any, ...]] = field(default_factory=set)
+
+    def on(self, seq: int) -> bool:
+        """Return whether something was charged on the dataset that the entry `seq` registered."""
+        return any(key[0] == seq for key in self.known)
+
+    def judge(self, books: Books, value: Value) -> None:
+        """Judge a `charged` entry: it charges every account of its blocks, of both parts, at least what its curve comes
+        to, within each total, and says so where the same was charged before.
+        """
+        require_reasons(value)
+        name, mechanism = value["dataset"], value["mechanism"]
+        require(isinstance(mechanism, str) and bool(mechanism.strip()), "mechanism: must be a text that says something")
+        if "document" in value:
+            require_hex(value, "document")
+        window = books.blocks.window(value)
+        dataset = books.dataset(name, None, window)
+        require(not dataset.remote, "dataset: its rows stay with their owners")
+        parts = [dataset, *([books.dataset(name, "holdout", window)] if dataset.held else [])]
+        figures = read_figures(value["price"], dataset.orders)
+        least_pure, least = _least(value, books.of(dataset)[0].unit, dataset.orders)
+        covered = bool(figures.unbounded) or figures.pure >= least_pure
+        require(covered, "price: the pure sum is below what the curve gives")
+        enough = all(figure >= low for figure, low in zip(figures.rdp, least, strict=True))
+        require(enough, "price: at some order is below what the curve gives")
+        for part in parts:
+            for family, cost in zip(books.of(part), books.split(part, figures), strict=True):
+                family.used = family.used.plus(cost)
+                family.require_open()
+        books.judge_after(value, [account for part in parts for account in part.families], None, window)
+        known_by = value["document"] if "document" in value else (mechanism, str(value["curve"]))
+        came_before = (dataset.seq, known_by) in self.known
+        before = "charged before" if came_before else "not charged before"
+        require(value.get("another", False) is came_before, f"another: the same was {before}")
+        self.known.add((dataset.seq, known_by))
+
+
+def _least(value: Value, protects: str, orders: tuple[Decimal, ...]) -> tuple[float, list[float]]:
+    """Return the least pure figure and the least at each order, in nano-units, of what an entry's curve says that one
+    unit costs. LedgerInvalid where it is not in its one form, or speaks of another unit.
+    """
+    stated, rows = value["curve"], 1
+    curve = Curve.read(stated)
+    require(curve.to_json() == stated, "curve: must be in its one form")
+    require(value["unit"] in ("record", "person"), "unit: must be record or person")
+    if value["unit"] == protects:
+        require("contributions" not in value, "contributions: stands where the curve protects one record of a person")
+    else:
+        rows = value.get("contributions", 0)
+        sound = value["unit"] == "record" and type(rows) is int and 1 <= rows <= 10_000
+        require(sound, f"unit: must be {protects}, or a record with how many of a person were read")
+    kind, number = next(iter(stated.items()))
+    if kind == "renyi":
+        require(rows == 1, "contributions: nothing follows from a Renyi curve of one record for several")
+        points = {parse_decimal(order): parse_decimal(figure) * NANO for order, figure in number.items()}
+        return inf, [min((float(points[at]) for at in points if at >= order), default=NO_BOUND) for order in orders]
+    each = Fraction(parse_decimal(number)) * rows
+    match kind:
+        case "epsilon":
+            pure = PureDp(from_nano(int(each * NANO)))
+            return float(each * NANO), [renyi(pure, float(order)) * NANO * (1 - FLOAT) for order in orders]
+        case "rho":  # of k records k^2 rho
+            return inf, [float(each * rows * Fraction(order) * NANO) * (1 - FLOAT) for order in orders]
+        case _:
+            return inf, [float(each * each * Fraction(order) / 2 * NANO) * (1 - FLOAT) for order in orders]

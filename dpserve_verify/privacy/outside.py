@@ -1,0 +1,128 @@
+"""What a release made elsewhere costs, as whoever made it states it: one curve of four kinds, of public numbers alone.
+
+An (epsilon, delta) with a delta above 0 is not among them: it bounds no Renyi figure and no pure sum, so no filter of
+these accounts could add it up (docs/privacy/outside.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from math import ceil
+from typing import Any
+
+from dpserve_verify.errors import InputError
+from dpserve_verify.formats.canonical import decimal_string
+from dpserve_verify.privacy.budget import NANO, check_delta, check_epsilon, exact_decimal, from_nano, nano
+from dpserve_verify.privacy.events import PureDp
+from dpserve_verify.privacy.filter import Price
+
+EPSILON, RHO, MU, RENYI = "epsilon", "rho", "mu", "renyi"
+KINDS = (EPSILON, RHO, MU, RENYI)
+MOST_POINTS = 1000
+LARGEST_ORDER = Decimal(10**6)
+NO_BOUND = 10**6 * NANO  # a figure above every cap: at an order that a stated curve does not reach
+MOST_ROWS = 10_000
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The cost of a release. `kind`, one of KINDS: pure `epsilon`; `rho` of zero-concentrated privacy; `mu` of Gaussian
+    privacy; or `renyi`: (order, divergence) points, orders rising. The first three have one number, `value`.
+    """
+
+    kind: str
+    value: Decimal = Decimal(0)
+    points: tuple[tuple[Decimal, Decimal], ...] = ()
+
+    @classmethod
+    def read(cls, fields: Mapping[str, Any]) -> Curve:
+        """Return the curve that some of `epsilon`, `delta`, `rho`, `mu` and `renyi` state; None stands for nothing.
+
+        InputError where they state none, or two, a number is not above 0 or too large, or delta is not 0.
+        """
+        given = [kind for kind in KINDS if fields.get(kind) is not None]
+        if fields.get("delta") is not None:
+            delta = check_delta(exact_decimal("delta", fields["delta"]))
+            if given != [EPSILON]:
+                raise InputError("delta: stands beside an epsilon alone; leave it out")
+            if delta:
+                raise InputError(
+                    f"delta={delta}: an epsilon with a delta above 0 bounds no sum of this account, so it cannot be "
+                    "charged: state the release by its noise: rho of zero-concentrated privacy, mu of Gaussian "
+                    "privacy, or its Renyi curve (which the accountants of Opacus and of TensorFlow Privacy hold); "
+                    "or by the epsilon that holds at delta 0"
+                )
+        if len(given) != 1:
+            stated = "two" if given else "none"
+            raise InputError(f"curve: {stated} stated; state one of epsilon (at delta 0), rho, mu, or a Renyi curve")
+        kind = given[0]
+        if kind == RENYI:
+            return cls(kind, points=_points(fields[kind]))
+        return cls(kind, check_epsilon(exact_decimal(kind, fields[kind]), kind))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as entries state it."""
+        if self.kind == RENYI:
+            return {RENYI: {decimal_string(order): decimal_string(figure) for order, figure in self.points}}
+        return {self.kind: decimal_string(self.value)}
+
+    @property
+    def words(self) -> str:
+        """State it in a few words."""
+        if self.kind == RENYI:
+            first, last = self.points[0][0], self.points[-1][0]
+            return f"a Renyi curve of {len(self.points)} orders ({decimal_string(first)} to {decimal_string(last)})"
+        return f"{self.kind} {decimal_string(self.value)}"
+
+    def of_rows(self, rows: int) -> Curve:
+        """Return what `rows` records together cost where each costs this: group privacy. InputError of a Renyi curve,
+        which says too little for that, and where it comes to too much.
+        """
+        if rows == 1:
+            return self
+        if not 1 <= rows <= MOST_ROWS:
+            raise InputError(f"contributions={rows}: must be 1 to {MOST_ROWS}")
+        if self.kind == RENYI:
+            raise InputError(
+                "contributions: a Renyi curve of one record bounds none of several; state that of a person"
+            )
+        factor = rows * rows if self.kind == RHO else rows
+        return Curve(self.kind, check_epsilon(factor * self.value, f"{self.kind} of {rows} rows"))
+
+    def price(self, orders: tuple[Decimal, ...]) -> Price:
+        """Return what an account adds up at `orders`, rounded up."""
+        pure = nano(self.value) if self.kind == EPSILON else None
+        return Price(pure or 0, int(pure is None), tuple(self._at(order) for order in orders))
+
+    def _at(self, order: Decimal) -> int:
+        if self.kind == EPSILON:
+            return ceil(PureDp(self.value).rdp(float(order)) * NANO * (1 + 1e-12))
+        if self.kind == RHO:  # D_a <= rho a
+            return ceil(Fraction(self.value) * Fraction(order) * NANO)
+        if self.kind == MU:  # D_a = mu^2 a / 2, and what is made of it has no more
+            return ceil(Fraction(self.value) ** 2 * Fraction(order) / 2 * NANO)
+        figures = [figure for at, figure in self.points if at >= order]  # D_a does not fall as a grows
+        return nano(min(figures)) if figures else NO_BOUND
+
+
+def _points(stated: Any) -> tuple[tuple[Decimal, Decimal], ...]:
+    if not isinstance(stated, Mapping) or not 1 <= len(stated) <= MOST_POINTS:
+        raise InputError(f"renyi: must be 1 to {MOST_POINTS} orders with a divergence each")
+    points = [(exact_decimal("order", order), stated[order]) for order in stated]
+    for order, _ in points:
+        if not 1 < order <= LARGEST_ORDER:
+            raise InputError(f"order={order}: must be above 1 and at most {LARGEST_ORDER}")
+    if len({order for order, _ in points}) != len(points):
+        raise InputError("renyi: an order stands twice")
+    return tuple((order, _divergence(order, figure)) for order, figure in sorted(points, key=lambda point: point[0]))
+
+
+def _divergence(order: Decimal, stated: Any) -> Decimal:
+    """Return the divergence that is stated at an order, rounded up to 9 decimals."""
+    figure = exact_decimal(f"divergence at order {order}", stated)
+    if not 0 < figure <= NO_BOUND // NANO:
+        raise InputError(f"divergence at order {order}: {figure} must be above 0 and at most {NO_BOUND // NANO}")
+    return from_nano(ceil(Fraction(figure) * NANO))

@@ -1,0 +1,229 @@
+"""What was released elsewhere is charged here: every account that it may have read, for good, within the total."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from fractions import Fraction
+from math import exp, log
+
+import pytest
+from ledgers import TOTAL, changed, hexes, place, registration, request, reserve
+
+from accountant.audit.audit import audit_home
+from accountant.errors import BudgetRefused, NameTaken, UnknownName, WrongState
+from accountant.home import Home
+from accountant.ledger import block_appending
+from accountant.ledger.block_appending import NewBlock
+from accountant.ledger.families.records import Unit, Why
+from accountant.ledger.outside import Outside, charge
+from accountant.ledger.withdrawal import withdraw
+from dpserve_verify.audit.replay import Replay
+from dpserve_verify.errors import InputError, LedgerInvalid
+from dpserve_verify.privacy.budget import Budget
+from dpserve_verify.privacy.outside import NO_BOUND, Curve
+
+WHY = Why("steward", "the table of last year")
+PEOPLE = Unit("person", "name", 4)
+ORDERS = (Decimal("8.9"), Decimal("17.8"), Decimal("35.6"))
+CURVES = (
+    {"epsilon": "0.2"},
+    {"rho": "0.01"},
+    {"mu": "0.2"},
+    {"renyi": {"9": "0.1", "18": "0.2", "36": "0.4"}},
+    {"epsilon": "0.2", "delta": "0"},
+)
+
+
+def outside(stated=CURVES[0], document="a census table", **changes) -> Outside:
+    fields = {"document": document and hexes(document), "mechanism": "discrete Gaussian table"} | changes
+    return Outside(Curve.read(stated), why=WHY, **fields)
+
+
+def problems(home: Home) -> list[str]:
+    return [*audit_home(Home.open(place(home.path))).problems]
+
+
+@pytest.mark.parametrize("stated", CURVES)
+def test_a_charge_stays_in_the_sums_beside_those_of_jobs_and_the_audit_agrees(begun, stated):
+    home = begun(registration())
+    before = home.ledger.dataset("adult").families[0]
+    reserve(home.ledger, request("adult", "0.5"))
+    job = home.ledger.dataset("adult").families[0]
+    seq = charge(home.ledger, "adult", outside(stated))
+    stands = home.ledger.dataset("adult").families[0]
+    expected = Curve.read(stated).price(stands.filter.orders)
+    assert stands.used - job.used == expected
+    assert before.used == stands.filter.nothing()
+    assert stands.reserved == job.reserved
+    assert stands.share > job.share
+    entry = home.ledger.log.entry(seq).value
+    assert entry["type"] == "charged"
+    assert entry["document"] == hexes("a census table")
+    assert problems(home) == []
+
+
+def test_each_kind_of_curve_comes_to_what_its_definition_gives():
+    order = ORDERS[0]
+    (figure, *_) = Curve.read({"rho": "0.1"}).price(ORDERS).rdp
+    assert figure == Fraction("0.89") * 10**9
+    assert Curve.read({"mu": "0.2"}).price(ORDERS).rdp[0] == Fraction("0.178") * 10**9
+    e, a = 0.2, float(order)
+    p = exp(e) / (1 + exp(e))
+    exact = log(p**a * (1 - p) ** (1 - a) + (1 - p) ** a * p ** (1 - a)) / (a - 1)
+    pure = Curve.read({"epsilon": "0.2"}).price(ORDERS)
+    assert pure.pure == 200_000_000
+    assert pure.unbounded == 0
+    assert exact * 10**9 <= pure.rdp[0] <= exact * 10**9 + 2
+    curve = Curve.read({"renyi": {"8": "0.1", "9": "0.12", "20": "0.3000000001"}}).price(ORDERS)
+    assert (curve.unbounded, curve.rdp) == (1, (120_000_000, 300_000_001, NO_BOUND))
+
+
+@pytest.mark.parametrize(
+    ("stated", "problem"),
+    [
+        ({}, "none stated"),
+        ({"epsilon": "-1"}, "must be > 0"),
+        ({"epsilon": "0"}, "must be > 0"),
+        ({"rho": "nan"}, "finite"),
+        ({"mu": "inf"}, "finite"),
+        ({"epsilon": "1e308"}, "finite number"),
+        ({"rho": "101"}, "at most 100"),
+        ({"epsilon": "0.2", "delta": "1"}, "below 1"),
+        ({"epsilon": "0.2", "delta": "1e-9"}, "bounds no sum of this account"),
+        ({"rho": "0.2", "delta": "0"}, "stands beside an epsilon alone"),
+        ({"rho": "0.1", "epsilon": "0.2"}, "two stated"),
+        ({"renyi": {}}, "1 to 1000 orders"),
+        ({"renyi": {"1": "0.1"}}, "above 1"),
+        ({"renyi": {"2": "0"}}, "above 0"),
+        ({"renyi": {"2": "-0.1"}}, "above 0"),
+        ({"renyi": {"2": "0.1", "2.0": "0.2"}}, "stands twice"),
+        ({"renyi": [2, 3]}, "1 to 1000 orders"),
+    ],
+)
+def test_what_is_no_curve_is_refused_with_what_is_wrong(stated, problem):
+    with pytest.raises(InputError, match=problem):
+        Curve.read(stated)
+
+
+def test_more_than_is_left_is_refused_with_what_fits_and_nothing_is_written(begun):
+    home = begun(registration())
+    size = home.ledger.log.size()
+    for stated in ({"epsilon": "40"}, {"rho": "5"}, {"mu": "9"}, {"renyi": {"200": "90"}}):
+        with pytest.raises(BudgetRefused, match="does not fit") as refusal:
+            charge(home.ledger, "adult", outside(stated))
+        fits = refusal.value.details["would_fit"]
+        assert (fits is None) is ("renyi" in stated)
+        if fits:
+            ((kind, number),) = fits.items()
+            assert fits_now(home, fits)
+            assert not fits_now(home, {kind: str(Decimal(number) * Decimal("1.02"))})
+    assert home.ledger.log.size() == size
+
+
+def fits_now(home: Home, stated) -> bool:
+    dataset = home.ledger.dataset("adult")
+    return dataset.refusing(dataset.costs_of(Curve.read(stated).price(dataset.orders))) is None
+
+
+def test_a_charge_reads_every_part_block_and_family_that_the_release_may_have_read(begun):
+    home = begun(registration("visits", unit=PEOPLE, person=Budget.of("9", "0.000001"), holdout=Decimal("0.2")))
+    home.ledger.register(registration("payroll", unit=PEOPLE))
+    home.ledger.register(registration("both", None, unit=PEOPLE, families=("payroll",)))
+    whole = outside(unit="person")
+    charge(home.ledger, "both", whole)
+    assert home.ledger.dataset("payroll").families[0].share > 0
+    charge(home.ledger, "visits", whole)
+    for part in (None, "holdout"):
+        accounts = home.ledger.dataset("visits", part=part).families
+        assert len(accounts) == 2
+        assert all(account.share > 0 for account in accounts)
+    block_appending.append(home.ledger.log, NewBlock("visits", hexes("more"), 1000, "steward"), 2)
+    with pytest.raises(InputError, match="blocks: which"):
+        charge(home.ledger, "visits", replace(whole, document=hexes("later")))
+    charge(home.ledger, "visits", replace(whole, document=hexes("later"), blocks="2"))
+    charge(home.ledger, "visits", replace(whole, document=hexes("last"), blocks="all"))
+    for part in (None, "holdout"):
+        first, second, person = home.ledger.dataset("visits", part=part, blocks="all").families
+        assert first.used == second.used
+        assert person.used.pure == 3 * 200_000_000
+    assert problems(home) == []
+
+
+def test_a_curve_of_another_unit_is_refused_or_becomes_that_of_a_person_s_rows(begun):
+    home = begun(registration())
+    home.ledger.register(registration("visits", unit=PEOPLE))
+    with pytest.raises(InputError, match="protects one record"):
+        charge(home.ledger, "adult", outside(unit="person"))
+    with pytest.raises(InputError, match="--contributions N"):
+        charge(home.ledger, "visits", outside())
+    with pytest.raises(InputError, match="leave it out"):
+        charge(home.ledger, "visits", outside(unit="person", contributions=2))
+    with pytest.raises(InputError, match="a Renyi curve of one record"):
+        charge(home.ledger, "visits", outside(CURVES[3], contributions=2))
+    for at, (stated, multiple) in enumerate([({"epsilon": "0.02"}, 3), ({"rho": "0.001"}, 9), ({"mu": "0.02"}, 9)]):
+        used = home.ledger.dataset("visits").families[0].used
+        charge(home.ledger, "visits", outside(stated, document=f"{at}", contributions=3))
+        now = home.ledger.dataset("visits").families[0]
+        one = Curve.read(stated).price(now.filter.orders)
+        if "epsilon" in stated:
+            assert (now.used - used).pure == 3 * one.pure
+        else:
+            assert (now.used - used).rdp[0] == multiple * one.rdp[0]
+    assert problems(home) == []
+
+
+def test_the_same_release_is_charged_twice_where_it_is_said_to_be_another_alone(begun):
+    home = begun(registration())
+    home.ledger.register(registration("other"))
+    for document in ("a", None):
+        charge(home.ledger, "adult", outside(document=document))
+        with pytest.raises(NameTaken, match="was charged before, as entry"):
+            charge(home.ledger, "adult", outside(document=document))
+        charge(home.ledger, "other", outside(document=document))  # another dataset's people
+        charge(home.ledger, "adult", outside(document=document, another=True))
+    charge(home.ledger, "adult", outside({"epsilon": "0.3"}, document=None))  # another curve, with no document
+    assert problems(home) == []
+    with pytest.raises(UnknownName):
+        charge(home.ledger, "nope", outside())
+    with pytest.raises(WrongState, match="charged a release made elsewhere"):
+        withdraw(home.ledger, "other", WHY)
+
+
+@pytest.mark.parametrize("changes", [{"mechanism": ""}, {"mechanism": "x\ny"}, {"document": "AB"}, {"unit": "house"}])
+def test_what_a_charge_may_not_say(changes):
+    with pytest.raises(InputError):
+        replace(outside(), **changes)
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"curve": {"rho": "0.2"}}, "price"),
+        ({"curve": {"epsilon": "0.20"}}, "one form"),
+        ({"price": None}, "price"),
+        ({"another": True}, "another: the same was not charged before"),
+        ({"document": "x"}, "document"),
+        ({"unit": "person"}, "unit: must be record"),
+        ({"contributions": 2}, "contributions"),
+        ({"mechanism": " "}, "mechanism"),
+        ({"dataset": "nope"}, "was never registered"),
+    ],
+)
+def test_the_auditor_believes_no_charge(begun, fields, problem):
+    home = begun(registration(budget=TOTAL))
+    charge(home.ledger, "adult", outside({"rho": "0.1"}))
+    replay, leaves = Replay(home.trust), home.ledger.log.entries()
+    for entry in leaves[:-1]:
+        replay.read(entry.seq, entry.body)
+    with pytest.raises(LedgerInvalid, match=problem):
+        replay.read(leaves[-1].seq, changed(leaves[-1].body, **fields))
+
+
+def test_an_overspent_charge_is_found(begun, monkeypatch):
+    from accountant.ledger.families.families import Dataset
+
+    home = begun(registration())
+    monkeypatch.setattr(Dataset, "refusing", lambda *_: None)
+    charge(home.ledger, "adult", outside({"epsilon": "50"}))
+    assert any("is exceeded" in line for line in problems(home))
