@@ -250,6 +250,13 @@ class Client(LedgerReader):
         """Return a finished profile, by its job's number."""
         return self._get(numbered_path("/v1/profiles", number))
 
+    def synthetic(self, number: int, *, rows: int | None = None, seed: int = 0, format: str = "parquet") -> bytes:
+        """Return a file of synthetic rows, parquet or csv, from a finished profile: free, and the same for the same
+        seed.
+        """
+        query = {"seed": str(seed), "format": format} | ({} if rows is None else {"rows": str(rows)})
+        return self._transport.answer("GET", numbered_path("/v1/profiles", number) + "/synthetic", query=query).content
+
     # Schedules: scope train, on the dataset
 
     def schedules(self) -> list[Json]:

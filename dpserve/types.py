@@ -65,6 +65,7 @@ class ProfileFields(TypedDict, total=False):
     part: str | None  # holdout, what was kept aside; what learners read, when left out
     columns: Sequence[str]  # these alone
     pairs: Sequence[Sequence[str]]  # columns that are counted together as well
+    around: str | None  # each column with this one, and the others along a tree, chosen privately
     blocks: str | None
     idempotency_key: str | None
 

@@ -44,6 +44,7 @@ PUBLIC_TRAINING = {
     "training.measuring.profile.profile",
     "training.measuring.profile.refine",
     "training.measuring.profile.release",
+    "training.measuring.profile.synthetic_rows",
     "training.measuring.worth.evaluate",
     "training.measuring.worth.public_rows",
     "training.planning.job_views",
@@ -172,8 +173,8 @@ training/learners/ebm: dpserve_verify(. privacy) accountant(. noise privacy) mod
     training(learners/base learners/boosting rows/kernels rows/packed rows/partitions rows/statistics session)
 training/measuring:
 training/measuring/profile: dpserve_verify(. certificates formats privacy) accountant(. certificates home ledger
-    ledger/families noise system) models(profile) training(calibration datasets learners measuring/worth planning
-    requests rows/packed rows/partitions rows/schema rows/tables session)
+    ledger/families noise system) models(features profile) training(calibration datasets learners
+    measuring/worth planning requests rows/packed rows/partitions rows/schema rows/tables session)
 training/measuring/worth: dpserve_verify(. certificates formats privacy) accountant(. access home ledger
     ledger/families noise system) models(features forms parts store worth) training(calibration datasets learners
     planning requests rows/packed rows/partitions rows/schema rows/tables session)
@@ -256,8 +257,8 @@ serving/process/watch: dpserve_verify(. audit certificates log system) accountan
 serving/process/workers: dpserve_verify(.) accountant(home system) training(datasets/drafts) serving(process/config
     process/watch)
 serving/rest: dpserve_verify(. certificates formats log privacy) accountant(. access home ledger ledger/families log
-    store) models(edit explain features forms onnx parts store worth) training(datasets datasets/drafts finish jobs
-    measuring/profile measuring/worth planning requests rows/schema) local(campaign reports) serving(http process
+    store system) models(edit explain features forms onnx parts store worth) training(datasets datasets/drafts finish
+    jobs measuring/profile measuring/worth planning requests rows/schema) local(campaign reports) serving(http process
     process/config process/watch wire)
 serving/wire: dpserve_verify(. formats system) accountant(. system) models(features)
 dpserve: dpserve_verify(. audit certificates keys log)

@@ -88,10 +88,22 @@ class ColumnForm(Form):
 
 
 class PairForm(Form):
-    """Two columns together: rows by bin of the first, then of the second, each as in their own counts."""
+    """Two columns together: rows by bin of the first, then of the second, each as in their own counts;
+    by cell where the pairs were chosen."""
 
     columns: list[Text] = form_field(limits=Limits(shortest=2, longest=2))
     counts: list[Whole]
+
+
+class ChosenForm(Form):
+    """How the pairs were chosen: all with one column, and the others along a tree, the heaviest by these scores."""
+
+    around: Text = form_field(about="the column that every other one is counted with")
+    scores: list[Whole] = form_field(
+        about="of each pair of the other columns: how far its rows are from those of independent ones, in 1 / grid rows"
+    )
+    cells: list[list[Whole]] = form_field(about="of each column: in which cell of its pairs each of its bins lies")
+    variance: Real = form_field(about="of the noise in each count of a pair, in rows squared")
 
 
 class ProfilePredicate(Form):
@@ -105,6 +117,7 @@ class ProfilePredicate(Form):
     variance: Real = form_field(about="of the noise in each count, in rows squared")
     columns: list[ColumnForm] = form_field(limits=Limits(shortest=1))
     pairs: list[PairForm]
+    chosen: ChosenForm | None = form_field(default=None, about="only where the pairs were chosen privately")
     records: Told
     level: Figure = form_field(about="of each interval")
     levels: list[Figure] = form_field(about="of the quantiles")

@@ -64,7 +64,10 @@ PURPOSES = {
     "records by true answer and what the model says": ReleaseKind.EVALUATION,
     "records by how right each of two models is": ReleaseKind.EVALUATION,
 }
-PROFILE_PURPOSE = re.compile(r"rows by bin of [0-9]+ columns and [0-9]+ pairs of columns")
+PROFILE_PURPOSE = re.compile(
+    r"rows by bin of [0-9]+ columns and [0-9]+ pairs of columns|how far [0-9]+ pairs of columns are from independent"
+    r"|rows by cell of [0-9]+ chosen pairs of columns"
+)
 CLASS_WEIGHTS = re.compile(
     r", (rows of the first class weighing \S+ and of the second \S+|each class weighing [^,]+(, to the power \S+)? by "
     r"the declared shares)$"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -84,6 +84,14 @@ def labels(column: Mapping[str, Any]) -> list[str]:
     if column["type"] == "boolean":
         return ["false", "true", "missing"]
     return [*column["values"], "other values", "missing"]
+
+
+def cell_labels(column: Mapping[str, Any], cells: Sequence[int]) -> list[str]:
+    """Return what each cell of a column's pairs is of: its bins, the first and the last of many."""
+    found: dict[int, list[str]] = {}
+    for name, cell in zip(labels(column), cells, strict=True):
+        found.setdefault(cell, []).append(name)
+    return [", ".join(own) if len(own) < 4 else f"{own[0]} .. {own[-1]}" for _, own in sorted(found.items())]
 
 
 def text_of(number: float) -> str:

@@ -52,17 +52,17 @@ def bars(column: Mapping[str, Any], width: float) -> str:
     )
 
 
-def cells(pair: Mapping[str, Any], columns: Mapping[str, Mapping[str, Any]], width: float) -> str:
+def cells(pair: Mapping[str, Any], names: Mapping[str, Sequence[str]], width: float) -> str:
     """Return the counts of two columns together: darker where there are more. What the noise may have made is left
-    white.
+    white. `names`: what each row and column of such a table is of, by the column's name.
     """
-    first, second = (columns[name] for name in pair["columns"])
-    table = np.array(pair["counts"], float).reshape(len(first["counts"]), len(second["counts"]))
+    first, second = (names[name] for name in pair["columns"])
+    table = np.array(pair["counts"], float).reshape(len(first), len(second))
     top, rows, across = max(float(table.max()), 1.0), *table.shape
     tall = min(16.0, 320 / rows)
     wide, drawn = WIDTH / across, []
     for i, j in zip(*np.nonzero(table > width), strict=True):
-        said = f"{labels(first)[i]}, {labels(second)[j]}: {table[i, j]:,.0f} ± {width:,.0f}"
+        said = f"{first[i]}, {second[j]}: {table[i, j]:,.0f} ± {width:,.0f}"
         drawn.append(
             f'<rect x="{j * wide:.2f}" y="{i * tall:.2f}" width="{wide:.2f}" height="{tall:.2f}" '
             f'opacity="{max(table[i, j] / top, 0.03) ** 0.5:.2f}"><title>{escape(said)}</title></rect>'

@@ -12,7 +12,7 @@ from typing import Any
 
 from dpserve_verify.errors import InputError
 from models.explain.html import foldable, grid, page, paragraph, table
-from models.profile.columns import labels
+from models.profile.columns import cell_labels, labels
 from models.profile.figures import Noise
 from models.profile.picture import STYLE, bars, cells
 
@@ -21,7 +21,11 @@ SUFFIXES = (".html", ".json", ".csv")
 
 def count_width(body: Mapping[str, Any]) -> float:
     """Return how far a count may be off, at the profile's level."""
-    noise = Noise(float(body["variance"]), body["noise"] == "laplace")
+    return _width(body["variance"], body["noise"])
+
+
+def _width(variance: str, kind: str) -> float:
+    noise = Noise(float(variance), kind == "laplace")
     return float(noise.z * noise.variance**0.5)
 
 
@@ -36,7 +40,16 @@ def facts(body: Mapping[str, Any]) -> list[str]:
         f"Each count is within {count_width(body):,.1f} rows of the true one with a chance of 95 %, and so is each "
         "figure within its interval: only the noise is left to chance. Numbers outside a declared range are taken as "
         "its nearer end.",
-    ]
+    ] + ([] if body.get("chosen") is None else [_chosen(body)])
+
+
+def _chosen(body: Mapping[str, Any]) -> str:
+    around, width = body["chosen"]["around"], _width(body["chosen"]["variance"], body["noise"])
+    return (
+        f"Pairs were chosen privately: each column with {around}, and the others along the tree of the largest noisy "
+        f"scores, in at most 16 cells a column; each of their counts is within {width:,.1f} rows. Synthetic rows "
+        "follow for nothing."
+    )
 
 
 def lines(column: Mapping[str, Any]) -> list[tuple[str, str, str]]:
@@ -81,10 +94,14 @@ def figures(body: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], str]]:
 
 def pair_figures(body: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return each pair in words, and its picture."""
-    width, columns = count_width(body), {column["name"]: column for column in body["columns"]}
-    return [
-        ("{} downwards by {} across".format(*pair["columns"]), cells(pair, columns, width)) for pair in body["pairs"]
-    ]
+    width, names = count_width(body), {column["name"]: labels(column) for column in body["columns"]}
+    if chosen := body.get("chosen"):
+        width = _width(chosen["variance"], body["noise"])
+        names = {
+            column["name"]: cell_labels(column, own)
+            for column, own in zip(body["columns"], chosen["cells"], strict=True)
+        }
+    return [("{} downwards by {} across".format(*pair["columns"]), cells(pair, names, width)) for pair in body["pairs"]]
 
 
 def _html(body: Mapping[str, Any]) -> str:

@@ -12,26 +12,38 @@ from numpy.typing import NDArray
 from accountant.certificates.profile import METHOD, Profile
 from dpserve_verify.certificates.certificate import plan_of
 from dpserve_verify.errors import CertificateInvalid
-from dpserve_verify.privacy.events import Gaussian, Plan, PureDp
+from dpserve_verify.privacy.events import Gaussian, Plan, PureDp, Release
+from models.profile.chosen import choose, fineness_of, scored_pairs
 from models.profile.columns import Column, column_of
-from models.profile.figures import Noise, table
+from models.profile.figures import Noise, number, table
 
 Pairs = Sequence[tuple[str, str]]
+CHOSEN = 3  # releases where pairs are chosen: columns, scores, pairs
 
 
 def noise_of(plan: Plan, grid: int) -> Noise:
-    """Return the noise of the one release of a profile's plan, whose counts are in 1 / grid rows; CertificateInvalid
-    for any other plan.
+    """Return the noise in the counts of columns, which are in 1 / grid rows: of the first release of a profile's plan.
+    CertificateInvalid for any other plan.
     """
-    if len(plan) == 1:
-        release = plan[0]
-        event, size = release.event, release.sensitivity
-        if isinstance(event, PureDp) and release.mechanism == "discrete-laplace":
-            rate = float(event.epsilon) / size
-            return Noise(2 * np.exp(-rate) / expm1(-rate) ** 2 / grid**2, True)
-        if isinstance(event, Gaussian) and release.mechanism == "discrete-gaussian":
-            return Noise((float(event.noise_multiplier) * size / grid) ** 2, False)
-    raise CertificateInvalid("mechanisms: are not those of a profile, one release of noisy counts")
+    if len(plan) not in (1, CHOSEN):
+        raise CertificateInvalid("mechanisms: are not those of a profile, noisy counts, and those of chosen pairs")
+    return _noise(plan[0], grid)
+
+
+def pair_noise_of(plan: Plan, grid: int) -> Noise:
+    """Return the noise in the counts of pairs: of the last release."""
+    noise_of(plan, grid)
+    return _noise(plan[len(plan) - 1], grid)
+
+
+def _noise(release: Release, grid: int) -> Noise:
+    event, size = release.event, release.sensitivity
+    if isinstance(event, PureDp) and release.mechanism == "discrete-laplace":
+        rate = float(event.epsilon) / size
+        return Noise(2 * np.exp(-rate) / expm1(-rate) ** 2 / grid**2, True)
+    if isinstance(event, Gaussian) and release.mechanism == "discrete-gaussian":
+        return Noise((float(event.noise_multiplier) * size / grid) ** 2, False)
+    raise CertificateInvalid("mechanisms: are not those of a profile, noisy counts")
 
 
 def figures(
@@ -49,6 +61,35 @@ def figures(
     return table(columns, parts[: len(columns)], together, noise, known, grid)
 
 
+def chosen_figures(
+    columns: Sequence[Column], around: str, counts: Sequence[int], plan: Plan, known: int | None, grid: int
+) -> dict[str, Any]:
+    """Compute the figures of counts, scores and counts of chosen pairs as they were released: the choice as well.
+    ValueError where there are more or fewer than there can be.
+    """
+    widths = [column.bins for column in columns]
+    at = [column.name for column in columns].index(around)
+    fineness = fineness_of(widths, at)
+    if len(plan) != CHOSEN or fineness is None:
+        raise ValueError("plan")
+    own, ends = np.array(counts, np.int64), np.cumsum([sum(widths), len(scored_pairs(len(columns), at))])
+    first, scores, last = np.split(own, ends)
+    choice = choose(columns, np.split(first, np.cumsum(widths)[:-1]), scores.tolist(), at, fineness)
+    found = figures(columns, (), first.tolist(), noise_of(plan, grid), known, grid)
+    sizes = [choice.widths[a] * choice.widths[b] for a, b in choice.pairs]
+    if len(scores) != ends[1] - ends[0] or sum(sizes) != len(last):
+        raise ValueError("counts")
+    split = zip(choice.pairs, np.split(last, np.cumsum(sizes)[:-1]), strict=True)
+    named = [{"columns": [columns[a].name, columns[b].name], "counts": each.tolist()} for (a, b), each in split]
+    chosen = {
+        "around": around,
+        "scores": scores.tolist(),
+        "cells": [each.tolist() for each in choice.cells],
+        "variance": number(pair_noise_of(plan, grid).variance),
+    }
+    return {**found, "pairs": named, "chosen": chosen}
+
+
 def check(profile: Profile) -> None:
     """Raise CertificateInvalid where a stated figure does not follow from the counts and the mechanism."""
     form = profile.form
@@ -61,7 +102,12 @@ def check(profile: Profile) -> None:
     lengths = [len(each.counts) for each in form.columns] == [column.bins for column in columns]
     try:
         plan = plan_of(form.mechanisms)
-        own = figures(columns, pairs, counts, noise_of(plan, form.grid), form.rows.records, form.grid)
+        if form.chosen is None:
+            own = figures(columns, pairs, counts, noise_of(plan, form.grid), form.rows.records, form.grid)
+        else:
+            at = sum(column.bins for column in columns)
+            counts[at:at] = form.chosen.scores
+            own = chosen_figures(columns, form.chosen.around, counts, plan, form.rows.records, form.grid)
     except (ValueError, KeyError, ArithmeticError) as error:
         raise CertificateInvalid(f"counts: are not of the columns' form ({type(error).__name__})") from None
     stated = profile.statement["predicate"]

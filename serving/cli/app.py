@@ -38,6 +38,7 @@ TREE: Nodes = {
     "tune": Leaf("train:tune", needs=EITHER),
     "evaluate": Leaf("models:evaluate", needs=EITHER),
     "profile": Leaf("data.profile:profile", needs=EITHER),
+    "synthesize": Leaf("data.synthesize:synthesize", needs=EITHER),
     "charge": Leaf("data.charge:charge", needs=EITHER),
     "predict": Leaf("models:predict", needs=EITHER),
     "verify": Leaf("certificates:verify", needs=EITHER),

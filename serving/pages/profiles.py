@@ -11,6 +11,7 @@ from starlette.responses import Response
 from accountant.home import Home
 from models.profile import report
 from models.profile.columns import labels
+from models.profile.synthetic import synthesize
 from serving.http.rights import NAMED, READS, hide_name
 from serving.http.routes import Door, access, in_thread, job_number, require_dataset, state
 from serving.pages.parts.ui import page
@@ -29,7 +30,8 @@ async def profile(request: Request) -> Response:
 
 
 def _profile(home: Home, seq: int) -> dict[str, Any]:
-    body = release.profile_to_json(seq, release.profile_of(home, seq)[2])
+    found = release.profile_of(home, seq)[2]
+    body = release.profile_to_json(seq, found)
     columns = [
         {
             "name": column["name"],
@@ -47,7 +49,10 @@ def _profile(home: Home, seq: int) -> dict[str, Any]:
         for column, picture in report.figures(body)
     ]
     pairs = [(words, Markup(picture)) for words, picture in report.pair_figures(body)]
-    return {"dataset": body["dataset"], "job": seq, "facts": report.facts(body), "columns": columns, "pairs": pairs}
+    return {
+        "dataset": body["dataset"], "job": seq, "facts": report.facts(body), "columns": columns, "pairs": pairs,
+        "quality": synthesize(found).quality,
+    }  # fmt: skip
 
 
 DOORS = (Door("GET", "/ui/profiles/{job}", READS, profile, "A profile", media="text/html", hidden=True, on=NAMED),)

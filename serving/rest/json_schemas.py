@@ -315,7 +315,7 @@ PLANNED = record(
     {
         "model": TEXT, "against": maybe(TEXT), "group": maybe(TEXT),
         "noise": {"enum": ["laplace", "gaussian"]}, "count_within": TEXT,
-        "columns": array(TEXT), "pairs": array(array(TEXT)),
+        "columns": array(TEXT), "pairs": array(array(TEXT)), "around": maybe(TEXT),
     },
 )  # fmt: skip
 TOLD = {**array(maybe(TEXT)), "minItems": 3, "maxItems": 3, "description": "value, low end, high end"}
@@ -328,9 +328,14 @@ COLUMN = record(
     {"edges": array(TEXT), "ends": array(TEXT), "values": array(TEXT), "mean": TOLD, "quantiles": array(TOLD),
      "shares": array(TOLD)},
 )  # fmt: skip
+CHOSEN_PAIRS = record(
+    {"around": TEXT, "scores": array(REAL), "cells": array(array(COUNT)), "variance": TEXT},
+    says="how the pairs were chosen privately; null where they were named",
+)
 PROFILE = record(
     {**_PROFILE, "noise": TEXT, "variance": TEXT, "levels": array(TEXT), "columns": array(COLUMN),
-     "pairs": array(record({"columns": array(TEXT), "counts": array(REAL)})), "envelope": ENVELOPE, "proof": TEXT}
+     "pairs": array(record({"columns": array(TEXT), "counts": array(REAL)})), "chosen": maybe(CHOSEN_PAIRS),
+     "envelope": ENVELOPE, "proof": TEXT}
 )  # fmt: skip
 PROFILES = record({"profiles": array(record(_PROFILE))})
 STATEMENT = record(

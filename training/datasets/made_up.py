@@ -8,6 +8,7 @@ from __future__ import annotations
 import glob
 import hashlib
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,17 @@ from training.rows.schema.schema import Schema, Target
 from training.rows.sources.cells import as_written
 from training.rows.sources.folders import FolderTable, open_table
 
-MARK = "made-up"  # in the name of each file, before its suffix
-METADATA = {b"dpserve.made-up": b"true"}
+
+@dataclass(frozen=True)
+class Mark:
+    """What says that a file's rows are nobody's: `word` in its name, before its suffix; `metadata` in a .parquet."""
+
+    word: str
+    metadata: bytes
+
+
+MADE_UP, SYNTHETIC = Mark("made-up", b"dpserve.made-up"), Mark("synthetic", b"dpserve.synthetic")
+MARKS = (MADE_UP, SYNTHETIC)
 MOST_ROWS = 10_000_000
 MISSING, OTHER = 0.03, 0.02  # shares of values that are missing, or that the schema does not list
 UNLISTED = "not-in-the-schema"
@@ -36,22 +46,32 @@ def write_made_up(schema: Schema, rows: int, path: Path, seed: int = 0) -> None:
     """Write `rows` rows of every column, targets last, to a .parquet or .csv file whose name says that they are made
     up.
     """
-    if path.suffix not in (".parquet", ".csv"):
-        raise InputError(f"out={path.name}: must end in .parquet or .csv")
-    if MARK not in path.stem:
-        raise InputError(
-            f"out={path.name}: its name must say that the rows are made up, for instance "
-            f"{path.stem}.{MARK}{path.suffix}"
-        )
+    check_name(path, MADE_UP)
     if not 1 <= rows <= MOST_ROWS:
         raise InputError(f"rows={rows}: must be 1 to {MOST_ROWS}")
     names = {feature.name for feature in schema.stored}
     columns = {column.name: _feature(column, schema, rows, seed) for column in (*schema.groups, *schema.features)}
     columns |= {column.name: _target(column, rows, seed) for column in schema.targets if column.name not in names}
+    write_rows(schema, columns, path, {MADE_UP.metadata: b"true"})
+
+
+def check_name(path: Path, mark: Mark) -> None:
+    """Raise InputError unless a file's name says whose rows it has: nobody's."""
+    if path.suffix not in (".parquet", ".csv"):
+        raise InputError(f"out={path.name}: must end in .parquet or .csv")
+    if mark.word not in path.stem:
+        raise InputError(
+            f"out={path.name}: its name must say that the rows are {mark.word.replace('-', ' ')}, for instance "
+            f"{path.stem}.{mark.word}{path.suffix}"
+        )
+
+
+def write_rows(schema: Schema, columns: dict[str, pa.Array], path: Path, metadata: dict[bytes, bytes]) -> None:
+    """Write columns as a .parquet with this metadata, or as a .csv as the schema says that files are written."""
     try:
         with replacing(path) as partial:
             if path.suffix == ".parquet":
-                pyarrow.parquet.write_table(pa.table(columns).replace_schema_metadata(METADATA), partial)
+                pyarrow.parquet.write_table(pa.table(columns).replace_schema_metadata(metadata), partial)
             else:
                 _write_csv(schema, columns, partial)
     except UnicodeEncodeError:
@@ -81,10 +101,10 @@ def _write_csv(schema: Schema, columns: dict[str, pa.Array], path: Path) -> None
 
 
 def is_made_up(path: Path) -> bool:
-    """Return whether a file says that its rows are made up: by its name, or, of a .parquet, by what is written in
-    it.
+    """Return whether a file says that its rows are made up, or synthetic: by its name, or, of a .parquet, by what is
+    written in it.
     """
-    if MARK in path.name:
+    if any(mark.word in path.name for mark in MARKS):
         return True
     table = open_table(path) if path.is_dir() or (not path.exists() and glob.has_magic(str(path))) else None
     if isinstance(table, FolderTable):
@@ -93,19 +113,19 @@ def is_made_up(path: Path) -> bool:
         metadata = pyarrow.parquet.read_schema(path).metadata if path.suffix == ".parquet" else None
     except (pa.ArrowException, OSError):  # whoever reads the rows says what is wrong with it
         return False
-    return METADATA.items() <= (metadata or {}).items()
+    return any(mark.metadata in (metadata or {}) for mark in MARKS)
 
 
 def require_real(path: Path, allowed: bool) -> None:
     """Raise InputError where a file says that its rows are made up, unless that is `allowed`."""
     if is_made_up(path) and not allowed:
         raise InputError(
-            f"data={path.name}: its rows are made up, and are nobody's; to try things with them: --made-up"
+            f"data={path.name}: its rows are made up or synthetic, and are nobody's; to try things with them: --made-up"
         )
 
 
 def _feature(feature: Feature, schema: Schema, rows: int, seed: int) -> pa.Array:
-    chance, place = (_uniform(seed, feature.name, part, rows) for part in ("missing", "value"))
+    chance, place = (uniform_numbers(seed, feature.name, part, rows) for part in ("missing", "value"))
     missing = chance < MISSING
     target = next(
         (candidate for candidate in schema.targets if candidate.name == feature.name and not candidate.leave_out), None
@@ -121,15 +141,12 @@ def _feature(feature: Feature, schema: Schema, rows: int, seed: int) -> pa.Array
         return pa.array(np.where(chance > 1 - OTHER, UNLISTED, texts), mask=missing)
     low, high = schema.ends[feature.name]
     if isinstance(feature, CalendarFeature):
-        days = np.floor(low + (high - low) * place).astype(np.int64)
-        if feature.kind == "datetime":
-            return pa.array(days, pa.timestamp("s"), mask=missing)
-        return pa.array(days.astype(np.int32), pa.date32() if feature.kind == "date" else pa.time32("s"), mask=missing)
+        return typed_whole(feature, np.floor(low + (high - low) * place).astype(np.int64), missing)
     return _numbers(place, low, high, missing)
 
 
 def _target(target: Target, rows: int, seed: int) -> pa.Array:
-    chance, place = (_uniform(seed, target.name, part, rows) for part in ("missing", "value"))
+    chance, place = (uniform_numbers(seed, target.name, part, rows) for part in ("missing", "value"))
     missing = (chance < MISSING) & target.leave_out
     if target.classes is None:
         return _numbers(place, *(target.range or (0.0, 1.0)), missing)
@@ -139,6 +156,18 @@ def _target(target: Target, rows: int, seed: int) -> pa.Array:
     return pa.array(labels.tolist(), mask=missing)
 
 
+def typed_whole(feature: Feature, whole: NDArray[np.int64], missing: NDArray[np.bool_]) -> pa.Array:
+    """Return whole numbers as the feature's type has them: dates, moments and times too."""
+    match feature.kind:
+        case "datetime":
+            return pa.array(whole, pa.timestamp("s"), mask=missing)
+        case "date":
+            return pa.array(whole.astype(np.int32), pa.date32(), mask=missing)
+        case "time":
+            return pa.array(whole.astype(np.int32), pa.time32("s"), mask=missing)
+    return pa.array(whole, mask=missing)
+
+
 def _numbers(place: NDArray[np.float64], low: float, high: float, missing: NDArray[np.bool_]) -> pa.Array:
     """Spread values evenly between `low` and `high`; whole numbers where both ends are whole and far enough apart."""
     values = low + (high - low) * place
@@ -146,7 +175,7 @@ def _numbers(place: NDArray[np.float64], low: float, high: float, missing: NDArr
     return pa.array(np.rint(values).astype(np.int64) if are_whole else values, mask=missing)
 
 
-def _uniform(seed: int, column: str, part: str, rows: int) -> NDArray[np.float64]:
+def uniform_numbers(seed: int, column: str, part: str, rows: int) -> NDArray[np.float64]:
     """Return (rows,) numbers from 0 up to 1, that follow from these alone."""
     words = np.frombuffer(hashlib.shake_256(f"{seed}/{part}/{column}".encode()).digest(8 * rows), "<u8")
     return np.asarray((words >> np.uint64(11)) * 2.0**-53)

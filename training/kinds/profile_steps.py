@@ -9,7 +9,7 @@ from accountant.home import Home
 from accountant.ledger.families.families import Started
 from dpserve_verify.privacy.budget import Relation
 from dpserve_verify.privacy.events import plan_from_json
-from models.profile.stated import check, figures, noise_of
+from models.profile.stated import check, chosen_figures, figures, noise_of
 from training.kinds.job_steps import Learn
 from training.kinds.stated_steps import StatedSteps
 from training.measuring.profile import profile
@@ -56,7 +56,12 @@ class ProfileSteps(StatedSteps):
         _, columns = profiler_of(schema_of(home, dataset), request.parameters)
         registration = dataset.registration
         records = registration.records if registration.relation is Relation.REPLACE_ONE else None
-        stated = figures(columns, pairs_of(request.parameters), counts, noise_of(plan, GRID), records, GRID)
+        around = request.parameters.get("around")
+        stated = (
+            figures(columns, pairs_of(request.parameters), counts, noise_of(plan, GRID), records, GRID)
+            if around is None
+            else chosen_figures(columns, str(around), counts, plan, records, GRID)
+        )
         counted = Counted(part_of(dataset), records, GRID, stated)
         return PROFILE.statement(counted, dataset, request, plan, self.in_log())
 

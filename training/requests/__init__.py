@@ -149,6 +149,10 @@ class ProfileRequest(Checked):
         Option("--columns", "this column alone: fewer are counted more exactly; all when left out"),
     ] = ()
     pairs: Annotated[tuple[Pair, ...], Field(description="two columns each that are counted together as well")] = ()
+    around: Annotated[
+        Text | None,
+        Field(description="in place of pairs: each column with this one (auto: the target), and a tree of the others"),
+    ] = None
     blocks: Blocks = None
     idempotency_key: Key = None
 

@@ -267,6 +267,18 @@ class Measurements(ABC):
             out: A report to write.
         """
 
+    @abstractmethod
+    def synthesize(self, dataset: str, number: int, out: Path, rows: int | None, seed: int) -> Body:
+        """Write synthetic rows from a finished profile, at no price, and return what the file says of them.
+
+        Args:
+            dataset: Whose profile it is; InputError where it is another's.
+            number: The profile's job.
+            out: The file, .parquet or .csv.
+            rows: How many; as many as were counted when None.
+            seed: The same gives the same rows.
+        """
+
 
 class Models(ABC):
     """The list of released models, predictions, and which version answers to a name."""

@@ -44,7 +44,7 @@ def profile(
     body_asked = replace(asked, pairs=tuple((a, b) for a, b in together)).to_json()
     key = body_asked.pop("idempotency_key", None)
     if plan:
-        return _show_plan(backend().measurements.plan_profile(body_asked), json)
+        return show_plan(backend().measurements.plan_profile(body_asked), json)
     with show_busy(f"counting the rows of {asked.dataset}"):
         body = backend().measurements.profile(body_asked, key, out)
     statement = body["profile"]
@@ -55,9 +55,11 @@ def profile(
     note(f"statement {body['statement']}; {left_words(body['left'], 'profile')}")
 
 
-def _show_plan(body: dict[str, Any], json: bool) -> None:
+def show_plan(body: dict[str, Any], json: bool) -> None:
+    """Show the price of a profile, and how exact it would be."""
     counted_before = "" if body["known"] is None else f"; job {body['known']} has counted this: its statement is given"
     pairs = f" and {len(body['pairs'])} pairs" if body["pairs"] else ""
+    pairs += f", and of pairs, each with {body['around']} and along a tree" if body["around"] else ""
     lines = [
         ("price", f"epsilon {body['epsilon']}, on {body['part']} rows{counted_before}"),
         ("counts", f"of {len(body['columns'])} columns{pairs}, each within {body['count_within']} rows, with a chance "

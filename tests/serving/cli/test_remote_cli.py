@@ -187,6 +187,9 @@ def test_train_predict_evaluate_and_verify(server, laptop, said):
     code, body, _ = said("profile adult --epsilon 0.2 --columns age --out", laptop / "age.html")
     assert code == 0, body
     assert [each["name"] for each in body["profile"]["columns"]] == ["age"]
+    made = laptop / "age.synthetic.parquet"
+    code, body, _ = said(f"synthesize adult --from-profile {body['job']} --rows 40 --out", made)
+    assert (code, body["rows"], body["dataset"], made.exists()) == (0, 40, "adult", True), body
 
 
 def test_an_edit_from_afar_is_a_version_that_verifies(server, laptop, said):

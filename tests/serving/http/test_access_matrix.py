@@ -119,7 +119,7 @@ def test_every_door_does_as_the_table_says(site, scope):
         partly = reach in ("granted", "own", "own, granted", "yes") or (reach == "all" and door.thing != "everything")
         assert refused(site, narrow, door, MINE, 1) is not partly, what
         without = (*PRICED, "/ui/jobs/price", "/ui/jobs/parameters", "/ui/jobs/blocks", "/v1/evaluations/{job}")
-        without += ("/v1/profiles/{job}", "/ui/profiles/{job}")  # of none of these
+        without += ("/v1/profiles/{job}", "/v1/profiles/{job}/synthetic", "/ui/profiles/{job}")  # of none of these
         without += tuple(f"/v1/campaigns/{{name}}/{act}" for act in ("next", "close", "give-up"))  # tests/local/owner
         asks = named and door.path not in without
         if asks or (door.method == "POST" and door.path in PRICED):

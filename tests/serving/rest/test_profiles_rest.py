@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 
 import ledgers
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from in_process import site_at
 
@@ -61,11 +63,28 @@ def test_a_profile_from_the_request_to_the_statement(tmp_path):
         assert "17 to 90" in page
         assert f"/ui/profiles/{number}" in site.bear(secret, "GET", "/ui/datasets/adult").text
         assert f"/ui/profiles/{number}" in site.bear(secret, "GET", f"/ui/jobs/{number}").text
+        assert f"/v1/profiles/{number}/synthetic?format=csv" in page
+        synthetic = f"/v1/profiles/{number}/synthetic"
+        made = site.bear(secret, "GET", f"{synthetic}?rows=50&seed=3")
+        table = pq.read_table(pa.BufferReader(made.content))
+        assert (table.num_rows, table.column_names) == (50, ["age", "sex"])
+        assert b"dpserve.synthetic" in table.schema.metadata
+        assert (
+            'filename="adult.synthetic.csv"'
+            in site.bear(secret, "GET", f"{synthetic}?format=csv").headers["content-disposition"]
+        )
+        for wrong in ("rows=-1", "rows=2000000", "format=xls", "seed=x", "name=a"):
+            assert site.bear(secret, "GET", f"{synthetic}?{wrong}").status_code == 400, wrong
+        chosen = site.bear(
+            secret, "POST", "/v1/plans/profiles", json={"dataset": "adult", "epsilon": "1", "around": "auto"}
+        )
+        assert chosen.json()["around"] == "income"
         grants.add(home.ledger, [grants.Grant("stranger", "evaluate", "model", "other")], "test")
         stranger, _ = new_token(home, "stranger", [], principal="stranger")
         site.look()
-        hidden = site.bear(stranger, "GET", f"/v1/profiles/{number}")
-        assert (hidden.status_code, "adult" in hidden.text) == (403, False), hidden.text
+        for path in (f"/v1/profiles/{number}", synthetic):
+            hidden = site.bear(stranger, "GET", path)
+            assert (hidden.status_code, "adult" in hidden.text) == (403, False), hidden.text
         reader = site.token("reader", "predict")
         assert site.bear(reader, "POST", "/v1/profiles", json=asked).status_code == 403
         assert site.bear(reader, "GET", f"/v1/profiles/{number}").status_code == 403

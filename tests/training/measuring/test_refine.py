@@ -19,7 +19,7 @@ from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import Budget, Relation
 from models.profile.columns import column_of
 from training.datasets.datasets import register
-from training.datasets.made_up import MARK, is_made_up, write_made_up
+from training.datasets.made_up import MADE_UP, is_made_up, write_made_up
 from training.jobs import job
 from training.measuring.profile.refine import refine
 from training.measuring.profile.release import profile_of
@@ -134,7 +134,7 @@ features:
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_made_up_rows_fit_their_schema_and_are_marked(tmp_path, suffix):
     (tmp_path / "schema.yaml").write_text(WORDS)
-    out, again, other = (tmp_path / f"{name}.{MARK}.{suffix}" for name in ("one", "two", "three"))
+    out, again, other = (tmp_path / f"{name}.{MADE_UP.word}.{suffix}" for name in ("one", "two", "three"))
     schema = parse_schema(WORDS.encode())
     for path, seed in ((out, 1), (again, 1), (other, 2)):
         write_made_up(schema, 500, path, seed)

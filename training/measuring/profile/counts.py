@@ -30,6 +30,15 @@ AT_ONCE = 1 << 18  # rows whose counts are made at one time
 Norm = Literal["l1", "l2"]
 
 
+def moved_by_a_row(histograms: int, norm: Norm, relation: Relation) -> int:
+    """Return how far one row moves the counts of so many histograms, in the norm, in GRID parts, rounded up."""
+    moved = histograms * (2 if relation is Relation.REPLACE_ONE else 1)  # counts, by one each
+    if norm == "l1":
+        return GRID * moved
+    root = isqrt(GRID * GRID * moved)
+    return root + (root * root < GRID * GRID * moved)
+
+
 @dataclass(frozen=True)
 class TableCounts:
     """Rows, in GRID parts, per bin of columns of these `widths`, then of `pairs` of them (places)."""
@@ -55,11 +64,7 @@ class TableCounts:
 
     def sensitivity(self, relation: Relation) -> int:
         """Return how far one row moves all counts, in the norm, in GRID parts, rounded up."""
-        moved = len(self.sizes) * (2 if relation is Relation.REPLACE_ONE else 1)  # counts, by one each
-        if self.norm == "l1":
-            return GRID * moved
-        root = isqrt(GRID * GRID * moved)
-        return root + (root * root < GRID * GRID * moved)
+        return moved_by_a_row(len(self.sizes), self.norm, relation)
 
     def __call__(self, rows: Rows) -> NDArray[np.int64]:
         return GRID * rows.ask(self.count)

@@ -22,14 +22,17 @@ from dpserve_verify.certificates.predicate import STATEMENT_LIMIT
 from dpserve_verify.errors import InputError
 from dpserve_verify.formats.canonical import decimal_string
 from dpserve_verify.privacy.budget import Budget
+from dpserve_verify.privacy.events import Plan
+from models.profile.chosen import MOST_CELLS as MOST_PAIR_COUNTS
+from models.profile.chosen import MOST_COLUMNS, fineness_of
 from models.profile.columns import Column
-from models.profile.figures import Noise
-from models.profile.stated import Pairs, figures, noise_of
+from models.profile.stated import Pairs, figures, noise_of, pair_noise_of
 from training.learners.job_words import window_to_json
+from training.measuring.profile.choosing import ChoosingProfiler
 from training.measuring.profile.counts import GRID, Norm, Profiler, TableCounts
 from training.measuring.worth.evaluate import Planned, part_of
 from training.planning.plans import public_of
-from training.requests import ProfileRequest
+from training.requests import AUTO, ProfileRequest
 from training.rows.partitions.rows import MOST_ROWS
 from training.rows.schema.schema import Schema, schema_of
 from training.rows.tables.data import answer_feature
@@ -38,6 +41,7 @@ from training.session.session import Public
 
 NAME = "profile"  # stands in the place of a learner
 MOST_PAIRS = 100
+LEAST_COLUMNS = 3  # among which pairs are chosen
 MOST_CELLS = 1 << 15
 MOST_NOISE = 1e9
 ROOM = 8192  # bytes of a statement that are no figures of columns
@@ -64,6 +68,7 @@ class PlannedProfile(Planned):
             "count_within": f"{noise.z * noise.variance**0.5:.1f}",
             "columns": [*self.columns],
             "pairs": [[*pair] for pair in pairs_of(parameters)],
+            "around": parameters.get("around"),
             "known": self.known,
             "left": left(after, claimed.delta).to_json(),
         }
@@ -88,39 +93,44 @@ def plan(home: Home, asked: ProfileRequest, by: str | None = None) -> PlannedPro
     columns = _choose_columns(columns_of(schema), asked.columns)
     pairs = _check_pairs(columns, asked.pairs)
     public = public_of(dataset, schema.question(schema.target_names[0]), budget)
-    norm, recipe = _cheapest(columns, pairs, public)
+    names = {column.name for column in columns}
+    around = schema.target_names[0] if asked.around == AUTO and AUTO not in names else asked.around
+    norm, recipe = _cheapest(columns, pairs, around, public)
     parameters = {
         "columns": "\n".join(column.name for column in columns) if asked.columns else "",
         "pairs": "\n".join("\t".join(pair) for pair in pairs),
         "noise": norm,
     }
+    parameters |= {} if around is None else {"around": around}
     request = Request(
         asked.dataset, NAME, budget, parameters, "", kind=Profile(), part=part, blocks=asked.blocks,
         window=dataset.window,
     )  # fmt: skip
-    _check_room(columns, pairs, noise_of(recipe.plan, GRID))
+    _check_room(columns, pairs, around, recipe.plan)
     earlier = evaluations.find_same(home.ledger.log.database, request)
     costs = dataset.costs(recipe.plan)
     if earlier is None and dataset.refusing(costs) is not None and not dataset.can_close(recipe.claim, costs):
-        raise refusal(dataset, request, costs, _would_fit(columns, pairs, public, dataset))
+        raise refusal(dataset, request, costs, _would_fit(columns, pairs, around, public, dataset))
     return PlannedProfile(request, recipe, dataset, earlier, tuple(column.name for column in columns))
 
 
-def _cheapest(columns: Sequence[Column], pairs: Pairs, public: Public) -> tuple[Norm, Recipe]:
+def _cheapest(columns: Sequence[Column], pairs: Pairs, around: str | None, public: Public) -> tuple[Norm, Recipe]:
     """Choose Laplace noise, or Gaussian where there is a delta and that has less variance."""
     norms: tuple[Norm, ...] = ("l1", "l2") if public.budget.delta else ("l1",)
-    recipes = {norm: Profiler(_query(columns, pairs, norm)).recipe(public) for norm in norms}
-    norm = min(recipes, key=lambda each: noise_of(recipes[each].plan, GRID).variance)
+    recipes = {norm: _asker(columns, pairs, around, norm).recipe(public) for norm in norms}
+    norm = min(recipes, key=lambda each: pair_noise_of(recipes[each].plan, GRID).variance)
     return norm, recipes[norm]
 
 
-def _would_fit(columns: Sequence[Column], pairs: Pairs, public: Public, dataset: Dataset) -> Mapping[str, str] | None:
+def _would_fit(
+    columns: Sequence[Column], pairs: Pairs, around: str | None, public: Public, dataset: Dataset
+) -> Mapping[str, str] | None:
     """Return the largest budget at which such a profile is surely admitted now; None where none is."""
     delta = public.budget.delta
     for candidate in (left(dataset, delta).job, left(dataset, Decimal(0)).job):
         if candidate.epsilon:
             budget = Budget(candidate.epsilon, delta)
-            _, recipe = _cheapest(columns, pairs, replace(public, budget=budget))
+            _, recipe = _cheapest(columns, pairs, around, replace(public, budget=budget))
             costs = dataset.costs(recipe.plan)
             if dataset.refusing(costs) is None or dataset.can_close(recipe.claim, costs):
                 return budget.to_json()
@@ -138,12 +148,29 @@ def columns_of(schema: Schema) -> list[Column]:
     return columns + [Column(answer_feature(column), "target", column.range or (0.0, 0.0)) for column in targets_only]
 
 
-def profiler_of(schema: Schema, parameters: Mapping[str, Any]) -> tuple[Profiler, list[Column]]:
+def profiler_of(schema: Schema, parameters: Mapping[str, Any]) -> tuple[Profiler | ChoosingProfiler, list[Column]]:
     """Return what a reserved request releases, and of which columns."""
     names = str(parameters["columns"])
     columns = _choose_columns(columns_of(schema), tuple(names.split("\n")) if names else ())
     norm: Norm = "l1" if parameters["noise"] == "l1" else "l2"
-    return Profiler(_query(columns, pairs_of(parameters), norm)), columns
+    return _asker(columns, pairs_of(parameters), parameters.get("around"), norm), columns
+
+
+def _asker(columns: Sequence[Column], pairs: Pairs, around: str | None, norm: Norm) -> Profiler | ChoosingProfiler:
+    """Return what asks for counts. InputError where pairs cannot be chosen around this column."""
+    if around is None:
+        return Profiler(_query(columns, pairs, norm))
+    names, widths = [column.name for column in columns], [column.bins for column in columns]
+    if around not in names:
+        raise InputError(f"around={around:.80}: must be a column of the profile, of {names[:20]}")
+    if pairs or not LEAST_COLUMNS <= len(names) <= MOST_COLUMNS:
+        raise InputError(
+            f"around: chooses the pairs among {LEAST_COLUMNS} to {MOST_COLUMNS} columns, and takes none that are named"
+        )
+    fineness = fineness_of(widths, names.index(around))
+    if fineness is None:
+        raise InputError("columns: too many for the pairs around one of them; choose some with --columns")
+    return ChoosingProfiler(tuple(columns), names.index(around), fineness, norm)
 
 
 def pairs_of(parameters: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -178,9 +205,10 @@ def _query(columns: Sequence[Column], pairs: Pairs, norm: Norm) -> TableCounts:
     )  # fmt: skip
 
 
-def _check_room(columns: Sequence[Column], pairs: Pairs, noise: Noise) -> None:
+def _check_room(columns: Sequence[Column], pairs: Pairs, around: str | None, plan: Plan) -> None:
     """Raise InputError where the statement could become larger than its limit: before anything is spent."""
-    query, width = _query(columns, pairs, "l1"), noise.variance**0.5
+    noise, query = noise_of(plan, GRID), _query(columns, pairs, "l1")
+    width = max(noise.variance, pair_noise_of(plan, GRID).variance) ** 0.5
     if width > MOST_NOISE:
         raise InputError(f"epsilon: so small that a count would be off by {width:.0e} rows; ask for more")
     if query.size > MOST_CELLS:
@@ -191,5 +219,8 @@ def _check_room(columns: Sequence[Column], pairs: Pairs, noise: Noise) -> None:
     most = int(GRID * (MOST_ROWS + 40 * width))  # what lies beyond has a chance of e^-40
     blank = figures(columns, pairs, [most] * query.size, noise, None, GRID)
     size = len(str(blank).encode("ascii", "backslashreplace")) + ROOM
+    if around is not None:  # scores, cells, names of pairs, and the most counts that there can be
+        names = "".join(column.name + around for column in columns)
+        size += len(f"{most}, ") * (len(columns) ** 2 + query.size + MOST_PAIR_COUNTS) + len(ascii(2 * names))
     if size > STATEMENT_LIMIT:
         raise InputError(f"columns: too many for one signed statement, about {size} bytes; choose some with --columns")

@@ -58,4 +58,7 @@ def profile_to_json(seq: int, found: Profile) -> dict[str, Any]:
     ]
     noise = "laplace" if predicate["mechanisms"][0]["mechanism"] == "discrete-laplace" else "gaussian"
     noise_fields = {"noise": noise, **{name: predicate[name] for name in ("variance", "levels")}}
-    return {**head_of(seq, found), **noise_fields, "columns": rows[0], "pairs": rows[1]}
+    chosen = predicate.get("chosen")
+    if chosen is not None:
+        chosen = {**chosen, "scores": [round(score / grid, 3) for score in chosen["scores"]]}
+    return {**head_of(seq, found), **noise_fields, "columns": rows[0], "pairs": rows[1], "chosen": chosen}

@@ -23,6 +23,7 @@ from training.measuring.profile import profile as profiles
 from training.measuring.worth import evaluate as evaluations
 from training.requests import EvaluationRequest, ProfileRequest
 
+synthetic_rows = later("training.measuring.profile.synthetic_rows")
 public_rows = later("training.measuring.worth.public_rows")  # loads scikit-learn
 
 
@@ -67,6 +68,11 @@ class HomeMeasurements(Measurements):
         if out is not None:
             profile_report.write(body["profile"], out)
         return body | {"statement": str(home.profiles / str(body["job"]) / PROFILE.envelope_file)}
+
+    def synthesize(self, dataset: str, number: int, out: Path, rows: int | None, seed: int) -> Body:
+        """Write synthetic rows from a finished profile."""
+        home = _home({"dataset": dataset})
+        return dict(synthetic_rows.from_profile(home, number, out, rows, seed, dataset))
 
     def _ready(self, request: Request) -> Home:
         """Return the home, where the user may measure and what a crash left is settled."""

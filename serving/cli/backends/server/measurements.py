@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from accountant.system.lazy_import import later
 from dpserve_verify.errors import InputError
+from dpserve_verify.system.files import replacing
 from models.profile import report as profile_report
 from models.worth.report import Report
 from models.worth.stated import report_of
@@ -12,6 +14,8 @@ from serving.cli.backends.abstract import Body, Measurements, Request, without_d
 from serving.cli.backends.reports import write_report
 from serving.cli.backends.server.connection import Connection
 from serving.cli.backends.server.statements import verified_profile, verified_worth
+
+synthetic_rows = later("training.measuring.profile.synthetic_rows")
 
 
 class ServerMeasurements(Measurements):
@@ -56,3 +60,14 @@ class ServerMeasurements(Measurements):
         if out is not None:
             profile_report.write(profile, out)
         return job | {"profile": profile, "statement": f"/v1/profiles/{answer['job']}"}
+
+    def synthesize(self, dataset: str, number: int, out: Path, rows: int | None, seed: int) -> Body:
+        """Write synthetic rows that the server draws from a profile, which is verified first."""
+        with self.connection.asking() as service:
+            statement, _ = verified_profile(service.profile_of(number), self.connection.trusted_keys(service))
+            if statement.form.rows.dataset != dataset:
+                raise InputError(f"from-profile={number}: is of dataset {statement.form.rows.dataset}")
+            made = service.synthetic(number, rows=rows, seed=seed, format=out.suffix[1:])
+        with replacing(out) as partial:
+            partial.write_bytes(made)
+        return dict(synthetic_rows.describe(out))

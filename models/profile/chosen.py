@@ -1,0 +1,104 @@
+"""Which columns a profile counts together, where that was chosen privately, and in which cells: a function of what was
+released before, so that anybody can choose again.
+
+Every other column is counted with one column, `around`; and the others along a tree, the heaviest by noisy scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from math import isqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.features.features import NumericFeature
+from models.profile.columns import Column
+
+MOST_COLUMNS = 64
+MOST_CELLS = 1 << 14  # of all pairs together
+FINENESS = (16, 12, 8, 6, 4)  # cells of a column in its pairs, at most
+Integers = NDArray[np.int64]
+Places = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """`pairs`: places of columns that are counted together. `cells`: of each column, the cell of each of its bins."""
+
+    pairs: Places
+    cells: tuple[NDArray[np.intp], ...]
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Return how many cells each column has."""
+        return tuple(int(own.max()) + 1 for own in self.cells)
+
+
+def most_counts(widths: Sequence[int], around: int, fineness: int) -> int:
+    """Return the most counts that all pairs can have, whatever is chosen."""
+    fine = [min(width, fineness) for width in widths]
+    others = fine[:around] + fine[around + 1 :]
+    return fine[around] * sum(others) + (len(others) - 1) * max(others) ** 2
+
+
+def fineness_of(widths: Sequence[int], around: int) -> int | None:
+    """Return how many cells a column has at most: as many as there is room for, by public numbers. None: no room."""
+    return next((each for each in FINENESS if most_counts(widths, around, each) <= MOST_CELLS), None)
+
+
+def scored_pairs(columns: int, around: int) -> Places:
+    """Return the pairs that are scored: of all columns but `around`, in their order."""
+    return tuple(combinations([at for at in range(columns) if at != around], 2))
+
+
+def cells_of(columns: Sequence[Column], counts: Sequence[Integers], fineness: int) -> tuple[NDArray[np.intp], ...]:
+    """Return the cell of each bin of each column. Of a number neighbouring bins are joined, so that cells have about
+    the same sum of roots of counts, and missing ones stand alone; of categories the rarest are one cell.
+    """
+    return tuple(_cells(column, own, fineness) for column, own in zip(columns, counts, strict=True))
+
+
+def _cells(column: Column, counts: Integers, fineness: int) -> NDArray[np.intp]:
+    bins = len(counts)
+    if bins <= fineness:
+        return np.arange(bins)
+    if isinstance(column.feature, NumericFeature):
+        weights = [isqrt(max(int(count), 0)) + 1 for count in counts[:-1]]
+        total, below, cells = sum(weights), 0, []
+        for weight in weights:
+            cells.append((2 * below + weight) * (fineness - 1) // (2 * total))
+            below += weight
+        joined = np.unique(cells, return_inverse=True)[1]
+        return np.append(joined, joined.max() + 1).astype(np.intp)
+    found = np.full(bins, fineness - 1)
+    found[np.sort(np.argsort(-counts, kind="stable")[: fineness - 1])] = np.arange(fineness - 1)
+    return found
+
+
+def heaviest_tree(columns: int, around: int, scores: Sequence[int]) -> Places:
+    """Return the tree over all columns but `around` with the largest sum of scores: parent and child, parents first;
+    of equal ones the first.
+    """
+    pairs = scored_pairs(columns, around)
+    score = dict(zip(pairs, scores, strict=True))
+    inside, outside = [pairs[0][0]], sorted({at for pair in pairs for at in pair} - {pairs[0][0]})
+    tree = []
+    while outside:
+        edges = [(parent, child) for parent in inside for child in outside]
+        parent, child = max(edges, key=lambda edge: score[min(edge), max(edge)])
+        tree.append((parent, child))
+        inside.append(child)
+        outside.remove(child)
+    return tuple(tree)
+
+
+def choose(
+    columns: Sequence[Column], counts: Sequence[Integers], scores: Sequence[int], around: int, fineness: int
+) -> Choice:
+    """Choose the pairs and their cells by what was released: counts of each column, and scores of pairs."""
+    others = [at for at in range(len(columns)) if at != around]
+    tree = heaviest_tree(len(columns), around, scores)
+    return Choice((*((at, around) for at in others), *tree), cells_of(columns, counts, fineness))

@@ -1,0 +1,104 @@
+"""Synthetic rows from a profile that was paid for: in bins, and how near they come to what was released. Free."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import shake_256
+from math import pi, sqrt
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accountant.certificates.profile import Profile
+from dpserve_verify.certificates.certificate import plan_of
+from models.profile.columns import Column, column_of
+from models.profile.joint import Counts, Floats, draw, fit
+from models.profile.stated import noise_of, pair_noise_of
+
+Bins = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Synthetic:
+    """`bins`: of each of `columns`, the bin of each row. `quality`: of each column and pair, how far the shares of
+    these rows are from those released, as total variation, and what the noise alone would come to.
+    """
+
+    columns: tuple[Column, ...]
+    bins: tuple[Bins, ...]
+    quality: tuple[Mapping[str, Any], ...]
+
+    def summary(self) -> dict[str, Any]:
+        """Return the mean distance of columns and of pairs, beside what the noise alone would come to."""
+        found: dict[str, Any] = {}
+        for name, size in (("columns", 1), ("pairs", 2)):
+            lines = [line for line in self.quality if len(line["columns"]) == size]
+            if lines:
+                means = [sum(line[key] for line in lines) / len(lines) for key in ("off", "noise")]
+                found[name] = {"off": round(means[0], 5), "noise": round(means[1], 5), "count": len(lines)}
+        return found
+
+
+def synthesize(
+    profile: Profile, rows: int | None = None, seed: int = 0, never: Mapping[str, Sequence[int]] | None = None
+) -> Synthetic:
+    """Draw rows in bins from the law that fits a verified profile best, the same for the same seed.
+
+    rows: how many; as many as the profile counted, nearly, when left out.
+    never: bins of a column that no row may have.
+    """
+    form = profile.form
+    counts, columns = _counts(profile)
+    joint = fit(counts)
+    for at, column in enumerate(columns):
+        joint.within[at][list((never or {}).get(column.name, ()))] = 0.0
+    number = max(1, round(float(form.records[0] or joint.rows))) if rows is None else rows
+    label = f"{profile.sha256}/{profile.entry}/{seed}"
+
+    def uniform(name: str, size: int) -> Floats:
+        words = np.frombuffer(shake_256(f"{label}/{name}".encode()).digest(8 * size), "<u8")
+        return np.asarray((words >> np.uint64(11)) * 2.0**-53)
+
+    bins = tuple(draw(joint, number, uniform))
+    return Synthetic(columns, bins, tuple(_quality(counts, columns, bins)))
+
+
+def _counts(profile: Profile) -> tuple[Counts, tuple[Column, ...]]:
+    form, grid = profile.form, profile.form.grid
+    plan, columns = plan_of(form.mechanisms), tuple(map(column_of, form.columns))
+    place = {column.name: at for at, column in enumerate(columns)}
+    bins = [np.array(each.counts, np.float64) / grid for each in form.columns]
+    cells = [np.arange(len(each)) for each in bins]
+    if form.chosen is not None:
+        cells = [np.array(each, np.intp) for each in form.chosen.cells]
+    widths = [int(each.max()) + 1 for each in cells]
+    tables = {}
+    for each in form.pairs:
+        a, b = (place[name] for name in each.columns)
+        tables[a, b] = np.array(each.counts, np.float64).reshape(widths[a], widths[b]) / grid
+    around = None if form.chosen is None else place[form.chosen.around]
+    variances = noise_of(plan, grid).variance, pair_noise_of(plan, grid).variance
+    return Counts(bins, cells, tables, variances, around), columns
+
+
+def _quality(counts: Counts, columns: Sequence[Column], bins: Sequence[Bins]) -> list[dict[str, Any]]:
+    rows, lines = len(bins[0]), []
+    found: list[tuple[tuple[str, ...], Bins, Floats, float]] = []
+    for column, own, released in zip(columns, bins, counts.bins, strict=True):
+        found.append(((column.name,), np.bincount(own, minlength=column.bins), released, counts.variances[0]))
+    for (a, b), table in counts.tables.items():
+        code = counts.cells[a][bins[a]] * table.shape[1] + counts.cells[b][bins[b]]
+        names = (columns[a].name, columns[b].name)
+        found.append((names, np.bincount(code, minlength=table.size), table.ravel(), counts.variances[1]))
+    for each, own, released, variance in found:
+        total = max(float(released.sum()), 1.0)
+        lines.append(
+            {
+                "columns": [*each],
+                "off": min(1.0, 0.5 * float(np.abs(own / rows - released / total).sum())),
+                "noise": min(1.0, 0.5 * released.size * sqrt(2 * variance / pi) / total),
+            }
+        )
+    return lines

@@ -1,0 +1,116 @@
+"""Synthetic rows as a file: of the schema's types, drawn from a profile that was paid for, and marked as such."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+from numpy.typing import NDArray
+
+from accountant.certificates.profile import Profile
+from accountant.home import Home
+from dpserve_verify.errors import InputError
+from models.features.features import BooleanFeature, CalendarFeature, NumericFeature
+from models.profile.columns import Column
+from models.profile.synthetic import Bins, synthesize
+from training.datasets.made_up import (
+    CODE,
+    MOST_ROWS,
+    SYNTHETIC,
+    UNLISTED,
+    check_name,
+    typed_whole,
+    uniform_numbers,
+    write_rows,
+)
+from training.measuring.profile.profile import columns_of
+from training.measuring.profile.release import profile_of
+from training.rows.schema.refined_schema import with_profiles
+from training.rows.schema.schema import Schema, Target, schema_of
+
+Floats = NDArray[np.float64]
+
+
+def from_profile(home: Home, job: int, path: Path, rows: int | None, seed: int, dataset: str) -> dict[str, Any]:
+    """Write synthetic rows from a finished profile of this home, and say what they are and how near they come."""
+    check_name(path, SYNTHETIC)
+    profile = profile_of(home, job)[2]
+    if profile.form.rows.dataset != dataset:
+        raise InputError(f"from-profile={job}: is of dataset {profile.form.rows.dataset}, not of {dataset}")
+    return write_synthetic(schema_of(home, with_profiles(home, home.ledger.dataset_of(job))), profile, path, rows, seed)
+
+
+def write_synthetic(
+    schema: Schema, profile: Profile, path: Path, rows: int | None = None, seed: int = 0
+) -> dict[str, Any]:
+    """Write synthetic rows to a .parquet or .csv file, and say what they are and how near they come. InputError unless
+    the profile is about this schema.
+    """
+    if rows is not None and not 1 <= rows <= MOST_ROWS:
+        raise InputError(f"rows={rows}: must be 1 to {MOST_ROWS}")
+    if schema.digest != profile.sha256:
+        raise InputError(f"schema: is not the file that the profile is about, sha256 {profile.sha256[:16]}..")
+    targets = {target.name: target for target in schema.targets}
+    declared = {column.name: column for column in columns_of(schema)}
+    never = {
+        name: range(declared[name].bins - 1 if target.classes is None else len(target.classes), declared[name].bins)
+        for name, target in targets.items()
+        if not target.leave_out  # of which no answer is missing, or another value
+    }
+    found = synthesize(profile, rows, seed, never)
+    columns = {
+        column.name: _values(declared[column.name], targets.get(column.name), bins, seed)
+        for column, bins in zip(found.columns, found.bins, strict=True)
+    }
+    form = profile.form
+    about = {
+        "dataset": form.rows.dataset, "entry": profile.entry, "epsilon": form.claim.epsilon,
+        "delta": form.claim.delta, "schema": profile.sha256, "origin": form.ledger.origin, "seed": seed,
+        "rows": len(found.bins[0]), "summary": found.summary(), "quality": [*found.quality],
+    }  # fmt: skip
+    write_rows(schema, columns, path, {SYNTHETIC.metadata: json.dumps(about).encode()})
+    return about
+
+
+def describe(path: Path) -> dict[str, Any]:
+    """Return what a .parquet of synthetic rows says of itself; of a .csv, which says it by its name alone, nothing."""
+    metadata = None if path.suffix == ".csv" else pyarrow.parquet.read_schema(path).metadata
+    blank: dict[str, Any] = {"rows": None, "summary": {}, "quality": []}
+    return blank if metadata is None else dict(json.loads(metadata[SYNTHETIC.metadata]))
+
+
+def _values(column: Column, target: Target | None, bins: Bins, seed: int) -> pa.Array:
+    feature, missing = column.feature, bins == column.bins - 1
+    if target is not None and target.classes is not None:
+        labels = [*target.classes, *[None] * (column.bins - len(target.classes))]
+        return pa.array([labels[each] for each in bins.tolist()])
+    if isinstance(feature, NumericFeature):
+        return _numbers(column, bins, missing, seed)
+    if isinstance(feature, BooleanFeature):
+        return pa.array(bins == 1, mask=missing)
+    if all(map(CODE.fullmatch, feature.values)):
+        codes = np.array([*map(int, feature.values), 0, 0], np.int64)
+        return pa.array(codes[bins], mask=bins >= len(feature.values))
+    return pa.array(np.array([*feature.values, UNLISTED, ""], object)[bins], mask=missing)
+
+
+def _numbers(column: Column, bins: Bins, missing: NDArray[np.bool_], seed: int) -> pa.Array:
+    """Spread numbers evenly in their bins, above the low end and up to the high one; whole ones where both ends of the
+    column are whole and far enough apart, as `schema sample` does.
+    """
+    low, high = (np.append(ends, 0.0)[bins] for ends in column.limits)
+    start, end = column.ends
+    is_whole = isinstance(column.feature, CalendarFeature) or (
+        start == int(start) and end == int(end) and 10 <= end - start < 2**53
+    )
+    place = uniform_numbers(seed, column.name, "synthetic", len(bins))
+    if not is_whole:
+        return pa.array(high - (high - low) * place, mask=missing)
+    first = np.where(bins == 0, np.ceil(low), np.floor(low) + 1)
+    last = np.floor(high)
+    whole = np.where(last >= first, first + np.floor((last - first + 1) * place), np.rint(high)).astype(np.int64)
+    return typed_whole(column.feature, whole, missing)
