@@ -116,12 +116,12 @@ lock: $(VENV)/dev.stamp ## Pin again what pyproject.toml asks for (ARGS=--upgrad
 	$(LOCK) requirements/build.in benchmarks/requirements.in --extra train -c requirements/dev.txt $(ARGS) -o benchmarks/requirements.txt
 	$(subst pyproject.toml ,,$(LOCK)) benchmarks/requirements-diffprivlib.in $(ARGS) -o benchmarks/requirements-diffprivlib.txt
 	$(subst pyproject.toml ,,$(LOCK)) benchmarks/requirements-serving.in $(ARGS) -o benchmarks/requirements-serving.txt
-	$(LOCK) requirements/build.in --extra train --extra federated -c requirements/dev.txt $(ARGS) -o requirements/federated.txt
+	$(LOCK) requirements/build.in --extra train --extra doors --extra federated -c requirements/dev.txt $(ARGS) -o requirements/federated.txt
 	$(subst pyproject.toml ,,$(LOCK)) requirements/stores.in $(ARGS) -o requirements/stores.txt
 	$(subst pyproject.toml ,,$(LOCK)) requirements/clients.in $(ARGS) -o requirements/clients.txt
 	$(LOCK) requirements/build.in $(FULL) --extra dask -c requirements/dev.txt $(ARGS) -o requirements/dask.txt
 	$(LOCK) $(IMAGE) $(ARGS) -o requirements/image.txt
-	for more in dask duckdb hsm; do $(LOCK) $(IMAGE) --extra $$more $(ARGS) -o requirements/image-$$more.txt; done
+	for more in dask duckdb hsm federated; do $(LOCK) $(IMAGE) --extra $$more $(ARGS) -o requirements/image-$$more.txt; done
 	$(subst pyproject.toml ,,$(LOCK)) requirements/build.in requirements/sbom.in $(ARGS) -o requirements/build.txt
 	$(subst pyproject.toml ,,$(LOCK)) deploy/lint/requirements.in $(ARGS) -o deploy/lint/requirements.txt
 

@@ -209,9 +209,9 @@ local/aggregator: dpserve_verify(. formats keys log privacy system) accountant(.
 local/campaign: dpserve_verify(. formats keys log privacy system) accountant(. access home ledger ledger/families log
     noise system) models(features forms) training(finish jobs requests rows/schema rows/tables)
     local(reports rounds turns)
-local/federated: dpserve_verify(. formats system) accountant(home) local(campaign owner)
-local/institution: dpserve_verify(. formats log privacy) accountant(. home ledger/families noise) training(datasets
-    kinds rows/schema) local(campaign reports rounds)
+local/federated: dpserve_verify(. formats system) accountant(. home system) local(campaign institution owner rounds)
+local/institution: dpserve_verify(. formats keys log privacy system) accountant(. home ledger/families noise)
+    training(datasets kinds rows/schema) local(campaign reports rounds)
 local/owner: dpserve_verify(. formats log privacy system) accountant(. noise) models(features) local(campaign reports
     turns)
 local/reports: dpserve_verify(. formats keys privacy) accountant(. ledger/families noise privacy) models(features
@@ -238,7 +238,7 @@ serving/cli/data: dpserve_verify(. certificates privacy) accountant(. certificat
     rows/tables) serving(cli cli/backends wire)
 serving/cli/local: dpserve_verify(. keys system) accountant(home) models(store) local(aggregator campaign
     institution owner)
-    serving(cli cli/backends)
+    serving(cli cli/backends cli/backends/server)
 serving/cli/released: dpserve_verify(. certificates system) accountant(system) models(edit explain features forms
     store worth) serving(cli cli/backends)
 serving/http: dpserve_verify(. formats) accountant(. access home ledger/families system) training(planning)

@@ -31,7 +31,7 @@ from dpserve_verify.formats.canonical import encode
 from dpserve_verify.log.seen_checkpoints import SeenCheckpoints
 from dpserve_verify.privacy.budget import exact_decimal
 from dpserve_verify.system.files import PRIVATE, read_beginning, write_new
-from local.campaign.asking import check_url, seen_beside
+from local.campaign.asking import Carry, check_url, seen_beside
 from local.reports.shared import Aggregator, ForAggregators
 from local.reports.toml import check_settings
 
@@ -78,6 +78,7 @@ class Settings:
     ca: Path | None
     policy: Policy
     seen: SeenCheckpoints
+    carry: Carry | None = None
 
     @property
     def ledger(self) -> Path:

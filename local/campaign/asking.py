@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 from accountant.errors import WrongState
-from accountant.system.bounded_http import SCHEMES, exchange, is_this_machine
+from accountant.system.bounded_http import SCHEMES, Reply, exchange, is_this_machine
 from dpserve_verify.errors import (
     CertificateInvalid,
     DpserveError,
@@ -40,6 +40,9 @@ SECONDS = 20.0  # for the whole of an answer, connecting included
 TRIES = 5  # another process of the same owner may have seen more between the question and the answer
 T = TypeVar("T")
 JSON, BYTES = "application/json", "application/octet-stream"
+Carry = Callable[
+    [str, str, bytes], Reply
+]  # a method, a path and a body to the service; LedgerUnavailable without answer
 
 
 class Place(Protocol):
@@ -60,6 +63,10 @@ class Place(Protocol):
     @property
     def seen(self) -> SeenCheckpoints:
         """Return the checkpoints of the platform's ledger seen from here, and the witnesses that are asked for."""
+
+    @property
+    def carry(self) -> Carry | None:
+        """Return what carries requests to the service, where HTTP does not."""
 
 
 def check_url(url: str) -> str:
@@ -229,17 +236,11 @@ def ask(settings: Place, method: str, path: str, body: bytes | None = None, kind
     """Send one request; return the JSON object that came back. LedgerUnavailable where none did; else what the service
     refused.
     """
-    place, context = urlsplit(settings.url), None
     try:
-        if place.scheme == "https":
-            context = ssl.create_default_context(cafile=None if settings.ca is None else str(settings.ca))
-    except OSError as error:
-        raise InputError(f"ca={settings.ca}: cannot be read as certificates ({type(error).__name__})") from None
-    try:
-        reply = exchange(
-            place, method, place.path + path, body, {"Content-Type": kind, "Connection": "close"}, SECONDS,
-            MAX_ANSWER, context,
-        )  # fmt: skip
+        if settings.carry is not None:
+            reply = settings.carry(method, path, body or b"")
+        else:
+            reply = _ask_over_http(settings, method, path, body, kind)
     except LedgerUnavailable as error:
         raise LedgerUnavailable(f"{settings.url}: {error.message}; try again") from None
     try:
@@ -254,6 +255,19 @@ def ask(settings: Place, method: str, path: str, body: bytes | None = None, kind
         kind_of_error = LedgerUnavailable if reply.status >= 500 else Refused
         raise kind_of_error(f"{settings.url}: refused with {reply.status}: {printable(str(refused)[:200])}")
     return answer
+
+
+def _ask_over_http(settings: Place, method: str, path: str, body: bytes | None, kind: str) -> Reply:
+    place, context = urlsplit(settings.url), None
+    try:
+        if place.scheme == "https":
+            context = ssl.create_default_context(cafile=None if settings.ca is None else str(settings.ca))
+    except OSError as error:
+        raise InputError(f"ca={settings.ca}: cannot be read as certificates ({type(error).__name__})") from None
+    return exchange(
+        place, method, place.path + path, body, {"Content-Type": kind, "Connection": "close"}, SECONDS,
+        MAX_ANSWER, context,
+    )  # fmt: skip
 
 
 class Refused(DpserveError):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dpserve_verify.errors import InputError
-from local.federated.words import ANSWER, ASKING, INSTITUTION, SEEN, TAKEN
+from local.federated.words import ANSWER, ASKING, INSTITUTION, ROUNDS, SEEN, TAKEN
 
 LOGS = "site_log_streamer"
 RESOURCES, AUTHORIZATION = "resources.json", "authorization.json"
@@ -63,7 +63,7 @@ def write_job(folder: Path, campaign: str, sites: Sequence[str], seconds: int = 
     })  # fmt: skip
     asking = {"id": "ask", "path": ASKING, "args": {"campaign": campaign, "sites": list(sites), "seconds": seconds}}
     _write(config / "config_fed_server.json", {"format_version": 2, "workflows": [asking], "components": []})
-    executor = {"tasks": [SEEN, ANSWER, TAKEN], "executor": {"path": INSTITUTION, "args": {}}}
+    executor = {"tasks": [SEEN, ANSWER, TAKEN, ROUNDS], "executor": {"path": INSTITUTION, "args": {}}}
     _write(config / "config_fed_client.json", {"format_version": 2, "executors": [executor], "components": []})
 
 

@@ -28,11 +28,13 @@ from accountant.ledger.families.families import Dataset
 from dpserve_verify.errors import InputError
 from dpserve_verify.log.seen_checkpoints import SeenCheckpoints
 from dpserve_verify.privacy.budget import Relation, exact_decimal
-from local.campaign.asking import check_url, seen_beside
+from local.campaign.asking import Carry, check_url, seen_beside
 from local.reports.toml import Kind, check_settings
 from local.rounds.definition import ROUND_LEARNERS, RoundsDefinition
 from local.rounds.playing import schema_in
 from training.rows.schema.schema import Schema
+
+INVITATIONS = "invitations"  # the folder beside the file: in it a file of each campaign's name holds what lets it in
 
 
 @dataclass(frozen=True)
@@ -67,14 +69,16 @@ class Policy:
 
 @dataclass(frozen=True)
 class Settings:
-    """institution.toml, with paths beside that file."""
+    """institution.toml, with paths beside that file, which is in `folder`."""
 
+    folder: Path
     url: str
     trust: Path
     dataset: str
     ca: Path | None
     policy: Policy
     seen: SeenCheckpoints
+    carry: Carry | None = None
 
 
 def read_settings(path: Path) -> Settings:
@@ -95,7 +99,7 @@ def read_settings(path: Path) -> Settings:
     limits |= {name: tuple(value) if isinstance(value, list) else value for name, value in policy.items()}
     beside = {name: path.parent / top[name] for name in ("ca", "witnesses") if name in top}
     return Settings(
-        check_url(top["url"]), path.parent / top["trust"], top["dataset"], beside.get("ca"),
+        path.parent, check_url(top["url"]), path.parent / top["trust"], top["dataset"], beside.get("ca"),
         Policy(**limits), seen_beside(path.parent / top["seen"], beside.get("witnesses")),
     )  # fmt: skip
 

@@ -42,7 +42,7 @@ from accountant.errors import BudgetRefused
 from dpserve_verify.errors import InputError
 from dpserve_verify.log.seen_checkpoints import SeenCheckpoints
 from dpserve_verify.privacy.budget import exact_decimal
-from local.campaign.asking import check_url, seen_beside
+from local.campaign.asking import Carry, check_url, seen_beside
 from local.campaign.questions import LEARNERS
 from local.reports.question import Question
 from local.reports.shared import SharedDefinition
@@ -147,6 +147,7 @@ class Settings:
     policy: Policy
     seen: SeenCheckpoints
     pace: float = PACE
+    carry: Carry | None = None
 
 
 def read_settings(path: Path) -> Settings:

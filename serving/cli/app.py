@@ -30,6 +30,7 @@ from serving.cli.tree import Branch, LazyGroup, Leaf, Nodes
 EITHER, NOTHING = Needs.EITHER, Needs.NOTHING
 GARBAGE = 50_000  # new objects between two looks for garbage: few commands live to see the first
 AT_HOME = "It is for whoever has the home; dpserve campaign show works from here"
+OWN_HOME = "An institution's rows are in a home of its own"
 KEYS = "Keys stay where the home is: whoever runs it changes them there"
 TREE: Nodes = {
     "init": Leaf("server:init", instead="A laptop needs no home"),
@@ -110,8 +111,13 @@ TREE: Nodes = {
         },
     ),
     "institution": Branch(
-        "An institution's own side: answer a campaign round by round, charged to a dataset of the home.",
-        {"answer": Leaf("local.institution:answer", instead="An institution's rows are in a home of its own")},
+        "An institution's own side: answer campaigns round by round, charged to a dataset of the home.",
+        {
+            "init": Leaf("local.institution:init", instead=OWN_HOME),
+            "start": Leaf("local.institution:start", instead=OWN_HOME),
+            "status": Leaf("local.institution:show_status", instead=OWN_HOME),
+            "answer": Leaf("local.institution:answer", instead=OWN_HOME),
+        },
     ),
     "owner": Branch(
         "An owner's own side: say what may be asked, answer a campaign once, see what was sent and what it cost.",

@@ -66,15 +66,19 @@ def init(
     dpserve init
     dpserve init --issuer-key "hsm:2?label=dpserve"
     """
-    environment = {**os.environ, "DPSERVE_ISSUER_KEY": issuer_key}
+    home = open_or_make({**os.environ, "DPSERVE_ISSUER_KEY": issuer_key}, if_absent)
+    body = {"home": str(home.path), "origin": home.ledger.log.origin, "trust": str(home.path / "trust.json")}
+    text = align_columns([("home", body["home"]), ("ledger", body["origin"]), ("keys to pin", body["trust"])])
+    show(json, body, text)
+
+
+def open_or_make(environment: Mapping[str, str] = os.environ, if_absent: bool = True) -> Home:
+    """Open the home, or make it where there is none; without `if_absent` it must not be there."""
     path, _ = place(environment)
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     with holding(open_directory(path)):  # of several that start at once the others find what the first has made
         is_there = if_absent and (path / "keys").exists()
-        home = Home.open(environment) if is_there else new_home(environment)
-    body = {"home": str(home.path), "origin": home.ledger.log.origin, "trust": str(home.path / "trust.json")}
-    text = align_columns([("home", body["home"]), ("ledger", body["origin"]), ("keys to pin", body["trust"])])
-    show(json, body, text)
+        return Home.open(environment) if is_there else new_home(environment)
 
 
 def new_home(environment: Mapping[str, str] = os.environ) -> Home:

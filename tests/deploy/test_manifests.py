@@ -149,6 +149,25 @@ def test_compose_gives_what_the_image_asks_for():
     assert COMPOSE["services"]["worker"]["networks"] == ["data"]
 
 
+@pytest.mark.parametrize("file", ["compose.federation.yaml"])
+def test_services_of_other_files_have_no_power_and_write_to_volumes_alone(file):
+    body = yaml.safe_load((DEPLOY / file).read_text())
+    user = re.search(r"^USER (\S+)$", CONTAINERFILE, re.M)[1]
+    for name, service in body["services"].items():
+        assert (service["read_only"], service["cap_drop"], service["user"]) == (True, ["ALL"], user), name
+        assert service["security_opt"] == ["no-new-privileges:true"]
+        written = {
+            *(text.split(":")[1] for text in service["volumes"]),
+            *(each.split(":")[0] for each in service["tmpfs"]),
+        }
+        assert {"/tmp", "/var/local/dpserve"} <= written, name
+        assert set(service.get("depends_on", ())) <= set(body["services"])
+        assert set(service.get("networks", ())) <= set(body.get("networks", ()))
+    known = {setting.name for setting in all_settings({})}
+    told = {key for service in body["services"].values() for key in service.get("environment", {})}
+    assert {key for key in told if key.startswith("DPSERVE")} <= known | {"DPSERVE_AGGREGATOR_TOKEN"}
+
+
 def test_settings_are_ours():
     known = {setting.name for setting in all_settings({})}
     texts = (CONTAINERFILE, (DEPLOY / "compose.yaml").read_text(), (BASE / "settings.yaml").read_text())

@@ -16,14 +16,18 @@ import ssl
 import subprocess
 import sys
 import time
+import traceback
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers")]
 
+import federated_rounds  # noqa: E402
 import numpy as np  # noqa: E402
 import owners  # noqa: E402
+from composed import Composed  # noqa: E402
 from nvflare.fuel.flare_api.flare_api import Session, new_secure_session  # noqa: E402
 
 from accountant.home import Home  # noqa: E402
@@ -65,14 +69,14 @@ class Shipped(Executor):
 
 def main(folder: Path) -> None:
     found: dict[str, Any] = {}
-    start = time.monotonic()
+    began = time.monotonic()
     os.environ.update({
         "DPSERVE_HOME": str(folder / "home"), "PYTHONPATH": str(ROOT), "NVFLARE_ENABLE_METRICS": "0",
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
     })  # fmt: skip
     home = Home.init()
     owners.asking(folder, home, len(SITES))
-    ports = [_free(), _free()]
+    ports = [_free(), _free(), _free()]
     (folder / "project.yml").write_text(PROJECT.replace("8002", str(ports[0])).replace("8003", str(ports[1])))
     provision = [sys.executable, "-m", "nvflare.cli", "provision", "-p", "project.yml", "-w", "workspace"]
     subprocess.run(provision, check=True, cwd=folder, stdout=subprocess.DEVNULL)
@@ -87,7 +91,15 @@ def main(folder: Path) -> None:
             people["answer"] = np.full(60, "perhaps")
         owners.write(local / "rows.csv", people)
         (local / "owner.toml").write_text(OWNER.format(total="5" if site != "west" else "2"))
-    programs = [_program(folder, kits, "localhost"), *(_program(folder, kits, site) for site in SITES)]
+    federated_rounds.prepare(folder, home, SITES, kits, ports[2])
+    programs: list[subprocess.Popen[bytes]] = []
+
+    def start(name: str, **given: str) -> subprocess.Popen[bytes]:
+        programs.append(_composed(folder, kits, ports[2], given).start(name, folder / f"{name}.log"))
+        return programs[-1]
+
+    for name in ("service", "server", *SITES):
+        start(name)
     try:
         session = _session(kits)
         found["stranger"], found["member"] = _greeted(ports[0], kits, None), _greeted(ports[0], kits, "north")
@@ -97,7 +109,7 @@ def main(folder: Path) -> None:
         found["survey"] = _end(session, asked)
         found["listed"] = any(asked in line and "COMPLETED" in line for line in _run(listed, folder).splitlines())
         found["reports"] = campaigns.state(home, "survey")["reports"]
-        found["seconds"] = time.monotonic() - start
+        found["seconds"] = time.monotonic() - began
         before = _lines(kits)
         found |= {"code": _end(session, brought), "other": _end(session, other)}
         found["ran"] = (folder / "mark").exists()
@@ -109,10 +121,16 @@ def main(folder: Path) -> None:
         found["same bytes"] = all(after[site][0][:2] == before[site][0][:2] for site in SITES)
         found["lines"] = {site: [line[0] for line in after[site]] for site in SITES}
         found["sent"] = all(line[2] for site in SITES for line in after[site])
+        found["study"] = federated_rounds.play(
+            folder, lambda command: _run(command, folder), PAGE, start, lambda job: _end(session, job, 400)
+        )
+        found["rounds"] = campaigns.state(home, "study")
     finally:
         for program in programs:
-            os.killpg(program.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # an aggregator that has answered
+                os.killpg(program.pid, signal.SIGKILL)
             program.wait()
+    found["study closed"] = json.loads(_run([*["dpserve", "campaign", "close", "study"], "--json"], folder))["state"]
     found["closed"] = json.loads(_run([*close, "--json"], folder))["state"]
     (folder / "found.json").write_text(json.dumps(found))
 
@@ -129,15 +147,13 @@ def _let_in_everything(server: Path, folder: Path) -> None:
     (server / "local" / "resources.json").write_text(json.dumps(json.loads(text) | {"class_allow_list": ["*"]}))
 
 
-def _program(folder: Path, kits: Path, name: str) -> subprocess.Popen[bytes]:
-    server = name == "localhost"
-    module = "server.server_train" if server else "client.client_train"
-    more = ["org=platform"] if server else [f"uid={name}", f"org={name}"]
-    command = [sys.executable, "-m", f"nvflare.private.fed.app.{module}", "-m", str(kits / name), "-s",
-               f"fed_{'server' if server else 'client'}.json", "--set", "secure_train=true", *more,
-               "config_folder=config"]  # fmt: skip
-    with (folder / f"{name}.log").open("wb") as log:
-        return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, cwd=folder, start_new_session=True)
+def _composed(folder: Path, kits: Path, port: int, given: dict[str, str]) -> Composed:
+    """The compose file of deploy/, its volumes at folders of this test."""
+    places = {"./platform": folder, "./one": folder / "first", "./two": folder / "second"}
+    places |= {f"./{site}": folder / f"{site}-home" for site in SITES}
+    kit = "./workspace/campaigns/prod_00"
+    places |= {f"{kit}/server": kits / "localhost", **{f"{kit}/{site}": kits / site for site in SITES}}
+    return Composed(ROOT / "deploy" / "compose.federation.yaml", places, given, {"DPSERVE_PORT": str(port)})
 
 
 def _session(kits: Path) -> Session:
@@ -207,9 +223,9 @@ def _submit(
     return str(session.submit_job(str(job)))
 
 
-def _end(session: Session, job: str) -> list[str]:
+def _end(session: Session, job: str, seconds: float = 90) -> list[str]:
     """How a job ended, and what was said of it where it was deployed."""
-    session.monitor_job(job, timeout=90, poll_interval=0.5)
+    session.monitor_job(job, timeout=seconds, poll_interval=0.5)
     meta = session.get_job_meta(job)
     return [str(meta["status"]), *map(str, meta.get("job_deploy_detail", []))]
 
@@ -222,5 +238,9 @@ def _lines(kits: Path) -> dict[str, list[tuple[str, str, str | None]]]:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    try:
+        main(Path(sys.argv[1]))
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
     os._exit(0)  # NVFlare's threads would keep it

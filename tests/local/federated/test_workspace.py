@@ -68,12 +68,13 @@ def test_a_job_is_configuration_alone_and_says_nothing_to_an_institution(tmp_pat
 def test_the_pages_commands_do_what_it_says(site, tmp_path):
     page = (ROOT / "docs" / "federated.md").read_text("utf-8")
     commands = [line.split() for line in page.splitlines() if line.startswith("python -m local.federated")]
-    assert [command[3] for command in commands] == ["guard", "job"]
+    assert [command[3] for command in commands] == ["guard", "job", "job"]
     for command in commands:
         subprocess.run([sys.executable, *command[1:]], cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, check=True)
     assert (site / "local" / "resources.json").exists()
-    server = json.loads((tmp_path / "job" / "app" / "config" / "config_fed_server.json").read_text())
-    assert server["workflows"][0]["args"]["sites"] == ["north", "south", "west"]
+    for job in ("job", "rounds"):
+        server = json.loads((tmp_path / job / "app" / "config" / "config_fed_server.json").read_text())
+        assert server["workflows"][0]["args"]["sites"] == ["north", "south", "west"]
 
 
 def test_what_is_not_right_is_refused(tmp_path, site):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import shlex
+import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 
 import hospitals
@@ -14,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 import warm
 from sklearn.metrics import roc_auc_score
-from small_home import DATA, ROOT, dpserve, environment
+from small_home import DATA, ROOT, dpserve, environment, until
 
 from accountant.audit.audit import audit_home
 from accountant.certificates.deployments import to_yaml
@@ -52,8 +55,8 @@ def test_commands_of_the_page_make_a_model_of_three_institutions(tmp_path):
         (toml,) = re.findall(r"```toml\n(.*?)```", page, re.S)
         verbs = [" ".join(line.split()[1:3]) for line in lines]
         assert verbs == [
-            "campaign population", "campaign open", "init", "dataset register", "institution answer",
-            "aggregator answer", "aggregator answer", "campaign show", "campaign close",
+            "campaign population", "campaign open", "institution init", "dataset register", "institution start",
+            "institution status", "aggregator answer", "aggregator answer", "campaign show", "campaign close",
         ]  # fmt: skip
         files = files_of(place)
 
@@ -65,9 +68,11 @@ def test_commands_of_the_page_make_a_model_of_three_institutions(tmp_path):
             assert done.returncode == 0, (lines[at], done.stderr)
             return done.stdout + done.stderr
 
-        def start(at: int, home: Path, **given: str) -> subprocess.Popen[bytes]:
-            command = [*warm.python(), "-m", "serving.cli", *words(lines[at], given)]
-            return subprocess.Popen(command, env=environment(home), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        def start(at: int, home: Path, *more: str, **given: str) -> subprocess.Popen[bytes]:
+            command = [*warm.python(), "-m", "serving.cli", *words(lines[at], given), *more]
+            return subprocess.Popen(
+                command, env=environment(home), cwd=home.parent, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            )
 
         assert "3 institutions" in run(0, place.home.path)
         opened = run(1, place.home.path, *SHORT)
@@ -79,22 +84,36 @@ def test_commands_of_the_page_make_a_model_of_three_institutions(tmp_path):
             own = tmp_path / f"own-{at}"
             own.mkdir()
             pq.write_table(table.slice(at * ROWS, ROWS), own / "rows.parquet")
-            text = toml.replace("FINGERPRINT", print_of).replace("trust.json", str(place.home.path / "trust.json"))
-            (own / "institution.toml").write_text(text.replace("[policy]", f'ca = "{place.ca}"\n[policy]'))
-            files |= {name: own / name for name in ("rows.parquet", "institution.toml")}
+            shutil.copy(place.home.path / "trust.json", own / "received.json")
+            files |= {"rows.parquet": own / "rows.parquet"}
             homes.append(own / "home")
-            run(2, homes[-1])
+            told = run(2, homes[-1], "--ca", str(place.ca), FINGERPRINT=print_of)
+            assert all(key.keyid in told for key in (*place.home.trust.issuers, *place.home.trust.logs))
+            assert tomllib.loads(
+                toml.replace("FINGERPRINT", print_of).replace("https://campaigns.example", place.url)
+            ) == {
+                key: value
+                for key, value in tomllib.loads((own / "institution.toml").read_text()).items()
+                if key != "ca"
+            }
             run(3, homes[-1])
-            running.append(start(4, homes[-1], INVITATION=invitation))
-        running += [start(5 + at, tmp_path, **{f"TOKEN{at + 1}": token}) for at, token in enumerate(tokens)]
-        said = [each.communicate(timeout=240)[0].decode() for each in running]
-        assert [each.returncode for each in running] == [0] * 5, said
-        assert "56 rounds; dataset clinic was charged epsilon 2 and delta 0.000001, once" in said[0]
-        shown = run(7, place.home.path)
+            (own / "invitations" / "study").write_text(f"{invitation}\n")
+            running.append(start(4, homes[-1], *(["--once"] if at else [])))
+        running += [start(6 + at, tmp_path / "one", **{f"TOKEN{at + 1}": token}) for at, token in enumerate(tokens)]
+        said = [each.communicate(timeout=240)[0].decode() for each in running[1:]]
+        assert [each.returncode for each in running[1:]] == [0] * 4, said
+        until(
+            lambda: json.loads(run(5, homes[0], "--json"))["campaigns"][0]["state"] == "answered", "the first is done"
+        )
+        running[0].terminate()  # it would wait for other invitations
+        assert "answered 56 rounds, charged as job" in running[0].communicate(timeout=60)[0].decode()
+        told = run(5, homes[1])
+        assert re.search(r"study +answered +56 of 56 +\S+ +0.000001 +\d+\n", told), told
+        shown = run(8, place.home.path)
         assert "56 of 56" in shown
         assert "3 institutions of clinics, by ebm" in shown
         assert "for each record, once" in shown
-        assert "study: issued" in run(8, place.home.path)
+        assert "study: issued" in run(9, place.home.path)
         check_model(place, [Home.open({"DPSERVE_HOME": str(home)}) for home in homes])
 
 
