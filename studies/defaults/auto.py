@@ -1,6 +1,6 @@
 """The study behind `auto` (training/learners/choice.py): every learner by its defaults on many datasets with two
 classes, which of them is best where, what the rule loses against the best one, and, for every dataset, what the others
-alone would have chosen. And how far their probabilities mean what they say.
+alone would have chosen and what that loses on it. And how far their probabilities mean what they say.
 
     python -m studies.defaults.auto --data DIR --out choice.jsonl.gz    # fits; goes on where a file ends
     python -m studies.defaults.auto --out choice.jsonl.gz --report      # the tables; fits nothing
@@ -11,17 +11,21 @@ Every fit is a real one: exact samplers, add/remove, delta 1e-6, random 80/20 sp
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import lru_cache
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from statistics import mean
 from time import process_time
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
@@ -29,8 +33,8 @@ from benchmarks import datasets
 from benchmarks.lines import append_lines, read_lines
 from benchmarks.utility import calibration
 from dpserve_verify.privacy.budget import Budget, Relation
+from models.features.features import CategoricalFeature
 from training.learners import LEARNERS
-from training.learners.boosting.defaults import mostly_categories
 from training.learners.choice import choose
 from training.rows.schema.schema import parse_schema
 from training.session.session import Public
@@ -38,15 +42,39 @@ from training.session.session import Public
 SETS = (
     *("adult", "bank", "telco", "mushroom", "codrna", "creditcardsmall", "page_blocks", "cardiotocography", "banknote"),
     *("firmteacher", "eeg", "yeast", "breast_wisconsin", "transfusion", "qsar", "ionosphere", "sonar", "mice"),
+    *("german", "coil2000", "attrition"),
 )
+ABOVE = {  # sets whose target is a number: whether it is above
+    **{"ames": 200_000, "california": 250_000, "diamonds": 5_000, "elevators": 0, "pol": 0},
+    **{"wine_quality": 6, "abalone_rings": 10},
+}
 NAMES = ("ebm", "lazybb", "lazybb-tree")
 EPSILONS = ("0.1", "0.25", "0.5", "1", "2", "4", "8")
-FROM = (0.0, 300.0, 1000.0, 2000.0, 3000.0, 5000.0, 10_000.0, 30_000.0, 1e12)  # thresholds that a rule may have
+FEW_OF = (0.0, 100.0, 300.0, 1000.0, 3000.0, 10_000.0)  # constants that a rule may have
+CATEGORIES_OF, UP_TO_OF = (0.4, 0.5, 0.6), (0.0, 25.0, 50.0, 1e12)
 BANDS = (0.0, 300.0, 1000.0, 3000.0, 10_000.0, 30_000.0, 1e12)
 SHOWN = ("adult", "bank", "telco")
 FEWEST = 2000  # records from which no log loss shall be above the constant's
 Line = dict[str, Any]
 Floats = NDArray[np.float64]
+
+
+def load(name: str, folder: str | None) -> datasets.Dataset:
+    """Return a dataset of two classes; of a number, whether it is above."""
+    data = datasets.load(name, folder)
+    if name not in ABOVE:
+        return data
+    above = pc.greater(data.table[data.target], ABOVE[name]).cast(pa.int64())
+    place = data.table.column_names.index(data.target)
+    return replace(data, table=data.table.set_column(place, data.target, above), schema_bytes=schema_of(name))
+
+
+@lru_cache
+def schema_of(name: str) -> bytes:
+    """Return the schema of a dataset of two classes."""
+    schema = datasets.schema_of(name)
+    changed, times = re.subn(rb"(?m)^target: .*$", b"target: {name: target, classes: [0, 1]}", schema)
+    return changed if name in ABOVE and times == 1 else schema
 
 
 def log_loss(truth: NDArray[np.bool_], chance: Floats) -> float:
@@ -83,14 +111,13 @@ def fit(data: datasets.Dataset, name: str, epsilon: str, seed: int, **parameters
 
 def wanted(lines: Iterable[Line], asked: argparse.Namespace) -> Iterator[tuple[str, str, str, int]]:
     done = {(line["data"], line["learner"], line["epsilon"], line["seed"]) for line in lines}
-    every = (
-        (d, n, e, seed) for seed in range(asked.seeds) for d in asked.sets for e in asked.epsilons for n in asked.names
-    )
+    seeds = range(asked.first_seed, asked.first_seed + asked.seeds)
+    every = ((d, n, e, seed) for seed in seeds for d in asked.sets for e in asked.epsilons for n in asked.names)
     return (each for each in every if each not in done)
 
 
 def play(asked: argparse.Namespace) -> None:
-    held = {name: datasets.load(name, asked.data) for name in asked.sets}
+    held = {name: load(name, asked.data) for name in asked.sets}
     todo = list(wanted(read_lines(asked.out), asked))
     for done, (data, name, epsilon, seed) in enumerate(todo):
         line = {"data": data, "learner": name, "epsilon": epsilon, "seed": seed}
@@ -144,51 +171,45 @@ def regret(cell: Cell, name: str, found: Means, of: str = "") -> float:
     return float(most - found[cell][name]["auroc"])
 
 
-Half = tuple[str, float, str]  # below, from where, above
-Rule = tuple[Half, Half]  # where at least half of the features are no categories, and where more are
+Rule = tuple[float, float, float]  # FEW, CATEGORIES_FROM and CURVES_UP_TO of training/learners/choice.py
 
 
-def halves() -> list[Half]:
-    return [(low, start, high) for low in NAMES for start in FROM for high in NAMES if (start == 0) == (low == high)]
-
-
-def by_half(half: Half, cell: Cell, found: Means) -> str:
-    return half[0] if strength(cell, found) < half[1] else half[2]
+def rules() -> list[Rule]:
+    """List the rules that the datasets may choose among: those of the form of `auto`, with other constants."""
+    return list(product(FEW_OF, CATEGORIES_OF, UP_TO_OF))
 
 
 def by_rule(rule: Rule, cell: Cell, found: Means) -> str:
-    return by_half(rule[categories(cell[0])], cell, found)
+    """Return the learner of such a rule."""
+    (few, least, most), (features, categories) = rule, shape(cell[0])
+    if strength(cell, found) < few:
+        return "lazybb"
+    return "ebm" if categories >= least * features and features <= most else "lazybb-tree"
 
 
 @lru_cache
-def categories(data: str) -> bool:
-    """Whether more of a dataset's features are categories than not."""
-    return mostly_categories(parse_schema(datasets.schema_of(data)).features)
+def shape(data: str) -> tuple[int, int]:
+    """Return how many features a dataset has, and how many of them are categories."""
+    features = parse_schema(schema_of(data)).features
+    return len(features), sum(isinstance(feature, CategoricalFeature) for feature in features)
 
 
 def by_auto(cell: Cell, found: Means) -> str:
     """What the rule itself takes, of public facts alone."""
     records = round(next(iter(found[cell].values()))["records"])
-    schema = parse_schema(datasets.with_records(datasets.schema_of(cell[0]), records))
+    schema = parse_schema(datasets.with_records(schema_of(cell[0]), records))
     return choose(Public.of(schema, Relation.ADD_REMOVE, Budget.of(cell[1], "0.000001"), False)).learner
 
 
 def words(rule: Rule) -> str:
-    told = [f"`{high}`" if not start else f"`{low}`, from {start:,.0f} `{high}`" for low, start, high in rule]
-    return f"{told[0]}; categories: {told[1]}"
+    few, least, most = rule
+    return f"{few:,.0f}, {100 * least:.0f} %, {most:.0f}" if most < 1e12 else f"{few:,.0f}, {100 * least:.0f} %, any"
 
 
-def chosen(cells: list[Cell], found: Means) -> Rule:
-    """The rule of the smallest mean regret on these cells."""
-
-    def best(those: list[Cell]) -> Half:
-        lost = {cell: {name: regret(cell, name, found) for name in NAMES} for cell in those}
-        return min(halves(), key=lambda half: sum(lost[cell][by_half(half, cell, found)] for cell in those))
-
-    return (
-        best([cell for cell in cells if not categories(cell[0])]),
-        best([cell for cell in cells if categories(cell[0])]),
-    )
+def chosen(cells: Iterable[Cell], found: Means) -> Rule:
+    """Return the rule of the smallest mean regret on these cells."""
+    lost = {cell: {name: regret(cell, name, found) for name in NAMES} for cell in cells}
+    return min(rules(), key=lambda rule: sum(by[by_rule(rule, cell, found)] for cell, by in lost.items()))
 
 
 def table(head: list[str], rows: Iterable[list[str]]) -> list[str]:
@@ -198,35 +219,47 @@ def table(head: list[str], rows: Iterable[list[str]]) -> list[str]:
 def report(lines: list[Line]) -> str:
     found = means(lines)
     auto = {cell: by_auto(cell, found) for cell in found}
+    sets = sorted({data for data, _ in found})
+    ruled = {data: chosen([cell for cell in found if cell[0] != data], found) for data in sets}
+    taken = {"`auto`": auto, "chosen by the other sets": {cell: by_rule(ruled[cell[0]], cell, found) for cell in found}}
+    taken |= {f"`{name}`": dict.fromkeys(found, name) for name in NAMES}
     out = ["AUROC below the best of our own learners in the same cell, chosen afterwards, mean over cells:", ""]
-    out += by_strength(found, auto, "")
+    out += by_strength(found, taken | {"the best on the other splits": dict.fromkeys(found, FAIR)}, "")
     out += ["", "The same below what the best of them on the other splits reaches on each:", ""]
-    out += by_strength(found, auto, FAIR)
-    out += ["", "Each dataset, and the rule that all the others would have chosen:", ""]
+    out += by_strength(found, taken, FAIR)
+    out += [
+        "",
+        "Each dataset: the rule that all the others choose, and what is lost by it and by others in the mean over",
+    ]
+    out += ["epsilon, below the best chosen afterwards and, in brackets, below the best on the other splits:", ""]
     rows = []
-    for data in sorted({data for data, _ in found}):
-        mine, theirs = [c for c in found if c[0] == data], [c for c in found if c[0] != data]
-        rule = chosen(theirs, found)
-        lost = mean(regret(cell, by_rule(rule, cell, found), found) for cell in mine)
-        own = [mean(regret(cell, name, found) for cell in mine) for name in NAMES]
-        ruled = mean(regret(cell, auto[cell], found) for cell in mine)
-        rows.append([data, words(rule), f"{lost:.4f}", f"{ruled:.4f}", *(f"{each:.4f}" for each in own)])
-    out += table(["left out", "chosen by the others", "its regret", "`auto`", *(f"`{n}`" for n in NAMES)], rows)
+    for data in sets:
+        cells = [cell for cell in found if cell[0] == data]
+        lost = [
+            " ".join(
+                shown.format(mean(regret(cell, by[cell], found, of) for cell in cells))
+                for of, shown in (("", "{:.4f}"), (FAIR, "({:.4f})"))
+            )
+            for by in taken.values()
+        ]
+        rows.append([data, words(ruled[data]), lost[1], lost[0], *lost[2:]])
+    head = ["left out", "chosen by the others", "its regret", *(name for name in taken if name[0] == "`")]
+    out += table(head, rows)
     return "\n".join([*out, "", *calibrated(found, auto), *probabilities(found)]) + "\n"
 
 
-def by_strength(found: Means, auto: dict[Cell, str], of: str) -> list[str]:
-    """Regret of `auto`, of each learner, and of a rule that knows the cell, by bands of strength."""
+def by_strength(found: Means, taken: Mapping[str, Mapping[Cell, str]], of: str) -> list[str]:
+    """Regret of what each rule takes, by bands of strength, over all cells, and its standard error over datasets."""
     bands = list(pairwise(BANDS))
     names = [f"{low:,.0f} to {high:,.0f}" if high < 1e12 else f"from {low:,.0f}" for low, high in bands]
     rows = []
-    for name in ("auto", *NAMES, *(() if of else (FAIR,))):
-        row = []
-        for low, high in [*bands, (0.0, 1e13)]:
-            cells = [cell for cell in found if low <= strength(cell, found) < high]
-            lost = [regret(cell, auto[cell] if name == "auto" else name, found, of) for cell in cells]
-            row.append(f"{mean(lost):.4f}" if lost else "")
-        rows.append(["the best on the other splits" if name == FAIR else f"`{name}`", *row])
+    for name, by in taken.items():
+        lost = {cell: regret(cell, by[cell], found, of) for cell in found}
+        row = [[lost[cell] for cell in found if low <= strength(cell, found) < high] for low, high in bands]
+        means_of = [mean(lost[cell] for cell in found if cell[0] == data) for data in {data for data, _ in found}]
+        spread = np.std(means_of, ddof=1) / len(means_of) ** 0.5 if len(means_of) > 1 else 0.0
+        every = f"{mean(lost.values()):.4f} ± {spread:.4f}"
+        rows.append([name, *(f"{mean(those):.4f}" if those else "" for those in row), every])
     return table(["learner", *names, "all"], rows)
 
 
@@ -270,7 +303,8 @@ def options(what: str | None, seeds: int) -> argparse.ArgumentParser:
 
 def main() -> None:
     parser = options(__doc__, 2)
-    parser.add_argument("--sets", type=lambda text: tuple(text.split(",")), default=SETS)
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--sets", type=lambda text: tuple(text.split(",")), default=(*SETS, *ABOVE))
     parser.add_argument("--names", type=lambda text: tuple(text.split(",")), default=NAMES)
     parser.add_argument("--epsilons", type=lambda text: tuple(text.split(",")), default=EPSILONS)
     asked = parser.parse_args()

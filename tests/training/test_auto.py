@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from decimal import Decimal
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +24,17 @@ from training.calibration.calibrate import rehearse
 from training.datasets.datasets import register
 from training.jobs import job
 from training.learners import LEARNERS, AutoClassifier, AutoRegressor
-from training.learners.choice import choose
+from training.learners.choice import (
+    CATEGORIES_FROM,
+    CURVES_UP_TO,
+    FEW,
+    MANY,
+    MANY_CLASSES_FROM,
+    RARE_FROM,
+    TREES_EACH,
+    TREES_FROM,
+    choose,
+)
 from training.learners.job_words import CHOSEN
 from training.learners.parameters import learner_of, stored
 from training.notebook import Columns
@@ -34,13 +45,13 @@ from training.session.session import Public
 
 pytestmark = pytest.mark.home("made")
 
-ROWS = 600
+ROWS = 80
 SCHEMA = """\
 targets:
   income: {classes: [low, high]}
   region: {classes: [north, south, east], prevalence: [0.5, 0.4, 0.1]}
   hours: {range: [0, 80]}
-records: 600
+records: 80
 features:
   age: {type: numeric, range: [0, 80]}
   colour: {type: categorical, values: [red, green]}
@@ -85,19 +96,24 @@ def made(tmp_path_factory):
 @pytest.mark.parametrize(
     ("public", "learner"),
     [
-        (public_of(3), "lazybb-tree"),
-        (public_of(4_999, words=7), "lazybb-tree"),
-        (public_of(4_999, words=8), "lazybb"),
-        (public_of(5_000, words=8), "ebm"),
+        (public_of(299), "lazybb"),
+        (public_of(300), "lazybb-tree"),
+        (public_of(299, words=14), "lazybb"),
+        (public_of(300, words=14), "ebm"),
+        (public_of(10**6, "8", words=5), "lazybb-tree"),
+        (public_of(300, words=6), "ebm"),
+        (public_of(300, words=50, features=50), "ebm"),
+        (public_of(10**6, "8", words=51, features=51), "lazybb-tree"),
         (public_of(4_040 - 1, features=101), "lazybb"),
         (public_of(4_040, features=101), "lazybb-tree"),
         (public_of(500, features=100), "lazybb-tree"),
         (public_of(39_999, features=1000), "lazybb"),
         (public_of(40_000, features=1000), "lazybb-tree"),
-        (public_of(30_000, "0.05", words=8), "lazybb"),
-        (public_of(50_000, "0.1", words=8), "ebm"),
-        (public_of(9_999, words=8, relation=Relation.REPLACE_ONE), "lazybb"),
-        (public_of(30_000, words=8, contributions=20), "lazybb"),
+        (public_of(2_999, "0.1", words=8), "lazybb"),
+        (public_of(3_000, "0.1", words=8), "ebm"),
+        (public_of(599, words=8, relation=Relation.REPLACE_ONE), "lazybb"),
+        (public_of(600, words=8, relation=Relation.REPLACE_ONE), "ebm"),
+        (public_of(5_999, words=8, contributions=20), "lazybb"),
         (public_of(999, classes=("a", "b", "c")), "lazybb"),
         (public_of(1_000, classes=("a", "b", "c")), "ebm"),
         (public_of(2_999, classes=("a", "b", "c"), delta="0"), "lazybb"),
@@ -105,14 +121,10 @@ def made(tmp_path_factory):
         (replace(public_of(600, classes=("a", "b", "c"), delta="0"), pure=False), "lazybb"),
         (replace(public_of(90_000, classes=("a", "b", "c"), features=3), features=COLLIDING), "lazybb"),
         (public_of(10**6, classes=None, target_range=(0.0, 1.0)), "ebm"),
-        (public_of(600, delta="0", pure=False, words=8), "lazybb"),
+        (public_of(600, delta="0", pure=False, words=8), "lazybb-tree"),
         (public_of(2_999, delta="0"), "lazybb"),
         (public_of(3_000, delta="0"), "lazybb-tree"),
         (public_of(2_999, prevalence=(0.9, 0.1)), "lazybb"),
-        (public_of(10_000, words=8), "ebm"),
-        (public_of(10_000, words=7), "lazybb-tree"),
-        (public_of(4_999, words=14), "lazybb"),
-        (public_of(10_000, words=14, relation=Relation.REPLACE_ONE), "ebm"),
         (public_of(4_000, words=14, delta="0"), "lazybb-tree"),
         (public_of(100_000, words=14, delta="0"), "lazybb-tree"),
         (public_of(10_000, words=1000, features=1000), "lazybb"),
@@ -125,6 +137,26 @@ def test_the_rule_reads_public_numbers_alone(public, learner):
     assert found.learner == learner
     assert found.why.endswith(learner)
     assert not hasattr(public, "rows")
+
+
+def test_the_pages_say_the_constants_of_the_rule():
+    docs, share = Path(__file__).parents[2] / "docs", f"{100 * CATEGORIES_FROM:.0f} %"
+    trees = (
+        f"from {FEW}; from {RARE_FROM:,} for the rarer class's [share](#rare-classes) where one is declared, and from "
+    )
+    trees += f"{TREES_EACH} for each of more than {MANY} features; from {TREES_FROM:,} where delta is 0"
+    curves = f"{share} of the features or more categories, at most {CURVES_UP_TO} features"
+    rows = {
+        f"| two classes | below {FEW} | `lazybb` |",
+        f"| two classes | {trees} | `lazybb-tree` |",
+        f"| two classes, {curves} | as for trees | `ebm`, with a delta |",
+        f"| three classes or more | from {MANY_CLASSES_FROM:,}; from {TREES_FROM:,} where delta is 0 | `ebm` |",
+    }
+    assert rows <= set((docs / "learners.md").read_text("utf-8").splitlines())
+    found = (docs / "results" / "studies.md").read_text("utf-8")
+    assert (
+        f"1-rules below records x epsilon of {FEW}, curves of `ebm` where {share} of at most {CURVES_UP_TO} " in found
+    )
 
 
 def test_of_many_features_less_is_asked():
@@ -234,7 +266,7 @@ def test_a_parameter_goes_to_the_chosen_learner_or_is_refused(home):
 def test_what_would_fit_fits(home):
     """Asked for less, the rule may choose another learner."""
     with pytest.raises(BudgetRefused) as caught:
-        plans.plan(home, JobRequest("d", "auto", "50", target="income"))  # a strength of 30,000
+        plans.plan(home, JobRequest("d", "auto", "50", target="income"))  # a strength of 4,000
     fits = caught.value.details["would_fit"]["epsilon"]
     found = plans.plan(home, JobRequest("d", "auto", fits, target="income"))
     assert found.recipe.claim.epsilon <= Decimal(fits)

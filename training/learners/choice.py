@@ -1,18 +1,22 @@
 """Which learner `auto` is. One rule for all datasets, of public numbers alone: records, epsilon, delta, the relation,
 rows of one unit of privacy, features, the kind of target, and its classes' shares where they are declared. How it was
-found, and what it loses where it is wrong: studies/defaults/auto.md.
+found, and what it loses on datasets that did not choose it: studies/defaults/auto.md.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dpserve_verify.errors import InputError
+from models.features.features import CategoricalFeature, Feature
 from training.learners import LEARNERS
-from training.learners.boosting.defaults import mostly_categories, strength
+from training.learners.boosting.defaults import strength
 from training.session.session import Public
 
-CURVES_FROM = 5_000  # strength from which curves are ahead of 1-rules where more features are categories than not
+FEW = 300  # strength below which 1-rules are ahead, whatever the features
+CATEGORIES_FROM = 0.4  # share of the features from which curves are ahead of trees, whose public splits part them badly
+CURVES_UP_TO = 50  # features; the noise of curves grows with them, that of a tree's choice hardly
 MANY = 100  # features; of more of them some may well be useless
 TREES_EACH = 40  # strength for each of many features from which trees, split by named ones, are ahead of 1-rules
 RARE_FROM = 2_500  # strength times the declared share of the rarer class, from which they are: studies/defaults/rare.md
@@ -44,13 +48,13 @@ def choose(public: Public) -> Choice:
 
 def _of_two(public: Public) -> Choice:
     """Choose the learner for two classes."""
-    power, words, features = strength(public), mostly_categories(public.features), len(public.features)
+    power, words, features = strength(public), many_categories(public.features), len(public.features)
     per_feature, rarer = power / features, power * min(public.prevalence, default=1.0)
     signal = f"records x epsilon is about {power:,.0f}"
-    least = TREES_FROM if public.pure else CURVES_FROM if words else 0
-    kind = "delta 0" if public.pure else "mostly categories" if words else "mostly numbers"
+    least = TREES_FROM if public.pure else FEW
     if power < least:
-        return Choice("lazybb", f"few rows for this epsilon, {kind} ({signal}, below {least:,}): lazybb")
+        kind = ", delta 0" if public.pure else ""
+        return Choice("lazybb", f"few rows for this epsilon{kind} ({signal}, below {least:,}): lazybb")
     if features > MANY and per_feature < TREES_EACH:
         each = f"{signal}, {per_feature:,.0f} for each feature, below {TREES_EACH}"
         return Choice("lazybb", f"many features for so few rows ({each}): lazybb")
@@ -58,9 +62,14 @@ def _of_two(public: Public) -> Choice:
         return Choice(
             "lazybb", f"few rows of the rarer class ({signal}, of it {rarer:,.0f}, below {RARE_FROM:,}): lazybb"
         )
-    learner = "ebm" if words and not public.pure and _curves(public) else "lazybb-tree"
-    enough = f"enough rows for this epsilon, {kind} ({signal}, from {least:,} on)" if least else f"{kind} ({signal})"
-    return Choice(learner, f"{enough}: {learner}")
+    learner = "ebm" if words and features <= CURVES_UP_TO and not public.pure and _curves(public) else "lazybb-tree"
+    kind = "delta 0" if public.pure else f"{'many' if words else 'few'} categories of {features} features"
+    return Choice(learner, f"enough rows for this epsilon, {kind} ({signal}, from {least:,} on): {learner}")
+
+
+def many_categories(features: Sequence[Feature]) -> bool:
+    """Return whether so many of them are categories; truths are none, for they part rows as numbers do."""
+    return sum(isinstance(feature, CategoricalFeature) for feature in features) >= CATEGORIES_FROM * len(features)
 
 
 def _of_many(public: Public, classes: int) -> Choice:
