@@ -83,6 +83,7 @@ PAGES = (
     ("Compare two models", "/ui/models/model-0/compare?with=model-1"),
     ("New evaluation", "/ui/evaluations/new?model=model-0"),
     ("New profile", "/ui/profiles/new?dataset=adult"),
+    ("New query", "/ui/answers/new?dataset=adult"),
     ("Service", "/ui/service"),
     ("Keys", "/ui/keys"),
     ("Model not in memory", "/ui/models/model-{turn}"),

@@ -16,7 +16,7 @@ from typing import Any, Unpack, overload
 from dpserve.curves import Curves, curves_of
 from dpserve.errors import JobFailed
 from dpserve.ledger_reader import LedgerReader
-from dpserve.transport import Transport, numbered_path, segment
+from dpserve.transport import Transport, numbered_path, request_body, segment, with_key
 from dpserve.types import (
     Dataset,
     EvaluationFields,
@@ -31,10 +31,9 @@ from dpserve.types import (
     Plan,
     Predictions,
     ProfileFields,
+    QueryFields,
     Record,
     ScheduleFields,
-    request_body,
-    with_key,
 )
 
 URL = "http://127.0.0.1:3000"
@@ -256,6 +255,29 @@ class Client(LedgerReader):
         """
         query = {"seed": str(seed), "format": format} | ({} if rows is None else {"rows": str(rows)})
         return self._transport.answer("GET", numbered_path("/v1/profiles", number) + "/synthetic", query=query).content
+
+    def plan_query(self, dataset: str, select: str, **more: Unpack[QueryFields]) -> Json:
+        """Price a query; spends nothing. Arguments as for `query`."""
+        return self._post("/v1/plans/answers", request_body(dataset=dataset, select=select, **more))
+
+    def query(self, dataset: str, select: str, **more: Unpack[QueryFields]) -> Json:
+        """Ask for counts, sums and means by groups, as a job that is waited for; what follows from an earlier release
+        costs nothing. `rows` of groups with figures (value, low end, high end), and the signed statement.
+
+        Args:
+            dataset: Its name.
+            select: Like `select education, count(*), avg(age) from adult group by education`.
+            more: `epsilon` of this answer (left out: what follows from earlier releases alone), `delta`, `part`, and
+                `blocks` of a dataset that grows; `idempotency_key`, as for `submit`.
+        """
+        body = request_body(dataset=dataset, select=select, **more)
+        return self.answer(self.wait(self._post("/v1/answers", with_key(body))["job"]).number, select)
+
+    def answer(self, number: int, select: str | None = None) -> Json:
+        """Return a finished answer by its job's number; with `select`, the table of another query that follows from
+        it.
+        """
+        return self._get(numbered_path("/v1/answers", number), **({} if select is None else {"select": select}))
 
     # Schedules: scope train, on the dataset
 

@@ -204,3 +204,14 @@ def server_events(lines: Iterator[str]) -> Iterator[tuple[str, bool, Json]]:
             last = value == "end"
         elif field == "data":
             yield name, last, json.loads(value)
+
+
+def request_body(**fields: Any) -> dict[str, Any]:
+    """Return the fields as a request's body: without those left out, decimals as texts that keep every digit."""
+    present = {name: value for name, value in fields.items() if value is not None}
+    return {name: str(value) if isinstance(value, float | Decimal) else value for name, value in present.items()}
+
+
+def with_key(body: dict[str, Any]) -> dict[str, Any]:
+    """Return a body with an idempotency key: one is made where none was given, so that asking twice spends once."""
+    return {"idempotency_key": str(uuid.uuid4())} | body

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -46,39 +45,35 @@ class ScheduleFields(TypedDict, total=False):
     dry_run: bool  # only tell how long it could be kept
 
 
-class EvaluationFields(TypedDict, total=False):
-    """Fields of an evaluation beside model, dataset and epsilon; at most one of against, group and scores."""
+class CountFields(TypedDict, total=False):
+    """Fields that an evaluation, a profile and a query share, beside model or dataset and epsilon."""
 
-    part: str | None  # holdout, what is kept aside, as when left out; or training
+    part: str | None  # holdout, what is kept aside, or training; when left out the first for an evaluation alone
     delta: Number | None
+    blocks: str | None
+    idempotency_key: str | None
+
+
+class EvaluationFields(CountFields, total=False):
+    """At most one of against, group and scores."""
+
     against: str | None  # another model, to be compared with
     group: str | None  # a column by whose groups each is measured
     scores: bool  # of three or more classes: AUROC and log loss too
-    blocks: str | None
-    idempotency_key: str | None
 
 
-class ProfileFields(TypedDict, total=False):
-    """Fields of a profile beside dataset and epsilon."""
+class ProfileFields(CountFields, total=False):
+    """Fields of a profile."""
 
-    delta: Number | None
-    part: str | None  # holdout, what was kept aside; what learners read, when left out
     columns: Sequence[str]  # these alone
     pairs: Sequence[Sequence[str]]  # columns that are counted together as well
     around: str | None  # each column with this one, and the others along a tree, chosen privately
-    blocks: str | None
-    idempotency_key: str | None
 
 
-def request_body(**fields: Any) -> dict[str, Any]:
-    """Return the fields as a request's body: without those left out, decimals as texts that keep every digit."""
-    present = {name: value for name, value in fields.items() if value is not None}
-    return {name: str(value) if isinstance(value, float | Decimal) else value for name, value in present.items()}
+class QueryFields(CountFields, total=False):
+    """Fields of a query; without epsilon, what follows from earlier releases alone."""
 
-
-def with_key(body: dict[str, Any]) -> dict[str, Any]:
-    """Return a body with an idempotency key: one is made where none was given, so that asking twice spends once."""
-    return {"idempotency_key": str(uuid.uuid4())} | body
+    epsilon: Number | None
 
 
 FINAL = frozenset({"issued", "burned", "released"})

@@ -25,6 +25,7 @@ from serving.process.state import ServingState
 from serving.process.workers.loading import loading
 from serving.rest import (
     aggregators,
+    answers,
     campaigns,
     drafts,
     edits,
@@ -61,6 +62,7 @@ DOORS: tuple[Door, ...] = (
     *aggregators.DOORS,
     *institutions.DOORS,
     *evaluations.DOORS,
+    *answers.DOORS,
     *profiles.DOORS,
     *drafts.DOORS,
     *schedules.DOORS,

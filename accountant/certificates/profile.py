@@ -65,8 +65,8 @@ class TableForm(Form):
     growth: GrowthForm | None = GROWTH
 
 
-class ColumnForm(Form):
-    """One column: its public bins, how many rows fell into each, and what follows from that."""
+class KeyForm(Form):
+    """A column, and its public bins."""
 
     name: Text
     role: Literal["feature", "target"]
@@ -77,7 +77,12 @@ class ColumnForm(Form):
     ends: list[Real] | None = form_field(
         default=None, about="of a number: the declared range", limits=Limits(shortest=2, longest=2)
     )
-    values: list[Text] | None = form_field(default=None, about="the categories, in the order of their counts")
+    values: list[Text] | None = form_field(default=None, about="the categories, in the order of their bins")
+
+
+class ColumnForm(KeyForm):
+    """One column: its public bins, how many rows fell into each, and what follows from that."""
+
     counts: list[Whole] = form_field(about="bins or categories, then other values (categorical), then missing ones")
     missing: Told
     mean: Told | None = form_field(default=None, about="of a number, where it is not missing")

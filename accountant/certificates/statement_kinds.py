@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from accountant.certificates.answer import ANSWER
 from accountant.certificates.profile import PROFILE
 from accountant.certificates.statement_kind import StatementKind
 from accountant.certificates.worth import WORTH
 
-STATEMENTS: tuple[StatementKind[Any], ...] = (PROFILE, WORTH)
+STATEMENTS: tuple[StatementKind[Any], ...] = (PROFILE, ANSWER, WORTH)
 
 
 def kind_in(envelope: bytes) -> StatementKind[Any]:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.certificates.profile import ColumnForm
+from accountant.certificates.profile import KeyForm
 from dpserve_verify.errors import CertificateInvalid, ModelInvalid
 from models.features.features import BooleanFeature, CategoricalFeature, Feature, NumericFeature
 
@@ -59,7 +59,7 @@ class Column:
         return about | ({"values": list(feature.values)} if isinstance(feature, CategoricalFeature) else {})
 
 
-def column_of(form: ColumnForm) -> Column:
+def column_of(form: KeyForm) -> Column:
     """Return the inverse of `to_json`; CertificateInvalid where it is none."""
     try:
         if form.type == "boolean" and (form.edges, form.ends, form.values) == (None, None, None):

@@ -104,7 +104,7 @@ def share(count: float, weight: float, records: Records, noise: Noise) -> Told:
     """count / records: the t with (count - t n)^2 <= z^2 Var(count - t n)."""
     n, z2, v = records.count, noise.z**2, noise.variance
     value = min(max(count / n, 0.0), 1.0) if n > 0 else None
-    low, high = _roots(
+    low, high = roots(
         n * n - z2 * records.variance, count * n - z2 * v * weight, count * count - z2 * v, (0.0, 1.0)
     )  # fmt: skip
     return _told(value, low, high) if n > 0 else (None, 0.0, 1.0)
@@ -123,7 +123,7 @@ def mean(column: Column, counts: Floats, noise: Noise) -> Told:
     zv = noise.z**2 * noise.variance
     sums = [(float(values @ counts), values) for values in ends]
     found = [
-        _roots(
+        roots(
             total**2 - zv * len(counts),
             own * total - zv * float(values.sum()),
             own * own - zv * float(values @ values),
@@ -160,7 +160,7 @@ def quantile(column: Column, counts: Floats, level: float, noise: Noise) -> Told
     return _told(value, float(low[kept[0]]), float(high[kept[-1]]))
 
 
-def _roots(square: float, half: float, rest: float, ends: tuple[float, float]) -> tuple[float, float]:
+def roots(square: float, half: float, rest: float, ends: tuple[float, float]) -> tuple[float, float]:
     """Return where square t^2 - 2 half t + rest <= 0, within `ends`; all of them where that has no end."""
     if square <= 0:
         return ends

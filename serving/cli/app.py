@@ -41,6 +41,7 @@ TREE: Nodes = {
     "profile": Leaf("data.profile:profile", needs=EITHER),
     "synthesize": Leaf("data.synthesize:synthesize", needs=EITHER),
     "charge": Leaf("data.charge:charge", needs=EITHER),
+    "query": Leaf("data.query:query", needs=EITHER),
     "predict": Leaf("models:predict", needs=EITHER),
     "verify": Leaf("certificates:verify", needs=EITHER),
     "serve": Leaf("server:serve", instead="The operator runs it there"),

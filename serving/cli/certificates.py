@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from accountant.certificates.answer import ANSWER, Answer
 from accountant.certificates.deployments import record, to_yaml
 from accountant.certificates.profile import PROFILE, Profile
 from accountant.certificates.statement_kinds import kind_in
@@ -29,6 +30,7 @@ from dpserve_verify.keys.trust import PublicKeys
 from dpserve_verify.log.history import Look
 from dpserve_verify.log.seen_checkpoints import Prover
 from dpserve_verify.privacy.budget import exact_decimal, short_delta
+from models.answers.stated import table_of
 from models.profile.stated import check as check_profile
 from models.store.bundle import write_bundle
 from models.store.loading import load_verified, unvouched
@@ -215,6 +217,13 @@ def _shown_profile(found: Profile) -> tuple[dict[str, Any], str]:
     return {"dataset": name, "schema": found.sha256}, f"how the rows of {name} are spread: {line}"
 
 
+def _shown_answer(found: Answer) -> tuple[dict[str, Any], str]:
+    table_of(found, found.form.select)
+    name, sums = found.form.rows.dataset, len(found.form.counts)
+    line = f"{sums} sums of {found.form.rows.part} rows, schema {found.sha256[:16]}.."
+    return {"dataset": name, "schema": found.sha256}, f"the answer to a query of {name}: {line}"
+
+
 def _shown_worth(found: Worth) -> tuple[dict[str, Any], str]:
     check(found)
     first, rows = found.form.metrics[0], found.form.rows
@@ -224,6 +233,7 @@ def _shown_worth(found: Worth) -> tuple[dict[str, Any], str]:
 
 _SHOWN: dict[str, Callable[[Any], tuple[dict[str, Any], str]]] = {
     PROFILE.word: _shown_profile,
+    ANSWER.word: _shown_answer,
     WORTH.word: _shown_worth,
 }
 

@@ -25,10 +25,11 @@ from serving.http.routes import Door, access, require_dataset, state, with_price
 from serving.pages.job_form import SENT, SLOW, STALE, body_of
 from serving.pages.parts.commands import command
 from serving.pages.parts.ui import form_fields, page, see_other
+from serving.rest.answers import price_answer, reserve_answer
 from serving.rest.evaluations import price_evaluation, reserve_evaluation
 from serving.rest.profiles import price_profile, reserve_profile
 from serving.wire.errors import TakesTooLong, status_of
-from training.requests import EvaluationRequest, ProfileRequest
+from training.requests import EvaluationRequest, ProfileRequest, QueryRequest
 
 HTML = "text/html"
 BESIDE = ("idempotency_key", "priced")
@@ -57,6 +58,11 @@ PROFILE = Kind(
     ("dataset", "epsilon", "part", "columns", "blocks"), price_profile, reserve_profile,
 )  # fmt: skip
 
+ANSWER = Kind(
+    QueryRequest, "/ui/answers/new", "query", "dataset",
+    ("dataset", "select", "epsilon", "part", "blocks"), price_answer, reserve_answer,
+)  # fmt: skip
+
 
 def _body(kind: Kind, fields: Mapping[str, str]) -> dict[str, Any]:
     return body_of(kind.request, {name: fields.get(name, "").strip() for name in kind.fields})
@@ -76,9 +82,11 @@ async def _allow(request: Request, kind: Kind, body: Mapping[str, Any]) -> Acces
 
 async def _price(request: Request, kind: Kind, body: dict[str, Any]) -> dict[str, Any] | None:
     """Return what the panel of the price shows; None where too little is filled in."""
-    if not all(body.get(name) for name in ("dataset", "epsilon", kind.on)):
+    needed = {"dataset", kind.on, "select" if kind is ANSWER else "epsilon"}
+    if not all(body.get(name) for name in needed):
         return None
-    words = command(kind.verb, str(body[kind.on]), {name: body[name] for name in body if name != kind.on})
+    rest = {name: body[name] for name in body if name not in (kind.on, "select")}
+    words = command(kind.verb, str(body[kind.on]), rest, [body["select"]] if kind is ANSWER else ())
     try:
         rights = await _allow(request, kind, body)
         plan = await with_prices(request, kind.price, state(request).home, kind.request.of(body), rights.principal)
@@ -107,7 +115,11 @@ async def _form(
     mine = next((line for line in lines if fields.get("model") in (line["model"], line["name"])), {})
     same = ("dataset", "target")
     others = [line["model"] for line in lines if line is not mine and all(line[key] == mine.get(key) for key in same)]
-    form = {**dict.fromkeys((*EVALUATION.fields, *PROFILE.fields), ""), "dataset": mine.get("dataset") or "", **fields}
+    form = {
+        **dict.fromkeys((*EVALUATION.fields, *PROFILE.fields, *ANSWER.fields), ""),
+        "dataset": mine.get("dataset") or "",
+        **fields,
+    }
     return page(
         request, "measure_new.html", status=status, kind=kind, others=others, problem=problem,
         form=form, price=await _price(request, kind, _body(kind, form)),
@@ -143,4 +155,8 @@ def _doors(kind: Kind, says: str) -> tuple[Door, Door]:
     )
 
 
-DOORS = (*_doors(EVALUATION, "Measure a model"), *_doors(PROFILE, "Profile a dataset"))
+DOORS = (
+    *_doors(EVALUATION, "Measure a model"),
+    *_doors(PROFILE, "Profile a dataset"),
+    *_doors(ANSWER, "Query a dataset"),
+)

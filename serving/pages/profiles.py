@@ -1,4 +1,4 @@
-"""The page of a profile: each column as the schema declares it, beside how its rows are spread."""
+"""The page of a profile, each column as the schema declares it, beside how its rows are spread; and of an answer."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from accountant.home import Home
+from models.answers import report as answer_report
 from models.profile import report
 from models.profile.columns import labels
 from models.profile.synthetic import synthesize
@@ -16,17 +17,30 @@ from serving.http.rights import NAMED, READS, hide_name
 from serving.http.routes import Door, access, in_thread, job_number, require_dataset, state
 from serving.pages.parts.ui import page
 from serving.wire.request_bodies import known_query
+from training.measuring.answers import answers
 from training.measuring.profile import release
 
 
 async def profile(request: Request) -> Response:
-    """Return the page of a profile, with its pictures."""
+    """Return the page of a profile, with its pictures, or of the answer to a query."""
     known_query(request)
     seq = job_number(request)
-    context = await in_thread(_profile, state(request).home, seq)
+    home = state(request).home
+    is_answer = await in_thread(answers.is_answer, home, seq)
+    context = await in_thread(_answer if is_answer else _profile, home, seq)
     with hide_name(access(request), seq):
         await require_dataset(request, READS, context["dataset"])
-    return page(request, "profile.html", **context)
+    return page(request, "answer.html" if is_answer else "profile.html", **context)
+
+
+def _answer(home: Home, seq: int) -> dict[str, Any]:
+    body = answers.answer_of(home, seq)[3]
+    head, *rows = answer_report.lines(body)
+    return {
+        "dataset": body["dataset"], "job": seq, "facts": answer_report.facts(body), "head": head, "rows": rows,
+        "groups": len(body["question"]["by"]), "select": body["question"]["select"],
+        "picture": Markup(answer_report.picture(body)),  # made of numbers and of escaped names
+    }  # fmt: skip
 
 
 def _profile(home: Home, seq: int) -> dict[str, Any]:

@@ -338,6 +338,21 @@ PROFILE = record(
      "envelope": ENVELOPE, "proof": TEXT}
 )  # fmt: skip
 PROFILES = record({"profiles": array(record(_PROFILE))})
+_QUESTION = record({"select": TEXT, "by": array(TEXT), "where": array(TEXT), "figures": array(TEXT)})
+PLANNED_ANSWER = record(
+    {
+        "dataset": TEXT, "part": {"enum": ["holdout", "training", "all"]}, "epsilon": DECIMAL, "delta": DECIMAL,
+        "noise": {"enum": ["laplace", "gaussian"]}, "count_within": TEXT, "groups": COUNT, "question": _QUESTION,
+        "known": {**maybe(COUNT), "description": "the job whose statement answers it for nothing"}, "left": LEFT,
+    },
+)  # fmt: skip
+ANSWER = record(
+    {
+        **{name: kind for name, kind in _PROFILE.items() if name != "records"}, "question": _QUESTION,
+        "rows": array({**ANY_OBJECT, "description": "group, and each figure: value, low end, high end"}),
+        "envelope": ENVELOPE, "proof": TEXT,
+    }
+)  # fmt: skip
 STATEMENT = record(
     {"_type": TEXT, "predicateType": TEXT, "subject": array(ANY_OBJECT), "predicate": ANY_OBJECT}, says="in-toto"
 )

@@ -244,15 +244,23 @@ class Story:
         self.issued("/v1/evaluations", **worth)
         ages = {"dataset": "visits", "epsilon": "2", "columns": ["age"]}
         self.post("train", "/v1/plans/profiles", **ages)
-        self.issued("/v1/profiles", **ages)
+        profiled = self.issued("/v1/profiles", **ages)
+        self.get("train", f"/v1/profiles/{profiled}/synthetic?rows=3")
+        counts = {
+            "dataset": "visits",
+            "select": "select readmitted, count(*), avg(age) from visits group by readmitted",
+        }
+        self.post("train", "/v1/plans/answers", **counts, epsilon="2")
+        self.issued("/v1/answers", **counts, epsilon="2")
         for path in ("/v1/datasets", "/v1/families", "/v1/datasets/visits", "/v1/datasets/visits/profiles"):
             self.get("train", path)
         self.get("train", "/v1/jobs?dataset=visits&state=issued&limit=2")
 
-    def issued(self, path: str, **body: Any) -> None:
+    def issued(self, path: str, **body: Any) -> int:
         job = self.post("train", path, **body)["job"]
         self.get("train", f"/v1/jobs/{job}/events")
         self.get("train", f"{path}/{job}")
+        return int(job)
 
     def cancelled(self) -> None:
         """While nothing is trained, what is submitted waits, and can be taken back."""

@@ -181,3 +181,27 @@ class ChargeRequest(Checked):
     ] = None
     another: Annotated[StrictBool, Field(description="it is another release than one charged before")] = False
     blocks: Blocks = None
+
+
+@dataclass(frozen=True, config=CLOSED)
+class QueryRequest(Checked):
+    """A query of counts, sums and means of a dataset's rows, by groups that its schema makes public."""
+
+    dataset: Annotated[Name, Field(description="the dataset's name")]
+    select: Annotated[
+        Text,
+        Field(description="the query, like: select education, count(*), avg(age) from adult group by education"),
+    ]
+    epsilon: Annotated[
+        Epsilon | None,
+        Field(description="epsilon of this answer, a decimal; left out: what follows from earlier releases alone"),
+    ] = None
+    delta: Annotated[
+        Delta | None,
+        Field(description="delta of this answer; the dataset's when left out, 0 for noise that needs none"),
+    ] = None
+    part: Annotated[
+        Part | None, Field(description="the rows: holdout, what was kept aside; what learners read, when left out")
+    ] = None
+    blocks: Blocks = None
+    idempotency_key: Key = None

@@ -218,11 +218,7 @@ class Measurements(ABC):
 
     @abstractmethod
     def plan_evaluation(self, request: Request) -> Body:
-        """Return the price of an evaluation. Spends nothing.
-
-        Args:
-            request: The keys of POST /v1/plans/evaluations.
-        """
+        """Return the price of an evaluation. Spends nothing. `request`: the keys of POST /v1/plans/evaluations."""
 
     @abstractmethod
     def evaluate(self, request: Request, key: str | None, out: Path | None) -> Body:
@@ -251,11 +247,7 @@ class Measurements(ABC):
 
     @abstractmethod
     def plan_profile(self, request: Request) -> Body:
-        """Return the price of a profile. Spends nothing.
-
-        Args:
-            request: The keys of POST /v1/plans/profiles.
-        """
+        """Return the price of a profile. Spends nothing. `request`: the keys of POST /v1/plans/profiles."""
 
     @abstractmethod
     def profile(self, request: Request, key: str | None, out: Path | None) -> Body:
@@ -277,6 +269,19 @@ class Measurements(ABC):
             out: The file, .parquet or .csv.
             rows: How many; as many as were counted when None.
             seed: The same gives the same rows.
+        """
+
+    @abstractmethod
+    def plan_query(self, request: Request) -> Body:
+        """Return the price of a query. Spends nothing. `request`: the keys of POST /v1/plans/answers."""
+
+    @abstractmethod
+    def query(self, request: Request, key: str | None) -> Body:
+        """Return the job that answers a query, with its table (`answer`) and the place of its `statement`.
+
+        Args:
+            request: The keys of POST /v1/answers.
+            key: The same key gives the same job, and spends once.
         """
 
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 _FLAGS = {"parameters": "--set", "grid": "--grid"}
 _LEFT_OUT = ("idempotency_key",)
 
 
-def command(verb: str, name: str, body: Mapping[str, Any]) -> str:
-    """Return the command line of a request's `body`, on the thing of this name."""
-    words = ["dpserve", *verb.split(), name]
+def command(verb: str, name: str, body: Mapping[str, Any], arguments: Sequence[str] = ()) -> str:
+    """Return the command line of a request's `body`, on the thing of this name, with further `arguments`."""
+    words = ["dpserve", *verb.split(), name, *arguments]
     for field, value in body.items():
         flag = _FLAGS.get(field, f"--{field.replace('_', '-')}")
         if field in _LEFT_OUT or value in (None, "", False):

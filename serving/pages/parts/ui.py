@@ -69,6 +69,7 @@ PLACES = (
 # Where the documentation explains a page: by how its address begins, the longest first.
 HELP = (
     ("/ui/drafts", "register-in-the-browser"), ("/ui/datasets", "budgets"), ("/ui/profiles", "profile"),
+    ("/ui/answers", "querying"),
     ("/ui/jobs", "dashboard#a-job-the-price-first"), ("/ui/campaigns", "local"),
     ("/ui/schedules", "growing"),
     ("/ui/verify", "verifying-in-the-browser"), ("/ui/models", "dashboard#models"), ("/ui/ledger", "audit-ledger"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 
 import ledgers
 import owners
@@ -36,6 +37,7 @@ READS = (
     "tune adult --learner lazybb --epsilon 1 --grid rounds=20,40 --plan",
     "evaluate adult --dataset adult --epsilon 0.1 --plan",
     "profile adult --epsilon 0.1 --plan --columns age --columns sex --pairs age,sex",
+    'query adult "select sex, count(*), avg(age) from adult where age > 30 group by sex" --epsilon 0.1 --plan',
     "predict adult --data rows.csv --out OUT.csv",
     "predict german --data german.csv --out OUT.csv",
     "verify adult",
@@ -78,6 +80,8 @@ CHANGES = (
     "tune adult --learner lazybb --epsilon 0.2 --grid rounds=5,6 --runs 2 --model tuned-SIDE",
     "evaluate adult --dataset adult --epsilon 0.1",
     "profile adult --epsilon 0.1 --columns age",
+    'query adult "select sex, count(*), avg(age) from adult where age > 30 group by sex" --epsilon 0.1',
+    'query adult "select count(*) from adult where age > 30"',
     "model edit other --feature age --set ..30=VALUE --why x",
     "model promote other@NUMBER --why x --although-not-better",
     "model retire other@4 --why x",
@@ -110,6 +114,9 @@ REFUSED = (
     ("tune adult --epsilon 1", 2),
     ("evaluate nope --dataset adult --epsilon 0.1 --plan", 2),
     ("profile nope --epsilon 0.1 --plan", 2),
+    ("query nope 'select count(*) from nope' --epsilon 0.1", 2),
+    ("query adult 'select max(age) from adult' --epsilon 0.1", 2),
+    ("query adult 'select count(fnlwgt) from adult'", 2),
     ("predict nope --data rows.csv --out OUT.csv", 2),
     ("predict '' --data rows.csv --out OUT.csv", 2),
     ("predict german --data points.csv --out OUT.csv", 2),
@@ -220,7 +227,7 @@ def ask(server, tmp_path, monkeypatch, capsys):
             monkeypatch.setenv("DPSERVE_URL", f"http://127.0.0.1:{server.port}")
             monkeypatch.setenv("DPSERVE_TOKEN", server.tokens["admin"])
         text = text.replace("JOB", str(server.home.ledger.jobs()[0].seq)) if "JOB" in text else text
-        words = ["" if word == "''" else word.replace("OUT", str(tmp_path / side)) for word in text.split()]
+        words = [word.replace("OUT", str(tmp_path / side)) for word in shlex.split(text)]
         capsys.readouterr()
         code = run([*words, "--json"])
         return code, json.loads(capsys.readouterr().out)

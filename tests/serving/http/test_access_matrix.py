@@ -61,7 +61,12 @@ def looked(site: Site) -> Site:
     return site
 
 
-PRICED = ("/ui/jobs/new", "/ui/evaluations/new", "/ui/profiles/new")  # their first page names no dataset
+PRICED = (
+    "/ui/jobs/new",
+    "/ui/evaluations/new",
+    "/ui/profiles/new",
+    "/ui/answers/new",
+)  # their first page names no dataset
 
 
 def refused(site: Site, secret: str, door: Door, name: str, job: int) -> bool:
@@ -87,6 +92,8 @@ def refused(site: Site, secret: str, door: Door, name: str, job: int) -> bool:
             "/v1/jobs": {"dataset": name, "learner": "none", "epsilon": "0.1"},
             "/v1/evaluations": {"model": name, "dataset": name, "epsilon": "0.1"},
             "/v1/profiles": {"dataset": name, "epsilon": "0.1"},
+            "/v1/answers": {"dataset": name, "select": "select count(*) from a", "epsilon": "0.1"},
+            "/v1/plans/answers": {"dataset": name, "select": "select count(*) from a", "epsilon": "0.1"},
             "/v1/plans/evaluations": {"model": name, "dataset": name, "epsilon": "0.1"},
             "/v1/plans/profiles": {"dataset": name, "epsilon": "0.1"},
             f"/v1/campaigns/{name}/give-up": {"reason": "x"},
@@ -119,7 +126,7 @@ def test_every_door_does_as_the_table_says(site, scope):
         partly = reach in ("granted", "own", "own, granted", "yes") or (reach == "all" and door.thing != "everything")
         assert refused(site, narrow, door, MINE, 1) is not partly, what
         without = (*PRICED, "/ui/jobs/price", "/ui/jobs/parameters", "/ui/jobs/blocks", "/v1/evaluations/{job}")
-        without += ("/v1/profiles/{job}", "/v1/profiles/{job}/synthetic", "/ui/profiles/{job}")  # of none of these
+        without += ("/v1/answers/{job}", "/v1/profiles/{job}", "/v1/profiles/{job}/synthetic", "/ui/profiles/{job}")
         without += tuple(f"/v1/campaigns/{{name}}/{act}" for act in ("next", "close", "give-up"))  # tests/local/owner
         asks = named and door.path not in without
         if asks or (door.method == "POST" and door.path in PRICED):

@@ -1,8 +1,9 @@
-"""Profiles over REST and on their page: submitted, counted by a worker, shown with what verifies them, or refused."""
+"""Profiles and answers over REST and on their pages: submitted, counted by a worker, shown, verified, or refused."""
 
 from __future__ import annotations
 
 import json
+from urllib.parse import urlencode
 
 import ledgers
 import pyarrow as pa
@@ -11,14 +12,16 @@ import pytest
 from in_process import site_at
 
 from accountant.access import grants
+from accountant.certificates.answer import ANSWER
 from accountant.certificates.profile import PROFILE
 from accountant.home import Home
+from models.answers.stated import check_table
 from models.profile.stated import check
-from serving.pages import datasets
+from serving.pages import datasets, measurements
 from serving.pages import jobs as job_pages
 from serving.pages import profiles as pages
 from serving.process.tokens import new_token
-from serving.rest import jobs, profiles
+from serving.rest import answers, jobs, profiles
 from training.datasets.datasets import register
 from training.jobs import queue
 
@@ -88,3 +91,44 @@ def test_a_profile_from_the_request_to_the_statement(tmp_path):
         reader = site.token("reader", "predict")
         assert site.bear(reader, "POST", "/v1/profiles", json=asked).status_code == 403
         assert site.bear(reader, "GET", f"/v1/profiles/{number}").status_code == 403
+
+
+@pytest.mark.slow
+def test_a_query_from_the_form_to_the_table(tmp_path):
+    ledgers.prepared()  # the files
+    files = ledgers.scratch() / "files"
+    doors = (*answers.DOORS, *jobs.DOORS, *pages.DOORS, *job_pages.DOORS, *measurements.DOORS)
+    with site_at(tmp_path / "home", doors) as site:
+        home: Home = site.home
+        rows = files / "rows.parquet", files / "schema.yaml"
+        register(home, "adult", *rows, ledgers.TOTAL, ledgers.Relation.ADD_REMOVE, "record")
+        secret = site.token("analyst", "train")
+        asked = {"dataset": "adult", "select": "select sex, income, count(*), avg(age) from adult group by sex, income"}
+        form = site.bear(secret, "GET", f"/ui/answers/new?{urlencode({**asked, 'epsilon': '1'})}").text
+        assert "of 16 groups" in form.replace("\n", " ")
+        assert "dpserve query adult &#39;select sex, income" in form
+        nothing = site.bear(secret, "POST", "/v1/plans/answers", json=asked)
+        assert (nothing.status_code, "nothing that was released" in nothing.text) == (400, True)
+        told = site.bear(secret, "POST", "/v1/answers", json=asked | {"epsilon": "1"})
+        assert told.status_code == 202, told.text
+        number = told.json()["job"]
+        assert site.bear(secret, "GET", f"/v1/answers/{number}").status_code == 404
+        assert queue.work_once(home) == number
+        body = site.bear(secret, "GET", f"/v1/answers/{number}").json()
+        check_table(ANSWER.verify(json.dumps(body["envelope"]).encode(), body["proof"], home.trust),
+                    asked["select"], body["rows"])  # fmt: skip
+        coarser = "select sex, count(*) from adult where income = '>50K' group by sex"
+        again = site.bear(secret, "POST", "/v1/answers", json=asked | {"select": coarser})
+        assert (again.status_code, again.json()["job"]) == (202, number)
+        table = site.bear(secret, "GET", f"/v1/answers/{number}?{urlencode({'select': coarser})}").json()
+        assert table["question"]["where"] == ["income is >50K"]
+        assert site.bear(secret, "GET", f"/v1/answers/{number}?select=x").status_code == 400
+        page = site.bear(secret, "GET", f"/ui/profiles/{number}").text
+        assert page.count('<svg class="bars') == 1
+        assert "avg age" in page
+        assert "See the answer" in site.bear(secret, "GET", f"/ui/jobs/{number}").text
+        for wrong in ({"select": "select 1"}, {"select": 1}, {"select": "x" * 1001}, {"epsilon": "-1"}, {"more": 1}):
+            assert site.bear(secret, "POST", "/v1/answers", json=asked | {"epsilon": "1"} | wrong).status_code == 400
+        reader = site.token("reader", "predict")
+        assert site.bear(reader, "POST", "/v1/answers", json=asked).status_code == 403
+        assert site.bear(reader, "GET", f"/v1/answers/{number}").status_code == 403

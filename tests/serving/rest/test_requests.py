@@ -18,7 +18,7 @@ from dpserve import types
 from dpserve_verify.errors import InputError
 from serving.app import DOORS
 from serving.rest.openapi import openapi
-from training.requests import EvaluationRequest, JobRequest, ProfileRequest, ScheduleRequest
+from training.requests import EvaluationRequest, JobRequest, ProfileRequest, QueryRequest, ScheduleRequest
 from training.requests.base import json_schema, request_fields
 from training.requests.fields import DELTA_PATTERN, matches
 from training.requests.registration import RegistrationRequest
@@ -28,12 +28,14 @@ BASES = {
     ScheduleRequest: {"name": "weekly", "dataset": "adult", "epsilon": "0.5"},
     EvaluationRequest: {"model": "adult", "dataset": "adult", "epsilon": "0.5"},
     ProfileRequest: {"dataset": "adult", "epsilon": "0.5"},
+    QueryRequest: {"dataset": "adult", "select": "select count(*) from adult"},
     RegistrationRequest: {"name": "adult"},
 }
 DOOR = {
     "/v1/jobs": JobRequest, "/v1/plans": JobRequest, "/v1/schedules": ScheduleRequest,
     "/v1/evaluations": EvaluationRequest, "/v1/plans/evaluations": EvaluationRequest,
     "/v1/profiles": ProfileRequest, "/v1/plans/profiles": ProfileRequest,
+    "/v1/answers": QueryRequest, "/v1/plans/answers": QueryRequest,
 }  # fmt: skip
 DECIMALS = [
     *("0.5", 0.5, "5e-1", "+0.5", " 0.5", "0.5 ", ".5", "5.", "٥", "0_5", "1e400", "-0", "NaN", "Infinity", "", "0", 0),
@@ -170,6 +172,7 @@ def test_a_client_says_every_field():
         ScheduleRequest: (types.ScheduleFields, {"name", "dataset", "epsilon"}),
         EvaluationRequest: (types.EvaluationFields, {"model", "dataset", "epsilon"}),
         ProfileRequest: (types.ProfileFields, {"dataset", "epsilon"}),
+        QueryRequest: (types.QueryFields, {"dataset", "select"}),
     }
     for kind, (fields, named) in said.items():
         assert {*fields.__annotations__} | named == {field.name for field in request_fields(kind)}

@@ -23,7 +23,7 @@ from training.calibration.calibrate import calibrate
 from training.rows.partitions.partition import Partition
 from training.rows.partitions.rows import Rows
 from training.session.learner import Recipe
-from training.session.session import Public, Rehearsal, Releaser
+from training.session.session import Public, Query, Rehearsal, Releaser
 
 GRID = 64  # parts of a row
 AT_ONCE = 1 << 18  # rows whose counts are made at one time
@@ -84,7 +84,7 @@ class TableCounts:
 class Profiler:
     """What is rehearsed, priced and played as a learner is: the noise is calibrated to the whole budget."""
 
-    def __init__(self, query: TableCounts) -> None:
+    def __init__(self, query: Query) -> None:
         self.query = query
 
     def learn(self, session: Releaser | Rehearsal) -> NDArray[np.int64]:

@@ -5,9 +5,10 @@ The same request again is answered by the statement that stands, for nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from accountant.home import Home
@@ -32,7 +33,7 @@ from training.measuring.profile.choosing import ChoosingProfiler
 from training.measuring.profile.counts import GRID, Norm, Profiler, TableCounts
 from training.measuring.worth.evaluate import Planned, part_of
 from training.planning.plans import public_of
-from training.requests import AUTO, ProfileRequest
+from training.requests import AUTO, ProfileRequest, QueryRequest
 from training.rows.partitions.rows import MOST_ROWS
 from training.rows.schema.schema import Schema, schema_of
 from training.rows.tables.data import answer_feature
@@ -78,24 +79,14 @@ def plan(home: Home, asked: ProfileRequest, by: str | None = None) -> PlannedPro
     """Rehearse and price, by the noise that is less. BudgetRefused where it would not be admitted now, with what would
     fit. Spends nothing.
     """
-    part = HOLDOUT if asked.part == HOLDOUT else None
-    dataset = home.ledger.dataset(asked.dataset, by, part, asked.blocks)
-    require_window(dataset, asked.blocks)
-    if dataset.registration.remote:
-        raise InputError(f"dataset={asked.dataset}: its rows stay with their owners, and cannot be profiled here")
-    if part is not None and dataset.holdout is None:
-        raise InputError(f"dataset={asked.dataset}: keeps no rows aside; leave --part out")
-    budget = Budget.of(str(asked.epsilon), str(dataset.delta if asked.delta is None else asked.delta))
-    if budget.delta > dataset.delta:
-        raise InputError(f"delta={budget.delta}: dataset {asked.dataset} has {dataset.delta} in all")
-    budget.check_delta(dataset.records)
-    schema = schema_of(home, dataset)
+    dataset, part, budget, schema = open_account(home, asked, by)
     columns = _choose_columns(columns_of(schema), asked.columns)
     pairs = _check_pairs(columns, asked.pairs)
     public = public_of(dataset, schema.question(schema.target_names[0]), budget)
     names = {column.name for column in columns}
     around = schema.target_names[0] if asked.around == AUTO and AUTO not in names else asked.around
-    norm, recipe = _cheapest(columns, pairs, around, public)
+    makes = partial(_asker, columns, pairs, around)
+    norm, recipe = cheapest(makes, public)
     parameters = {
         "columns": "\n".join(column.name for column in columns) if asked.columns else "",
         "pairs": "\n".join("\t".join(pair) for pair in pairs),
@@ -108,33 +99,59 @@ def plan(home: Home, asked: ProfileRequest, by: str | None = None) -> PlannedPro
     )  # fmt: skip
     _check_room(columns, pairs, around, recipe.plan)
     earlier = evaluations.find_same(home.ledger.log.database, request)
-    costs = dataset.costs(recipe.plan)
-    if earlier is None and dataset.refusing(costs) is not None and not dataset.can_close(recipe.claim, costs):
-        raise refusal(dataset, request, costs, _would_fit(columns, pairs, around, public, dataset))
+    if earlier is None:
+        require_admitted(dataset, request, recipe, makes, public)
     return PlannedProfile(request, recipe, dataset, earlier, tuple(column.name for column in columns))
 
 
-def _cheapest(columns: Sequence[Column], pairs: Pairs, around: str | None, public: Public) -> tuple[Norm, Recipe]:
+def open_account(
+    home: Home, asked: ProfileRequest | QueryRequest, by: str | None
+) -> tuple[Dataset, str | None, Budget, Schema]:
+    """Return the dataset with the account of the part that is counted, that part (None: what learners read), the
+    budget of the job, and the schema. InputError where its rows cannot be counted, or not for this budget.
+    """
+    part = HOLDOUT if asked.part == HOLDOUT else None
+    dataset = home.ledger.dataset(asked.dataset, by, part, asked.blocks)
+    require_window(dataset, asked.blocks)
+    if dataset.registration.remote:
+        raise InputError(f"dataset={asked.dataset}: its rows stay with their owners, and cannot be profiled here")
+    if part is not None and dataset.holdout is None:
+        raise InputError(f"dataset={asked.dataset}: keeps no rows aside; leave --part out")
+    budget = Budget.of(str(asked.epsilon), str(dataset.delta if asked.delta is None else asked.delta))
+    if budget.delta > dataset.delta:
+        raise InputError(f"delta={budget.delta}: dataset {asked.dataset} has {dataset.delta} in all")
+    budget.check_delta(dataset.records)
+    return dataset, part, budget, schema_of(home, dataset)
+
+
+def cheapest(makes: Callable[[Norm], Profiler | ChoosingProfiler], public: Public) -> tuple[Norm, Recipe]:
     """Choose Laplace noise, or Gaussian where there is a delta and that has less variance."""
     norms: tuple[Norm, ...] = ("l1", "l2") if public.budget.delta else ("l1",)
-    recipes = {norm: _asker(columns, pairs, around, norm).recipe(public) for norm in norms}
+    recipes = {norm: makes(norm).recipe(public) for norm in norms}
     norm = min(recipes, key=lambda each: pair_noise_of(recipes[each].plan, GRID).variance)
     return norm, recipes[norm]
 
 
-def _would_fit(
-    columns: Sequence[Column], pairs: Pairs, around: str | None, public: Public, dataset: Dataset
-) -> Mapping[str, str] | None:
-    """Return the largest budget at which such a profile is surely admitted now; None where none is."""
-    delta = public.budget.delta
+def require_admitted(
+    dataset: Dataset,
+    request: Request,
+    recipe: Recipe,
+    makes: Callable[[Norm], Profiler | ChoosingProfiler],
+    public: Public,
+) -> None:
+    """Raise BudgetRefused where the release would not be admitted now, with the largest budget that surely would."""
+    costs = dataset.costs(recipe.plan)
+    if dataset.refusing(costs) is None or dataset.can_close(recipe.claim, costs):
+        return
+    delta, fitting = public.budget.delta, None
     for candidate in (left(dataset, delta).job, left(dataset, Decimal(0)).job):
-        if candidate.epsilon:
+        if fitting is None and candidate.epsilon:
             budget = Budget(candidate.epsilon, delta)
-            _, recipe = _cheapest(columns, pairs, around, replace(public, budget=budget))
-            costs = dataset.costs(recipe.plan)
-            if dataset.refusing(costs) is None or dataset.can_close(recipe.claim, costs):
-                return budget.to_json()
-    return None
+            _, smaller = cheapest(makes, replace(public, budget=budget))
+            smaller_costs = dataset.costs(smaller.plan)
+            if dataset.refusing(smaller_costs) is None or dataset.can_close(smaller.claim, smaller_costs):
+                fitting = budget.to_json()
+    raise refusal(dataset, request, costs, fitting)
 
 
 def columns_of(schema: Schema) -> list[Column]:

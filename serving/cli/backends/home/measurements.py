@@ -19,9 +19,10 @@ from serving.cli.backends.home.bundles import open_in
 from serving.cli.backends.reports import write_report
 from serving.cli.backends.user import require_access, this_user
 from training.jobs import job
+from training.measuring.answers import answers
 from training.measuring.profile import profile as profiles
 from training.measuring.worth import evaluate as evaluations
-from training.requests import EvaluationRequest, ProfileRequest
+from training.requests import EvaluationRequest, ProfileRequest, QueryRequest
 
 synthetic_rows = later("training.measuring.profile.synthetic_rows")
 public_rows = later("training.measuring.worth.public_rows")  # loads scikit-learn
@@ -73,6 +74,17 @@ class HomeMeasurements(Measurements):
         """Write synthetic rows from a finished profile."""
         home = _home({"dataset": dataset})
         return dict(synthetic_rows.from_profile(home, number, out, rows, seed, dataset))
+
+    def plan_query(self, request: Request) -> Body:
+        """Return the price of a query."""
+        return answers.plan(_home(request), QueryRequest.of(request), this_user()).to_json()
+
+    def query(self, request: Request, key: str | None) -> Body:
+        """Answer a query."""
+        home = self._ready(request)
+        body = job.measure(home, QueryRequest.of(request), by=this_user(), key=key)
+        answer = answers.answer_of(home, body["job"], request["select"])[3]
+        return body | {"answer": answer, "statement": str(answers.statement_file(home, body["job"]))}
 
     def _ready(self, request: Request) -> Home:
         """Return the home, where the user may measure and what a crash left is settled."""

@@ -13,7 +13,7 @@ from models.worth.stated import report_of
 from serving.cli.backends.abstract import Body, Measurements, Request, without_defaults
 from serving.cli.backends.reports import write_report
 from serving.cli.backends.server.connection import Connection
-from serving.cli.backends.server.statements import verified_profile, verified_worth
+from serving.cli.backends.server.statements import verified_answer, verified_profile, verified_worth
 
 synthetic_rows = later("training.measuring.profile.synthetic_rows")
 
@@ -71,3 +71,16 @@ class ServerMeasurements(Measurements):
         with replacing(out) as partial:
             partial.write_bytes(made)
         return dict(synthetic_rows.describe(out))
+
+    def plan_query(self, request: Request) -> Body:
+        """Return the price of a query."""
+        with self.connection.asking() as service:
+            return dict(service.plan_query(**without_defaults(request)))
+
+    def query(self, request: Request, key: str | None) -> Body:
+        """Answer a query, and verify the statement that the table follows from."""
+        with self.connection.asking() as service:
+            answer = service.query(**without_defaults(request), idempotency_key=key)
+            table = verified_answer(answer, self.connection.trusted_keys(service), request["select"])
+            job = dict(service.job(answer["job"]).raw)
+        return job | {"answer": table, "statement": f"/v1/answers/{answer['job']}"}

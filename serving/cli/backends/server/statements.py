@@ -6,9 +6,11 @@ import json
 from typing import Any
 
 from accountant.certificates.profile import PROFILE, Profile
+from accountant.certificates.statement_kinds import kind_in
 from accountant.certificates.worth import WORTH, Worth
 from dpserve.types import Json
 from dpserve_verify.keys.trust import PublicKeys
+from models.answers.stated import check_table
 from models.profile.stated import check as check_profile
 from models.worth.stated import check as check_worth
 from serving.cli.backends.abstract import Body
@@ -28,6 +30,13 @@ def verified_profile(answer: Json, keys: PublicKeys) -> tuple[Profile, Body]:
     statement = PROFILE.verify(envelope_bytes(answer["envelope"]), answer["proof"], keys)
     check_profile(statement)
     return statement, {name: value for name, value in answer.items() if name not in SIGNED}
+
+
+def verified_answer(answer: Json, keys: PublicKeys, select: str) -> Body:
+    """Verify the statement that a query's table follows from, and that it does; return the table."""
+    envelope = envelope_bytes(answer["envelope"])
+    check_table(kind_in(envelope).verify(envelope, answer["proof"], keys), select, answer["rows"])
+    return {name: value for name, value in answer.items() if name not in SIGNED}
 
 
 def envelope_bytes(envelope: Any) -> bytes:

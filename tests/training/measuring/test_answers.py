@@ -1,0 +1,216 @@
+"""From a query to a signed answer: charged once, right within its intervals, given again for nothing, or refused."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+
+import ledgers
+import pytest
+
+from accountant.audit.audit import audit_home
+from accountant.certificates.answer import ANSWER
+from accountant.certificates.profile import PROFILE
+from accountant.certificates.statement_kind import Stated
+from accountant.errors import BudgetRefused, UnknownName
+from accountant.home import Home
+from accountant.ledger.families.left import describe_budget
+from accountant.ledger.families.records import HOLDOUT
+from dpserve_verify.errors import CertificateInvalid, InputError
+from dpserve_verify.formats import canonical
+from dpserve_verify.keys import dsse
+from dpserve_verify.privacy.budget import Budget, Relation
+from models.answers import report
+from models.answers.stated import check_table, table_of
+from models.answers.table import released_by_answer
+from training.datasets.datasets import register
+from training.jobs import job
+from training.measuring.answers import answers
+from training.requests import ProfileRequest, QueryRequest
+
+BY_SEX = (
+    "select sex, education, count(*), avg(age), sum(hours_per_week) from adult where age >= 30 group by sex, education"
+)
+SCHEMA = """
+targets: {income: {classes: ["<=50K", ">50K"]}, hours_per_week: {range: [0, 100]}}
+records: 4000
+features: {age: {type: numeric, edges: [17, 30, 60, 90]}, sex: {type: categorical, values: [Male, Female]}}
+ignore: [%s]
+"""
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A home with Adult, a tenth kept aside, and other rows with a number to predict under replace-one."""
+    import pyarrow.parquet as pq
+
+    folder = tmp_path_factory.mktemp("answers")
+    home = Home.init(ledgers.place(folder / "home"))
+    rows = pq.read_table(ledgers.EXAMPLES / "adult_train.parquet")
+    text = (ledgers.EXAMPLES / "adult.schema.yaml").read_text().replace("records: 32561", "records: 8000")
+    pq.write_table(rows.slice(0, 8000), folder / "adult.parquet")
+    (folder / "adult.yaml").write_text(text)
+    budget, files = Budget.of("4", "0.00001"), (folder / "adult.parquet", folder / "adult.yaml")
+    register(home, "adult", *files, budget, Relation.ADD_REMOVE, "record", holdout=Decimal("0.1"))
+    others = sorted({*rows.column_names} - {"income", "hours_per_week", "age", "sex"})
+    pq.write_table(rows.slice(8000, 4000), folder / "two.parquet")
+    (folder / "two.yaml").write_text(SCHEMA % ", ".join(others))
+    register(home, "two", folder / "two.parquet", folder / "two.yaml", budget, Relation.REPLACE_ONE, "record")
+    home.ledger.log.database.close()
+    return folder
+
+
+@pytest.fixture
+def home(place, tmp_path):
+    return Home.open(ledgers.place(ledgers.copy(place / "home", tmp_path / "home")))
+
+
+def spent(home, dataset="adult", part=None):
+    return describe_budget(home.ledger.dataset(dataset, part=part))["spent"]["epsilon"]
+
+
+def ask(home, select, epsilon=None, dataset="adult", **more):
+    number = job.measure(home, QueryRequest(dataset, select, epsilon, **more), by="test")["job"]
+    return number, answers.answer_of(home, number, select)[3]["rows"]
+
+
+def true_rows(select, dataset="adult"):
+    """Return what DuckDB answers on the rows themselves."""
+    import duckdb
+    import pyarrow.parquet as pq
+
+    rows = pq.read_table(ledgers.EXAMPLES / "adult_train.parquet")
+    with duckdb.connect() as connection:
+        connection.register(dataset, rows.slice(0, 8000) if dataset == "adult" else rows.slice(8000, 4000))
+        return connection.sql(select).fetchall()
+
+
+def within(figure, truth, times=2.5):
+    """Whether the truth is in the interval, made `times` wider: a false alarm in 1e-6 a figure."""
+    value, low, high = map(float, figure)
+    return value - times * (value - low) - 1e-6 <= truth <= value + times * (high - value) + 1e-6
+
+
+@pytest.mark.slow
+def test_an_answer_is_right_charged_once_and_answers_what_follows(home, tmp_path):
+    number, rows = ask(home, BY_SEX, "2", part=None)
+    found = {tuple(row["group"]): row for row in rows}
+    assert len(rows) == 4 * 18  # every group that the schema names, other values and missing ones
+    charged, kept = spent(home), 0
+    for sex, education, count, mean, total in true_rows(BY_SEX):
+        row = found[sex, education]
+        kept += count
+        assert abs(float(row["count"][0]) - 0.9 * count) < 60 + 2 * count**0.5, row  # a tenth is aside, by a draw
+        if count > 500:
+            assert within(row["avg age"], mean, 6)
+            assert abs(float(row["sum hours_per_week"][0]) - 0.9 * total) < 0.1 * total
+    assert ask(home, BY_SEX, "2")[0] == ask(home, BY_SEX.replace("age >= 30", "AGE>=30"))[0] == number
+    for follows, truth in (
+        ("select count(*) from adult where age >= 30", 0.9 * kept),
+        ("select sex, count(*), avg(age) from adult where age >= 30 and education in ('HS-grad', 'Bachelors') "
+         "group by sex", None),
+        ("select education, avg(age) from adult where sex = 'Male' and age >= 30 group by education", None),
+    ):  # fmt: skip
+        same, figures = ask(home, follows)
+        assert same == number
+        assert truth is None or within(figures[0]["count"], truth, 6)
+    for other in (
+        "select count(*) from adult", "select count(*) from adult where age >= 31",
+        "select sex, count(*) from adult where age >= 30 and race = 'White' group by sex",
+        "select sum(education_num) from adult where age >= 30",
+    ):  # fmt: skip
+        with pytest.raises(InputError, match="nothing that was released answers"):
+            ask(home, other)
+    finer = answers.plan(home, QueryRequest("adult", "select count(*) from adult where age >= 30", "1"))
+    assert finer.known is None  # one count at epsilon 1 is more exact than a sum of 72 at 2
+    assert spent(home) == charged
+    with pytest.raises(InputError, match="no rows of this family are kept aside|nothing that was released"):
+        ask(home, BY_SEX, part=HOLDOUT)  # of other rows
+    counted = job.measure(
+        home, ProfileRequest("adult", "0.5", columns=("race", "sex"), pairs=(("race", "sex"),)), by="t"
+    )
+    assert ask(home, "select sex, count(race) from adult where race <> 'White' group by sex")[0] == counted["job"]
+    with pytest.raises(UnknownName):
+        PROFILE.open(home.profiles / str(number), home.trust)
+    audited = audit_home(home)
+    assert audited.ok, audited.problems
+    answer = answers.answer_of(home, number)[3]
+    for suffix in report.SUFFIXES:
+        report.write(answer, tmp_path / f"report{suffix}")
+    assert (tmp_path / "report.html").read_text().count("<svg") == 1
+    assert (tmp_path / "report.csv").read_text().startswith("sex,education,count,count low,count high,avg age,")
+    with pytest.raises(InputError, match="must end in"):
+        report.write(answer, tmp_path / "report.pdf")
+
+
+def test_a_number_to_predict_and_declared_cut_points(home):
+    """Sums of a target are nearly exact in their cells, and cells are where the schema cuts, where that is declared."""
+    select = "select sex, count(*), avg(hours_per_week) from two where age > 30 and hours_per_week >= 40 group by sex"
+    number, rows = ask(home, select, "3", "two")
+    truth = {row[0]: row[1:] for row in true_rows(select, "two")}
+    for row in rows[:2]:
+        assert within(row["count"], truth[row["group"][0]][0])
+        assert within(row["avg hours_per_week"], truth[row["group"][0]][1])
+    stated = answers.answer_of(home, number)[2]
+    assert stated.form.where[0].above == "30"
+    assert float(stated.form.measures[2].within) < 0.05
+    assert stated.form.rows.records == 4000
+
+
+def test_whatever_is_changed_in_the_statement_is_found(home):
+    select = "select sex, count(*), avg(age) from two where age > 30 group by sex"
+    number, rows = ask(home, select, "1", "two")
+    envelope, proof, found, _ = answers.answer_of(home, number)
+    signer, text = home.keys.signer("issuer"), proof.decode()
+    check_table(found, select, rows)
+    with pytest.raises(CertificateInvalid, match="do not follow"):
+        check_table(found, select, rows[1:])
+    with pytest.raises(InputError, match="does not follow"):
+        table_of(found, "select count(*) from two where age > 60")
+    for path, value, problem in (
+        (("counts", 3), 7, None),
+        (("variance",), "1", "variance"),
+        (("level",), "0.9", "variance"),
+        (("counts",), [1, 2], "counts"),
+        (("measures", 1, "sum"), True, "measures"),
+        (("where", 0, "codes"), [1], "where"),
+        (("by", 0, "type"), "numeric", "columns"),
+        (("grid",), 1, "variance"),
+    ):
+        forged = json.loads(dsse.parse(envelope).payload)
+        part = forged["predicate"]
+        for step in path[:-1]:
+            part = part[step]
+        part[path[-1]] = value
+        payload = canonical.encode(forged, 1 << 19)
+        with pytest.raises(CertificateInvalid, match="its statement is not"):  # a stolen key alone mints none
+            ANSWER.verify(dsse.sign(payload, signer), text, home.trust)
+        body, predicate = ANSWER.read(payload)
+        if problem is not None:
+            with pytest.raises(CertificateInvalid, match=problem):
+                released_by_answer(Stated(body, predicate.predicate, "two", "", Decimal(1), Decimal(0), 0))
+
+
+def test_what_cannot_be_answered_is_refused_before_it_costs(home):
+    select = "select count(*) from adult"
+    for wrong, problem in (
+        ({"part": "test"}, "must be holdout or training"),
+        ({"dataset": "two", "select": "select count(*) from two", "part": HOLDOUT}, "no rows of this family"),
+        ({"select": "select count(*) from two"}, "must name the dataset alone"),
+        ({"select": "select age, education, occupation, native_country, count(*) from adult group by age, education, "
+                    "occupation, native_country"}, "at most 32768; group by less"),
+        ({"epsilon": "0"}, "must be > 0"),
+        ({"epsilon": "0.000000001"}, "off by|too small"),
+        ({"delta": "0.1"}, "has 0.00001 in all"),
+    ):  # fmt: skip
+        with pytest.raises(InputError, match=problem):
+            answers.plan(home, QueryRequest(**({"dataset": "adult", "select": select, "epsilon": "0.1"} | wrong)))
+    with pytest.raises(BudgetRefused) as refused:
+        answers.plan(home, QueryRequest("adult", select, "40"))
+    assert refused.value.details["would_fit"]
+    assert spent(home) == "0"
+
+
+def test_the_published_schema_is_the_form():
+    published = json.loads((ledgers.ROOT / "docs" / "answer.schema.json").read_text())
+    assert published == ANSWER.json_schema()  # python -m accountant.certificates.answer > docs/answer.schema.json

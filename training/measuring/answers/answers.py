@@ -1,0 +1,205 @@
+"""From a query to a reserved answer: groups, noise and price; or, for nothing, to a statement that it follows from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from accountant.certificates.answer import ANSWER
+from accountant.certificates.profile import PROFILE
+from accountant.certificates.statement import counted_rows
+from accountant.certificates.statement_kind import Stated, StatementKind
+from accountant.errors import UnknownName
+from accountant.home import Home
+from accountant.ledger import evaluations
+from accountant.ledger.families.families import Dataset
+from accountant.ledger.families.job_kinds import Profile
+from accountant.ledger.families.left import left
+from accountant.ledger.families.records import Request
+from dpserve_verify.errors import InputError
+from dpserve_verify.formats.canonical import decimal_string
+from dpserve_verify.privacy.events import Plan
+from models.answers.question import Question
+from models.answers.sql import read_question
+from models.answers.table import Released, Table, best_answer, released_by_answer, released_by_profile
+from models.profile.figures import LEVEL, number
+from models.profile.stated import noise_of
+from training.learners.job_words import window_to_json
+from training.measuring.answers.cells import TableCells
+from training.measuring.answers.sums import GRID, adder_of, measures_of, query_of
+from training.measuring.profile.profile import MOST_CELLS, MOST_NOISE, cheapest, open_account, require_admitted
+from training.measuring.worth.evaluate import Planned, part_of
+from training.planning.plans import public_of
+from training.requests import QueryRequest
+from training.rows.schema.schema import Schema, schema_of
+
+NAME = "query"  # stands in the place of a learner
+MOST_SEARCHED = 200  # statements, the newest first: each signature is verified
+FREE = Decimal(1)  # stands for the epsilon of a request that is answered by what was released, or not at all
+
+
+@dataclass(frozen=True)
+class PlannedAnswer(Planned):
+    """The answer to a query. `table`: where it follows from what was released."""
+
+    question: Question
+    noise: str
+    within: float
+    groups: int
+    table: Table | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the price, how far off a count will be, and what would be left."""
+        claimed, costs = self.recipe.claim, self.dataset.costs(self.recipe.plan)
+        after = self.dataset if self.known is not None else self.dataset.with_job(costs, claimed)
+        return {
+            "dataset": self.request.dataset,
+            "part": part_of(self.dataset),
+            **window_to_json(self.dataset),
+            "epsilon": decimal_string(claimed.epsilon) if self.known is None else "0",
+            "delta": decimal_string(claimed.delta),
+            "noise": self.noise,
+            "count_within": f"{self.within:.1f}",
+            "groups": self.groups,
+            "question": self.question.to_json(),
+            "known": self.known,
+            "left": left(after, claimed.delta).to_json(),
+        }
+
+
+def plan(home: Home, asked: QueryRequest, by: str | None = None) -> PlannedAnswer:
+    """Rehearse and price, unless it follows from what was released at least as exactly; without an epsilon, only then.
+    BudgetRefused where it would not be admitted now, with what would fit. InputError where nothing answers it. Spends
+    nothing.
+    """
+    is_free = asked.epsilon is None
+    paid = replace(asked, epsilon=FREE) if is_free else asked
+    dataset, part, budget, schema = open_account(home, paid, by)
+    cells = TableCells(schema)
+    question = read_question(asked.select, asked.dataset, cells.columns, cells.edges)
+    public = public_of(dataset, schema.question(schema.target_names[0]), budget)
+    makes = partial(adder_of, question, cells)
+    norm, recipe = cheapest(makes, public)
+    noise, query = noise_of(recipe.plan, GRID), query_of(question, cells, norm)
+    request = Request(
+        asked.dataset, NAME, budget, {"select": question.select, "noise": norm}, "", kind=Profile(), part=part,
+        blocks=asked.blocks, window=dataset.window,
+    )  # fmt: skip
+    known = _find_released(home, dataset, request, question, schema)
+    if known is not None and not is_free and known[1].spread > noise.z**2 * noise.variance:
+        known = None
+    within = noise.z * noise.variance**0.5
+    if known is None:
+        if is_free:
+            raise InputError(
+                "epsilon: nothing that was released answers this query; say what it may cost, --epsilon 0.1 for "
+                "instance (--plan spends nothing)"
+            )
+        if query.size > MOST_CELLS:
+            raise InputError(f"select: {query.size} sums in all, and an answer has at most {MOST_CELLS}; group by less")
+        if within > MOST_NOISE:
+            raise InputError(f"epsilon: so small that a count would be off by {within:.0e} rows; ask for more")
+        require_admitted(dataset, request, recipe, makes, public)
+    kind = "laplace" if noise.laplace else "gaussian"
+    seq, table = known or (None, None)
+    groups = query.size // len(query.measures)
+    return PlannedAnswer(request, recipe, dataset, seq, question, kind, within, groups, table)
+
+
+def _find_released(
+    home: Home, dataset: Dataset, request: Request, question: Question, schema: Schema
+) -> tuple[int, Table] | None:
+    """Return the narrowest table that follows from a statement on the same rows, with the job that it is of."""
+    rows = counted_rows(dataset, part_of(dataset))
+    found: list[tuple[int, Table]] = []
+    database = home.ledger.log.database
+    for seq in evaluations.profiles_of(database, request.dataset)[:MOST_SEARCHED]:
+        with database.reading() as connection:
+            earlier = evaluations.asked_of(connection, seq)
+        if any(getattr(earlier, name) != getattr(request, name) for name in ("part", "blocks", "window")):
+            continue
+        for stated, released in _released(home, seq):
+            same = (stated.form.rows.uuid, stated.form.rows.commitment) == (rows["uuid"], rows["commitment"])
+            table = best_answer(released, question) if same and stated.sha256 == schema.digest else None
+            if table is not None:
+                found.append((seq, table))
+    return min(found, key=lambda each: each[1].spread, default=None)
+
+
+def _released(home: Home, seq: int) -> Iterator[tuple[Stated[Any], list[Released]]]:
+    """Yield the verified statement of a job, and what it released in cells; nothing where it is not in this home."""
+    kind = _kind_at(home, seq)
+    try:
+        stated: Stated[Any] = kind.open(home.profiles / str(seq), home.trust)[2]
+    except UnknownName:
+        return
+    yield stated, [released_by_answer(stated)] if kind is ANSWER else released_by_profile(stated)
+
+
+def is_answer(home: Home, seq: int) -> bool:
+    """Tell whether a job's statement in this home is the answer to a query."""
+    return (home.profiles / str(seq) / ANSWER.envelope_file).exists()
+
+
+def _kind_at(home: Home, seq: int) -> StatementKind[Any]:
+    return ANSWER if is_answer(home, seq) else PROFILE
+
+
+def statement_file(home: Home, seq: int) -> Path:
+    """Return the file of the signed statement of a finished answer or profile."""
+    return home.profiles / str(seq) / _kind_at(home, seq).envelope_file
+
+
+def answer_of(home: Home, seq: int, select: str | None = None) -> tuple[bytes, bytes, Stated[Any], dict[str, Any]]:
+    """Return the envelope and the proof of a finished answer or profile, what it says, verified, and the table of a
+    query that follows from it, for programs: its own when `select` is left out. UnknownName where there is no such
+    statement, InputError where the query does not follow from it.
+    """
+    envelope, proof, stated = _kind_at(home, seq).open(home.profiles / str(seq), home.trust)
+    ((_, released),) = _released(home, seq)
+    if select is None:
+        select = str(stated.statement["predicate"].get("select", ""))
+        if not select:
+            raise InputError(f"select: job {seq} made a profile; say which query it shall answer")
+    schema = schema_of(home, home.ledger.dataset(stated.form.rows.dataset))
+    cells = TableCells(schema)
+    question = read_question(select, stated.form.rows.dataset, cells.columns, cells.edges)
+    table = best_answer(released, question)
+    if table is None:
+        raise InputError(f"select: does not follow from what job {seq} released")
+    return envelope, proof, stated, answer_to_json(seq, stated, table)
+
+
+def answer_to_json(seq: int, stated: Stated[Any], table: Table) -> dict[str, Any]:
+    """Return a table for programs, with the statement that it follows from."""
+    form = stated.form
+    return {
+        "job": seq,
+        "entry": stated.entry,
+        "dataset": form.rows.dataset,
+        "schema": stated.sha256,
+        "part": form.rows.part,
+        "epsilon": form.claim.epsilon,
+        "delta": form.claim.delta,
+        "level": LEVEL,
+        **table.to_json(),
+    }
+
+
+def released_fields(question: Question, schema: Schema, counts: list[int], spent: Plan) -> dict[str, Any]:
+    """Return what a statement says of these counts."""
+    cells = TableCells(schema)
+    return {
+        "select": question.select,
+        "by": [column.to_json() for column in question.by],
+        "where": [condition.to_json() for condition in question.where],
+        "measures": [measure.to_json() for measure in measures_of(question, cells)],
+        "grid": GRID,
+        "variance": number(noise_of(spent, GRID).variance),
+        "counts": counts,
+        "level": LEVEL,
+    }
