@@ -52,6 +52,7 @@ PUBLIC_TRAINING = {
     "training.planning.other_noise",
     "training.planning.plans",
     "training.planning.price_engine",
+    "training.replay.subjects",
     "training.requests",
     "training.rows.schema.schema",
     "training.rows.schema.schema_text",
@@ -189,6 +190,8 @@ training/notebook: dpserve_verify(. formats privacy) accountant(. access home le
 training/planning: dpserve_verify(. certificates formats privacy) accountant(. access home ledger ledger/families
     privacy system) models(features forms parts store) training(calibration learners learners/ebm requests rows/packed
     rows/partitions rows/schema session tuning)
+training/replay: dpserve_verify(. privacy) accountant(. noise) models(features) training(calibration datasets learners
+    rows/partitions rows/schema rows/tables session)
 training/requests: dpserve_verify(. privacy) accountant(. ledger/families) models(features)
 training/rows:
 training/rows/cluster: dpserve_verify(.) accountant(. home system) models(. features) training(. rows/partitions
@@ -239,8 +242,8 @@ serving/cli/backends/server: dpserve_verify(. audit certificates keys log privac
     certificates system) models(answers features profile store worth) training(datasets rows/tables)
     serving(cli/backends wire) dpserve(.)
 serving/cli/data: dpserve_verify(. certificates privacy) accountant(. certificates home ledger/families)
-    models(answers profile) training(datasets datasets/drafts datasets/growing measuring/profile requests rows/schema
-    rows/tables) serving(cli cli/backends wire)
+    models(answers profile) training(datasets datasets/drafts datasets/growing learners measuring/profile replay
+    requests rows/schema rows/tables) serving(cli cli/backends wire)
 serving/cli/local: dpserve_verify(. keys system) accountant(home) models(store) local(aggregator campaign
     institution owner)
     serving(cli cli/backends cli/backends/server)

@@ -80,8 +80,12 @@ TREE: Nodes = {
         },
     ),
     "learner": Branch(
-        "Learners: what can be trained, and what each takes.",
-        {"list": Leaf("train:list_learners", needs=NOTHING), "show": Leaf("train:show_learner", needs=NOTHING)},
+        "Learners: what can be trained, what each takes, and whether one keeps its promise.",
+        {
+            "list": Leaf("data.learners:list_learners", needs=NOTHING),
+            "show": Leaf("data.learners:show_learner", needs=NOTHING),
+            "check": Leaf("data.learners:check_learner", needs=NOTHING),
+        },
     ),
     "job": Branch(
         "Jobs: what was asked for, how far it is, what became of it.",

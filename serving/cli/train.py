@@ -7,12 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from accountant.errors import UnknownName
 from accountant.ledger.families.left import left_words
 from dpserve_verify.privacy.budget import short_delta
 from models.worth.words import short_worth
 from serving.cli.backend import backend
-from serving.cli.complete import LEARNERS
 from serving.cli.requests import parse_tuning, takes_request
 from serving.cli.terminal import Json, Verbose, align_columns, show, show_busy, show_progress
 from training.learners.job_words import STATES, closing, short_reason
@@ -223,37 +221,3 @@ def _tuning_text(body: dict[str, Any]) -> str:
         ("budget", left_words(body["left"])),
     ]
     return align_columns(lines)
-
-
-def list_learners(json: Json = False) -> None:
-    """List the learners.
-
-    \b
-    dpserve learner list
-    """
-    from training.learners.docs import learners_to_json  # loads every learner, which a remote plan does without
-
-    learners = learners_to_json()
-    rows = [("LEARNER", "WHAT"), *((learner["name"], learner["says"]) for learner in learners)]
-    show(json, {"learners": learners}, align_columns(rows))
-
-
-def show_learner(
-    name: Annotated[str, typer.Argument(help="The learner's name.", autocompletion=LEARNERS)], json: Json = False
-) -> None:
-    """Show a learner: the parameters that `--set key=value` gives it. All have defaults.
-
-    \b
-    dpserve learner show lazybb
-    """
-    from training.learners.docs import learners_to_json  # as above
-
-    learner = next((body for body in learners_to_json() if body["name"] == name), None)
-    if learner is None:
-        raise UnknownName(f"learner={name!r}: no such learner", learner=name)
-    rows = [("PARAMETER", "KIND", "DEFAULT")]
-    for parameter in learner["parameters"]:
-        kind = " | ".join(map(str, parameter["choices"])) or parameter["kind"]
-        default = "by a public rule" if parameter["default"] is None else str(parameter["default"]) or "none"
-        rows.append((parameter["name"], kind, default))
-    show(json, learner, f"{learner['says']}\n\n{align_columns(rows)}")

@@ -49,10 +49,14 @@ def write_made_up(schema: Schema, rows: int, path: Path, seed: int = 0) -> None:
     check_name(path, MADE_UP)
     if not 1 <= rows <= MOST_ROWS:
         raise InputError(f"rows={rows}: must be 1 to {MOST_ROWS}")
+    write_rows(schema, made_up_columns(schema, rows, seed), path, {MADE_UP.metadata: b"true"})
+
+
+def made_up_columns(schema: Schema, rows: int, seed: int = 0) -> dict[str, pa.Array]:
+    """Make `rows` values of every column up, targets last."""
     names = {feature.name for feature in schema.stored}
     columns = {column.name: _feature(column, schema, rows, seed) for column in (*schema.groups, *schema.features)}
-    columns |= {column.name: _target(column, rows, seed) for column in schema.targets if column.name not in names}
-    write_rows(schema, columns, path, {MADE_UP.metadata: b"true"})
+    return columns | {column.name: _target(column, rows, seed) for column in schema.targets if column.name not in names}
 
 
 def check_name(path: Path, mark: Mark) -> None:

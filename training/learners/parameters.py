@@ -32,16 +32,26 @@ Stored = str | int | bool | None
 
 def learner_of(name: str, parameters: Mapping[str, Any] | None = None) -> Learner:
     """Return the learner of that name with these public parameters; InputError names what it would take."""
-    defaults = defaults_of(name)
-    unknown = set(parameters or {}) - set(defaults)
+    defaults_of(name)  # which says what names there are
+    made: Learner = make_learner(LEARNERS[name], parameters)
+    return made
+
+
+def make_learner(kind: type, parameters: Mapping[str, Any] | None = None) -> Any:
+    """Make a learner of any class with these public parameters, each read as the type of its default. InputError names
+    what it would take.
+    """
+    arguments = {key: known for key, known in parameters_of(kind).items() if key not in OWN}
+    unknown = set(parameters or {}) - set(arguments)
     if unknown:
-        raise InputError(f"parameters {sorted(unknown)}: {name} takes {sorted(defaults)}")
-    kinds = parameters_of(LEARNERS[name])
+        raise InputError(
+            f"parameters {sorted(unknown)}: {getattr(kind, 'name', kind.__name__)} takes {sorted(arguments)}"
+        )
     given = {
-        key: read_parameter(key, value, defaults[key], "float" in str(kinds[key].annotation))
+        key: read_parameter(key, value, arguments[key].default, "float" in str(arguments[key].annotation))
         for key, value in (parameters or {}).items()
     }
-    return LEARNERS[name](**given)
+    return kind(**given)
 
 
 def defaults_of(name: str) -> dict[str, Any]:

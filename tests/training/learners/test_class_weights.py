@@ -30,6 +30,7 @@ from training.learners.choice import choose
 from training.learners.ebm.queries import SCORES, ClassResiduals, LeafSums
 from training.learners.parameters import learner_of, stored
 from training.notebook import Columns
+from training.replay.tapes import moved, share_of
 from training.rows.schema.schema import parse_schema
 from training.rows.statistics.tree_rows import Cut, Grown
 from training.session.session import Rehearsal, sensitivity_of
@@ -67,14 +68,6 @@ def asking(public, relation, weighed):
         yield LeafSums(residuals, terms, 0, np.array([0, 1, 1]), norm, relation)
 
 
-def moved(query, change) -> float:
-    """How much that is, in the query's norm."""
-    change = np.atleast_2d(change).astype(float)
-    if query.norm == "range":  # of all rows of scores together, as one selection in each is drawn
-        return float((change.max(axis=1) - change.min(axis=1)).sum())
-    return float(np.linalg.norm(change.ravel(), 1 if query.norm == "l1" else 2))
-
-
 def farthest(relation: Relation, shares, weighed=None) -> dict[str, float]:
     """By query: how much of its sensitivity a neighbour moves it, at most: 1, if the claim is true."""
     public = replace(public_of(relation, 3, features=TWO), prevalence=shares)
@@ -82,8 +75,8 @@ def farthest(relation: Relation, shares, weighed=None) -> dict[str, float]:
     sides = list(neighbours(relation, 1, tuple(product((0, 1), (0, 1), (0, 1)))))
     for query in asking(public, relation, known):
         answer = cache(lambda data, query=query: query(rows_of(data, TWO)))
-        changes = (answer(canonical(other)) - answer(canonical(one)) for one, other in sides)
-        most = max(moved(query, change) for change in changes) / sensitivity_of(query, public)
+        changes = (moved(answer(canonical(one)), answer(canonical(other)), query.norm) for one, other in sides)
+        most = share_of(max(changes), query.norm, sensitivity_of(query, public))
         name = f"{type(query).__name__} {getattr(query, 'criterion', '')}".strip()
         found[name] = max(found.get(name, 0.0), most)
     return found

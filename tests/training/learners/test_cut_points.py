@@ -40,6 +40,7 @@ from training.learners.boosting.lazybb_tree import LazyBBTree
 from training.learners.boosting.leaf_rules import one_rules
 from training.learners.boosting.reweighting import Scheduled
 from training.learners.parameters import learner_of, stored
+from training.replay.tapes import moved, share_of
 from training.rows.packed.cells import PARTS, Cells, grid_of
 from training.rows.partitions.rows import Rows
 from training.session.session import Public, Rehearsal, Session
@@ -95,10 +96,9 @@ def farthest(relation, fault=nullcontext) -> float:
         with fault():
             limit = query.sensitivity(relation)
         for one, other in neighbours(relation):
-            moved = query(rows_of(other)) - query(rows_of(one))
-            size = {"l1": np.abs(moved).sum(), "l2": np.linalg.norm(moved), "range": np.ptp(moved)}[query.norm]
-            assert size <= limit, f"moved {size} > {limit}"
-            worst[query.norm] = max(worst.get(query.norm, 0.0), float(size / limit))
+            share = share_of(moved(query(rows_of(one)), query(rows_of(other)), query.norm), query.norm, limit)
+            assert share <= 1, f"moved {share} of {limit}"
+            worst[query.norm] = max(worst.get(query.norm, 0.0), share)
     return min(worst.values())
 
 

@@ -1,0 +1,91 @@
+"""Commands about learners: what can be trained, what each takes, and whether one keeps its promise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from accountant.errors import UnknownName
+from dpserve_verify.privacy.budget import Budget, parse_relation
+from serving.cli.complete import LEARNERS
+from serving.cli.data.schema import schema_bytes
+from serving.cli.requests import key_values
+from serving.cli.terminal import Json, align_columns, show, show_busy
+from training.replay import subjects
+
+
+def list_learners(json: Json = False) -> None:
+    """List the learners.
+
+    \b
+    dpserve learner list
+    """
+    from training.learners.docs import learners_to_json  # loads every learner, which a remote plan does without
+
+    learners = learners_to_json()
+    rows = [("LEARNER", "WHAT"), *((learner["name"], learner["says"]) for learner in learners)]
+    show(json, {"learners": learners}, align_columns(rows))
+
+
+def show_learner(
+    name: Annotated[str, typer.Argument(help="The learner's name.", autocompletion=LEARNERS)], json: Json = False
+) -> None:
+    """Show a learner: the parameters that `--set key=value` gives it. All have defaults.
+
+    \b
+    dpserve learner show lazybb
+    """
+    from training.learners.docs import learners_to_json  # as above
+
+    learner = next((body for body in learners_to_json() if body["name"] == name), None)
+    if learner is None:
+        raise UnknownName(f"learner={name!r}: no such learner", learner=name)
+    rows = [("PARAMETER", "KIND", "DEFAULT")]
+    for parameter in learner["parameters"]:
+        kind = " | ".join(map(str, parameter["choices"])) or parameter["kind"]
+        default = "by a public rule" if parameter["default"] is None else str(parameter["default"]) or "none"
+        rows.append((parameter["name"], kind, default))
+    show(json, learner, f"{learner['says']}\n\n{align_columns(rows)}")
+
+
+def check_learner(
+    name: Annotated[str, typer.Argument(help="A learner's name, or MODULE[:CLASS].", autocompletion=LEARNERS)],
+    schema: Annotated[Path | None, typer.Option(help="A schema, YAML; else a small one of two classes.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Rows to begin with, in place of made-up ones.")] = None,
+    rows: Annotated[int, typer.Option(help="How many rows are made up.")] = subjects.Trial.rows,
+    neighbours: Annotated[int, typer.Option(help="How many neighbours.")] = subjects.Trial.neighbours,
+    target: Annotated[str | None, typer.Option(help="Which target, where the schema has several.")] = None,
+    epsilon: Annotated[str, typer.Option(help="Epsilon of the job.")] = "1",
+    delta: Annotated[str, typer.Option(help="Delta of the job.")] = "0.000001",
+    relation: Annotated[str, typer.Option(help="add-remove or replace-one.")] = "add-remove",
+    contributions: Annotated[int, typer.Option(help="How many rows one person may have.")] = 1,
+    set: Annotated[list[str] | None, typer.Option(help="A parameter, key=value. Repeatable.")] = None,
+    json: Json = False,
+) -> None:
+    """Check that a learner keeps its promise: record it, and play it on neighbours with the same answers. Free.
+
+    It must ask the same questions, return the same, and no answer may move by more than is declared. With --data the
+    report tells of these rows: it is for their steward. Exit code 4 where the learner is refused.
+
+    \b
+    dpserve learner check lazybb --set rounds=20
+    dpserve learner check mine.learner:Stumps --neighbours 1000
+    """
+    trial = subjects.Trial(
+        subjects.SCHEMA if schema is None else schema_bytes(schema), target, Budget.of(epsilon, delta),
+        parse_relation(relation), contributions, neighbours, rows, data,
+    )  # fmt: skip
+    with show_busy("recording and playing"):
+        report = subjects.check_class(subjects.class_of(name), key_values("--set", set or []), trial)
+    reached = [
+        ("QUERY", "REACHED OF ITS SENSITIVITY"),
+        *((text, f"{part:.4f}") for text, part in report.reached.items()),
+    ]
+    faults = "\n".join(f"{fault.kind}: {fault.words} ({fault.neighbour})" for fault in report.faults)
+    verdict = "it keeps its promise on every one of them" if report.ok else f"refused: {faults}"
+    text = f"{name}: {report.releases} releases, {report.neighbours} neighbours: {verdict}"
+    show(json, {"learner": name, **report.to_json()}, f"{align_columns(reached)}\n{text}" if report.reached else text)
+    if not report.ok:
+        raise typer.Exit(4)

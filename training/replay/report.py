@@ -1,0 +1,114 @@
+"""Check a learner: record it on rows, play it on many neighbours, and say what was seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from accountant.errors import PlanMismatch
+from dpserve_verify.errors import InputError
+from training.calibration.calibrate import calibrate
+from training.replay.neighbours import packed, pairs
+from training.replay.tapes import Divergence, play, record
+from training.rows.schema.schema import Schema
+from training.session.session import Public
+
+# What a check refuses, and what each means.
+KINDS = {
+    "plan": "it leaves its plan: more releases, fewer, or others than it was rehearsed with",
+    "question": "it asks something else, after the same answers: it knows something of rows that no answer told",
+    "outcome": "it returns something else, after the same answers",
+    "sensitivity": "a neighbour moves an answer further than is declared",
+    "answer": "an answer has another shape on a neighbour, or is not of whole numbers",
+    "mechanism": "its noise is not of dpserve's mechanisms, or depends on the rows",
+    "error": "it fails while it learns",
+}
+MOST_NEIGHBOURS = 100_000
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing that a private learner does not do: its kind (`KINDS`), which neighbour showed it, and in words."""
+
+    kind: str
+    neighbour: str
+    words: str
+
+    def to_json(self) -> dict[str, str]:
+        """Return it for programs."""
+        return {"kind": self.kind, "neighbour": self.neighbour, "words": self.words}
+
+
+@dataclass
+class Report:
+    """What a check saw. `releases`: of a run; `neighbours`: how many were played; `reached`: of each kind of query, how
+    much of its sensitivity a neighbour moved it at most; `faults`: the first, or none.
+    """
+
+    releases: int = 0
+    neighbours: int = 0
+    reached: dict[str, float] = field(default_factory=dict)
+    faults: list[Fault] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """Tell whether nothing was seen that a private learner does not do."""
+        return not self.faults
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it for programs."""
+        return {
+            "ok": self.ok,
+            "releases": self.releases,
+            "neighbours": self.neighbours,
+            "reached": {name: round(share, 6) for name, share in sorted(self.reached.items())},
+            "faults": [fault.to_json() for fault in self.faults],
+        }
+
+
+def check(
+    make: Callable[[], Any],
+    schema: Schema,
+    public: Public,
+    neighbours: int,
+    rows: int = 200,
+    table: pa.Table | None = None,
+) -> Report:
+    """Record and play a learner on so many neighbours, up to the first fault.
+
+    Args:
+        make: Makes the learner anew, for each run: what has `learn(session)`.
+        schema: The question, of one target, as the learner reads it.
+        public: What the learner may know; its relation and contributions say what neighbours are.
+        neighbours: How many.
+        rows: How many each made-up table has.
+        table: The rows to begin with, in place of made-up ones. The report then tells of them: it is for their steward.
+
+    InputError where the learner refuses the job before it sees rows.
+    """
+    if not 1 <= neighbours <= MOST_NEIGHBOURS:
+        raise InputError(f"neighbours={neighbours}: must be 1 to {MOST_NEIGHBOURS}")
+    if rows <= public.contributions:
+        raise InputError(f"rows={rows}: must be more than the {public.contributions} that one person may have")
+    report, where = Report(), "the first run"
+    try:
+        learner = make()  # what has nothing but `learn` is planned by calibration alone
+        recipe = learner.recipe(public) if hasattr(learner, "recipe") else calibrate(learner, public, public.budget)
+        how = public, recipe.unit, recipe.plan
+        for base, others in pairs(schema, table, rows, public.relation, public.contributions, neighbours):
+            where = "the first run"
+            tape = record(make(), *how, packed(schema, base, public.relation))
+            report.releases = len(tape.releases)
+            for other, words in others:
+                where = words
+                report.neighbours += 1
+                for name, share in play(tape, make(), *how, other).items():
+                    report.reached[name] = max(report.reached.get(name, 0.0), share)
+    except Divergence as seen:
+        report.faults.append(Fault(seen.kind, where, seen.words))
+    except PlanMismatch as error:  # of a rehearsal: query and mechanism do not go together
+        report.faults.append(Fault("plan", "the rehearsal", error.message))
+    return report

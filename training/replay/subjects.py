@@ -1,0 +1,93 @@
+"""Which learner is checked, and on what: one of dpserve's by its name, or any class of a module; rows made up from a
+schema, or given.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from importlib import import_module
+from inspect import getmembers, isabstract, isclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import Budget, Relation
+from training.learners import LEARNERS
+from training.learners.parameters import make_learner
+from training.replay.report import Report, check
+from training.rows.schema.schema import parse_schema
+from training.rows.tables.data import answer_feature
+from training.rows.tables.row_files import file_batches
+from training.session.session import Public
+
+# What a learner is checked on where no schema is named: numbers, a category, a truth value, two classes.
+SCHEMA = b"""
+target: {name: answer, classes: ["no", "yes"]}
+records: 200
+features:
+  age: {type: numeric, range: [0, 100], bins: 8}
+  height: {type: numeric, range: [0.5, 2.5], bins: 12}
+  town: {type: categorical, values: [north, east, south, west]}
+  member: {type: boolean}
+"""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a learner is checked on: a schema (and which target), the budget, who neighbours are, how many of them, and
+    the rows: a file's, or so many that are made up.
+    """
+
+    schema: bytes = SCHEMA
+    target: str | None = None
+    budget: Budget = field(default_factory=lambda: Budget.of("1", "0.000001"))
+    relation: Relation = Relation.ADD_REMOVE
+    contributions: int = 1
+    neighbours: int = 100
+    rows: int = 200
+    data: Path | None = None
+
+
+def class_of(reference: str) -> type:
+    """Return the class of a learner: one of dpserve's by its name, or of `module:Class`; of a module with one class
+    that has `learn`, that one. InputError where there is none.
+    """
+    if reference in LEARNERS:
+        return LEARNERS[reference]
+    name, _, wanted = reference.partition(":")
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # as `python -m` finds it
+    try:
+        module = import_module(name)
+    except ImportError as error:
+        known = ", ".join(sorted(LEARNERS))
+        raise InputError(f"learner={reference!r:.200}: {error}; name a module, or one of {known}") from None
+    own = {
+        called: kind
+        for called, kind in getmembers(module, isclass)
+        if hasattr(kind, "learn") and not isabstract(kind) and (called == wanted or kind.__module__ == name)
+    }
+    if wanted and wanted not in own:
+        raise InputError(f"learner={reference!r:.200}: {name} has no class {wanted} with learn(session)")
+    if not wanted and len(own) != 1:
+        several = f"{name}:{sorted(own)[0]}" if own else "a class with learn(session)"
+        raise InputError(f"learner={reference!r:.200}: {name} has {len(own)} such classes; name {several}")
+    return own[wanted] if wanted else next(iter(own.values()))
+
+
+def check_class(kind: type, parameters: Mapping[str, Any] | None, trial: Trial) -> Report:
+    """Record and play a learner of a class, as `trial` says. InputError where it refuses such a job."""
+    schema = parse_schema(trial.schema)
+    question = schema.question(trial.target, parameters)
+    table = None
+    if trial.data is not None:
+        columns = [*question.features, answer_feature(question.only)]
+        table = pa.Table.from_batches(file_batches(trial.data, columns, schema))
+    trial.budget.check_delta(question.records)
+    public = Public.of(question, trial.relation, trial.budget, trial.budget.delta == 0, trial.contributions)
+    return check(partial(make_learner, kind, parameters), question, public, trial.neighbours, trial.rows, table)
