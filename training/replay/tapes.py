@@ -76,12 +76,13 @@ class _Recorder(Session):
             raise Divergence("answer", f"{asked.purpose}: its answer is not of whole numbers")
         if np.size(exact) != self._size and not isinstance(mechanism, ObjectivePerturbation):
             raise Divergence("answer", f"{asked.purpose}: {np.size(exact)} answers where {self._size} are declared")
-        answer = self._answer(mechanism, exact, asked)
+        answer = self.answer_to(mechanism, exact, asked)
         held = exact if isinstance(mechanism, ObjectivePerturbation) else np.array(exact, copy=True)
         self.taken.append(Taken(self._question, asked, mechanism, held, np.copy(answer)))
         return answer
 
-    def _answer(self, mechanism: Mechanism, exact: Integers, asked: Release) -> Any:
+    def answer_to(self, mechanism: Mechanism, exact: Integers, asked: Release) -> Any:
+        """Draw the answer."""
         return mechanism.draw(exact, asked.sensitivity)
 
 
@@ -93,7 +94,8 @@ class _Player(_Recorder):
         self._tape = tape
         self.shares: list[tuple[str, float]] = []  # of each release, how much of its sensitivity was reached
 
-    def _answer(self, mechanism: Mechanism, exact: Integers, asked: Release) -> Any:
+    def answer_to(self, mechanism: Mechanism, exact: Integers, asked: Release) -> Any:
+        """Compare with the tape, and answer as it does."""
         place = len(self.taken)
         before = self._tape.releases[place]
         where = f"release {place + 1}, {asked.purpose}"

@@ -19,7 +19,9 @@ from models.worth.scored import ScoredLayout
 from models.worth.stated import layout_of, paired_layout_of
 from training.learners import LEARNERS
 from training.learners.parameters import defaults_of, learner_of
+from training.measuring.profile.choosing import ChoosingProfiler
 from training.measuring.profile.counts import Profiler, TableCounts
+from training.measuring.profile.profile import columns_of
 from training.measuring.worth.histogram import CellCounts, Evaluator, PairedCounts
 from training.replay import subjects
 from training.replay.report import Report, check
@@ -130,6 +132,9 @@ def statements() -> dict[str, tuple[Schema, Any]]:
             found["evaluate scores"] = schema, Evaluator(CellCounts(one, ScoredLayout(layout_of(one))))
             found["tune"] = schema, asking(CorrectRows(one, "l1"))()
     schema = schema_of("two")
+    columns = tuple(columns_of(schema)[:4])
+    for norm in ("l1", "l2"):
+        found[f"synthesize {norm}"] = schema, ChoosingProfiler(columns, 2, 4, norm)
     widths = tuple(feature.bins for feature in schema.features)
     for norm in ("l1", "l2"):
         found[f"profile {norm}"] = schema, Profiler(TableCounts(widths, ((0, 1), (2, 3)), norm))
@@ -143,6 +148,7 @@ STATEMENTS = cache(statements)
 @pytest.mark.parametrize("name", [
     *(f"{verb} {target}" for verb in ("evaluate", "compare") for target in TARGETS), "evaluate scores", "tune",
     "profile l1", "profile l2",
+    "synthesize l1", "synthesize l2",
 ])  # fmt: skip
 def test_every_statement_keeps_its_promise_on_neighbours(name, relation):
     schema, asked = STATEMENTS()[name]
@@ -153,7 +159,7 @@ def test_every_statement_keeps_its_promise_on_neighbours(name, relation):
 
 
 def test_every_statement_is_among_them():
-    assert len(STATEMENTS()) == 10
+    assert len(STATEMENTS()) == 12
 
 
 def test_a_toy_that_is_right_is_let_through():
