@@ -41,27 +41,28 @@ class Synthetic:
         return found
 
 
-def synthesize(
-    profile: Profile, rows: int | None = None, seed: int = 0, never: Mapping[str, Sequence[int]] | None = None
-) -> Synthetic:
-    """Draw rows in bins from the law that fits a verified profile best, the same for the same seed.
+def counted_rows(profile: Profile) -> int:
+    """Return how many rows the profile counted, nearly; at least one."""
+    return max(1, round(float(profile.form.records[0] or 0)))
 
-    rows: how many; as many as the profile counted, nearly, when left out.
-    never: bins of a column that no row may have.
+
+def synthesize(
+    profile: Profile, rows: int, seed: int = 0, never: Mapping[str, Sequence[int]] | None = None
+) -> Synthetic:
+    """Draw rows in bins from the law that fits a verified profile best, the same for the same seed. `never`: bins of a
+    column that no row may have.
     """
-    form = profile.form
     counts, columns = _counts(profile)
     joint = fit(counts)
     for at, column in enumerate(columns):
         joint.within[at][list((never or {}).get(column.name, ()))] = 0.0
-    number = max(1, round(float(form.records[0] or joint.rows))) if rows is None else rows
     label = f"{profile.sha256}/{profile.entry}/{seed}"
 
     def uniform(name: str, size: int) -> Floats:
         words = np.frombuffer(shake_256(f"{label}/{name}".encode()).digest(8 * size), "<u8")
         return np.asarray((words >> np.uint64(11)) * 2.0**-53)
 
-    bins = tuple(draw(joint, number, uniform))
+    bins = tuple(draw(joint, rows, uniform))
     return Synthetic(columns, bins, tuple(_quality(counts, columns, bins)))
 
 

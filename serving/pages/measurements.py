@@ -55,7 +55,7 @@ EVALUATION = Kind(
 )  # fmt: skip
 PROFILE = Kind(
     ProfileRequest, "/ui/profiles/new", "profile", "dataset",
-    ("dataset", "epsilon", "part", "columns", "blocks"), price_profile, reserve_profile,
+    ("dataset", "epsilon", "part", "columns", "around", "blocks"), price_profile, reserve_profile,
 )  # fmt: skip
 
 ANSWER = Kind(

@@ -12,13 +12,15 @@ from accountant.home import Home
 from models.answers import report as answer_report
 from models.profile import report
 from models.profile.columns import labels
-from models.profile.synthetic import synthesize
+from models.profile.synthetic import counted_rows, synthesize
 from serving.http.rights import NAMED, READS, hide_name
 from serving.http.routes import Door, access, in_thread, job_number, require_dataset, state
 from serving.pages.parts.ui import page
 from serving.wire.request_bodies import known_query
 from training.measuring.answers import answers
 from training.measuring.profile import release
+
+MOST_DRAWN = 50_000  # rows of which a page says how near they come
 
 
 async def profile(request: Request) -> Response:
@@ -65,7 +67,7 @@ def _profile(home: Home, seq: int) -> dict[str, Any]:
     pairs = [(words, Markup(picture)) for words, picture in report.pair_figures(body)]
     return {
         "dataset": body["dataset"], "job": seq, "facts": report.facts(body), "columns": columns, "pairs": pairs,
-        "quality": synthesize(found).quality,
+        "quality": synthesize(found, min(MOST_DRAWN, counted_rows(found))).quality,
     }  # fmt: skip
 
 

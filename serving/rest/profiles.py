@@ -28,7 +28,7 @@ from training.requests.base import json_schema
 
 synthetic_rows = later("training.measuring.profile.synthetic_rows")
 SUFFIXES = {"parquet": "application/vnd.apache.parquet", "csv": "text/csv"}
-MOST_SENT = 1_000_000  # synthetic rows in one answer
+MOST_SENT = 200_000  # synthetic rows in one answer
 
 
 async def submit_profile(request: Request) -> Response:
@@ -91,7 +91,7 @@ def synthetic_file(home: Home, seq: int, suffix: str, rows: int | None, seed: in
     """Return the bytes of a file of synthetic rows."""
     with TemporaryDirectory() as folder:
         path = Path(folder, f"{dataset}.synthetic.{suffix}")
-        synthetic_rows.from_profile(home, seq, path, rows, seed, dataset)
+        synthetic_rows.from_profile(home, seq, path, rows, seed, dataset, MOST_SENT)
         return path.read_bytes()
 
 

@@ -45,7 +45,11 @@ def command_of(page):
 
 MEASURED = {
     "/ui/evaluations/new": ({"model": "adult@1", "dataset": "adult", "epsilon": "0.5"}, "auroc", "figures"),
-    "/ui/profiles/new": ({"dataset": "adult", "epsilon": "0.4", "columns": "age, sex"}, "See the profile", "counts"),
+    "/ui/profiles/new": (
+        {"dataset": "adult", "epsilon": "0.4", "columns": "age, sex, income", "around": "auto"},
+        "See the profile",
+        "counts",
+    ),
 }
 
 

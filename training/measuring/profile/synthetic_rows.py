@@ -16,7 +16,7 @@ from accountant.home import Home
 from dpserve_verify.errors import InputError
 from models.features.features import BooleanFeature, CalendarFeature, NumericFeature
 from models.profile.columns import Column
-from models.profile.synthetic import Bins, synthesize
+from models.profile.synthetic import Bins, counted_rows, synthesize
 from training.datasets.made_up import (
     CODE,
     MOST_ROWS,
@@ -35,22 +35,25 @@ from training.rows.schema.schema import Schema, Target, schema_of
 Floats = NDArray[np.float64]
 
 
-def from_profile(home: Home, job: int, path: Path, rows: int | None, seed: int, dataset: str) -> dict[str, Any]:
-    """Write synthetic rows from a finished profile of this home, and say what they are and how near they come."""
+def from_profile(
+    home: Home, job: int, path: Path, rows: int | None, seed: int, dataset: str, most: int = MOST_ROWS
+) -> dict[str, Any]:
+    """Write synthetic rows from a finished profile of this home, and say what they are and how near they come: as many
+    as were counted, and at most `most`, where `rows` is None.
+    """
     check_name(path, SYNTHETIC)
     profile = profile_of(home, job)[2]
     if profile.form.rows.dataset != dataset:
         raise InputError(f"from-profile={job}: is of dataset {profile.form.rows.dataset}, not of {dataset}")
-    return write_synthetic(schema_of(home, with_profiles(home, home.ledger.dataset_of(job))), profile, path, rows, seed)
+    schema = schema_of(home, with_profiles(home, home.ledger.dataset_of(job)))
+    return write_synthetic(schema, profile, path, min(most, counted_rows(profile)) if rows is None else rows, seed)
 
 
-def write_synthetic(
-    schema: Schema, profile: Profile, path: Path, rows: int | None = None, seed: int = 0
-) -> dict[str, Any]:
+def write_synthetic(schema: Schema, profile: Profile, path: Path, rows: int, seed: int) -> dict[str, Any]:
     """Write synthetic rows to a .parquet or .csv file, and say what they are and how near they come. InputError unless
     the profile is about this schema.
     """
-    if rows is not None and not 1 <= rows <= MOST_ROWS:
+    if not 1 <= rows <= MOST_ROWS:
         raise InputError(f"rows={rows}: must be 1 to {MOST_ROWS}")
     if schema.digest != profile.sha256:
         raise InputError(f"schema: is not the file that the profile is about, sha256 {profile.sha256[:16]}..")
