@@ -88,6 +88,8 @@ FOR_CAMPAIGNS = {
     "training.learners.job_words",
     "training.learners.parameters",
     "training.requests",
+    "training.rows.packed.cells",
+    "training.rows.partitions.partition",
     "training.rows.partitions.rows",
     "training.session",
 }
@@ -216,12 +218,14 @@ local/aggregator: dpserve_verify(. formats keys log privacy system) accountant(.
     rounds)
 local/campaign: dpserve_verify(. formats keys log privacy system) accountant(. access home ledger ledger/families log
     noise system) models(features forms) training(finish jobs requests rows/schema rows/tables)
-    local(reports rounds turns)
+    local(forecast reports rounds turns)
 local/federated: dpserve_verify(. formats system) accountant(. home system) local(campaign institution owner rounds)
+local/forecast: dpserve_verify(. privacy) accountant(noise system) models(features forms worth)
+    training(rows/packed rows/partitions session) local(reports rounds turns)
 local/institution: dpserve_verify(. formats keys log privacy system) accountant(. home ledger/families noise)
-    training(datasets kinds rows/schema) local(campaign reports rounds)
-local/owner: dpserve_verify(. formats log privacy system) accountant(. noise) models(features) local(campaign reports
-    turns)
+    training(datasets kinds rows/schema) local(campaign forecast reports rounds)
+local/owner: dpserve_verify(. formats log privacy system) accountant(. noise system) models(features) local(campaign
+    reports turns)
 local/reports: dpserve_verify(. formats keys privacy) accountant(. ledger/families noise privacy) models(features
     forms)
 local/rounds: dpserve_verify(. certificates formats privacy) accountant(. ledger/families noise) models(forms)

@@ -174,6 +174,7 @@ def state(home: Home, name: str) -> dict[str, Any]:
         "reports": campaign.reports.count(),
         "definition": definition.digest,
         "public_rows": getattr(definition, "public_rows", "") or None,
+        "forecast": None if definition.forecast is None else definition.forecast.shown(),
         **campaign.kind.turn_to_json(),
         "delta": decimal_string(definition.delta),
         "aggregators": campaign.kind.aggregators_to_json(),

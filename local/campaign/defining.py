@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from dpserve_verify.errors import InputError
 from dpserve_verify.formats.canonical import decode
 from dpserve_verify.privacy.budget import Budget
 from local.campaign.questions import LEARNERS
+from local.forecast.simulating import forecast_of
 from local.reports.definition import Definition
 from local.reports.directions import best_favoured
 from local.reports.groups import Groups
@@ -48,6 +49,7 @@ class CampaignRequest:
     delta, aggregators, groups: of shares, what one costs beside epsilon, the public files of the two aggregators, and
         how many groups a feature has at most; None: by the public rule.
     settings, patience: of institutions, the learner's parameters, and seconds that a round waits for one of them.
+    although_noise: open it though its forecast is no better than guessing.
     """
 
     name: str
@@ -64,6 +66,7 @@ class CampaignRequest:
     rounds: int | None = None
     settings: tuple[tuple[str, str], ...] = ()
     patience: int | None = None
+    although_noise: bool = False
 
 
 def usual_learner(dataset: Dataset) -> str:
@@ -74,9 +77,23 @@ def usual_learner(dataset: Dataset) -> str:
 
 
 def define(home: Home, dataset: Dataset, asked: CampaignRequest) -> Question:
-    """Define what all owners will be asked. Spends nothing. InputError where learner, population and what was given do
-    not go together.
+    """Define what all owners will be asked, with what that is forecast to be worth. Spends nothing. InputError where
+    learner, population and what was given do not go together, or where the forecast is no better than guessing and
+    `although_noise` does not say so.
     """
+    question = _define(home, dataset, asked)
+    forecast = forecast_of(question)
+    if not forecast.is_better and not asked.although_noise:
+        raise InputError(
+            f"forecast: {forecast.says}; ask more owners, for more epsilon, about fewer features or in fewer rounds, "
+            "or open it with --although-noise"
+        )
+    if forecast.is_better and asked.although_noise:
+        raise InputError(f"although_noise: the forecast is {forecast.says}; open it without --although-noise")
+    return replace(question, forecast=replace(forecast, although_noise=asked.although_noise))
+
+
+def _define(home: Home, dataset: Dataset, asked: CampaignRequest) -> Question:
     if dataset.registration.institutions is not None:
         return _define_rounds(home, dataset, asked, dataset.registration.institutions)
     if asked.learner not in LEARNERS:

@@ -8,7 +8,7 @@ from dpserve_verify.errors import CertificateInvalid, InputError
 from dpserve_verify.formats import canonical
 from dpserve_verify.formats.canonical import exact_object
 from local.reports import definition, shared
-from local.reports.question import COMMON, LIMIT, STATEMENT_TYPE, Question, common_from_json
+from local.reports.question import COMMON, FORECAST, LIMIT, STATEMENT_TYPE, Question, common_from_json
 from local.rounds.definition import RoundsDefinition
 from local.turns.definition import BOOSTED_LEARNERS, BoostedDefinition
 
@@ -32,7 +32,9 @@ def question_from_payload(payload: bytes) -> Question:
         kind = _KINDS.get(str(top["predicateType"]))
         if top["_type"] != STATEMENT_TYPE or kind is None:
             raise InputError(f"predicateType={top['predicateType']!r:.80}: must be one of {', '.join(_KINDS)}")
-        body = exact_object(top["predicate"], (*COMMON, *kind.OWN), "campaign")
+        predicate = top["predicate"]
+        forecast = (FORECAST,) if isinstance(predicate, dict) and FORECAST in predicate else ()
+        body = exact_object(predicate, (*COMMON, *kind.OWN, *forecast), "campaign")
         question: Question = kind.of(common_from_json(body), body)
     except Exception as error:  # of a stranger's making: whatever is wrong with it, it is no definition
         raise CertificateInvalid(f"campaign: not a definition ({error!s:.200})") from error

@@ -23,6 +23,7 @@ from dpserve_verify.errors import CertificateInvalid, InputError, LedgerUnavaila
 from dpserve_verify.formats.canonical import decode_base64, encode
 from dpserve_verify.privacy.budget import Budget
 from local.campaign.asking import BYTES, ask, believe_history, fetch_campaign, read_pinned_keys, reading, verify_offer
+from local.forecast.simulating import require_worth
 from local.institution.settings import Settings, check_dataset
 from local.reports.question import Question
 from local.rounds import playing
@@ -67,6 +68,8 @@ def answer(
         raise InputError(f"invitation: is of institution {number}; the campaign has {definition.owners}")
     settings.policy.check(definition)
     public = playing.check_definition(definition)
+    if settings.policy.least_worth is not None:
+        require_worth(definition, settings.policy.least_worth)
     dataset = home.ledger.dataset(settings.dataset)
     check_dataset(definition, dataset, schema_of(home, dataset))
     charge = _charge(home, settings, definition, number, by)

@@ -13,6 +13,7 @@ largest_delta = "0.000001"
 aggregators = ["FINGERPRINT"]        # those you trust: one of the two must be among them
 learners = ["ebm"]
 least_institutions = 2               # in a sum
+least_worth = "0.6"                  # of a campaign's forecast: 0.5 is guessing, 1 perfect; any when left out
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from dpserve_verify.errors import InputError
 from dpserve_verify.log.seen_checkpoints import SeenCheckpoints
 from dpserve_verify.privacy.budget import Relation, exact_decimal
 from local.campaign.asking import Carry, check_url, seen_beside
+from local.reports.forecast import read_least_worth
 from local.reports.toml import Kind, check_settings
 from local.rounds.definition import ROUND_LEARNERS, RoundsDefinition
 from local.rounds.playing import schema_in
@@ -39,13 +41,16 @@ INVITATIONS = "invitations"  # the folder beside the file: in it a file of each 
 
 @dataclass(frozen=True)
 class Policy:
-    """What an institution agrees to. `aggregators`: fingerprints of those whom it believes to be honest."""
+    """What an institution agrees to. `aggregators`: fingerprints of those whom it believes to be honest. `least_worth`:
+    of the forecast that a campaign is signed with; None: whatever it is.
+    """
 
     largest_epsilon: Decimal
     largest_delta: Decimal
     aggregators: tuple[str, ...]
     learners: tuple[str, ...] = ROUND_LEARNERS
     least_institutions: int = 2
+    least_worth: Decimal | None = None
 
     def check(self, definition: RoundsDefinition) -> None:
         """Raise BudgetRefused where a campaign asks for more than one may cost; InputError for the first other thing
@@ -92,11 +97,13 @@ def read_settings(path: Path) -> Settings:
     policy = check_settings(
         top["policy"],
         {"largest_epsilon": str, "largest_delta": str, "aggregators": list},
-        {"learners": list, "least_institutions": int},
+        {"learners": list, "least_institutions": int, "least_worth": str},
     )
     largest = ("largest_epsilon", "largest_delta")
     limits: dict[str, Any] = {name: exact_decimal(name, policy.pop(name)) for name in largest}
     limits |= {name: tuple(value) if isinstance(value, list) else value for name, value in policy.items()}
+    if "least_worth" in limits:
+        limits["least_worth"] = read_least_worth(limits["least_worth"])
     beside = {name: path.parent / top[name] for name in ("ca", "witnesses") if name in top}
     return Settings(
         path.parent, check_url(top["url"]), path.parent / top["trust"], top["dataset"], beside.get("ca"),

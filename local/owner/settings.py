@@ -23,6 +23,7 @@ most_rounds = 1                      # above 1 where owners may be asked in turn
 total_delta = "0"                    # above 0 where shares may be sent to two aggregators
 largest_delta = "0"
 aggregators = []                     # fingerprints of those you trust: one of the two must be among them
+least_worth = "0.6"                  # of a campaign's forecast: 0.5 is guessing, 1 perfect; any when left out
 
 [ranges]                             # where a campaign must know a number's range as the owner does
 age = [17, 90]
@@ -36,19 +37,26 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from accountant.errors import BudgetRefused
+from accountant.system.lazy_import import later
 from dpserve_verify.errors import InputError
 from dpserve_verify.log.seen_checkpoints import SeenCheckpoints
 from dpserve_verify.privacy.budget import exact_decimal
 from local.campaign.asking import Carry, check_url, seen_beside
 from local.campaign.questions import LEARNERS
+from local.reports.forecast import read_least_worth
 from local.reports.question import Question
 from local.reports.shared import SharedDefinition
 from local.reports.toml import Kind, check_settings
 from local.turns.definition import BoostedDefinition
 from models.features.features import NumericFeature
+
+if TYPE_CHECKING:
+    from local.forecast import simulating
+else:
+    simulating = later("local.forecast.simulating")  # loads learners, where a policy asks what a campaign is worth
 
 PACE = 1.0
 SLOWEST = 3600.0
@@ -84,6 +92,7 @@ class Policy:
     """What an owner agrees to. `total`, `total_delta`: of all reports that were ever drawn; `largest`, `largest_delta`:
     of one. `aggregators`: fingerprints of those whom the owner believes to be honest. `most_rounds`: of a campaign that
     asks owners in turns; each of them answers once all the same. `question`: what may be asked; None: nothing.
+    `least_worth`: of the forecast that a campaign is signed with; None: whatever it is.
     """
 
     total: Decimal
@@ -97,6 +106,7 @@ class Policy:
     aggregators: tuple[str, ...] = ()
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     question: Pinned | None = None
+    least_worth: Decimal | None = None
 
     def check(self, definition: Question) -> None:
         """Raise InputError for the first thing that this owner does not agree to, BudgetRefused where it is epsilon. It
@@ -133,6 +143,8 @@ class Policy:
                 low, high = self.ranges[feature.name]
                 if feature.edges[0] < low or feature.edges[-1] > high:
                     raise InputError(f"{feature.name}: the campaign's range is not within yours, {low} to {high}")
+        if self.least_worth is not None:
+            simulating.require_worth(definition, self.least_worth)
 
 
 @dataclass(frozen=True)
@@ -176,6 +188,7 @@ def read_settings(path: Path) -> Settings:
             "total_delta": str,
             "largest_delta": str,
             "aggregators": list,
+            "least_worth": str,
         },
     )
     total, largest = (exact_decimal(name, policy.pop(name)) for name in ("total_epsilon", "largest_epsilon"))
@@ -184,6 +197,8 @@ def read_settings(path: Path) -> Settings:
     for name in ("total_delta", "largest_delta"):
         if name in policy:
             policy[name] = exact_decimal(name, policy[name])
+    if "least_worth" in policy:
+        policy["least_worth"] = read_least_worth(policy["least_worth"])
     ranges = {name: _ends(name, ends) for name, ends in top.get("ranges", {}).items()}
     pace = float(top.get("pace_seconds", PACE))
     if not 0 < pace <= SLOWEST:

@@ -6,7 +6,7 @@ import hashlib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
 from typing import Any, ClassVar
@@ -16,6 +16,7 @@ from dpserve_verify.formats import canonical
 from dpserve_verify.formats.canonical import JSON, exact_integer, exact_text, parse_decimal
 from dpserve_verify.privacy.budget import check_name
 from dpserve_verify.privacy.events import Plan
+from local.reports.forecast import Forecast, forecast_from_json
 from models.features.features import Feature, feature_from_json
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
@@ -23,13 +24,15 @@ LIMIT = 1 << 19
 MAX_OWNERS = 10**7
 _TEXTS = ("campaign", "population", "model", "learner", "epsilon", "target", "features")
 _COUNTS = ("owners", "least")
+FORECAST = "forecast"  # of the statement too, but for what an older version has opened
 COMMON = (*_TEXTS, *_COUNTS, "classes")
 
 
 @dataclass(frozen=True)
 class Question(ABC):
     """A campaign. `owners`: how many may answer, numbered from 0; `least`: below so many reports nothing is learnt;
-    `epsilon`: what an answer costs its owner.
+    `epsilon`: what an answer costs its owner; `forecast`: what all that is said here comes to on made-up rows, None of
+    what an older version has opened.
     """
 
     TYPE: ClassVar[str]
@@ -45,6 +48,7 @@ class Question(ABC):
     target: str
     classes: tuple[str, ...]
     features: tuple[Feature, ...]
+    forecast: Forecast | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         check_name("campaign", self.campaign)
@@ -101,6 +105,7 @@ class Question(ABC):
             "features": json.dumps([feature.to_json() for feature in self.features]),
             "classes": list(self.classes),
             **self.own,
+            **({} if self.forecast is None else {FORECAST: dict(self.forecast.to_json())}),
         }
         digest = hashlib.sha256(canonical.encode(body, LIMIT)).hexdigest()
         subject = [{"name": self.campaign, "digest": {"sha256": digest}}]
@@ -138,4 +143,5 @@ def common_from_json(body: Mapping[str, JSON]) -> dict[str, Any]:
         "features": tuple(feature_from_json(feature) for feature in json.loads(texts["features"])),
         "epsilon": parse_decimal(texts["epsilon"]),
         "classes": tuple(exact_text(label, "class") for label in classes),
+        "forecast": forecast_from_json(body[FORECAST]) if FORECAST in body else None,
     }

@@ -133,7 +133,7 @@ def check_definition(definition: RoundsDefinition) -> Public:
     budget = Budget(definition.epsilon, definition.delta)
     public = public_of(schema_in(definition), budget, definition.unit.contributions)
     rehearsal = _Widths(public, definition.standard)
-    _learner(definition).learn(rehearsal)
+    learner_in(definition).learn(rehearsal)
     check_adding(definition.plan)
     if rehearsal.plan != definition.plan or rehearsal.numbers != definition.numbers:
         raise PlanMismatch(f"campaign={definition.campaign}: its plan is not what its learner asks for")
@@ -157,7 +157,7 @@ def play(
         filled[: exact.size] = exact
         return exchange(at, filled)
 
-    learner = _learner(definition)
+    learner = learner_in(definition)
     session = _Cut(public, definition, rows, answers, send)
     learner.learn(session)
     session.close()
@@ -168,7 +168,7 @@ def learn(definition: RoundsDefinition, answers: Sequence[Integers]) -> Ensemble
     if len(answers) != len(definition.rounds):
         raise PlanMismatch(f"campaign={definition.campaign}: {len(answers)} sums of {len(definition.rounds)} are there")
     session = _Cut(check_definition(definition), definition, None, answers, lambda exact: exact)
-    model: Ensemble = _learner(definition).learn(session)
+    model: Ensemble = learner_in(definition).learn(session)
     session.close()
     return model
 
@@ -187,5 +187,6 @@ class _Cut(SharedSession):
         return np.ascontiguousarray(Session.release(self, query, mechanism)[: query.size])
 
 
-def _learner(definition: RoundsDefinition) -> Learner:
+def learner_in(definition: RoundsDefinition) -> Learner:
+    """Return the learner of a campaign, with its parameters."""
     return learner_of(definition.learner, json.loads(definition.settings))

@@ -50,21 +50,23 @@ def next_document(
     """
     if not len(owners):
         raise InputError("reports: a turn needs at least one")
-    classes = len(definition.classes)
-    so_far, basis = read_so_far(document, definition.features, definition.classes), definition.basis
+    so_far = read_so_far(document, definition.features, definition.classes)
     if definition.weighs(turn):
-        so_far = so_far.with_alpha(alpha_of(definition, turn, reports))
+        so_far = so_far.with_alpha(alpha_of(definition, turn, float(reports.mean())))
     else:
-        mean, deviation = mean_of(definition, owners, reports)
-        voters: tuple[Voter, ...]
-        if isinstance(basis, Lines):
-            voters = (basis.line_of(mean, UNKNOWN, classes),)
-        else:
-            voters = (
-                next_votes(basis, mean, deviation) if classes == 2 else next_stumps(basis, mean, deviation, classes)
-            )
-        so_far = replace(so_far, voters=(*so_far.voters, *voters))
+        so_far = with_next_voters(definition, so_far, *mean_of(definition, owners, reports))
     return ensemble_bytes(ensemble_of(definition, so_far))
+
+
+def with_next_voters(definition: BoostedDefinition, so_far: SoFar, mean: Floats, deviation: float) -> SoFar:
+    """Add what a turn has learnt from the mean (dimension,) of own vectors, which has noise of this deviation."""
+    classes, basis = len(definition.classes), definition.basis
+    voters: tuple[Voter, ...]
+    if isinstance(basis, Lines):
+        voters = (basis.line_of(mean, UNKNOWN, classes),)
+    else:
+        voters = next_votes(basis, mean, deviation) if classes == 2 else next_stumps(basis, mean, deviation, classes)
+    return replace(so_far, voters=(*so_far.voters, *voters))
 
 
 def mean_of(
@@ -86,14 +88,15 @@ def half_log_odds(edge: float, classes: int) -> float:
     return min(CAP, (log1p((classes - 1) * sure) - log1p(-sure)) / 2)
 
 
-def alpha_of(definition: BoostedDefinition, turn: int, reports: NDArray[np.int64]) -> float:
-    """Return the alpha of the newest line, at most CAP; 0 where it is not right more often than a guess is.
+def alpha_of(definition: BoostedDefinition, turn: int, ones: float) -> float:
+    """Return the alpha of the newest line, at most CAP, by the share of reports that are 1; 0 where it is not right
+    more often than a guess is.
 
     A report is 1 with chance (1 + (2 r - 1) (high - low) / (high + low)) / 2 of the mechanism's two weights, on the
     average, r how often the line is right in the weights.
     """
     high, low = definition.mechanism_in(turn).weights
-    share_right, wide = (1 + (2 * float(reports.mean()) - 1) * (high + low) / (high - low)) / 2, definition.wide
+    share_right, wide = (1 + (2 * ones - 1) * (high + low) / (high - low)) / 2, definition.wide
     return half_log_odds(((wide + 1) * share_right - 1) / wide, wide + 1)
 
 

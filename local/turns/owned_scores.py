@@ -42,13 +42,24 @@ def scores_in(
         so_far: what was published before the turn; `check_turn` has found it good for that.
         fits: which rows count (n,); None: all of them.
     """
+    own = own_answers(definition, turn, codes, y, rows, so_far, owners, fits)
+    if definition.weighs(turn):
+        return np.stack([~own, own], axis=1).astype(np.int64)
+    return scores(directions(bytes.fromhex(definition.seed), owners, definition.candidates, definition.dimension), own)
+
+
+def own_answers(
+    definition: BoostedDefinition, turn: int, codes: Sequence[NDArray[Any]], y: Floats, rows: NDArray[np.int64],
+    so_far: SoFar, owners: NDArray[np.int64], fits: NDArray[np.bool_] | None = None,
+) -> NDArray[Any]:  # fmt: skip
+    """Compute what owners would say who told all, arguments as of `scores_in`: where a turn learns, own vectors
+    (owners, D), of length 1 or 0; where it weighs, whether the newest voter is right (owners,).
+    """
     features, seed, y, wide = definition.features, bytes.fromhex(definition.seed), as_corners(y), definition.wide
     coin, weighs = coins(seed, owners), definition.weighs(turn)
     voters = so_far.before_last() if weighs else so_far
     of = weigh_rows(y, rows, voters.margins(features, codes), voters.log_mass, definition.basis.least_rows, fits)
     if weighs:
         edge = of.total((y * sides(so_far.voters[-1], features, codes, wide + 1)).sum(axis=1))
-        is_right = coin < (1 + wide * edge) / (wide + 1)
-        return np.stack([~is_right, is_right], axis=1).astype(np.int64)
-    vectors = turn_into_directions(definition.basis.vectors(features, codes, of), coin)
-    return scores(directions(seed, owners, definition.candidates, definition.dimension), vectors)
+        return np.asarray(coin < (1 + wide * edge) / (wide + 1))
+    return turn_into_directions(definition.basis.vectors(features, codes, of), coin)

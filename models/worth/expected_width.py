@@ -148,7 +148,7 @@ def _widths(
     models = [(records * shares) for shares in _counts_of_models(layout, prevalence) for records in sizes]
     for place, counts in enumerate(models):
         for draw in range(draws):
-            tails = _uniform(f"noise {place} {draw}", layout.size) - 0.5
+            tails = uniform(f"noise {place} {draw}", layout.size) - 0.5
             added = -np.sign(tails) * np.log1p(-2 * np.abs(tails)) * (noise.variance / 2) ** 0.5
             for metric in _named(layout, counts + added, noise, names):
                 halves[metric.name].append((metric.found.high - metric.found.low) / 2)
@@ -194,7 +194,7 @@ def _counts_of_models(layout: UngroupedLayout, prevalence: tuple[float, ...]) ->
     for model in _models(own, prevalence):
         answers, scores = model("")
         if isinstance(layout, PairedLayout):
-            same = _uniform("same", RECORDS)[:, None] < 0.7
+            same = uniform("same", RECORDS)[:, None] < 0.7
             other = np.where(same, scores, model("other")[1])
             yield layout.count((scores, other), answers) / RECORDS
         elif isinstance(layout, ScoredLayout):
@@ -228,31 +228,32 @@ def _models(layout: Layout, prevalence: tuple[float, ...]) -> Iterator[Model]:
 def two_classes(share: float, apart: float, link: float, name: str) -> tuple[NDArray[Any], Scores]:
     """Return answers and scores of two classes, normal and as calibrated as such can be."""
     truth = np.arange(RECORDS) < share * RECORDS
-    margin = apart * (_normal(f"margin {name}", RECORDS) + apart * (truth - 0.5)) + np.log(share / (1 - share))
+    margin = apart * (normal(f"margin {name}", RECORDS) + apart * (truth - 0.5)) + np.log(share / (1 - share))
     return truth.astype(np.intp), np.rint(margin / link).astype(np.int64)[:, None]
 
 
 def several_classes(shares: tuple[float, ...], apart: float, link: float, name: str) -> tuple[NDArray[Any], Scores]:
     """Return answers and scores of several classes, of which the true one's stands out."""
-    truth = np.searchsorted(np.cumsum(shares)[:-1], _uniform("truth", RECORDS))
-    margins = _normal(f"margins {name}", RECORDS * len(shares)).reshape(RECORDS, len(shares)) + np.log(shares)
+    truth = np.searchsorted(np.cumsum(shares)[:-1], uniform("truth", RECORDS))
+    margins = normal(f"margins {name}", RECORDS * len(shares)).reshape(RECORDS, len(shares)) + np.log(shares)
     margins[np.arange(RECORDS), truth] += apart
     return truth.astype(np.intp), np.rint(margins / link).astype(np.int64)
 
 
 def numbers(spread: float, error: float, per_score: float, name: str) -> tuple[NDArray[Any], Scores]:
     """Return answers, places in the target's range, and scores that miss them by normal errors."""
-    answers = np.clip(0.5 + spread * _normal("answers", RECORDS), 0.0, 1.0)
-    places = answers + error * _normal(f"errors {name}", RECORDS)
+    answers = np.clip(0.5 + spread * normal("answers", RECORDS), 0.0, 1.0)
+    places = answers + error * normal(f"errors {name}", RECORDS)
     return answers, np.rint((places - 0.5) * per_score).astype(np.int64)[:, None]
 
 
-def _uniform(name: str, size: int) -> Floats:
+def uniform(name: str, size: int) -> Floats:
     """Return numbers above 0 and below 1 that look drawn and follow from the name: of made-up records alone."""
     words = np.frombuffer(shake_256(name.encode()).digest(8 * size), ">u8")
     return np.asarray(((words >> np.uint64(12)) + 0.5) / 2.0**52, np.float64)
 
 
-def _normal(name: str, size: int) -> Floats:
-    radius, angle = _uniform(name, 2 * size).reshape(2, size)
+def normal(name: str, size: int) -> Floats:
+    """Return standard normal numbers (size,) that follow from the name as those of `uniform` do."""
+    radius, angle = uniform(name, 2 * size).reshape(2, size)
     return np.asarray(np.sqrt(-2 * np.log(radius)) * np.cos(2 * np.pi * angle), np.float64)

@@ -82,6 +82,13 @@ AGGREGATOR = json_schemas.record(
         "answered": json_schemas.TRUTH,
     }
 )
+FORECAST = json_schemas.record(
+    {
+        **dict.fromkeys(("metric", "says"), json_schemas.TEXT),
+        **dict.fromkeys(("mean", "spread"), json_schemas.DECIMAL),
+        **dict.fromkeys(("better", "although_noise"), json_schemas.TRUTH),
+    }
+)
 STATE = json_schemas.record(
     {
         **dict.fromkeys(("campaign", "state", "population", "unit", "learner", "model"), json_schemas.TEXT),
@@ -89,6 +96,7 @@ STATE = json_schemas.record(
         **dict.fromkeys(("owners", "least", "reports", "job"), json_schemas.COUNT),
         "definition": json_schemas.SHA256,
         "public_rows": json_schemas.maybe(json_schemas.SHA256),
+        "forecast": json_schemas.maybe(FORECAST),
         **dict.fromkeys(("rounds", "turns", "turn", "turn_reports", "turn_least"), json_schemas.COUNT),
         "delta": json_schemas.DECIMAL,
         "aggregators": json_schemas.array(AGGREGATOR),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from accountant.home import Home
+from dpserve_verify.errors import InputError
 from local.campaign import campaigns
 from local.campaign.defining import CampaignRequest
 from local.owner.own_rows import labels
@@ -71,15 +73,29 @@ def asking(folder: Path, home: Home, owners: int, least: int | None = None, name
         name, population, more.get("learner", "local-linear"), more.get("epsilon", "2"), owners,
         write(folder / "public.csv", public), least, rounds=int(more["rounds"]) if "rounds" in more else None,
     )  # fmt: skip
-    campaigns.open_campaign(home, asked, "steward")
+    open_anyway(home, asked)
+
+
+def open_anyway(home: Home, asked: CampaignRequest) -> None:
+    """Open a campaign; one of a few owners whose forecast is no better than guessing as well, which then says so."""
+    try:
+        campaigns.open_campaign(home, asked, "steward")
+    except InputError as error:
+        if not error.message.startswith("forecast: "):
+            raise
+        campaigns.open_campaign(home, replace(asked, although_noise=True), "steward")
 
 
 def reports(definition: Definition, columns: dict[str, np.ndarray]) -> np.ndarray:
     """What owners of one row each report, drawn as they draw."""
-    numbers = np.arange(len(columns["answer"]))
     z = definition.coordinates.of(encode_columns(definition.features, columns))
     y, _ = labels(columns["answer"].tolist(), definition.classes)
-    own = own_vectors(definition.learner, z, y, np.ones(len(y), np.int64))
+    return reports_of(definition, own_vectors(definition.learner, z, y, np.ones(len(y), np.int64)))
+
+
+def reports_of(definition: Definition, own: np.ndarray) -> np.ndarray:
+    """What owners of these vectors report."""
+    numbers = np.arange(len(own))
     vectors = directions(bytes.fromhex(definition.seed), numbers, definition.candidates, definition.dimension)
     return definition.mechanism.draw(scores(vectors, own))
 

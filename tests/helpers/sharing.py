@@ -55,7 +55,7 @@ def asking(
         name, population, "shared-additive", more.get("epsilon", "2"), count, None, least, None, "0.00001",
         tuple(each / PUBLIC for each in whom), 8,
     )  # fmt: skip
-    campaigns.open_campaign(home, asked, "steward")
+    owners.open_anyway(home, asked)
     found = campaigns.load(home, name).definition
     assert isinstance(found, SharedDefinition)
     return found

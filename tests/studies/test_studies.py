@@ -15,7 +15,7 @@ from studies.bdpe import table_4_page
 from studies.defaults import auto, bends, classes, forecast, rare, rare_of_many, tree_rule
 from studies.dpebm import ebm_paper
 from studies.lazybb import paper, paper_report
-from studies.owners import local_paper, local_paper_report
+from studies.owners import campaigns, local_paper, local_paper_report
 from studies.speed import blocks, speed_before
 
 STUDIES = Path(headline.__file__).parents[1] / "studies"
@@ -63,6 +63,7 @@ TEXTS = {
     "dpebm/dpebm.md": lambda at: ebm_paper.page(read_lines(at / "dpebm.jsonl")),
     "accuracy/other-noise.md": lambda at: other_noise.page(read_lines(at / "other-noise.jsonl")),
     "defaults/forecast.md": lambda at: forecast.report(),
+    "owners/campaigns.md": lambda at: campaigns.report(read_lines(at / "campaigns.jsonl")),
 }
 
 

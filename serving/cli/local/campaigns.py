@@ -77,24 +77,23 @@ def open_campaign(
         list[Path] | None, typer.Option(help="Of shares: the public file of an aggregator. To be given twice.")
     ] = None,
     groups: Annotated[
-        int | None, typer.Option(help="Of shares: at most so many groups a feature; by the rule when left out.")
+        int | None, typer.Option(help="Of shares: at most so many groups a feature; by the rule.")
     ] = None,
-    rounds: Annotated[
-        int | None, typer.Option(help="Of turns: how many base learners at most; by the rule when left out.")
-    ] = None,
+    rounds: Annotated[int | None, typer.Option(help="Of turns: how many base learners at most; by the rule.")] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="Of institutions: a parameter of the learner, name=value.")
     ] = None,
     patience: Annotated[
         int | None, typer.Option(help="Of institutions: seconds that a round waits for one of them; 60 when left out.")
     ] = None,
-    least: Annotated[
-        int | None, typer.Option(help="Below so many reports nothing is learnt; all when left out.")
-    ] = None,
+    least: Annotated[int | None, typer.Option(help="Below so many nothing is learnt; all when left out.")] = None,
     model: Annotated[str | None, typer.Option(help="Name of the model; the campaign's when left out.")] = None,
+    although_noise: Annotated[
+        bool, typer.Option("--although-noise", help="Open it though its forecast is no better than guessing.")
+    ] = False,
     json: Json = False,
 ) -> None:
-    """Open a campaign: price it, enter it in the log, and write the invitations.
+    """Open a campaign: forecast what it is worth, price it, enter it in the log, and write the invitations.
 
     \b
     dpserve campaign open survey --population people --epsilon 1 --owners 20000 --public-rows public.csv \\
@@ -108,6 +107,7 @@ def open_campaign(
     request = CampaignRequest(
         name, population, learner, epsilon, owners, public_rows, least, model, delta,
         tuple(aggregator or ()), groups, rounds, tuple(key_values("--set", set_ or []).items()), patience,
+        although_noise,
     )  # fmt: skip
     body = campaigns.open_campaign(home, request, this_user())
     write_new(invitations, "".join(f"{each}\n" for each in campaigns.invitations(home, name)).encode(), PRIVATE)
@@ -170,11 +170,13 @@ def show_campaign(
 
 def _tell(body: dict[str, Any], json: bool) -> None:
     with_delta = "" if body["delta"] == "0" else f" and delta {body['delta']}"
+    forecast = body["forecast"] or {"says": "none: an older version opened it", "although_noise": False}
     who = "owners" if body["unit"] == "owner" else "institutions"
     lines = [
         ("campaign", f"{body['campaign']}: {body['state']}"),
         ("asks", f"{body['owners']} {who} of {body['population']}, by {body['learner']}"),
         ("costs", f"epsilon {body['epsilon']}{with_delta} for each {body['unit']}, once"),
+        ("forecast", forecast["says"] + (", and opened although it is" if forecast["although_noise"] else "")),
         ("reports", f"{body['reports']}, at least {body['least']} are needed"),
         *([("turn", _TURN.format(**body))] if body["turns"] else []),
         *(

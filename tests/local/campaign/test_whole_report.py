@@ -225,7 +225,7 @@ def test_an_owner_who_weighs_says_how_often_the_newest_line_is_right():
     y = np.tile([1.0, 1.0, -1.0], len(owners))
     newest = SoFar((Line(1, 1, ((0,) * 35, (0,) * 4)),))
     bits = definition.mechanism_in(2).draw(scores_in(definition, 2, codes, y, rows, newest, owners))
-    alpha = alpha_of(definition, 2, bits)
+    alpha = alpha_of(definition, 2, bits.mean())
     assert abs(np.tanh(alpha) - 1 / 3) < 6 / np.tanh(1) / np.sqrt(len(owners))
     document = next_document(definition, 1, b"", owners[:50], np.zeros(50, int))
     assert [line.weight for line in read_so_far(document, FEATURES).voters] == [1]

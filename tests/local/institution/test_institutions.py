@@ -103,6 +103,7 @@ def test_what_is_not_agreed_to_is_refused_before_anything_is_charged(place, stud
         ("aggregators = [", 'aggregators = ["00"]\nlearners = [] #', InputError, "learners|allows"),
         ('aggregators = ["', 'aggregators = ["00', InputError, "neither of the two"),
         ("[policy]", "[policy]\nleast_institutions = 4", InputError, "at least 4"),
+        ("[policy]", '[policy]\nleast_worth = "0.99"', InputError, "at least 0.99 .least_worth"),
         ('dataset = "rows"', 'dataset = "rows"\nmore = 1', InputError, "more"),
     ):
         path.write_text(text.replace(old, new))
@@ -465,7 +466,7 @@ def test_a_model_says_how_wide_both_noises_are(study, place):
     answers = campaigns.load(place.home, "study").kind.rounds.answers()
     totals, public = [shares.from_bytes(each).view(np.int64) for each in answers], playing.check_definition(study)
     assert public.widening == pytest.approx(2**0.5)
-    learner = playing._learner(study)
+    learner = playing.learner_in(study)
     learner = replace(learner, **asdict(learner.settings(public)))
 
     def spread(draws):

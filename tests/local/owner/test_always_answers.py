@@ -192,7 +192,7 @@ def test_silence_tells_no_secret(asked, tmp_path):
         (tmp_path / "schema.yaml").write_text(schema.format(classes))
         campaigns.found_population(asked.home, f"p{bit}", tmp_path / "schema.yaml", 64, "10", None)
         asking = campaigns.CampaignRequest(name, f"p{bit}", "local-stump", "0.001", 64, None, 1, rounds=1)
-        campaigns.open_campaign(asked.home, asking, "platform")
+        owners.open_anyway(asked.home, asking)
         offer = campaigns.offer(asked.home, name)
         for secret in range(16):
             settings = asked.settings("rows.csv", f"a,answer\n1,{codes[secret]}\n".encode(), f"classes = {classes}")

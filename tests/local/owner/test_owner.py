@@ -394,10 +394,10 @@ def test_commands_of_the_page_do_what_it_says(place):
         return done.stdout
 
     population, opening, show, close, boosted, following, burning, founding, check, answer, shown = lines
-    assert "40 owners, epsilon 5 each" in run(population)
+    assert "1000 owners, epsilon 5 each" in run(population)
     run(opening)
     invitations = Path(files["invitations.txt"]).read_text().split()
-    assert len(invitations) == 40
+    assert len(invitations) == 1000
     for number in range(3):
         files["owner.toml"] = str(place.owner(20 + number, toml))
         assert "rows: 1, of which 1 have an answer" in run(check)

@@ -1,0 +1,1 @@
+"""What a campaign can be worth, simulated on made-up rows before anybody answers."""
