@@ -109,18 +109,22 @@ def table_3(fits: Sequence[Line], names: Sequence[str]) -> str:
     return "\n".join(rows)
 
 
-def varied(lines: Sequence[Line]) -> str:
-    """Of the sets that were run wider: the least and the mean error by depth, share and cut points."""
+def wider(lines: Sequence[Line]) -> tuple[list[str], list[Line]]:
+    """The sets that were run wider, and their lines of 2 and 20 trees at the epsilons that all have, or at none."""
     names = sorted({line["set"] for line in lines if line["kind"] == "alone"}, key=list(PUBLISHED).index)
-    every = [line for line in lines if line["set"] in names and line["epsilon"] != NO_NOISE and "strategy" in line]
+    fits = [line for line in lines if "strategy" in line and line["set"] in names and line["trees"] in (2, 20)]
+    return names, [line for line in fits if line["epsilon"] in (*EPSILONS[1:4], NO_NOISE)]
+
+
+def varied(lines: Sequence[Line]) -> str:
+    """Mean errors by depth, and at depth 4 by share and cut points."""
+    names, every = wider(lines)
+    every = [line for line in every if line["epsilon"] != NO_NOISE]
     plain = [line for line in every if (line["share"], line["values"]) == (0.5, 10)]
-    ends = [line for line in plain if line["trees"] in (2, 20)]
     parts: dict[str, list[Line]] = {f"depth {d}": [x for x in plain if x["depth"] == d] for d in range(1, 7)}
-    parts["T 2 and 20: share .1"] = [x for x in every if x["share"] == 0.1]
-    parts["share .5"] = ends
-    parts["share .9"] = [x for x in every if x["share"] == 0.9]
-    parts["v_q 10"] = ends
-    parts["v_q 50"] = [x for x in every if x["values"] == 50]
+    parts["depth 4: share .1"] = [x for x in every if x["share"] == 0.1]
+    parts["depth 4: share .9"] = [x for x in every if x["share"] == 0.9]
+    parts["depth 4: v_q 50"] = [x for x in every if x["values"] == 50]
     rows = []
     for what, chosen in parts.items():
         cells = []
@@ -133,13 +137,11 @@ def varied(lines: Sequence[Line]) -> str:
 
 
 def figure_2(lines: Sequence[Line]) -> str:
-    """Percentage of settings with at most so large an error, without noise and with it (all depths, v_q 10)."""
-    names = sorted({line["set"] for line in lines if line["epsilon" if "epsilon" in line else "set"] == NO_NOISE},
-                   key=list(PUBLISHED).index)  # fmt: skip
+    """Percentage of settings with at most so large an error, without noise and with it."""
+    names, every = wider(lines)
     rows = []
     for name, strategy in product(names, STRATEGIES):
-        mine = [x for x in lines if (x["set"], x.get("strategy"), x.get("values")) == (name, strategy, 10)]
-        mine = [x for x in mine if x["share"] == 0.5]
+        mine = [x for x in every if (x["set"], x["strategy"], x["share"], x["values"]) == (name, strategy, 0.5, 10)]
         cells = []
         for noise in (False, True):
             errors = [x["error"] for x in mine if (x["epsilon"] != NO_NOISE) == noise]
@@ -189,6 +191,7 @@ def page(lines: Sequence[Line]) -> str:
         "errors": lambda: errors_table(lines, fits, names, most),
         "table_3": lambda: table_3(fits, names),
         "varied": lambda: varied(lines),
+        "wide_sets": lambda: ", ".join(wider(lines)[0]),
         "figure_2": lambda: figure_2(lines),
         "older": lambda: digests.older("bdpe/bdpe.md"),
     }

@@ -21,13 +21,14 @@ from benchmarks.lines import append_lines, read_lines, write_lines
 from studies.digests import stale
 from studies.lazybb import paper_fits as fits
 from studies.lazybb import paper_other as other
+from studies.lazybb import paper_peers as peers
 from studies.lazybb.paper_fits import Cell
 from studies.lazybb.paper_published import BEST, EPSILONS, FIGURE_2, FIGURE_2_MEASURED, SETTINGS, Setting
 from studies.lazybb.paper_report import TREE_EPSILONS, TREE_SETS, TREE_SETTINGS, write
 from studies.lazybb.paper_sets import NAMES
 
 RESULTS = Path(__file__).parent
-PARTS = ("curves", "repository", "figure 1", "figure 2", "figure 3", "table 4", "baselines", "trees")
+PARTS = ("curves", "repository", "figure 1", "figure 2", "figure 3", "table 4", "baselines", "trees", "peers")
 DELTA = "0.00001"
 Record = dict[str, Any]
 
@@ -95,6 +96,11 @@ def work(
     if "baselines" in parts:
         for name in NAMES:
             yield f"baselines|{name}", partial(other.baseline_record, name, folder), 0
+    if "peers" in parts:
+        for name in peers.SETS:
+            yield f"peers|{name}|rademacher|1|0", partial(peers.rademacher_record, name, folder), 0
+            for epsilon in peers.EPSILONS:
+                yield f"peers|{name}|DP-LR|{epsilon}|0", partial(peers.regression_record, name, epsilon, folder), 0
 
 
 def read(file: Path) -> dict[str, Record]:

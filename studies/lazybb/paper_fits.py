@@ -124,7 +124,7 @@ def learner_of(cell: Cell) -> PrivateClassifier:
 def tree_learner(at: Setting, form: dict[str, Any]) -> PrivateClassifier:
     from training.learners.boosting.lazybb_tree import LazyBBTree
 
-    fixed: dict[str, Any] = {"reweighting": "projected", "density": at.density, "threshold": False}
+    fixed: dict[str, Any] = {"reweighting": "projected", "density": at.density, "threshold": False, "order": "none"}
     return LazyBBTree(rounds=at.rounds, rate=at.rate * HALF, depth=2, **fixed, **form)
 
 
@@ -242,7 +242,9 @@ def digest_of(variant: str, delta: str) -> str:
 def today(record: Mapping[str, Any]) -> str | None:
     """What the digest of a record is by today's learners; None where none of ours made it."""
     part, _, variant, *rest = (*record["key"].split("|"), "")
-    return None if part == "baselines" else digest_of(variant, rest[1])
+    if part == "peers":
+        variant = OURS if variant == "rademacher" else ""
+    return digest_of(variant, rest[1]) if part != "baselines" and variant else None
 
 
 def fit(planned: Planned, data: Coded, train: Indices) -> Any:

@@ -44,6 +44,10 @@ def write(records: Records, folder: Path) -> None:
         "figure3_gain": figure_3_gain,
         "figure1": figure_1_table,
         "trees": tree_table,
+        "defaults_codrna": lambda found: smallest(found, "codrna"),
+        "defaults_adult": lambda found: smallest(found, "adult"),
+        "peers": peer_table,
+        "rademacher": rademacher_table,
         "fits": fit_count,
         "older": lambda _: digests.older("lazybb/paper.md"),
         "pool": lambda _: str(len(set(SETTINGS["adult"].values()))),
@@ -294,6 +298,37 @@ def tree_table(records: Records) -> str:
                 row.append(f"{spread(best[1])} (tau {best[0].rounds})" if best else NONE)
             rows.append(row)
     return table(["set", "epsilon", *fits.TREES, "1-rules (dpserve)"], rows)
+
+
+def smallest(records: Records, name: str) -> str:
+    """What our defaults reach at the three smallest epsilons."""
+    found = [accuracies(records, curve_cell(name, fits.DEFAULTS, epsilon)) for epsilon in EPSILONS[:3]]
+    shown = [f"{fmean(each):.3f}".lstrip("0") if each else NONE for each in found]
+    return f"{shown[0]}, {shown[1]} and {shown[2]}"
+
+
+def peer_table(records: Records) -> str:
+    """DP-LR beside the paper's learner by its theorem and by our price, at the paper's settings, and our defaults."""
+    kinds, rows = (fits.THEOREM, fits.OURS, fits.DEFAULTS), []
+    for name in published.PRINTED_ESTIMATES:
+        for epsilon in ("0.1", "0.5", "1", "5"):
+            peer = records.get(f"peers|{name}|DP-LR|{epsilon}|0", {})
+            ridge = f" (ridge {peer['ridge']:g})" if peer else ""
+            own = [spread(accuracies(records, curve_cell(name, kind, epsilon))) for kind in kinds]
+            rows.append([TITLES[name], epsilon, spread(peer.get("accuracy_of_fits", ())) + ridge, *own])
+    return table(["set", "epsilon", "DP-LR", *kinds], rows)
+
+
+def rademacher_table(records: Records) -> str:
+    rows = []
+    for name, told in published.PRINTED_ESTIMATES.items():
+        found = records.get(f"peers|{name}|rademacher|1|0")
+        if found:
+            reached = spread(accuracies(records, curve_cell(name, fits.OURS, "1")))
+            rows.append(
+                [TITLES[name], f"{told:.2f}", f"{found['accuracy']:.2f}", f"{found['complexity']:.4f}", reached]
+            )
+    return table(["set", "estimate, paper", "estimate", "Rademacher complexity", "accuracy reached (dpserve)"], rows)
 
 
 def fit_count(records: Records) -> str:
