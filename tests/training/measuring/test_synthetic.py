@@ -185,6 +185,23 @@ def test_without_noise_the_law_has_every_pair_that_was_counted(around, pairs, mo
         assert worst() > 0.1
 
 
+@pytest.mark.parametrize(
+    ("edges", "ends", "kind"),
+    [
+        (np.linspace(0, 100, 32, endpoint=False), (0.0, 100.0), "int64"),
+        (np.linspace(-7, 7, 64, endpoint=False), (-7.0, 7.0), "double"),  # some bins have no whole number
+        (np.array([0.0, 1.0, 5.0]), (0.0, 20.0), "int64"),
+        (np.array([0.5, 1.0, 5.0]), (0.25, 20.0), "double"),
+    ],
+)
+def test_no_number_leaves_its_bin(edges, ends, kind):
+    column = Column(NumericFeature("x", tuple(map(float, edges))), "feature", ends)
+    bins = np.random.default_rng(2).integers(0, column.bins, 3000)
+    values = synthetic_rows.values_of(column, None, bins, 0)
+    assert str(values.type) == kind
+    assert column.feature.encode(np.array(values.to_pylist(), float)).tolist() == bins.tolist()
+
+
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
     """A home with 600 rows of every type, three classes among them, dates, codes and missing values."""

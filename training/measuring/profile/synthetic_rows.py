@@ -66,7 +66,7 @@ def write_synthetic(schema: Schema, profile: Profile, path: Path, rows: int, see
     }
     found = synthesize(profile, rows, seed, never)
     columns = {
-        column.name: _values(declared[column.name], targets.get(column.name), bins, seed)
+        column.name: values_of(declared[column.name], targets.get(column.name), bins, seed)
         for column, bins in zip(found.columns, found.bins, strict=True)
     }
     form = profile.form
@@ -86,7 +86,8 @@ def describe(path: Path) -> dict[str, Any]:
     return blank if metadata is None else dict(json.loads(metadata[SYNTHETIC.metadata]))
 
 
-def _values(column: Column, target: Target | None, bins: Bins, seed: int) -> pa.Array:
+def values_of(column: Column, target: Target | None, bins: Bins, seed: int) -> pa.Array:
+    """Return values in these bins, of the type that the schema says, the same for the same seed."""
     feature, missing = column.feature, bins == column.bins - 1
     if target is not None and target.classes is not None:
         labels = [*target.classes, *[None] * (column.bins - len(target.classes))]
@@ -103,17 +104,15 @@ def _values(column: Column, target: Target | None, bins: Bins, seed: int) -> pa.
 
 def _numbers(column: Column, bins: Bins, missing: NDArray[np.bool_], seed: int) -> pa.Array:
     """Spread numbers evenly in their bins, above the low end and up to the high one; whole ones where both ends of the
-    column are whole and far enough apart, as `schema sample` does.
+    column are whole and each bin has one, so that no number leaves its bin.
     """
-    low, high = (np.append(ends, 0.0)[bins] for ends in column.limits)
-    start, end = column.ends
-    is_whole = isinstance(column.feature, CalendarFeature) or (
-        start == int(start) and end == int(end) and 10 <= end - start < 2**53
-    )
+    low, high = column.limits
+    first, last = np.where(np.arange(low.size) == 0, np.ceil(low), np.floor(low) + 1), np.floor(high)
+    ends = np.array(column.ends)
+    is_whole = bool((ends == np.rint(ends)).all() and ((first <= last) | (low == high)).all())
     place = uniform_numbers(seed, column.name, "synthetic", len(bins))
-    if not is_whole:
-        return pa.array(high - (high - low) * place, mask=missing)
-    first = np.where(bins == 0, np.ceil(low), np.floor(low) + 1)
-    last = np.floor(high)
-    whole = np.where(last >= first, first + np.floor((last - first + 1) * place), np.rint(high)).astype(np.int64)
-    return typed_whole(column.feature, whole, missing)
+    at = np.where(missing, 0, bins)
+    if not (is_whole or isinstance(column.feature, CalendarFeature)):
+        return pa.array(high[at] - (high - low)[at] * place, mask=missing)
+    spread = first[at] + np.floor((last - first + 1)[at] * place)
+    return typed_whole(column.feature, np.where((first <= last)[at], spread, last[at]).astype(np.int64), missing)
