@@ -74,7 +74,7 @@ lint-deploy: $(DEPLOY)/made.stamp ## Judge the Containerfile, the compose file a
 		kubectl kustomize $$overlay | $(DEPLOY)/bin/kubernetes-validate --quiet --strict --kubernetes-version $(KUBERNETES) -; \
 	done
 	$(DEPLOY)/bin/kubernetes-validate --quiet --strict --kubernetes-version $(KUBERNETES) deploy/kubernetes/migrate.yaml
-	cd deploy/lint && npm exec -- dclint --quiet ../compose.yaml
+	cd deploy/lint && npm exec -- dclint --quiet ../compose.yaml ../compose.cluster.yaml ../compose.federation.yaml
 
 format: $(VENV)/dev.stamp ## Rewrite the code in the house style
 	$(BIN)/ruff check --fix .

@@ -8,7 +8,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +19,23 @@ INTERPOLATED = re.compile(r"\$\{(\w+)(?::([-?])([^}]*))?\}")
 
 
 class Composed:
-    """`places`: the local folder of each source of a volume, by its name in the file; `given`: what `.env` says;
-    `changed`: settings that this machine has otherwise, such as ports.
+    """`files`: each says more of what the ones before have. `places`: the local folder of each source of a volume, by
+    its name in the file; `given`: what `.env` says; `changed`: settings that this machine has otherwise; `moved`:
+    addresses and ports that it has otherwise.
     """
 
     def __init__(
-        self, file: Path, places: Mapping[str, Path], given: Mapping[str, str], changed: Mapping[str, str]
+        self, files: Sequence[Path], places: Mapping[str, Path], given: Mapping[str, str], changed: Mapping[str, str],
+        moved: Mapping[str, str] | None = None,
     ) -> None:  # fmt: skip
-        self.services: dict[str, dict[str, Any]] = yaml.safe_load(file.read_text())["services"]
-        self._places, self._given, self._changed = places, given, changed
+        self.services: dict[str, dict[str, Any]] = {}
+        for file in files:
+            for name, said in yaml.safe_load(file.read_text())["services"].items():
+                before = self.services.get(name, {})
+                settings = {**before.get("environment", {}), **said.get("environment", {})}
+                volumes = [*before.get("volumes", ()), *said.get("volumes", ())]
+                self.services[name] = {**before, **said, "environment": settings, "volumes": volumes}
+        self._places, self._given, self._changed, self._moved = places, given, changed, moved or {}
 
     def start(self, name: str, log: Path) -> subprocess.Popen[bytes]:
         """One service, in a session of its own."""
@@ -42,19 +50,21 @@ class Composed:
         """What it runs, and its environment: the image's entry point is `dpserve`."""
         service = self.services[name]
         words = [*service.get("entrypoint", ["dpserve"]), *service["command"]]
-        settings = {key: str(value) for key, value in service.get("environment", {}).items()}
+        settings = {key: str(value) for key, value in service["environment"].items()}
         mounts = sorted((text.split(":")[:2] for text in service["volumes"]), key=lambda pair: -len(pair[1]))
 
         def local(text: str) -> str:
             text = INTERPOLATED.sub(lambda found: self._given.get(found[1], found[3] or ""), text)
+            for old, new in self._moved.items():
+                text = new if text == old else text.replace(f"//{old}", f"//{new}")
             for source, inside in mounts:
                 if text == inside or text.startswith(f"{inside}/"):
                     return str(self._places[source]) + text.removeprefix(inside)
             return text
 
-        programs = {"dpserve": [sys.executable, "-m", "serving.cli"], "python3": [sys.executable]}
+        programs = {"dpserve": ["-m", "serving.cli"], "dask": ["-m", "dask"], "python3": []}
         first, *rest = map(local, words)
-        return [*programs.get(first, [first]), *rest], {
+        return [sys.executable, *programs[first], *rest], {
             **{key: local(text) for key, text in settings.items()},
             **self._changed,
         }

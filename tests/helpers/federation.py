@@ -103,6 +103,9 @@ def main(folder: Path) -> None:
     try:
         session = _session(kits)
         found["stranger"], found["member"] = _greeted(ports[0], kits, None), _greeted(ports[0], kits, "north")
+        stop = ["nvflare", "system", "shutdown", "client", "north", "--force", "--startup-kit", str(kits / USER)]
+        stopped = subprocess.run(stop, cwd=folder, capture_output=True, timeout=60, check=False)
+        found["stopped"] = stopped.returncode == 0 or programs[2].poll() is not None  # the north
         listed, close, asked = _ask_as_the_page_says(folder)
         brought = _submit(session, folder, "code", shipped=True)
         other = _submit(session, folder, "other", path="nvflare.app_common.np.np_trainer.NPTrainer")
@@ -153,7 +156,7 @@ def _composed(folder: Path, kits: Path, port: int, given: dict[str, str]) -> Com
     places |= {f"./{site}": folder / f"{site}-home" for site in SITES}
     kit = "./workspace/campaigns/prod_00"
     places |= {f"{kit}/server": kits / "localhost", **{f"{kit}/{site}": kits / site for site in SITES}}
-    return Composed(ROOT / "deploy" / "compose.federation.yaml", places, given, {"DPSERVE_PORT": str(port)})
+    return Composed([ROOT / "deploy" / "compose.federation.yaml"], places, given, {"DPSERVE_PORT": str(port)})
 
 
 def _session(kits: Path) -> Session:

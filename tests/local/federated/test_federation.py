@@ -64,6 +64,10 @@ def test_a_class_that_is_installed_but_not_allowed_answers_nothing(found):
     assert found["other"][0] != "FINISHED:COMPLETED"
 
 
+def test_the_platform_stops_no_institutions_process(found):
+    assert not found["stopped"]
+
+
 def test_each_institution_charges_its_own_ledger_once(found):
     """The same job again sends the same bytes; who has nothing left does not answer the next campaign."""
     assert found["survey again"][0] == "FINISHED:COMPLETED"

@@ -16,7 +16,7 @@ from hospitals import people, schema
 from small_home import until
 
 from accountant.audit.audit import audit_home
-from accountant.errors import BudgetRefused, IdempotencyConflict, PlanMismatch, WrongState
+from accountant.errors import BudgetRefused, DataError, IdempotencyConflict, PlanMismatch, WrongState
 from accountant.home import Home
 from accountant.noise import shares
 from accountant.privacy import gdp
@@ -452,6 +452,14 @@ def test_a_service_that_is_away_for_a_moment_ends_no_process(place, monkeypatch)
     found = place.everybody("away-again")
     assert not [each for each in found.values() if isinstance(each, Exception)], found
     assert cut == {"begin", "collect", "sum", "shares"}
+
+
+def test_an_institution_without_rows_registers_nothing_and_one_of_a_single_row_answers(place, study):
+    """The latter is the third of this place, and was in every round of the study."""
+    with pytest.raises(DataError, match="no rows"):
+        place.institution("empty", people(0), "record", 1, "5")
+    done = campaigns.load(place.home, "study").kind.rounds
+    assert all(done.owners_of(turn) == [0, 1, 2] for turn in range(len(study.rounds)))
 
 
 def test_shares_of_one_institution_twice_are_refused_by_the_aggregator(place, study):
