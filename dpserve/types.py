@@ -26,6 +26,7 @@ class JobFields(TypedDict, total=False):
     promote: bool  # make the model champion of its name at once; else it is a candidate, unless it is the first
     evaluate: Number | None  # epsilon at which it is evaluated then on what is kept aside; charged together
     blocks: str | None  # of a dataset that grows, which: all, last:12, 3-7; the job is charged to each
+    public: str | None  # a model of the home to begin from, or the sha256 of a start that is kept there
     idempotency_key: str | None  # the same key with the same request is the same job, and spends once
 
 

@@ -52,6 +52,7 @@ PUBLIC_TRAINING = {
     "training.planning.other_noise",
     "training.planning.plans",
     "training.planning.price_engine",
+    "training.planning.starts",
     "training.replay.subjects",
     "training.requests",
     "training.rows.schema.schema",
@@ -186,12 +187,11 @@ training/measuring/profile: dpserve_verify(. certificates formats privacy) accou
 training/measuring/worth: dpserve_verify(. certificates formats privacy) accountant(. access home ledger
     ledger/families noise system) models(features forms parts store worth) training(calibration datasets learners
     planning requests rows/packed rows/partitions rows/schema rows/tables session)
-training/notebook: dpserve_verify(. formats privacy) accountant(. access home ledger/families noise privacy system)
-    training(calibration datasets/drafts jobs learners/base requests rows/partitions rows/people rows/schema rows/tables
-    session)
-training/planning: dpserve_verify(. certificates formats privacy) accountant(. access home ledger ledger/families
-    privacy system) models(features forms parts store) training(calibration learners learners/ebm requests rows/packed
-    rows/partitions rows/schema session tuning)
+training/notebook: dpserve_verify(. formats privacy) accountant(. access home ledger/families privacy system)
+    training(calibration datasets/drafts jobs learners/base requests rows/people rows/schema rows/tables session)
+training/planning: dpserve_verify(. certificates formats privacy system) accountant(. access home ledger
+    ledger/families privacy system) models(features forms parts store) training(calibration learners learners/ebm
+    requests rows/packed rows/partitions rows/schema rows/tables session tuning)
 training/replay: dpserve_verify(. privacy) accountant(. noise) models(features) training(calibration datasets learners
     rows/partitions rows/schema rows/tables session)
 training/requests: dpserve_verify(. privacy) accountant(. ledger/families) models(features)

@@ -17,13 +17,15 @@ class ReleaseKind(StrEnum):
     """What a release is for.
 
     MODEL: numbers that the model is made of. CUT_POINTS: where numbers are cut. ORDERS: in which order the values of a
-    category stand. TUNING: the best of a random number of runs, whose own releases are in its price. REPORT: of one
-    owner. SHARED_SUM: of what all owners sent. EVALUATION and PROFILE: counts that a signed statement is made of.
+    category stand. START: whether the public model that boosting begins from is left. TUNING: the best of a random
+    number of runs, whose own releases are in its price. REPORT: of one owner. SHARED_SUM: of what all owners sent.
+    EVALUATION and PROFILE: counts that a signed statement is made of.
     """
 
     MODEL = "model"
     CUT_POINTS = "cut points"
     ORDERS = "orders"
+    START = "start"
     TUNING = "tuning"
     REPORT = "report"
     SHARED_SUM = "shared sum"
@@ -52,6 +54,7 @@ PURPOSES = {
     "sum residuals per leaf and class": ReleaseKind.MODEL,
     "sum how chances follow the slope of scores": ReleaseKind.MODEL,
     "sum squared residuals": ReleaseKind.MODEL,
+    "compare the public start with none": ReleaseKind.START,
     "minimise a convex loss": ReleaseKind.MODEL,
     "minimise a convex loss: how the loss curves": ReleaseKind.MODEL,
     "minimise a convex loss: how near the minimum is": ReleaseKind.MODEL,

@@ -233,6 +233,8 @@ def _growth(predicate: Mapping[str, Any], trust: Trust, rows: Mapping[str, Any])
 def preprocessing_of(facts: Facts) -> str:
     """Say where cut points and categories come from, and what of it was learnt from rows."""
     sentence = _cuts_of(facts)
+    if ReleaseKind.START in kinds_of(facts.plan):
+        sentence += "; boosting begins from a public model, whose sha256 is public.hyperparameters.start"
     if facts.queried:
         sentence += "; rows were made by a query, which stands under dataset.queries"
     if facts.profiles:

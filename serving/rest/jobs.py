@@ -13,12 +13,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from accountant.access.grants import ASKING, Access
+from accountant.access.tokens import SCOPES
 from accountant.errors import BudgetRefused
 from accountant.home import Home
 from accountant.ledger.archive import archived
 from accountant.ledger.families.records import PUBLIC_STATES
 from accountant.ledger.questions import about_job
-from serving.http.rights import JOBS, LISTED, NAMED, READS, seen_datasets, seen_families
+from serving.http.rights import JOBS, LISTED, NAMED, READS, require_model, seen_datasets, seen_families
 from serving.http.routes import (
     TEXT,
     Door,
@@ -42,6 +43,7 @@ from serving.wire.request_bodies import json_body, known_query, query_int, query
 from training.jobs import job
 from training.measuring.worth.evaluate import price_following
 from training.planning import job_views, plans
+from training.planning.starts import is_digest
 from training.requests import JobRequest
 from training.requests.base import json_schema
 
@@ -52,9 +54,17 @@ PRICES_SECONDS = 1.5  # a list works prices out for so long; the rest are told a
 async def submit_job(request: Request) -> Response:
     """Plan and reserve a job; 202 with its number at once. A worker process runs it."""
     job_request = JobRequest.of(await json_body(request))
-    rights = await require_dataset(request, ("train",), job_request.dataset)
+    rights = await _require_named(request, job_request)
     job_json = await with_prices(request, reserve_job, state(request).home, job_request, rights)
     return json_response(job_json, 202, {"Location": f"/v1/jobs/{job_json['job']}"})
+
+
+async def _require_named(request: Request, job_request: JobRequest) -> Access:
+    """Return the caller's rights. Forbidden unless they may train on the dataset, and see the model to begin from."""
+    rights = await require_dataset(request, ("train",), job_request.dataset)
+    if job_request.public is not None and not is_digest(job_request.public):
+        await in_thread(require_model, rights, state(request).registry, SCOPES, job_request.public)
+    return rights
 
 
 def reserve_job(home: Home, job_request: JobRequest, rights: Access) -> dict[str, Any]:
@@ -71,7 +81,7 @@ def reserve_job(home: Home, job_request: JobRequest, rights: Access) -> dict[str
 async def plan_job(request: Request) -> Response:
     """Price a job; spends nothing."""
     job_request = JobRequest.of(await json_body(request))
-    rights = await require_dataset(request, ("train",), job_request.dataset)
+    rights = await _require_named(request, job_request)
     return json_response(await with_prices(request, price_job, state(request).home, job_request, rights))
 
 

@@ -12,6 +12,7 @@ from accountant.home import Home
 from accountant.ledger.families.families import Dataset, Started
 from accountant.ledger.families.records import Job, Request
 from training.datasets.datasets import open_rows
+from training.planning import starts
 from training.planning.plans import public_of
 from training.rows.partitions.rows import Rows
 from training.rows.schema.schema import Schema
@@ -57,7 +58,8 @@ class JobSteps(ABC):
 
     def public(self, dataset: Dataset, schema: Schema) -> Public:
         """Return what it may know before anything is released. `schema`: the whole one."""
-        return public_of(dataset, self.question(schema), self.request.budget)
+        public = public_of(dataset, self.question(schema), self.request.budget)
+        return starts.begin(self.home, public, self.request.parameters)
 
     @abstractmethod
     def learner(self, schema: Schema) -> Learn:

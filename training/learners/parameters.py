@@ -26,6 +26,7 @@ LATER = {
     "without": "",
     "order": "auto",
     "doubt": None,
+    "start": "",
 }
 Stored = str | int | bool | None
 

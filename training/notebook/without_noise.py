@@ -11,14 +11,12 @@ from typing import Any, ClassVar, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.noise.mechanisms import Mechanism
 from accountant.system.lazy_import import load
 from dpserve_verify.errors import InputError
 from training.learners.base.private_learner import PrivateLearner
-from training.rows.partitions.rows import Rows
 from training.rows.tables.data import columns_of
 from training.rows.tables.frames import table_from, value_errors
-from training.session.session import Public, Query
+from training.session.exact import Exact
 
 NOT_PRIVATE = "fitted without noise, it is not private: it predicts, and cannot be exported, certified or served"
 
@@ -28,20 +26,6 @@ class NotPrivate(InputError, AttributeError):
 
     code = "not_private"
     remedy = "fit the learner itself, with an epsilon; this one is for comparison"
-
-
-class _Exact:
-    """A releaser that answers without noise: the best candidate, of equal ones the first, or the values themselves."""
-
-    def __init__(self, public: Public, unit: Any, rows: Rows) -> None:
-        self.public, self.unit, self._rows = public, unit, rows
-
-    def release(self, query: Query, mechanism: Mechanism) -> Any:
-        values = query(self._rows)
-        if mechanism.norm != "range":
-            return values
-        best = values.argmax(axis=-1)
-        return int(best) if values.ndim == 1 else best
 
 
 class Unprotected:
@@ -79,7 +63,7 @@ def unprotected(learner: PrivateLearner, X: Any, y: Any) -> Unprotected:
     """
     twin: PrivateLearner = load("sklearn.base").clone(learner)
     schema, public, rows = twin.declared(X, y)
-    ensemble: Any = twin.learn(_Exact(public, twin.recipe(public).unit, rows))
+    ensemble: Any = twin.learn(Exact(public, twin.recipe(public).unit, rows))
 
     def answers(X: Any, method: str) -> Any:
         with value_errors():

@@ -53,6 +53,11 @@ class OtherNoise:
             )
         entry = home.ledger.reservation(certificate.reservation).value
         request = request_from_entry(entry)
+        if request.parameters.get("start"):
+            raise InputError(
+                "interval: the model began from a public score, and what noise does to the choice whether to leave it "
+                f"is not told; {WITHOUT}"
+            )
         if TUNING in request.parameters:
             raise InputError(
                 "interval: the model is the best of several runs, and what noise does to the choice among them is not "

@@ -26,6 +26,7 @@ from training.learners.choice import choose
 from training.learners.expected import Expected, expected
 from training.learners.job_words import CHOSEN, CLOSES, chosen_to_json, window_to_json
 from training.learners.parameters import learner_of, stored
+from training.planning import starts
 from training.planning.first_plan import of_part, require_learnable_size
 from training.planning.price_engine import fit_for, floor_for, known_references, offer_for, references_for
 from training.requests import AUTO, JobRequest
@@ -95,7 +96,7 @@ def plan(home: Home, asked: JobRequest, by: str | None = None, promotes: bool = 
     require_open(home.ledger, asked.dataset)
     request, _ = request_of(home, dataset, asked)
     schema = schema_of(home, dataset).question(request.target, request.parameters)
-    public = public_of(dataset, schema, request.budget)
+    public = starts.begin(home, public_of(dataset, schema, request.budget), request.parameters)
     require_learnable_size(public)
     if (
         asked.tuning is None
@@ -110,7 +111,7 @@ def plan(home: Home, asked: JobRequest, by: str | None = None, promotes: bool = 
     place: tuple[Standing, str | None] = Standing.CHAMPION, champion_of(home, request.model)
     if by is not None and not model_names.check(home.ledger, request, by, promotes):
         place = Standing.CANDIDATE, None
-    hope = None if offer.tuning is not None else expected(public, request.learner)
+    hope = None if offer.tuning is not None or public.start is not None else expected(public, request.learner)
     return Planned(request, recipe, costs, dataset, offer.tuning, warnings, *place, expected=hope)
 
 
@@ -134,17 +135,18 @@ def request_of(home: Home, dataset: Dataset, asked: JobRequest) -> tuple[Request
     if budget.delta > dataset.delta:
         raise InputError(f"delta={budget.delta}: dataset {asked.dataset} has {dataset.delta} in all")
     model = check_name("model", asked.dataset if asked.model is None else asked.model)
-    target, name, why = _target(home, dataset, asked.target), asked.learner, dict[str, str]()
+    target, why = _target(home, dataset, asked.target), dict[str, str]()
+    name, given = (asked.learner, asked.parameters) if asked.public is None else starts.named(home, asked)
     if name == AUTO:
-        schema = schema_of(home, dataset).question(target, asked.parameters)
+        schema = schema_of(home, dataset).question(target, given)
         choice = choose(public_of(dataset, schema, budget))
         name, why = choice.learner, {CHOSEN: choice.why}
     learner: Learner | Tuned
     if asked.tuning is not None:
-        learner = tuned_of(name, asked.parameters, asked.tuning, dataset.delta == 0)
+        learner = tuned_of(name, given, asked.tuning, dataset.delta == 0)
         parameters = learner.stored()
     else:
-        learner = learner_of(name, asked.parameters)
+        learner = learner_of(name, given)
         parameters = stored(learner)
     return Request(
         asked.dataset,

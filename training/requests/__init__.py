@@ -80,6 +80,11 @@ class JobRequest(Checked):
             inputmode="decimal",
         ),
     ] = None
+    public: Annotated[
+        Text | None,
+        Field(description="begin from a public score: a model of this home, or the sha256 of a start that is kept"),
+        Option("--public", "begin from a public score: a file of public rows, or a model of this home"),
+    ] = None
     blocks: Blocks = None
     idempotency_key: Key = None
 
@@ -89,6 +94,7 @@ class ScheduleRequest(JobRequest):
     """The same job once a period, from a moment on."""
 
     tuning: None = None
+    public: None = None
     idempotency_key: None = None
     name: Annotated[Name, Field(description="the schedule's name")] = ...  # type: ignore[assignment]
     every: Annotated[Literal["hour", "day", "week"], Field(description="the period: hour, day or week")] = "week"

@@ -31,13 +31,24 @@ Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
+class Start:
+    """A public score of two classes: the log-odds of the second as a sum over the features. `terms`: of each feature, a
+    number per code; `digest`: sha256 of the model that it is of.
+    """
+
+    digest: str
+    constant: float
+    terms: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
 class Public:
     """All that a learner may know before anything is released. `records`: n under replace-one, a public guess N0
     under add/remove. `contributions`: how many rows one unit of privacy may have. The target is one of `classes`, or
     (None) a number in the public `target_range`. `spans`: the declared range of each number whose rows stand in fine
     cells, so that other bins of it may be asked about; () where none do. `most`: more rows than that there never are.
     `prevalence`: declared shares of the classes, 1 together; () where none is declared. `draws`: how many times the
-    noise that is priced is in every answer.
+    noise that is priced is in every answer. `start`: the public model that boosting begins from.
     """
 
     features: tuple[Feature, ...]
@@ -53,6 +64,7 @@ class Public:
     most: int = FEW_ROWS
     prevalence: tuple[float, ...] = ()
     draws: int = 1
+    start: Start | None = None
 
     @property
     def widening(self) -> float:

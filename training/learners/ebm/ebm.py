@@ -39,7 +39,7 @@ from training.learners.base.private_learner import PrivateClassifier, PrivateLea
 from training.learners.boosting.defaults import strength as signal
 from training.learners.ebm.class_model import learn_classes
 from training.learners.ebm.convex import Layout
-from training.learners.ebm.defaults import EbmDefaults, PairDefaults, ebm_defaults, pair_defaults
+from training.learners.ebm.defaults import NO_PAIRS, EbmDefaults, PairDefaults, ebm_defaults, pair_defaults
 from training.learners.ebm.engines import check_engine, engine_rule
 from training.learners.ebm.model import Model
 from training.learners.ebm.noise import DEARER, Noise, convex_noise, noise_of, unit_near
@@ -79,6 +79,8 @@ class DPEBM(PrivateLearner):
       already.
     - `engine`: how features' curves are learnt, "epochs" of sums, or at once as the noisy minimum of a "convex" loss:
       two classes, of records that are added or removed, one of each unit. Default: "auto".
+    - `start`: sha256 of the public model that boosting begins from, of two classes; `dpserve train --public` names it.
+      Default: "".
     """
 
     name: ClassVar[str] = "ebm"
@@ -97,6 +99,7 @@ class DPEBM(PrivateLearner):
     pairs: object = AUTO
     balance: float | None = None
     engine: Literal["auto", "epochs", "convex"] = "auto"
+    start: str = ""
 
     def check(self, public: Public) -> None:
         """Raise InputError where a parameter is out of range, or the target has neither classes nor a range."""
@@ -111,6 +114,7 @@ class DPEBM(PrivateLearner):
         if self.doubt and len(public.classes or ()) > 2:
             raise InputError(f"doubt={self.doubt}: of two classes or of a number; leave it out, or set 0")
         check_cuts(self.cuts, self.bins)
+        self._check_start(public)
         check_balance(self.balance, public)
         self.cutting_of(public)
         self._check_pairs(public)
@@ -118,6 +122,19 @@ class DPEBM(PrivateLearner):
         for name, words, fits in _REALS:
             if getattr(self, name) is not None:
                 check_real(name, getattr(self, name), words, fits)
+
+    def _check_start(self, public: Public) -> None:
+        if not self.start:
+            return
+        if len(public.classes or ()) != 2:
+            raise InputError("start: a public start is of two classes; leave it out")
+        if public.start is None or public.start.digest != self.start:
+            raise InputError("start: name a public model by dpserve train --public FILE, or MODEL of this home")
+        fixed = {"cuts": ("auto", "declared"), "bins": (None,), "engine": ("auto", "epochs"), "balance": (None,)}
+        wrong = [name for name, values in fixed.items() if getattr(self, name) not in values]
+        wrong += ["pairs"] if self.pairs not in (AUTO, 0, "0") else []
+        if wrong:
+            raise InputError(f"{wrong[0]}: boosting begins from a public start at the declared bins; leave it out")
 
     def _check_pairs(self, public: Public) -> None:
         names = {feature.name for feature in public.features}
@@ -135,12 +152,15 @@ class DPEBM(PrivateLearner):
 
     def pairs_of(self, public: Public) -> PairDefaults:
         """Return how many pairs, and in how many epochs: by the parameter or the public rule."""
+        if self.start:
+            return NO_PAIRS
         return pair_defaults(public, self.settings(public), asked_pairs(self.pairs, public.features))
 
     def cutting_of(self, public: Public) -> Cutting:
         """Return where numbers are cut, by the parameters or the public rule."""
         most, less = (MANY_BINS, LESS_TOLD) if public.classes is None else (FEW_BINS, 1.0)
-        return cutting(public, signal(public) / less, most, self.cuts, self.bins)
+        where: Where | Literal["auto"] = "declared" if self.start else self.cuts
+        return cutting(public, signal(public) / less, most, where, self.bins)
 
     def _cut(self, session: Releaser, noise: Noise) -> Releaser:
         cuts = self.cutting_of(session.public)
@@ -156,6 +176,8 @@ class DPEBM(PrivateLearner):
 
     def engine_of(self, public: Public) -> str:
         """Return the engine: the one asked for, or by the public rule."""
+        if self.start:
+            return "epochs"
         return engine_rule(public, self.balance) if self.engine == "auto" else self.engine
 
     def _layout(self, public: Public) -> Layout | None:
@@ -193,6 +215,9 @@ class DPEBM(PrivateLearner):
         counts = [session.release(BinCounts(f, feature.bins, noise.norm), noise.counting) for f, feature in features]
         weighed = class_weights(public, self.balance)
         model = Model(public, settings, noise, [count / GRID for count in counts], pairs, weighed=weighed)
+        if public.start is not None:
+            lost = model.begin(public.start)
+            model.choose(lost, session.release(lost, noise.choosing))
         whole = np.zeros(public.features[0].bins, np.int64)
         model.start(session.release(model.query(0, whole), noise.starting))
         sums = settings.epochs * len(features)

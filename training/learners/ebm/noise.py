@@ -29,6 +29,7 @@ START = Fraction(1, 100)  # of the budget, for each sum that a model starts from
 CURVED = Fraction(1, 3)  # the curvature of one convex fit is charged as so much of one over its noise multiplier
 NEARER = 20  # what is added to its minimum has so much larger a noise multiplier
 DEARER = 0.9  # such a fit, charged by Renyi curves alone, gets about so much of the unit
+CHOOSING = Fraction(1, 10)  # of the budget, for whether to leave a public start, where there is one
 PLACING = Fraction(1, 50)  # of the budget, for the counts by which chances are placed
 
 
@@ -36,7 +37,7 @@ PLACING = Fraction(1, 50)  # of the budget, for the counts by which chances are 
 class Noise:
     """`finding` for the counts that cut points are found by, `scoring` for the scores that pairs are found by,
     `counting` for the histograms, `starting` for what a model starts from, `placing` for the counts by class and score,
-    `summing` for the rest.
+    `choosing` for whether a public start is left, `summing` for the rest.
     """
 
     finding: Mechanism
@@ -44,6 +45,7 @@ class Noise:
     counting: Mechanism
     starting: Mechanism
     placing: Mechanism
+    choosing: Mechanism
     summing: Mechanism
     norm: Norm
 
@@ -53,8 +55,11 @@ def noise_of(public: Public, unit: Decimal, settings: EbmDefaults, pairs: PairDe
     More of it is never more noise.
     """
     of = _pure if public.pure else _gaussian
-    finding, scoring, counting, starting, placing = (of(unit, ratio) for ratio in _ratios(public, settings, pairs))
-    return Noise(finding, scoring, counting, starting, placing, of(unit, Fraction(1)), "l1" if public.pure else "l2")
+    finding, scoring, counting, starting, placing, choosing = (
+        of(unit, ratio) for ratio in _ratios(public, settings, pairs)
+    )
+    norm: Norm = "l1" if public.pure else "l2"
+    return Noise(finding, scoring, counting, starting, placing, choosing, of(unit, Fraction(1)), norm)
 
 
 def unit_near(public: Public, settings: EbmDefaults, pairs: PairDefaults, found: int) -> Decimal:
@@ -62,10 +67,11 @@ def unit_near(public: Public, settings: EbmDefaults, pairs: PairDefaults, found:
     `found`: how many counts cut points are found by.
     """
     epsilon, features = float(public.budget.epsilon), len(public.features)
-    finding, scoring, counting, starting, placing = _ratios(public, settings, pairs)
+    finding, scoring, counting, starting, placing, choosing = _ratios(public, settings, pairs)
     units = features * (settings.epochs + counting) + starting + found * finding
     units += placing if public.classes is not None else starting if settings.spread else 0
     units += starting if len(public.classes or ()) > 2 else 0
+    units += 0 if public.start is None else choosing
     units += pairs.many * (pairs.epochs + counting) + pairs.found * scoring
     unit = epsilon / units if public.pure else mu_of(public.budget) / sqrt(units)
     return from_nano(int(unit * (1 - 1e-7) * NANO))
@@ -95,17 +101,17 @@ def count_rows(public: Public, counts: Sequence[Floats], noise: Noise) -> float:
 
 def _ratios(
     public: Public, settings: EbmDefaults, pairs: PairDefaults
-) -> tuple[Fraction, Fraction, Fraction, Fraction, Fraction]:
-    """Return what a count that finds cut points, the scores of pairs, a histogram, a starting sum and the counts by
-    class and score get, of epsilon or of mu^2, where any other sum gets 1.
+) -> tuple[Fraction, Fraction, Fraction, Fraction, Fraction, Fraction]:
+    """Return what a count that finds cut points, the scores of pairs, a histogram, a starting sum, the counts by class
+    and score and the choice of a start get, of epsilon or of mu^2, where any other sum gets 1.
     """
     share, features = Fraction(settings.share), len(public.features)
     sums = settings.epochs * features + pairs.epochs * pairs.many
     together = counts_share(public, strength(public))
     finding = together / (1 - together) * sums / max(1, 2 * counted_numbers(public))
     counting = share * sums / (features + pairs.many) / (1 - share)
-    starting, placing = (max(Fraction(1), part * sums) for part in (START, PLACING))
-    return finding, SCORING / (1 - SCORING) * sums, counting, starting, placing
+    starting, placing, choosing = (max(Fraction(1), part * sums) for part in (START, PLACING, CHOOSING))
+    return finding, SCORING / (1 - SCORING) * sums, counting, starting, placing, choosing
 
 
 def _pure(unit: Decimal, ratio: Fraction) -> DiscreteLaplace:

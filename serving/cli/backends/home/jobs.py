@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from accountant.errors import Forbidden
@@ -17,9 +19,10 @@ from training.requests import JobRequest
 if TYPE_CHECKING:
     from training.jobs import job
     from training.measuring.worth import evaluate
-    from training.planning import plans
+    from training.planning import plans, starts
 else:  # what prices, fits and certifies; a list of jobs does without
     job, plans = later("training.jobs.job"), later("training.planning.plans")
+    starts = later("training.planning.starts")
     evaluate = later("training.measuring.worth.evaluate")
 
 LOOK_SECONDS = 0.5
@@ -34,7 +37,9 @@ class HomeJobs(Jobs):
     def plan(self, request: Request) -> Body:
         """Return the price of a job."""
         job_request, home = JobRequest.of(request), Home.open()
-        plan = plans.plan(home, job_request, this_user(), _may_promote(home, job_request))
+        promotes = _may_promote(home, job_request)
+        job_request = _with_start(home, job_request)
+        plan = plans.plan(home, job_request, this_user(), promotes)
         if job_request.evaluate is None:
             return plan.to_json()
         return plan.to_json() | evaluate.price_following(home, plan.request, job_request.evaluate, this_user())
@@ -43,6 +48,7 @@ class HomeJobs(Jobs):
         """Run a job to its end."""
         job_request, home = JobRequest.of(request), Home.open()
         promotes = _may_promote(home, job_request)
+        job_request = _with_start(home, job_request)
         job.recover(home)
         return job.train(home, job_request, by=this_user(), key=key, progress=progress, promotes=promotes)
 
@@ -82,3 +88,11 @@ def _job(home: Home, number: int) -> Body:
 def _may_promote(home: Home, asked: JobRequest) -> bool:
     """Return whether the user may promote versions of the model. Raises Forbidden where they may not train it."""
     return require_access(home, "train", dataset=asked.dataset).may("promote", model=asked.model or asked.dataset)
+
+
+def _with_start(home: Home, asked: JobRequest) -> JobRequest:
+    """Put in the place of a file of public rows the start that is learnt from it."""
+    if asked.public is None or not Path(asked.public).is_file():
+        return asked
+    learnt = starts.learn_start(home, asked.dataset, asked.target, Path(asked.public), asked.parameters)
+    return replace(asked, public=learnt)
