@@ -144,6 +144,7 @@ def status_of(home: Home, settings: Settings) -> dict[str, Any]:
             "aggregators": list(policy.aggregators),
             "learners": list(policy.learners),
             "least_institutions": policy.least_institutions,
+            "least_worth": None if policy.least_worth is None else decimal_string(policy.least_worth),
         },
         "budget": describe_budget(dataset),
         "campaigns": campaigns,

@@ -27,6 +27,7 @@ largest_delta = {delta}
 aggregators = {aggregators}
 learners = {learners}
 least_institutions = {least}
+least_worth = {worth}
 """
 
 
@@ -42,6 +43,7 @@ class NewInstitution:
     aggregators: tuple[str, ...]
     learners: tuple[str, ...]
     least_institutions: int
+    least_worth: str
     ca: Path | None = None
     witnesses: Path | None = None
 
@@ -68,7 +70,7 @@ def found_institution(path: Path, new: NewInstitution) -> PublicKeys:
     text = RULES.format(
         url=_text(new.url), trust=_text(TRUST), dataset=_text(new.dataset), epsilon=_text(new.largest_epsilon),
         delta=_text(new.largest_delta), aggregators=_text(list(new.aggregators)), learners=_text(list(new.learners)),
-        least=new.least_institutions,
+        least=new.least_institutions, worth=_text(new.least_worth),
         more="".join(f"{name} = {_text(str(file.absolute()))}\n" for name, file in files.items() if file is not None),
     )  # fmt: skip
     write_new(path, text.encode(), PRIVATE)

@@ -32,6 +32,7 @@ def init(
     aggregator: Annotated[list[str], typer.Option(help="Fingerprint of one that you trust; once for each.")],
     learner: Annotated[list[str], typer.Option(help="A learner that may ask; once for each.")],
     least_institutions: Annotated[int, typer.Option(help="Answer no sum of fewer institutions.", min=1)],
+    least_worth: Annotated[str, typer.Option(help="Answer none whose forecast is worth less: 0.5 is guessing.")],
     ca: Annotated[Path | None, typer.Option(help="The certificates that may speak for the service.")] = None,
     witnesses: Annotated[Path | None, typer.Option(help="Whose cosignatures the log must show (tlog-policy).")] = None,
     settings: Settings = HERE,
@@ -40,11 +41,11 @@ def init(
     """Write your institution.toml, pin the keys of who asks, and make a home where there is none.
 
     \b
-    dpserve institution init --url https://campaigns.example --trust trust.json --dataset clinic --largest-epsilon 2 --largest-delta 0.000001 --aggregator FINGERPRINT --learner ebm --least-institutions 2
+    dpserve institution init --url https://campaigns.example --trust trust.json --dataset clinic --largest-epsilon 2 --largest-delta 0.000001 --aggregator FINGERPRINT --learner ebm --least-institutions 2 --least-worth 0.6
     """  # noqa: E501
     new = NewInstitution(
         url, trust, dataset, largest_epsilon, largest_delta, tuple(aggregator), tuple(learner), least_institutions,
-        ca, witnesses,
+        least_worth, ca, witnesses,
     )  # fmt: skip
     keys = key_names(found_institution(settings, new))
     home = open_or_make()
@@ -101,7 +102,8 @@ def _status_text(body: dict[str, Any]) -> str:
         f"dataset {body['dataset']}: total epsilon {budget['total']['epsilon']}, delta {budget['total']['delta']}. "
         f"{budget['left']['words']}",
         f"policy: a campaign costs at most epsilon {policy['largest_epsilon']} and delta {policy['largest_delta']}, by "
-        f"{', '.join(policy['learners'])}, over at least {policy['least_institutions']} institutions, at {body['url']}",
+        f"{', '.join(policy['learners'])}, over at least {policy['least_institutions']} institutions, "
+        f"forecast at {policy['least_worth'] or 'anything'} or more, at {body['url']}",
         align_columns(rows) if body["campaigns"] else "no campaign has asked yet",
     ])  # fmt: skip
 

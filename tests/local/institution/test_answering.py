@@ -118,7 +118,7 @@ def new(place, **changed):
     said = {
         "url": "https://campaigns.example", "trust": place.home.path / "trust.json", "dataset": "rows",
         "largest_epsilon": "1", "largest_delta": "0.000001", "aggregators": ("ab",), "learners": ("ebm",),
-        "least_institutions": 3, **changed,
+        "least_institutions": 3, "least_worth": "0.6", **changed,
     }  # fmt: skip
     return NewInstitution(**said)
 
@@ -129,6 +129,7 @@ def test_what_was_said_is_what_is_read_and_keys_are_pinned(place, tmp_path):
     assert keys.to_json() == (place.home.path / "trust.json").read_bytes()
     own = read_settings(path)
     policy = own.policy
+    assert str(policy.least_worth) == "0.6"
     assert (str(policy.largest_epsilon), policy.learners, policy.least_institutions) == ("1", ("ebm",), 3)
     assert (own.trust.read_bytes(), own.ca) == (keys.to_json(), tmp_path / "ca.pem")
     assert [oct(each.stat().st_mode & 0o777) for each in (path, path.parent / INVITATIONS)] == ["0o600", "0o700"]
@@ -141,6 +142,7 @@ def test_what_was_said_is_what_is_read_and_keys_are_pinned(place, tmp_path):
     [
         ({"learners": ("lazybb",)}, InputError, "are by ebm"),
         ({"largest_epsilon": "much"}, InputError, "largest_epsilon"),
+        ({"least_worth": "good"}, InputError, "least_worth"),
         ({"url": "http://campaigns.example"}, InputError, "https"),
         ({"trust": "nowhere.json"}, KeyInvalid, "cannot be read"),
         ({"trust": "other"}, InputError, "other keys already"),
