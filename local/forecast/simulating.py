@@ -18,7 +18,7 @@ import numpy as np
 from accountant.system.lazy_import import later
 from dpserve_verify.errors import InputError
 from local.forecast.made_up import Floats, MadeUp, auroc_of, worth_of_errors
-from local.reports.coordinates import whitened_coordinates
+from local.reports.coordinates import embedding_width, whitened_coordinates
 from local.reports.definition import Definition
 from local.reports.directions import gains
 from local.reports.forecast import DIGITS, Forecast
@@ -30,10 +30,11 @@ from local.reports.statistics import LEAST_ROWS, own_vectors
 from local.rounds.definition import RoundsDefinition
 from local.turns.definition import BoostedDefinition
 from local.turns.learning import alpha_of, ensemble_of, with_next_voters
-from local.turns.lines import Lines, radius_for
+from local.turns.lines import Lines, plain_coordinates, radius_for
 from local.turns.owned_scores import own_answers
 from local.turns.so_far import SoFar
 from local.turns.stumps import tests_for
+from models.features.features import CategoricalFeature, Feature
 from models.forms.additive import AdditiveEnsemble
 from models.forms.ensemble import Ensemble
 from models.worth.expected_width import normal
@@ -46,22 +47,19 @@ else:
 RUNS = 10
 ROWS = 2000  # that are made up for what is learnt, and as many again to look at the model with
 OF_A_TURN = 500
-WORK = 1 << 24  # numbers of the rows of one run, at most
+WORK = 1 << 22  # numbers of the rows of one run, at most
 FEWEST = 100  # rows, however wide they are
-WIDEST = 1 << 12  # codes of all features
+MOST_VALUES, MOST_WIDTH = 64, 512  # of a category, and numbers of all features; what is beyond is left out
+SOLVED, FEWEST_OWNERS = 10**9, 5  # steps of own regressions, and owners, however long these take
 NEAR = Decimal("0.02")  # what logarithms of other machines, rounded otherwise, may come to
 Model = Ensemble | None
 
 
 def forecast_of(definition: Question) -> Forecast:
-    """Simulate a campaign, whatever it says of its own forecast. InputError where it is too wide to be."""
-    widest = sum(feature.bins for feature in definition.features)
-    if widest > WIDEST and not isinstance(definition, RoundsDefinition):
-        raise InputError(
-            f"features: have {widest} codes; at most {WIDEST} can be simulated: declare fewer bins or values"
-        )
+    """Simulate a campaign, whatever it says of its own forecast."""
     bare = replace(definition, forecast=None)
-    worths = [_play(bare, f"{bare.digest} {run}") for run in range(RUNS)]
+    name, narrow = bare.digest, narrow_definition(bare)
+    worths = [_play(narrow, f"{name} {run}") for run in range(RUNS)]
     metric = "auroc" if definition.classes else "explained"
     mean, spread = (Decimal(str(min(1.0, float(each)))) for each in (np.mean(worths), np.std(worths, ddof=1)))
     return Forecast(metric, mean.quantize(DIGITS), spread.quantize(DIGITS))
@@ -83,6 +81,29 @@ def require_worth(definition: Question, least: Decimal) -> None:
     found = forecast_of(definition)
     if abs(signed.mean - found.mean) > NEAR or abs(signed.spread - found.spread) > NEAR:
         raise InputError(f"forecast: is signed as {signed.says}; simulated here it is {found.says}; do not answer")
+
+
+def narrow_definition(definition: Question) -> Question:
+    """Leave the last values and features out of a definition that is too wide to be simulated within seconds, whoever
+    signed it; shares and institutions have bounds of their own.
+    """
+    if not isinstance(definition, Definition | BoostedDefinition):
+        return definition
+    features: list[Feature] = []
+    for feature in definition.features:
+        if isinstance(feature, CategoricalFeature) and len(feature.values) > MOST_VALUES:
+            feature = CategoricalFeature(feature.name, feature.values[:MOST_VALUES])
+        if sum(map(embedding_width, (*features, feature))) <= MOST_WIDTH:
+            features.append(feature)
+    narrow = tuple(features)
+    if narrow == definition.features:
+        return definition
+    if isinstance(definition, Definition):
+        return replace(definition, features=narrow)
+    if not isinstance(definition.basis, Lines):
+        return replace(definition, features=narrow, basis=tests_for(narrow, None))
+    plain = replace(definition.basis, coordinates=plain_coordinates(narrow))
+    return replace(definition, features=narrow, basis=plain)
 
 
 def _play(definition: Question, name: str) -> float:
@@ -117,6 +138,12 @@ def _rows(definition: Question, most: int) -> int:
     return max(FEWEST, min(most, WORK // definition.row_numbers))
 
 
+def _owners(asked: Definition | BoostedDefinition, each: int, rows: int) -> int:
+    """Return how many owners of so many rows each are made up at most, of so many rows in all."""
+    solved = SOLVED // asked.dimension**3 if asked.learner == "local-lr" else rows
+    return max(1, min(_rows(asked, rows) // each, max(FEWEST_OWNERS, solved)))
+
+
 def noisy_mean(definition: Definition | BoostedDefinition, own: Floats, owners: int, name: str) -> tuple[Floats, float]:
     """Estimate the mean (dimension,) of own vectors as so many reports would, and the deviation of its noise."""
     dimension = own.shape[1]
@@ -129,7 +156,7 @@ def _at_once(definition: Definition, world: MadeUp) -> Model:
     public, _, _ = world.rows(ROWS, "public")
     coordinates = whitened_coordinates(definition.features, public, definition.coordinates.size)
     asked, each = replace(definition, coordinates=coordinates), LEAST_ROWS[definition.learner]
-    owners = max(1, min(definition.owners, _rows(definition, 2 * ROWS) // each))
+    owners = min(asked.owners, _owners(asked, each, 2 * ROWS))
     codes, answers, _ = world.rows(owners * each, "owned")
     own = own_vectors(definition.learner, coordinates.of(codes), answers, np.full(owners, each))
     return ensemble_of_direction(asked, noisy_mean(asked, own, definition.owners, world.name)[0])
@@ -145,7 +172,7 @@ def _in_turns(definition: BoostedDefinition, world: MadeUp) -> Model:
         else:
             asked = replace(definition, basis=tests_for(definition.features, public))
     each, so_far = asked.basis.least_rows, SoFar((), len(definition.classes))
-    most = max(1, _rows(definition, OF_A_TURN * each) // each)
+    most = _owners(asked, each, OF_A_TURN * each)
     for turn in range(1, asked.turns + 1):
         if asked.weighs(turn) and not so_far.voters:
             continue

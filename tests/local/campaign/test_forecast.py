@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import replace
 from decimal import Decimal
@@ -27,11 +28,15 @@ from local.institution.settings import read_settings as read_institution
 from local.owner import program
 from local.owner.own_ledger import OwnLedger
 from local.owner.settings import Pinned, Policy, read_settings
+from local.reports.coordinates import embedding_width
 from local.reports.forecast import BAR, Forecast, read_least_worth
 from local.reports.learning import estimate_direction
-from local.reports.question import LIMIT
+from local.reports.question import COMMON, LIMIT
 from local.reports.statistics import own_vectors
-from models.features.features import NumericFeature
+from local.turns import stumps
+from local.turns.definition import BoostedDefinition
+from local.turns.lines import Lines, plain_coordinates
+from models.features.features import CategoricalFeature, NumericFeature
 from serving.rest import campaigns as doors
 from training.learners.expected import GUESS
 
@@ -192,7 +197,9 @@ def test_a_forecast_that_cannot_be_read_is_no_definition(good, change):
     top = json.loads(good.payload)
     forecast = None if change is None else {**top["predicate"]["forecast"], **change}
     top["predicate"]["forecast"] = forecast
-    with pytest.raises(CertificateInvalid):
+    digest = hashlib.sha256(canonical.encode(top["predicate"], LIMIT)).hexdigest()
+    top["subject"][0]["digest"]["sha256"] = digest
+    with pytest.raises(CertificateInvalid, match="not a definition"):
         question_from_payload(canonical.encode(top, LIMIT))
 
 
@@ -262,3 +269,22 @@ def test_figures_of_a_forecast():
     assert (edge.is_better, replace(edge, spread=Decimal("0.11")).is_better) == (True, False)
     assert "better than guessing" in edge.says
     assert float(BAR) == GUESS  # of what central training is told to expect
+
+
+def test_a_definition_that_is_too_wide_to_be_simulated_is_narrowed(good):
+    """What a stranger signs costs who simulates it seconds, and no more: values and features beyond are left out."""
+    numbers = tuple(NumericFeature(f"x{at}", (0.0,)) for at in range(600))
+    wide = (CategoricalFeature("c", tuple(map(str, range(500)))), *numbers)
+    narrow = simulating.narrow_definition(replace(good, features=wide))
+    assert len(narrow.features[0].values) == simulating.MOST_VALUES
+    widths = [embedding_width(feature) for feature in narrow.features]
+    assert sum(widths) == simulating.MOST_WIDTH
+    assert simulating.narrow_definition(good) == good
+    common = {name: getattr(good, name) for name in COMMON if name not in ("features", "learner")}
+    lines = Lines(plain_coordinates(wide), "centroids", 1)
+    for learner, basis in (("local-stump", stumps.tests_for(wide, None)), ("local-ncc", lines)):
+        turns = BoostedDefinition(
+            **common, learner=learner, features=wide, basis=basis, public_rows="", seed=good.seed, rounds=2,
+            candidates=64, favoured=1,
+        )  # fmt: skip
+        assert simulating.narrow_definition(turns).features == narrow.features
