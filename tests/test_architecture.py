@@ -192,8 +192,10 @@ training/notebook: dpserve_verify(. formats privacy) accountant(. access home le
 training/planning: dpserve_verify(. certificates formats privacy system) accountant(. access home ledger
     ledger/families privacy system) models(features forms parts store) training(calibration learners learners/ebm
     requests rows/packed rows/partitions rows/schema rows/tables session tuning)
+training/outside: dpserve_verify(. certificates privacy) accountant(noise) models(forms) training(rows/partitions
+    session)
 training/replay: dpserve_verify(. privacy) accountant(. noise) models(features) training(calibration datasets learners
-    rows/partitions rows/schema rows/tables session)
+    outside rows/partitions rows/schema rows/tables session)
 training/requests: dpserve_verify(. privacy) accountant(. ledger/families) models(features)
 training/rows:
 training/rows/cluster: dpserve_verify(.) accountant(. home system) models(. features) training(. rows/partitions

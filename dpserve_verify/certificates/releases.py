@@ -33,7 +33,13 @@ class ReleaseKind(StrEnum):
     PROFILE = "profile"
 
 
+OUTSIDE_COUNTS = "count rows per cell, as a learner of others asks"
+OUTSIDE_SUMS = "sum entries of tables over rows, as a learner of others asks"
+OUTSIDE_CHOICE = "select a table by its sum over rows, as a learner of others asks"
 PURPOSES = {
+    OUTSIDE_COUNTS: ReleaseKind.MODEL,
+    OUTSIDE_SUMS: ReleaseKind.MODEL,
+    OUTSIDE_CHOICE: ReleaseKind.MODEL,
     "weigh the classes in every leaf": ReleaseKind.MODEL,
     "select the class of every leaf by its rows": ReleaseKind.MODEL,
     "select the vote of every leaf": ReleaseKind.MODEL,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 
 from accountant.errors import PlanMismatch
 from dpserve_verify.errors import InputError
+from dpserve_verify.privacy.budget import Relation
 from training.calibration.calibrate import calibrate
 from training.replay.neighbours import packed, pairs
 from training.replay.tapes import Divergence, play, record
@@ -93,6 +94,8 @@ def check(
         raise InputError(f"neighbours={neighbours}: must be 1 to {MOST_NEIGHBOURS}")
     if rows <= public.contributions:
         raise InputError(f"rows={rows}: must be more than the {public.contributions} that one person may have")
+    if table is None and public.relation is Relation.REPLACE_ONE:  # where the number of rows is public
+        schema, public = replace(schema, records=rows), replace(public, records=rows)
     report, where = Report(), "the first run"
     try:
         learner = make()  # what has nothing but `learn` is planned by calibration alone

@@ -1,14 +1,15 @@
-"""Which learner is checked, and on what: one of dpserve's by its name, or any class of a module; rows made up from a
-schema, or given.
+"""Which learner is checked, and on what: one of dpserve's by its name, any class of a module, or a file of somebody
+else's, sealed; rows made up from a schema, or given.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
+from importlib.metadata import entry_points
 from inspect import getmembers, isabstract, isclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import Budget, Relation
 from training.learners import LEARNERS
 from training.learners.parameters import make_learner
+from training.outside.sandbox import OutsideLearner, Source, source_of
 from training.replay.report import Report, check
 from training.rows.schema.schema import parse_schema
 from training.rows.tables.data import answer_feature
@@ -53,6 +55,23 @@ class Trial:
     data: Path | None = None
 
 
+def maker_of(reference: str, parameters: Mapping[str, Any] | None) -> Callable[[], Any]:
+    """Return what makes a learner anew: of `path.py[:Class]` and of an entry point in `dpserve.learners` one that runs
+    sealed, without rows; else of a class (`class_of`), here. InputError where there is none.
+    """
+    name = reference.partition(":")[0]
+    if name.endswith(".py") or name in {point.name for point in entry_points(group="dpserve.learners")}:
+        return partial(OutsideLearner, source_of(reference), dict(parameters or {}))
+    return partial(make_learner, class_of(reference), parameters)
+
+
+def about(reference: str) -> dict[str, Any]:
+    """Return who wrote a learner of somebody else's, and its digest; of others nothing."""
+    made = maker_of(reference, None)
+    source = getattr(made, "args", (None,))[0]
+    return {"source": {"author": source.author, "digest": source.digest}} if isinstance(source, Source) else {}
+
+
 def class_of(reference: str) -> type:
     """Return the class of a learner: one of dpserve's by its name, or of `module:Class`; of a module with one class
     that has `learn`, that one. InputError where there is none.
@@ -80,8 +99,9 @@ def class_of(reference: str) -> type:
     return own[wanted] if wanted else next(iter(own.values()))
 
 
-def check_class(kind: type, parameters: Mapping[str, Any] | None, trial: Trial) -> Report:
-    """Record and play a learner of a class, as `trial` says. InputError where it refuses such a job."""
+def check_learner(reference: str, parameters: Mapping[str, Any] | None, trial: Trial) -> Report:
+    """Record and play a learner (`maker_of`), as `trial` says. InputError where it refuses such a job."""
+    make = maker_of(reference, parameters)
     schema = parse_schema(trial.schema)
     question = schema.question(trial.target, parameters)
     table = None
@@ -90,4 +110,4 @@ def check_class(kind: type, parameters: Mapping[str, Any] | None, trial: Trial) 
         table = pa.Table.from_batches(file_batches(trial.data, columns, schema))
     trial.budget.check_delta(question.records)
     public = Public.of(question, trial.relation, trial.budget, trial.budget.delta == 0, trial.contributions)
-    return check(partial(make_learner, kind, parameters), question, public, trial.neighbours, trial.rows, table)
+    return check(make, question, public, trial.neighbours, trial.rows, table)

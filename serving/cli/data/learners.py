@@ -51,7 +51,9 @@ def show_learner(
 
 
 def check_learner(
-    name: Annotated[str, typer.Argument(help="A learner's name, or MODULE[:CLASS].", autocompletion=LEARNERS)],
+    name: Annotated[
+        str, typer.Argument(help="A learner's name, MODULE[:CLASS], or FILE.py:CLASS.", autocompletion=LEARNERS)
+    ],
     schema: Annotated[Path | None, typer.Option(help="A schema, YAML; else a small one of two classes.")] = None,
     data: Annotated[Path | None, typer.Option(help="Rows to begin with, in place of made-up ones.")] = None,
     rows: Annotated[int, typer.Option(help="How many rows are made up.")] = subjects.Trial.rows,
@@ -72,13 +74,14 @@ def check_learner(
     \b
     dpserve learner check lazybb --set rounds=20
     dpserve learner check mine.learner:Stumps --neighbours 1000
+    dpserve learner check examples/naive_bayes.py:NaiveBayes
     """
     trial = subjects.Trial(
         subjects.SCHEMA if schema is None else schema_bytes(schema), target, Budget.of(epsilon, delta),
         parse_relation(relation), contributions, neighbours, rows, data,
     )  # fmt: skip
     with show_busy("recording and playing"):
-        report = subjects.check_class(subjects.class_of(name), key_values("--set", set or []), trial)
+        report = subjects.check_learner(name, key_values("--set", set or []), trial)
     reached = [
         ("QUERY", "REACHED OF ITS SENSITIVITY"),
         *((text, f"{part:.4f}") for text, part in report.reached.items()),
@@ -86,6 +89,11 @@ def check_learner(
     faults = "\n".join(f"{fault.kind}: {fault.words} ({fault.neighbour})" for fault in report.faults)
     verdict = "it keeps its promise on every one of them" if report.ok else f"refused: {faults}"
     text = f"{name}: {report.releases} releases, {report.neighbours} neighbours: {verdict}"
-    show(json, {"learner": name, **report.to_json()}, f"{align_columns(reached)}\n{text}" if report.reached else text)
+    about = subjects.about(name)
+    show(
+        json,
+        {"learner": name, **about, **report.to_json()},
+        f"{align_columns(reached)}\n{text}" if report.reached else text,
+    )
     if not report.ok:
         raise typer.Exit(4)

@@ -48,6 +48,13 @@ def module(tmp_path, monkeypatch):
     return write
 
 
+def test_under_replace_one_rows_are_as_many_as_are_asked_for(capsys):
+    code, body = check(
+        capsys, "lazybb", "--set", "rounds=3", "--neighbours", "7", "--relation", "replace-one", "--rows", "50"
+    )
+    assert (code, body["neighbours"]) == (0, 7)
+
+
 def test_a_learner_of_ours_by_its_name(capsys):
     code, body = check(capsys, "lazybb", "--set", "rounds=3", "--neighbours", "14")
     assert (code, body["ok"], body["releases"], body["neighbours"]) == (0, True, 4, 14)

@@ -1,0 +1,168 @@
+"""The process that somebody else's learner runs in: it has no rows, and after `seal` it can ask for nothing but bytes
+of its two pipes and memory. A script that `training.outside.sandbox` runs; it imports the standard library and numpy.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import platform
+import resource
+import socket
+import struct
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+# What a learner may import: it is loaded before the seal, since no file can be opened behind it.
+LOADED = (
+    "abc", "bisect", "collections", "copy", "dataclasses", "decimal", "enum", "fractions", "functools", "heapq",
+    "itertools", "math", "operator", "re", "string", "typing", "numpy", "numpy.linalg",
+)  # fmt: skip
+MEMORY, PROCESSOR_SECONDS = 1 << 30, 120
+SET_NO_NEW_PRIVILEGES, SET_SECCOMP, FILTER = 38, 22, 2
+REFUSE, KILL, ALLOW = 0x00050001, 0x80000000, 0x7FFF0000  # EPERM; the end of the process
+# Machine: the kernel's name for it, and the calls that remain: read, write and close of what is open, memory, signals
+# of its own, locks between its threads, clocks, random bytes, and its end.
+MACHINES = {
+    "x86_64": (
+        0xC000003E,
+        (0, 1, 3, 5, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 28, 39, 60, 131, 186, 202, 219, 228, 231, 318),
+    ),
+    "aarch64": (
+        0xC00000B7,
+        (
+            57,
+            62,
+            63,
+            64,
+            80,
+            93,
+            94,
+            98,
+            113,
+            124,
+            128,
+            132,
+            134,
+            135,
+            139,
+            172,
+            178,
+            214,
+            215,
+            216,
+            222,
+            226,
+            233,
+            278,
+        ),
+    ),
+}
+
+
+def seal() -> None:
+    """Leave this process nothing but what `MACHINES` lists, for good. OSError where the system cannot do that."""
+    if sys.platform != "linux" or platform.machine() not in MACHINES:
+        raise OSError("no seal is known for this system")
+    for kind, most in (
+        (resource.RLIMIT_AS, MEMORY), (resource.RLIMIT_CPU, PROCESSOR_SECONDS), (resource.RLIMIT_FSIZE, 0),
+        (resource.RLIMIT_CORE, 0), (resource.RLIMIT_NPROC, 0),
+    ):  # fmt: skip
+        resource.setrlimit(kind, (most, most))
+    machine, calls = MACHINES[platform.machine()]
+    steps = [(0x20, 0, 0, 4), (0x15, 1, 0, machine), (0x06, 0, 0, KILL), (0x20, 0, 0, 0)]
+    for call in calls:
+        steps += [(0x15, 0, 1, call), (0x06, 0, 0, ALLOW)]
+    steps.append((0x06, 0, 0, REFUSE))
+    code = b"".join(struct.pack("=HBBI", *step) for step in steps)
+    held = ctypes.create_string_buffer(code, len(code))
+    program = ctypes.create_string_buffer(struct.pack("@HP", len(steps), ctypes.addressof(held)))
+    library = ctypes.CDLL(None, use_errno=True)
+    if library.prctl(SET_NO_NEW_PRIVILEGES, 1, 0, 0, 0) or library.prctl(SET_SECCOMP, FILTER, program, 0, 0):
+        raise OSError(ctypes.get_errno(), "the system does not seal processes")
+    attempts: tuple[Callable[[], object], ...] = (lambda: os.open("/", os.O_RDONLY), socket.socket, os.fork)
+    for attempt in attempts:
+        try:
+            attempt()
+        except PermissionError:
+            continue
+        raise OSError("the seal does not hold")
+
+
+class Session:
+    """What a learner of somebody else's is given: `public` facts, `epsilon` as text, and releases."""
+
+    def __init__(self, public: dict[str, Any], ask: Callable[[dict[str, Any]], Any]) -> None:
+        self.public = SimpleNamespace(
+            **{**public, "features": [SimpleNamespace(**feature) for feature in public["features"]]}
+        )
+        self._ask = ask
+
+    def histogram(self, features: list[int], by_class: bool = False, share: str = "1", noise: str = "laplace") -> Any:
+        """Return noisy counts of rows: (bins of each of one or two features...), or (classes, ...) of them by class.
+        `share`: of the budget's unit; `noise`: laplace or gaussian.
+        """
+        answer = self._ask(
+            {"ask": "histogram", "features": list(features), "by_class": bool(by_class), "share": share, "noise": noise}
+        )
+        sizes = [self.public.features[at].bins for at in features]
+        return np.array(answer, np.int64).reshape(([len(self.public.classes)] if by_class else []) + sizes)
+
+    def sums(self, tables: list[tuple[int, Any]], share: str = "1", noise: str = "laplace") -> Any:
+        """Return noisy sums over rows: of each table (a feature, and whole numbers (classes, bins)) one."""
+        return np.array(self._ask({"ask": "sums", "tables": _plain(tables), "share": share, "noise": noise}), np.int64)
+
+    def select(self, tables: list[tuple[int, Any]], share: str = "1") -> int:
+        """Choose privately the table whose sum over rows is nearly the largest: its place."""
+        return int(self._ask({"ask": "select", "tables": _plain(tables), "share": share}))
+
+
+def _plain(tables: list[tuple[int, Any]]) -> list[dict[str, Any]]:
+    """Return tables as JSON has them."""
+    return [{"feature": int(at), "values": np.asarray(values).astype(int).tolist()} for at, values in tables]
+
+
+def main() -> None:
+    """Read what to run, seal, run it, and write what it makes."""
+    into, out = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    quiet = os.open(os.devnull, os.O_RDWR)
+    for place in (0, 1, 2):
+        os.dup2(quiet, place)
+    os.closerange(5, 1 << 12)
+
+    def write(body: dict[str, Any]) -> None:
+        out.write(json.dumps(body).encode() + b"\n")
+        out.flush()
+
+    try:
+        seal()
+    except OSError as error:
+        write({"unsealed": str(error)})
+        return
+    write({"sealed": True})
+    given = json.loads(into.readline())
+
+    def ask(body: dict[str, Any]) -> Any:
+        write(body)
+        return json.loads(into.readline())["answer"]
+
+    module = ModuleType("learner")
+    sys.modules["learner"] = module
+    try:
+        exec(compile(given["source"], "learner.py", "exec"), module.__dict__)
+        kind = getattr(module, given["kind"])
+        write({"model": kind(**given["parameters"]).learn(Session(given["public"], ask))})
+    except Exception as error:
+        write({"failed": f"{type(error).__name__}: {error}"[:500]})
+
+
+if __name__ == "__main__":
+    for each in LOADED:
+        import_module(each)
+    main()
