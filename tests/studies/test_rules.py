@@ -11,6 +11,8 @@ from training.learners.boosting.defaults import TREES, TREES_OF_MANY
 from training.learners.choice import CATEGORIES_FROM, CURVES_UP_TO, FEW, MANY_CLASSES_FROM
 from training.learners.expected import GUESS, LEAST, REACHED
 
+PAGES = forecast.HERE.parents[1] / "docs" / "results"
+
 
 def lines_of(name):
     return read_lines(forecast.HERE / name)
@@ -50,6 +52,10 @@ def test_a_rule_that_did_not_see_a_set_keeps_the_bound_on_it(choices):
     taken = {cell: auto.by_rule(ruled[cell[0]], cell, choices) for cell in choices}
     assert lost(taken, auto.FAIR) < lost(taken, "") < 0.005
     assert min(lost(dict.fromkeys(choices, name), "") for name in auto.NAMES) > 0.005
+    for page in (forecast.HERE / "auto.md", PAGES / "utility.md"):
+        for of in ("", auto.FAIR):
+            said = auto.by_strength(choices, {"": taken}, of)[-1].split(" | ")[-1].removesuffix(" |")
+            assert said.replace("0.", ".") in page.read_text("utf-8"), page
 
 
 def test_a_rule_that_knows_the_cell_is_judged_on_splits_that_did_not_choose():
@@ -101,6 +107,10 @@ def test_auto_takes_curves_of_several_classes_from_where_the_fits_say_so():
     cells = {cell: by for cell, by in classes.cells_of(lines_of("classes.jsonl")).items() if cell[1]}
     starts = (0.0, 500.0, MANY_CLASSES_FROM, 2_000.0, 5_000.0, 1e12)
     assert min(starts, key=lambda start: classes.lost(cells, start, "log_loss")) == MANY_CLASSES_FROM
+    page = (PAGES / "studies.md").read_text("utf-8")
+    for cell, what in ((("diamonds_cut", "4"), "diamonds' cuts"), (("mnist5k", "4"), "ten digits")):
+        rules, curves = (f"{cells[cell][name]['log_loss']:.2f}".removeprefix("0") for name in ("lazybb", "ebm"))
+        assert f"{what} {rules} to {curves}" in page
     for left_out in classes.SETS:
         others = {cell: by for cell, by in cells.items() if cell[0] != left_out}
         assert min(starts, key=lambda start: classes.lost(others, start, "log_loss")) in (500.0, MANY_CLASSES_FROM)
