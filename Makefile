@@ -115,6 +115,7 @@ lock: $(VENV)/dev.stamp ## Pin again what pyproject.toml asks for (ARGS=--upgrad
 	$(LOCK) $(FULL) --extra bento -c requirements/dev.txt $(ARGS) -o serving/requirements.txt
 	$(LOCK) requirements/build.in benchmarks/requirements.in --extra train -c requirements/dev.txt $(ARGS) -o benchmarks/requirements.txt
 	$(subst pyproject.toml ,,$(LOCK)) benchmarks/requirements-diffprivlib.in $(ARGS) -o benchmarks/requirements-diffprivlib.txt
+	$(subst pyproject.toml ,,$(LOCK)) benchmarks/requirements-synthetic.in $(ARGS) -o benchmarks/requirements-synthetic.txt
 	$(subst pyproject.toml ,,$(LOCK)) benchmarks/requirements-serving.in $(ARGS) -o benchmarks/requirements-serving.txt
 	$(LOCK) requirements/build.in --extra train --extra doors --extra federated -c requirements/dev.txt $(ARGS) -o requirements/federated.txt
 	$(subst pyproject.toml ,,$(LOCK)) requirements/stores.in $(ARGS) -o requirements/stores.txt

@@ -1,5 +1,5 @@
-"""AIM and MST as published (the folder `mechanisms` of private-pgm), in an environment of their own: mbi 1.1.0 with
-jax 0.7.1, scikit-learn and matplotlib. It imports nothing of the project, so that it runs there.
+"""AIM and MST as published (the folder `mechanisms` of private-pgm), in an environment of their own, of
+benchmarks/requirements-synthetic.txt. It imports nothing of the project, so that it runs there.
 
     python studies/statements/synthetic_peers.py aim FOLDER TASK.npz EPSILON SEED [MODEL_SIZE]
 

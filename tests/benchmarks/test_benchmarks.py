@@ -191,7 +191,7 @@ def test_a_peers_own_failure_becomes_a_line_and_ours_ends_the_run(monkeypatch):
                 utility.perform(run, task, set())
 
 
-@pytest.mark.parametrize("name", ["requirements.txt", "requirements-diffprivlib.txt"])
+@pytest.mark.parametrize("name", ["requirements.txt", "requirements-diffprivlib.txt", "requirements-synthetic.txt"])
 def test_peers_are_pinned_by_version_and_hash(name):
     pin = re.compile(r"[\w.\[\]-]+==\S+.*--hash=sha256:[0-9a-f]{64}")
     entries = (datasets.HERE / name).read_text().replace("\\\n", " ").splitlines()

@@ -17,6 +17,7 @@ from studies.dpebm import ebm_paper
 from studies.lazybb import paper, paper_report
 from studies.owners import campaigns, local_paper, local_paper_report
 from studies.speed import blocks, speed_before
+from studies.statements import synthetic
 
 STUDIES = Path(headline.__file__).parents[1] / "studies"
 PROGRAMS = sorted(path.relative_to(STUDIES.parent) for path in STUDIES.rglob("*.py"))
@@ -96,6 +97,13 @@ def test_the_tables_of_a_page_are_those_of_its_fits(tables, lines, page):
     assert len(rows) > 20
     written = set((STUDIES / "defaults" / page).read_text("utf-8").splitlines())
     assert [row for row in rows if row not in written] == []
+
+
+def test_the_tables_of_synthetic_rows_are_those_of_their_lines():
+    folder = STUDIES / "statements"
+    rows = synthetic.tables(read_lines(folder / "synthetic.jsonl")).splitlines()
+    assert len(rows) > 20
+    assert "\n".join(rows) in (folder / "synthetic.md").read_text("utf-8")
 
 
 @pytest.mark.slow

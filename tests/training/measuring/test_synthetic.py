@@ -20,6 +20,7 @@ from accountant.certificates.statement_kind import Stated
 from accountant.errors import BudgetRefused
 from accountant.home import Home
 from accountant.ledger.families.left import describe_budget
+from accountant.noise.mechanisms import DiscreteGaussian, DiscreteLaplace
 from dpserve_verify.errors import CertificateInvalid, InputError
 from dpserve_verify.formats import canonical
 from dpserve_verify.keys import dsse
@@ -302,6 +303,30 @@ def test_rows_follow_from_any_profile_and_what_cannot_be_made_is_refused(home, t
     pure = profile.plan(home, ProfileRequest("all", "1", "0", around="t"))
     assert (pure.to_json()["noise"], len(pure.recipe.plan), str(pure.recipe.claim.delta)) == ("laplace", 3, "0")
     assert pure.recipe.claim.epsilon <= 1
+
+
+def test_a_run_that_is_killed_between_releases_draws_only_what_was_not_drawn(home, monkeypatch):
+    monkeypatch.setenv("DPSERVE_RESUME", "1")
+    drawn, whole = [], choosing.CellCounts.sensitivity
+    for kind in (DiscreteGaussian, DiscreteLaplace):
+        draw = kind.draw
+        monkeypatch.setattr(kind, "draw", lambda self, *asked, draw=draw: drawn.append(1) or draw(self, *asked))
+    reserved = job.submit(home, ProfileRequest("all", "2", around="t"), by="test")
+
+    def cut(self, relation):
+        if len(drawn) == 2:
+            raise KeyboardInterrupt
+        return whole(self, relation)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(choosing.CellCounts, "sensitivity", cut)
+        with pytest.raises(KeyboardInterrupt):
+            job.run(home, reserved.seq)
+    charged = spent(home)
+    assert (len(drawn), charged != "0") == (2, True)
+    assert job.recover(home)["finished"] == [reserved.seq]
+    assert (len(drawn), spent(home)) == (3, charged)
+    assert audit_home(home).ok
 
 
 def test_a_killed_run_is_paid_and_gone_on_with_and_a_changed_choice_is_found(home, monkeypatch):
