@@ -53,7 +53,7 @@ wheel-test: wheel ## Install the wheel as pip does, in each of PYTHONS that is h
 image-test: $(VENV)/dev.stamp ## Build the image and run it (as root on Debian, with buildah; two minutes)
 	@DPSERVE_NO_SKIP=1 $(BIN)/python -m pytest -s tests/deploy/test_image.py $(ARGS)
 
-federated-test: $(VENV)/dev.stamp $(FEDERATED)/made.stamp ## Run a federation of three institutions with NVFlare (a minute or two)
+federated-test: $(VENV)/dev.stamp $(FEDERATED)/made.stamp ## Run a federation of three institutions with NVFlare (three minutes)
 	@FEDERATED_PYTHON=$(CURDIR)/$(FEDERATED)/bin/python $(BIN)/python -m pytest tests/local/federated $(ARGS)
 
 stores-test: $(VENV)/dev.stamp $(STORES)/made.stamp ## Register rows of a real object store, moto's S3 (half a minute)

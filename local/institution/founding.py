@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,9 @@ def found_institution(path: Path, new: NewInstitution) -> PublicKeys:
     for each in new.learners:
         if each not in ROUND_LEARNERS:
             raise InputError(f"learner={each}: campaigns of institutions are by {', '.join(ROUND_LEARNERS)}")
+    for each in new.aggregators:
+        if not re.fullmatch("[0-9a-f]{64}", each):
+            raise InputError(f"aggregator={each:.80}: must be a fingerprint, 64 hex digits, as its own init prints it")
     try:
         raw = new.trust.read_bytes()
     except OSError as error:

@@ -117,7 +117,7 @@ def test_what_could_not_be_reached_is_asked_again_and_seen_without_a_network(pla
 def new(place, **changed):
     said = {
         "url": "https://campaigns.example", "trust": place.home.path / "trust.json", "dataset": "rows",
-        "largest_epsilon": "1", "largest_delta": "0.000001", "aggregators": ("ab",), "learners": ("ebm",),
+        "largest_epsilon": "1", "largest_delta": "0.000001", "aggregators": ("ab" * 32,), "learners": ("ebm",),
         "least_institutions": 3, "least_worth": "0.6", **changed,
     }  # fmt: skip
     return NewInstitution(**said)
@@ -142,6 +142,7 @@ def test_what_was_said_is_what_is_read_and_keys_are_pinned(place, tmp_path):
     [
         ({"learners": ("lazybb",)}, InputError, "are by ebm"),
         ({"largest_epsilon": "much"}, InputError, "largest_epsilon"),
+        ({"aggregators": ("ab",)}, InputError, "64 hex digits"),
         ({"least_worth": "good"}, InputError, "least_worth"),
         ({"url": "http://campaigns.example"}, InputError, "https"),
         ({"trust": "nowhere.json"}, KeyInvalid, "cannot be read"),

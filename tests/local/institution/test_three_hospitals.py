@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import hospitals
 import numpy as np
@@ -100,11 +101,19 @@ def test_commands_of_the_page_make_a_model_of_three_institutions(tmp_path):
             (own / "invitations" / "study").write_text(f"{invitation}\n")
             running.append(start(4, homes[-1], *(["--once"] if at else [])))
         running += [start(6 + at, tmp_path / "one", **{f"TOKEN{at + 1}": token}) for at, token in enumerate(tokens)]
+
+        def first() -> dict[str, Any]:
+            found: dict[str, Any] = json.loads(run(5, homes[0], "--json"))["campaigns"][0]
+            return found
+
+        until(lambda: (first()["rounds"] or 0) > 2, "the first is in the middle")
+        running[0].terminate()
+        running[0].communicate(timeout=60)
+        assert first()["state"] == "answering"
+        running[0] = start(4, homes[0])  # it goes on, charged once
         said = [each.communicate(timeout=240)[0].decode() for each in running[1:]]
         assert [each.returncode for each in running[1:]] == [0] * 4, said
-        until(
-            lambda: json.loads(run(5, homes[0], "--json"))["campaigns"][0]["state"] == "answered", "the first is done"
-        )
+        until(lambda: first()["state"] == "answered", "the first is done")
         running[0].terminate()  # it would wait for other invitations
         assert "answered 56 rounds, charged as job" in running[0].communicate(timeout=60)[0].decode()
         told = run(5, homes[1])
