@@ -86,7 +86,12 @@ def seal() -> None:
     library = ctypes.CDLL(None, use_errno=True)
     if library.prctl(SET_NO_NEW_PRIVILEGES, 1, 0, 0, 0) or library.prctl(SET_SECCOMP, FILTER, program, 0, 0):
         raise OSError(ctypes.get_errno(), "the system does not seal processes")
-    attempts: tuple[Callable[[], object], ...] = (lambda: os.open("/", os.O_RDONLY), socket.socket, os.fork)
+    attempts: tuple[Callable[[], object], ...] = (
+        lambda: os.open("/", os.O_RDONLY),
+        socket.socket,
+        os.fork,
+        lambda: os.kill(os.getpid(), 0),
+    )
     for attempt in attempts:
         try:
             attempt()
