@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import ledgers
@@ -9,9 +10,13 @@ import pytest
 
 from accountant.errors import UnknownName
 from accountant.ledger.families import family_rows
+from accountant.ledger.families.records import Why
+from accountant.ledger.forecast import forecast
+from accountant.ledger.outside import Outside, charge
 from dpserve_verify.errors import LedgerInvalid
 from dpserve_verify.privacy.events import PureDp
 from dpserve_verify.privacy.filter import price_from_json
+from dpserve_verify.privacy.outside import Curve
 from serving.pages.parts.burndown import burndown, by_model
 
 pytestmark = pytest.mark.home("filled")
@@ -106,3 +111,18 @@ def test_unknown_dataset_and_torn_entry_are_refused(home):
         connection.execute(f"UPDATE entry SET body = (SELECT body FROM entry WHERE seq = 0) WHERE seq = {job}")
     with pytest.raises(LedgerInvalid, match=f"entry {job}"):
         burndown(home, "adult")
+
+
+def test_what_was_released_elsewhere_is_a_point_and_a_line_of_its_own(home):
+    seq = charge(home.ledger, "adult", Outside(Curve.read({"rho": "0.001"}), "a table", Why("steward", "published")))
+    family = home.ledger.dataset("adult").most_used
+    last = burndown(home, "adult")[-1]
+    assert (last.entry, last.share, Decimal(last.epsilon)) == (seq, family.share, family.epsilon_of(family.used))
+    price = price_from_json(home.ledger.log.entry(seq).value["price"], family.filter.orders)
+    (line,) = [each for each in by_model(home.ledger, "adult") if each["model"] == ""]
+    assert (line["jobs"], line["share"]) == (1, family.share_of(price))
+    later = datetime.now(UTC) + timedelta(days=10)
+    dataset = home.ledger.dataset("adult")
+    before = forecast(home.ledger, dataset, later)["share_per_day"]
+    charge(home.ledger, "adult", Outside(Curve.read({"rho": "0.002"}), "a table", Why("steward", "published")))
+    assert forecast(home.ledger, home.ledger.dataset("adult"), later)["share_per_day"] > before
