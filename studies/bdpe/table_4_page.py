@@ -50,9 +50,13 @@ def wins(verdicts: Sequence[int]) -> str:
     return f"{100 * sum(each > 0 for each in decided) / len(decided):.0f}" if decided else "-"
 
 
+def of_row(name: str, trees: int, lines: Sequence[Line]) -> list[Line]:
+    """The lines of so many trees, of one set or ("") of all."""
+    return [line for line in lines if line["trees"] == trees and name in ("", line["set"])]
+
+
 def _row(name: str, trees: int, lines: Sequence[Line]) -> str:
-    mine = [line for line in lines if line["trees"] == trees and name in ("", line["set"])]
-    cells = []
+    mine, cells = of_row(name, trees, lines), []
     for kind, strategy in product(KINDS, STRATEGIES):
         cells.append(wins([line["verdicts"][kind] for line in mine if line["strategy"] == strategy]))
     if name and trees in (2, 20):
@@ -187,7 +191,7 @@ def page(lines: Sequence[Line]) -> str:
         "by_epsilon": lambda: decided(fits),
         "table_1": lambda: table_1(fits, most),
         "many": lambda: str(len(names)),
-        "rows": lambda: "\n".join(_row(name, trees, fits) for name in (*names, "") for trees in counts),
+        "rows": lambda: "\n".join(_row(*each, fits) for each in product((*names, ""), counts) if of_row(*each, fits)),
         "errors": lambda: errors_table(lines, fits, names, most),
         "table_3": lambda: table_3(fits, names),
         "varied": lambda: varied(lines),
