@@ -77,8 +77,8 @@ class Condition:
             return f"{name} is {' or '.join(names[code] for code in chosen)}"
         if self.missing or (self.above, self.upto) == (None, None):
             return f"{name} is {'' if self.missing else 'not '}missing"
-        low = "" if self.above is None else f"{text_of(self.above)} < "
-        return f"{low}{name}" + ("" if self.upto is None else f" <= {text_of(self.upto)}")
+        low = "" if self.above is None else f"{self.above:.7g} < "
+        return f"{low}{name}" + ("" if self.upto is None else f" <= {self.upto:.7g}")
 
 
 @dataclass(frozen=True)

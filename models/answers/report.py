@@ -63,7 +63,7 @@ def write(body: Mapping[str, Any], path: Path) -> None:
         head, *rows = lines(body)
         query = f"<pre>{escape(body['question']['select'])}</pre>"
         content = f"{''.join(map(paragraph, facts(body)))}{query}{picture(body)}{table(head, rows)}"
-        text = page(f"Answer of {body['dataset']}", f"<style>{STYLE}</style>{content}")
+        text = page(f"Answer to a query of {body['dataset']}", f"<style>{STYLE}</style>{content}")
     elif path.suffix == ".csv":
         text = _csv(body)
     try:
