@@ -37,6 +37,7 @@ def plan(asked: JobRequest, verbose: Verbose = False, json: Json = False) -> Non
     lines = [
         ("job", f"{body['learner']} on {body['dataset']}{_target_text(body)}"),
         *_learner_lines(body, verbose),
+        *([("begins", f"from a public score, sha256 {body['start']}")] if "start" in body else []),
         ("price", f"epsilon {body['epsilon']}"),
         ("after it", left_words(body["left"])),
         *_evaluation_lines(then),

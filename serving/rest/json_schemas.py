@@ -214,7 +214,7 @@ PLAN = record(
         "left": record({**_ROOM, "jobs": COUNT}, _GROWN), "expected": maybe(EXPECTED),
     },
     {"tuning": TUNING, "target": TEXT, "window": WINDOW, "whole": TRUTH, "chosen_by_auto": _BY_AUTO,
-        "evaluation": _FOLLOWING,},
+        "evaluation": _FOLLOWING, "start": SHA256,},
 )  # fmt: skip
 VERSION_STATE = {"enum": [each.value for each in Standing]}
 CHOSEN = record({"setting": maybe(ANY_OBJECT), "score": {"type": ["integer", "null"]}}, says="released with the model")

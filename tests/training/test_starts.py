@@ -57,6 +57,7 @@ def test_the_page_s_commands_begin_from_a_file_and_from_a_model_and_what_comes_o
     again = dpserve(home.path, "plan", *from_model.replace("other@2", "adult@1").split()[1:], "--model", "again")
     assert again.returncode == 0, again.stderr
     assert "ebm on adult" in again.stdout
+    assert "from a public score, sha256" in again.stdout
     wrong = dpserve(home.path, "train", "adult", "--epsilon", "0.1", "--public", "nope.csv")
     assert wrong.returncode == 2
     assert [*audit_home(Home.open(ledgers.place(home.path))).problems] == []
@@ -69,6 +70,7 @@ def test_what_is_no_start_is_refused_while_nothing_is_spent(home, public, tmp_pa
     planned = plan(home, JobRequest.of(asked))
     assert planned.request.parameters["start"] == digest
     assert planned.request.learner == "ebm"
+    assert planned.to_json()["start"] == digest
     for changes, problem in (
         ({"learner": "lazybb"}, "only ebm begins"),
         ({"tuning": {"grid": {"epochs": [5, 6]}}, "learner": "ebm"}, "no private tuning"),

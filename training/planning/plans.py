@@ -68,6 +68,7 @@ class Planned:
             **chosen_to_json(self.request.parameters),
             **({} if self.request.target is None else {"target": self.request.target}),
             **window_to_json(self.dataset),
+            **({"start": start} if (start := self.request.parameters.get(starts.PARAMETER)) else {}),
             "epsilon": decimal_string(self.recipe.claim.epsilon),
             "delta": decimal_string(self.recipe.claim.delta),
             "rounds": len(self.recipe.plan),
