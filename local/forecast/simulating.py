@@ -11,14 +11,15 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 from math import sqrt
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from accountant.system.lazy_import import later
 from dpserve_verify.errors import InputError
 from local.forecast.made_up import Floats, MadeUp, auroc_of, worth_of_errors
-from local.reports.coordinates import embedding_width, whitened_coordinates
+from local.reports.coordinates import Coordinates, embedding_width, whitened_coordinates
 from local.reports.definition import Definition
 from local.reports.directions import gains
 from local.reports.forecast import DIGITS, Forecast
@@ -144,6 +145,17 @@ def _owners(asked: Definition | BoostedDefinition, each: int, rows: int) -> int:
     return max(1, min(_rows(asked, rows) // each, max(FEWEST_OWNERS, solved)))
 
 
+def whiten(features: tuple[Feature, ...], codes: list[NDArray[Any]], most: int) -> Coordinates:
+    """Find the coordinates of made-up rows, each turned so that its largest weight is above 0: which way one points is
+    left to the machine, and noise is not.
+    """
+    found = whitened_coordinates(features, codes, most)
+    weights, offset = np.array(found.weights, np.int64), np.array(found.offset, np.int64)
+    signs = np.sign(weights[np.abs(weights).argmax(axis=0), np.arange(found.size)])
+    turned = tuple(tuple(row) for row in (weights * signs).tolist())
+    return Coordinates(features, turned, tuple((offset * signs).tolist()))
+
+
 def noisy_mean(definition: Definition | BoostedDefinition, own: Floats, owners: int, name: str) -> tuple[Floats, float]:
     """Estimate the mean (dimension,) of own vectors as so many reports would, and the deviation of its noise."""
     dimension = own.shape[1]
@@ -154,7 +166,7 @@ def noisy_mean(definition: Definition | BoostedDefinition, own: Floats, owners: 
 
 def _at_once(definition: Definition, world: MadeUp) -> Model:
     public, _, _ = world.rows(ROWS, "public")
-    coordinates = whitened_coordinates(definition.features, public, definition.coordinates.size)
+    coordinates = whiten(definition.features, public, definition.coordinates.size)
     asked, each = replace(definition, coordinates=coordinates), LEAST_ROWS[definition.learner]
     owners = min(asked.owners, _owners(asked, each, 2 * ROWS))
     codes, answers, _ = world.rows(owners * each, "owned")
@@ -167,7 +179,7 @@ def _in_turns(definition: BoostedDefinition, world: MadeUp) -> Model:
     if definition.public_rows:
         public, _, _ = world.rows(ROWS, "public")
         if isinstance(basis, Lines):
-            coordinates = whitened_coordinates(definition.features, public, basis.coordinates.size)
+            coordinates = whiten(definition.features, public, basis.coordinates.size)
             asked = replace(definition, basis=Lines(coordinates, basis.own, radius_for(coordinates, public)))
         else:
             asked = replace(definition, basis=tests_for(definition.features, public))

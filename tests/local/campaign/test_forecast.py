@@ -163,6 +163,19 @@ def test_owners_simulate_the_signed_words_again(place, good):
     refused(lambda: simulating.require_worth(good, more), f"at least {more}")
 
 
+def test_which_way_a_machine_points_its_directions_changes_no_forecast(good, monkeypatch):
+    """Another LAPACK may turn any of them the other way round."""
+    signed, found = simulating.forecast_of(good), simulating.whitened_coordinates
+
+    def turned(features, codes, most):
+        ways = found(features, codes, most)
+        weights = tuple(tuple(-weight for weight in row) for row in ways.weights)
+        return replace(ways, weights=weights, offset=tuple(-number for number in ways.offset))
+
+    monkeypatch.setattr(simulating, "whitened_coordinates", turned)
+    assert simulating.forecast_of(good) == signed
+
+
 def test_a_forecast_that_is_not_what_the_words_simulate_to_is_refused(good):
     pinned = Pinned("answer", ("no", "yes"), ("a", "b", "c"))
     policy = Policy(Decimal(9), Decimal(5), question=pinned, least_worth=Decimal("0.6"))

@@ -430,6 +430,7 @@ def test_campaign_is_followed_as_owners_answer(page, server, tmp_path):
     card = page.locator("#campaign-survey")
     card.get_by_text("0 of 5 owners have answered; 2 are needed, 2 more.").wait_for()
     assert card.locator("progress").get_attribute("max") == "5"
+    assert "no better than guessing, and opened although it is" in card.inner_text()
     no_serious_findings(page)
     for number in (1, 4):
         campaigns.receive(server.home, "survey", campaigns.invitation(server.home, "survey", number), number)
