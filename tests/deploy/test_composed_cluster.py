@@ -55,6 +55,9 @@ def test_a_job_that_loses_its_scheduler_goes_on_with_the_one_that_is_started_afr
     scheduler.kill()
     done = home.ledger.job(held.seq).done
     assert done < ROUNDS
+    log = tmp_path / "worker.log"
+    until(lambda: "job_failed" in log.read_text(), "the worker has lost its cluster")
+    assert home.ledger.job(held.seq).state.value == "started"
     started("scheduler", "scheduler-2.log")  # as `restart: unless-stopped` does
     for at in (3, 4):
         started("asker", f"asker-{at}.log")
@@ -62,6 +65,6 @@ def test_a_job_that_loses_its_scheduler_goes_on_with_the_one_that_is_started_afr
     entries = [entry.value["type"] for entry in home.ledger.log.entries()]
     assert (entries.count("reserved"), entries.count("resumed")) == (1, 1)
     assert audit_home(home).ok
-    written = (tmp_path / "worker.log").read_text()
+    written = log.read_text()
     assert "goes on" in written
     assert "Traceback" not in written
