@@ -38,6 +38,7 @@ PUBLIC_TRAINING = {
     "training.jobs.job",
     "training.jobs.queue",
     "training.jobs.schedule",
+    "training.kinds.registry",
     "training.learners.choice",
     "training.learners.docs",
     "training.learners.job_words",
@@ -84,10 +85,14 @@ FOR_CAMPAIGNS = {
     "training.datasets.datasets",
     "training.jobs.draw_journal",
     "training.kinds.contribution_steps",
+    "training.kinds.registry",
     "training.learners.choice",
     "training.learners.ebm.widths",
     "training.learners.job_words",
     "training.learners.parameters",
+    "training.measuring.profile.profile",
+    "training.measuring.profile.table_rows",
+    "training.measuring.worth.evaluate",
     "training.requests",
     "training.rows.packed.cells",
     "training.rows.partitions.partition",
@@ -219,19 +224,20 @@ local:
 local/aggregator: dpserve_verify(. formats keys log privacy system) accountant(. keys noise) local(campaign reports
     rounds)
 local/campaign: dpserve_verify(. formats keys log privacy system) accountant(. access home ledger ledger/families log
-    noise system) models(features forms) training(finish jobs requests rows/schema rows/tables)
+    noise system) models(features forms) training(finish jobs kinds measuring/worth requests rows/schema rows/tables)
     local(forecast reports rounds turns)
 local/federated: dpserve_verify(. formats system) accountant(. home system) local(campaign institution owner rounds)
 local/forecast: dpserve_verify(. privacy) accountant(noise system) models(features forms worth)
     training(rows/packed rows/partitions session) local(reports rounds turns)
 local/institution: dpserve_verify(. formats keys log privacy system) accountant(. home ledger/families noise)
-    training(datasets kinds rows/schema) local(campaign forecast reports rounds)
+    training(datasets kinds measuring/profile rows/partitions rows/schema) local(campaign forecast reports rounds)
 local/owner: dpserve_verify(. formats log privacy system) accountant(. noise system) models(features) local(campaign
     reports turns)
 local/reports: dpserve_verify(. formats keys privacy) accountant(. ledger/families noise privacy) models(features
     forms)
 local/rounds: dpserve_verify(. certificates formats privacy) accountant(. ledger/families noise) models(forms)
-    training(jobs learners learners/ebm requests rows/partitions rows/schema session) local(reports)
+    training(jobs learners learners/ebm measuring/profile measuring/worth requests rows/partitions rows/schema session)
+    local(reports)
 local/turns: dpserve_verify(. formats system) accountant(. home ledger noise) models(features forms parts)
     local(reports)
 serving: accountant(access) training(learners) serving(http pages pages/parts process process/config process/watch

@@ -55,6 +55,6 @@ def _campaigns(home: Path, replay: Replay) -> Iterator[str]:
             if (path.parent / "reports.db").exists() and (path.parent / "campaign.dsse.json").exists():
                 known.add(int(json.loads(path.read_bytes())["job"]))
     for seq, campaign in replay.campaigns.states.items():
-        job = replay.jobs[seq]
-        if campaign.open and job.state == "started" and seq not in known:
+        job = replay.jobs.get(seq)  # None: its reservation was refused after the campaign was judged
+        if job is not None and campaign.open and job.state == "started" and seq not in known:
             yield f"campaigns: what owners of {job.dataset} reported for job {seq}, which nobody has learnt from yet"

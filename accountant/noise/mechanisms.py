@@ -36,8 +36,9 @@ from accountant.noise.exact_weights import (
 )
 from accountant.noise.noise_buffer import MAX_INT64, Adding
 from accountant.system.lazy_import import later
+from dpserve_verify.privacy.budget import NANO, from_nano
 from dpserve_verify.privacy.drawing import WIDEST_GAUSSIAN, WIDEST_LAPLACE, scale_of
-from dpserve_verify.privacy.events import BoundedRange, Gaussian, PureDp, SimpleEvent
+from dpserve_verify.privacy.events import MAX_NOISE, BoundedRange, Gaussian, PureDp, SimpleEvent
 from dpserve_verify.privacy.selection import Distribution, Poisson
 
 compiled = later("accountant.noise.compiled_weights")
@@ -155,6 +156,11 @@ class DiscreteGaussian(Adding):
     name: ClassVar[str] = "discrete-gaussian"
     norm: ClassVar[str] = "l2"
     noise_multiplier: Decimal
+
+    @classmethod
+    def of_unit(cls, unit: Decimal) -> DiscreteGaussian:
+        """Return the noise whose multiplier is one over the unit, rounded up: a larger unit never has more."""
+        return cls(min(MAX_NOISE, from_nano(ceil(NANO / Fraction(unit)))))
 
     @cached_property
     def event(self) -> Gaussian:

@@ -150,7 +150,7 @@ class Replay:
             asks = value["target"] in dataset.targets if dataset.targets else "target" not in value
             require(asks, "target: must be one of the dataset's, and stands only where it has several")
         self._judge_request(value)
-        asks_owners = kind in OF_DATASET and dataset.remote
+        asks_owners = dataset.remote and kind in OF_DATASET - ({JobKind.PROFILE} if dataset.institutions else set())
         require(not asks_owners, f"job: {kind.value}, and the rows of this dataset stay with their owners")
         self.campaigns.judge_reserved(seq, value, dataset)
         require(value.get("promote", True) is True, "promote: must be true where it stands")

@@ -75,6 +75,13 @@ TRUST: Mapping[Trust, str] = {
         "one's whole noise"
     ),
 }
+
+
+def draws_of(trust_model: str) -> int:
+    """Return how many times the noise that is priced is in every answer: two aggregators add it for institutions."""
+    return 2 if trust_model.startswith("institutions:") else 1
+
+
 ADVERSARY: Mapping[Trust, str] = {
     "central": "anyone with the model, this certificate and any other knowledge, without bound on computation",
     "local": (

@@ -255,8 +255,8 @@ class OfInstitutions(CampaignKind[RoundsDefinition]):
                 f"campaign={self.name}: is at round {turn} of {total}; close it once all are over, or give it up"
             )
 
-    def learn(self) -> Ensemble:
-        """Learn from the noisy sums of all rounds."""
+    def learn(self) -> Any:
+        """Learn from the noisy sums of all rounds; of what counts rows, return the counts."""
         totals = [shares.from_bytes(total).view(np.int64) for total in self.rounds.answers()]
         return playing.learn(self.definition, totals)
 

@@ -17,7 +17,7 @@ from accountant.errors import JobFailed, NameTaken, NotInvited, UnknownName, Wro
 from accountant.home import Home
 from accountant.ledger import campaigns
 from accountant.ledger.families.families import Dataset
-from accountant.ledger.families.records import OWNER, Registration, Request, State, Unit, Why
+from accountant.ledger.families.records import OWNER, Registration, State, Unit, Why
 from accountant.log import stored_proofs
 from dpserve_verify.errors import InputError
 from dpserve_verify.formats.canonical import decimal_string
@@ -25,12 +25,13 @@ from dpserve_verify.keys import dsse
 from dpserve_verify.privacy.budget import Budget, Relation, check_name
 from dpserve_verify.system.files import PRIVATE, replace_file
 from local.campaign.campaign_kinds import CampaignKind, kind_of
-from local.campaign.defining import CampaignRequest, define
+from local.campaign.defining import CampaignRequest, define, request_for
 from local.campaign.questions import question_from_payload
 from local.reports.question import Question
 from local.reports.report_store import ReportStore
 from training.finish.lease import Lease, this_process
-from training.finish.release import finish, keep, lock_job
+from training.finish.release import lock_job
+from training.kinds.registry import steps_of
 from training.rows.schema.schema import parse_schema
 
 ENVELOPE, JOB, REPORTS = "campaign.dsse.json", "job.json", "reports.db"
@@ -94,8 +95,7 @@ def open_campaign(home: Home, asked: CampaignRequest, by: str) -> dict[str, Any]
     with lock_job(home, f"campaign-{asked.name}"):
         if folder.exists():
             raise NameTaken(f"campaign={asked.name}: there is one of this name", campaign=asked.name)
-        budget = Budget(definition.epsilon, definition.delta)
-        request = Request(asked.population, definition.learner, budget, definition.parameters, definition.model)
+        request = request_for(definition)
         owner = this_process()
         unit = getattr(definition, "standard", definition.epsilon)  # of a learner's plan, as it was rehearsed
         job = home.ledger.reserve(request, unit, definition.plan, by=by, owner=owner, lease=Lease.SECONDS)
@@ -305,6 +305,7 @@ def close(home: Home, name: str) -> dict[str, Any]:
         campaign.reports.close()
         _enter_close(home, campaign)
         job, count = home.ledger.job(campaign.job), campaign.reports.count()
+        steps = steps_of(home, job.seq)
         if job.state is State.STARTED:
             if kind.is_waiting(count):
                 return state(home, name)
@@ -324,6 +325,6 @@ def close(home: Home, name: str) -> dict[str, Any]:
                     "there is no model, and what was charged stays charged: ask more owners, or at more epsilon",
                     job=job.seq,
                 )
-            home.ledger.commit(job.seq, keep(home, job.seq, model))
-        finish(home, job.seq)
+            home.ledger.commit(job.seq, steps.keep(model))
+        steps.finish()
     return state(home, name)

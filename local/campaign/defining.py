@@ -11,6 +11,8 @@ import numpy as np
 
 from accountant.home import Home
 from accountant.ledger.families.families import Dataset
+from accountant.ledger.families.job_kinds import TRAINING, Evaluation, JobKind, Profile
+from accountant.ledger.families.records import HOLDOUT, Request
 from dpserve_verify.errors import InputError
 from dpserve_verify.formats.canonical import decode
 from dpserve_verify.privacy.budget import Budget
@@ -24,16 +26,19 @@ from local.reports.question import Question
 from local.reports.shared import SHARED_LEARNERS, Aggregator, SharedDefinition, aggregator_from_json, multiplier_for
 from local.reports.shared_learning import groups_for
 from local.rounds import playing
-from local.rounds.definition import PATIENCE, ROUND_LEARNERS, RoundsDefinition
+from local.rounds.definition import EVALUATION, PATIENCE, PROFILE, ROUND_ASKED, ROUND_LEARNERS, RoundsDefinition
 from local.turns.definition import BOOSTED_LEARNERS, OWN, SEATS, BoostedDefinition
 from local.turns.lines import Lines, plain_coordinates, radius_for
 from local.turns.stumps import Stumps, tests_for
 from models.features.features import Feature, encode_columns
+from models.forms.registry import ensemble_bytes
 from training.jobs.draw_journal import code
+from training.measuring.worth.evaluate import ALL, bins_for, check_fits, open_model
 from training.requests import AUTO
 from training.rows.schema.schema import Schema, registered_schema, schema_of
 from training.rows.tables.row_files import column_types, read_columns
 
+MOST_MODEL = 300_000  # bytes
 ROUNDS = {"local-stump": 16, "local-ncc": 8, "local-lr": 4}  # where nobody says how many; less where owners are few
 
 
@@ -50,6 +55,7 @@ class CampaignRequest:
         how many groups a feature has at most; None: by the public rule.
     settings, patience: of institutions, the learner's parameters, and seconds that a round waits for one of them.
     although_noise: open it though its forecast is no better than guessing.
+    part: of an evaluation, whose `model` is the one that is measured, the rows that each institution counts.
     """
 
     name: str
@@ -67,10 +73,17 @@ class CampaignRequest:
     settings: tuple[tuple[str, str], ...] = ()
     patience: int | None = None
     although_noise: bool = False
+    part: str = HOLDOUT
 
 
-def usual_learner(dataset: Dataset) -> str:
-    """Return the learner that a population is asked by where none is named."""
+def learner_for(dataset: Dataset, named: str | None, evaluate: str | None, profile: bool) -> str:
+    """Return what a population is asked by: the learner that is named, a count that institutions are asked for, else
+    the usual learner. InputError where several are given.
+    """
+    if (named is not None) + (evaluate is not None) + profile > 1:
+        raise InputError("learner, evaluate, profile: one at a time")
+    if named is not None or evaluate is not None or profile:
+        return named or (PROFILE if profile else EVALUATION)
     if dataset.registration.institutions is not None:
         return AUTO
     return SHARED_LEARNERS[0] if dataset.delta else "local-linear"
@@ -82,6 +95,8 @@ def define(home: Home, dataset: Dataset, asked: CampaignRequest) -> Question:
     `although_noise` does not say so.
     """
     question = _define(home, dataset, asked)
+    if isinstance(question, RoundsDefinition) and question.is_counting:
+        return question  # no model comes of it
     forecast = forecast_of(question)
     if not forecast.is_better and not asked.although_noise:
         raise InputError(
@@ -179,7 +194,7 @@ def _define_shares(dataset: Dataset, schema: Schema, asked: CampaignRequest) -> 
 
 def _define_rounds(home: Home, dataset: Dataset, asked: CampaignRequest, institutions: int) -> RoundsDefinition:
     budget = Budget.of(asked.epsilon, asked.delta)
-    if asked.learner not in (AUTO, *ROUND_LEARNERS):
+    if asked.learner not in (AUTO, *ROUND_ASKED):
         raise InputError(
             f"learner={asked.learner}: is not asked of institutions; {', '.join(ROUND_LEARNERS)} asks for sums alone, "
             "to which noise can be added by who sees shares of them, and auto is that one"
@@ -192,13 +207,49 @@ def _define_rounds(home: Home, dataset: Dataset, asked: CampaignRequest, institu
         raise InputError(f"delta={budget.delta}: population {asked.population} has {dataset.delta} in all")
     unit, raw = dataset.registration.unit, registered_schema(home, dataset)
     schema = schema_of(home, dataset)
-    found = playing.rehearse(schema, asked.learner, dict(asked.settings), budget, unit.contributions)
+    given = _settings_for(home, dataset, schema, asked, budget)
+    found = playing.rehearse(schema, asked.learner, given, budget, unit.contributions)
     return RoundsDefinition(
         asked.name, asked.population, asked.model or asked.name, found.learner, budget.epsilon, asked.owners,
         asked.least or asked.owners, schema.target, tuple(map(str, schema.classes or ())), schema.features,
         budget.delta, raw.decode(), unit, found.chosen, found.settings, found.recipe.plan, found.recipe.unit,
         found.numbers, asked.patience or PATIENCE, code(), tuple(map(read_aggregator, asked.aggregators)),
     )  # fmt: skip
+
+
+def _settings_for(
+    home: Home, dataset: Dataset, schema: Schema, asked: CampaignRequest, budget: Budget
+) -> dict[str, Any]:
+    """Return the parameters of a learner; of an evaluation the model and the rows that are counted, of a profile its
+    columns, which are all.
+    """
+    if asked.learner not in (EVALUATION, PROFILE):
+        return dict(asked.settings)
+    if asked.settings:
+        raise InputError(f"settings: {asked.learner} has none")
+    if asked.learner == PROFILE:
+        return {"columns": "", "pairs": "", "noise": "l2"}
+    model = open_model(home, asked.model or "")
+    check_fits(model.ensemble, schema, replace(dataset.registration, cells=True))
+    public = playing.public_of(schema, budget, dataset.registration.unit.contributions)
+    text = ensemble_bytes(model.ensemble).decode()
+    if len(text) > MOST_MODEL:
+        raise InputError(f"model={asked.model}: {len(text)} bytes; at most {MOST_MODEL} stand in a signed definition")
+    if asked.part not in (HOLDOUT, ALL):
+        raise InputError(f"part={asked.part!r:.40}: must be {HOLDOUT} or {ALL}")
+    about = {"ensemble": text, "evaluates": model.certificate.issued, "part": asked.part}
+    return {**about, "noise": "l2", **bins_for(public)}
+
+
+def request_for(definition: Question) -> Request:
+    """Return the job of a campaign: it makes a model, or ends in a statement about counts."""
+    kind: JobKind = TRAINING
+    budget, model = Budget(definition.epsilon, definition.delta), definition.model
+    if isinstance(definition, RoundsDefinition) and definition.learner == EVALUATION:
+        kind = Evaluation(int(definition.given["evaluates"]))
+    elif isinstance(definition, RoundsDefinition) and definition.learner == PROFILE:
+        kind, model = Profile(), ""
+    return Request(definition.population, definition.learner, budget, definition.parameters, model, kind=kind)
 
 
 def read_aggregator(path: Path) -> Aggregator:

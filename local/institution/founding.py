@@ -12,7 +12,7 @@ from dpserve_verify.errors import InputError, KeyInvalid
 from dpserve_verify.keys.trust import PublicKeys
 from dpserve_verify.system.files import PRIVATE, write_new
 from local.institution.settings import INVITATIONS, read_settings
-from local.rounds.definition import ROUND_LEARNERS
+from local.rounds.definition import ROUND_ASKED
 
 TRUST = "trust.json"
 RULES = """\
@@ -55,8 +55,8 @@ def found_institution(path: Path, new: NewInstitution) -> PublicKeys:
     understood: then nothing was written.
     """
     for each in new.learners:
-        if each not in ROUND_LEARNERS:
-            raise InputError(f"learner={each}: campaigns of institutions are by {', '.join(ROUND_LEARNERS)}")
+        if each not in ROUND_ASKED:
+            raise InputError(f"learner={each}: campaigns of institutions are by one of {', '.join(ROUND_ASKED)}")
     for each in new.aggregators:
         if not re.fullmatch("[0-9a-f]{64}", each):
             raise InputError(f"aggregator={each:.80}: must be a fingerprint, 64 hex digits, as its own init prints it")

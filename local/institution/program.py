@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from accountant.errors import WrongState
 from accountant.home import Home
+from accountant.ledger.families.families import Started
 from accountant.noise import shares
 from dpserve_verify.errors import CertificateInvalid, InputError, LedgerUnavailable
 from dpserve_verify.formats.canonical import decode_base64, encode
@@ -27,9 +28,12 @@ from local.forecast.simulating import require_worth
 from local.institution.settings import Settings, check_dataset
 from local.reports.question import Question
 from local.rounds import playing
-from local.rounds.definition import RoundsDefinition
+from local.rounds.definition import PROFILE, RoundsDefinition
 from training.datasets.datasets import open_rows
 from training.kinds.contribution_steps import ContributionRequest, ContributionSteps, charged
+from training.measuring.profile.profile import columns_of
+from training.measuring.profile.table_rows import open_table
+from training.rows.partitions.rows import Rows
 from training.rows.schema.schema import schema_of
 
 Integers = NDArray[np.int64]
@@ -68,15 +72,15 @@ def answer(
         raise InputError(f"invitation: is of institution {number}; the campaign has {definition.owners}")
     settings.policy.check(definition)
     public = playing.check_definition(definition)
-    if settings.policy.least_worth is not None:
+    if settings.policy.least_worth is not None and not definition.is_counting:
         require_worth(definition, settings.policy.least_worth)
-    dataset = home.ledger.dataset(settings.dataset)
+    dataset = home.ledger.dataset(settings.dataset, part=definition.part)
     check_dataset(definition, dataset, schema_of(home, dataset))
     charge = _charge(home, settings, definition, number, by)
     started = charged(home, charge)
     line = _Line(settings, definition, number, invitation, wait, progress)
     before = line.answers()
-    with closing(open_rows(home, started, schema_of(home, started.dataset))) as rows:
+    with closing(_open(home, started, definition)) as rows:
         playing.play(definition, public, rows, before, line.exchange)
     return {
         "campaign": name,
@@ -98,9 +102,17 @@ def _charge(home: Home, settings: Settings, definition: RoundsDefinition, number
     }
     request = ContributionRequest(
         settings.dataset, definition.learner, Budget(definition.epsilon, definition.delta), about, definition.digest,
-        definition.standard, definition.plan,
+        definition.standard, definition.plan, definition.part,
     )  # fmt: skip
     return ContributionSteps.submit(home, request, by=by, key=None, queued=False, promotes=False).seq
+
+
+def _open(home: Home, started: Started, definition: RoundsDefinition) -> Rows:
+    """Open the rows that are asked: of a profile every row, in bins, with an answer or without."""
+    schema = schema_of(home, started.dataset)
+    if definition.learner != PROFILE:
+        return open_rows(home, started, schema)
+    return open_table(home, started, schema, [column.name for column in columns_of(schema)])
 
 
 class _Line:

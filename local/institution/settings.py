@@ -11,7 +11,7 @@ witnesses = "witnesses.policy"       # whose cosignatures the log must show (C2S
 largest_epsilon = "1"                # of one campaign; the dataset's own total holds as well
 largest_delta = "0.000001"
 aggregators = ["FINGERPRINT"]        # those you trust: one of the two must be among them
-learners = ["ebm"]
+learners = ["ebm", "evaluation", "profile"]
 least_institutions = 2               # in a sum
 least_worth = "0.6"                  # of a campaign's forecast: 0.5 is guessing, 1 perfect; any when left out
 """
@@ -32,7 +32,7 @@ from dpserve_verify.privacy.budget import Relation, exact_decimal
 from local.campaign.asking import Carry, check_url, seen_beside
 from local.reports.forecast import read_least_worth
 from local.reports.toml import Kind, check_settings
-from local.rounds.definition import ROUND_LEARNERS, RoundsDefinition
+from local.rounds.definition import ROUND_ASKED, RoundsDefinition
 from local.rounds.playing import schema_in
 from training.rows.schema.schema import Schema
 
@@ -48,7 +48,7 @@ class Policy:
     largest_epsilon: Decimal
     largest_delta: Decimal
     aggregators: tuple[str, ...]
-    learners: tuple[str, ...] = ROUND_LEARNERS
+    learners: tuple[str, ...] = ROUND_ASKED
     least_institutions: int = 2
     least_worth: Decimal | None = None
 

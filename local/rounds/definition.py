@@ -12,7 +12,7 @@ from decimal import Decimal
 from functools import cached_property
 from typing import Any, ClassVar
 
-from accountant.ledger.families.records import Unit
+from accountant.ledger.families.records import HOLDOUT, Unit
 from accountant.noise import shares
 from dpserve_verify.errors import InputError
 from dpserve_verify.formats import canonical
@@ -21,7 +21,10 @@ from dpserve_verify.privacy.events import Plan, Release, plan_from_json
 from local.reports.shared import Aggregator, ForAggregators, aggregator_from_json
 from training.learners.job_words import CHOSEN
 
+EVALUATION, PROFILE = "evaluation", "profile"  # in the place of a learner: counts that a statement is made of
 ROUND_LEARNERS = ("ebm",)
+ROUND_ASKED = (*ROUND_LEARNERS, EVALUATION, PROFILE)
+UNSAID = ("ensemble", "evaluates")  # settings that no reservation repeats
 MOST_INSTITUTIONS = 1000
 MOST_ROUNDS = 1 << 14
 MOST_NUMBERS = 1 << 15  # of one sum: a quarter of a megabyte
@@ -36,7 +39,7 @@ class RoundsDefinition(ForAggregators):
     Attributes:
         schema: the public schema, as its file says it: the same features and target as each institution's own.
         unit: of privacy, each institution's own: one record, or a person with so many contributions at most.
-        settings: of the learner, as JSON.
+        settings: of the learner, as JSON; of an evaluation the model, of a profile its columns.
         plan: the releases, with the noise of one aggregator alone; `standard`: the unit that it was rehearsed at.
         chosen: why it is this learner, where a public rule chose it; else empty.
         numbers: of the sums of each purpose, filled up with zeros: so all shares of a round have one length.
@@ -63,7 +66,7 @@ class RoundsDefinition(ForAggregators):
     aggregators: tuple[Aggregator, ...]
 
     def __post_init__(self) -> None:
-        self.check_learner(ROUND_LEARNERS)
+        self.check_learner(ROUND_ASKED)
         super().__post_init__()
         if self.owners > MOST_INSTITUTIONS:
             raise InputError(f"owners={self.owners}: at most {MOST_INSTITUTIONS} institutions")
@@ -86,6 +89,22 @@ class RoundsDefinition(ForAggregators):
         return self.releases
 
     @cached_property
+    def given(self) -> dict[str, Any]:
+        """Return the parameters of the learner; of an evaluation also the model, and which rows are counted."""
+        found: dict[str, Any] = json.loads(self.settings)
+        return found
+
+    @property
+    def is_counting(self) -> bool:
+        """Return whether rows are counted for a statement, and no model is learnt."""
+        return self.learner in (EVALUATION, PROFILE)
+
+    @property
+    def part(self) -> str | None:
+        """Return HOLDOUT where the rows that institutions keep aside are asked; None: those that learners read."""
+        return HOLDOUT if self.given.get("part") == HOLDOUT and self.learner == EVALUATION else None
+
+    @cached_property
     def rounds(self) -> tuple[Release, ...]:
         """Return the release of each round."""
         return tuple(release for release, count in self.releases.runs for _ in range(count))
@@ -93,7 +112,7 @@ class RoundsDefinition(ForAggregators):
     @property
     def parameters(self) -> dict[str, str | int | bool | None]:
         """Return what the reservation, and so the certificate, says of the campaign and of its learner."""
-        learner: dict[str, str | int | bool | None] = json.loads(self.settings)
+        learner = {key: value for key, value in self.given.items() if key not in UNSAID}
         chosen = {CHOSEN: self.chosen} if self.chosen else {}
         return {**learner, **chosen, **super().parameters, "numbers": self.widest, **self.fingerprints}
 

@@ -5,7 +5,7 @@ answers alone, by the platform at its close.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
@@ -19,16 +19,19 @@ from dpserve_verify.certificates.releases import kinds_of
 from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import Budget, Relation
 from local.reports.shared import AGGREGATORS
-from local.rounds.definition import MOST_NUMBERS, RoundsDefinition
+from local.rounds.definition import EVALUATION, MOST_NUMBERS, PROFILE, ROUND_LEARNERS, RoundsDefinition
 from models.forms.ensemble import Ensemble
+from models.forms.registry import ensemble_from_bytes
 from training.jobs.draw_journal import code
 from training.learners.choice import choose
 from training.learners.ebm.widths import most_numbers
 from training.learners.parameters import learner_of, stored
+from training.measuring.profile.profile import profiler_of
+from training.measuring.worth.evaluate import evaluator_of
 from training.requests import AUTO
 from training.rows.partitions.rows import Rows
 from training.rows.schema.schema import Schema, parse_schema
-from training.session.learner import Learner, Recipe
+from training.session.learner import Recipe
 from training.session.session import Public, Query, Rehearsal, Session
 from training.session.shared import SharedSession, check_adding
 
@@ -96,8 +99,10 @@ def rehearse(schema: Schema, learner: str, parameters: dict[str, Any], budget: B
     if learner == AUTO:
         choice = choose(public)
         learner, chosen = choice.learner, choice.why
-    asked = learner_of(learner, parameters)
-    asked.check(public)
+    asked = player_of(learner, parameters, schema)
+    if learner in ROUND_LEARNERS:
+        asked.check(public)
+        parameters = stored(asked)
     recipe = asked.recipe(public)
     kinds_of(recipe.plan)
     check_adding(recipe.plan)
@@ -106,7 +111,7 @@ def rehearse(schema: Schema, learner: str, parameters: dict[str, Any], budget: B
     widest = max(count for _, count in rehearsal.numbers)
     if widest > MOST_NUMBERS:
         raise InputError(f"numbers={widest}: of one sum; at most {MOST_NUMBERS}: declare fewer bins, or name pairs")
-    return Rehearsed(learner, chosen, recipe, json.dumps(stored(asked), sort_keys=True), rehearsal.numbers)
+    return Rehearsed(learner, chosen, recipe, json.dumps(parameters, sort_keys=True), rehearsal.numbers)
 
 
 def schema_in(definition: RoundsDefinition) -> Schema:
@@ -163,12 +168,14 @@ def play(
     session.close()
 
 
-def learn(definition: RoundsDefinition, answers: Sequence[Integers]) -> Ensemble:
-    """Learn the model from the noisy sums of all rounds: no row is asked. PlanMismatch where some are missing."""
+def learn(definition: RoundsDefinition, answers: Sequence[Integers]) -> Ensemble | Integers:
+    """Learn the model from the noisy sums of all rounds, or return the counts of a statement: no row is asked.
+    PlanMismatch where some are missing.
+    """
     if len(answers) != len(definition.rounds):
         raise PlanMismatch(f"campaign={definition.campaign}: {len(answers)} sums of {len(definition.rounds)} are there")
     session = _Cut(check_definition(definition), definition, None, answers, lambda exact: exact)
-    model: Ensemble = learner_in(definition).learn(session)
+    model: Ensemble | Integers = learner_in(definition).learn(session)
     session.close()
     return model
 
@@ -187,6 +194,15 @@ class _Cut(SharedSession):
         return np.ascontiguousarray(Session.release(self, query, mechanism)[: query.size])
 
 
-def learner_in(definition: RoundsDefinition) -> Learner:
-    """Return the learner of a campaign, with its parameters."""
-    return learner_of(definition.learner, json.loads(definition.settings))
+def learner_in(definition: RoundsDefinition) -> Any:
+    """Return what plays a campaign's plan, with its parameters."""
+    return player_of(definition.learner, definition.given, schema_in(definition))
+
+
+def player_of(learner: str, settings: Mapping[str, Any], schema: Schema) -> Any:
+    """Return a learner, or what counts rows for a statement, as it does at home."""
+    if learner == PROFILE:
+        return profiler_of(schema, settings)[0]
+    if learner == EVALUATION:
+        return evaluator_of([ensemble_from_bytes(str(settings["ensemble"]).encode())], schema, settings)
+    return learner_of(learner, settings)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from accountant.certificates.profile import METHOD, Profile
 from dpserve_verify.certificates.certificate import plan_of
+from dpserve_verify.certificates.sentences import draws_of
 from dpserve_verify.errors import CertificateInvalid
 from dpserve_verify.privacy.events import Gaussian, Plan, PureDp, Release
 from models.profile.chosen import choose, fineness_of, scored_pairs
@@ -21,13 +22,13 @@ Pairs = Sequence[tuple[str, str]]
 CHOSEN = 3  # releases where pairs are chosen: columns, scores, pairs
 
 
-def noise_of(plan: Plan, grid: int) -> Noise:
-    """Return the noise in the counts of columns, which are in 1 / grid rows: of the first release of a profile's plan.
-    CertificateInvalid for any other plan.
+def noise_of(plan: Plan, grid: int, draws: int = 1) -> Noise:
+    """Return the noise in the counts of columns, which are in 1 / grid rows: of the first release of a profile's plan,
+    `draws` times where it is Gaussian. CertificateInvalid for any other plan.
     """
     if len(plan) not in (1, CHOSEN):
         raise CertificateInvalid("mechanisms: are not those of a profile, noisy counts, and those of chosen pairs")
-    return _noise(plan[0], grid)
+    return _noise(plan[0], grid, draws)
 
 
 def pair_noise_of(plan: Plan, grid: int) -> Noise:
@@ -36,13 +37,13 @@ def pair_noise_of(plan: Plan, grid: int) -> Noise:
     return _noise(plan[len(plan) - 1], grid)
 
 
-def _noise(release: Release, grid: int) -> Noise:
+def _noise(release: Release, grid: int, draws: int = 1) -> Noise:
     event, size = release.event, release.sensitivity
     if isinstance(event, PureDp) and release.mechanism == "discrete-laplace":
         rate = float(event.epsilon) / size
         return Noise(2 * np.exp(-rate) / expm1(-rate) ** 2 / grid**2, True)
     if isinstance(event, Gaussian) and release.mechanism == "discrete-gaussian":
-        return Noise((float(event.noise_multiplier) * size / grid) ** 2, False)
+        return Noise(draws * (float(event.noise_multiplier) * size / grid) ** 2, False)
     raise CertificateInvalid("mechanisms: are not those of a profile, noisy counts")
 
 
@@ -103,7 +104,8 @@ def check(profile: Profile) -> None:
     try:
         plan = plan_of(form.mechanisms)
         if form.chosen is None:
-            own = figures(columns, pairs, counts, noise_of(plan, form.grid), form.rows.records, form.grid)
+            noise = noise_of(plan, form.grid, draws_of(form.claim.trust_model))
+            own = figures(columns, pairs, counts, noise, form.rows.records, form.grid)
         else:
             at = sum(column.bins for column in columns)
             counts[at:at] = form.chosen.scores

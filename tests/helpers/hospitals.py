@@ -69,6 +69,7 @@ class Hospitals:
         unit: str = "record",
         contributions: int = 1,
         epsilon: str = "5",
+        holdout: str | None = None,
     ) -> None:
         """A population, and an institution with each of these rows."""
         (self.folder / "schema.yaml").write_bytes(schema)
@@ -76,15 +77,20 @@ class Hospitals:
             self.home, "clinics", self.folder / "schema.yaml", len(tables), "50", None, "0.0001", unit, contributions
         )
         for at, table in enumerate(tables):
-            self.homes.append(self.institution(f"institution-{at}", table, unit, contributions, epsilon))
+            self.homes.append(self.institution(f"institution-{at}", table, unit, contributions, epsilon, holdout))
 
-    def institution(self, name: str, table: pa.Table, unit: str, contributions: int, epsilon: str) -> Home:
+    def institution(
+        self, name: str, table: pa.Table, unit: str, contributions: int, epsilon: str, holdout: str | None = None
+    ) -> Home:
         """The home of one, and its settings beside it."""
         home = Home.init({"DPSERVE_HOME": str(self.folder / name)})
         pq.write_table(table, self.folder / f"{name}.parquet")
         total = Budget.of(epsilon, "0.00001")
         schema = self.folder / "schema.yaml"
-        register(home, "rows", self.folder / f"{name}.parquet", schema, total, Relation.ADD_REMOVE, unit, contributions)
+        register(
+            home, "rows", self.folder / f"{name}.parquet", schema, total, Relation.ADD_REMOVE, unit, contributions,
+            holdout=None if holdout is None else Decimal(holdout),
+        )  # fmt: skip
         first = read_aggregator(self.whom[0] / PUBLIC).fingerprint
         ca = "" if self.ca is None else f'ca = "{self.ca}"\n'
         text = TOML.format(url=self.url, trust=self.home.path / "trust.json", ca=ca, first=first)
@@ -99,9 +105,9 @@ class Hospitals:
     def ask(self, name: str, least: int | None = None, epsilon: str = "2", **more: Any) -> RoundsDefinition:
         """An open campaign."""
         asked = CampaignRequest(
-            name, "clinics", more.pop("learner", "ebm"), epsilon, len(self.homes), None, least, None, "0.000001",
-            tuple(each / PUBLIC for each in self.whom), settings=more.pop("settings", FEW),
-            patience=more.pop("patience", 60),
+            name, "clinics", more.pop("learner", "ebm"), epsilon, len(self.homes), None, least,
+            more.pop("model", None), "0.000001", tuple(each / PUBLIC for each in self.whom),
+            settings=more.pop("settings", FEW), patience=more.pop("patience", 60), part=more.pop("part", "holdout"),
         )  # fmt: skip
         owners.open_anyway(self.home, asked)
         definition = campaigns.load(self.home, name).definition
@@ -181,7 +187,7 @@ def made_definition(asked: Rehearsed, text: str, unit: str, contributions: int) 
     read = parse_schema(text.encode())
     of = Unit() if unit == "record" else Unit("person", unit, contributions)
     return RoundsDefinition(
-        "made", "clinics", "made", "ebm", Decimal(2), 4, 2, read.target, tuple(map(str, read.classes or ())),
+        "made", "clinics", "made", asked.learner, Decimal(2), 4, 2, read.target, tuple(map(str, read.classes or ())),
         read.features, Decimal("0.000001"), text, of, asked.chosen, asked.settings, asked.recipe.plan,
         asked.recipe.unit, asked.numbers, 60, code(), tuple(keys),
     )  # fmt: skip

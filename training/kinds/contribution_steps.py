@@ -29,7 +29,9 @@ REASON = "its rows are asked for sums by a campaign elsewhere"
 
 @dataclass(frozen=True)
 class ContributionRequest:
-    """What a campaign asks of a dataset. `unit`, `plan`: as its definition has them; `definition`: its sha256."""
+    """What a campaign asks of a dataset. `unit`, `plan`: as its definition has them; `definition`: its sha256;
+    `part`: HOLDOUT where it asks the rows that are kept aside.
+    """
 
     dataset: str
     learner: str
@@ -38,6 +40,7 @@ class ContributionRequest:
     definition: str
     unit: Decimal
     plan: Plan
+    part: str | None = None
 
 
 class ContributionSteps(JobSteps):
@@ -54,14 +57,14 @@ class ContributionSteps(JobSteps):
         BudgetRefused where it does not fit; IdempotencyConflict where this campaign was answered with another dataset,
         or by another number, before; WrongState where it was given back.
         """
-        dataset = home.ledger.dataset(asked.dataset)
+        dataset = home.ledger.dataset(asked.dataset, part=asked.part)
         if dataset.registration.remote:
             raise InputError(f"dataset={asked.dataset}: its rows are elsewhere")
         require_rows(home, dataset)
         asked.budget.check_delta(dataset.records)
         kind, window = Contribution(asked.definition), dataset.window
         request = Request(
-            asked.dataset, asked.learner, asked.budget, asked.parameters, "", kind=kind, window=window
+            asked.dataset, asked.learner, asked.budget, asked.parameters, "", kind=kind, part=asked.part, window=window
         )  # fmt: skip
         owner = this_process()
         job = home.ledger.reserve(

@@ -7,6 +7,7 @@ from typing import Any
 from accountant.certificates.worth import WORTH, Measured, Worth
 from accountant.home import Home
 from accountant.ledger.families.families import Dataset
+from accountant.ledger.families.records import HOLDOUT
 from dpserve_verify.privacy.events import plan_from_json
 from models.worth.judging import BETTER, judge
 from models.worth.stated import LEVEL, check, figures, histogram_form, model_form
@@ -65,14 +66,14 @@ class EvaluationSteps(StatedSteps):
         dataset = by_one_row(with_profiles(home, home.ledger.dataset_of(self.seq)), request)
         evaluator = evaluator_of([model.ensemble for model in models], schema_of(home, dataset), request.parameters)
         layout = evaluator.query.layout
-        part = part_of(dataset)
+        part = part_of(dataset, request)
         bins = [seen_by_bins(home, model.certificate, dataset, part) for model in models]
         was_seen = [
-            bool(entries) or (request.part is None and learnt_from(model.certificate, dataset))
+            bool(entries) or (part != HOLDOUT and learnt_from(model.certificate, dataset))
             for model, entries in zip(models, bins, strict=True)
         ]
         forms = [model_form(model.ensemble, model.certificate.model, model.certificate.issued) for model in models]
-        variance = variance_of(plan)
+        variance = variance_of(plan, dataset.registration.draws)
         metrics = figures(layout, counts, variance, dataset.registration.unit.contributions)
         measured = Measured(
             forms[0],

@@ -57,8 +57,9 @@ class ProfileSteps(StatedSteps):
         registration = dataset.registration
         records = registration.records if registration.relation is Relation.REPLACE_ONE else None
         around = request.parameters.get("around")
+        noise = noise_of(plan, GRID, registration.draws)
         stated = (
-            figures(columns, pairs_of(request.parameters), counts, noise_of(plan, GRID), records, GRID)
+            figures(columns, pairs_of(request.parameters), counts, noise, records, GRID)
             if around is None
             else chosen_figures(columns, str(around), counts, plan, records, GRID)
         )

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from accountant.noise.mechanisms import DiscreteGaussian, Mechanism
-from dpserve_verify.certificates.releases import CLASS_WEIGHTS
+from dpserve_verify.certificates.releases import CLASS_WEIGHTS, PROFILE_PURPOSE
 from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.events import Plan, Release
 from training.rows.partitions.rows import Rows
@@ -22,6 +22,7 @@ from training.session.session import Answers, Integers, Public, Session
 
 # Purposes whose answer of all rows is the sum of the answers of parts. Scores of pairs are not: they add up sizes.
 ADDING = (
+    "records by true answer and what the model says",
     "count rows per bin",
     "count rows per cell of a pair",
     "count rows by class and score",
@@ -45,7 +46,7 @@ def check_adding(plan: Plan) -> None:
                 f"plan: {release.purpose!r} is drawn by {release.mechanism}; aggregators see shares of sums alone, and "
                 "add Gaussian noise to them"
             )
-        if CLASS_WEIGHTS.sub("", release.purpose) not in ADDING:
+        if CLASS_WEIGHTS.sub("", release.purpose) not in ADDING and not PROFILE_PURPOSE.fullmatch(release.purpose):
             raise InputError(
                 f"plan: {release.purpose!r} of all rows is not the sum of its answers of parts, so institutions cannot "
                 "be asked for it"

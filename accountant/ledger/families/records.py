@@ -173,6 +173,11 @@ class Registration:
         return self.unit.remote or self.institutions is not None
 
     @property
+    def draws(self) -> int:
+        """Return how many times the noise that is priced is in every answer: of institutions two aggregators add it."""
+        return 1 if self.institutions is None else 2
+
+    @property
     def shared(self) -> bool:
         """Return whether owners send shares to two aggregators, and not one random report each."""
         return self.unit.remote and self.relation is Relation.ADD_REMOVE

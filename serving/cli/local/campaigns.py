@@ -11,7 +11,7 @@ from accountant.home import Home
 from dpserve_verify.errors import InputError
 from dpserve_verify.system.files import PRIVATE, write_new
 from local.campaign import campaigns, shared_campaigns
-from local.campaign.defining import CampaignRequest, usual_learner
+from local.campaign.defining import CampaignRequest, learner_for
 from serving.cli.backend import backend
 from serving.cli.backends.user import require_access, this_user
 from serving.cli.requests import key_values
@@ -20,6 +20,11 @@ from serving.cli.terminal import Json, align_columns, note, show
 _TURN = "{turn} of {turns}: {turn_reports} reports, at least {turn_least} are needed"
 FAR = ("has not spoken", "has opened its shares", "has answered")
 Name = Annotated[str, typer.Argument(help="The campaign's name.")]
+Evaluate = Annotated[str | None, typer.Option(help="Of institutions: measure this model, in place of learning one.")]
+Part = Annotated[
+    str, typer.Option(help="Of --evaluate: holdout, rows that institutions keep aside, or all, which learners read.")
+]
+Profile = Annotated[bool, typer.Option(help="Of institutions: count how rows are spread, in place of learning.")]
 
 
 def register_population(
@@ -83,6 +88,9 @@ def open_campaign(
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="Of institutions: a parameter of the learner, name=value.")
     ] = None,
+    evaluate: Evaluate = None,
+    part: Part = "holdout",
+    profile: Profile = False,
     patience: Annotated[
         int | None, typer.Option(help="Of institutions: seconds that a round waits for one of them; 60 when left out.")
     ] = None,
@@ -103,13 +111,18 @@ def open_campaign(
         raise InputError(f"invitations={invitations}: is there already, and is not overwritten")
     home = Home.open()
     require_access(home, "train", dataset=population)
-    learner = learner or usual_learner(home.ledger.dataset(population))
+    what = learner_for(home.ledger.dataset(population), learner, evaluate, profile)
     request = CampaignRequest(
-        name, population, learner, epsilon, owners, public_rows, least, model, delta,
+        name, population, what, epsilon, owners, public_rows, least, evaluate or model, delta,
         tuple(aggregator or ()), groups, rounds, tuple(key_values("--set", set_ or []).items()), patience,
-        although_noise,
+        although_noise, part,
     )  # fmt: skip
-    body = campaigns.open_campaign(home, request, this_user())
+    _tell_opened(home, campaigns.open_campaign(home, request, this_user()), invitations, json)
+
+
+def _tell_opened(home: Home, body: dict[str, Any], invitations: Path, json: bool) -> None:
+    """Write the invitations, and tell each aggregator's token."""
+    name = body["campaign"]
     write_new(invitations, "".join(f"{each}\n" for each in campaigns.invitations(home, name)).encode(), PRIVATE)
     tokens = [shared_campaigns.token_for(home, name, at) for at in range(len(body["aggregators"]))]
     _tell({**body, **({"tokens": tokens} if tokens else {})}, json)

@@ -36,6 +36,7 @@ from models.store.loading import load_verified
 from serving.pages.parts.entry_text import describe
 from training.datasets.datasets import register
 from training.jobs import job
+from training.kinds.training_steps import TrainingSteps
 from training.measuring.worth import evaluate
 from training.planning import plans
 from training.requests import JobRequest
@@ -139,7 +140,7 @@ def test_a_close_that_is_cut_goes_on_from_where_it_was(home, folder, closed, mon
     def cut(*given: object) -> None:
         raise KeyboardInterrupt
 
-    for module, step in ((campaign_kinds, "learn_from_reports"), (campaigns, "keep"), (campaigns, "finish")):
+    for module, step in ((campaign_kinds, "learn_from_reports"), (TrainingSteps, "keep"), (TrainingSteps, "finish")):
         with monkeypatch.context() as patch:
             patch.setattr(module, step, cut)
             with pytest.raises(KeyboardInterrupt):

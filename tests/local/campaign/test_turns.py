@@ -32,6 +32,7 @@ from models.store.bundle import ModelStore
 from models.store.loading import load_verified
 from serving.pages.parts.entry_text import describe
 from training.finish.release import lock_job
+from training.kinds.training_steps import TrainingSteps
 
 OWNERS, ROUNDS = 1200, 3
 
@@ -243,7 +244,7 @@ def test_a_turn_that_is_cut_ends_when_it_is_ended_again(home, folder, monkeypatc
     assert campaigns.offer(home, "cut")["turn"] == 2  # the next owner who asks ends it
     agree(range(1, 11, 2))
     with monkeypatch.context() as patch:
-        patch.setattr(campaigns, "finish", cut)
+        patch.setattr(TrainingSteps, "finish", cut)
         with pytest.raises(KeyboardInterrupt):
             campaigns.close(home, "cut")
     assert campaigns.close(home, "cut")["state"] == "issued"

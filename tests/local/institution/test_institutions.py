@@ -16,7 +16,7 @@ from hospitals import people, schema
 from small_home import until
 
 from accountant.audit.audit import audit_home
-from accountant.errors import BudgetRefused, DataError, IdempotencyConflict, PlanMismatch, WrongState
+from accountant.errors import BudgetRefused, DataError, IdempotencyConflict, PlanMismatch, UnknownName, WrongState
 from accountant.home import Home
 from accountant.noise import shares
 from accountant.privacy import gdp
@@ -32,12 +32,18 @@ from local.institution.settings import check_dataset
 from local.rounds import playing
 from local.rounds.store import RoundStore, Rule
 from models.forms.registry import ensemble_bytes
+from models.profile.stated import check as check_profile
 from models.store.bundle import ModelStore
 from models.store.loading import load_verified
+from models.worth.stated import check as check_worth
+from models.worth.statements import statement_of
 from serving.pages.parts.entry_text import describe
 from training.jobs import job
 from training.learners.job_words import CHOSEN
+from training.measuring.profile.profile import columns_of
+from training.measuring.profile.release import profile_of
 from training.requests import JobRequest
+from training.rows.partitions.rows import Rows
 from training.rows.schema.schema import parse_schema, schema_of
 from training.rows.tables.data import rows_of
 from training.session.session import Session
@@ -364,6 +370,114 @@ def test_who_lies_about_noise_or_rows_is_not_seen_and_takes_no_promise_from_othe
         for turn, (release, answer) in enumerate(zip(definition.rounds, answers, strict=True))
     ]
     assert abs(np.concatenate(noise).std() - 1) < 0.25  # 7 of its standard deviations; 1.41 of both, 0 of none
+
+
+def test_rows_are_counted_over_institutions_and_the_statement_is_signed(place, study):
+    """A profile, and what the model is worth, on all rows: figures follow from counts with both noises, each home is
+    charged the plan, and counts are near those of all rows."""
+    for name, learner, model in (("spread", "profile", None), ("worth", "evaluation", "study")):
+        definition = place.ask(name, epsilon="0.5", learner=learner, model=model, settings=(), part="all")
+        assert len(definition.rounds) == 1
+        before = len(hospitals.charged(place.homes[1]))
+        with pytest.raises(LedgerUnavailable):  # charged, and cut: it is started again below
+            place.contribute(1, name, wait=0.0)
+        found = place.everybody(name)
+        assert len(hospitals.charged(place.homes[1])) == before + 1
+        assert not [each for each in found.values() if isinstance(each, Exception)], found
+        assert campaigns.close(place.home, name)["state"] == "issued"
+        job_of = campaigns.load(place.home, name).job
+        sigma = float(definition.rounds[0].event.noise_multiplier) * definition.rounds[0].sensitivity
+        if name == "spread":
+            stated = profile_of(place.home, job_of)[2]
+            check_profile(stated)
+            assert float(stated.form.variance) == pytest.approx(2 * (sigma / 64) ** 2, rel=1e-3)
+            total, noise = sum(stated.form.columns[2].counts) / 64, 2**0.5 * sigma / 64
+        else:
+            stated = statement_of(place.home, job_of)[2]
+            check_worth(stated)
+            assert stated.form.rows.part == "all"
+            assert stated.form.rows.seen
+            assert float(stated.form.histogram.variance) == pytest.approx(2 * (sigma / 64) ** 2 + 1 / 12)
+            total, noise = (
+                sum(stated.form.histogram.counts),
+                (2 * len(stated.form.histogram.counts)) ** 0.5 * sigma / 64,
+            )
+        assert abs(total - 2 * ROWS) < 8 * noise
+        assert stated.form.claim.trust_model.startswith("institutions: ")
+        for home in place.homes:
+            entry = hospitals.charged(home)[-1]
+            assert (entry["contributes"], entry["plan"]) == (definition.digest, definition.plan.to_json())
+    assert all(audit_home(each).ok for each in (place.home, *place.homes))
+
+
+def test_counts_beyond_a_total_or_of_rows_that_nobody_keeps_aside_are_refused(place, study):
+    before = [hospitals.charged(home) for home in place.homes]
+    place.ask("dear-counts", epsilon="4", learner="profile", settings=())
+    with pytest.raises(BudgetRefused):
+        place.contribute(0, "dear-counts")
+    place.ask("no-holdout", epsilon="0.1", learner="evaluation", model="study", settings=())
+    with pytest.raises(InputError, match="aside|holdout"):
+        place.contribute(0, "no-holdout")
+    with pytest.raises(UnknownName):
+        place.ask("nothing", epsilon="0.1", learner="evaluation", model="nothing", settings=())
+    assert [hospitals.charged(home) for home in place.homes] == before
+    assert campaigns.state(place.home, "dear-counts")["reports"] == 0
+
+
+def test_what_institutions_keep_aside_is_charged_and_counted_by_itself(tmp_path):
+    """A model learns from the others; the statement says that it has not seen what it is measured on."""
+    with hospitals.asking(tmp_path) as clinics:
+        table = people(400, 7)
+        clinics.found([table.slice(0, 200), table.slice(200, 200)], schema(400), holdout="0.3")
+        clinics.ask("learnt", epsilon="2")
+        assert not [each for each in clinics.everybody("learnt").values() if isinstance(each, Exception)]
+        assert campaigns.close(clinics.home, "learnt")["state"] == "issued"
+        clinics.ask("measured", epsilon="4", learner="evaluation", model="learnt", settings=())
+        found = clinics.everybody("measured")
+        assert not [each for each in found.values() if isinstance(each, Exception)], found
+        assert campaigns.close(clinics.home, "measured")["state"] == "issued"
+        stated = statement_of(clinics.home, campaigns.load(clinics.home, "measured").job)[2]
+        assert (stated.form.rows.part, stated.form.rows.seen) == ("holdout", False)
+        assert "part" not in hospitals.charged(clinics.homes[0])[0]
+        assert hospitals.charged(clinics.homes[0])[1]["part"] == "holdout"
+        kept = sum(home.ledger.dataset("rows", part="holdout").records for home in clinics.homes)
+        noise = (len(stated.form.histogram.counts) * float(stated.form.histogram.variance)) ** 0.5
+        assert abs(sum(stated.form.histogram.counts) - 0.3 * 400) < 8 * (noise + 0.3 * 400**0.5), kept
+        assert all(audit_home(each).ok for each in (clinics.home, *clinics.homes))
+
+
+@pytest.mark.parametrize(("unit", "contributions"), [("record", 1), ("person", 3)])
+@pytest.mark.parametrize("learner", ["profile", "evaluation"])
+def test_a_unit_moves_counts_over_institutions_by_what_is_priced(study, place, learner, unit, contributions):
+    """By all of it at most, and by nearly all: half the sensitivity would be too little."""
+    text, budget = schema(90), Budget.of("2", "0.000001")
+    read, model = parse_schema(text), campaigns.load(place.home, "study").kind.learn()
+    given = {"columns": "", "pairs": "", "noise": "l2"}
+    if learner == "evaluation":
+        given = {"ensemble": ensemble_bytes(model).decode(), "evaluates": 1, "part": "all", "noise": "l2"}
+    asked = playing.rehearse(read, learner, given, budget, contributions)
+    definition = hospitals.made_definition(asked, text.decode(), unit, contributions)
+    public = playing.check_definition(definition)
+
+    def counted(table):
+        rows = table_rows(table, read)
+        if learner == "profile":
+            answers = np.array([read.classes.index(each) for each in table["answer"].to_pylist()], np.uint8)
+            widths = [column.bins for column in columns_of(read)]
+            rows = Rows(np.stack([*rows.bins, answers]), np.zeros(len(table), np.uint8), widths)
+        return asked_of(definition, public, rows, [np.zeros(definition.numbers_of(0), np.int64)])[0]
+
+    table, (release,) = people(90, 3), definition.rounds
+    parts = [counted(table.slice(at, 45)) for at in (0, 45)]
+    assert np.array_equal(parts[0] + parts[1], counted(table))
+    for at in range(0, 90, contributions):
+        moved = np.linalg.norm(counted(table) - counted(table.take([*range(at), *range(at + contributions, 90)])))
+        assert moved <= release.sensitivity
+    alike = np.linalg.norm(counted(people(1, 5).take([0] * contributions)).astype(float))
+    assert release.sensitivity / 1.01 <= alike <= release.sensitivity
+    loss = 1 / (float(release.event.noise_multiplier) ** 2 - 4 / release.sensitivity**2)
+    assert loss == pytest.approx(float(gdp.squared_mu(definition.plan)), rel=1e-9)
+    assert gdp.epsilon_of(definition.plan, definition.delta) <= definition.epsilon
 
 
 def test_persons_are_protected_whose_rows_institutions_bound(tmp_path):

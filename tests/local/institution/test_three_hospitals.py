@@ -58,6 +58,7 @@ def test_commands_of_the_page_make_a_model_of_three_institutions(tmp_path):
         assert verbs == [
             "campaign population", "campaign open", "institution init", "dataset register", "institution start",
             "institution status", "aggregator answer", "aggregator answer", "campaign show", "campaign close",
+            "campaign open", "campaign open",
         ]  # fmt: skip
         files = files_of(place)
 
@@ -124,6 +125,21 @@ def test_commands_of_the_page_make_a_model_of_three_institutions(tmp_path):
         assert "for each record, once" in shown
         assert "study: issued" in run(9, place.home.path)
         check_model(place, [Home.open({"DPSERVE_HOME": str(home)}) for home in homes])
+        files |= {name: place.folder / name for name in ("worth.txt", "spread.txt")}
+        assert "by evaluation" in run(10, place.home.path)
+        tokens = re.findall(r"dpa_[12]_[0-9a-f]+", run(11, place.home.path))
+        running = []
+        for home, invitation in zip(homes, files["spread.txt"].read_text().split(), strict=True):
+            (home.parent / "invitations" / "spread").write_text(f"{invitation}\n")
+            running.append(start(4, home, "--once"))
+        for at, token in enumerate(tokens):
+            running.append(start(6 + at, tmp_path / "one", study="spread", **{f"TOKEN{at + 1}": token}))
+        said = [each.communicate(timeout=120)[0].decode() for each in running]
+        assert [each.returncode for each in running] == [0] * 5, said
+        assert "spread: issued" in run(9, place.home.path, study="spread")
+        (statement,) = place.home.profiles.glob("*/profile.dsse.json")
+        done = dpserve(place.home.path, "verify", str(statement), "--trust", str(place.home.path / "trust.json"))
+        assert done.returncode == 0, done.stderr
 
 
 def check_model(place: hospitals.Hospitals, homes: list[Home]) -> None:

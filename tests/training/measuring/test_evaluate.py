@@ -216,7 +216,7 @@ def test_fewer_bins_are_part_of_what_is_reserved_and_signed_and_the_same_questio
         evaluate.public_of(few.dataset, *_question(home), few.request.budget), contributions=9
     )
     rich = dataclasses.replace(several, budget=Budget.of("0.5"))
-    assert [evaluate._bins_for(public) for public in (several, rich)] == [{"bins": 8}, {"bins": 16}]
+    assert [evaluate.bins_for(public) for public in (several, rich)] == [{"bins": 8}, {"bins": 16}]
     with monkeypatch.context() as patch:
         patch.setattr(evaluate, "choose_bins", lambda signal: 32)
         early = job.measure(home, asked("0.02"), by="test")

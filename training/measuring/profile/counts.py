@@ -9,16 +9,14 @@ differs in all columns. Rows are counted in GRID parts, so that the root is roun
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
-from math import ceil, isqrt
+from math import isqrt
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from accountant.noise.mechanisms import DiscreteGaussian, DiscreteLaplace
-from dpserve_verify.privacy.budget import NANO, Relation, from_nano
-from dpserve_verify.privacy.events import MAX_NOISE
+from dpserve_verify.privacy.budget import Relation
 from training.calibration.calibrate import calibrate
 from training.rows.partitions.partition import Partition
 from training.rows.partitions.rows import Rows
@@ -91,8 +89,7 @@ class Profiler:
         """Return the noisy counts, in GRID parts. The unit is the noise's epsilon, or one over its multiplier."""
         if self.query.norm == "l1":
             return np.asarray(session.release(self.query, DiscreteLaplace(session.unit)), np.int64)
-        multiplier = min(MAX_NOISE, from_nano(ceil(NANO / Fraction(session.unit))))
-        return np.asarray(session.release(self.query, DiscreteGaussian(multiplier)), np.int64)
+        return np.asarray(session.release(self.query, DiscreteGaussian.of_unit(session.unit)), np.int64)
 
     def recipe(self, public: Public) -> Recipe:
         """Calibrate the noise to the public budget; InputError where that cannot be."""

@@ -113,7 +113,7 @@ def plan(home: Home, asked: EvaluationRequest, by: str | None = None) -> Planned
     how |= {"scores": True} if asked.scores else {}
     public = public_of(dataset, schema.question(target), budget)
     groups = 1 if asked.group is None else schema.group(asked.group).bins
-    how |= _bins_for(public, groups, asked.scores and asked.against is None)
+    how |= bins_for(public, groups, asked.scores and asked.against is None)
     if has_one_row(dataset):
         how["rows"], public = ONE_ROW, of_one_row(public)
     evaluator = evaluator_of([model.ensemble for model in models], schema, how)
@@ -139,7 +139,7 @@ def plan(home: Home, asked: EvaluationRequest, by: str | None = None) -> Planned
     return PlannedWorth(request, recipe, dataset, earlier, _measurement(evaluator, public, dataset))
 
 
-def _bins_for(public: Public, groups: int = 1, scores: bool = False) -> dict[str, int]:
+def bins_for(public: Public, groups: int = 1, scores: bool = False) -> dict[str, int]:
     """Return `bins`, where noise would drown as many as there are usually; nothing where it would not, nor of a model
     whose probabilities are not counted. `public`: of all rows, as if each person had as many as they may, so that one
     row of each is counted in no more bins than all.
@@ -224,7 +224,7 @@ def plan_following(home: Home, training: Request, epsilon: str | float | Decimal
     question = schema_of(home, dataset).question(training.target)
     budget = Budget.of(str(epsilon), "0")
     public = public_of(dataset, question, budget)
-    how: dict[str, int | str] = {**_bins_for(public)}
+    how: dict[str, int | str] = {**bins_for(public)}
     if has_one_row(dataset):
         how["rows"], public = ONE_ROW, of_one_row(public)
     # How many cells, whatever the scores mean.
@@ -255,7 +255,7 @@ def evaluator_of(ensembles: Sequence[Ensemble], schema: Schema, how: Mapping[str
     if how.get("scores"):
         return Evaluator(CellCounts(ensembles[0], ScoredLayout(layout_of(ensembles[0], bins))))
     if len(ensembles) == 1:
-        return Evaluator(CellCounts(ensembles[0], layout_of(ensembles[0], bins)))
+        return Evaluator(CellCounts(ensembles[0], layout_of(ensembles[0], bins), str(how.get("noise", "l1"))))
     first, second = ensembles
     return Evaluator(PairedCounts((first, second), paired_layout_of(first, second)))
 
@@ -334,9 +334,11 @@ def seen_by_bins(home: Home, certificate: Certificate, dataset: Dataset, part: s
     return entries
 
 
-def part_of(dataset: Dataset) -> str:
-    """Return the part whose accounts these are, in the words of a statement."""
-    if dataset.families[0].part is not None:
+def part_of(dataset: Dataset, request: Request | None = None) -> str:
+    """Return the part whose accounts these are, in the words of a statement; of institutions the request says whether
+    each counts the rows that it keeps aside.
+    """
+    if dataset.families[0].part is not None or (request and request.parameters.get("part") == HOLDOUT):
         return HOLDOUT
     return ALL if dataset.holdout is None else TRAINING
 

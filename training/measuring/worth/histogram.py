@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountant.errors import PlanMismatch
-from accountant.noise.mechanisms import DiscreteLaplace
+from accountant.noise.mechanisms import DiscreteGaussian, DiscreteLaplace
 from dpserve_verify.privacy.budget import Relation
-from dpserve_verify.privacy.events import Plan, PureDp
+from dpserve_verify.privacy.events import Gaussian, Plan, PureDp
 from models.forms.ensemble import Ensemble
 from models.worth.groups import GroupedLayout, group_places
 from models.worth.layout import Layout
@@ -30,34 +30,41 @@ from training.session.learner import Recipe
 from training.session.session import Public, Rehearsal, Releaser
 
 Scores = NDArray[Any]
+GRID, ROUNDED = 64, 1 / 12  # parts of a record where noise is Gaussian, and the variance of rounding to whole ones
 AT_ONCE = 1 << 16  # rows whose scores are in memory at one time
 
 
 @dataclass(frozen=True)
 class CellCounts:
     """Records per cell of `layout`, (layout.size,): by what `ensemble` says of them, their true answers and, where the
-    layout has groups, the public group of each. None: it is not made yet, and the query can be rehearsed alone.
+    layout has groups, the public group of each. None: it is not made yet, and the query can be rehearsed alone. In L2
+    they are counted in GRID parts.
     """
 
     ensemble: Ensemble | None
     layout: Layout | GroupedLayout | ScoredLayout
+    norm: str = "l1"
     purpose: ClassVar[str] = "records by true answer and what the model says"
-    norm: ClassVar[str] = "l1"
 
     @property
     def size(self) -> int:
         """Count the cells."""
         return self.layout.size
 
+    @property
+    def grid(self) -> int:
+        """Return how many parts a record is counted in: Gaussian noise on whole records would be priced as more."""
+        return 1 if self.norm == "l1" else GRID
+
     def sensitivity(self, relation: Relation) -> int:
-        """Return how far one record moves all counts, in L1."""
-        return self.layout.cells_per_record * (2 if relation is Relation.REPLACE_ONE else 1)
+        """Return how far one record moves all counts, in L1: in L2 by no more."""
+        return self.grid * self.layout.cells_per_record * (2 if relation is Relation.REPLACE_ONE else 1)
 
     def __call__(self, rows: Rows) -> NDArray[np.int64]:
-        return rows.ask(self.count)
+        return self.grid * rows.ask(self.count)
 
     def count(self, rows: Partition) -> NDArray[np.int64]:
-        """Return the same of a partition."""
+        """Return the records of a partition."""
         if self.ensemble is None:
             raise PlanMismatch(f"{self.purpose}: there is no model yet")
         layout, group = self.layout, rows.group
@@ -131,8 +138,11 @@ class Evaluator:
         self.query = query
 
     def learn(self, session: Releaser | Rehearsal) -> NDArray[np.int64]:
-        """Return the noisy counts."""
-        return np.asarray(session.release(self.query, DiscreteLaplace(session.unit)), np.int64)
+        """Return the noisy counts, in whole records."""
+        if self.query.norm == "l1":
+            return np.asarray(session.release(self.query, DiscreteLaplace(session.unit)), np.int64)
+        parts = session.release(self.query, DiscreteGaussian.of_unit(session.unit))
+        return np.rint(np.asarray(parts) / GRID).astype(np.int64)
 
     def recipe(self, public: Public) -> Recipe:
         """Calibrate to the public budget; InputError where that cannot be."""
@@ -142,9 +152,11 @@ class Evaluator:
         """Return None: a release is cheap to rehearse."""
 
 
-def variance_of(plan: Plan) -> float:
-    """Return the variance of the discrete Laplace noise of the one release of this plan."""
+def variance_of(plan: Plan, draws: int = 1) -> float:
+    """Return the variance of the noise of the one release of this plan, which is `draws` times in the counts."""
     ((release, _),) = plan.runs
+    if isinstance(release.event, Gaussian):
+        return draws * (float(release.event.noise_multiplier) * release.sensitivity / GRID) ** 2 + ROUNDED
     assert isinstance(release.event, PureDp)
     return laplace_variance(float(release.event.epsilon), release.sensitivity)
 
