@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from typing import Any, ClassVar
 
 import numpy as np
@@ -280,13 +279,9 @@ class HalfRange(Counts):
         return 2 * counts - counts.sum()
 
 
-class OwnNoise:
+@dataclass(frozen=True)
+class OwnNoise(DiscreteLaplace):
     """A mechanism of its own: what it draws is what stands there."""
-
-    name, norm = "discrete-laplace", "l1"
-
-    def __init__(self, epsilon: Decimal) -> None:
-        self.event = DiscreteLaplace(epsilon).event
 
     def draw(self, values: Any, sensitivity: int) -> Any:
         return values

@@ -49,6 +49,7 @@ OURS = {
     "ebm.class_queries:ClassPairScores": ("ebm", {"epochs": 2, "pairs": 2}, "three"),
 }
 TARGETS = {"two": 'classes: ["no", "yes"]', "three": "classes: [a, b, c]", "number": "range: [-3, 50]"}
+KIND = {"noise of its own": "mechanism", "floats": "answer", "as many answers as values there are": "answer"}
 TOYS = {
     **{name: spying(after) for name, after in AFTERWARDS.items()},
     **{fault: asking(Lying(fault=fault)) for fault in COUNTING},
@@ -105,6 +106,7 @@ def test_half_of_a_sensitivity_of_ours_is_refused(name):
 def test_a_fault_of_a_published_kind_is_refused(name):
     report = judged(TOYS[name])
     assert not report.ok, report.to_json()
+    assert report.faults[0].kind == KIND.get(name, report.faults[0].kind)
     assert report.faults[0].kind in KINDS
 
 
