@@ -202,7 +202,8 @@ def better(mean: float | str, spread: float | str) -> bool:
 HEAD = """\
 # What campaigns were forecast to be worth, and what came
 
-Made by `studies/owners/campaigns.py` from the lines of `campaigns.jsonl`; measured at 1da093f9 with this change
+Made by `studies/owners/campaigns.py` from the lines of `campaigns.jsonl`; forecasts at fd609917,
+the real runs at 91149fe8, of `ebm` at 1da093f9
 (2026-11-28). Six learners, ten campaigns each: how many owners and epsilon are drawn by a fixed seed, from 30 owners
 to all rows of the set. Owners have one row each, 20 with `local-lr`; of `ebm`, of institutions, the unit is a record,
 and "owners" are records. The forecast is simulated from the definition on made-up rows; what came is the mean and the
