@@ -196,7 +196,7 @@ training/notebook: dpserve_verify(. formats privacy) accountant(. access home le
     training(calibration datasets/drafts jobs learners/base requests rows/people rows/schema rows/tables session)
 training/planning: dpserve_verify(. certificates formats privacy system) accountant(. access home ledger
     ledger/families privacy system) models(features forms parts store) training(calibration learners learners/ebm
-    requests rows/packed rows/partitions rows/schema rows/tables session tuning)
+    requests rows/packed rows/partitions rows/schema session tuning)
 training/outside: dpserve_verify(. certificates privacy) accountant(noise) models(forms) training(rows/partitions
     session)
 training/replay: dpserve_verify(. privacy) accountant(. noise) models(features) training(calibration datasets learners

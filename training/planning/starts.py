@@ -13,12 +13,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
 from accountant.home import Home
+from accountant.system.lazy_import import later
 from dpserve_verify.errors import InputError, ModelInvalid
 from dpserve_verify.privacy.budget import Budget, Relation
 from dpserve_verify.system.files import PRIVATE, replace_file
@@ -30,9 +30,15 @@ from models.store.loading import load_of_home
 from training.learners.ebm.ebm import DPEBMClassifier
 from training.requests import AUTO, JobRequest
 from training.rows.schema.schema import Schema, schema_of
-from training.rows.tables.data import read_batches, rows_of
 from training.session.exact import Exact
 from training.session.session import Public, Start
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from training.rows.tables import data
+else:  # a plan without a file of public rows reads none
+    pa, data = later("pyarrow"), later("training.rows.tables.data")
 
 FOLDER = "starts"
 LEARNER, PARAMETER = "ebm", "start"
@@ -52,7 +58,7 @@ def learn_start(home: Home, dataset: str, target: str | None, path: Path, parame
     question = schema.question(target, parameters)
     if len(question.classes or ()) != 2:
         raise InputError("public: boosting begins from a public score of two classes alone; leave it out")
-    table = pa.Table.from_batches(read_batches(path, question))
+    table = pa.Table.from_batches(data.read_batches(path, question))
     if len(table) < FEWEST_ROWS:
         raise InputError(f"public={path.name}: {len(table)} rows; a start needs {FEWEST_ROWS}")
     return _keep(home, learn_openly(question, table))
@@ -62,7 +68,7 @@ def learn_openly(question: Schema, table: pa.Table) -> AdditiveEnsemble:
     """Learn from public rows without noise, at the declared bins."""
     public = Public.of(replace(question, records=len(table)), Relation.ADD_REMOVE, OPEN, pure=False)
     learner = DPEBMClassifier(cuts="declared", pairs=0, engine="epochs")
-    rows = rows_of(question, table, table[question.target], Relation.ADD_REMOVE)
+    rows = data.rows_of(question, table, table[question.target], Relation.ADD_REMOVE)
     ensemble = learner.learn(Exact(public, learner.guess(public), rows))
     assert isinstance(ensemble, AdditiveEnsemble)  # of two classes
     return ensemble

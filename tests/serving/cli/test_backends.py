@@ -38,6 +38,7 @@ READS = (
     "evaluate adult --dataset adult --epsilon 0.1 --plan",
     "profile adult --epsilon 0.1 --plan --columns age --columns sex --pairs age,sex",
     'query adult "select sex, count(*), avg(age) from adult where age > 30 group by sex" --epsilon 0.1 --plan',
+    "synthesize adult --epsilon 0.1 --plan",
     "predict adult --data rows.csv --out OUT.csv",
     "predict german --data german.csv --out OUT.csv",
     "verify adult",
@@ -195,7 +196,7 @@ def server(tmp_path_factory):
             "--holdout 0.3",
             "dataset register german --data german.csv --schema german.yaml --epsilon 3 --delta 1e-5 --unit record "
             "--new-people --reason others",
-            *(f"train adult --learner lazybb --set rounds=20 --epsilon 0.5 --model {name}" for name in MODELS),
+            *(f"train adult --learner lazybb --set rounds=80 --epsilon 0.5 --model {name}" for name in MODELS),
             "train german --learner lazybb --set rounds=5 --epsilon 0.5",
             "evaluate adult --dataset adult --epsilon 0.1",
             "schedule add weekly --dataset adult --epsilon 0.01 --learner lazybb --start 2099-01-05T06:00",

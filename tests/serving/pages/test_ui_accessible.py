@@ -56,6 +56,7 @@ EXAMPLES = {
     "/ui/jobs/{job}": "/ui/jobs/{job}",
     "/ui/schedules": "/ui/schedules",
     "/ui/campaigns": "/ui/campaigns",
+    "/ui/answers/new": "/ui/answers/new?dataset=adult&epsilon=0.1&select=select+count(*)+from+adult",
     "/ui/profiles/{job}": "/ui/profiles/{profile}",
     "/ui/profiles/new": "/ui/profiles/new?dataset=adult&epsilon=0.1",
     "/ui/evaluations/new": "/ui/evaluations/new?model=adult&part=training&epsilon=0.1",

@@ -191,7 +191,7 @@ def site(tmp_path_factory):
 
 WORLD = re.compile(
     r"parameters \[|target|evaluate: dataset|blocks=|dataset=adult: |grid|rounds=|features|delta=.* (has|below 1/rec)"
-    r"|too small for|json: an integer|part=holdout: no rows|columns=|pairs=|start=|group|scores|against"
+    r"|too small for|json: an integer|part=holdout: no rows|columns=|pairs=|around=|start=|group|scores|against"
 )
 
 

@@ -124,12 +124,12 @@ class DPEBM(PrivateLearner):
                 check_real(name, getattr(self, name), words, fits)
 
     def _check_start(self, public: Public) -> None:
-        if not self.start:
+        if self.start == "":
             return
+        if public.start is None or public.start.digest != self.start:
+            raise InputError(f"start={self.start!r:.80}: name a public model by dpserve train --public FILE, or MODEL")
         if len(public.classes or ()) != 2:
             raise InputError("start: a public start is of two classes; leave it out")
-        if public.start is None or public.start.digest != self.start:
-            raise InputError("start: name a public model by dpserve train --public FILE, or MODEL of this home")
         fixed = {"cuts": ("auto", "declared"), "bins": (None,), "engine": ("auto", "epochs"), "balance": (None,)}
         wrong = [name for name, values in fixed.items() if getattr(self, name) not in values]
         wrong += ["pairs"] if self.pairs not in (AUTO, 0, "0") else []
