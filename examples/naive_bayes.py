@@ -14,7 +14,7 @@ class NaiveBayes:
     """Log odds of each bin, from counts that are noisy; `prior`: how many rows of each class every bin is given."""
 
     def __init__(self, prior: float = 4.0) -> None:
-        self.prior = prior
+        self.prior = float(prior)  # which the command line gives as a text
 
     def learn(self, session: Any) -> dict[str, Any]:
         """Ask for a histogram of each feature by class, and return what each bin adds to the log odds."""

@@ -49,6 +49,7 @@ PUBLIC_TRAINING = {
     "training.measuring.profile.synthetic_rows",
     "training.measuring.worth.evaluate",
     "training.measuring.worth.public_rows",
+    "training.outside.admitted",
     "training.planning.job_views",
     "training.planning.other_noise",
     "training.planning.plans",
@@ -173,9 +174,9 @@ training/jobs: dpserve_verify(. formats privacy system) accountant(. access home
     models(store) training(datasets finish kinds learners measuring/worth planning requests rows/schema session)
 training/kinds: dpserve_verify(. certificates keys privacy system) accountant(. access certificates home ledger
     ledger/families system) models(answers forms profile worth) training(datasets finish learners measuring/answers
-    measuring/profile measuring/worth planning requests rows/partitions rows/schema session tuning)
+    measuring/profile measuring/worth outside planning requests rows/partitions rows/schema session tuning)
 training/learners: dpserve_verify(. formats) accountant(. ledger/families privacy) models(features forms)
-    training(learners/base learners/boosting requests rows/statistics session)
+    training(learners/base learners/boosting outside requests rows/statistics session)
 training/learners/base: dpserve_verify(. privacy) accountant(. noise privacy system) models(explain features forms
     onnx) training(calibration rows/packed rows/partitions rows/schema session)
 training/learners/boosting: dpserve_verify(. privacy) accountant(noise) models(features forms parts)
@@ -194,13 +195,13 @@ training/measuring/worth: dpserve_verify(. certificates formats privacy) account
     planning requests rows/packed rows/partitions rows/schema rows/tables session)
 training/notebook: dpserve_verify(. formats privacy) accountant(. access home ledger/families privacy system)
     training(calibration datasets/drafts jobs learners/base requests rows/people rows/schema rows/tables session)
-training/planning: dpserve_verify(. certificates formats privacy system) accountant(. access home ledger
-    ledger/families privacy system) models(features forms parts store) training(calibration learners learners/ebm
-    requests rows/packed rows/partitions rows/schema session tuning)
-training/outside: dpserve_verify(. certificates privacy) accountant(noise) models(forms) training(rows/partitions
-    session)
-training/replay: dpserve_verify(. privacy) accountant(. noise) models(features) training(calibration datasets learners
-    outside rows/partitions rows/schema rows/tables session)
+training/planning: dpserve_verify(. certificates formats privacy system) accountant(. access home ledger ledger/families
+    privacy system) models(features forms parts store) training(calibration learners learners/ebm outside requests
+    rows/packed rows/partitions rows/schema session tuning)
+training/outside: dpserve_verify(. certificates formats keys privacy system) accountant(home ledger/families noise
+    privacy) models(forms) training(calibration rows/partitions session)
+training/replay: dpserve_verify(. privacy) accountant(. home ledger/families noise) models(features)
+    training(calibration datasets learners outside rows/partitions rows/schema rows/tables session)
 training/requests: dpserve_verify(. privacy) accountant(. ledger/families) models(features)
 training/rows:
 training/rows/cluster: dpserve_verify(.) accountant(. home system) models(. features) training(. rows/partitions
@@ -253,9 +254,9 @@ serving/cli/backends/home: dpserve_verify(. audit certificates keys log) account
 serving/cli/backends/server: dpserve_verify(. audit certificates keys log privacy system) accountant(. access audit
     certificates system) models(answers features profile store worth) training(datasets rows/tables)
     serving(cli/backends wire) dpserve(.)
-serving/cli/data: dpserve_verify(. certificates privacy) accountant(. certificates home ledger/families)
-    models(answers profile) training(datasets datasets/drafts datasets/growing learners measuring/profile replay
-    requests rows/schema rows/tables) serving(cli cli/backends wire)
+serving/cli/data: dpserve_verify(. certificates privacy) accountant(. certificates home ledger/families) models(answers
+    profile) training(datasets datasets/drafts datasets/growing learners measuring/profile outside replay requests
+    rows/schema rows/tables) serving(cli cli/backends wire)
 serving/cli/local: dpserve_verify(. keys system) accountant(home) models(store) local(aggregator campaign
     institution owner)
     serving(cli cli/backends cli/backends/server)

@@ -56,6 +56,7 @@ PLACES = (
     Place("models/*/deciding", Kind.KEEP, "a decision that is being carried out"),
     Place("models/*/*.retired", Kind.KEEP, "versions that are not served"),
     Place("models/*/*/*", Kind.ENTERED, "released bundles"),
+    Place("learners/*/*", Kind.KEEP, "learners of others that were admitted: text and signed report, by digest"),
     Place("starts/*", Kind.KEEP, "public models that boosting began from, by digest"),
     Place("evaluations/*/*", Kind.ENTERED, "statements of what a model is worth; each was paid for and is drawn once"),
     Place("profiles/*/*", Kind.ENTERED, "profiles of datasets; each was paid for and is drawn once"),

@@ -36,6 +36,7 @@ class ReleaseKind(StrEnum):
 OUTSIDE_COUNTS = "count rows per cell, as a learner of others asks"
 OUTSIDE_SUMS = "sum entries of tables over rows, as a learner of others asks"
 OUTSIDE_CHOICE = "select a table by its sum over rows, as a learner of others asks"
+OUTSIDE = (OUTSIDE_COUNTS, OUTSIDE_SUMS, OUTSIDE_CHOICE)
 PURPOSES = {
     OUTSIDE_COUNTS: ReleaseKind.MODEL,
     OUTSIDE_SUMS: ReleaseKind.MODEL,

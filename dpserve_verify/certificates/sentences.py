@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Literal
 
-from dpserve_verify.certificates.releases import ReleaseKind, kinds_of, weighs_classes
+from dpserve_verify.certificates.releases import OUTSIDE, ReleaseKind, kinds_of, weighs_classes
 from dpserve_verify.errors import CertificateInvalid, InputError
 from dpserve_verify.formats.canonical import decimal_string, parse_decimal
 from dpserve_verify.privacy.drawing import is_wide
@@ -242,6 +242,11 @@ def preprocessing_of(facts: Facts) -> str:
     sentence = _cuts_of(facts)
     if ReleaseKind.START in kinds_of(facts.plan):
         sentence += "; boosting begins from a public model, whose sha256 is public.hyperparameters.start"
+    if any(release.purpose in OUTSIDE for release, _ in facts.plan.runs):
+        sentence += (
+            "; the learner is a text of others that ran without rows: public.hyperparameters has its sha256 (code), "
+            "who wrote it (author) and who admitted it (admitted_by)"
+        )
     if facts.queried:
         sentence += "; rows were made by a query, which stands under dataset.queries"
     if facts.profiles:

@@ -85,6 +85,8 @@ TREE: Nodes = {
             "list": Leaf("data.learners:list_learners", needs=NOTHING),
             "show": Leaf("data.learners:show_learner", needs=NOTHING),
             "check": Leaf("data.learners:check_learner", needs=NOTHING),
+            "admit": Leaf("data.learners:admit_learner", instead="The steward admits it there"),
+            "remove": Leaf("data.learners:remove_learner", instead="The steward removes it there"),
         },
     ),
     "job": Branch(

@@ -59,7 +59,7 @@ class JobSteps(ABC):
     def public(self, dataset: Dataset, schema: Schema) -> Public:
         """Return what it may know before anything is released. `schema`: the whole one."""
         public = public_of(dataset, self.question(schema), self.request.budget)
-        return starts.begin(self.home, public, self.request.parameters)
+        return starts.begin(self.home, public, self.request.learner, self.request.parameters)
 
     @abstractmethod
     def learner(self, schema: Schema) -> Learn:

@@ -19,6 +19,8 @@ from training.finish.release import finish, keep
 from training.kinds.job_steps import JobSteps, Learn
 from training.learners.job_words import TUNING
 from training.measuring.worth.evaluate import plan_following
+from training.outside import admitted
+from training.outside.sandbox import CODE, OutsideLearner
 from training.planning.job_views import following
 from training.planning.plans import plan, request_of
 from training.requests import JobRequest
@@ -85,6 +87,11 @@ class TrainingSteps(JobSteps):
     def is_resumable(self) -> bool:
         """Tell whether the job can be resumed: not where it is tuned, since all its runs are one release."""
         return TUNING not in self.request.parameters
+
+    def check(self) -> None:
+        """Raise where the learner of others that it names is not admitted any more."""
+        if self.request.learner == OutsideLearner.name:
+            admitted.named(self.home, str(self.request.parameters[CODE]))
 
     def learner(self, schema: Schema) -> Learn:
         """Return what learns."""

@@ -74,7 +74,9 @@ def seal() -> None:
         (resource.RLIMIT_AS, MEMORY), (resource.RLIMIT_CPU, PROCESSOR_SECONDS), (resource.RLIMIT_FSIZE, 0),
         (resource.RLIMIT_CORE, 0), (resource.RLIMIT_NPROC, 0),
     ):  # fmt: skip
-        resource.setrlimit(kind, (most, most))
+        bound = resource.getrlimit(kind)[1]  # of whoever runs it, which may be less
+        least = most if bound == resource.RLIM_INFINITY else min(most, bound)
+        resource.setrlimit(kind, (least, least))
     machine, calls = MACHINES[platform.machine()]
     steps = [(0x20, 0, 0, 4), (0x15, 1, 0, machine), (0x06, 0, 0, KILL), (0x20, 0, 0, 0)]
     for call in calls:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import selectors
@@ -10,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from importlib.metadata import entry_points
 from importlib.util import find_spec
@@ -20,37 +19,28 @@ from typing import Any, ClassVar
 import numpy as np
 
 from accountant.noise.mechanisms import DiscreteGaussian, DiscreteLaplace, Mechanism
+from accountant.privacy.claims import BOUNDS
 from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import NANO, from_nano, nano
 from dpserve_verify.privacy.events import MAX_NOISE
 from models.forms.additive import AdditiveEnsemble
 from models.forms.ensemble import Ensemble
+from training.calibration.calibrate import calibrate, rehearse
+from training.calibration.plan_warnings import check_exportable
 from training.outside.queries import Histogram, Table, TableSums, largest
-from training.session.session import Public, Query, Releaser
+from training.session.learner import Recipe
+from training.session.session import Public, Query, Releaser, Source
 
 CHILD = Path(__file__).parent / "child.py"
 LONGEST, MOST_CELLS, MOST_TABLES, MOST_RELEASES = 1 << 22, 1 << 16, 1 << 10, 10_000
 GREATEST = 1 << 20  # entry of a table, in size
 SECONDS = 600.0  # by the clock, of one run
+CODE, AUTHOR, ADMITTED_BY = ENTERED = "code", "author", "admitted_by"  # what names it among a job's parameters
 SMALLEST_SHARE, LARGEST_SHARE = Decimal("0.0001"), Decimal(1)
 
 
 class OutsideFailed(InputError):
     """Somebody else's learner failed, or sent what it may not. Its message is made of what it sent: it has no rows."""
-
-
-@dataclass(frozen=True)
-class Source:
-    """A learner's one file: its text, the class in it, and who wrote it: a package and its version, or a path."""
-
-    text: str
-    kind: str
-    author: str
-
-    @property
-    def digest(self) -> str:
-        """Return the sha256 of its text and of the name of its class: what is admitted, and what runs."""
-        return hashlib.sha256(f"{self.kind}\n{self.text}".encode()).hexdigest()
 
 
 def source_of(reference: str) -> Source:
@@ -76,9 +66,11 @@ def source_of(reference: str) -> Source:
 
 @dataclass(frozen=True)
 class OutsideLearner:
-    """Somebody else's learner, as dpserve's own are driven: `learn` is a process of its own each time."""
+    """Somebody else's learner, as dpserve's own are driven: `learn` is a process of its own each time. `source`: None
+    in a job, which runs what was admitted for it, `Public.code`.
+    """
 
-    source: Source
+    source: Source | None
     parameters: Mapping[str, Any] = field(default_factory=dict)
     name: ClassVar[str] = "outside"
 
@@ -86,9 +78,13 @@ class OutsideLearner:
         """Run it sealed, release what it asks for, and return its model. OutsideFailed where it does not keep to the
         rules; InputError where this system cannot seal it.
         """
+        source = self.source or session.public.code
+        if source is None:
+            raise InputError("learner: none was admitted for this job")
+        own = {key: value for key, value in self.parameters.items() if self.source or key not in ENTERED}
         with _Process() as process:
             process.send({
-                "source": self.source.text, "kind": self.source.kind, "parameters": dict(self.parameters),
+                "source": source.text, "kind": source.kind, "parameters": own,
                 "public": _public(session.public),
             })  # fmt: skip
             for _ in range(MOST_RELEASES):
@@ -100,6 +96,27 @@ class OutsideLearner:
                 query, mechanism = _read_ask(said, session)
                 process.send({"answer": np.asarray(session.release(query, mechanism)).tolist()})
         raise OutsideFailed(f"learner: more than {MOST_RELEASES} releases")
+
+    def recipe(self, public: Public, bounds: tuple[str, ...] = BOUNDS) -> Recipe:
+        """Rehearse and calibrate to the public budget, as dpserve's own are. `bounds`: that a claim may come from."""
+        recipe = calibrate(self, public, public.budget, None, bounds)
+        check_exportable(self, public, recipe.blank)
+        return replace(recipe, blank=None)
+
+    def check(self, public: Public) -> None:
+        """Refuse nothing: what does not fit shows in the rehearsal."""
+
+    def guess(self, public: Public) -> Decimal | None:
+        """Return None: no unit is known before."""
+        return None
+
+    def rounds_for(self, public: Public) -> int:
+        """Count the releases of a rehearsal."""
+        return len(rehearse(self, public, Decimal(1)))
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return what its constructor is given, and in a job what names it."""
+        return dict(self.parameters)
 
 
 class _Process:

@@ -28,6 +28,7 @@ from models.forms.registry import ensemble_bytes, ensemble_from_bytes
 from models.store.bundle import ModelStore
 from models.store.loading import load_of_home
 from training.learners.ebm.ebm import DPEBMClassifier
+from training.outside import admitted
 from training.requests import AUTO, JobRequest
 from training.rows.schema.schema import Schema, schema_of
 from training.session.exact import Exact
@@ -100,13 +101,13 @@ def named(home: Home, asked: JobRequest) -> tuple[str, dict[str, Any]]:
     return LEARNER, {**(asked.parameters or {}), PARAMETER: start_named(home, str(asked.public))}
 
 
-def begin(home: Home, public: Public, parameters: Parameters) -> Public:
-    """Add the start that a job's parameters name to what it may know, if they name one. InputError where that is of
-    other classes, of none of the features, or not kept here any more.
+def begin(home: Home, public: Public, learner: str, parameters: Parameters) -> Public:
+    """Add the start, or the learner of others, that a job's parameters name to what it may know. InputError where
+    that is of other classes, of none of the features, or not kept here any more.
     """
     digest = parameters.get(PARAMETER)
-    if not digest:
-        return public
+    if learner != LEARNER or not digest:
+        return admitted.begin(home, public, learner, parameters)
     ensemble = _read(home, str(digest))
     if (ensemble.target, tuple(map(str, ensemble.classes))) != (public.target, tuple(map(str, public.classes or ()))):
         raise InputError(f"public: the start tells {ensemble.target} apart by other classes than {public.target}'s")

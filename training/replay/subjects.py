@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -16,16 +16,20 @@ from typing import Any
 
 import pyarrow as pa
 
+from accountant.home import Home
+from accountant.ledger.families.records import Why
 from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import Budget, Relation
 from training.learners import LEARNERS
 from training.learners.parameters import make_learner
-from training.outside.sandbox import OutsideLearner, Source, source_of
+from training.outside import admitted
+from training.outside.admitted import Admitted
+from training.outside.sandbox import OutsideLearner, source_of
 from training.replay.report import Report, check
 from training.rows.schema.schema import parse_schema
 from training.rows.tables.data import answer_feature
 from training.rows.tables.row_files import file_batches
-from training.session.session import Public
+from training.session.session import Public, Source
 
 # What a learner is checked on where no schema is named: numbers, a category, a truth value, two classes.
 SCHEMA = b"""
@@ -101,7 +105,21 @@ def class_of(reference: str) -> type:
 
 def check_learner(reference: str, parameters: Mapping[str, Any] | None, trial: Trial) -> Report:
     """Record and play a learner (`maker_of`), as `trial` says. InputError where it refuses such a job."""
-    make = maker_of(reference, parameters)
+    return _check(maker_of(reference, parameters), parameters, trial)
+
+
+def admit(home: Home, reference: str, name: str, why: Why, author: str | None, neighbours: int) -> Admitted:
+    """Admit a learner of others to a home, once it is checked on made-up rows: the text that was checked, which is not
+    read again. InputError where the check refuses it. `author`: None: the package, or the file's name.
+    """
+    source = source_of(reference)
+    by = Path(source.author).name if source.author.endswith(".py") else source.author
+    source = replace(source, author=author or by)
+    report = _check(partial(OutsideLearner, source), None, Trial(neighbours=neighbours))
+    return admitted.keep(home, source, name, why, report.to_json())
+
+
+def _check(make: Callable[[], Any], parameters: Mapping[str, Any] | None, trial: Trial) -> Report:
     schema = parse_schema(trial.schema)
     question = schema.question(trial.target, parameters)
     table = None

@@ -6,6 +6,7 @@ A learner's `learn` runs twice. On a `Rehearsal` there are no rows and no noise:
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
@@ -42,13 +43,30 @@ class Start:
 
 
 @dataclass(frozen=True)
+class Source:
+    """The one file of somebody else's learner: its text, the class in it, and who wrote it: a package and its version,
+    or a path.
+    """
+
+    text: str
+    kind: str
+    author: str
+
+    @property
+    def digest(self) -> str:
+        """Return the sha256 of its text and of the name of its class: what is admitted, and what runs."""
+        return hashlib.sha256(f"{self.kind}\n{self.text}".encode()).hexdigest()
+
+
+@dataclass(frozen=True)
 class Public:
     """All that a learner may know before anything is released. `records`: n under replace-one, a public guess N0
     under add/remove. `contributions`: how many rows one unit of privacy may have. The target is one of `classes`, or
     (None) a number in the public `target_range`. `spans`: the declared range of each number whose rows stand in fine
     cells, so that other bins of it may be asked about; () where none do. `most`: more rows than that there never are.
     `prevalence`: declared shares of the classes, 1 together; () where none is declared. `draws`: how many times the
-    noise that is priced is in every answer. `start`: the public model that boosting begins from.
+    noise that is priced is in every answer. `start`: the public model that boosting begins from. `code`: the
+    learner of others that was admitted for the job.
     """
 
     features: tuple[Feature, ...]
@@ -65,6 +83,7 @@ class Public:
     prevalence: tuple[float, ...] = ()
     draws: int = 1
     start: Start | None = None
+    code: Source | None = None
 
     @property
     def widening(self) -> float:

@@ -1,4 +1,4 @@
-"""Commands about learners: what can be trained, what each takes, and whether one keeps its promise."""
+"""Commands about learners: what can be trained, what each takes, whether one keeps its promise, and who admits it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ from typing import Annotated
 import typer
 
 from accountant.errors import UnknownName
+from accountant.home import Home
+from accountant.ledger.families.records import Why
 from dpserve_verify.privacy.budget import Budget, parse_relation
+from serving.cli.backends.user import require_access, this_user
 from serving.cli.complete import LEARNERS
 from serving.cli.data.schema import schema_bytes
 from serving.cli.requests import key_values
 from serving.cli.terminal import Json, align_columns, show, show_busy
+from training.outside import admitted
 from training.replay import subjects
 
 
@@ -97,3 +101,47 @@ def check_learner(
     )
     if not report.ok:
         raise typer.Exit(4)
+
+
+def admit_learner(
+    name: Annotated[str, typer.Argument(help="FILE.py:CLASS, or an entry point of an installed package.")],
+    as_name: Annotated[str, typer.Option("--name", help="What jobs call it: --set code=NAME.")],
+    reason: Annotated[str, typer.Option(help="Why. It is signed, with the report of the check.")],
+    author: Annotated[
+        str | None, typer.Option(help="Who wrote it; the package or the file's name if left out.")
+    ] = None,
+    neighbours: Annotated[int, typer.Option(help="How many neighbours.")] = subjects.Trial.neighbours,
+    json: Json = False,
+) -> None:
+    """Admit a learner of others to this home, after a check on made-up rows: then jobs may name it. By the steward.
+
+    Its text and the signed report are kept by digest: a file that changes afterwards is another learner. Exit code 2
+    where the check refuses it; `dpserve learner check` says more. After the issuer's key is replaced, admit it again.
+
+    \b
+    dpserve learner admit examples/naive_bayes.py:NaiveBayes --name bayes --reason "was read by two of us"
+    """
+    home = Home.open()
+    require_access(home, "steward")
+    with show_busy("recording and playing"):
+        entered = subjects.admit(home, name, as_name, Why(this_user(), reason), author, neighbours)
+    saw = entered.report
+    text = (
+        f"{as_name} is admitted: {saw['releases']} releases, {saw['neighbours']} neighbours, no fault; by "
+        f"{entered.source.author}, sha256 {entered.source.digest}"
+    )
+    show(json, entered.to_json(), text)
+
+
+def remove_learner(
+    name: Annotated[str, typer.Argument(help="The name that it was admitted by.")], json: Json = False
+) -> None:
+    """Take the admission of a learner back: no further job runs it. Its models and their certificates stay.
+
+    \b
+    dpserve learner remove bayes
+    """
+    home = Home.open()
+    require_access(home, "steward")
+    gone = admitted.remove(home, name)
+    show(json, gone.to_json(), f"{gone.name} is removed: no further job runs it; jobs that wait are given back")
