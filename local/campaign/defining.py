@@ -196,8 +196,8 @@ def _define_rounds(home: Home, dataset: Dataset, asked: CampaignRequest, institu
     budget = Budget.of(asked.epsilon, asked.delta)
     if asked.learner not in (AUTO, *ROUND_ASKED):
         raise InputError(
-            f"learner={asked.learner}: is not asked of institutions; {', '.join(ROUND_LEARNERS)} asks for sums alone, "
-            "to which noise can be added by who sees shares of them, and auto is that one"
+            f"learner={asked.learner}: is not asked of institutions; {' and '.join(ROUND_LEARNERS)} ask for sums "
+            "alone, to which noise can be added by who sees shares of them; auto is ebm"
         )
     if asked.public_rows is not None or asked.rounds is not None or asked.groups is not None:
         raise InputError("public_rows, rounds, groups: institutions are asked what the learner's plan says")

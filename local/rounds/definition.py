@@ -22,7 +22,7 @@ from local.reports.shared import Aggregator, ForAggregators, aggregator_from_jso
 from training.learners.job_words import CHOSEN
 
 EVALUATION, PROFILE = "evaluation", "profile"  # in the place of a learner: counts that a statement is made of
-ROUND_LEARNERS = ("ebm",)
+ROUND_LEARNERS = ("ebm", "forest")
 ROUND_ASKED = (*ROUND_LEARNERS, EVALUATION, PROFILE)
 UNSAID = ("ensemble", "evaluates")  # settings that no reservation repeats
 MOST_INSTITUTIONS = 1000

@@ -43,10 +43,10 @@ class TwoNoises(Session):
         return exact
 
 
-def institutions(split: Split, epsilon: str, **parameters: object) -> float:
-    """All of them together, as a campaign by `auto` asks."""
+def institutions(split: Split, epsilon: str, learner: str = AUTO, **parameters: object) -> float:
+    """All of them together, as a campaign asks."""
     budget = Budget.of(epsilon, DELTA)
-    asked = playing.rehearse(split.schema, AUTO, parameters, budget, 1)
+    asked = playing.rehearse(split.schema, learner, parameters, budget, 1)
     public = playing.public_of(split.schema, budget, 1)
     session = TwoNoises(public, asked.recipe.unit, asked.recipe.plan, split.rows)
     return split.figures(learner_of(asked.learner, json.loads(asked.settings)).learn(session))[1]
@@ -92,6 +92,7 @@ def main() -> None:
                 found = {
                     "institutions": institutions(split, epsilon),
                     "institutions, no pairs": institutions(split, epsilon, pairs=0),
+                    "institutions, trees": institutions(split, epsilon, "forest", leaf="residuals"),
                     "central": central(split, epsilon),
                 }
                 found |= {f"alone 1/{parts}": alone(split, epsilon, parts) for parts in PARTS}

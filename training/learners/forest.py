@@ -6,20 +6,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import log
+from math import log, sqrt
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpserve_verify.errors import InputError
 from models.forms.trees import TreeEnsemble
 from training.learners.base.checks import check_whole, check_word
 from training.learners.base.class_weights import check_balance, class_weights
+from training.learners.base.cut_points import CellCounts, Cutting, Recut, counted_numbers, counts_noise, cutting, recut
 from training.learners.base.private_learner import PrivateClassifier
 from training.learners.boosting.defaults import strength
 from training.learners.boosting.noisy_leaves import (
     ClassWeights,
     LeafLabels,
+    LeafResiduals,
     check_two_classes,
     leaf_noise,
     norm_of,
@@ -40,6 +43,14 @@ MOST_SAID = 1 << 23  # by all trees together, far beyond what rows can say; floa
 VOTES = 4.0  # log-odds of all trees' votes together, where they agree
 NEVER = 1e-12  # the least share of a class: fewer than one row in any number that can be held
 COUNT_ONE = 4096  # a row in the counts: on a fine grid sqrt(2) is 1.4143, and not 2
+RESIDUAL_ONE = 1 << 20  # the largest residual; how what follows was found: studies/owners/tree_sums.py
+CLIP = 0.5  # of residuals, in chances: what a row adds at first, when chances are even
+BOOSTED_TREES, BOOSTED_DEPTH = 600, 6
+FINDING = 0.05  # of the budget, for the counts that cut points are found by
+MOST_BINS = 64
+MOST_RATE, MOST_NOISE = 0.3, 1.0  # of a step; in logits, what noise may add to a score in all trees together
+
+Integers = NDArray[np.int64]
 
 
 @dataclass(eq=False, repr=False)
@@ -52,31 +63,33 @@ class DPRandomForestClassifier(PrivateClassifier):
     - `depth`: tests on every path of a tree, 1 to 8. Default: None.
     - `leaf`: "counts" (RF-L: noisy class counts in every leaf, Laplace where delta is 0 and else Gaussian; the leaf
       says the log-odds of the smoothed counts) or "label" (RF-E: private selection of the class of every leaf,
-      which is its vote). Default: "counts".
+      which is its vote); or "residuals": trees are boosted, and a leaf says the noisy sum of what those before it
+      leave to explain, at cut points that noisy counts find. Default: "counts".
     - `balance`: of classes as in `lazybb`, 0 to 1, for leaf "label" alone. Default: None, which is 0.
 
     The leaves of a tree are disjoint, so a tree costs one release. Under add/remove counts move by 1 in L1 and L2, and
-    selection has range 1; under replace-one by 2 and sqrt(2), and range 2. (The paper splits the budget evenly "among
-    the leaves": it needs to be split among trees alone.) What a forest of counts adds to the base rate, which they tell
-    as well, is a multiple of its leaves' mean distance from it in log-odds.
+    selection has range 1; under replace-one by 2 and sqrt(2), and range 2. Sums of residuals move by one residual, and
+    by two. (The paper splits the budget evenly "among the leaves": it needs to be split among trees alone.) What a
+    forest of counts adds to the base rate, which they tell as well, is a multiple of its leaves' mean distance from it
+    in log-odds.
     """
 
     name: ClassVar[str] = "forest"
 
     trees: int | None = None
     depth: int | None = None
-    leaf: Literal["counts", "label"] = "counts"
+    leaf: Literal["counts", "label", "residuals"] = "counts"
     balance: float | None = None
 
     def check(self, public: Public) -> None:
         """Raise InputError where a parameter is out of range, or the target has not two classes."""
         check_two_classes(self.name, public)
-        check_word("leaf", self.leaf, ("counts", "label"))
+        check_word("leaf", self.leaf, ("counts", "label", "residuals"))
         check_balance(self.balance, public)
-        if self.leaf == "counts" and self.balance:
-            raise InputError(f"balance={self.balance}: with leaf counts each class has a count and noise of its own")
-        if self.leaf == "counts":
-            public.check_priced("forest adds Gaussian noise to its counts")
+        if self.leaf != "label" and self.balance:
+            raise InputError(f"balance={self.balance}: with leaf label alone; {self.leaf} weigh classes by their rows")
+        if self.leaf != "label":
+            public.check_priced(f"forest adds Gaussian noise to its {self.leaf}")
         if self.trees is not None:
             check_whole("trees", self.trees, 1, MAX_TREES)
         if self.depth is not None:
@@ -84,10 +97,14 @@ class DPRandomForestClassifier(PrivateClassifier):
 
     def rounds_for(self, public: Public) -> int:
         """Return the number of trees: `trees`, or by the public rule."""
-        return self.trees if self.trees is not None else trees_of(public)
+        if self.trees is not None:
+            return self.trees
+        return BOOSTED_TREES if self.leaf == "residuals" else trees_of(public)
 
     def learn(self, session: Releaser) -> TreeEnsemble:
         """Make one release for the leaves of each public tree."""
+        if self.leaf == "residuals":
+            return self._boosted(session)
         public, tests = session.public, split_tests(session.public.features)
         depth, number = self.depth or depth_of(public), self.rounds_for(public)
         forest = [public_cuts(tests, tree, depth) for tree in range(number)]
@@ -105,7 +122,7 @@ class DPRandomForestClassifier(PrivateClassifier):
         counts = [ClassWeights(cuts, (), (COUNT_ONE,), COUNT_ONE, norm_of(public)) for cuts in forest]
         noisy: list[Any] = [session.release(count, noise) for count in counts]
         moved = counts[0].sensitivity(public.relation) / COUNT_ONE * public.contributions
-        smoothing = max(1.0, noise.event.deviation * moved)
+        smoothing = max(1.0, noise.event.deviation * public.widening * moved)
         total = np.sum([each.reshape(-1, 2).sum(axis=0) for each in noisy], axis=0)
         share = shares(total, COUNT_ONE, smoothing)[0]
         base = _logit(share)
@@ -116,12 +133,70 @@ class DPRandomForestClassifier(PrivateClassifier):
             grown.append(Grown(cuts, tuple(max(-most, min(most, value)) for value in says)))
         return grown, round(LEAF_ONE * base * len(forest) / GATHER), GATHER / (LEAF_ONE * len(forest))
 
+    def _boosted(self, session: Releaser) -> TreeEnsemble:
+        """Grow tree after tree by sums of residuals, each a step of the gradient of the log loss, as long as the rows
+        of a mean leaf and the noise of all trees together allow.
+        """
+        number, depth = self.rounds_for(session.public), self.depth or BOOSTED_DEPTH
+        noise = leaf_noise(session.public, float(session.unit))
+        session = _cut(session, number)
+        public, tests = session.public, split_tests(session.public.features)
+        trees: tuple[Grown, ...] = ()
+        bound, step, most = 0, 0.0, min(LEAF_ONE, MOST_SAID // number)
+        for tree in range(number):
+            table = np.asarray(RESIDUAL_ONE * residuals(bound), np.int64)
+            asked = LeafResiduals(public_cuts(tests, tree, depth), trees, table, RESIDUAL_ONE, norm_of(public))
+            noisy = np.broadcast_to(session.release(asked, noise), asked.size)
+            step = step or LEAF_ONE * _step(public, noise.event.deviation, asked, number)
+            says = np.clip(np.rint(step * noisy / RESIDUAL_ONE), -most, most).astype(np.int64)
+            trees = (*trees, Grown(asked.cuts, tuple(says.tolist())))
+            bound += int(np.abs(says).max())
+        assert public.classes is not None
+        grown = tuple(tree.tree for tree in trees)
+        return TreeEnsemble(public.features, public.target, public.classes, grown, 0, 1 / LEAF_ONE)
+
     def _labelled(self, session: Releaser, forest: Sequence[Cuts]) -> tuple[list[Grown], int, float]:
         grown, link, weighed = [], VOTES / len(forest), class_weights(session.public, self.balance)
         for cuts in forest:
             picks = session.release(LeafLabels(cuts, weighed), per_row(session.public, stated_epsilon(session.unit)))
             grown.append(Grown(cuts, tuple(2 * pick - 1 for pick in per_leaf(picks, cuts))))
         return grown, round(weighed.offsets[0] / link) if weighed else 0, link
+
+
+def cutting_of(public: Public) -> Cutting:
+    """Return where numbers are cut for boosted trees, by the public rule."""
+    return cutting(public, strength(public), MOST_BINS, "auto", None)
+
+
+def _cut(session: Releaser, trees: int) -> Releaser:
+    """Return the session in bins found by noisy counts, which have FINDING of the budget together, where the public
+    rule says so.
+    """
+    public, cuts = session.public, cutting_of(session.public)
+    if cuts.where == "declared":
+        return session
+    share = FINDING / (1 - FINDING) * trees / (2 * counted_numbers(public))
+    noise = leaf_noise(public, float(session.unit) * (share if public.pure else sqrt(share)))
+
+    def counted(feature: int, of: Integers) -> NDArray[np.float64]:
+        counts = session.release(CellCounts(feature, of, norm_of(public), COUNT_ONE), noise)
+        return np.asarray(counts, np.float64) / COUNT_ONE
+
+    return Recut(session, recut(public, cuts.bins, counted, counts_noise(public, noise, norm_of(public))))
+
+
+def residuals(bound: int) -> NDArray[np.float64]:
+    """Return 1 less the chance of a row's class by its margin + bound, clipped, in units of CLIP: (2 bound + 1,)."""
+    margins = np.arange(-bound, bound + 1) / LEAF_ONE
+    return np.asarray(np.minimum(1 / (1 + np.exp(margins)), CLIP) / CLIP)
+
+
+def _step(public: Public, deviation: float, asked: LeafResiduals, trees: int) -> float:
+    """Return the logits that a row's whole residual adds to its leaf."""
+    newton = 4 * CLIP * asked.size / public.records
+    moved = asked.sensitivity(public.relation) / asked.one * public.contributions
+    noise = newton * deviation * public.widening * moved * sqrt(trees)
+    return newton * min(MOST_RATE, MOST_NOISE / noise)
 
 
 def _logit(share: float) -> float:

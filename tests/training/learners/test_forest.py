@@ -23,11 +23,11 @@ from dpserve_verify.privacy.events import Gaussian
 from models.features.features import BooleanFeature
 from models.onnx.export import to_onnx
 from training.calibration.calibrate import rehearse
-from training.learners.boosting.noisy_leaves import ClassWeights, LeafLabels, leaf_noise, shares
+from training.learners.boosting.noisy_leaves import ClassWeights, LeafLabels, LeafResiduals, leaf_noise, shares
 from training.learners.boosting.tree_queries import public_cuts, split_tests
-from training.learners.forest import COUNT_ONE, DPRandomForestClassifier
+from training.learners.forest import COUNT_ONE, RESIDUAL_ONE, DPRandomForestClassifier, residuals
 from training.rows.schema.schema import parse_schema
-from training.rows.statistics.tree_rows import Cut
+from training.rows.statistics.tree_rows import Cut, Grown
 from training.rows.tables.data import columns_of
 from training.session.session import sensitivity_of
 
@@ -81,6 +81,30 @@ def test_gaussian_counts_move_as_far_as_is_priced(relation):
     moved = [float(np.linalg.norm(counts(query, one) - counts(query, other))) for one, other in PAIRS[relation]]
     assert 0.999 <= max(moved) / limit(query, relation) <= 1
     assert max(moved) > limit(query, relation) / 2
+
+
+@RELATIONS
+@pytest.mark.parametrize("norm", ["l1", "l2"])
+def test_residuals_move_as_far_as_is_priced(relation, norm):
+    """Of rows that a released tree has moved to any margin: none by more, and one by all of it."""
+    trees, bound = (Grown(CUTS, (-300, 700)),), 700
+    table = np.asarray(RESIDUAL_ONE * residuals(bound), np.int64)
+    query = LeafResiduals(CUTS, trees, table, RESIDUAL_ONE, norm)
+    kinds = [(x, y) for x in (0, 1) for y in (0, 1)]
+    rows = [np.array(counts(query, ((0, 0), (1, 1), kind))) for kind in kinds]
+    none = np.array(counts(query, ((0, 0), (1, 1))))
+    pairs = [(row, none) for row in rows] if relation is ADD else [(one, other) for one in rows for other in rows]
+    order = 1 if norm == "l1" else 2
+    moved = [float(np.linalg.norm((one - other).astype(float), order)) for one, other in pairs]
+    assert max(moved) <= limit(query, relation)
+    assert max(moved) > 0.5 * limit(query, relation)
+    first = LeafResiduals(CUTS, (), np.array([RESIDUAL_ONE]), RESIDUAL_ONE, norm)  # chances are even
+    assert residuals(0).tolist() == [1]
+    worst = ((), ((0, 1),)) if relation is ADD else (((0, 0),), ((0, 1),))
+    gap = (counts(first, worst[1]) - counts(first, worst[0])).astype(float)
+    assert float(np.linalg.norm(gap, order)) == limit(first, relation)
+    with pytest.raises(InputError, match="could weigh"):
+        LeafResiduals(CUTS, (), np.array([RESIDUAL_ONE + 1]), RESIDUAL_ONE, norm)(rows_of(TEN, FLAG))
 
 
 def label_loss(relation, law, fault: float = 1.0) -> float:
@@ -140,6 +164,12 @@ def test_counts_and_labels_against_their_definition():
     expected = [[int(((leaf == at) & (rows.labels == y)).sum()) for y in (0, 1)] for at in range(8)]
     assert LeafLabels(cuts)(rows).tolist() == expected
     assert weights_in(1, "l1", cuts)(rows).reshape(-1, 2).tolist() == expected
+    trees = (Grown(cuts, tuple(range(-3, 5))),)
+    margin = np.arange(-3, 5)[leaf] * (2 * rows.labels.astype(int) - 1)
+    table = np.asarray(1000 * residuals(4), np.int64)
+    signed = np.where(rows.labels == 1, 1, -1) * table[margin + 4]
+    told = LeafResiduals(cuts, trees, table, 1000, "l2")(rows)
+    assert told.tolist() == [int(signed[leaf == at].sum()) for at in range(8)]
 
 
 def test_shares_are_smoothed_and_negative_counts_are_none():
@@ -162,13 +192,14 @@ def make(**parameters) -> DPRandomForestClassifier:
 
 @RELATIONS
 @pytest.mark.parametrize("delta", ["0", "0.000001"])
-@pytest.mark.parametrize("leaf", ["counts", "label"])
+@pytest.mark.parametrize("leaf", ["counts", "label", "residuals"])
 def test_a_tree_costs_one_release_and_spent_is_what_was_rehearsed(leaf, delta, relation):
     X, y = slanted()
     learner = make(trees=9, depth=3, leaf=leaf, delta=delta, relation=relation).fit(X, y)
     recipe = learner.recipe_
     assert recipe.plan == rehearse(learner, learner.public_facts(), recipe.unit)
-    assert len(recipe.plan) == 9 == len(learner.ensemble_.trees)
+    finding = 4 if leaf == "residuals" else 0  # two counts of each of two numbers
+    assert len(recipe.plan) - finding == 9 == len(learner.ensemble_.trees)
     assert 1.9 < recipe.claim.epsilon <= 2
 
 
@@ -181,7 +212,7 @@ def test_splits_are_public_and_never_change():
     assert forms[0] == forms[1]
 
 
-@pytest.mark.parametrize("leaf", ["counts", "label"])
+@pytest.mark.parametrize("leaf", ["counts", "label", "residuals"])
 def test_it_learns(leaf):
     X, y = slanted()
     assert make(epsilon="80", trees=60, depth=5, leaf=leaf).fit(X, y).score(X, y) > 0.8

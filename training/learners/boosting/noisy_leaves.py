@@ -54,6 +54,39 @@ class ClassWeights:
         return TreeRows(rows).leaf_sums(self.trees, self.cuts, np.asarray(self.table, np.int64)).ravel()
 
 
+@dataclass(frozen=True, eq=False)
+class LeafResiduals:
+    """Weight of class 1 less that of class 0 in each leaf of a tree, in units of `one`: (leaves,). `table`: weight of a
+    row by its margin under `trees`, from 0 to `one`.
+
+    A row adds something in -one..one to one leaf. Add/remove: `one` in L1 and L2. Replace-one: 2 `one` in both, where
+    it changes its class in one leaf.
+    """
+
+    cuts: Cuts
+    trees: tuple[Grown, ...]
+    table: Integers
+    one: int
+    norm: Norm
+    purpose: ClassVar[str] = "sum residuals per leaf"
+
+    @property
+    def size(self) -> int:
+        """Count the answers: one for each leaf."""
+        return len(self.cuts) + 1
+
+    def sensitivity(self, relation: Relation) -> int:
+        """Return how far one row moves all sums, in its norm and units of weight."""
+        return reach(self.one, self.one, relation, self.norm)
+
+    def __call__(self, rows: Rows) -> Integers:
+        """Answer; the bound is decided in whole numbers, before a row is looked at."""
+        if self.table.min() < 0 or self.table.max() > self.one:
+            raise InputError(f"sensitivity={self.one}: a row could weigh {self.table.min()} to {self.table.max()}")
+        sums = TreeRows(rows).leaf_sums(self.trees, self.cuts, self.table)
+        return np.ascontiguousarray(sums[:, 1] - sums[:, 0])
+
+
 @dataclass(frozen=True)
 class LeafLabels:
     """For every leaf, how many rows have class 0 and class 1, times `one`, or less where their class is `weighed`:
