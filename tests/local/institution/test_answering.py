@@ -140,7 +140,7 @@ def test_what_was_said_is_what_is_read_and_keys_are_pinned(place, tmp_path):
 @pytest.mark.parametrize(
     ("changed", "error", "word"),
     [
-        ({"learners": ("lazybb",)}, InputError, "are by ebm"),
+        ({"learners": ("lazybb",)}, InputError, "are by one of ebm, forest"),
         ({"largest_epsilon": "much"}, InputError, "largest_epsilon"),
         ({"aggregators": ("ab",)}, InputError, "64 hex digits"),
         ({"least_worth": "good"}, InputError, "least_worth"),

@@ -185,7 +185,7 @@ def test_what_cannot_be_weighed_is_refused():
         (LazyBB(balance=0.5), public_of(ADD), "declare the target's `prevalence`"),
         (LazyBB(balance=1.5), declared, "balance=1.5: must be between 0 and 1"),
         (LazyBB(balance=0.5, reweighting="projected"), declared, "no class weights"),
-        (LEARNERS["forest"](balance=0.5), declared, "noise of its own"),
+        (LEARNERS["forest"](balance=0.5), declared, "with leaf label alone"),
     ):
         with pytest.raises(InputError, match=said):
             learner.check(public)
