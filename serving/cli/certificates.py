@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from accountant.certificates.answer import ANSWER, Answer
+from accountant.certificates.answer import ANSWER, Answer, AnswerPredicate
 from accountant.certificates.deployments import record, to_yaml
 from accountant.certificates.profile import PROFILE, Profile
 from accountant.certificates.statement_kinds import kind_in
@@ -210,18 +210,16 @@ def _show_statement(path: Path, trust: PublicKeys, look: Look, json: bool) -> No
     show(json, body, "\n".join([f"{paint('verified', 'good')}: {text}", *([line] if line else [])]))
 
 
-def _shown_profile(found: Profile) -> tuple[dict[str, Any], str]:
-    check_profile(found)
+def _shown_rows(found: Profile | Answer) -> tuple[dict[str, Any], str]:
+    """Check the figures of a statement about rows, and say what it is of."""
     name, part = found.form.rows.dataset, found.form.rows.part
-    line = f"{len(found.form.columns)} columns of {part} rows, schema {found.sha256[:16]}.."
-    return {"dataset": name, "schema": found.sha256}, f"how the rows of {name} are spread: {line}"
-
-
-def _shown_answer(found: Answer) -> tuple[dict[str, Any], str]:
-    table_of(found, found.form.select)
-    name, sums = found.form.rows.dataset, len(found.form.counts)
-    line = f"{sums} sums of {found.form.rows.part} rows, schema {found.sha256[:16]}.."
-    return {"dataset": name, "schema": found.sha256}, f"the answer to a query of {name}: {line}"
+    if isinstance(found.form, AnswerPredicate):
+        table_of(found, found.form.select)
+        what = f"the answer to a query of {name}: {len(found.form.counts)} sums"
+    else:
+        check_profile(found)
+        what = f"how the rows of {name} are spread: {len(found.form.columns)} columns"
+    return {"dataset": name, "schema": found.sha256}, f"{what} of {part} rows, schema {found.sha256[:16]}.."
 
 
 def _shown_worth(found: Worth) -> tuple[dict[str, Any], str]:
@@ -232,8 +230,8 @@ def _shown_worth(found: Worth) -> tuple[dict[str, Any], str]:
 
 
 _SHOWN: dict[str, Callable[[Any], tuple[dict[str, Any], str]]] = {
-    PROFILE.word: _shown_profile,
-    ANSWER.word: _shown_answer,
+    PROFILE.word: _shown_rows,
+    ANSWER.word: _shown_rows,
     WORTH.word: _shown_worth,
 }
 

@@ -136,16 +136,12 @@ def _read(home: Home, digest: str) -> Admitted:
     try:
         body: Any = canonical.decode_canonical(dsse.verify(envelope, home.trust.issuer_keys(home.ledger.log.size())))
         source = Source(text.decode(), str(body["kind"]), str(body["author"]))
-        found = Admitted(str(body["name"]), source, Why(body["by"], body["reason"]), _report(body["report"]))
-    except (CertificateInvalid, canonical.CanonicalError, KeyError, TypeError, ValueError) as error:
+        report: Any = canonical.decode_canonical(body["report"].encode())
+        found = Admitted(str(body["name"]), source, Why(body["by"], body["reason"]), dict(report))
+    except (CertificateInvalid, canonical.CanonicalError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise ModelInvalid(
             f"learner {digest}: its admission is not signed by this home's key as it is now ({error}); {AGAIN}"
         ) from None
     if body["_type"] != TYPE or digest != source.digest or body["digest"] != digest:
         raise ModelInvalid(f"learner {digest}: its file is not what was admitted; {AGAIN}")
     return found
-
-
-def _report(text: str) -> Mapping[str, Any]:
-    report: Any = canonical.decode_canonical(text.encode())
-    return dict(report)

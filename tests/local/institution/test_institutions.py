@@ -622,7 +622,8 @@ def test_a_model_says_how_wide_both_noises_are(study, place):
         session = playing._Cut(replace(public, draws=draws), study, None, totals, lambda exact: exact)
         return np.concatenate(learner.learn(session).errors)
 
-    assert spread(2).sum() > 1.08 * spread(1).sum()  # with a wider ridge, which takes some of it back
+    # A wider ridge takes some of it back, most where steps are few: the one in the middle says what most have.
+    assert np.median(spread(2) / spread(1)) > 1.15
 
 
 def test_the_ledger_and_its_auditor_take_sums_alone_and_both_aggregators(place, study):
