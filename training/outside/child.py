@@ -1,5 +1,6 @@
-"""The process that somebody else's learner runs in: it has no rows, and after `seal` it can ask for nothing but bytes
-of its two pipes and memory. A script that `training.outside.sandbox` runs; it imports the standard library and numpy.
+"""The process that somebody else's text runs in: after `seal` it can ask for nothing but bytes of its two pipes and
+memory. It has no rows, unless they are sent to it. A script that `training.outside.process` runs; it imports the
+standard library, numpy, and the modules it is told.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -24,7 +25,6 @@ LOADED = (
     "abc", "bisect", "collections", "copy", "dataclasses", "decimal", "enum", "fractions", "functools", "heapq",
     "itertools", "math", "operator", "re", "string", "typing", "numpy", "numpy.linalg",
 )  # fmt: skip
-MEMORY, PROCESSOR_SECONDS = 1 << 30, 120
 SET_NO_NEW_PRIVILEGES, SET_SECCOMP, FILTER = 38, 22, 2
 REFUSE, KILL, ALLOW = 0x00050001, 0x80000000, 0x7FFF0000  # EPERM; the end of the process
 # Machine: the kernel's name for it, and the calls that remain: read, write and close of what is open, memory, signals
@@ -66,12 +66,16 @@ MACHINES = {
 }
 
 
-def seal() -> None:
-    """Leave this process nothing but what `MACHINES` lists, for good. OSError where the system cannot do that."""
+def seal(memory: int, seconds: int) -> None:
+    """Leave this process nothing but what `MACHINES` lists, for good. OSError where the system cannot do that, or a
+    module started a thread, which the filter would not bind.
+    """
     if sys.platform != "linux" or platform.machine() not in MACHINES:
         raise OSError("no seal is known for this system")
+    if len(os.listdir("/proc/self/task")) != 1:
+        raise OSError("a module that was loaded started a thread")
     for kind, most in (
-        (resource.RLIMIT_AS, MEMORY), (resource.RLIMIT_CPU, PROCESSOR_SECONDS), (resource.RLIMIT_FSIZE, 0),
+        (resource.RLIMIT_AS, memory), (resource.RLIMIT_CPU, seconds), (resource.RLIMIT_FSIZE, 0),
         (resource.RLIMIT_CORE, 0), (resource.RLIMIT_NPROC, 0),
     ):  # fmt: skip
         bound = resource.getrlimit(kind)[1]  # of whoever runs it, which may be less
@@ -103,9 +107,12 @@ def seal() -> None:
 
 
 class Session:
-    """What a learner of somebody else's is given: `public` facts, `epsilon` as text, and releases."""
+    """What a learner of somebody else's is given: `public` facts, `epsilon` as text, and releases. `rows`: None, but in
+    a process that they are sent to: `codes` (features, rows) and `target` (rows,), a class's place or a scaled number.
+    """
 
-    def __init__(self, public: dict[str, Any], ask: Callable[[dict[str, Any]], Any]) -> None:
+    def __init__(self, public: dict[str, Any], ask: Callable[[dict[str, Any]], Any], rows: Any = None) -> None:
+        self.rows = rows
         self.public = SimpleNamespace(
             **{**public, "features": [SimpleNamespace(**feature) for feature in public["features"]]}
         )
@@ -135,8 +142,14 @@ def _plain(tables: list[tuple[int, Any]]) -> list[dict[str, Any]]:
     return [{"feature": int(at), "values": np.asarray(values).astype(int).tolist()} for at, values in tables]
 
 
+def _read_rows(into: BinaryIO, features: int, rows: int) -> SimpleNamespace:
+    """Read the rows that follow a line, as `SealedProcess.send` writes them."""
+    codes = np.frombuffer(into.read(2 * features * rows), "<u2").reshape(features, rows)
+    return SimpleNamespace(codes=codes, target=np.frombuffer(into.read(4 * rows), "<i4"))
+
+
 def main() -> None:
-    """Read what to run, seal, run it, and write what it makes."""
+    """Read what to load, load it, seal, read what to run, run it, and write what it makes."""
     into, out = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     quiet = os.open(os.devnull, os.O_RDWR)
     for place in (0, 1, 2):
@@ -147,13 +160,17 @@ def main() -> None:
         out.write(json.dumps(body).encode() + b"\n")
         out.flush()
 
+    given = json.loads(into.readline())
     try:
-        seal()
-    except OSError as error:
+        for each in (*LOADED, *given["modules"]):
+            import_module(each)
+        seal(given["memory"], given["seconds"])
+    except (ImportError, OSError) as error:
         write({"unsealed": str(error)})
         return
     write({"sealed": True})
     given = json.loads(into.readline())
+    rows = _read_rows(into, **given["rows"]) if "rows" in given else None
 
     def ask(body: dict[str, Any]) -> Any:
         write(body)
@@ -164,12 +181,10 @@ def main() -> None:
     try:
         exec(compile(given["source"], "learner.py", "exec"), module.__dict__)
         kind = getattr(module, given["kind"])
-        write({"model": kind(**given["parameters"]).learn(Session(given["public"], ask))})
+        write({"model": kind(**given["parameters"]).learn(Session(given["public"], ask, rows))})
     except Exception as error:
         write({"failed": f"{type(error).__name__}: {error}"[:500]})
 
 
 if __name__ == "__main__":
-    for each in LOADED:
-        import_module(each)
     main()

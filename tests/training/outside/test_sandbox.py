@@ -16,9 +16,10 @@ from dpserve_verify.errors import InputError
 from dpserve_verify.privacy.budget import Budget, Relation
 from serving.cli.app import run
 from training.calibration.calibrate import calibrate
-from training.outside import sandbox
+from training.outside import process, sandbox
+from training.outside.process import OutsideFailed, SealedProcess
 from training.outside.queries import Histogram, Table, TableSums
-from training.outside.sandbox import OutsideFailed, OutsideLearner, Source, source_of
+from training.outside.sandbox import OutsideLearner, Source, source_of
 from training.replay import subjects
 from training.replay.neighbours import packed, pairs
 from training.replay.report import check
@@ -105,7 +106,7 @@ def test_what_a_learner_may_not_do_is_refused(deed):
 
 
 def test_one_that_never_ends_is_ended(monkeypatch):
-    monkeypatch.setattr(sandbox, "SECONDS", 3.0)
+    monkeypatch.setattr(process, "SECONDS", 3.0)
     with pytest.raises(OutsideFailed, match="did not end within"):
         learn("while True: pass")
 
@@ -117,9 +118,9 @@ def test_it_asks_no_more_often_than_it_may(monkeypatch):
 
 
 def test_where_nothing_can_be_sealed_nothing_runs(monkeypatch, tmp_path):
-    text = sandbox.CHILD.read_text().replace('sys.platform != "linux"', "True")
+    text = process.CHILD.read_text().replace('sys.platform != "linux"', "True")
     (tmp_path / "child.py").write_text(text)
-    monkeypatch.setattr(sandbox, "CHILD", tmp_path / "child.py")
+    monkeypatch.setattr(process, "CHILD", tmp_path / "child.py")
     with pytest.raises(InputError, match="cannot seal a process"):
         learn(GOOD)
 
@@ -130,11 +131,11 @@ OPENING, SIGNALLING = (("(0, 1, 3, 5, 8,", f"(0, 1, 3, {call}, 5, 8,") for call 
 
 @pytest.mark.parametrize("fault", [UNSEALED, *([OPENING, SIGNALLING] if machine() == "x86_64" else [])])
 def test_a_seal_that_does_not_hold_is_seen(fault, monkeypatch, tmp_path):
-    true = sandbox.CHILD.read_text()
+    true = process.CHILD.read_text()
     text = true.replace(*fault)
     assert text != true
     (tmp_path / "child.py").write_text(text)
-    monkeypatch.setattr(sandbox, "CHILD", tmp_path / "child.py")
+    monkeypatch.setattr(process, "CHILD", tmp_path / "child.py")
     with pytest.raises(InputError, match="the seal does not hold"):
         learn(GOOD)
 
@@ -147,6 +148,34 @@ def test_it_sees_what_is_public_and_nothing_else():
         assert name in str(seen.value)
     assert "DPSERVE" not in str(seen.value)
     assert "HOME" not in str(seen.value)
+
+
+SUMS = "return [int(session.rows.codes.sum()), *session.rows.codes.shape, session.rows.target.tolist()]"
+
+
+def test_rows_are_there_where_they_are_sent_and_nowhere_else():
+    base, _ = next(pairs(SCHEMA, None, 200, Relation.ADD_REMOVE, 1, 1))
+    rows = packed(SCHEMA, base, Relation.ADD_REMOVE)
+    source = learner(SUMS).source
+    body = {"source": source.text, "kind": "L", "parameters": {}, "public": sandbox.public_facts(public_of())}
+    with SealedProcess(("csv",)) as sealed:
+        sealed.send(body, rows)
+        assert sealed.read()["model"] == [int(rows.bins.sum()), *rows.bins.shape, rows.labels.tolist()]
+    with SealedProcess() as sealed:
+        sealed.send(body)
+        assert "'NoneType' object has no attribute 'codes'" in sealed.read()["failed"]
+
+
+@pytest.mark.parametrize(
+    ("module", "words"), [("nobody_has_it", "No module named"), ("starts_one", "started a thread")]
+)
+def test_what_cannot_be_loaded_before_the_seal_ends_it(module, words, monkeypatch, tmp_path):
+    text = process.CHILD.read_text().replace("import_module(each)", "import_module(each) if each != 'starts_one' else "
+        "__import__('threading').Thread(target=__import__('time').sleep, args=(9,), daemon=True).start()")  # fmt: skip
+    (tmp_path / "child.py").write_text(text)
+    monkeypatch.setattr(process, "CHILD", tmp_path / "child.py")
+    with pytest.raises(InputError, match=words), SealedProcess((module,)):
+        pass
 
 
 def test_the_example_learns_and_keeps_its_promise():
