@@ -23,7 +23,7 @@ class SilentWire:
     goes through and nothing that is answered; connections stand, and new ones are taken.
 
     Attributes:
-        messages: how often a client has sent something: round trips, as nobody sends without waiting for the answer.
+        messages: how often a client has sent something after an answer: round trips, in however many pieces each came.
         delay: seconds that each of these takes.
         hangs: what is swallowed, once, with all that its connection says after it.
     """
@@ -47,15 +47,21 @@ class SilentWire:
                 near.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 far = socket.socket(socket.AF_UNIX)
                 far.connect(str(self._server / NAME))
+                answered = threading.Event()
+                answered.set()
                 for one, other, answers in ((near, far, False), (far, near, True)):
-                    threading.Thread(target=self._pass, args=(one, other, answers), daemon=True).start()
+                    threading.Thread(target=self._pass, args=(one, other, answers, answered), daemon=True).start()
 
-    def _pass(self, one: socket.socket, other: socket.socket, answers: bool) -> None:
+    def _pass(self, one: socket.socket, other: socket.socket, answers: bool, answered: threading.Event) -> None:
         with contextlib.suppress(OSError):
             while data := one.recv(1 << 16):
-                if not answers:
-                    self.messages += 1
-                    time.sleep(self.delay)
+                if answers:
+                    answered.set()
+                else:
+                    if answered.is_set():
+                        answered.clear()
+                        self.messages += 1
+                        time.sleep(self.delay)
                     if self.hangs and self.hangs in data:
                         self.hangs = b""
                         while one.recv(1 << 16):
