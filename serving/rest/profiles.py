@@ -77,7 +77,7 @@ async def show_synthetic(request: Request) -> Response:
     suffix = query_text(request, "format") or "parquet"
     if suffix not in SUFFIXES:
         raise InputError(f"format={suffix[:40]!r}: must be parquet or csv")
-    rows, seed = query_int(request, "rows", 0, 0, MOST_SENT) or None, query_int(request, "seed", 0)
+    rows, seed = query_int(request, "rows", 0, 1, MOST_SENT) or None, query_int(request, "seed", 0)
     _, _, statement = await in_thread(release.profile_of, home, seq)
     dataset = statement.form.rows.dataset
     with hide_name(access(request), seq):

@@ -1,11 +1,12 @@
 """AIM and MST as published (the folder `mechanisms` of private-pgm), in an environment of their own, of
 benchmarks/requirements-synthetic.txt. It imports nothing of the project, so that it runs there.
 
-    python studies/statements/synthetic_peers.py aim FOLDER TASK.npz EPSILON SEED [MODEL_SIZE]
+    python studies/statements/synthetic_peers.py aim PRIVATE_PGM TASK.npz EPSILON SEED [MODEL_SIZE] [SECONDS]
 
+PRIVATE_PGM is a copy of its repository: at 01f02f1 it needs numpy alone, later ones the library that they name.
 A line of JSON: AUROC of scikit-learn's HistGradientBoosting on bins, learnt from the synthetic rows and judged on
-held-out ones; the mean total variation of all pairs of columns; seconds, and the most memory. A fit is given up after
-600 seconds of a processor.
+held-out ones; the mean total variation of all columns, pairs and triples of them; seconds, and the most memory. A fit
+is given up after SECONDS of a processor. `sample` in the place of AIM draws true rows again: how far chance alone is.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ import signal
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-LIMIT = 600
+ORDERS = {"columns": 1, "pairs": 2, "triples": 3}
 DELTA = 1e-6
 
 
@@ -56,34 +58,42 @@ def auroc(labels: Any, chances: Any) -> float:
     return float(np.mean([roc_auc_score(labels == k, chances[:, k]) for k in kinds]))
 
 
-def pair_distance(one: Any, other: Any, widths: list[int]) -> float:
-    """The mean total variation of all pairs of columns, in bins."""
-    found = []
-    for a, b in itertools.combinations(range(len(widths)), 2):
-        size = widths[a] * widths[b]
-        shares = [np.bincount(rows[:, a] * widths[b] + rows[:, b], minlength=size) / len(rows) for rows in (one, other)]
-        found.append(0.5 * np.abs(shares[0] - shares[1]).sum())
-    return float(np.mean(found))
+def distance(one: Any, other: Any, widths: list[int], order: int) -> float:
+    """The mean total variation over all so many columns together, in bins."""
+    apart = []
+    for places in itertools.combinations(range(len(widths)), order):
+        shape = [widths[at] for at in places]
+        shares = [
+            np.bincount(np.ravel_multi_index(rows[:, places].T, shape), minlength=int(np.prod(shape))) / len(rows)
+            for rows in (one, other)
+        ]
+        apart.append(0.5 * np.abs(shares[0] - shares[1]).sum())
+    return float(np.mean(apart))
 
 
 def judge(task: Any, rows: Any, seed: int) -> dict[str, float]:
-    """AUROC and distance of synthetic rows in bins, the label last."""
+    """AUROC and distances of synthetic rows in bins, the label last."""
     widths, classes = [int(each) for each in task["widths"]], int(task["classes"])
     chances = boosted(rows[:, :-1], rows[:, -1], task["test"], task["named"], widths, classes, seed)
     real = np.column_stack([task["train"], task["labels"]]).astype(int)
-    distance = pair_distance(real, rows, [*widths, classes])
-    return {"auroc": round(auroc(task["answers"], chances), 5), "pairs": round(distance, 5)}
+    apart = {name: distance(real, rows, [*widths, classes], order) for name, order in ORDERS.items()}
+    return {"auroc": round(auroc(task["answers"], chances), 5)} | {name: round(v, 5) for name, v in apart.items()}
 
 
 def synthetic(kind: str, task: Any, epsilon: float, size: float) -> Any:
     """The synthetic rows of AIM or MST, by their own defaults but for `size`, the megabytes of AIM's model."""
+    rows = np.column_stack([task["train"], task["labels"]]).astype(int)
+    if kind == "sample":
+        return rows[np.random.randint(0, len(rows), len(rows))]
     import pandas as pd
     from mbi import Dataset, Domain
+    from scipy import sparse
 
+    hdmm = SimpleNamespace(Identity=sparse.identity)  # what the older programs import, and do not need
+    sys.modules |= {"hdmm": hdmm, "hdmm.matrix": hdmm, "autodp": SimpleNamespace(privacy_calibrator=None)}  # type: ignore[dict-item]
     widths = [*(int(each) for each in task["widths"]), int(task["classes"])]
     names = [f"c{at}" for at in range(len(widths))]
-    frame = pd.DataFrame(np.column_stack([task["train"], task["labels"]]).astype(int), columns=names)
-    data = Dataset(frame, Domain(names, widths))
+    data = Dataset(pd.DataFrame(rows, columns=names), Domain(names, widths))
     if kind == "mst":
         from mst import MST
 
@@ -96,16 +106,18 @@ def synthetic(kind: str, task: Any, epsilon: float, size: float) -> Any:
     return made.df[names].to_numpy().astype(int)
 
 
-def main(kind: str, folder: str, path: str, epsilon: str, seed: str, size: str = "80") -> None:
-    sys.path.insert(0, folder)
+def main(
+    kind: str, folder: str, path: str, epsilon: str, seed: str, size: str = "80", limit: str = "600"
+) -> None:  # fmt: skip
+    sys.path[:0] = [f"{folder}/src", folder, f"{folder}/mechanisms"]
     task = np.load(path)
     np.random.seed(1000 * int(seed) + int(10 * float(epsilon)))
 
     def late(*_: object) -> None:
-        raise TimeoutError(f"more than {LIMIT} s of a processor")
+        raise TimeoutError(f"more than {limit} s of a processor")
 
     signal.signal(signal.SIGPROF, late)
-    signal.setitimer(signal.ITIMER_PROF, LIMIT)
+    signal.setitimer(signal.ITIMER_PROF, float(limit))
     clock, processor = time.perf_counter(), time.process_time()
     line: dict[str, Any] = {"dataset": Path(path).stem.rpartition("_")[0], "method": kind, "epsilon": epsilon}
     line |= {"seed": int(seed), "size": float(size)}

@@ -187,9 +187,14 @@ def test_train_predict_evaluate_and_verify(server, laptop, said):
     code, body, _ = said("profile adult --epsilon 0.2 --columns age --out", laptop / "age.html")
     assert code == 0, body
     assert [each["name"] for each in body["profile"]["columns"]] == ["age"]
-    made = laptop / "age.synthetic.parquet"
-    code, body, _ = said(f"synthesize adult --from-profile {body['job']} --rows 40 --out", made)
-    assert (code, body["rows"], body["dataset"], made.exists()) == (0, 40, "adult", True), body
+    job, about = body["job"], []
+    for kind in ("parquet", "csv"):
+        made = laptop / f"age.synthetic.{kind}"
+        code, body, _ = said(f"synthesize adult --from-profile {job} --rows 40 --out", made)
+        about.append({name: value for name, value in body.items() if name != "out"})
+        assert (code, body["rows"], body["dataset"], made.exists()) == (0, 40, "adult", True), body
+    assert about[0] == about[1]
+    assert made.read_text().splitlines()[1:] == [str(age) for age in pq.read_table(made.with_suffix(".parquet"))["age"]]
 
 
 def test_an_edit_from_afar_is_a_version_that_verifies(server, laptop, said):

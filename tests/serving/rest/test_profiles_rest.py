@@ -76,7 +76,7 @@ def test_a_profile_from_the_request_to_the_statement(tmp_path):
             'filename="adult.synthetic.csv"'
             in site.bear(secret, "GET", f"{synthetic}?format=csv").headers["content-disposition"]
         )
-        for wrong in ("rows=-1", "rows=2000000", "format=xls", "seed=x", "name=a"):
+        for wrong in ("rows=-1", "rows=0", "rows=2000000", "format=xls", "seed=x", "name=a"):
             assert site.bear(secret, "GET", f"{synthetic}?{wrong}").status_code == 400, wrong
         chosen = site.bear(
             secret, "POST", "/v1/plans/profiles", json={"dataset": "adult", "epsilon": "1", "around": "auto"}

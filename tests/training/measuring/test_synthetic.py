@@ -262,7 +262,7 @@ def test_a_table_is_paid_for_once_and_has_the_types_of_the_schema(home, place, t
     assert again.read_bytes() == out.read_bytes() != other.read_bytes()
     marked = json.loads(pq.read_schema(out).metadata[SYNTHETIC.metadata])
     assert (marked["dataset"], marked["entry"], marked["epsilon"]) == ("all", body["profile"]["entry"], "8")
-    assert marked == made == synthetic_rows.describe(out)
+    assert marked == made == synthetic_rows.describe(out.read_bytes())
     text = tmp_path / "all.synthetic.csv"
     synthetic_rows.from_profile(home, seq, text, None, 0, "all")
     assert 500 < pyarrow.csv.read_csv(text).num_rows < 700

@@ -79,11 +79,9 @@ def write_synthetic(schema: Schema, profile: Profile, path: Path, rows: int, see
     return about
 
 
-def describe(path: Path) -> dict[str, Any]:
-    """Return what a .parquet of synthetic rows says of itself; of a .csv, which says it by its name alone, nothing."""
-    metadata = None if path.suffix == ".csv" else pyarrow.parquet.read_schema(path).metadata
-    blank: dict[str, Any] = {"rows": None, "summary": {}, "quality": []}
-    return blank if metadata is None else dict(json.loads(metadata[SYNTHETIC.metadata]))
+def describe(parquet: bytes) -> dict[str, Any]:
+    """Return what a .parquet of synthetic rows says of itself."""
+    return dict(json.loads(pyarrow.parquet.read_schema(pa.BufferReader(parquet)).metadata[SYNTHETIC.metadata]))
 
 
 def values_of(column: Column, target: Target | None, bins: Bins, seed: int) -> pa.Array:

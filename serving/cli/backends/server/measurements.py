@@ -67,10 +67,13 @@ class ServerMeasurements(Measurements):
             statement, _ = verified_profile(service.profile_of(number), self.connection.trusted_keys(service))
             if statement.form.rows.dataset != dataset:
                 raise InputError(f"from-profile={number}: is of dataset {statement.form.rows.dataset}")
-            made = service.synthetic(number, rows=rows, seed=seed, format=out.suffix[1:])
+            marked = service.synthetic(number, rows=rows, seed=seed)
+            written = (
+                marked if out.suffix == ".parquet" else service.synthetic(number, rows=rows, seed=seed, format="csv")
+            )
         with replacing(out) as partial:
-            partial.write_bytes(made)
-        return dict(synthetic_rows.describe(out))
+            partial.write_bytes(written)
+        return dict(synthetic_rows.describe(marked))
 
     def plan_query(self, request: Request) -> Body:
         """Return the price of a query."""
