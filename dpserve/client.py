@@ -103,12 +103,14 @@ class Client(LedgerReader):
         path = f"/v1/datasets/{segment('dataset', name)}/{segment('act', act)}"
         return self._change("POST", path, {"reason": reason})
 
-    def charge(self, dataset: str, mechanism: str, why: str, **more: Any) -> Json:
-        """Charge a release that was made elsewhere, by an entry: scope steward, on it (docs/budgets.md). `more`: one of
-        `epsilon`, `rho`, `mu` and `renyi`, and what `dpserve charge` takes. Raises BudgetRefused where it does not fit.
+    def charge(self, dataset: str, mechanism: str, why: str, plan: bool = False, **more: Any) -> Json:
+        """Charge a release that was made elsewhere, by an entry: scope steward, on it (docs/budgets.md). `plan`: charge
+        nothing, and return the budget that would be left. `more`: one of `epsilon`, `rho`, `mu` and `renyi`, and what
+        `dpserve charge` takes. Raises BudgetRefused where it does not fit.
         """
+        path = f"/v1/datasets/{segment('dataset', dataset)}/charges"
         body = request_body(mechanism=mechanism, why=why, **more)
-        return self._change("POST", f"/v1/datasets/{segment('dataset', dataset)}/charges", body)
+        return self._post(f"{path}/plan", body) if plan else self._change("POST", path, body)
 
     def note(self, kind: str, name: str) -> Json:
         """Return the `text` and the `tags` that people wrote of a dataset or a model, as `kind` says."""

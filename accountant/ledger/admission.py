@@ -60,15 +60,20 @@ def charges(
     """Yield the charges one by one: of jobs, and those of the entries `outside` that are charged to this account.
     LedgerInvalid where an entry is no reservation with its price.
     """
+    elsewhere = charges_of(family, outside)
+    ordered = elsewhere[::-1] if newest_first else elsewhere
+    jobs = _charged_to_jobs(connection, family, newest_first)
+    return heapq.merge(jobs, ordered, key=lambda charge: charge.entry, reverse=newest_first)
+
+
+def charges_of(family: Family, outside: Sequence[Entry]) -> list[Charge]:
+    """Return the charges of those entries for releases made elsewhere that touch this account."""
     account = account_number(family.seq, family.part)
-    elsewhere = [
+    return [
         Charge(entry.seq, entry.value["time"], price_from_json(entry.value["price"], family.filter.orders))
         for entry in outside
         if any(account in accounts_of(line) for line in entry.value["after"])
     ]
-    ordered = elsewhere[::-1] if newest_first else elsewhere
-    jobs = _charged_to_jobs(connection, family, newest_first)
-    return heapq.merge(jobs, ordered, key=lambda charge: charge.entry, reverse=newest_first)
 
 
 def _charged_to_jobs(connection: Connection, family: Family, newest_first: bool) -> Iterator[Charge]:

@@ -9,21 +9,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from decimal import ROUND_FLOOR, Decimal
 from typing import TYPE_CHECKING, Any
 
 from accountant.errors import BudgetRefused, NameTaken
+from accountant.ledger.admission import charges_of
 from accountant.ledger.families import block_rows
 from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.family_rows import after
 from accountant.ledger.families.left import describe_accounts, left_of, room_words
-from accountant.ledger.families.records import HOLDOUT, LONGEST_NAME, Why
+from accountant.ledger.families.records import HOLDOUT, LONGEST_NAME, NotCommitted, Why
 from accountant.log.entries import CHARGED, Writer
 from dpserve_verify.errors import InputError
 from dpserve_verify.formats.canonical import decimal_string
 from dpserve_verify.log.entry import Entry
-from dpserve_verify.privacy.budget import used_words
+from dpserve_verify.privacy.budget import percent_words, used_words
 from dpserve_verify.privacy.filter import Price, price_to_json
 from dpserve_verify.privacy.outside import RENYI, Curve
 
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 ROW, PERSON = "record", "person"
 _DIGEST = re.compile("[0-9a-f]{64}", re.ASCII)
 _STEPS = 40  # of the search for what would fit
+_NEWEST = 50  # charges that a description lists
+_SHOWN = ("time", "by", "mechanism", "curve", "unit", "contributions", "blocks", "document", "price")
 
 
 @dataclass(frozen=True)
@@ -96,6 +100,35 @@ def charged_entries(ledger: Ledger) -> tuple[Entry, ...]:
     """Return every charge of this ledger for what was released elsewhere, the oldest first."""
     with ledger.log.signed() as signed:
         return signed.rare().charged
+
+
+def describe_charges(ledger: Ledger, dataset: Dataset) -> dict[str, Any]:
+    """Describe what was charged to a dataset for releases made elsewhere: each charge, the newest first, how many there
+    are, and their share of the account of which most is used.
+    """
+    charged = [entry for entry in charged_entries(ledger) if entry.value["dataset"] == dataset.registration.name]
+    family = dataset.most_used
+    share = family.share_of(sum((each.price for each in charges_of(family, charged)), family.filter.nothing()))
+    releases = "1 release" if len(charged) == 1 else f"{len(charged) or 'no'} releases"
+    listed = [
+        {
+            "entry": entry.seq,
+            "words": Curve.read(entry.value["curve"]).words,
+            **{name: entry.value[name] for name in _SHOWN if name in entry.value},
+        }
+        for entry in charged[: -_NEWEST - 1 : -1]
+    ]
+    words = f"{releases} made elsewhere: {percent_words(share)} of the budget"
+    return {"count": len(charged), "share": f"{share:.6f}", "words": words, "listed": listed}
+
+
+def rehearse(ledger: Ledger, name: str, outside: Outside) -> Dataset:
+    """Return the dataset as a charge would leave it: it is done, and not committed. Raises as `charge`."""
+    with suppress(NotCommitted), ledger.log.writing() as writer:
+        _charge(writer, name, outside)
+        dataset = block_rows.load(writer.connection, name)
+        raise NotCommitted
+    return dataset
 
 
 def charge(ledger: Ledger, name: str, outside: Outside) -> int:

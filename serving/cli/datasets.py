@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -203,6 +204,7 @@ def dataset_text(body: dict[str, Any], verbose: bool = False) -> str:
         ),
         *([] if closed is None else [("closed", f"by job {closed}, which took the whole total: nothing is admitted")]),
         *([] if used_up is None else [("at this rate", f"{where}used up on {used_up}")]),
+        *_charges_lines(body["charges"]),
         *(
             (
                 "quota",
@@ -247,6 +249,16 @@ def _blocks_text(blocks: dict[str, Any]) -> str:
     newest = ", ".join(f"{number}: {100 * used:.0f} %" for number, used in shares)
     gone = f"; the rows up to {blocks['dropped']} are deleted" if blocks["dropped"] else ""
     return f"{blocks['last']}{gone}; used of each, the newest last: {newest}"
+
+
+def _charges_lines(charges: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield what releases made elsewhere take of the budget, and the newest of them."""
+    if charges["count"]:
+        yield "elsewhere", charges["words"]
+    for charge in charges["listed"][:LISTED]:
+        document = f", document {charge['document'][:12]}.." if "document" in charge else ""
+        what = f"{charge['words']} for one {charge['unit']}, {charge['mechanism']}"
+        yield f"entry {charge['entry']}", f"{what}; {charge['time'][:10]} by {charge['by']}{document}"
 
 
 def draft(

@@ -57,7 +57,8 @@ def show_ledger(
         return show_stream("entries", bodies, lambda: {"next": walk.following})
     rows: list[tuple[Any, ...]] = [("INDEX", "TIME", "TYPE", "WHAT")]
     for entry in walk:
-        fields = {key: value for key, value in entry.value.items() if key not in QUIET and isinstance(value, str | int)}
+        shown = {key: value for key, value in entry.value.items() if key not in QUIET}
+        fields = {key: value for key, value in shown.items() if key == "curve" or isinstance(value, str | int)}
         text = " ".join(f"{key}={str(value)[:40]!s}" for key, value in fields.items())
         rows.append((entry.seq, entry.value.get("time", ""), entry.value["type"], text))
     show(False, {}, align_columns(rows))

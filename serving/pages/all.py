@@ -6,6 +6,7 @@ from serving.http.routes import Door
 from serving.pages import (
     audit,
     campaigns,
+    charges,
     comparison,
     datasets,
     drafts,
@@ -26,6 +27,7 @@ from serving.pages import (
 PAGES: tuple[Door, ...] = (
     *home.DOORS,
     *datasets.DOORS,
+    *charges.DOORS,
     *measurements.DOORS,
     *profiles.DOORS,
     *drafts.DOORS,

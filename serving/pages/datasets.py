@@ -21,6 +21,7 @@ from accountant.ledger.families.records import HOLDOUT, Unit, Why
 from accountant.ledger.families.windows import MAX_BLOCKS
 from accountant.ledger.forecast import forecast
 from accountant.ledger.ledger import Ledger
+from accountant.ledger.outside import describe_charges
 from dpserve_verify.errors import DpserveError, InputError
 from dpserve_verify.privacy.budget import Relation
 from serving.http.rights import LISTED, READS, seen_families
@@ -201,6 +202,7 @@ def _dataset(home: Home, name: str, rights: Access, before: int) -> dict[str, An
         ],
         "quotas": home.ledger.quotas(name),
         "forecast": forecast(home.ledger, dataset),
+        "charges": describe_charges(home.ledger, dataset),
         "models": by_models,
         "points": points,
         "chart": burndown_chart.staircase([(point.time, 1 - point.share) for point in points], now),

@@ -4,6 +4,7 @@ was spent of it elsewhere, and whether it takes jobs at all.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from starlette.requests import Request
@@ -55,10 +56,19 @@ def set_share(home: Home, name: str, analyst: str, share: str, reason: str, by: 
 
 async def charge(request: Request) -> Response:
     """Charge a release that was made elsewhere. It stays spent; more than is left is refused."""
+    return await _judge_charge(request, decisions.charge)
+
+
+async def plan_charge(request: Request) -> Response:
+    """Show what a charge would leave; spends nothing."""
+    return await _judge_charge(request, decisions.plan_charge)
+
+
+async def _judge_charge(request: Request, judge: Callable[..., dict[str, Any]]) -> Response:
     known_query(request)
-    asked = ChargeRequest.of(await json_body(request))
+    body = ChargeRequest.of(await json_body(request))
     name, by = request.path_params["name"], access(request).principal
-    return json_response(await in_thread(decisions.charge, state(request).home, name, asked, by))
+    return json_response(await in_thread(judge, state(request).home, name, body, by))
 
 
 async def decide(request: Request) -> Response:
@@ -99,6 +109,11 @@ DOORS = (
         "POST", f"{DATASET}/charges", STEWARD, charge, "Charge a release that was made elsewhere",
         takes=json_schema(ChargeRequest),
         gives=json_schemas.record({**DECIDED, "budget": json_schemas.FAMILY_BUDGET}),
+    ),
+    Door(
+        "POST", f"{DATASET}/charges/plan", STEWARD, plan_charge, "Show what a charge would leave; spends nothing",
+        takes=json_schema(ChargeRequest),
+        gives=json_schemas.record({"dataset": json_schemas.TEXT, "budget": json_schemas.FAMILY_BUDGET}),
     ),
     *(
         Door(

@@ -218,6 +218,7 @@ class Story:
             "why": "published in May",
             "rho": "0.001",
         }
+        self.post("steward", "/v1/datasets/visits/charges/plan", **elsewhere)
         self.post("steward", "/v1/datasets/visits/charges", **elsewhere)
         self.post("steward", "/v1/datasets/visits/retire", reason="its time is over")
         self.post("steward", "/v1/datasets/visits/restore", reason="a review")

@@ -47,14 +47,22 @@ def decide(home: Home, name: str, act: str, why: Why) -> dict[str, Any]:
     return {"dataset": name, "archived": act == RETIRE, "entry": entry}
 
 
-def charge(home: Home, name: str, asked: ChargeRequest, by: str) -> dict[str, Any]:
+def charge(home: Home, name: str, request: ChargeRequest, by: str) -> dict[str, Any]:
     """Charge a release that was made elsewhere, and return the dataset, the entry that says so, and its budget then.
     Raises as `accountant.ledger.outside.charge`.
     """
-    beside = (asked.document, asked.unit, asked.contributions, asked.another, asked.blocks)
-    release = Outside(Curve.read(asked.to_json()), asked.mechanism, Why(by, asked.why), *beside)
-    entry = outside.charge(home.ledger, name, release)
+    entry = outside.charge(home.ledger, name, _release(request, by))
     return {"dataset": name, "entry": entry, "budget": describe_budget(home.ledger.dataset(name))}
+
+
+def plan_charge(home: Home, name: str, request: ChargeRequest, by: str) -> dict[str, Any]:
+    """Return the dataset, and its budget as that charge would leave it; writes nothing. Raises as `charge`."""
+    return {"dataset": name, "budget": describe_budget(outside.rehearse(home.ledger, name, _release(request, by)))}
+
+
+def _release(request: ChargeRequest, by: str) -> Outside:
+    beside = (request.document, request.unit, request.contributions, request.another, request.blocks)
+    return Outside(Curve.read(request.to_json()), request.mechanism, Why(by, request.why), *beside)
 
 
 def _withdraw(home: Home, name: str, why: Why) -> int:

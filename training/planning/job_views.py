@@ -17,6 +17,7 @@ from accountant.ledger.families.job_kinds import Contribution, JobKind, kind_of
 from accountant.ledger.families.left import FamilyRow, describe_accounts, describe_budget, left
 from accountant.ledger.families.records import GIVEN_BACK, HOLDOUT, ISSUED, PUBLIC_STATES, WAITING, Job, State
 from accountant.ledger.forecast import forecast
+from accountant.ledger.outside import describe_charges
 from accountant.system.lazy_import import later
 from dpserve_verify.errors import InputError
 from dpserve_verify.formats.canonical import decimal_string
@@ -41,8 +42,8 @@ def dataset_to_json(
     """Return what everybody may know of a dataset: `dpserve dataset show` and GET /v1/datasets/{name}. What is left is
     told under the quotas with which `dataset` was loaded, and of the part kept aside under those of `analyst`.
 
-    `detail`: quotas and the forecast as well. `works_out`: how many jobs of each learner still fit even where that
-    takes a second; else `priced` says where nobody has asked for that yet.
+    `detail`: quotas, charges and the forecast as well. `works_out`: how many jobs of each learner still fit even where
+    that takes a second; else `priced` says where nobody has asked for that yet.
     """
     registration, budget = dataset.registration, describe_budget(dataset)
     fits, problem = _what_fits(home, dataset, works_out)
@@ -50,6 +51,7 @@ def dataset_to_json(
     if detail:
         details = {"quotas": home.ledger.quotas(registration.name), "forecast": forecast(home.ledger, dataset)}
         details["archived"] = registration.name in archived(home.ledger, "dataset")
+        details["charges"] = describe_charges(home.ledger, dataset)
     public_count = {"records": registration.records} if registration.relation == "replace-one" else {}
     return {
         "name": registration.name,

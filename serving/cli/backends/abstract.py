@@ -100,12 +100,13 @@ class Datasets(ABC):
         """
 
     @abstractmethod
-    def charge(self, name: str, asked: Body) -> Body:
+    def charge(self, name: str, request: Body, plan: bool) -> Body:
         """Charge a release that was made elsewhere; return the entry that says so, and the budget then.
 
         Args:
             name: The dataset.
-            asked: The fields of a `ChargeRequest`.
+            request: The fields of a `ChargeRequest`.
+            plan: Charge nothing, and return the budget that would be left.
 
         Raises:
             BudgetRefused: It does not fit into what is left.

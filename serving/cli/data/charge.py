@@ -23,7 +23,7 @@ MOST_BYTES = 1 << 20  # of a file with a Renyi curve
 
 @takes_request(ChargeRequest, "", without=("renyi", "document", "contributions"))
 def charge(
-    asked: ChargeRequest,
+    request: ChargeRequest,
     name: Name,
     renyi: Annotated[
         Path | None, typer.Option(help='Or a JSON file with its Renyi curve: {"2": 0.01, "32": 0.2}.')
@@ -34,6 +34,7 @@ def charge(
     contributions: Annotated[
         int | None, typer.Option(help="Of a curve of records: how many of a person it read at most.")
     ] = None,
+    plan: Annotated[bool, typer.Option("--plan", help="Say what it would leave; charge nothing.")] = False,
     json: Json = False,
 ) -> None:
     """Charge to a dataset what was released about its people elsewhere: a census table, a run of another tool.
@@ -43,7 +44,7 @@ def charge(
 
     \b
     dpserve charge adult --rho 0.02 --mechanism "census table 12" --why "published in May" --document table.pdf
-    dpserve charge adult --renyi curve.json --mechanism "DP-SGD, Opacus" --why "the pilot's model"
+    dpserve charge adult --renyi curve.json --mechanism "DP-SGD, Opacus" --why "the pilot's model" --plan
     """
     curve = None
     if renyi is not None:
@@ -53,9 +54,13 @@ def charge(
         if not isinstance(curve, dict):
             raise InputError(f"{renyi}: must be an object of orders, each with its divergence")
     digest = None if document is None else _digest(document)
-    asked = replace(asked, renyi=curve, document=digest, contributions=contributions)
-    body = backend().datasets.charge(name, asked.to_json())
-    words = f"dataset {name} is charged; entry {body['entry']} of the ledger says so"
+    request = replace(request, renyi=curve, document=digest, contributions=contributions)
+    body = backend().datasets.charge(name, request.to_json(), plan)
+    words = (
+        f"dataset {name} would be left like this; nothing was charged"
+        if plan
+        else f"dataset {name} is charged; entry {body['entry']} of the ledger says so"
+    )
     show(json, body, f"{words}\n{left_words(body['budget']['left'])}")
 
 

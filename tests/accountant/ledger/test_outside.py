@@ -16,7 +16,7 @@ from accountant.home import Home
 from accountant.ledger import block_appending
 from accountant.ledger.block_appending import NewBlock
 from accountant.ledger.families.records import Unit, Why
-from accountant.ledger.outside import Outside, charge
+from accountant.ledger.outside import Outside, charge, describe_charges, rehearse
 from accountant.ledger.withdrawal import withdraw
 from dpserve_verify.audit.replay import Replay
 from dpserve_verify.errors import InputError, LedgerInvalid
@@ -61,6 +61,38 @@ def test_a_charge_stays_in_the_sums_beside_those_of_jobs_and_the_audit_agrees(be
     assert entry["type"] == "charged"
     assert entry["document"] == hexes("a census table")
     assert problems(home) == []
+
+
+def test_a_plan_leaves_what_the_charge_leaves_and_the_charges_are_listed_with_their_share(begun):
+    home = begun(registration())
+    reserve(home.ledger, request("adult", "0.5"))
+    nothing = describe_charges(home.ledger, home.ledger.dataset("adult"))
+    assert nothing == {
+        "count": 0,
+        "share": "0.000000",
+        "words": "no releases made elsewhere: 0 % of the budget",
+        "listed": [],
+    }
+    size, first = home.ledger.log.size(), outside({"rho": "0.02"})
+    planned = rehearse(home.ledger, "adult", first)
+    assert home.ledger.log.size() == size
+    seq = charge(home.ledger, "adult", first)
+    dataset = home.ledger.dataset("adult")
+    assert planned == dataset
+    charge(home.ledger, "adult", outside({"rho": "0.03"}, document=None))
+    with pytest.raises(NameTaken):
+        rehearse(home.ledger, "adult", first)
+    with pytest.raises(BudgetRefused):
+        rehearse(home.ledger, "adult", outside({"rho": "5"}, document="more"))
+    dataset = home.ledger.dataset("adult")
+    charges, family = describe_charges(home.ledger, dataset), dataset.families[0]
+    assert charges["count"] == 2
+    assert charges["share"] == f"{family.share_of(Curve.read({'rho': '0.05'}).price(family.filter.orders)):.6f}"
+    assert charges["words"].startswith("2 releases made elsewhere: ")
+    newest, oldest = charges["listed"]
+    assert (newest["words"], "document" in newest) == ("rho 0.03", False)
+    expected = {"entry": seq, "by": "steward", "document": hexes("a census table"), "unit": "record"}
+    assert {name: oldest[name] for name in expected} == expected
 
 
 def test_each_kind_of_curve_comes_to_what_its_definition_gives():

@@ -38,6 +38,7 @@ READS = (
     "evaluate adult --dataset adult --epsilon 0.1 --plan",
     "profile adult --epsilon 0.1 --plan --columns age --columns sex --pairs age,sex",
     'query adult "select sex, count(*), avg(age) from adult where age > 30 group by sex" --epsilon 0.1 --plan',
+    'charge adult --rho 0.01 --mechanism "a table" --why published --plan',
     "synthesize adult --epsilon 0.1 --plan",
     "predict adult --data rows.csv --out OUT.csv",
     "predict german --data german.csv --out OUT.csv",

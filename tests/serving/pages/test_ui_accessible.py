@@ -49,6 +49,7 @@ EXAMPLES = {
     "/ui/login": "/ui/login?refused=1&next=/ui/jobs",
     "/ui/datasets": "/ui/datasets",
     "/ui/datasets/{name}": "/ui/datasets/adult",
+    "/ui/datasets/{name}/charge": "/ui/datasets/adult/charge",
     "/ui/drafts": "/ui/drafts",
     "/ui/drafts/{draft}": "/ui/drafts/{draft}",
     "/ui/jobs": "/ui/jobs",
@@ -386,6 +387,32 @@ def test_a_steward_sets_a_quota_raises_the_total_and_downloads_the_ledger(page, 
         entries = [json.loads(line) for line in packed.read("ledger/entries.jsonl").splitlines()]
     decided = [(each.get("analyst"), each.get("budget", {}).get("epsilon"), each["reason"]) for each in entries[-2:]]
     assert decided == [("ben", None, "for half a year"), (None, "77.5", "a second wave")]
+    no_faults(page)
+
+
+def test_a_release_made_elsewhere_is_charged_after_what_it_leaves_was_shown(page, server):
+    page.set_viewport_size(DESK)
+    page.goto("/ui/datasets/adult")
+    page.get_by_role("link", name="Charge a release made elsewhere").click()
+    panel, size = page.locator("#price"), server.home.ledger.log.size()
+    page.get_by_label("Its cost is stated as").select_option("rho")
+    page.get_by_label("That number").fill("900")
+    expect(panel).to_contain_text("at most 100")
+    page.get_by_label("That number").fill("0.05")
+    expect(panel).to_contain_text("then it can be charged")
+    page.get_by_label("What released it").fill("census table 12")
+    page.get_by_label("Why", exact=True).fill("published in May")
+    button = panel.get_by_role("button", name="Charge it to adult")
+    expect(button).to_be_visible()  # typed, and no key pressed since
+    expect(panel).to_contain_text("Room for one more job: up to ε")
+    no_serious_findings(page)
+    room = re.search(r"Room for one more job: up to ε [0-9.]+", panel.inner_text())[0]
+    assert server.home.ledger.log.size() == size
+    button.focus()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/ui/datasets/adult#elsewhere")
+    expect(page.get_by_role("row", name="census table 12")).to_contain_text("rho 0.05 for one record")
+    expect(page.locator("main")).to_contain_text(room)
     no_faults(page)
 
 

@@ -28,11 +28,17 @@ def test_the_steward_charges_and_a_start_is_a_model_that_one_may_see(tmp_path):
         steward, analyst = site.token("steward", "steward"), site.token("analyst", "train")
         door = "/v1/datasets/adult/charges"
         assert code(site.bear(analyst, "POST", door, json=RELEASE))[0] == 403
+        assert code(site.bear(analyst, "POST", f"{door}/plan", json=RELEASE))[0] == 403
+        planned = site.bear(steward, "POST", f"{door}/plan", json=RELEASE)
+        size = home.ledger.log.size()
         charged = site.bear(steward, "POST", door, json=RELEASE)
         assert charged.status_code == 200, charged.text
         body = charged.json()
         assert home.ledger.log.entry(body["entry"]).value["by"] == "token:steward"
         assert float(body["budget"]["left"]["share"]) < 1
+        assert (body["entry"], planned.json()) == (size, {"dataset": "adult", "budget": body["budget"]})
+        (listed,) = site.bear(analyst, "GET", "/v1/datasets/adult").json()["charges"]["listed"]
+        assert (listed["entry"], listed["words"], listed["by"]) == (size, "rho 0.001", "token:steward")
         assert code(site.bear(steward, "POST", door, json=RELEASE))[0] == 409
         for wrong in ({"rho": "nan"}, {"rho": None, "epsilon": "1", "delta": "1"}, {"mu": "1"}, {"renyi": {"2": 0.1}}):
             assert code(site.bear(steward, "POST", door, json=RELEASE | wrong))[0] == 400

@@ -50,8 +50,9 @@ class HomeDatasets(Datasets):
         require_access(home, "steward", dataset=name)
         return decisions.decide(home, name, act, Why(this_user(), reason))
 
-    def charge(self, name: str, asked: Body) -> Body:
-        """Charge a release that was made elsewhere."""
+    def charge(self, name: str, request: Body, plan: bool) -> Body:
+        """Charge a release that was made elsewhere, or plan to."""
         home = Home.open()
         require_access(home, "steward", dataset=name)
-        return decisions.charge(home, name, ChargeRequest.of(asked), this_user())
+        judge = decisions.plan_charge if plan else decisions.charge
+        return judge(home, name, ChargeRequest.of(request), this_user())

@@ -33,7 +33,7 @@ class ServerDatasets(Datasets):
         with self.connection.asking() as service:
             return dict(service.decide_dataset(name, act, reason))
 
-    def charge(self, name: str, asked: Body) -> Body:
-        """Charge a release that was made elsewhere."""
+    def charge(self, name: str, request: Body, plan: bool) -> Body:
+        """Charge a release that was made elsewhere, or plan to."""
         with self.connection.asking() as service:
-            return dict(service.charge(name, **asked))
+            return dict(service.charge(name, plan=plan, **request))

@@ -1,0 +1,105 @@
+"""The page by which a steward charges a release that was made elsewhere: what it would leave first, then the same."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+
+from accountant.home import Home
+from accountant.ledger.families.left import describe_budget
+from dpserve_verify.errors import DpserveError, InputError
+from dpserve_verify.privacy.outside import EPSILON, KINDS, RENYI
+from serving.http.routes import Door, access, in_thread, state
+from serving.pages.job_form import STALE, body_of
+from serving.pages.parts.commands import command
+from serving.pages.parts.ui import form_fields, page, see_other
+from serving.wire.errors import status_of
+from serving.wire.request_bodies import known_query, strict_json
+from training.datasets import decisions
+from training.requests import ChargeRequest
+
+HTML = "text/html"
+PATH = "/ui/datasets/{name}/charge"
+FIELDS = ("kind", "figure", "renyi", "mechanism", "why", "document", "unit", "contributions", "another", "blocks")
+PRICED = "priced"
+
+
+async def new(request: Request) -> Response:
+    """Return the empty form."""
+    known_query(request)
+    return await _form(request, {})
+
+
+async def submit(request: Request) -> Response:
+    """Charge what the form showed the price of; anything else shows first what it would leave."""
+    fields = {name: text.strip() for name, text in (await form_fields(request, *FIELDS, PRICED)).items()}
+    if not fields[PRICED]:
+        return await _form(request, fields)
+    name, by = request.path_params["name"], access(request).principal
+    try:
+        body = _body(fields)
+        if fields[PRICED] != _digest(body):
+            return await _form(request, fields, 409, STALE)
+        await in_thread(decisions.charge, state(request).home, name, ChargeRequest.of(body), by)
+    except DpserveError as error:
+        return await _form(request, fields, status_of(error), error.message)
+    return see_other(f"/ui/datasets/{name}#elsewhere")
+
+
+def _body(fields: Mapping[str, str]) -> dict[str, Any]:
+    """Return what was typed as a body of POST /v1/datasets/NAME/charges. InputError where it is none."""
+    body = body_of(ChargeRequest, {**fields, RENYI: ""})
+    if fields["figure"]:
+        body[fields["kind"] if fields["kind"] in KINDS else EPSILON] = fields["figure"]
+    if fields[RENYI]:
+        body[RENYI] = strict_json(fields[RENYI].encode())
+    if fields["contributions"]:
+        count = fields["contributions"]
+        body["contributions"] = int(count) if count.isascii() and count.isdigit() else count
+    return body
+
+
+def _digest(body: Mapping[str, Any]) -> str:
+    return hashlib.sha256(orjson.dumps(body, option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+
+async def _form(request: Request, fields: Mapping[str, str], status: int = 200, problem: str = "") -> Response:
+    home, name = state(request).home, request.path_params["name"]
+    dataset = await in_thread(home.ledger.dataset, name)
+    form = dict.fromkeys(FIELDS, "") | {name: text for name, text in fields.items() if name != PRICED}
+    return page(
+        request, "charge_new.html", status=status, name=name, form=form, problem=problem, kinds=KINDS[:-1],
+        unit=dataset.registration.unit.name, grown=dataset.last is not None,
+        price=await in_thread(_price, home, name, form, access(request).principal),
+    )  # fmt: skip
+
+
+def _price(home: Home, name: str, form: Mapping[str, str], by: str) -> dict[str, Any] | None:
+    """Return what the panel beside the form shows: what the charge would leave; None where no curve is filled in."""
+    if not (form["figure"] or form[RENYI]):
+        return None
+    try:
+        body = _body(form)
+        shown = {"mechanism": "not said yet", "why": "not said yet"} | body
+        plan = decisions.plan_charge(home, name, ChargeRequest.of(shown), by)
+        used = 1 - float(describe_budget(home.ledger.dataset(name))["left"]["share"])
+    except DpserveError as error:
+        return {"problem": error.message, "refused": not isinstance(error, InputError)}
+    after = 1 - float(plan["budget"]["left"]["share"])
+    words = command("charge", name, body if RENYI not in body else body | {RENYI: "FILE"})
+    is_whole = all(form[text] for text in ("mechanism", "why"))
+    digest = _digest(body) if is_whole else ""
+    shares = {"used": used, "takes": max(0.0, after - used)}
+    return {"left": plan["budget"]["left"], "digest": digest, "command": words, **shares}
+
+
+STEWARD = ("steward",)
+DOORS = (
+    Door("GET", PATH, STEWARD, new, "Charge a release made elsewhere", media=HTML, hidden=True),
+    Door("POST", PATH, STEWARD, submit, "Charge a release made elsewhere", 303, media=HTML, hidden=True),
+)
