@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,21 +15,17 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from accountant.access.grants import ASKING, Access
-from accountant.access.tokens import SCOPES
+from accountant.access.grants import ASKING
 from accountant.errors import BudgetRefused, Forbidden, IdempotencyConflict
-from accountant.home import Home
 from dpserve_verify.errors import DpserveError, InputError
-from serving.http.rights import NAMED, require_model, seen_models
+from serving.http.rights import NAMED, seen_models
 from serving.http.routes import Door, access, require_dataset, state, with_prices
 from serving.pages.job_form import SENT, SLOW, STALE, body_of
 from serving.pages.parts.commands import command
 from serving.pages.parts.ui import form_fields, page, see_other
-from serving.rest.answers import price_answer, reserve_answer
-from serving.rest.evaluations import price_evaluation, reserve_evaluation
-from serving.rest.profiles import price_profile, reserve_profile
+from serving.rest import measurements
+from serving.rest.measurements import Measurement, require_measurable
 from serving.wire.errors import TakesTooLong, status_of
-from training.requests import EvaluationRequest, ProfileRequest, QueryRequest
 
 HTML = "text/html"
 BESIDE = ("idempotency_key", "priced")
@@ -37,47 +33,35 @@ BESIDE = ("idempotency_key", "priced")
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of measurement. `on`: the field that the command names first; `fields`: those of its form."""
+    """The form of a measurement. `on`: the field that the command names first; `fields`: those of the form."""
 
-    request: Any
-    path: str
+    measurement: Measurement
     verb: str
     on: str
     fields: tuple[str, ...]
-    price: Callable[[Home, Any, str], dict[str, Any]]
-    reserve: Callable[[Home, Any, str], dict[str, Any]]
+
+    @property
+    def path(self) -> str:
+        """Return the page's path."""
+        return f"/ui/{self.measurement.path}/new"
 
 
 EVALUATION = Kind(
-    EvaluationRequest, "/ui/evaluations/new", "evaluate", "model",
+    measurements.EVALUATION, "evaluate", "model",
     ("model", "dataset", "epsilon", "part", "against", "group", "scores", "blocks"),
-    price_evaluation, reserve_evaluation,
 )  # fmt: skip
 PROFILE = Kind(
-    ProfileRequest, "/ui/profiles/new", "profile", "dataset",
-    ("dataset", "epsilon", "part", "columns", "around", "blocks"), price_profile, reserve_profile,
-)  # fmt: skip
-
-ANSWER = Kind(
-    QueryRequest, "/ui/answers/new", "query", "dataset",
-    ("dataset", "select", "epsilon", "part", "blocks"), price_answer, reserve_answer,
-)  # fmt: skip
+    measurements.PROFILE, "profile", "dataset", ("dataset", "epsilon", "part", "columns", "around", "blocks")
+)
+ANSWER = Kind(measurements.ANSWER, "query", "dataset", ("dataset", "select", "epsilon", "part", "blocks"))
 
 
 def _body(kind: Kind, fields: Mapping[str, str]) -> dict[str, Any]:
-    return body_of(kind.request, {name: fields.get(name, "").strip() for name in kind.fields})
+    return body_of(kind.measurement.request, {name: fields.get(name, "").strip() for name in kind.fields})
 
 
 def _digest(body: Mapping[str, Any]) -> str:
     return hashlib.sha256(orjson.dumps(body, option=orjson.OPT_SORT_KEYS)).hexdigest()
-
-
-async def _allow(request: Request, kind: Kind, body: Mapping[str, Any]) -> Access:
-    """Return the caller's rights. Forbidden unless they may measure on the dataset, and see each model."""
-    rights = await require_dataset(request, ASKING, str(body.get("dataset", "")))
-    for reference in filter(None, (body.get("model"), body.get("against"))):
-        require_model(rights, state(request).registry, SCOPES, reference)
-    return rights
 
 
 async def _price(request: Request, kind: Kind, body: dict[str, Any]) -> dict[str, Any] | None:
@@ -88,8 +72,9 @@ async def _price(request: Request, kind: Kind, body: dict[str, Any]) -> dict[str
     rest = {name: body[name] for name in body if name not in (kind.on, "select")}
     words = command(kind.verb, str(body[kind.on]), rest, [body["select"]] if kind is ANSWER else ())
     try:
-        rights = await _allow(request, kind, body)
-        plan = await with_prices(request, kind.price, state(request).home, kind.request.of(body), rights.principal)
+        asked = kind.measurement.request.of(body)
+        rights = await require_measurable(request, asked)
+        plan = await with_prices(request, kind.measurement.price, state(request).home, asked, rights.principal)
         return {"kind": "fits", "plan": plan, "digest": _digest(body), "command": words}
     except BudgetRefused as refused:
         return {"kind": "refused", "message": refused.message, "details": refused.details}
@@ -136,9 +121,9 @@ async def submit(request: Request, kind: Kind) -> Response:
     if fields["priced"] != _digest(body):
         return await _form(request, kind, fields, 409, STALE)
     try:
-        rights = await _allow(request, kind, body)
-        asked = kind.request.of({**body, "idempotency_key": fields["idempotency_key"] or None})
-        job = await with_prices(request, kind.reserve, state(request).home, asked, rights.principal)
+        asked = kind.measurement.request.of({**body, "idempotency_key": fields["idempotency_key"] or None})
+        rights = await require_measurable(request, asked)
+        job = await with_prices(request, kind.measurement.reserve, state(request).home, asked, rights.principal)
     except IdempotencyConflict as error:
         return await _form(request, kind, {**fields, "idempotency_key": ""}, status_of(error), SENT)
     except BudgetRefused as refused:

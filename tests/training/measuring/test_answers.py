@@ -7,66 +7,36 @@ from decimal import Decimal
 
 import ledgers
 import pytest
+from counted import make_home, spent
 
 from accountant.audit.audit import audit_home
 from accountant.certificates.answer import ANSWER
 from accountant.certificates.profile import PROFILE
 from accountant.certificates.statement_kind import Stated
 from accountant.errors import BudgetRefused, UnknownName
-from accountant.home import Home
-from accountant.ledger.families.left import describe_budget
 from accountant.ledger.families.records import HOLDOUT
 from dpserve_verify.errors import CertificateInvalid, InputError
 from dpserve_verify.formats import canonical
 from dpserve_verify.keys import dsse
-from dpserve_verify.privacy.budget import Budget, Relation
 from models.answers import report
 from models.answers.stated import check_table, table_of
 from models.answers.table import released_by_answer
-from training.datasets.datasets import register
 from training.jobs import job
 from training.measuring.answers import answers
 from training.requests import ProfileRequest, QueryRequest
 
+pytestmark = pytest.mark.home("place")
+
+
 BY_SEX = (
     "select sex, education, count(*), avg(age), sum(hours_per_week) from adult where age >= 30 group by sex, education"
 )
-SCHEMA = """
-targets: {income: {classes: ["<=50K", ">50K"]}, hours_per_week: {range: [0, 100]}}
-records: 4000
-features: {age: {type: numeric, edges: [17, 30, 60, 90]}, sex: {type: categorical, values: [Male, Female]}}
-ignore: [%s]
-"""
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """A home with Adult, a tenth kept aside, and other rows with a number to predict under replace-one."""
-    import pyarrow.parquet as pq
-
-    folder = tmp_path_factory.mktemp("answers")
-    home = Home.init(ledgers.place(folder / "home"))
-    rows = pq.read_table(ledgers.EXAMPLES / "adult_train.parquet")
-    text = (ledgers.EXAMPLES / "adult.schema.yaml").read_text().replace("records: 32561", "records: 8000")
-    pq.write_table(rows.slice(0, 8000), folder / "adult.parquet")
-    (folder / "adult.yaml").write_text(text)
-    budget, files = Budget.of("4", "0.00001"), (folder / "adult.parquet", folder / "adult.yaml")
-    register(home, "adult", *files, budget, Relation.ADD_REMOVE, "record", holdout=Decimal("0.1"))
-    others = sorted({*rows.column_names} - {"income", "hours_per_week", "age", "sex"})
-    pq.write_table(rows.slice(8000, 4000), folder / "two.parquet")
-    (folder / "two.yaml").write_text(SCHEMA % ", ".join(others))
-    register(home, "two", folder / "two.parquet", folder / "two.yaml", budget, Relation.REPLACE_ONE, "record")
-    home.ledger.log.database.close()
-    return folder
-
-
-@pytest.fixture
-def home(place, tmp_path):
-    return Home.open(ledgers.place(ledgers.copy(place / "home", tmp_path / "home")))
-
-
-def spent(home, dataset="adult", part=None):
-    return describe_budget(home.ledger.dataset(dataset, part=part))["spent"]["epsilon"]
+    """A home with Adult, a tenth kept aside, and other rows under replace-one."""
+    return make_home(tmp_path_factory.mktemp("counted"), 8000, "4", "0.1", "edges: [17, 30, 60, 90]")
 
 
 def ask(home, select, epsilon=None, dataset="adult", **more):

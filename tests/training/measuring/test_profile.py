@@ -7,65 +7,33 @@ from decimal import Decimal
 
 import ledgers
 import pytest
+from counted import make_home, spent
 
 from accountant.audit.audit import audit_home
 from accountant.certificates.profile import PROFILE
 from accountant.certificates.statement_kind import Stated
 from accountant.errors import BudgetRefused, UnknownName, WrongState
-from accountant.home import Home
-from accountant.ledger.families.left import describe_budget
 from accountant.ledger.families.records import HOLDOUT
 from dpserve_verify.audit.replay import Replay
 from dpserve_verify.errors import CertificateInvalid, InputError, LedgerInvalid
 from dpserve_verify.formats import canonical
 from dpserve_verify.keys import dsse
-from dpserve_verify.privacy.budget import Budget, Relation
 from models.profile import report
 from models.profile.stated import check
 from serving.pages.parts.burndown import history
-from training.datasets.datasets import register
 from training.jobs import job
 from training.kinds import stated_steps
 from training.kinds.registry import steps_of
 from training.measuring.profile import profile, release
 from training.requests import JobRequest, ProfileRequest
 
-SCHEMA = """
-targets: {income: {classes: ["<=50K", ">50K"]}, hours_per_week: {range: [0, 100]}}
-records: 4000
-features: {age: {type: numeric, range: [17, 90]}, sex: {type: categorical, values: [Male, Female]}}
-ignore: [%s]
-"""
+pytestmark = pytest.mark.home("place")
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """A home with Adult, half kept aside, and the same people's rows with two targets under replace-one."""
-    import pyarrow.parquet as pq
-
-    folder = tmp_path_factory.mktemp("profiles")
-    home = Home.init(ledgers.place(folder / "home"))
-    rows = pq.read_table(ledgers.EXAMPLES / "adult_train.parquet")
-    text = (ledgers.EXAMPLES / "adult.schema.yaml").read_text().replace("records: 32561", "records: 4000")
-    pq.write_table(rows.slice(0, 4000), folder / "adult.parquet")
-    (folder / "adult.yaml").write_text(text)
-    budget, files = Budget.of("2", "0.00001"), (folder / "adult.parquet", folder / "adult.yaml")
-    register(home, "adult", *files, budget, Relation.ADD_REMOVE, "record", holdout=Decimal("0.5"))
-    others = sorted({*rows.column_names} - {"income", "hours_per_week", "age", "sex"})
-    pq.write_table(rows.slice(8000, 4000), folder / "two.parquet")
-    (folder / "two.yaml").write_text(SCHEMA % ", ".join(others))
-    register(home, "two", folder / "two.parquet", folder / "two.yaml", budget, Relation.REPLACE_ONE, "record")
-    home.ledger.log.database.close()
-    return folder
-
-
-@pytest.fixture
-def home(place, tmp_path):
-    return Home.open(ledgers.place(ledgers.copy(place / "home", tmp_path / "home")))
-
-
-def spent(home, dataset="adult", part=None):
-    return describe_budget(home.ledger.dataset(dataset, part=part))["spent"]["epsilon"]
+    """A home with Adult, half kept aside, and other rows under replace-one."""
+    return make_home(tmp_path_factory.mktemp("counted"), 4000, "2", "0.5", "range: [17, 90]")
 
 
 @pytest.mark.slow

@@ -1,0 +1,159 @@
+"""The doors to what is measured privately: submitted as a job, which a worker runs, and stated under a signature."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+
+from accountant.access.grants import ASKING, Access
+from accountant.access.tokens import SCOPES
+from accountant.home import Home
+from models.worth import statements
+from serving.http.rights import NAMED, READS, hide_name, require_model
+from serving.http.routes import Door, access, in_thread, job_number, require_dataset, state
+from serving.rest import json_schemas
+from serving.rest.jobs import counting_refusals
+from serving.wire.errors import json_response
+from serving.wire.request_bodies import json_body, known_query
+from training.jobs import job
+from training.measuring.answers import answers
+from training.measuring.profile import profile, release
+from training.measuring.worth import evaluate
+from training.planning import job_views
+from training.requests import EvaluationRequest, ProfileRequest, QueryRequest
+from training.requests.base import json_schema
+
+Body = Mapping[str, Any]
+Read = Callable[..., tuple[bytes, bytes, Any, Body]]
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A kind of job that ends in a signed statement.
+
+    Attributes:
+        path: of its doors.
+        request: what asks for it.
+        plan: rehearses and prices a request, and spends nothing.
+        read: opens a finished job's statement: its envelope, its proof, what it says, verified, and that for programs.
+        query: what the door that shows it may be asked, beside the job.
+    """
+
+    path: str
+    request: Any
+    plan: Callable[[Home, Any, str], Any]
+    read: Read
+    query: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def reserve(self, home: Home, asked: Any, by: str) -> Body:
+        """Reserve and queue a job; return its JSON. BudgetRefused, which is counted."""
+        with counting_refusals(asked.dataset):
+            reserved = job.submit(home, asked, by=by, key=asked.idempotency_key)
+        return job_views.job_to_json(home, home.ledger.job(reserved.seq))
+
+    def price(self, home: Home, asked: Any, by: str) -> Body:
+        """Return the plan, which spends nothing; raises as `reserve`."""
+        with counting_refusals(asked.dataset):
+            plan: Body = self.plan(home, asked, by).to_json()
+        return plan
+
+    async def submit(self, request: Request) -> Response:
+        """Plan and reserve; 202 with the job at once. A worker measures. A known result costs nothing again."""
+        asked = self.request.of(await json_body(request))
+        rights = await require_measurable(request, asked)
+        job_json = await in_thread(self.reserve, state(request).home, asked, rights.principal)
+        return json_response(job_json, 202, {"Location": f"/v1/jobs/{job_json['job']}"})
+
+    async def submit_plan(self, request: Request) -> Response:
+        """Price a request; spends nothing."""
+        asked = self.request.of(await json_body(request))
+        rights = await require_measurable(request, asked)
+        return json_response(await in_thread(self.price, state(request).home, asked, rights.principal))
+
+    async def show(self, request: Request) -> Response:
+        """Return what a finished job says, and what verifies it. 404 where there is none."""
+        known_query(request, *self.query)
+        wanted = {name: request.query_params.get(name) for name in self.query}
+        envelope, proof, _, body = await in_thread(
+            partial(self.read, state(request).home, job_number(request), **wanted)
+        )
+        with hide_name(access(request), job_number(request)):
+            if "model" in body:
+                await in_thread(require_model, access(request), state(request).registry, SCOPES, body["model"])
+            else:
+                await require_dataset(request, READS, body["dataset"])
+        return json_response({**body, "envelope": orjson.Fragment(envelope), "proof": proof.decode()})
+
+    def doors(
+        self, submits: str, prices: str, shows: str, plan: Body, gives: Body, scopes: tuple[str, ...] = READS
+    ) -> tuple[Door, ...]:
+        """Return its three doors, with what the description says of each. `scopes`: one of them may see what a finished
+        job says.
+        """
+        takes = json_schema(self.request)
+        submit, price, show = self.submit, self.submit_plan, self.show
+        path, plans = f"/v1/{self.path}", f"/v1/plans/{self.path}"
+        return (
+            Door("POST", path, ASKING, submit, submits, 202, takes, json_schemas.JOB, on=NAMED),
+            Door("POST", plans, ASKING, price, prices, takes=takes, gives=plan, on=NAMED),
+            Door("GET", f"{path}/{{job}}", scopes, show, shows, gives=gives, on=NAMED, query=self.query),
+        )
+
+
+async def require_measurable(request: Request, asked: Any) -> Access:
+    """Return the caller's rights. Forbidden unless they may measure on the dataset, and see each model that is named:
+    the result is about the models.
+    """
+    rights = await require_dataset(request, ASKING, asked.dataset)
+    for reference in (getattr(asked, name, None) for name in ("model", "against")):
+        if reference is not None:
+            await in_thread(require_model, rights, state(request).registry, SCOPES, reference)
+    return rights
+
+
+def _reader(open_statement: Callable[..., tuple[bytes, bytes, Any]], to_json: Callable[[int, Any], Body]) -> Read:
+    """Return what opens and spells a finished job's statement."""
+
+    def read(home: Home, seq: int) -> tuple[bytes, bytes, Any, Body]:
+        envelope, proof, stated = open_statement(home, seq)
+        return envelope, proof, stated, to_json(seq, stated)
+
+    return read
+
+
+SELECT = {"type": "string", "description": "another query, which follows from what was released"}
+EVALUATION = Measurement(
+    "evaluations", EvaluationRequest, evaluate.plan, _reader(statements.statement_of, statements.worth_to_json)
+)
+ANSWER = Measurement("answers", QueryRequest, answers.plan, answers.answer_of, {"select": SELECT})
+PROFILE = Measurement("profiles", ProfileRequest, profile.plan, _reader(release.profile_of, release.profile_to_json))
+DOORS = (
+    *EVALUATION.doors(
+        "Measure what a model is worth; it is charged now",
+        "Price an evaluation; spends nothing",
+        "What a model is worth, and the statement that says so",
+        json_schemas.PLANNED,
+        json_schemas.EVALUATION,
+        SCOPES,
+    ),
+    *ANSWER.doors(
+        "Answer a query of counts, sums and means; it is charged now, or follows from what was released",
+        "Price a query; spends nothing",
+        "The table that a query was answered with, and the statement that it follows from",
+        json_schemas.PLANNED_ANSWER,
+        json_schemas.ANSWER,
+    ),
+    *PROFILE.doors(
+        "Count how the rows of a dataset are spread; it is charged now",
+        "Price a profile; spends nothing",
+        "How the rows of a dataset are spread, and the statement that says so",
+        json_schemas.PLANNED,
+        json_schemas.PROFILE,
+    ),
+)
