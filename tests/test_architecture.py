@@ -157,7 +157,8 @@ models/answers: dpserve_verify(. certificates) accountant(certificates) models(e
 models/profile: dpserve_verify(. certificates privacy) accountant(certificates) models(explain features)
 models/store: dpserve_verify(. certificates formats keys log system) accountant(. certificates home keys ledger
     ledger/families system) models(explain features forms parts worth)
-models/worth: dpserve_verify(.) accountant(. certificates home ledger) models(explain features forms parts)
+models/worth: dpserve_verify(. certificates privacy) accountant(. certificates home ledger)
+    models(explain features forms parts profile)
 training:
 training/calibration: dpserve_verify(. certificates privacy) accountant(privacy system) models(features forms onnx)
     training(session)
@@ -191,8 +192,8 @@ training/measuring/profile: dpserve_verify(. certificates formats privacy) accou
     ledger/families noise system) models(features profile) training(calibration datasets learners
     measuring/worth planning requests rows/packed rows/partitions rows/schema rows/tables session)
 training/measuring/worth: dpserve_verify(. certificates formats privacy) accountant(. access home ledger
-    ledger/families noise system) models(features forms parts store worth) training(calibration datasets learners
-    planning requests rows/packed rows/partitions rows/schema rows/tables session)
+    ledger/families noise system) models(features forms parts profile store worth) training(calibration datasets
+    learners planning requests rows/packed rows/partitions rows/schema rows/tables session)
 training/notebook: dpserve_verify(. formats privacy) accountant(. access home ledger/families privacy system)
     training(calibration datasets/drafts jobs learners/base requests rows/people rows/schema rows/tables session)
 training/planning: dpserve_verify(. certificates formats privacy system) accountant(. access home ledger ledger/families

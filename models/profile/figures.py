@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import log, sqrt
+from math import expm1, log, sqrt
 from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpserve_verify.errors import CertificateInvalid
+from dpserve_verify.privacy.events import Gaussian, PureDp, Release
 from models.features.features import NumericFeature
 from models.profile.columns import Column
 
@@ -42,6 +44,24 @@ class Noise:
         """Return how many standard deviations an interval reaches to either side."""
         outside = 1 - float(LEVEL)
         return log(1 / outside) / sqrt(2) if self.laplace else NormalDist().inv_cdf(1 - outside / 2)
+
+    @classmethod
+    def of_release(cls, release: Release, grid: int, draws: int = 1) -> Noise:
+        """Return the noise of a release of counts in 1 / grid rows, `draws` times where it is Gaussian.
+        CertificateInvalid for a release of another mechanism.
+        """
+        event, size = release.event, release.sensitivity
+        if isinstance(event, PureDp) and release.mechanism == "discrete-laplace":
+            return cls(laplace_variance(float(event.epsilon), size) / grid**2, True)
+        if isinstance(event, Gaussian) and release.mechanism == "discrete-gaussian":
+            return cls(draws * (float(event.noise_multiplier) * size / grid) ** 2, False)
+        raise CertificateInvalid("mechanisms: are not those of noisy counts")
+
+
+def laplace_variance(epsilon: float, sensitivity: int) -> float:
+    """Return the variance of discrete Laplace noise at this price."""
+    rate = epsilon / sensitivity
+    return float(2 * np.exp(-rate) / expm1(-rate) ** 2)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import expm1
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from accountant.certificates.profile import METHOD, Profile
 from dpserve_verify.certificates.certificate import plan_of
 from dpserve_verify.certificates.sentences import draws_of
 from dpserve_verify.errors import CertificateInvalid
-from dpserve_verify.privacy.events import Gaussian, Plan, PureDp, Release
+from dpserve_verify.privacy.events import Plan
 from models.profile.chosen import choose, fineness_of, scored_pairs
 from models.profile.columns import Column, column_of
 from models.profile.figures import Noise, number, table
@@ -28,23 +27,13 @@ def noise_of(plan: Plan, grid: int, draws: int = 1) -> Noise:
     """
     if len(plan) not in (1, CHOSEN):
         raise CertificateInvalid("mechanisms: are not those of a profile, noisy counts, and those of chosen pairs")
-    return _noise(plan[0], grid, draws)
+    return Noise.of_release(plan[0], grid, draws)
 
 
 def pair_noise_of(plan: Plan, grid: int) -> Noise:
     """Return the noise in the counts of pairs: of the last release."""
     noise_of(plan, grid)
-    return _noise(plan[len(plan) - 1], grid)
-
-
-def _noise(release: Release, grid: int, draws: int = 1) -> Noise:
-    event, size = release.event, release.sensitivity
-    if isinstance(event, PureDp) and release.mechanism == "discrete-laplace":
-        rate = float(event.epsilon) / size
-        return Noise(2 * np.exp(-rate) / expm1(-rate) ** 2 / grid**2, True)
-    if isinstance(event, Gaussian) and release.mechanism == "discrete-gaussian":
-        return Noise(draws * (float(event.noise_multiplier) * size / grid) ** 2, False)
-    raise CertificateInvalid("mechanisms: are not those of a profile, noisy counts")
+    return Noise.of_release(plan[len(plan) - 1], grid)
 
 
 def figures(

@@ -9,9 +9,13 @@ from typing import Any
 import numpy as np
 
 from accountant.certificates.worth import EDITIONS, Worth, WorthPredicate, figure, method_of
+from dpserve_verify.certificates.certificate import plan_of
+from dpserve_verify.certificates.sentences import draws_of
 from dpserve_verify.errors import CertificateInvalid
+from dpserve_verify.privacy.events import Gaussian, Plan
 from models.features.features import Feature
 from models.forms.ensemble import Ensemble
+from models.profile.figures import Noise as CountNoise
 from models.worth.groups import GroupedLayout, group_names, grouped_metrics
 from models.worth.intervals import Noise
 from models.worth.judging import BETTER, judge
@@ -28,6 +32,8 @@ AT_ONCE_SAID = (
     "Those of one figure hold in all groups of {} at once; a gap is the largest less the smallest figure of the groups "
     "that are shown to have records."
 )
+GRID, ROUNDED = 64, 1 / 12  # parts of a record where noise is Gaussian, and the variance of rounding to whole ones
+NEARLY = 1e-6  # by which a variance may be off: others add floats in another order
 AnyLayout = Layout | PairedLayout | GroupedLayout | ScoredLayout
 
 
@@ -91,6 +97,17 @@ def figures(
     ]
 
 
+def variance_of(plan: Plan, draws: int = 1) -> float:
+    """Return the variance of the noise in the counts of the one release of this plan, which is there `draws` times
+    where it is Gaussian. CertificateInvalid for any other plan.
+    """
+    if len(plan) != 1:
+        raise CertificateInvalid("mechanisms: an evaluation has one release")
+    release = plan[0]
+    is_gaussian = isinstance(release.event, Gaussian)
+    return CountNoise.of_release(release, GRID if is_gaussian else 1, draws).variance + ROUNDED * is_gaussian
+
+
 def check(worth: Worth) -> None:
     """Raise CertificateInvalid where what a verified statement says of the model does not follow from its counts: a
     metric, an interval, or that it is better than a constant answer.
@@ -103,9 +120,14 @@ def check(worth: Worth) -> None:
     declared = [metric.to_json() for metric in form.metrics]
     try:
         counts, variance = form.histogram.counts, float(form.histogram.variance)
+        own_variance = variance_of(plan_of(form.mechanisms), draws_of(form.claim.trust_model))
         derived = figures(_layout(form), counts, variance, form.claim.unit.contributions, editions[form.method])
     except (ValueError, ArithmeticError, IndexError) as error:
         raise CertificateInvalid(f"histogram: is not of its kind's form ({type(error).__name__})") from None
+    if abs(variance - own_variance) > NEARLY * own_variance:
+        raise CertificateInvalid(
+            f"histogram: the noise of the mechanism has a variance of {own_variance:.9g}, and it says {variance:.9g}"
+        )
     if (
         form.level != LEVEL
         or not _same(declared, derived)

@@ -10,7 +10,7 @@ from accountant.ledger.families.families import Dataset
 from accountant.ledger.families.records import HOLDOUT
 from dpserve_verify.privacy.events import plan_from_json
 from models.worth.judging import BETTER, judge
-from models.worth.stated import LEVEL, check, figures, histogram_form, model_form
+from models.worth.stated import LEVEL, check, figures, histogram_form, model_form, variance_of
 from models.worth.statements import statement_of, worth_to_json
 from training.datasets.datasets import takes_one_row
 from training.kinds.job_steps import Learn
@@ -26,7 +26,6 @@ from training.measuring.worth.evaluate import (
     part_of,
     seen_by_bins,
 )
-from training.measuring.worth.histogram import variance_of
 from training.requests import EvaluationRequest
 from training.rows.schema.refined_schema import with_profiles
 from training.rows.schema.schema import Schema, schema_of

@@ -9,13 +9,13 @@ from itertools import product
 import numpy as np
 import pytest
 
+from models.profile.figures import laplace_variance
 from models.worth.expected_width import Measurement, short_width
 from models.worth.groups import GroupedLayout
 from models.worth.intervals import Noise, auroc
 from models.worth.layout import BIN_CHOICES, BINS, Layout, choose_bins
 from models.worth.paired import PairedLayout
 from models.worth.scored import ScoredLayout
-from training.measuring.worth.histogram import laplace_variance
 
 TWO, THREE, NUMBER = Layout(("a", "b"), 1.0), Layout(("a", "b", "c"), 1.0), Layout((), 1.0, (0.0, 1000.0))
 LAYOUTS = TWO, THREE, NUMBER, ScoredLayout(THREE), PairedLayout(TWO, TWO), PairedLayout(NUMBER, NUMBER)

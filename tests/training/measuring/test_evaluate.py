@@ -5,14 +5,16 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
+from contextlib import nullcontext
 from decimal import Decimal
 
 import ledgers
+import numpy as np
 import pytest
 
 from accountant.audit.audit import audit_home
 from accountant.certificates.statement_kind import Stated
-from accountant.certificates.worth import WORTH
+from accountant.certificates.worth import WORTH, figure
 from accountant.errors import BudgetRefused, IdempotencyConflict, JobFailed, UnknownName, WrongState
 from accountant.home import Home
 from accountant.ledger.families.left import describe_budget
@@ -23,7 +25,7 @@ from dpserve_verify.keys import dsse
 from dpserve_verify.privacy.budget import Budget, Relation
 from models.store import placing
 from models.worth.report import write
-from models.worth.stated import check, report_of
+from models.worth.stated import check, figures, layout_of, report_of
 from models.worth.statements import mark, statement_of, worths
 from training.datasets.datasets import register
 from training.jobs import job, queue
@@ -132,6 +134,15 @@ def test_the_statement_is_verified_by_itself_and_whatever_is_changed_is_found(ho
     _, stated = WORTH.read(canonical.encode(forged, 1 << 19))
     with pytest.raises(CertificateInvalid, match="do not follow from the counts"):
         check(Stated(forged, stated.predicate, "adult", "", Decimal(1), Decimal(0), 0))
+    form, layout = found.form, layout_of(evaluate.open_model(home, "adult").ensemble)
+    ratio = np.exp(-0.5)  # at epsilon .5 a record moves one count by one
+    for variance, is_honest in ((2 * ratio / (1 - ratio) ** 2, True), (float(form.histogram.variance) / 4, False)):
+        forged = json.loads(dsse.parse(envelope).payload)  # every figure follows from the variance that is stated
+        forged["predicate"]["histogram"]["variance"] = figure(float(variance))
+        forged["predicate"]["metrics"] = figures(layout, form.histogram.counts, float(variance), 1)
+        stated = Stated(forged, WORTH.read(canonical.encode(forged, 1 << 19))[1].predicate, "adult", "", *[0] * 3)
+        with nullcontext() if is_honest else pytest.raises(CertificateInvalid, match="the noise of the mechanism"):
+            check(stated)
     wrong = proof.decode().replace("index ", "index 1")
     with pytest.raises(DpserveError):
         WORTH.verify(envelope, wrong, home.trust)

@@ -29,6 +29,7 @@ from dpserve_verify.formats.canonical import decimal_string
 from dpserve_verify.privacy.budget import Budget
 from models.features.features import Feature
 from models.forms.ensemble import Ensemble
+from models.profile.figures import laplace_variance
 from models.store.bundle import ModelStore
 from models.store.loading import VerifiedModel, load_of_home
 from models.worth.expected_width import Measurement
@@ -37,7 +38,7 @@ from models.worth.scored import ScoredLayout
 from models.worth.stated import grouped_layout_of, layout_of, paired_layout_of
 from training.datasets.datasets import ONE_ROW, takes_one_row
 from training.learners.job_words import window_to_json
-from training.measuring.worth.histogram import CellCounts, Evaluator, PairedCounts, laplace_variance
+from training.measuring.worth.histogram import CellCounts, Evaluator, PairedCounts
 from training.planning.plans import public_of
 from training.requests import EvaluationRequest
 from training.rows.packed.cells import declared_ranges, tables

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from accountant.errors import PlanMismatch
 from accountant.noise.mechanisms import DiscreteGaussian, DiscreteLaplace
 from dpserve_verify.privacy.budget import Relation
-from dpserve_verify.privacy.events import Gaussian, Plan, PureDp
 from models.forms.ensemble import Ensemble
 from models.worth.groups import GroupedLayout, group_places
 from models.worth.layout import Layout
 from models.worth.paired import PairedLayout
 from models.worth.scored import ScoredLayout
+from models.worth.stated import GRID
 from training.calibration.calibrate import calibrate
 from training.rows.partitions.partition import TARGET_GRID, Partition
 from training.rows.partitions.rows import Rows
@@ -30,7 +30,6 @@ from training.session.learner import Recipe
 from training.session.session import Public, Rehearsal, Releaser
 
 Scores = NDArray[Any]
-GRID, ROUNDED = 64, 1 / 12  # parts of a record where noise is Gaussian, and the variance of rounding to whole ones
 AT_ONCE = 1 << 16  # rows whose scores are in memory at one time
 
 
@@ -150,18 +149,3 @@ class Evaluator:
 
     def guess(self, public: Public) -> None:
         """Return None: a release is cheap to rehearse."""
-
-
-def variance_of(plan: Plan, draws: int = 1) -> float:
-    """Return the variance of the noise of the one release of this plan, which is `draws` times in the counts."""
-    ((release, _),) = plan.runs
-    if isinstance(release.event, Gaussian):
-        return draws * (float(release.event.noise_multiplier) * release.sensitivity / GRID) ** 2 + ROUNDED
-    assert isinstance(release.event, PureDp)
-    return laplace_variance(float(release.event.epsilon), release.sensitivity)
-
-
-def laplace_variance(epsilon: float, sensitivity: int) -> float:
-    """Return the variance of discrete Laplace noise at this price."""
-    ratio = float(np.exp(-epsilon / sensitivity))
-    return 2 * ratio / (1 - ratio) ** 2
