@@ -36,11 +36,16 @@ class ReleaseKind(StrEnum):
 OUTSIDE_COUNTS = "count rows per cell, as a learner of others asks"
 OUTSIDE_SUMS = "sum entries of tables over rows, as a learner of others asks"
 OUTSIDE_CHOICE = "select a table by its sum over rows, as a learner of others asks"
-OUTSIDE = (OUTSIDE_COUNTS, OUTSIDE_SUMS, OUTSIDE_CHOICE)
+OUTSIDE_TOTALS = "sum the target per cell, as a learner of others asks"
+OUTSIDE_LEAVES = "count rows per leaf of trees, as a learner of others asks"
+OUTSIDE_LEAF_TOTALS = "sum the target per leaf of trees, as a learner of others asks"
+OUTSIDE_FURTHEST = "select the histogram that is furthest from what is given, as a learner of others asks"
+OUTSIDE = (
+    OUTSIDE_COUNTS, OUTSIDE_SUMS, OUTSIDE_CHOICE, OUTSIDE_TOTALS, OUTSIDE_LEAVES, OUTSIDE_LEAF_TOTALS,
+    OUTSIDE_FURTHEST,
+)  # fmt: skip
 PURPOSES = {
-    OUTSIDE_COUNTS: ReleaseKind.MODEL,
-    OUTSIDE_SUMS: ReleaseKind.MODEL,
-    OUTSIDE_CHOICE: ReleaseKind.MODEL,
+    **dict.fromkeys(OUTSIDE, ReleaseKind.MODEL),
     "weigh the classes in every leaf": ReleaseKind.MODEL,
     "select the class of every leaf by its rows": ReleaseKind.MODEL,
     "select the vote of every leaf": ReleaseKind.MODEL,

@@ -95,9 +95,18 @@ def splits(tree: Tree) -> Iterator[Split]:
         yield from splits(tree.no)
 
 
+def leaves(tree: Tree) -> Iterator[int]:
+    """Yield every leaf's weight, `yes` before `no`."""
+    if isinstance(tree, Leaf):
+        yield tree.weight
+    else:
+        yield from leaves(tree.yes)
+        yield from leaves(tree.no)
+
+
 def heaviest(tree: Tree) -> int:
     """Return the size of the largest weight."""
-    return abs(tree.weight) if isinstance(tree, Leaf) else max(heaviest(tree.yes), heaviest(tree.no))
+    return max(map(abs, leaves(tree)))
 
 
 def tree_to_json(tree: Tree) -> Any:

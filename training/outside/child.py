@@ -118,15 +118,43 @@ class Session:
         )
         self._ask = ask
 
-    def histogram(self, features: list[int], by_class: bool = False, share: str = "1", noise: str = "laplace") -> Any:
-        """Return noisy counts of rows: (bins of each of one or two features...), or (classes, ...) of them by class.
-        `share`: of the budget's unit; `noise`: laplace or gaussian.
+    def histogram(
+        self, features: list[int], by_class: bool = False, share: str = "1", noise: str = "laplace", total: bool = False
+    ) -> Any:
+        """Return noisy counts of rows: (bins of each of one or two features...), or (classes, ...) of them by class; or
+        the total of a number, in steps of `public.step` from the middle of its range. `share`: of the budget's unit;
+        `noise`: laplace or gaussian.
         """
-        answer = self._ask(
-            {"ask": "histogram", "features": list(features), "by_class": bool(by_class), "share": share, "noise": noise}
-        )
+        answer = self._ask({
+            "ask": "histogram", "features": list(features), "of": _of(by_class, total), "share": share, "noise": noise,
+        })  # fmt: skip
         sizes = [self.public.features[at].bins for at in features]
         return np.array(answer, np.int64).reshape(([len(self.public.classes)] if by_class else []) + sizes)
+
+    def leaves(
+        self, trees: list[Any], by_class: bool = False, share: str = "1", noise: str = "laplace", total: bool = False
+    ) -> list[Any]:
+        """Return for each tree noisy counts of rows per leaf, or (classes, leaves), or totals, as of a histogram. A
+        tree is its leaf's number, from 0, or [test, feature, code, tree where it holds, tree where not], test "above"
+        or "is".
+        """
+        answer = self._ask({
+            "ask": "leaves", "trees": trees, "of": _of(by_class, total), "share": share, "noise": noise,
+        })  # fmt: skip
+        groups = len(self.public.classes) if by_class else 1
+        ends = np.cumsum([groups * (_last_leaf(tree) + 1) for tree in trees])
+        parts = np.split(np.array(answer, np.int64), ends[:-1])
+        return [part.reshape(groups, -1) if by_class else part for part in parts]
+
+    def furthest(self, histograms: list[tuple[list[int], Any]], by_class: bool = False, share: str = "1") -> int:
+        """Choose privately the histogram that is furthest, all cells together, from the numbers given: its place. Each
+        is the one or two features, and numbers as `histogram` answers.
+        """
+        listed = [
+            {"features": list(features), "given": np.rint(given).astype(int).ravel().tolist()}
+            for features, given in histograms
+        ]
+        return int(self._ask({"ask": "furthest", "histograms": listed, "by_class": bool(by_class), "share": share}))
 
     def sums(self, tables: list[tuple[int, Any]], share: str = "1", noise: str = "laplace") -> Any:
         """Return noisy sums over rows: of each table (a feature, and whole numbers (classes, bins)) one."""
@@ -135,6 +163,16 @@ class Session:
     def select(self, tables: list[tuple[int, Any]], share: str = "1") -> int:
         """Choose privately the table whose sum over rows is nearly the largest: its place."""
         return int(self._ask({"ask": "select", "tables": _plain(tables), "share": share}))
+
+
+def _of(by_class: bool, total: bool) -> str:
+    """Return what is added up in each cell."""
+    return "total" if total else "classes" if by_class else "rows"
+
+
+def _last_leaf(tree: Any) -> int:
+    """Return the largest number of a tree's leaves."""
+    return max(map(_last_leaf, tree[3:])) if isinstance(tree, list) else int(tree)
 
 
 def _plain(tables: list[tuple[int, Any]]) -> list[dict[str, Any]]:

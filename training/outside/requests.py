@@ -6,50 +6,100 @@ from decimal import Decimal
 from typing import Any
 
 from accountant.noise.mechanisms import DiscreteGaussian, DiscreteLaplace, Mechanism
-from dpserve_verify.privacy.budget import NANO, from_nano, nano
-from dpserve_verify.privacy.events import MAX_NOISE
+from dpserve_verify.errors import ModelInvalid
+from dpserve_verify.privacy.budget import from_nano, nano
+from models.parts.trees import check_tree, codes_of_tests, leaves, tree_from_json
 from training.outside.forms import whole_number
 from training.outside.process import OutsideFailed
-from training.outside.queries import Histogram, Table, TableSums, largest
+from training.outside.queries import Cells, Distances, Grid, Leaves, PerCell, Table, TableSums, largest
 from training.session.session import Public, Query, Releaser
 
-MOST_CELLS, MOST_TABLES = 1 << 16, 1 << 10
+MOST_CELLS, MOST_TABLES, MOST_TREES = 1 << 16, 1 << 10, 1 << 10
+MOST_GIVEN = 1 << 18  # numbers that histograms are compared with
 GREATEST = 1 << 20  # entry of a table, in size
 SMALLEST_SHARE, LARGEST_SHARE = Decimal("0.0001"), Decimal(1)
+KEYS = {  # beside ask and share
+    "histogram": {"features", "of", "noise"},
+    "leaves": {"trees", "of", "noise"},
+    "sums": {"tables", "noise"},
+    "select": {"tables"},
+    "furthest": {"histograms", "by_class"},
+}
 
 
 def read_request(said: dict[str, Any], session: Releaser) -> tuple[Query, Mechanism]:
     """Read one request. OutsideFailed where a key is missing, unknown or of another kind."""
     public, ask = session.public, said.get("ask")
-    keys = {"histogram": {"features", "by_class", "noise"}, "sums": {"tables", "noise"}, "select": {"tables"}}
-    if not isinstance(ask, str) or ask not in keys or set(said) != keys[ask] | {"ask", "share"}:
-        raise OutsideFailed(f"learner: it asks {sorted(said)!s:.200}; a request is one of {', '.join(keys)}")
-    share = _share(said["share"])
-    if ask == "select":
-        mechanism: Mechanism = public.selection(_part(session.unit, share))
-    elif said["noise"] == "laplace":
-        mechanism = DiscreteLaplace(_part(session.unit, share))
-    elif said["noise"] == "gaussian" and not public.pure:
-        mechanism = DiscreteGaussian(min(MAX_NOISE, from_nano(-(-NANO * NANO // nano(_part(session.unit, share))))))
-    else:
-        raise OutsideFailed("learner: noise must be laplace, or gaussian where there is a delta")
-    if ask == "histogram":
-        return _read_histogram(said, public, mechanism.norm), mechanism
-    return TableSums(_read_tables(said["tables"], public), mechanism.norm), mechanism
-
-
-def _read_histogram(said: dict[str, Any], public: Public, norm: str) -> Histogram:
-    features, by_class = said["features"], said["by_class"]
-    if not isinstance(by_class, bool) or (by_class and public.classes is None):
-        raise OutsideFailed("learner: by_class must be true or false, and false where the target is a number")
-    if not isinstance(features, list) or not 1 <= len(features) <= 2 or len(set(map(str, features))) < len(features):
-        raise OutsideFailed("learner: features must be one place or two")
-    places = tuple(whole_number(at, 0, len(public.features) - 1) for at in features)
-    widths = tuple(public.features[at].bins for at in places)
-    query = Histogram(places, widths, len(public.classes or ()) if by_class else 0, norm)
+    if not isinstance(ask, str) or ask not in KEYS or set(said) != KEYS[ask] | {"ask", "share"}:
+        raise OutsideFailed(f"learner: it asks {sorted(said)!s:.200}; a request is one of {', '.join(KEYS)}")
+    mechanism = _mechanism(said, session.unit, public)
+    norm = mechanism.norm
+    if ask == "furthest":
+        return _read_distances(said, public), mechanism
+    if ask in ("sums", "select"):
+        return TableSums(_read_tables(said["tables"], public), norm), mechanism
+    of, numbers = said["of"], public.classes is None
+    if of not in ("rows", "total" if numbers else "classes"):
+        raise OutsideFailed("learner: counts are of rows, by class where there are classes, or the total of a number")
+    cells: Cells = (_read_grid(said["features"], public),) if ask == "histogram" else _read_trees(said["trees"], public)
+    query = PerCell(cells, len(public.classes or ()) if of == "classes" else 0, of == "total", norm)
     if query.size > MOST_CELLS:
         raise OutsideFailed(f"learner: {query.size} cells; at most {MOST_CELLS}")
-    return query
+    return query, mechanism
+
+
+def _mechanism(said: dict[str, Any], unit: Decimal, public: Public) -> Mechanism:
+    """Return the noise that is named, or of a choice the selection, at a share of the unit."""
+    part = from_nano(max(1, int(nano(unit) * _share(said["share"]))))
+    if "noise" not in said:
+        return public.selection(part)
+    if said["noise"] == "laplace":
+        return DiscreteLaplace(part)
+    if said["noise"] != "gaussian" or public.pure:
+        raise OutsideFailed("learner: noise must be laplace, or gaussian where there is a delta")
+    return DiscreteGaussian.of_unit(part)
+
+
+def _read_grid(said: Any, public: Public) -> Grid:
+    if not isinstance(said, list) or not 1 <= len(said) <= 2 or len(set(map(str, said))) < len(said):
+        raise OutsideFailed("learner: features must be one place or two")
+    places = tuple(whole_number(at, 0, len(public.features) - 1) for at in said)
+    return Grid(places, tuple(public.features[at].bins for at in places))
+
+
+def _read_trees(said: Any, public: Public) -> tuple[Leaves, ...]:
+    if not isinstance(said, list) or not 1 <= len(said) <= MOST_TREES:
+        raise OutsideFailed(f"learner: trees must be a list of 1 to {MOST_TREES}")
+    allowed, widths = codes_of_tests(public.features), tuple(feature.bins for feature in public.features)
+    trees = []
+    for each in said:
+        try:
+            tree = tree_from_json(each)
+            check_tree(tree, public.features, allowed)
+        except (ModelInvalid, TypeError) as error:
+            raise OutsideFailed(f"learner: its tree: {error!s:.300}") from None
+        numbers = [whole_number(leaf, 0, MOST_CELLS - 1) for leaf in leaves(tree)]
+        trees.append(Leaves(tree, max(numbers) + 1, widths))
+    return tuple(trees)
+
+
+def _read_distances(said: dict[str, Any], public: Public) -> Distances:
+    by_class, listed = said["by_class"], said["histograms"]
+    if not isinstance(by_class, bool) or (by_class and public.classes is None):
+        raise OutsideFailed("learner: by_class must be true or false, and false where the target is a number")
+    if not isinstance(listed, list) or not 1 <= len(listed) <= MOST_TABLES:
+        raise OutsideFailed(f"learner: histograms must be a list of 1 to {MOST_TABLES}")
+    grids, given, classes = [], [], len(public.classes or ()) if by_class else 0
+    for each in listed:
+        if not isinstance(each, dict) or set(each) != {"features", "given"} or not isinstance(each["given"], list):
+            raise OutsideFailed("learner: a histogram is its features and what is given")
+        grids.append(_read_grid(each["features"], public))
+        if len(each["given"]) != grids[-1].size * max(1, classes):
+            raise OutsideFailed("learner: given must be a number for each cell, class after class")
+        given.append(tuple(whole_number(number, -public.most, public.most) for number in each["given"]))
+    if sum(map(len, given)) > MOST_GIVEN:
+        raise OutsideFailed(f"learner: histograms of {sum(map(len, given))} cells; at most {MOST_GIVEN}")
+    return Distances(tuple(grids), classes, tuple(given))
 
 
 def _read_tables(said: Any, public: Public) -> tuple[Table, ...]:
@@ -78,7 +128,3 @@ def _share(value: Any) -> Decimal:
     if not SMALLEST_SHARE <= share <= LARGEST_SHARE:
         raise OutsideFailed(f"learner: share={value!r:.60} must be {SMALLEST_SHARE} to {LARGEST_SHARE}")
     return share
-
-
-def _part(unit: Decimal, share: Decimal) -> Decimal:
-    return from_nano(max(1, int(nano(unit) * share)))

@@ -20,6 +20,7 @@ from training.calibration.plan_warnings import check_exportable
 from training.outside.forms import read_model
 from training.outside.process import OutsideFailed, SealedProcess
 from training.outside.requests import read_request
+from training.rows.partitions.partition import TARGET_GRID
 from training.session.learner import Recipe
 from training.session.session import Public, Releaser, Source
 
@@ -110,6 +111,7 @@ def public_facts(public: Public) -> dict[str, Any]:
         "target": public.target,
         "classes": None if public.classes is None else list(public.classes),
         "target_range": public.target_range,
+        "step": public.target_range and (public.target_range[1] - public.target_range[0]) / 2 / TARGET_GRID,
         "records": public.records,
         "relation": public.relation.value,
         "epsilon": str(public.budget.epsilon),

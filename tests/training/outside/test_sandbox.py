@@ -8,7 +8,6 @@ from decimal import Decimal
 from pathlib import Path
 from platform import machine
 
-import numpy as np
 import pytest
 
 from accountant.errors import PlanMismatch
@@ -18,12 +17,10 @@ from serving.cli.app import run
 from training.calibration.calibrate import calibrate
 from training.outside import process, sandbox
 from training.outside.process import OutsideFailed, SealedProcess
-from training.outside.queries import Histogram, Table, TableSums
 from training.outside.sandbox import OutsideLearner, Source, source_of
 from training.replay import subjects
 from training.replay.neighbours import packed, pairs
 from training.replay.report import check
-from training.replay.tapes import moved, share_of
 from training.rows.schema.schema import parse_schema
 from training.session.session import Public, Rehearsal, Session
 
@@ -76,10 +73,27 @@ DEEDS = {
     "sends what is long": ("while True: os.write(4, b'x' * 65536)", "bytes at once"),
     "sends NaN": ("session._ask({'ask': 'sums', 'tables': [{'feature': 0, 'values': [[float('nan')] * 9]}], "
                   "'share': '1', 'noise': 'laplace'})", "values must be|whole number"),
+    "chooses where noise is named": ("session._ask({'ask': 'histogram', 'features': [0], 'of': 'rows', 'share': '1', "
+                                     "'noise': None})", "noise must be"),
+    "asks for the total of classes": ("session.histogram([0], total=True)", "the total of a number"),
+    "asks of many cells": ("session.leaves([[*['above', 0, 0], 65535, 1], 9])", "65546 cells"),
+    "asks of no tree": ("session.leaves([])", "list of 1"),
+    "asks of half a tree": ("session.leaves([['above', 0, 0, 1]])", "a split is"),
+    "asks of no such test": ("session.leaves([['is', 0, 0, 1, 0]])", "has no such test"),
+    "asks of a test that is a list": ("session.leaves([[['above'], 0, 0, 1, 0]])", "its tree"),
+    "asks of no such feature": ("session.leaves([['above', 4, 0, 1, 0]])", "one of 4 features"),
+    "asks of a leaf below 0": ("session.leaves([['above', 0, 0, 1, -1]])", "whole number from 0"),
+    "asks of a leaf that is none": ("session._ask({'ask': 'leaves', 'trees': [['above', 0, 0, 1, None]], 'of': 'rows', "
+                                    "'share': '1', 'noise': 'laplace'})", "weight=None"),
+    "asks of deep trees": ("t = 0\nfor _ in range(33): t = ['above', 0, 0, 1, t]\nsession.leaves([t])", "32 deep"),
+    "asks of a tree in itself": ("t = ['above', 0, 0, 1, 0]\nt[4] = t\nsession.leaves([t])", "Circular reference"),
+    "compares with few numbers": ("session.furthest([([0], [1, 2])])", "a number for each cell"),
+    "compares nothing": ("session.furthest([])", "list of 1"),
+    "compares with what no row counts": ("session.furthest([([3], [1e18] * 3)])", "whole number"),
     "asks for something else": ("session._ask({'ask': 'rows'})", "a request is one of"),
     "asks with more": ("session._ask({'ask': 'select', 'tables': [], 'share': '1', 'sensitivity': 1})", "a request is"),
     "asks of no feature": ("session.histogram([9])", "whole number from 0 to 3"),
-    "asks of a truth value": ("session._ask({'ask': 'histogram', 'features': [True], 'by_class': False, "
+    "asks of a truth value": ("session._ask({'ask': 'histogram', 'features': [True], 'of': 'rows', "
                               "'share': '1', 'noise': 'laplace'})", "whole number"),
     "asks of three": ("session.histogram([0, 1, 2])", "one place or two"),
     "asks twice of one": ("session.histogram([0, 0])", "one place or two"),
@@ -90,10 +104,6 @@ DEEDS = {
     "sums what is large": ("session.sums([(0, [[1 << 30] * session.public.features[0].bins])])", "whole number"),
     "sums by few bins": ("session.sums([(0, [[1, 2]])])", "in each"),
     "sums nothing": ("session.sums([])", "list of 1"),
-    "returns nothing": ("return None", "a model has"),
-    "returns few terms": ("return {'terms': [[1]], 'constant': 0, 'link': 1.0}", "terms must be"),
-    "returns floats": (f"m = {GOOD.removeprefix('return ')}\nm['terms'][0][0] = 0.5\nreturn m", "whole number"),
-    "returns an endless link": (f"m = {GOOD.removeprefix('return ')}\nm['link'] = float('inf')\nreturn m", "link must"),
 }  # fmt: skip
 
 
@@ -224,24 +234,3 @@ def test_the_command_checks_a_file(capsys):
     body = json.loads(capsys.readouterr().out)
     assert (body["ok"], body["neighbours"]) == (True, 2)
     assert body["source"] == {"author": str(EXAMPLE), "digest": source_of(f"{EXAMPLE}:NaiveBayes").digest}
-
-
-@pytest.mark.parametrize("relation", list(Relation))
-@pytest.mark.parametrize("norm", ["l1", "l2", "range"])
-def test_no_row_moves_what_may_be_asked_further_than_is_said(relation, norm):
-    widths = [feature.bins for feature in SCHEMA.features]
-    tables = (Table(0, ((3,) * widths[0], (-7,) * widths[0])), Table(2, (tuple(range(widths[2])),)))
-    queries = [TableSums(tables, norm)]
-    if norm != "range":
-        queries += [Histogram((0,), (widths[0],), 0, norm), Histogram((1, 2), (widths[1], widths[2]), 2, norm)]
-    for query in queries:
-        most = 0.0
-        for base, others in pairs(SCHEMA, None, 200, relation, 1, 42):
-            before = query(packed(SCHEMA, base, relation))
-            assert before.shape == (query.size,)
-            for other, _ in others:
-                change = moved(before, query(other), query.norm)
-                most = max(most, share_of(change, query.norm, query.sensitivity(relation)))
-        assert most <= 1
-        assert most > 0.45
-    assert np.array_equal(TableSums(tables, norm)(packed(SCHEMA, base, relation)).shape, (2,))
