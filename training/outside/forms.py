@@ -32,7 +32,8 @@ def read_model(said: Any, public: Public) -> Ensemble:
         raise OutsideFailed("learner: trees tell two classes apart; of more, and of a number, a model has terms")
     if not isinstance(said["link"], float) or not 0 < said["link"] < 1e6:
         raise OutsideFailed("learner: link must be a number above 0")
-    if any(isinstance(pair, dict) and set(pair) != PARTS for pair in _listed(said.get("pairs", []))):
+    pairs = said.get("pairs")
+    if isinstance(pairs, list) and any(isinstance(pair, dict) and set(pair) != PARTS for pair in pairs):
         raise OutsideFailed(f"learner: a pair has {', '.join(sorted(PARTS))}")
     _check_numbers([value for name, value in said.items() if name != "link"])
     head: dict[str, Any] = {
@@ -50,10 +51,6 @@ def read_model(said: Any, public: Public) -> Ensemble:
     if isinstance(ensemble, TreeEnsemble) and ensemble.largest > HELD:
         raise OutsideFailed(f"learner: its trees add up to {ensemble.largest}; at most {HELD}, or it would be rounded")
     return ensemble
-
-
-def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 def _check_numbers(said: list[Any]) -> None:
