@@ -199,8 +199,8 @@ training/notebook: dpserve_verify(. formats privacy) accountant(. access home le
 training/planning: dpserve_verify(. certificates formats privacy system) accountant(. access home ledger ledger/families
     privacy system) models(features forms parts store) training(calibration learners learners/ebm outside requests
     rows/packed rows/partitions rows/schema session tuning)
-training/outside: dpserve_verify(. certificates formats keys privacy system) accountant(home ledger/families noise
-    privacy) models(forms parts) training(calibration rows/partitions session)
+training/outside: dpserve_verify(. certificates formats keys log privacy system) accountant(home ledger
+    ledger/families noise privacy) models(forms parts) training(calibration rows/partitions session)
 training/replay: dpserve_verify(. privacy) accountant(. home ledger/families noise) models(features)
     training(calibration datasets learners outside rows/partitions rows/schema rows/tables session)
 training/requests: dpserve_verify(. privacy) accountant(. ledger/families) models(features)
@@ -255,9 +255,9 @@ serving/cli/backends/home: dpserve_verify(. audit certificates keys log) account
 serving/cli/backends/server: dpserve_verify(. audit certificates keys log privacy system) accountant(. access audit
     certificates system) models(answers features profile store worth) training(datasets rows/tables)
     serving(cli/backends wire) dpserve(.)
-serving/cli/data: dpserve_verify(. certificates privacy) accountant(. certificates home ledger/families) models(answers
-    profile) training(datasets datasets/drafts datasets/growing learners measuring/profile outside replay requests
-    rows/schema rows/tables) serving(cli cli/backends wire)
+serving/cli/data: dpserve_verify(. certificates privacy) accountant(. certificates home ledger ledger/families)
+    models(answers profile) training(datasets datasets/drafts datasets/growing learners measuring/profile outside replay
+    requests rows/schema rows/tables) serving(cli cli/backends wire)
 serving/cli/local: dpserve_verify(. keys system) accountant(home) models(store) local(aggregator campaign
     institution owner)
     serving(cli cli/backends cli/backends/server)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, select
 
-from accountant.ledger import evaluations, model_names, schedules
+from accountant.ledger import evaluations, learner_admissions, model_names, schedules
 from accountant.ledger.families import block_rows
 from accountant.ledger.families.families import Family
 from accountant.ledger.families.family_rows import after
@@ -156,6 +156,9 @@ def reserve(
     request, plan, connection = priced.request, priced.plan, writer.connection
     request.kind.check(request.model, request.target, request.promote)
     writer.signed.rare().require_open(request.dataset)
+    unadmitted = learner_admissions.refusal(writer.signed, request.learner, request.parameters, request.dataset)
+    if unadmitted is not None:
+        raise unadmitted
     of_schedule = None if scheduled is None else schedules.admit(writer, scheduled, by)
     dataset = block_rows.load_requested(connection, request, by, writer.signed)
     if not follows:

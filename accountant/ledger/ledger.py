@@ -19,7 +19,7 @@ from sqlalchemy import bindparam, select, update
 from accountant.errors import UnknownName, WrongState
 from accountant.keys import key_rows
 from accountant.keys.private_keys import KeyStore
-from accountant.ledger import derived_entries, evaluations, family_changes, job_rows, questions
+from accountant.ledger import derived_entries, evaluations, family_changes, job_rows, learner_admissions, questions
 from accountant.ledger.admission import price_job, reserve
 from accountant.ledger.families import block_rows
 from accountant.ledger.families.families import Dataset, Started
@@ -49,7 +49,7 @@ from accountant.store import engines
 from accountant.store.queries import LATER, Queries, remembering
 from accountant.store.store import Store, body_at
 from accountant.store.tables import dataset_table, job_table
-from dpserve_verify.errors import LedgerInvalid
+from dpserve_verify.errors import DpserveError, LedgerInvalid
 from dpserve_verify.formats.canonical import parse_decimal
 from dpserve_verify.formats.merkle import EMPTY_ROOT, leaf_hash
 from dpserve_verify.keys.trust import public_pem
@@ -244,8 +244,8 @@ class Ledger:
         alone; to any other, WrongState. `lease`: seconds by the database's clock for which `owner` counts as alive
         without a word, unless `heartbeat` renews it.
 
-        BudgetRefused where a total was lowered so far since that the job does not fit beside those that have started:
-        it is given back instead.
+        BudgetRefused where a total was lowered so far since that the job does not fit beside those that have started,
+        InputError where the admission of its learner has ended: it is given back instead.
         """
         with self.log.writing(first=questions.about_step(seq)) as writer:
             job = read_job(writer.connection, seq)
@@ -257,7 +257,11 @@ class Ledger:
             dataset = block_rows.load_charged(writer.connection, entry, None, writer.signed)
             costs = dataset.costs_from_json(stored["price"])
             exceeded = dataset.exceeds_lowered_total(costs, parse_decimal(stored["claim"]["epsilon"]))
-            if exceeded is None:
+            about = stored["learner"], stored["parameters"], stored["dataset"]
+            refused: DpserveError | None = learner_admissions.refusal(writer.signed, *about)
+            if exceeded is not None:
+                refused = outgrown_refusal(seq, exceeded, dataset, request_from_entry(stored))
+            if refused is None:
                 lines = after(dataset.families, costs, 0)
                 writer.append("started", reservation=seq, after=block_rows.merge_equal_blocks(dataset.families, lines))
                 block_rows.put(writer.connection, dataset.families, lines)
@@ -267,7 +271,7 @@ class Ledger:
                 plan = plan_from_json(stored["plan"])
                 return Started(seq, dataset, request_from_entry(stored), Decimal(stored["unit"]), plan)
             self._give_back(writer, seq)
-        raise outgrown_refusal(seq, exceeded, dataset, request_from_entry(stored))
+        raise refused
 
     def commit(self, seq: int, released: str, owner: str | None = None) -> None:
         """Commit a job (STARTED -> COMMITTED). `released`: sha256 of the released numbers, to resume an export by.

@@ -95,6 +95,10 @@ def _what_holds(signed: Signed, dataset: Dataset) -> Iterator[str]:
                 open_[seq] = f"grant {seq} of {value['principal']} is on it; dpserve grant revoke {seq}"
             case "grant-revoked":
                 open_.pop(value["grant"], None)
+            case "learner-admitted" if about.name in value.get("datasets", ()):
+                open_[seq] = f"learner {value['name']} is admitted for its jobs; dpserve learner remove {value['name']}"
+            case "learner-removed":
+                open_.pop(value["admitted"], None)
             case "schedule-added" if value["asked"].get("dataset") in own:
                 open_[seq] = f"schedule {value['name']} is on it; dpserve schedule remove {value['name']}"
                 tokens[seq] = value["token"]

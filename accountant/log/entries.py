@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 NEWEST = "newest.bin"  # beside the mark
 CHARGED = "charged"  # the kind of what was released elsewhere
 WITHDRAWN = "dataset-withdrawn"  # the kind that ends a registration, as if it had never been
+ADMITTED, REMOVED = "learner-admitted", "learner-removed"  # of a learner of others
 MAX_LEAVES, MAX_ENTRIES = 65_536, 4096
 _COLUMN = json.JSONEncoder(sort_keys=True)
 _NEW_CHECKPOINT = insert(checkpoint_table).execution_options(**LATER)  # building costs more than running it
@@ -79,8 +80,8 @@ class Writer:
 
 @dataclass(frozen=True)
 class Rare:
-    """The genesis, and every entry about keys, revocations, quotas, archives, withdrawals and charges for releases made
-    elsewhere up to the entry `newest`, the oldest first.
+    """The genesis, and every entry about keys, revocations, quotas, archives, withdrawals, learners of others and
+    charges for releases made elsewhere up to the entry `newest`, the oldest first.
     """
 
     newest: int = -1
@@ -124,6 +125,13 @@ class Rare:
     def charged(self) -> tuple[Entry, ...]:
         """Return the charges for what was released elsewhere, the oldest first."""
         return tuple(entry for entry in self.entries if entry.value["type"] == CHARGED)
+
+    @cached_property
+    def admissions(self) -> dict[int, Entry]:
+        """Return the admissions of learners of others that stand, by their index, the oldest first."""
+        ended = {entry.value["admitted"] for entry in self.entries if entry.value["type"] == REMOVED}
+        begun = (entry for entry in self.entries if entry.value["type"] == ADMITTED)
+        return {entry.seq: entry for entry in begun if entry.seq not in ended}
 
     @cached_property
     def withdrawn(self) -> frozenset[int]:

@@ -13,8 +13,8 @@ reservation, tokens, grants and schedules with the entries that make them. What 
 with no entry of its own, nor does a name that was used: `accountant.log.spenders` finds them by name. Either file is a
 cache: without it, after a start of the machine, and beside another ledger, both are made anew.
 
-Rare entries are chained through it: keys, revocations, quotas, what is archived, withdrawn or charged for releases
-made elsewhere are few, and whoever asks reads all of them.
+Rare entries are chained through it: keys, revocations, quotas, learners of others, what is archived, withdrawn or
+charged for releases made elsewhere are few, and whoever asks reads all of them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ HEADER = Struct("<8s36s32sq")  # form, start of the machine, root, size
 SLOT = Struct("<q")
 START = 128  # bytes before the first number
 MAX_READ_SLOTS = 1 << 13  # so near each other, slots are read at once
-FORM = b"dpnewst8"
+FORM = b"dpnewst9"
 SPENDERS = "spenders.bin"
 RAREST = 0  # the number of the newest rare entry; the genesis itself begins nothing
 AFTER = b'{"after":['  # how entries begin that say what families had used after them
@@ -63,7 +63,7 @@ _RARE = frozenset(
     {
         *("key-added", "key-retired", "key-compromised", "revoked", "quota-set"),
         *("dataset-archived", "dataset-unarchived", "model-archived", "model-unarchived"),
-        *("dataset-withdrawn", "charged"),
+        *("dataset-withdrawn", "charged", "learner-admitted", "learner-removed"),
     }
 )
 _PERSON = "person-total"

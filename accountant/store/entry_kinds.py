@@ -61,6 +61,8 @@ KINDS = {
     "model-unarchived": EntryKind(model="name"),
     "dataset-withdrawn": EntryKind(names="dataset"),
     "charged": EntryKind(names="dataset"),
+    "learner-admitted": EntryKind(),
+    "learner-removed": EntryKind(),
 }
 """Every kind of entry that this version writes, in the order in which versions came to know them: another one goes
 behind the last (`accountant.store.version_fence`). What an auditor demands of each stands apart, in `audit.replay`.

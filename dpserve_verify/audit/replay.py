@@ -20,6 +20,7 @@ from dpserve_verify.audit.replay_charges import FIELDS as CHARGED
 from dpserve_verify.audit.replay_charges import Charges
 from dpserve_verify.audit.replay_keys import KeyRing, require_reasons
 from dpserve_verify.audit.replay_kinds import KEYS, OF_DATASET, OPTIONAL, JobKind, read_kind
+from dpserve_verify.audit.replay_learners import ADMITTED, REMOVED, Learners
 from dpserve_verify.audit.replay_names import Names, judge_labels
 from dpserve_verify.audit.replay_person import person_total
 from dpserve_verify.audit.replay_refined import Profiles
@@ -84,6 +85,7 @@ class Replay:
     names: Names = field(default_factory=Names)
     archive: Archive = field(default_factory=Archive)
     charges: Charges = field(default_factory=Charges)
+    learners: Learners = field(default_factory=Learners)
     repairs: Repairs = field(default_factory=Repairs)
     profiles: Profiles = field(default_factory=Profiles)
     schedules: Schedules = field(default_factory=Schedules)
@@ -153,6 +155,7 @@ class Replay:
         asks_owners = dataset.remote and kind in OF_DATASET - ({JobKind.PROFILE} if dataset.institutions else set())
         require(not asks_owners, f"job: {kind.value}, and the rows of this dataset stay with their owners")
         self.campaigns.judge_reserved(seq, value, dataset)
+        self.learners.judge_reserved(seq, value)
         require(value.get("promote", True) is True, "promote: must be true where it stands")
         self.schedules.judge_reserved(seq, value, self.access, self.books)
         costs = self.books.split(dataset, cost)
@@ -225,6 +228,7 @@ class Replay:
 
     def _judge_started(self, seq: int, value: Value) -> None:
         job = self._move(value, "reserved", "started")
+        self.learners.judge_started(value["reservation"])
         if job.evaluates in self.jobs:
             require(self.jobs[job.evaluates].issued is not None, f"job {job.evaluates}: has made no model to evaluate")
         dataset = self.books.dataset(job.dataset, job.part, job.window)
@@ -480,6 +484,8 @@ class Replay:
             "reservation definition aggregator answer",
             lambda self, seq, value: self.campaigns.judge_answered(value, self._job(value).state),
         ),
+        "learner-admitted": (ADMITTED, lambda self, *at: self.learners.judge_admitted(*at, self.books.datasets)),
+        "learner-removed": (REMOVED, lambda self, _, value: self.learners.judge_removed(value)),
         "charged": (CHARGED, lambda self, _, value: self.charges.judge(self.books, value)),
         "dataset-withdrawn": ("dataset registered reason by", lambda self, _, value: judge_withdrawn(self, value)),
         "revoked": ("issued reason by", lambda self, seq, value: self.keys.judge_revoked(seq, value, self.issued)),

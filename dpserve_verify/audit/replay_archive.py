@@ -53,6 +53,7 @@ def judge_withdrawn(replay: Replay, value: Value) -> None:
     standing = [number for number, job in replay.jobs.items() if job.dataset == name and job.state != "released"]
     require(not standing, f"dataset: job {standing[:1]} on it was reserved, and not given back")
     require(not replay.charges.on(value["registered"]), "dataset: a release made elsewhere was charged to it")
+    replay.learners.require_none(name)
     dataset = replay.books.withdraw(value)
     founded = families if dataset.families == (dataset.uuid,) else []
     grants = replay.access.standing([("dataset", name), *(("family", called) for called in founded)], value["time"])

@@ -181,7 +181,7 @@ class CountSteps(ProfileSteps):
 )
 
 # Recipe -> step -> its file, and what stands there before and after ("" before: the file is new).
-LAST_KIND = '    "charged": EntryKind(names="dataset"),\n'
+LAST_KIND = '    "learner-removed": EntryKind(),\n'
 WALKS = {
     "learner": {
         1: ("training/learners/toy.py", ("", LEARNER)),

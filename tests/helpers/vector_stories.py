@@ -20,7 +20,7 @@ from accountant.access import grants, key_life, tokens
 from accountant.access.grants import Grant
 from accountant.audit.repair import repair
 from accountant.home import Home
-from accountant.ledger import block_appending, campaigns, evaluations, model_names, schedules
+from accountant.ledger import block_appending, campaigns, evaluations, learner_admissions, model_names, schedules
 from accountant.ledger.archive import archive
 from accountant.ledger.block_appending import NewBlock
 from accountant.ledger.comparisons import REGISTER, Comparison, record_comparison
@@ -28,11 +28,12 @@ from accountant.ledger.families import block_rows, family_rows
 from accountant.ledger.families.job_kinds import Evaluation, Profile
 from accountant.ledger.families.records import HOLDOUT, Request, Unit, Why
 from accountant.ledger.families.windows import Period
+from accountant.ledger.learner_admissions import Admission
 from accountant.ledger.outside import Outside, charge
 from accountant.ledger.person_totals import change_person_total
 from accountant.ledger.withdrawal import withdraw
 from accountant.log.entries import Writer
-from dpserve_verify.errors import LedgerInvalid
+from dpserve_verify.errors import InputError, LedgerInvalid
 from dpserve_verify.privacy.budget import Budget, Relation, nano_string
 from dpserve_verify.privacy.events import BoundedRange, Gaussian, Plan, PureDp, Release, RepeatAndSelect
 from dpserve_verify.privacy.outside import Curve
@@ -424,6 +425,35 @@ def spent_elsewhere(home: Home) -> None:
     rows = Outside(Curve.read(curves[1]), "a table", WHY, contributions=3)
     charge(ledger, "visits", rows)
     charge(ledger, "visits", replace(rows, another=True))
+
+
+@story
+def learners_of_others(home: Home) -> None:
+    """Learners of others, admitted for every dataset or for one, removed, and admitted anew; and jobs that run them."""
+    ledger = home.ledger
+    for name in ("adult", "visits"):
+        ledger.register(registration(name))
+    text = Admission("bayes", hexes("bayes"), "NaiveBayes", "naive_bayes.py", hexes("report"), 100, WHY)
+    first = learner_admissions.admit(ledger, text).seq
+    vouched = replace(text, name="program", digest=hexes("program"), datasets=("visits",))
+    advance(ledger, reserve(ledger, outside(text, first)).seq, "committed")
+    advance(
+        ledger,
+        reserve(ledger, outside(vouched, learner_admissions.admit(ledger, vouched).seq, "visits")).seq,
+        "started",
+    )
+    waits = reserve(ledger, outside(text, first)).seq
+    learner_admissions.remove(ledger, "bayes", WHY)
+    with suppress(InputError):
+        ledger.start(waits, "owner:1:1", 60.0)  # which gives it back
+    again = learner_admissions.admit(ledger, replace(text, report=hexes("another report"))).seq
+    advance(ledger, reserve(ledger, outside(text, again)).seq, "started")
+
+
+def outside(text: Admission, entry: int, dataset: str = "adult") -> Request:
+    """A job that runs a learner of others."""
+    named = {"code": text.digest, "author": text.author, "admitted_by": text.why.by, "admission": entry}
+    return replace(ask(dataset, "0.5", "0.000001"), learner="outside", parameters=named)
 
 
 @story

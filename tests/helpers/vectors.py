@@ -239,6 +239,11 @@ def withdrawal(leaves: Leaves, number: int = 0) -> bytes:
     )
 
 
+def outside_parameters(leaves: Leaves, **changes: Any) -> dict[str, Any]:
+    """The parameters of the first job, with some of them changed."""
+    return json.loads(leaves[first(leaves, "reserved")])["parameters"] | changes
+
+
 def half(figures: dict[str, Any]) -> dict[str, Any]:
     return {**figures, "rdp": {order: decimal_string(Decimal(each) / 2) for order, each in figures["rdp"].items()}}
 
@@ -430,6 +435,50 @@ FORGERIES = {
         "budgets",
         "a release made elsewhere is entered, and in no sum",
         lambda leaves: [*leaves, ledgers.changed(leaves[first(leaves, "charged", 2)], document="0" * 64)],
+    ),
+    "a-learner-nobody-admitted": Forgery(
+        "learners-of-others",
+        "rules",
+        "a job runs a learner of others of which there is no admission",
+        lambda leaves: again(leaves, first(leaves, "reserved"), parameters=outside_parameters(leaves, code=DIGEST)),
+    ),
+    "a-learner-without-its-admission": Forgery(
+        "learners-of-others",
+        "rules",
+        "a job runs a learner of others, and says of no entry that it admits it",
+        lambda leaves: again(leaves, first(leaves, "reserved"), parameters={}),
+    ),
+    "a-learner-that-was-removed": Forgery(
+        "learners-of-others",
+        "rules",
+        "a job names an admission that has ended",
+        lambda leaves: again(leaves, first(leaves, "reserved")),
+    ),
+    "a-learner-removed-before-the-start": Forgery(
+        "learners-of-others",
+        "rules",
+        "a job that waited starts, though the admission of its learner has ended",
+        lambda leaves: more("started", "reserved", 2)(leaves[: first(leaves, "learner-removed") + 1]),
+    ),
+    "a-learner-of-other-datasets": Forgery(
+        "learners-of-others",
+        "rules",
+        "a job on a dataset for which its learner is not admitted",
+        lambda leaves: again(
+            leaves, first(leaves, "reserved"), parameters=json.loads(leaves[first(leaves, "reserved", 1)])["parameters"]
+        ),
+    ),
+    "a-learner-admitted-twice": Forgery(
+        "learners-of-others",
+        "rules",
+        "what is admitted already is admitted again, under another name",
+        lambda leaves: [*leaves, ledgers.changed(leaves[first(leaves, "learner-admitted", 2)], name="other")],
+    ),
+    "withdrawn-though-named-by-a-learner": Forgery(
+        "learners-of-others",
+        "rules",
+        "a registration is withdrawn, and an admission names it",
+        lambda leaves: [*leaves[: first(leaves, "learner-admitted", 1) + 1], withdrawal(leaves, 1)],
     ),
     "withdrawn-though-charged": Forgery(
         "spent-elsewhere",

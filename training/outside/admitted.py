@@ -1,54 +1,42 @@
-"""Learners of others that were admitted to this home (docs/platform.md): their text, and a report that the issuer's key
-signed, kept by the digest that a job names, so that ledger, plan and certificate carry it.
+"""Learners of others that were admitted to this home (docs/platform.md): the ledger says which, and by the digests in
+its entries lie their texts here, and the reports of their checks that the issuer's key signed.
 """
 
 from __future__ import annotations
 
-import re
-import shutil
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from accountant.home import Home
+from accountant.ledger import learner_admissions
 from accountant.ledger.families.records import Why
+from accountant.ledger.learner_admissions import ADMISSION, ADMITTED_BY, AGAIN, AUTHOR, CODE, OUTSIDE, Admission
 from dpserve_verify.errors import CertificateInvalid, InputError, ModelInvalid
 from dpserve_verify.formats import canonical
 from dpserve_verify.keys import dsse
-from dpserve_verify.privacy.budget import check_name
+from dpserve_verify.log.entry import Entry
 from dpserve_verify.system.files import PRIVATE, replace_file
-from training.outside.sandbox import ADMITTED_BY, AUTHOR, CODE, OutsideLearner
 from training.session.session import Public, Source
 
-FOLDER, TEXT, ADMISSION = "learners", "learner.py", "admission.dsse.json"
+FOLDER, TEXT, REPORT = "learners", "learner.py", "{}.dsse.json"
 TYPE = "https://dpserve/learner-admission/v1"
 LONGEST_TEXT = 1 << 18
-_DIGEST = re.compile("[0-9a-f]{64}", re.ASCII)
-AGAIN = "dpserve learner admit FILE.py:CLASS --name NAME --reason TEXT"
 
 
 @dataclass(frozen=True)
 class Admitted:
-    """A learner that was admitted: its name here and its source, who admitted it and why, and what its check saw."""
+    """A learner that was admitted: the entry that says so, its source, and what its check saw."""
 
-    name: str
+    entry: Entry
     source: Source
-    why: Why
     report: Mapping[str, Any]
 
     def to_json(self) -> dict[str, Any]:
-        """Return it for programs, without the text: what is signed."""
-        return {
-            "_type": TYPE,
-            "name": self.name,
-            "digest": self.source.digest,
-            "kind": self.source.kind,
-            "author": self.source.author,
-            "by": self.why.by,
-            "reason": self.why.reason,
-            "report": canonical.encode(_exact(self.report)).decode(),
-        }
+        """Return it for programs, without the text."""
+        value = {key: each for key, each in self.entry.value.items() if key not in ("type", "report")}
+        return {**value, "entry": self.entry.seq, "report": dict(self.report)}
 
 
 def _exact(value: Any) -> Any:
@@ -60,88 +48,73 @@ def _exact(value: Any) -> Any:
     return f"{value:.6f}" if isinstance(value, float) else value
 
 
-def keep(home: Home, source: Source, name: str, why: Why, report: Mapping[str, Any]) -> Admitted:
-    """Admit a learner that its check did not refuse. InputError where it did, or the name is another's here."""
-    check_name("name", name)
+def keep(
+    home: Home, source: Source, name: str, why: Why, report: Mapping[str, Any], datasets: tuple[str, ...] = ()
+) -> Admitted:
+    """Admit a learner that its check did not refuse, for the jobs of these datasets, or for all. Its files come first,
+    each by its digest: without the entry they mean nothing. InputError where its check refuses it, NameTaken as
+    `learner_admissions.admit`.
+    """
     if report.get("ok") is not True:
         faults = "; ".join(f"{fault['kind']}: {fault['words']}" for fault in report.get("faults", ()))
         raise InputError(f"learner={name}: is not admitted, for its check refuses it ({faults:.500})")
     if len(source.text) > LONGEST_TEXT:
         raise InputError(f"learner={name}: {len(source.text)} characters; at most {LONGEST_TEXT}")
-    Why(source.author, source.kind)  # one line each, since certificates show them
-    other = next((each for each in admitted(home) if each.name == name), None)
-    if other is not None and other.source.digest != source.digest:
-        raise InputError(f"name={name}: another learner has it here; take a new name, or remove that one first")
-    entered = Admitted(name, source, why, report)
-    envelope = dsse.sign(canonical.encode(entered.to_json()), home.keys.signer("issuer"))
+    played = int(report["neighbours"])
+    about = Admission(name, source.digest, source.kind, source.author, "0" * 64, played, why, datasets)
+    signer = home.keys.signer("issuer")
+    body = {**about.fields(), "_type": TYPE, "report": canonical.encode(_exact(report)).decode()}
+    envelope = dsse.sign(canonical.encode(body), signer)
+    about = replace(about, report=hashlib.sha256(envelope).hexdigest())
     folder = home.path / FOLDER / source.digest
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     replace_file(folder / TEXT, source.text.encode(), PRIVATE)
-    replace_file(folder / ADMISSION, envelope, PRIVATE)
-    return entered
+    replace_file(folder / REPORT.format(about.report), envelope, PRIVATE)
+    return read(home, learner_admissions.admit(home.ledger, about, signer.public_key.keyid))
 
 
-def admitted(home: Home) -> list[Admitted]:
-    """Return the learners of others that this home admits, by name."""
-    place = home.path / FOLDER
-    digests = sorted(each.name for each in place.iterdir()) if place.is_dir() else []
-    return sorted((_read(home, each) for each in digests if _DIGEST.fullmatch(each)), key=lambda each: each.name)
-
-
-def named(home: Home, name: str) -> Admitted:
-    """Return the learner that was admitted by this name, or digest. InputError where there is none."""
-    known = admitted(home)
-    for each in known:
-        if name in (each.name, each.source.digest):
-            return each
-    names = ", ".join(each.name for each in known) or "none"
-    raise InputError(f"code={name!r:.80}: is not admitted here; name one with --set code=NAME ({names}), or {AGAIN}")
-
-
-def remove(home: Home, name: str) -> Admitted:
-    """Take the admission back: jobs that wait are given back, and no further one is planned."""
-    gone = named(home, name)
-    shutil.rmtree(home.path / FOLDER / gone.source.digest)
-    return gone
-
-
-def resolve(home: Home, parameters: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return a job's parameters with the digest in the place of the name, who wrote the learner and who admitted it."""
+def resolve(home: Home, parameters: Mapping[str, Any] | None, dataset: str) -> dict[str, Any]:
+    """Return a job's parameters with the digest in the place of the name, who wrote the learner, who admitted it, and
+    by which entry.
+    """
     given = dict(parameters or {})
-    if {AUTHOR, ADMITTED_BY} & given.keys():
-        raise InputError(f"{AUTHOR}, {ADMITTED_BY}: follow from the admission; leave them out")
-    found = named(home, str(given.pop(CODE, "")))
-    return {**given, CODE: found.source.digest, AUTHOR: found.source.author, ADMITTED_BY: found.why.by}
+    if {AUTHOR, ADMITTED_BY, ADMISSION} & given.keys():
+        raise InputError(f"{AUTHOR}, {ADMITTED_BY}, {ADMISSION}: follow from the admission; leave them out")
+    if CODE not in given:
+        raise InputError(f"learner={OUTSIDE}: name one that is admitted: --set {CODE}=NAME; to admit one: {AGAIN}")
+    return given | learner_admissions.parameters_of(home.ledger, str(given[CODE]), dataset)
 
 
 def begin(home: Home, public: Public, learner: str, parameters: Mapping[str, Any]) -> Public:
-    """Add the text of the learner that a job's parameters name to what it may know. InputError where it is not admitted
-    (any more), ModelInvalid where what is kept is not what was admitted.
+    """Add the text of the learner that a job's parameters name to what it may know. Raises as `of_job`."""
+    return replace(public, code=of_job(home, parameters).source) if learner == OUTSIDE else public
+
+
+def of_job(home: Home, parameters: Mapping[str, Any]) -> Admitted:
+    """Read the learner that a job's parameters name, whether or not its admission stands still: that is for the ledger
+    to say. InputError where they name none, ModelInvalid as `read`.
     """
-    if learner != OutsideLearner.name:
-        return public
-    found = _read(home, str(parameters.get(CODE)))
-    if (parameters.get(AUTHOR), parameters.get(ADMITTED_BY)) != (found.source.author, found.why.by):
-        raise InputError(f"code={found.source.digest}: it was admitted anew, by another; ask for the job again")
-    return replace(public, code=found.source)
+    return read(home, learner_admissions.named_by(home.ledger, parameters))
 
 
-def _read(home: Home, digest: str) -> Admitted:
-    """Read an admission: signed by an issuer key that is good now, and of exactly this text."""
-    folder = home.path / FOLDER / digest if _DIGEST.fullmatch(digest) else Path()
+def read(home: Home, entry: Entry) -> Admitted:
+    """Read what an entry admitted. ModelInvalid where what is kept is not that, or is gone."""
+    value, again = entry.value, f"dpserve learner remove {entry.value['name']} --reason TEXT, then {AGAIN}"
+    folder = home.path / FOLDER / value["digest"]
     try:
-        text, envelope = (folder / TEXT).read_bytes(), (folder / ADMISSION).read_bytes()
-    except OSError:
-        raise InputError(f"code={digest:.80}: no learner of this digest is admitted here; {AGAIN}") from None
-    try:
-        body: Any = canonical.decode_canonical(dsse.verify(envelope, home.trust.issuer_keys(home.ledger.log.size())))
-        source = Source(text.decode(), str(body["kind"]), str(body["author"]))
-        report: Any = canonical.decode_canonical(body["report"].encode())
-        found = Admitted(str(body["name"]), source, Why(body["by"], body["reason"]), dict(report))
-    except (CertificateInvalid, canonical.CanonicalError, AttributeError, KeyError, TypeError, ValueError) as error:
+        text, envelope = (folder / TEXT).read_bytes(), (folder / REPORT.format(value["report"])).read_bytes()
+        source = Source(text.decode(), value["class"], value["author"])
+    except (OSError, UnicodeDecodeError) as error:
         raise ModelInvalid(
-            f"learner {digest}: its admission is not signed by this home's key as it is now ({error}); {AGAIN}"
+            f"learner {value['name']}: what entry {entry.seq} admitted cannot be read ({type(error).__name__}); {again}"
         ) from None
-    if body["_type"] != TYPE or digest != source.digest or body["digest"] != digest:
-        raise ModelInvalid(f"learner {digest}: its file is not what was admitted; {AGAIN}")
-    return found
+    if source.digest != value["digest"] or hashlib.sha256(envelope).hexdigest() != value["report"]:
+        raise ModelInvalid(f"learner {value['name']}: its file is not what entry {entry.seq} admitted; {again}")
+    try:
+        body: Any = canonical.decode_canonical(dsse.verify(envelope, home.trust.issuer_keys(entry.seq)))
+        return Admitted(entry, source, canonical.decode_canonical(body["report"].encode()))  # type: ignore[arg-type]
+    except (CertificateInvalid, canonical.CanonicalError, AttributeError, KeyError, TypeError) as error:
+        raise ModelInvalid(
+            f"learner {value['name']}: the report that entry {entry.seq} names is not signed by a key of this home "
+            f"that stands ({error}); {again}"
+        ) from None

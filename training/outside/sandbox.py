@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from accountant.ledger.learner_admissions import ENTERED, OUTSIDE
 from accountant.privacy.claims import BOUNDS
 from dpserve_verify.errors import InputError
 from models.forms.ensemble import Ensemble
@@ -25,7 +26,6 @@ from training.session.learner import Recipe
 from training.session.session import Public, Releaser, Source
 
 MOST_RELEASES = 10_000
-CODE, AUTHOR, ADMITTED_BY = ENTERED = "code", "author", "admitted_by"  # what names it among a job's parameters
 
 
 def source_of(reference: str) -> Source:
@@ -57,7 +57,7 @@ class OutsideLearner:
 
     source: Source | None
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    name: ClassVar[str] = "outside"
+    name: ClassVar[str] = OUTSIDE
 
     def learn(self, session: Releaser) -> Ensemble:
         """Run it sealed, release what it asks for, and return its model. OutsideFailed where it does not keep to the

@@ -143,7 +143,7 @@ def request_of(home: Home, dataset: Dataset, asked: JobRequest) -> tuple[Request
     if name == OutsideLearner.name:
         if asked.tuning is not None:
             raise InputError(f"learner={name}: learners of others are not tuned privately; leave the grid out")
-        given = admitted.resolve(home, given)
+        given = admitted.resolve(home, given, asked.dataset)
     if name == AUTO:
         schema = schema_of(home, dataset).question(target, given)
         choice = choose(public_of(dataset, schema, budget))

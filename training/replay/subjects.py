@@ -108,7 +108,15 @@ def check_learner(reference: str, parameters: Mapping[str, Any] | None, trial: T
     return _check(maker_of(reference, parameters), parameters, trial)
 
 
-def admit(home: Home, reference: str, name: str, why: Why, author: str | None, neighbours: int) -> Admitted:
+def admit(
+    home: Home,
+    reference: str,
+    name: str,
+    why: Why,
+    author: str | None,
+    neighbours: int,
+    datasets: tuple[str, ...] = (),
+) -> Admitted:
     """Admit a learner of others to a home, once it is checked on made-up rows: the text that was checked, which is not
     read again. InputError where the check refuses it. `author`: None: the package, or the file's name.
     """
@@ -116,7 +124,7 @@ def admit(home: Home, reference: str, name: str, why: Why, author: str | None, n
     by = Path(source.author).name if source.author.endswith(".py") else source.author
     source = replace(source, author=author or by)
     report = _check(partial(OutsideLearner, source), None, Trial(neighbours=neighbours))
-    return admitted.keep(home, source, name, why, report.to_json())
+    return admitted.keep(home, source, name, why, report.to_json(), datasets)
 
 
 def _check(make: Callable[[], Any], parameters: Mapping[str, Any] | None, trial: Trial) -> Report:

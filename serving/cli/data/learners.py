@@ -9,6 +9,7 @@ import typer
 
 from accountant.errors import UnknownName
 from accountant.home import Home
+from accountant.ledger import learner_admissions
 from accountant.ledger.families.records import Why
 from dpserve_verify.privacy.budget import Budget, parse_relation
 from serving.cli.backends.user import require_access, this_user
@@ -16,7 +17,6 @@ from serving.cli.complete import LEARNERS
 from serving.cli.data.schema import schema_bytes
 from serving.cli.requests import key_values
 from serving.cli.terminal import Json, align_columns, show, show_busy
-from training.outside import admitted
 from training.replay import subjects
 
 
@@ -111,12 +111,15 @@ def admit_learner(
         str | None, typer.Option(help="Who wrote it; the package or the file's name if left out.")
     ] = None,
     neighbours: Annotated[int, typer.Option(help="How many neighbours.")] = subjects.Trial.neighbours,
+    only: Annotated[
+        list[str] | None, typer.Option(metavar="DATASET", help="Only for jobs on this dataset. Repeatable.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Admit a learner of others to this home, after a check on made-up rows: then jobs may name it. By the steward.
 
-    Its text and the signed report are kept by digest: a file that changes afterwards is another learner. Exit code 2
-    where the check refuses it; `dpserve learner check` says more. After the issuer's key is replaced, admit it again.
+    The admission is an entry of the ledger, with the digests of its text and of the signed report: a file that changes
+    afterwards is another learner. Exit code 2 where the check refuses it; `dpserve learner check` says more.
 
     \b
     dpserve learner admit examples/naive_bayes.py:NaiveBayes --name bayes --reason "was read by two of us"
@@ -124,24 +127,35 @@ def admit_learner(
     home = Home.open()
     require_access(home, "steward")
     with show_busy("recording and playing"):
-        entered = subjects.admit(home, name, as_name, Why(this_user(), reason), author, neighbours)
+        entered = subjects.admit(
+            home, name, as_name, Why(this_user(), reason), author, neighbours, tuple(sorted(set(only or [])))
+        )
     saw = entered.report
     text = (
-        f"{as_name} is admitted: {saw['releases']} releases, {saw['neighbours']} neighbours, no fault; by "
-        f"{entered.source.author}, sha256 {entered.source.digest}"
+        f"{as_name} is admitted by entry {entered.entry.seq}: {saw['releases']} releases, {saw['neighbours']} "
+        f"neighbours, no fault; by {entered.source.author}, sha256 {entered.source.digest}"
     )
     show(json, entered.to_json(), text)
 
 
 def remove_learner(
-    name: Annotated[str, typer.Argument(help="The name that it was admitted by.")], json: Json = False
+    name: Annotated[str, typer.Argument(help="The name that it was admitted by.")],
+    reason: Annotated[str, typer.Option(help="Why. It stays in the ledger.")],
+    json: Json = False,
 ) -> None:
     """Take the admission of a learner back: no further job runs it. Its models and their certificates stay.
 
+    A job that has started goes on, as its budget is spent; one that waits is given back.
+
     \b
-    dpserve learner remove bayes
+    dpserve learner remove bayes --reason "its author mended it"
     """
     home = Home.open()
     require_access(home, "steward")
-    gone = admitted.remove(home, name)
-    show(json, gone.to_json(), f"{gone.name} is removed: no further job runs it; jobs that wait are given back")
+    gone = learner_admissions.remove(home.ledger, name, Why(this_user(), reason))
+    called = gone.value["name"]
+    show(
+        json,
+        {"name": called, "admitted": gone.seq},
+        f"{called} is removed: no further job runs it; jobs that wait are given back",
+    )

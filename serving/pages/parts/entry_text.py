@@ -447,6 +447,15 @@ _WORDS: dict[str, tuple[str, str, Callable[[Value], str]]] = {
         ),
     ),
     "charged": ("warn", "charged from elsewhere", _describe_charged),
+    "learner-admitted": (
+        "run",
+        "learner admitted",
+        lambda value: (
+            f"{value['by']} admitted {value['name']} by {value['author']}, sha256 {value['digest']}, to run on "
+            f"{', '.join(value.get('datasets', ['every dataset']))}.{_why(value)}"
+        ),
+    ),
+    "learner-removed": ("off", "learner removed", lambda value: f"{value['by']} removed {value['name']}.{_why(value)}"),
     "rows-compared": ("warn", "rows compared", _describe_rows_compared),
     "campaign-opened": (
         "run",

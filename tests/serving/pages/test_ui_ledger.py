@@ -166,6 +166,11 @@ MADE_ELSEWHERE = (
         "type": "charged", "dataset": "visits", "curve": {"rho": "0.1"}, "mechanism": "census table", "unit": "record",
         "contributions": 3, "document": hexes("table"), "reason": "yearly", "by": "steward",
     },
+    {
+        "type": "learner-admitted", "name": "bayes", "digest": hexes("text"), "class": "NaiveBayes", "author": "ana",
+        "report": hexes("report"), "neighbours": 100, "datasets": ["visits"], "reason": "yearly", "by": "steward",
+    },
+    {"type": "learner-removed", "name": "bayes", "admitted": 9, "reason": "yearly", "by": "steward"},
     {"type": "dataset-archived", "dataset": "visits", "reason": "yearly", "by": "steward"},
     {"type": "dataset-unarchived", "dataset": "visits", "reason": "yearly", "by": "steward"},
     {"type": "dataset-withdrawn", "dataset": "visits", "registered": 2, "reason": "yearly", "by": "steward"},

@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
 
 import ledgers
 import pytest
@@ -15,9 +16,12 @@ from small_home import dpserve
 
 from accountant.access import key_life
 from accountant.audit.audit import audit_home
-from accountant.errors import JobFailed
+from accountant.errors import JobFailed, NameTaken, UnknownName, WrongState
 from accountant.home import Home
+from accountant.ledger import learner_admissions
 from accountant.ledger.families.records import Why
+from accountant.ledger.ledger import Ledger
+from accountant.ledger.withdrawal import withdraw
 from accountant.system.user import this_user
 from dpserve_verify.errors import InputError, ModelInvalid
 from models.store.loading import load_of_home
@@ -30,11 +34,19 @@ from training.requests import JobRequest
 
 pytestmark = pytest.mark.home("prepared")
 EXAMPLE = ledgers.ROOT / "examples" / "naive_bayes.py"
+SOURCE = f"{EXAMPLE}:NaiveBayes"
 ASKED = JobRequest("adult", "outside", "0.5", parameters={"code": "bayes"})
 
 
-def admit(home: Home, path=EXAMPLE, name: str = "bayes") -> admitted.Admitted:
-    return subjects.admit(home, f"{path}:NaiveBayes", name, Why("steward", "was read"), None, 2)
+WHY = Why("steward", "was read")
+
+
+def admit(home: Home, path=EXAMPLE, name: str = "bayes", datasets=()) -> admitted.Admitted:
+    return subjects.admit(home, f"{path}:NaiveBayes", name, WHY, None, 2, datasets)
+
+
+def remove(home: Home, name: str = "bayes") -> int:
+    return learner_admissions.remove(home.ledger, name, WHY).seq
 
 
 def problems(home: Home) -> list[str]:
@@ -52,12 +64,15 @@ def test_the_page_s_commands_lead_from_nothing_to_a_certificate(home):
         done = dpserve(home.path, *shlex.split(line))
         assert done.returncode == 0, (line, done.stderr)
     verified = load_of_home(home, home.models / "adult" / "1", "adult")
-    public, digest = verified.certificate.form.public, subjects.source_of(f"{EXAMPLE}:NaiveBayes").digest
+    (admission,) = (entry for entry in home.ledger.log.entries() if entry.value["type"] == "learner-admitted")
+    assert (admission.value["digest"], admission.value["neighbours"]) == (subjects.source_of(SOURCE).digest, 2)
+    public, digest = verified.certificate.form.public, subjects.source_of(SOURCE).digest
     assert public.learner == "outside"
     assert public.hyperparameters == {
         "code": digest,
         "author": "naive_bayes.py",
         "admitted_by": this_user(),
+        "admission": admission.seq,
         "prior": "2",
     }
     assert "the learner is a text of others that ran without rows" in verified.certificate.form.preprocessing
@@ -68,18 +83,20 @@ def test_the_page_s_commands_lead_from_nothing_to_a_certificate(home):
 
 
 def test_what_is_not_what_was_admitted_is_refused_while_nothing_is_spent(home, tmp_path):
-    size, kept = home.ledger.log.size(), admit(home)
+    kept = admit(home)
     folder = home.path / admitted.FOLDER / kept.source.digest
-    assert plan(home, ASKED).request.parameters["admitted_by"] == "steward"
-    for parameters, problem in (
-        (None, "is not admitted here"),
-        ({"code": "other"}, r"is not admitted here; name one with --set code=NAME \(bayes\)"),
+    parameters = plan(home, ASKED).request.parameters
+    assert (parameters["admitted_by"], parameters["admission"]) == ("steward", kept.entry.seq)
+    for given, problem in (
+        (None, "name one that is admitted"),
+        ({"code": "other"}, "is not admitted here; admitted are: bayes"),
         ({"code": "a" * 64}, "is not admitted here"),
         ({"code": "bayes", "author": "me"}, "follow from the admission"),
+        ({"code": "bayes", "admission": 1}, "follow from the admission"),
         ({"code": "bayes", "posterior": "1"}, "unexpected keyword argument 'posterior'"),
     ):
         with pytest.raises(InputError, match=problem):
-            plan(home, JobRequest("adult", "outside", "0.5", parameters=parameters))
+            plan(home, JobRequest("adult", "outside", "0.5", parameters=given))
     with pytest.raises(InputError, match="not tuned privately"):
         plan(home, JobRequest.of({
             "dataset": "adult", "learner": "outside", "epsilon": "0.5", "tuning": {"grid": {"prior": ["1", "2"]}},
@@ -87,28 +104,86 @@ def test_what_is_not_what_was_admitted_is_refused_while_nothing_is_spent(home, t
 
     changed = tmp_path / "naive_bayes.py"
     changed.write_text(EXAMPLE.read_text() + "\n")
-    with pytest.raises(InputError, match="another learner has it here"):
-        admit(home, changed)
+    for path, name, problem in (
+        (changed, "bayes", "another learner has it here, by entry"),
+        (EXAMPLE, "bayes", "is admitted already, as bayes, by entry"),
+        (EXAMPLE, "again", "is admitted already, as bayes, by entry"),
+    ):
+        with pytest.raises(NameTaken, match=problem):
+            admit(home, path, name)
+    with pytest.raises(UnknownName, match="no such dataset"):
+        admit(home, changed, "other", ("nope",))
     other = admit(home, changed, "other")
-    text, envelope = (folder / admitted.TEXT).read_bytes(), (folder / admitted.ADMISSION).read_bytes()
-    (folder / admitted.TEXT).write_bytes(text + b"\n")
-    with pytest.raises(ModelInvalid, match="is not what was admitted"):
-        plan(home, ASKED)
-    (folder / admitted.ADMISSION).write_bytes(
-        (home.path / admitted.FOLDER / other.source.digest / admitted.ADMISSION).read_bytes()
-    )
-    with pytest.raises(ModelInvalid, match="is not what was admitted"):
-        plan(home, ASKED)
-    (folder / admitted.TEXT).write_bytes(text)
-    (folder / admitted.ADMISSION).write_bytes(envelope.replace(b'"sig":"', b'"sig":"AAAA', 1))
-    with pytest.raises(ModelInvalid, match="is not signed by this home's key"):
-        plan(home, ASKED)
-    (folder / admitted.ADMISSION).write_bytes(envelope)
-    plan(home, ASKED)
-    assert home.ledger.log.size() == size
+    text, report = folder / admitted.TEXT, folder / admitted.REPORT.format(kept.entry.value["report"])
+    for path, forged, problem in (
+        (text, text.read_bytes() + b"\n", "is not what entry"),
+        (text, None, "cannot be read"),
+        (report, report.read_bytes().replace(b'"sig":"', b'"sig":"AAAA', 1), "is not what entry"),
+        (report, next((folder.parent / other.source.digest).glob("*.json")).read_bytes(), "is not what entry"),
+    ):
+        before = path.read_bytes()
+        path.unlink() if forged is None else path.write_bytes(forged)
+        with pytest.raises(ModelInvalid, match=problem):
+            plan(home, ASKED)
+        path.write_bytes(before)
     key_life.rotate(home, "issuer", "test", "a new year")
-    with pytest.raises(ModelInvalid, match="as it is now"):
+    plan(home, ASKED)  # what was signed before stays good
+    key_life.mark_compromised(home, home.trust.issuers[0].keyid, 0, "test", "was copied")
+    assert home.ledger.dataset("adult").is_untouched
+    with pytest.raises(ModelInvalid, match="not signed by a key of this home that stands"):
         plan(home, ASKED)
+
+
+def test_the_entry_decides_what_is_admitted(home, tmp_path, monkeypatch):
+    """A process that ends between the files and the entry has admitted nothing; nor does the signed file alone."""
+    source = subjects.source_of(SOURCE)
+    monkeypatch.setattr(learner_admissions, "admit", lambda *_: os._exit(9))
+    child = os.fork()
+    if not child:
+        admit(home)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    monkeypatch.undo()
+    folder = home.path / admitted.FOLDER / source.digest
+    assert len([*folder.iterdir()]) == 2
+    (folder / "admission.dsse.json").write_bytes(next(folder.glob("*.json")).read_bytes())  # as an earlier version kept
+    with pytest.raises(
+        InputError, match="admitted are: none. To admit one, also where an earlier version did: dpserve"
+    ):
+        plan(home, ASKED)
+    first = admit(home)
+    assert plan(home, ASKED).request.parameters["admission"] == first.entry.seq
+    remove(home)
+    again = admit(home)  # whose report is another
+    assert plan(home, ASKED).request.parameters["admission"] == again.entry.seq > first.entry.seq
+    assert problems(home) == []
+
+
+def test_a_learner_runs_for_the_datasets_that_it_is_admitted_for(home):
+    adult = home.ledger.dataset("adult").registration
+    home.ledger.register(replace(adult, name="visits", commitment="0" * 64, budget=None, families=("adult",)))
+    admit(home, datasets=("visits",))
+    with pytest.raises(InputError, match="is admitted for jobs on visits alone, and not on adult"):
+        plan(home, ASKED)
+    with pytest.raises(WrongState, match="learner bayes is admitted for its jobs; dpserve learner remove bayes"):
+        withdraw(home.ledger, "visits", WHY)
+    remove(home)
+    kept = admit(home)
+    planned = plan(home, ASKED)
+    size, named = home.ledger.log.size(), planned.request.parameters
+    for changes, problem in (
+        ({"code": "a" * 64}, "is not admitted here"),
+        ({"admission": kept.entry.seq - 1}, "is not admitted here"),
+        ({"admission": None}, "is not admitted here"),
+        ({"author": "somebody"}, "are not those of entry"),
+    ):
+        request = replace(planned.request, parameters={**named, **changes})
+        with pytest.raises(InputError, match=problem):
+            home.ledger.reserve(request, planned.recipe.unit, planned.recipe.plan, by="test")
+    for missing in ({}, {"code": kept.source.digest}):
+        request = replace(planned.request, learner="outside" if not missing else "other", parameters=missing)
+        with pytest.raises(InputError, match="is not admitted here"):
+            home.ledger.reserve(request, planned.recipe.unit, planned.recipe.plan, by="test")
+    assert home.ledger.log.size() == size
 
 
 LOOSE = EXAMPLE.read_text().replace(
@@ -126,17 +201,37 @@ def test_what_its_check_refuses_is_not_admitted(home, tmp_path, text, seen):
     path.write_text(text)
     with pytest.raises(InputError, match=f"its check refuses it .{seen}:"):
         subjects.admit(home, f"{path}:NaiveBayes", "loose", Why("steward", "was not read"), None, 14)
-    assert admitted.admitted(home) == []
+    assert learner_admissions.admissions(home.ledger) == []
 
 
-def test_a_job_that_waits_is_given_back_once_its_learner_is_removed(home):
+@pytest.mark.parametrize("anew", [False, True])
+def test_a_job_that_waits_is_given_back_once_its_learner_is_removed(home, anew):
     admit(home)
     waiting = job.submit(home, ASKED, by="test")
-    admitted.remove(home, "bayes")
-    with pytest.raises(InputError, match="is not admitted here"):
+    remove(home)
+    if anew:
+        admit(home)
+    with pytest.raises(InputError, match="was removed or admitted anew since the job was asked for"):
         job.run(home, waiting.seq)
     assert home.ledger.job(waiting.seq).state == "released"
     assert home.ledger.dataset("adult").is_untouched
+    assert problems(home) == []
+
+
+def test_a_job_that_has_started_goes_on_after_its_learner_is_removed(home, monkeypatch):
+    admit(home)
+    started = Ledger.start
+
+    def start(ledger, *about):
+        right = started(ledger, *about)
+        remove(home)
+        return right
+
+    monkeypatch.setattr(Ledger, "start", start)
+    job.train(home, ASKED, by="test")
+    assert learner_admissions.admissions(home.ledger) == []
+    assert load_of_home(home, home.models / "adult" / "1", "adult").certificate.form.public.learner == "outside"
+    assert problems(home) == []
 
 
 def test_a_process_with_bounds_of_its_own_prices_it(home):

@@ -1,0 +1,80 @@
+"""Learners of others: which are admitted, as the entries give it, and that no other ran."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Any
+
+from dpserve_verify.audit.judge import Value, require_hex
+from dpserve_verify.audit.replay_keys import require_reasons
+from dpserve_verify.errors import LedgerInvalid
+from dpserve_verify.privacy.budget import check_name
+from dpserve_verify.privacy.soundness import require
+
+ADMITTED = "name digest class author report neighbours reason by"  # beside type and time
+REMOVED = "name admitted reason by"
+OUTSIDE = "outside"
+
+
+@dataclass
+class Learners:
+    """The admissions that stand, by their entry; and the reservations of jobs that run a learner of others."""
+
+    standing: dict[int, Value] = field(default_factory=dict)
+    jobs: dict[int, Value] = field(default_factory=dict)
+
+    def judge_admitted(self, seq: int, value: Value, datasets: Collection[str]) -> None:
+        """Judge `learner-admitted`: name and digest are nobody else's among what is admitted."""
+        require_reasons(value)
+        require_hex(value, "digest", "report")
+        name = check_name("name", value["name"])
+        for key in ("class", "author"):
+            require(isinstance(value[key], str) and bool(value[key].strip()), f"{key}: must be a text that says it")
+        played = value["neighbours"]
+        require(type(played) is int and played > 0, f"neighbours={played!r:.40}: must be a whole number from 1")
+        for at, other in self.standing.items():
+            require(other["name"] != name, f"name={name}: is that of entry {at}, which stands")
+            require(other["digest"] != value["digest"], f"digest: is that of entry {at}, which stands")
+        if "datasets" in value:
+            names = value["datasets"]
+            sound = isinstance(names, list) and bool(names) and all(type(each) is str for each in names)
+            require(sound and names == sorted(set(names)), "datasets: must be names, each once and in order")
+            require(set(names) <= set(datasets), f"datasets: {names!r:.80} are not all registered before")
+        self.standing[seq] = value
+
+    def judge_removed(self, value: Value) -> None:
+        """Judge `learner-removed`: it ends an admission that stands."""
+        require_reasons(value)
+        at = value["admitted"]
+        stands = type(at) is int and at in self.standing and self.standing[at]["name"] == value["name"]
+        require(stands, f"admitted={at!r:.40}: must be an admission of this name before that stands")
+        del self.standing[at]
+
+    def judge_reserved(self, seq: int, value: Value) -> None:
+        """Judge that a job which runs a learner of others names the admission of it that stands."""
+        parameters = value["parameters"]
+        if value["learner"] != OUTSIDE and "code" not in parameters:
+            return
+        self.jobs[seq] = value
+        self._require(parameters.get("admission"), parameters.get("code"), value["dataset"])
+        begun, said = self.standing[parameters["admission"]], (parameters.get("author"), parameters.get("admitted_by"))
+        require(said == (begun["author"], begun["by"]), "parameters: author, admitted_by: are not its admission's")
+
+    def judge_started(self, job: int) -> None:
+        """Judge that the admission which a job named stands still."""
+        if job in self.jobs:
+            parameters = self.jobs[job]["parameters"]
+            self._require(parameters.get("admission"), parameters.get("code"), self.jobs[job]["dataset"])
+
+    def _require(self, admission: Any, digest: Any, dataset: str) -> None:
+        begun = self.standing.get(admission) if type(admission) is int else None
+        if begun is None or begun["digest"] != digest:
+            raise LedgerInvalid(f"code={digest!r:.80}: is a learner of others, and no admission of it stands")
+        allowed = begun.get("datasets", [dataset])
+        require(dataset in allowed, f"code={digest!r:.80}: is admitted for jobs on {allowed!r:.80} alone")
+
+    def require_none(self, dataset: str) -> None:
+        """Judge that no admission is for the jobs of this dataset by its name, which another could have later."""
+        named = [at for at, value in self.standing.items() if dataset in value.get("datasets", ())]
+        require(not named, f"dataset: the admission of entry {named[:1]} names it")
