@@ -196,7 +196,7 @@ WALKS = {
         2: (
             "serving/app.py",
             ("    *operations.DOORS,\n", "    *operations.DOORS,\n    *letters.DOORS,\n"),
-            ("    ledger,\n    models,\n", "    ledger,\n    letters,\n    models,\n"),
+            ("    ledger,\n    measurements,\n", "    ledger,\n    letters,\n    measurements,\n"),
         ),
     },
     "kind of entry": {
