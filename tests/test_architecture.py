@@ -256,7 +256,7 @@ serving/cli/backends/server: dpserve_verify(. audit certificates keys log privac
     certificates system) models(answers features profile store worth) training(datasets rows/tables)
     serving(cli/backends wire) dpserve(.)
 serving/cli/data: dpserve_verify(. certificates privacy) accountant(. certificates home ledger ledger/families)
-    models(answers profile) training(datasets datasets/drafts datasets/growing learners measuring/profile outside replay
+    models(answers profile) training(datasets datasets/drafts datasets/growing learners measuring/profile replay
     requests rows/schema rows/tables) serving(cli cli/backends wire)
 serving/cli/local: dpserve_verify(. keys system) accountant(home) models(store) local(aggregator campaign
     institution owner)
