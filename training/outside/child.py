@@ -15,6 +15,8 @@ import struct
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.util import spec_from_loader
 from types import ModuleType, SimpleNamespace
 from typing import Any, BinaryIO
 
@@ -186,6 +188,38 @@ def _read_rows(into: BinaryIO, features: int, rows: int) -> SimpleNamespace:
     return SimpleNamespace(codes=codes, target=np.frombuffer(into.read(4 * rows), "<i4"))
 
 
+class _Package(MetaPathFinder, Loader):
+    """Loads modules from texts, by their place: `package/part.py`."""
+
+    def __init__(self, files: dict[str, str]) -> None:
+        self._files = files
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        """Return how a module of the texts is loaded, or None."""
+        place = name.replace(".", "/")
+        own = [each for each in (f"{place}/__init__.py", f"{place}.py") if each in self._files]
+        return spec_from_loader(name, self, origin=own[0], is_package=own[0].endswith("__init__.py")) if own else None
+
+    def create_module(self, spec: Any) -> None:
+        """Let a module be made as others are."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Run a module's text."""
+        place = module.__spec__.origin if module.__spec__ else None
+        exec(compile(self._files[str(place)], str(place), "exec"), module.__dict__)
+
+
+def _module_of(source: str) -> ModuleType:
+    """Run a text, as the module `learner`; of the texts of a package the module that has the class."""
+    if source.startswith('{"files": '):
+        given = json.loads(source)
+        sys.meta_path.insert(0, _Package(given["files"]))
+        return import_module(given["module"])
+    module = sys.modules["learner"] = ModuleType("learner")
+    exec(compile(source, "learner.py", "exec"), module.__dict__)
+    return module
+
+
 def main() -> None:
     """Read what to load, load it, seal, read what to run, run it, and write what it makes."""
     into, out = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
@@ -214,11 +248,8 @@ def main() -> None:
         write(body)
         return json.loads(into.readline())["answer"]
 
-    module = ModuleType("learner")
-    sys.modules["learner"] = module
     try:
-        exec(compile(given["source"], "learner.py", "exec"), module.__dict__)
-        kind = getattr(module, given["kind"])
+        kind = getattr(_module_of(given["source"]), given["kind"])
         write({"model": kind(**given["parameters"]).learn(Session(given["public"], ask, rows))})
     except Exception as error:
         write({"failed": f"{type(error).__name__}: {error}"[:500]})

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from importlib.metadata import entry_points
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,27 +23,6 @@ from training.session.learner import Recipe
 from training.session.session import Public, Releaser, Source
 
 MOST_RELEASES = 10_000
-
-
-def source_of(reference: str) -> Source:
-    """Read a learner's file without running it: `path.py[:Class]`, or the name of an entry point in the group
-    `dpserve.learners`. InputError where there is none.
-    """
-    name, _, kind = reference.partition(":")
-    author = name
-    if not name.endswith(".py"):
-        found = [point for point in entry_points(group="dpserve.learners") if point.name == name]
-        spec = find_spec(found[0].module) if found else None
-        if spec is None or spec.origin is None:
-            raise InputError(f"learner={reference!r:.200}: no such learner is installed")
-        distribution = found[0].dist
-        author = f"{distribution.name} {distribution.version}" if distribution else found[0].module
-        name, kind = spec.origin, found[0].attr
-    try:
-        text = Path(name).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"learner={reference!r:.200}: cannot be read ({type(error).__name__})") from None
-    return Source(text, kind or "Learner", author)
 
 
 @dataclass(frozen=True)

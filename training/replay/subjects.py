@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
-from importlib.metadata import entry_points
 from inspect import getmembers, isabstract, isclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,8 @@ from training.learners import LEARNERS
 from training.learners.parameters import make_learner
 from training.outside import admitted
 from training.outside.admitted import Admitted
-from training.outside.sandbox import OutsideLearner, source_of
+from training.outside.sandbox import OutsideLearner
+from training.outside.sources import is_outside, source_of
 from training.replay.report import Report, check
 from training.rows.schema.schema import parse_schema
 from training.rows.tables.data import answer_feature
@@ -60,11 +60,10 @@ class Trial:
 
 
 def maker_of(reference: str, parameters: Mapping[str, Any] | None) -> Callable[[], Any]:
-    """Return what makes a learner anew: of `path.py[:Class]` and of an entry point in `dpserve.learners` one that runs
-    sealed, without rows; else of a class (`class_of`), here. InputError where there is none.
+    """Return what makes a learner anew: of somebody else's (`source_of`) one that runs sealed, without rows; else of a
+    class (`class_of`), here. InputError where there is none.
     """
-    name = reference.partition(":")[0]
-    if name.endswith(".py") or name in {point.name for point in entry_points(group="dpserve.learners")}:
+    if is_outside(reference):
         return partial(OutsideLearner, source_of(reference), dict(parameters or {}))
     return partial(make_learner, class_of(reference), parameters)
 
@@ -121,7 +120,7 @@ def admit(
     read again. InputError where the check refuses it. `author`: None: the package, or the file's name.
     """
     source = source_of(reference)
-    by = Path(source.author).name if source.author.endswith(".py") else source.author
+    by = Path(source.author).name if source.author.endswith((".py", "/")) else source.author
     source = replace(source, author=author or by)
     report = _check(partial(OutsideLearner, source), None, Trial(neighbours=neighbours))
     return admitted.keep(home, source, name, why, report.to_json(), datasets)

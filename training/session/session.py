@@ -44,8 +44,8 @@ class Start:
 
 @dataclass(frozen=True)
 class Source:
-    """The one file of somebody else's learner: its text, the class in it, and who wrote it: a package and its version,
-    or a path.
+    """Somebody else's learner: its text, or those of a package's files as one (`training.outside.sources`), the class
+    in it, and who wrote it: a package and its version, or a path.
     """
 
     text: str

@@ -17,7 +17,8 @@ from serving.cli.app import run
 from training.calibration.calibrate import calibrate
 from training.outside import process, sandbox
 from training.outside.process import OutsideFailed, SealedProcess
-from training.outside.sandbox import OutsideLearner, Source, source_of
+from training.outside.sandbox import OutsideLearner, Source
+from training.outside.sources import source_of
 from training.replay import subjects
 from training.replay.neighbours import packed, pairs
 from training.replay.report import check
