@@ -162,7 +162,8 @@ models/worth: dpserve_verify(. certificates privacy) accountant(. certificates h
 training:
 training/calibration: dpserve_verify(. certificates privacy) accountant(privacy system) models(features forms onnx)
     training(session)
-training/datasets: dpserve_verify(. privacy system) accountant(. home ledger ledger/families system) models(features)
+training/datasets: dpserve_verify(. certificates formats keys privacy system) accountant(. certificates home ledger
+    ledger/families privacy system) models(features)
     training(planning requests rows/cluster rows/kernels rows/packed rows/partitions rows/people rows/schema
     rows/sources rows/tables)
 training/datasets/drafts: dpserve_verify(. privacy system) accountant(. access home ledger/families system)

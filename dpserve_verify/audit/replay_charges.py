@@ -78,17 +78,25 @@ def _least(value: Value, protects: str, orders: tuple[Decimal, ...]) -> tuple[fl
         rows = value.get("contributions", 0)
         sound = value["unit"] == "record" and type(rows) is int and 1 <= rows <= 10_000
         require(sound, f"unit: must be {protects}, or a record with how many of a person were read")
-    kind, number = next(iter(stated.items()))
-    if kind == "renyi":
+    if "renyi" in stated:
         require(rows == 1, "contributions: nothing follows from a Renyi curve of one record for several")
-        points = {parse_decimal(order): parse_decimal(figure) * NANO for order, figure in number.items()}
-        return inf, [min((float(points[at]) for at in points if at >= order), default=NO_BOUND) for order in orders]
+        points = {parse_decimal(order): parse_decimal(figure) * NANO for order, figure in stated["renyi"].items()}
+        least = [min((float(points[at]) for at in points if at >= order), default=NO_BOUND) for order in orders]
+        if "epsilon" not in stated:
+            return inf, least
+        pure, by_pure = _least_of_pure(Fraction(parse_decimal(stated["epsilon"])), orders)
+        return pure, [min(pair) for pair in zip(least, by_pure, strict=True)]
+    kind, number = next(iter(stated.items()))
     each = Fraction(parse_decimal(number)) * rows
     match kind:
         case "epsilon":
-            pure = PureDp(from_nano(int(each * NANO)))
-            return float(each * NANO), [renyi(pure, float(order)) * NANO * (1 - FLOAT) for order in orders]
+            return _least_of_pure(each, orders)
         case "rho":  # of k records k^2 rho
             return inf, [float(each * rows * Fraction(order) * NANO) * (1 - FLOAT) for order in orders]
         case _:
             return inf, [float(each * each * Fraction(order) / 2 * NANO) * (1 - FLOAT) for order in orders]
+
+
+def _least_of_pure(epsilon: Fraction, orders: tuple[Decimal, ...]) -> tuple[float, list[float]]:
+    pure = PureDp(from_nano(int(epsilon * NANO)))
+    return float(epsilon * NANO), [renyi(pure, float(order)) * NANO * (1 - FLOAT) for order in orders]

@@ -30,7 +30,8 @@ MOST_ROWS = 10_000
 @dataclass(frozen=True)
 class Curve:
     """The cost of a release. `kind`, one of KINDS: pure `epsilon`; `rho` of zero-concentrated privacy; `mu` of Gaussian
-    privacy; or `renyi`: (order, divergence) points, orders rising. The first three have one number, `value`.
+    privacy; or `renyi`: (order, divergence) points, orders rising. The first three have one number, `value`; beside a
+    Renyi curve it is the pure epsilon that holds as well, 0 where none does.
     """
 
     kind: str
@@ -41,7 +42,8 @@ class Curve:
     def read(cls, fields: Mapping[str, Any]) -> Curve:
         """Return the curve that some of `epsilon`, `delta`, `rho`, `mu` and `renyi` state; None stands for nothing.
 
-        InputError where they state none, or two, a number is not above 0 or too large, or delta is not 0.
+        InputError where they state none, or two other than epsilon and a Renyi curve, a number is not above 0 or too
+        large, or delta is not 0.
         """
         given = [kind for kind in KINDS if fields.get(kind) is not None]
         if fields.get("delta") is not None:
@@ -55,18 +57,18 @@ class Curve:
                     "privacy, or its Renyi curve (which the accountants of Opacus and of TensorFlow Privacy hold); "
                     "or by the epsilon that holds at delta 0"
                 )
-        if len(given) != 1:
+        if len(given) != 1 and given != [EPSILON, RENYI]:
             stated = "two" if given else "none"
             raise InputError(f"curve: {stated} stated; state one of epsilon (at delta 0), rho, mu, or a Renyi curve")
-        kind = given[0]
-        if kind == RENYI:
-            return cls(kind, points=_points(fields[kind]))
-        return cls(kind, check_epsilon(exact_decimal(kind, fields[kind]), kind))
+        kind = given[-1]
+        value = Decimal(0) if given == [RENYI] else check_epsilon(exact_decimal(given[0], fields[given[0]]), given[0])
+        return cls(kind, value, _points(fields[kind]) if kind == RENYI else ())
 
     def to_json(self) -> dict[str, Any]:
         """Return it as entries state it."""
         if self.kind == RENYI:
-            return {RENYI: {decimal_string(order): decimal_string(figure) for order, figure in self.points}}
+            pure = {EPSILON: decimal_string(self.value)} if self.value else {}
+            return {**pure, RENYI: {decimal_string(order): decimal_string(figure) for order, figure in self.points}}
         return {self.kind: decimal_string(self.value)}
 
     @property
@@ -74,7 +76,10 @@ class Curve:
         """State it in a few words."""
         if self.kind == RENYI:
             first, last = self.points[0][0], self.points[-1][0]
-            return f"a Renyi curve of {len(self.points)} orders ({decimal_string(first)} to {decimal_string(last)})"
+            pure = f" and epsilon {decimal_string(self.value)}" if self.value else ""
+            return (
+                f"a Renyi curve of {len(self.points)} orders ({decimal_string(first)} to {decimal_string(last)}){pure}"
+            )
         return f"{self.kind} {decimal_string(self.value)}"
 
     def of_rows(self, rows: int) -> Curve:
@@ -94,18 +99,21 @@ class Curve:
 
     def price(self, orders: tuple[Decimal, ...]) -> Price:
         """Return what an account adds up at `orders`, rounded up."""
-        pure = nano(self.value) if self.kind == EPSILON else None
+        pure = nano(self.value) if self.kind in (EPSILON, RENYI) and self.value else None
         return Price(pure or 0, int(pure is None), tuple(self._at(order) for order in orders))
 
     def _at(self, order: Decimal) -> int:
+        pure = NO_BOUND
+        if self.kind in (EPSILON, RENYI) and self.value:
+            pure = ceil(PureDp(self.value).rdp(float(order)) * NANO * (1 + 1e-12))
         if self.kind == EPSILON:
-            return ceil(PureDp(self.value).rdp(float(order)) * NANO * (1 + 1e-12))
+            return pure
         if self.kind == RHO:  # D_a <= rho a
             return ceil(Fraction(self.value) * Fraction(order) * NANO)
         if self.kind == MU:  # D_a = mu^2 a / 2, and what is made of it has no more
             return ceil(Fraction(self.value) ** 2 * Fraction(order) / 2 * NANO)
         figures = [figure for at, figure in self.points if at >= order]  # D_a does not fall as a grows
-        return nano(min(figures)) if figures else NO_BOUND
+        return min(nano(min(figures)), pure) if figures else pure
 
 
 def _points(stated: Any) -> tuple[tuple[Decimal, Decimal], ...]:

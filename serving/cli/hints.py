@@ -12,6 +12,7 @@ BY_WORDS = {
     "dpserve ": "",
     "FILL-IN": "",
     "; try again": "",
+    "; nothing was charged": "--key takes the key, or the trust.json, of who signed it",
     "has keys already": "`dpserve` alone says what to do next with it",
     "must have none of the bits": "chmod go= it, and think about who may have read it",
     "a budget is given once": "dpserve dataset show says how much of it is used",

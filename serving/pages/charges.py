@@ -25,7 +25,12 @@ from training.requests import ChargeRequest
 
 HTML = "text/html"
 PATH = "/ui/datasets/{name}/charge"
-FIELDS = ("kind", "figure", "renyi", "mechanism", "why", "document", "unit", "contributions", "another", "blocks")
+STATEMENT = "statement"
+FIELDS = (
+    *("kind", "figure", RENYI, STATEMENT, "key", "mechanism", "why", "document", "unit", "contributions", "another"),
+    "blocks",
+)
+MOST_BYTES = 1 << 20  # of the form, with a statement
 PRICED = "priced"
 
 
@@ -37,7 +42,9 @@ async def new(request: Request) -> Response:
 
 async def submit(request: Request) -> Response:
     """Charge what the form showed the price of; anything else shows first what it would leave."""
-    fields = {name: text.strip() for name, text in (await form_fields(request, *FIELDS, PRICED)).items()}
+    fields = {
+        name: text.strip() for name, text in (await form_fields(request, *FIELDS, PRICED, most=MOST_BYTES)).items()
+    }
     if not fields[PRICED]:
         return await _form(request, fields)
     name, by = request.path_params["name"], access(request).principal
@@ -53,11 +60,12 @@ async def submit(request: Request) -> Response:
 
 def _body(fields: Mapping[str, str]) -> dict[str, Any]:
     """Return what was typed as a body of POST /v1/datasets/NAME/charges. InputError where it is none."""
-    body = body_of(ChargeRequest, {**fields, RENYI: ""})
+    parsed = {name: strict_json(fields[name].encode()) for name in (RENYI, STATEMENT) if fields[name]}
+    body = body_of(ChargeRequest, {**fields, RENYI: "", STATEMENT: "", "key": ""}) | parsed
     if fields["figure"]:
         body[fields["kind"] if fields["kind"] in KINDS else EPSILON] = fields["figure"]
-    if fields[RENYI]:
-        body[RENYI] = strict_json(fields[RENYI].encode())
+    if fields["key"]:
+        body["key"] = fields["key"].replace("\r\n", "\n") + "\n"  # browsers end lines otherwise than keys do
     if fields["contributions"]:
         count = fields["contributions"]
         body["contributions"] = int(count) if count.isascii() and count.isdigit() else count
@@ -65,7 +73,7 @@ def _body(fields: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _digest(body: Mapping[str, Any]) -> str:
-    return hashlib.sha256(orjson.dumps(body, option=orjson.OPT_SORT_KEYS)).hexdigest()
+    return hashlib.sha256(orjson.dumps(body, default=str, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
 async def _form(request: Request, fields: Mapping[str, str], status: int = 200, problem: str = "") -> Response:
@@ -81,7 +89,7 @@ async def _form(request: Request, fields: Mapping[str, str], status: int = 200, 
 
 def _price(home: Home, name: str, form: Mapping[str, str], by: str) -> dict[str, Any] | None:
     """Return what the panel beside the form shows: what the charge would leave; None where no curve is filled in."""
-    if not (form["figure"] or form[RENYI]):
+    if not (form["figure"] or form[RENYI] or form[STATEMENT]):
         return None
     try:
         body = _body(form)
@@ -91,7 +99,9 @@ def _price(home: Home, name: str, form: Mapping[str, str], by: str) -> dict[str,
     except DpserveError as error:
         return {"problem": error.message, "refused": not isinstance(error, InputError)}
     after = 1 - float(plan["budget"]["left"]["share"])
-    words = command("charge", name, body if RENYI not in body else body | {RENYI: "FILE"})
+    files = {RENYI: RENYI, STATEMENT: "from", "key": "key"}
+    flags = {files.get(field, field): "FILE" if field in files else value for field, value in body.items()}
+    words = command("charge", name, flags)
     is_whole = all(form[text] for text in ("mechanism", "why"))
     digest = _digest(body) if is_whole else ""
     shares = {"used": used, "takes": max(0.0, after - used)}

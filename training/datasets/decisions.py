@@ -12,12 +12,13 @@ from accountant.ledger import outside
 from accountant.ledger.archive import archive
 from accountant.ledger.families.left import describe_budget
 from accountant.ledger.families.records import Why
-from accountant.ledger.outside import Outside
+from accountant.ledger.outside import PERSON, ROW, Outside
 from accountant.ledger.withdrawal import withdraw
 from dpserve_verify.errors import InputError
-from dpserve_verify.privacy.outside import Curve
+from dpserve_verify.privacy.outside import KINDS, Curve
 from dpserve_verify.system.files import locked
 from training.datasets.copy_guard import LOCK
+from training.datasets.cost_statements import read_statement
 from training.requests import ChargeRequest
 
 WITHDRAW, RETIRE, RESTORE = "withdraw", "retire", "restore"
@@ -51,18 +52,32 @@ def charge(home: Home, name: str, request: ChargeRequest, by: str) -> dict[str, 
     """Charge a release that was made elsewhere, and return the dataset, the entry that says so, and its budget then.
     Raises as `accountant.ledger.outside.charge`.
     """
-    entry = outside.charge(home.ledger, name, _release(request, by))
+    entry = outside.charge(home.ledger, name, _release(home, name, request, by))
     return {"dataset": name, "entry": entry, "budget": describe_budget(home.ledger.dataset(name))}
 
 
 def plan_charge(home: Home, name: str, request: ChargeRequest, by: str) -> dict[str, Any]:
     """Return the dataset, and its budget as that charge would leave it; writes nothing. Raises as `charge`."""
-    return {"dataset": name, "budget": describe_budget(outside.rehearse(home.ledger, name, _release(request, by)))}
+    left = outside.rehearse(home.ledger, name, _release(home, name, request, by))
+    return {"dataset": name, "budget": describe_budget(left)}
 
 
-def _release(request: ChargeRequest, by: str) -> Outside:
-    beside = (request.document, request.unit, request.contributions, request.another, request.blocks)
-    return Outside(Curve.read(request.to_json()), request.mechanism, Why(by, request.why), *beside)
+def _release(home: Home, name: str, request: ChargeRequest, by: str) -> Outside:
+    """Read what is to be charged. InputError where a statement and something beside it say the same."""
+    beside = (request.contributions, request.another, request.blocks)
+    why = Why(by, request.why)
+    if request.statement is None:
+        if request.key is not None:
+            raise InputError("key: verifies a statement; leave it out, or give one")
+        return Outside(Curve.read(request.to_json()), request.mechanism, why, request.document, request.unit, *beside)
+    said_twice = [field for field in (*KINDS, "delta", "document") if getattr(request, field) is not None]
+    if said_twice:
+        raise InputError(f"{said_twice[0]}: follows from the statement; leave it out")
+    dataset = home.ledger.dataset(name)
+    stated = read_statement(request.statement, request.key, dataset, home.ledger.log.origin)
+    if stated.unit == ROW and request.unit == PERSON:
+        raise InputError("unit: the statement protects one record; leave it out")
+    return Outside(stated.curve, request.mechanism, why, stated.document, stated.unit or request.unit, *beside)
 
 
 def _withdraw(home: Home, name: str, why: Why) -> int:

@@ -8,9 +8,9 @@ A new field of a job is a field here, in `dpserve.types` for the client, and, wh
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field, StrictBool, StrictInt
+from pydantic import Field, StrictBool, StrictInt, StrictStr
 from pydantic.dataclasses import dataclass
 
 from training.requests.base import CLOSED, Checked, Control, Option, request_fields
@@ -29,6 +29,7 @@ from training.requests.fields import (
     Text,
 )
 
+MOST_OF_KEY = 1 << 16  # characters of a trust file
 AUTO = "auto"  # in the place of a learner: the one that a public rule chooses
 Part: TypeAlias = Literal["holdout", "training"]
 
@@ -177,6 +178,14 @@ class ChargeRequest(Checked):
     mu: Annotated[Epsilon | None, Field(description="or mu of Gaussian privacy")] = None
     renyi: Annotated[
         dict[Text, Number] | None, Field(description="or its Renyi curve: the divergence at each order above 1")
+    ] = None
+    statement: Annotated[
+        dict[str, Any] | None,
+        Field(description="or a document that states it: a signed statement of dpserve, or a history of DP-SGD"),
+    ] = None
+    key: Annotated[
+        StrictStr | None,
+        Field(max_length=MOST_OF_KEY, description="of a signed statement: the issuer's key in PEM, or trust.json"),
     ] = None
     document: Annotated[Text | None, Field(description="sha256, in hex, of what says so; it is not kept here")] = None
     unit: Annotated[Literal["record", "person"], Field(description="what that curve protects: record or person")] = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -18,15 +18,22 @@ from serving.cli.terminal import Json, show
 from serving.wire.request_bodies import strict_json
 from training.requests import ChargeRequest
 
-MOST_BYTES = 1 << 20  # of a file with a Renyi curve
+MOST_BYTES = 1 << 20  # of a file with a curve, a statement or a key
 
 
-@takes_request(ChargeRequest, "", without=("renyi", "document", "contributions"))
+@takes_request(ChargeRequest, "", without=("renyi", "statement", "key", "document", "contributions"))
 def charge(
     request: ChargeRequest,
     name: Name,
     renyi: Annotated[
         Path | None, typer.Option(help='Or a JSON file with its Renyi curve: {"2": 0.01, "32": 0.2}.')
+    ] = None,
+    statement: Annotated[
+        Path | None,
+        typer.Option("--from", help="Or a document that states it: a .dsse.json of another dpserve, a DP-SGD history."),
+    ] = None,
+    key: Annotated[
+        Path | None, typer.Option(help="Of a signed document: the other's issuer key in PEM, or its trust.json.")
     ] = None,
     document: Annotated[
         Path | None, typer.Option(help="What says so: its sha256 is entered, the file stays with you.")
@@ -44,17 +51,17 @@ def charge(
 
     \b
     dpserve charge adult --rho 0.02 --mechanism "census table 12" --why "published in May" --document table.pdf
-    dpserve charge adult --renyi curve.json --mechanism "DP-SGD, Opacus" --why "the pilot's model" --plan
+    dpserve charge adult --from history.json --mechanism "DP-SGD, Opacus" --why "the pilot's model" --plan
+    dpserve charge adult --from model.onnx.dsse.json --key trust.json --mechanism "the ward's model" --why "same people"
     """
-    curve = None
-    if renyi is not None:
-        if not renyi.is_file() or renyi.stat().st_size > MOST_BYTES:
-            raise InputError(f"{renyi}: must be a file of at most {MOST_BYTES >> 20} MB")
-        curve = strict_json(renyi.read_bytes())
-        if not isinstance(curve, dict):
-            raise InputError(f"{renyi}: must be an object of orders, each with its divergence")
-    digest = None if document is None else _digest(document)
-    request = replace(request, renyi=curve, document=digest, contributions=contributions)
+    request = replace(
+        request,
+        renyi=None if renyi is None else _read_object(renyi),
+        statement=None if statement is None else _read_object(statement),
+        key=None if key is None else _read(key).decode("utf-8", "replace"),
+        document=None if document is None else _digest(document),
+        contributions=contributions,
+    )
     body = backend().datasets.charge(name, request.to_json(), plan)
     words = (
         f"dataset {name} would be left like this; nothing was charged"
@@ -62,6 +69,22 @@ def charge(
         else f"dataset {name} is charged; entry {body['entry']} of the ledger says so"
     )
     show(json, body, f"{words}\n{left_words(body['budget']['left'])}")
+
+
+def _read(path: Path) -> bytes:
+    if not path.is_file() or path.stat().st_size > MOST_BYTES:
+        raise InputError(f"{path}: must be a file of at most {MOST_BYTES >> 20} MB")
+    return path.read_bytes()
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    try:
+        body = strict_json(_read(path))
+    except InputError as error:
+        raise InputError(f"{path}: {error.message.removeprefix('body: ')}") from None
+    if not isinstance(body, dict):
+        raise InputError(f"{path}: must be a JSON object")
+    return body
 
 
 def _digest(path: Path) -> str:

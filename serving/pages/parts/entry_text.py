@@ -10,6 +10,7 @@ from accountant.ledger.families.families import EVERYBODY
 from accountant.ledger.families.job_kinds import Contribution, Evaluation, Profile, kind_of
 from accountant.store.entry_kinds import KINDS, EntryKind
 from dpserve_verify.log.entry import Entry
+from dpserve_verify.privacy.outside import Curve
 
 Value = Mapping[str, Any]
 
@@ -127,10 +128,7 @@ def _describe_repaired(value: Value) -> str:
 
 
 def _describe_charged(value: Value) -> str:
-    (kind, number), rows = next(iter(value["curve"].items())), value.get("contributions")
-    cost = (
-        f"{kind} {number}" if isinstance(number, str) else f"a Renyi curve of {_count(len(number), 'order', 'orders')}"
-    )
+    cost, rows = Curve.read(value["curve"]).words, value.get("contributions")
     of = value["unit"] if rows is None else f"record, with at most {rows} of a person"
     blocks = f", blocks {value['blocks']}" if "blocks" in value else ""
     again = " The same was charged before, and is said to be another release." if "another" in value else ""

@@ -157,9 +157,11 @@ def _may(access: Access | None) -> Mapping[str, bool]:
     }
 
 
-async def form_fields(request: Request, *names: str) -> dict[str, str]:
-    """Read the fields of a posted form, each once and none but `names`; absent ones are empty. InputError else."""
-    pairs = parse_form(await read_body(request, FORM_BYTES, FORM))
+async def form_fields(request: Request, *names: str, most: int = FORM_BYTES) -> dict[str, str]:
+    """Read the fields of a posted form of at most `most` bytes, each once and none but `names`; absent ones are empty.
+    InputError else.
+    """
+    pairs = parse_form(await read_body(request, most, FORM))
     fields = dict(pairs)
     unknown = sorted(fields.keys() - set(names)) if names else []
     if unknown or len(fields) != len(pairs):

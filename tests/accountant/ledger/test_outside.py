@@ -32,6 +32,7 @@ CURVES = (
     {"mu": "0.2"},
     {"renyi": {"9": "0.1", "18": "0.2", "36": "0.4"}},
     {"epsilon": "0.2", "delta": "0"},
+    {"epsilon": "0.2", "renyi": {"9": "0.01", "18": "0.02"}},
 )
 
 
@@ -250,6 +251,21 @@ def test_the_auditor_believes_no_charge(begun, fields, problem):
         replay.read(entry.seq, entry.body)
     with pytest.raises(LedgerInvalid, match=problem):
         replay.read(leaves[-1].seq, changed(leaves[-1].body, **fields))
+
+
+@pytest.mark.parametrize("stated", CURVES)
+@pytest.mark.parametrize("halved", ["pure", "rdp"])
+def test_the_auditor_finds_half_a_price(begun, stated, halved):
+    home = begun(registration())
+    charge(home.ledger, "adult", outside(stated))
+    replay, leaves = Replay(home.trust), home.ledger.log.entries()
+    for entry in leaves[:-1]:
+        replay.read(entry.seq, entry.body)
+    price = leaves[-1].value["price"]
+    half = {order: f"{Decimal(figure) / 2:.9f}".rstrip("0").rstrip(".") for order, figure in price["rdp"].items()}
+    low = price | ({"rdp": half} if halved == "rdp" else {"pure": "0.1", "unbounded": 0})
+    with pytest.raises(LedgerInvalid, match="at some order" if halved == "rdp" else "pure sum"):
+        replay.read(leaves[-1].seq, changed(leaves[-1].body, price=low))
 
 
 def test_an_overspent_charge_is_found(begun, monkeypatch):

@@ -39,6 +39,7 @@ READS = (
     "profile adult --epsilon 0.1 --plan --columns age --columns sex --pairs age,sex",
     'query adult "select sex, count(*), avg(age) from adult where age > 30 group by sex" --epsilon 0.1 --plan',
     'charge adult --rho 0.01 --mechanism "a table" --why published --plan',
+    'charge adult --from history.json --mechanism "DP-SGD" --why "a pilot" --plan',
     "synthesize adult --epsilon 0.1 --plan",
     "predict adult --data rows.csv --out OUT.csv",
     "predict german --data german.csv --out OUT.csv",
@@ -180,6 +181,7 @@ def write_rows(folder):
     lines = [f"{i},5;{('ja', 'nein')[i % 2]};{('yes', 'no')[i % 2]}" for i in range(200)]
     (folder / "german.csv").write_text("\n".join(["lab;smokes;ill", *lines, ""]))
     (folder / "points.csv").write_text("lab;smokes\n4.321;ja\n")
+    (folder / "history.json").write_text('{"history": [[4.0, 0.01, 30]], "mechanism": "rdp"}')
 
 
 @pytest.fixture(scope="module")

@@ -71,6 +71,9 @@ def test_a_charge_shows_what_it_leaves_and_enters_exactly_that_once(site):
         ({"figure": "", "renyi": "{"}, "JSON"),
         ({"figure": "", "renyi": '{"2": "NaN"}'}, "finite"),
         ({"unit": "person"}, "protects one record"),
+        ({"figure": "", "statement": '{"payload": "", "payloadType": "", "signatures": []}'}, "key: say whose"),
+        ({"figure": "", "statement": '{"history": [[1, 2, 3]]}'}, "sample rate 2"),
+        ({"statement": '{"history": [[1, 0.01, 3]]}'}, "rho: follows from the statement"),
         ({"contributions": "two"}, "whole number"),
         ({"document": "short"}, "sha256"),
     ],
@@ -82,6 +85,19 @@ def test_what_cannot_be_charged_is_refused_beside_the_form(site, changes, proble
     assert problem in shown.text
     assert 'name="priced"' not in shown.text
     assert site.home.ledger.log.size() == size
+
+
+def test_a_statement_s_text_is_priced_and_charged(site):
+    """With a line end of a browser's own in the key."""
+    typed = TYPED | {"figure": "", "statement": '{"history": [[4.0, 0.01, 30]], "mechanism": "rdp"}'}
+    shown = site.send(AT, **typed)
+    assert "--from FILE" in shown.text
+    assert site.send(AT, **typed, priced=priced(shown)).status_code == 303
+    assert charged_entries(site.home.ledger)[-1].value["curve"].keys() == {"renyi"}
+    pem = site.home.trust.issuers[0].pem
+    envelope = '{"payload": "e30=", "payloadType": "application/vnd.in-toto+json", "signatures": []}'
+    refused = site.send(AT, **typed | {"statement": envelope, "key": pem.replace("\n", "\r\n")})
+    assert "signatures" in refused.text  # and no fault of the key
 
 
 def test_only_a_steward_of_this_dataset_reaches_the_form(site):
